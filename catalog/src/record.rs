@@ -1,0 +1,139 @@
+//! The records: what is kept of buckets, objects, versions, blobs and drives.
+//!
+//! On disk a record is one byte of format version and then its fields (postcard). A reader refuses versions it does not know.
+
+use model::{BlobId, ClassId, DriveId, GroupId};
+use serde::{Deserialize, Serialize};
+
+/// The number of an object version; unique in a store for ever, and growing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct VersionId(pub u64);
+
+/// A bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// Its name.
+    pub name: String,
+    /// When it was made, in milliseconds of the Unix epoch.
+    pub created_ms: u64,
+    /// The access key of its owner.
+    pub owner: String,
+}
+
+/// Which checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ChecksumKind {
+    /// CRC-32 (ISO-HDLC).
+    Crc32,
+    /// CRC-32C (Castagnoli).
+    Crc32c,
+    /// CRC-64/NVME.
+    Crc64Nvme,
+    /// SHA-1.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+}
+
+/// A checksum of an object's bytes, as S3 spells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checksum {
+    /// Which.
+    pub kind: ChecksumKind,
+    /// Base64 of its big-endian bytes.
+    pub base64: String,
+}
+
+/// What S3 knows of an object: everything but where its bytes lie.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Object {
+    /// Its version.
+    pub version: VersionId,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Its ETag, without quotes.
+    pub etag: String,
+    /// When it was written, in milliseconds of the Unix epoch.
+    pub modified_ms: u64,
+    /// System headers that are given back as they came (`content-type`, `cache-control`, ...), by lower-case name.
+    pub headers: Vec<(String, String)>,
+    /// User metadata (`x-amz-meta-` without the prefix).
+    pub metadata: Vec<(String, String)>,
+    /// Checksums that were verified when it was written.
+    pub checksums: Vec<Checksum>,
+}
+
+/// Where the bytes of a version lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Place {
+    /// In the workshop, in the file of this slot.
+    Staged {
+        /// The slot.
+        slot: u64,
+    },
+    /// In the rack, within the payload of a blob.
+    Stored {
+        /// Which blob.
+        blob: BlobId,
+        /// Where in its payload the version begins.
+        offset: u64,
+    },
+}
+
+/// A version seen from below: whose it is and where it lies (SOHO's maps, in the direction place -> key).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// Its number.
+    pub version: VersionId,
+    /// The bucket of the object.
+    pub bucket: String,
+    /// The key of the object.
+    pub key: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// When it was staged, in milliseconds of the Unix epoch.
+    pub staged_ms: u64,
+    /// Where it lies.
+    pub place: Place,
+}
+
+/// A blob in the rack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blob {
+    /// Its number.
+    pub blob: BlobId,
+    /// Its group.
+    pub group: GroupId,
+    /// The class of that group, when it was written.
+    pub class: ClassId,
+    /// The drive of each of its k + r stacks, in stack order.
+    pub drives: Vec<DriveId>,
+    /// k of its code.
+    pub code_data: u8,
+    /// r of its code.
+    pub code_parity: u8,
+    /// The fragment size of its code, in bytes.
+    pub fragment_bytes: u32,
+    /// Its payload, in bytes: members, index and all.
+    pub payload_bytes: u64,
+    /// What each stack takes of its drive, in bytes.
+    pub stack_bytes: u64,
+    /// How many versions were put into it.
+    pub members: u32,
+    /// When it was written, in milliseconds of the Unix epoch.
+    pub written_ms: u64,
+}
+
+/// What is remembered of a drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveRecord {
+    /// Which drive.
+    pub drive: DriveId,
+    /// The modelled day that `starts` counts for.
+    pub day: u32,
+    /// Starts on that day.
+    pub starts: u32,
+    /// Starts ever.
+    pub starts_total: u64,
+}

@@ -1,0 +1,108 @@
+//! The seam to whatever keeps the records: ordered keys, range reads, atomic batches with preconditions.
+
+use futures::future::BoxFuture;
+use std::ops::Bound;
+
+/// The answer of a store, some time later.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// A key with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+}
+
+/// Keys from `start` to `end`, in byte order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// Where it begins.
+    pub start: Bound<Vec<u8>>,
+    /// Where it ends.
+    pub end: Bound<Vec<u8>>,
+}
+
+/// What must hold for a batch to be applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// The key has no value.
+    Absent(Vec<u8>),
+    /// The key has a value, whichever.
+    Present(Vec<u8>),
+    /// The key has exactly this value.
+    Is(Vec<u8>, Vec<u8>),
+    /// No key of the range has a value.
+    Empty(KeyRange),
+}
+
+/// A change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Set the key's value.
+    Put(Vec<u8>, Vec<u8>),
+    /// Remove the key, if it is there.
+    Delete(Vec<u8>),
+}
+
+/// Changes that happen together or not at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// What must hold.
+    pub checks: Vec<Check>,
+    /// What to change.
+    pub writes: Vec<Write>,
+}
+
+/// Ordered keys, kept durably.
+pub trait Store: Send + Sync + 'static {
+    /// The value of `key`, as of the last batch that was answered.
+    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Vec<u8>>>;
+    /// At most `limit` entries of `range`, in key order, as of one moment.
+    fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>>;
+    /// Applies `batch` if all its checks hold; durable when it answers. [`StoreError::CheckFailed`] changes nothing.
+    fn commit(&self, batch: Batch) -> StoreFuture<'_, ()>;
+}
+
+/// Why a store could not.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The check of that index did not hold; nothing was changed.
+    #[error("precondition {0} of the batch does not hold")]
+    CheckFailed(usize),
+    /// The medium is full; nothing was changed.
+    #[error("the catalog's disk is full")]
+    Full,
+    /// The file is not a catalog of this version, or damaged.
+    #[error("{0}")]
+    Unusable(String),
+    /// Anything else it said.
+    #[error("catalog: {0}")]
+    Failed(String),
+}
+
+/// The range of all keys that begin with `prefix`.
+impl KeyRange {
+    /// All keys that begin with `prefix`.
+    pub fn prefix(prefix: &[u8]) -> Self {
+        Self { start: Bound::Included(prefix.to_vec()), end: after_prefix(prefix) }
+    }
+
+    /// All keys that begin with `prefix` and lie behind `key`.
+    pub fn prefix_after(prefix: &[u8], key: &[u8]) -> Self {
+        Self { start: Bound::Excluded(key.to_vec()), end: after_prefix(prefix) }
+    }
+}
+
+/// The end of the keys that begin with `prefix`: the smallest key behind them all, if there is one.
+fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return Bound::Excluded(end);
+        }
+    }
+    Bound::Unbounded
+}

@@ -1,0 +1,65 @@
+//! The clock of modelled time, as an argument.
+//!
+//! One implementation serves both worlds: tokio's clock, which a paused runtime turns into virtual time. A time scale above 1
+//! lets modelled time run faster than the wall's.
+
+use futures::future::BoxFuture;
+use model::Time;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Tells modelled time and waits for it.
+pub trait Clock: Send + Sync + 'static {
+    /// The modelled moment it is now.
+    fn now(&self) -> Time;
+
+    /// Waits until `when`; returns at once if it has passed. [`Time::MAX`] is never.
+    fn sleep_until(&self, when: Time) -> BoxFuture<'static, ()>;
+
+    /// Modelled seconds per second of the wall.
+    fn scale(&self) -> u32;
+
+    /// How long `modelled` lasts on the wall.
+    fn to_wall(&self, modelled: Duration) -> Duration {
+        modelled / self.scale()
+    }
+
+    /// How long `wall` lasts in modelled time.
+    fn to_modelled(&self, wall: Duration) -> Duration {
+        wall.saturating_mul(self.scale())
+    }
+}
+
+/// [`Clock`] over tokio's clock, which never runs backwards.
+#[derive(Clone, Debug)]
+pub struct TokioClock {
+    started: Instant,
+    origin: Time,
+    scale: u32,
+}
+
+impl TokioClock {
+    /// A clock that shows `origin` now and runs `scale` times as fast as the wall's. `scale` must be above 0.
+    pub fn starting_at(origin: Time, scale: u32) -> Self {
+        assert!(scale > 0, "time must go on");
+        Self { started: Instant::now(), origin, scale }
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Time {
+        self.origin + self.to_modelled(self.started.elapsed())
+    }
+
+    fn sleep_until(&self, when: Time) -> BoxFuture<'static, ()> {
+        if when == Time::MAX {
+            return Box::pin(std::future::pending());
+        }
+        let wall = self.to_wall(when.since(self.origin));
+        Box::pin(tokio::time::sleep_until(self.started + wall))
+    }
+
+    fn scale(&self) -> u32 {
+        self.scale
+    }
+}

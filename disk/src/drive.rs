@@ -1,0 +1,123 @@
+//! What a drive is to everybody else.
+//!
+//! Files are named, preallocated, written by offset and never changed once they are complete (but for repairs). All calls are
+//! futures, because an emulated drive completes at the modelled moment; none of them blocks the caller's thread.
+//!
+//! Buffers are given and given back, so that a transfer's memory is bounded by the buffers it owns.
+
+use futures::future::BoxFuture;
+use std::fmt;
+use std::io;
+
+/// Bytes on their way to or from a drive. Given with the call, given back with the answer.
+pub type Buffer = Vec<u8>;
+
+/// The answer of a drive, some time later.
+pub type DriveFuture<'a, T> = BoxFuture<'a, Result<T, DriveError>>;
+
+/// The name of a file on a drive: 1 to 64 of `a-z`, `0-9`, `-`, `.`, not starting with `.`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileName(String);
+
+impl FileName {
+    /// `name` as a file name, if it may be one.
+    pub fn new(name: impl Into<String>) -> Option<Self> {
+        let name = name.into();
+        let fits = (1..=64).contains(&name.len())
+            && !name.starts_with('.')
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.');
+        fits.then_some(Self(name))
+    }
+
+    /// The name itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a drive holds, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// In all.
+    pub capacity_bytes: u64,
+    /// Of that, still free.
+    pub free_bytes: u64,
+}
+
+/// A drive: files, and the commands of its power.
+pub trait Drive: Send + Sync + 'static {
+    /// Makes an empty file of `bytes` bytes, preallocated. Fails with [`DriveError::Exists`] if there is one of that name.
+    fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()>;
+    /// Writes all of `data` at `offset`, within the file's preallocated length. Gives the buffer back.
+    fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer>;
+    /// Fills all of `into` from `offset`. Reading past the file's end is [`DriveError::Short`].
+    fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> DriveFuture<'_, Buffer>;
+    /// Returns when the file's bytes and its name survive a power cut.
+    fn sync(&self, name: &FileName) -> DriveFuture<'_, ()>;
+    /// Removes the file. [`DriveError::NotFound`] if there is none.
+    fn remove(&self, name: &FileName) -> DriveFuture<'_, ()>;
+    /// The file's length in bytes.
+    fn len(&self, name: &FileName) -> DriveFuture<'_, u64>;
+    /// All files, in the order of their names.
+    fn list(&self) -> DriveFuture<'_, Vec<FileName>>;
+    /// What it can hold and what of it is free.
+    fn space(&self) -> DriveFuture<'_, Space>;
+
+    /// Starts the platters; returns when they turn at speed.
+    fn spin_up(&self) -> DriveFuture<'_, ()>;
+    /// Mounts the file system and checks the label; returns what is free.
+    fn mount(&self) -> DriveFuture<'_, Space>;
+    /// Unmounts the file system. Files cannot be reached until it is mounted again.
+    fn unmount(&self) -> DriveFuture<'_, ()>;
+    /// Stops the platters (STANDBY IMMEDIATE).
+    fn stop(&self) -> DriveFuture<'_, ()>;
+}
+
+/// What a drive answers when it cannot.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// No file of that name.
+    #[error("no file {0}")]
+    NotFound(FileName),
+    /// There is a file of that name already.
+    #[error("there is a file {0} already")]
+    Exists(FileName),
+    /// The file ends before what was asked for.
+    #[error("file {0} is shorter than what was asked of it")]
+    Short(FileName),
+    /// No room for it.
+    #[error("no room on the drive")]
+    Full,
+    /// The drive is in standby, unmounted or away: nothing can be read or written.
+    #[error("the drive is {0}")]
+    NotReady(&'static str),
+    /// The fuse of one of the drive's domains tripped.
+    #[error("the fuse of {domain} tripped: the drive is gone until it resets")]
+    FuseTripped {
+        /// Resource and domain, for people.
+        domain: String,
+    },
+    /// The label is missing, damaged, or another drive's.
+    #[error("label: {0}")]
+    Label(String),
+    /// The operating system said no.
+    #[error("{context}: {source}")]
+    Io {
+        /// What was being done, with the path.
+        context: String,
+        /// What it said.
+        source: io::Error,
+    },
+}

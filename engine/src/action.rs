@@ -1,0 +1,201 @@
+//! Everything a rack can ask of the world.
+//!
+//! An action leaves no choice to the world: it names drives, lengths, how many fragments suffice and what policy holds. The
+//! world answers with one event, with the same attempt.
+
+use crate::event::{Request, Work};
+use crate::policy::ReadPolicy;
+use alloc::vec::Vec;
+use core::time::Duration;
+use model::{Attempt, BlobId, DriveId, GroupId, OpId};
+use serde::{Deserialize, Serialize};
+
+/// Something the world must do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Action {
+    /// Remember, durably and before the drive starts, that it has used so many starts on this day.
+    PersistStarts {
+        /// Which drive.
+        drive: DriveId,
+        /// Which day.
+        day: u32,
+        /// How many starts, this one included.
+        starts: u32,
+    },
+    /// Start the platters. Answered by `SpunUp` or `DriveCommandFailed`.
+    SpinUp {
+        /// Which drive.
+        drive: DriveId,
+        /// To be given back in the answer.
+        attempt: Attempt,
+    },
+    /// Mount the file system and check the label. Answered by `Mounted` or `DriveCommandFailed`.
+    Mount {
+        /// Which drive.
+        drive: DriveId,
+        /// To be given back in the answer.
+        attempt: Attempt,
+    },
+    /// Unmount the file system. Answered by `Unmounted` or `DriveCommandFailed`.
+    Unmount {
+        /// Which drive.
+        drive: DriveId,
+        /// To be given back in the answer.
+        attempt: Attempt,
+    },
+    /// Stop the platters (STANDBY IMMEDIATE). Answered by `Stopped` or `DriveCommandFailed`.
+    Stop {
+        /// Which drive.
+        drive: DriveId,
+        /// To be given back in the answer.
+        attempt: Attempt,
+    },
+
+    /// The operation was not taken in. Nothing more will be heard of it.
+    Rejected {
+        /// Which operation.
+        op: OpId,
+        /// Why.
+        reason: Rejection,
+    },
+    /// Move bytes. Answered by `TransferEnded`.
+    Transfer {
+        /// Which operation.
+        op: OpId,
+        /// To be given back in the answer.
+        attempt: Attempt,
+        /// What to move.
+        transfer: Transfer,
+    },
+    /// The operation is over. For a write that is done, the world commits the blob to the catalog and only then frees what
+    /// it was made of.
+    Finished {
+        /// Which operation.
+        op: OpId,
+        /// How it ended.
+        outcome: Outcome,
+    },
+
+    /// List staged versions in key order, leaving out those that already belong to an unfinished pack. Answered by
+    /// `StagedPage`. With `restart`, begin at the first key; otherwise go on behind the last page.
+    ListStaged {
+        /// To be given back in the answer.
+        attempt: Attempt,
+        /// At least this old, in modelled time.
+        older_than: Duration,
+        /// Of those, only as many of the coldest as make this many bytes; `None` is all.
+        coldest_bytes: Option<u64>,
+        /// At most so many entries.
+        limit: u32,
+        /// Whether to begin at the first key.
+        restart: bool,
+    },
+    /// Make one blob of these versions, in this order, and submit it as a background write with `migration` set. A version
+    /// that is gone by then is left out; if none is left, answer with `Cancelled`.
+    Compose {
+        /// The number of the write to come.
+        op: OpId,
+        /// The versions, in key order.
+        versions: Vec<u64>,
+        /// The class the blob must lie in.
+        pin: crate::policy::PinnedTo,
+    },
+
+    /// List blobs of a group with doomed bytes, leaving out those that a reader still holds. Answered by `DoomedPage`.
+    ListDoomed {
+        /// Which group.
+        group: GroupId,
+        /// To be given back in the answer.
+        attempt: Attempt,
+        /// At most so many blobs.
+        limit: u32,
+        /// Whether to begin at the first.
+        restart: bool,
+    },
+    /// Copy what is still wanted of a blob back to the workshop, so that the blob is doomed as a whole. The world reads it
+    /// through an ordinary background read.
+    Rescue {
+        /// Which blob.
+        blob: BlobId,
+    },
+}
+
+/// Bytes to move, with everything the world needs to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Transfer {
+    /// Read what the operation asked for from these stacks.
+    Read {
+        /// Which blob.
+        blob: BlobId,
+        /// Stack index and drive of every stack that can be read now. At least `need`.
+        stacks: Vec<(u8, DriveId)>,
+        /// k: how many good fragments of a stripe suffice.
+        need: u8,
+        /// Whether to read and check all stacks or only as many as needed.
+        policy: ReadPolicy,
+    },
+    /// Write the operation's payload as k + r stacks, one to each of these drives in stack order, and sync them.
+    Write {
+        /// The group they are in.
+        group: GroupId,
+        /// The drives.
+        drives: Vec<DriveId>,
+    },
+    /// Read back what the operation has written, check every fragment and the payload's checksum.
+    Verify {
+        /// The drives, as they were written.
+        drives: Vec<DriveId>,
+    },
+    /// Remove the stacks of a blob from these drives. A stack that is not there counts as removed.
+    Delete {
+        /// Which blob.
+        blob: BlobId,
+        /// The drives.
+        drives: Vec<DriveId>,
+    },
+}
+
+/// How an operation ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// The read is complete.
+    Read,
+    /// The blob is written to these drives and was read back well.
+    Written {
+        /// The group.
+        group: GroupId,
+        /// The drive of each stack, in stack order.
+        drives: Vec<DriveId>,
+    },
+    /// The blob's stacks are gone from every drive that answers.
+    Deleted,
+    /// It was cancelled before it was in service.
+    Cancelled,
+    /// It could not be done, on any drives and in any of the attempts allowed.
+    Failed(Rejection),
+}
+
+/// Why an operation is refused or given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Rejection {
+    /// The queue of the class is full; try again later.
+    QueueFull,
+    /// No group (of the class it is pinned to) has room on enough drives.
+    NoRoom,
+    /// Fewer than k stacks can be read: more drives are away than the code can make up for. They may come back.
+    TooManyDrivesAway,
+    /// Fewer than k good fragments of some stripe: data is lost.
+    DataLost,
+    /// The drives' start budgets of the day are used up, and may not be exceeded for this lane.
+    StartBudgetSpent,
+    /// Writing failed on every choice of drives that was tried.
+    WriteFailed,
+    /// The request contradicts the rack (a group or drive that does not exist).
+    Malformed,
+}
+
+impl From<Request> for Work {
+    fn from(request: Request) -> Self {
+        request.work
+    }
+}

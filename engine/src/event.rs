@@ -1,0 +1,283 @@
+//! Everything that can happen to a rack.
+//!
+//! Events are facts, never wishes: a drive that failed to start is as good an event as one that started. Answers carry the
+//! attempt of the action they answer, so that late and duplicate ones are recognised. Lists come in pages of bounded length.
+
+use crate::policy::{Lane, PinnedTo};
+use alloc::vec::Vec;
+use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId};
+use serde::{Deserialize, Serialize};
+
+/// A fact about the world, told to [`Rack::apply`](crate::Rack::apply).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// At boot, once per drive: what the catalog remembers of it and whether it answers.
+    DriveReported(DriveReport),
+    /// At boot, once, after every drive was reported: work may begin.
+    Booted,
+
+    /// The drive's platters turn. Answers [`Action::SpinUp`](crate::Action::SpinUp).
+    SpunUp {
+        /// Which drive.
+        drive: DriveId,
+        /// The attempt this answers.
+        attempt: Attempt,
+    },
+    /// The drive's file system is mounted and its label checked. Answers [`Action::Mount`](crate::Action::Mount).
+    Mounted {
+        /// Which drive.
+        drive: DriveId,
+        /// The attempt this answers.
+        attempt: Attempt,
+        /// What can still be written to it, in bytes: the smaller of what the model and the real medium say.
+        free_bytes: u64,
+    },
+    /// The drive's file system is unmounted. Answers [`Action::Unmount`](crate::Action::Unmount).
+    Unmounted {
+        /// Which drive.
+        drive: DriveId,
+        /// The attempt this answers.
+        attempt: Attempt,
+    },
+    /// The drive's platters stand still. Answers [`Action::Stop`](crate::Action::Stop).
+    Stopped {
+        /// Which drive.
+        drive: DriveId,
+        /// The attempt this answers.
+        attempt: Attempt,
+    },
+    /// A command to the drive failed (start, mount, unmount or stop). The drive is out of service until it comes back.
+    DriveCommandFailed {
+        /// Which drive.
+        drive: DriveId,
+        /// The attempt this answers.
+        attempt: Attempt,
+        /// Why.
+        loss: Loss,
+    },
+    /// The drive went away without being asked: it died, or the fuse of one of its domains tripped.
+    DriveLost {
+        /// Which drive.
+        drive: DriveId,
+        /// Why.
+        loss: Loss,
+    },
+    /// A drive that was away answers again, in standby.
+    DriveBack {
+        /// Which drive.
+        drive: DriveId,
+    },
+
+    /// An operation is asked for.
+    Submitted(Request),
+    /// Nobody waits for the operation any more. Ignored once it is in service.
+    Cancelled {
+        /// Which operation.
+        op: OpId,
+    },
+    /// A transfer is over, well or badly. Answers [`Action::Transfer`](crate::Action::Transfer); one event for all drives.
+    TransferEnded {
+        /// Which operation.
+        op: OpId,
+        /// The attempt this answers.
+        attempt: Attempt,
+        /// Whether the transfer as a whole did what was asked (for a read: at least k good fragments of every stripe).
+        done: bool,
+        /// What each drive did, in the order of the action.
+        outcomes: Vec<DriveOutcome>,
+    },
+
+    /// How full the workshop is.
+    StagingChanged(Usage),
+    /// A page of staged versions that fit what was asked. Answers [`Action::ListStaged`](crate::Action::ListStaged).
+    StagedPage {
+        /// The attempt this answers.
+        attempt: Attempt,
+        /// The versions, in key order.
+        entries: Vec<StagedEntry>,
+        /// Whether there are more; the world keeps the place.
+        more: bool,
+    },
+    /// Space of blobs in `group` was given up by a delete or an overwrite, and waits there to be reclaimed.
+    SpaceDoomed {
+        /// Which group.
+        group: GroupId,
+        /// How many payload bytes.
+        bytes: u64,
+    },
+    /// A page of blobs with doomed bytes. Answers [`Action::ListDoomed`](crate::Action::ListDoomed).
+    DoomedPage {
+        /// Which group.
+        group: GroupId,
+        /// The attempt this answers.
+        attempt: Attempt,
+        /// The blobs.
+        blobs: Vec<DoomedBlob>,
+        /// Whether there are more; the world keeps the place.
+        more: bool,
+    },
+
+    /// A moment the rack asked to be woken at ([`Rack::next_deadline`](crate::Rack::next_deadline)) has come.
+    DeadlineReached,
+}
+
+/// What boot knows of a drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveReport {
+    /// Which drive.
+    pub drive: DriveId,
+    /// What it can hold in all, in bytes.
+    pub capacity_bytes: u64,
+    /// What blobs of the catalog take of it, in bytes.
+    pub used_bytes: u64,
+    /// The day `starts` counts for ([`Time::day`](model::Time::day)).
+    pub day: u32,
+    /// How often it was started on that day.
+    pub starts: u32,
+    /// Whether it answers. A drive that is reported as present is in standby.
+    pub present: bool,
+}
+
+/// Why a drive is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Loss {
+    /// The fuse of one of its domains tripped; it comes back when the fuse resets.
+    FuseTripped,
+    /// It did not start in time, or refused to.
+    SpinUpFailed,
+    /// Its file system could not be mounted or unmounted.
+    MountFailed,
+    /// It carries the label of another rack or drive, or none.
+    ForeignLabel,
+    /// It answered with an error that will not go away.
+    Died,
+}
+
+/// An operation on the rack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The world's number for it, never used before.
+    pub op: OpId,
+    /// Whose share it is charged to.
+    pub lane: Lane,
+    /// How far it may be overtaken, in the scheduler's unit; `None` is the scheduler's own u.
+    pub overtake_limit: Option<u64>,
+    /// What is to be done.
+    pub work: Work,
+}
+
+/// What an operation does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Work {
+    /// Read payload bytes of a blob; the catalog said where it lies.
+    Read {
+        /// Which blob.
+        blob: BlobId,
+        /// The group it lies in.
+        group: GroupId,
+        /// The drive of each of its k + r stacks, in stack order.
+        drives: Vec<DriveId>,
+        /// How many payload bytes are wanted.
+        bytes: u64,
+    },
+    /// Write a new blob. The engine chooses group and drives; it is written, read back, and then reported as finished.
+    Write {
+        /// Payload bytes.
+        bytes: u64,
+        /// What each stack of it takes of its drive, in bytes.
+        stack_bytes: u64,
+        /// The class it must lie in, if it is pinned.
+        pin: PinnedTo,
+        /// Whether it was composed for the migration (and so counts against its window).
+        migration: bool,
+    },
+    /// Remove the stacks of a blob that nobody refers to any more.
+    Delete {
+        /// Which blob.
+        blob: BlobId,
+        /// The group it lies in.
+        group: GroupId,
+        /// The drive of each of its stacks.
+        drives: Vec<DriveId>,
+        /// What each stack takes of its drive, in bytes.
+        stack_bytes: u64,
+        /// Payload bytes that are given back.
+        bytes: u64,
+    },
+}
+
+impl Work {
+    /// Payload bytes that the operation moves. A delete moves none.
+    pub fn transfer_bytes(&self) -> u64 {
+        match self {
+            Self::Read { bytes, .. } | Self::Write { bytes, .. } => *bytes,
+            Self::Delete { .. } => 0,
+        }
+    }
+}
+
+/// How one drive fared in a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveOutcome {
+    /// Which drive.
+    pub drive: DriveId,
+    /// How it fared.
+    pub result: DriveResult,
+}
+
+/// How a drive fared in a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DriveResult {
+    /// Everything asked of it was done.
+    Fine,
+    /// It was not asked, since the others sufficed or the transfer ended early.
+    Unused,
+    /// Some fragments failed their checksum; so many were repaired in place.
+    Repaired {
+        /// How many fragments.
+        fragments: u32,
+    },
+    /// Its stack is missing or unreadable; the drive itself answers.
+    StackBad,
+    /// It has no room.
+    Full,
+    /// It answered with an error, or not at all.
+    Failed,
+}
+
+/// How full the workshop is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Bytes staged and not yet freed.
+    pub staged_bytes: u64,
+    /// What it may hold.
+    pub capacity_bytes: u64,
+}
+
+/// A version in the workshop that may migrate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StagedEntry {
+    /// The version's number.
+    pub version: u64,
+    /// Its payload bytes.
+    pub bytes: u64,
+    /// How long it has lain there, in modelled time.
+    pub age: core::time::Duration,
+    /// The class its bucket or prefix is pinned to.
+    pub pin: Option<ClassId>,
+}
+
+/// A blob some or all of whose bytes nobody refers to any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoomedBlob {
+    /// Which blob.
+    pub blob: BlobId,
+    /// The drive of each of its stacks.
+    pub drives: Vec<DriveId>,
+    /// What each stack takes of its drive, in bytes.
+    pub stack_bytes: u64,
+    /// Its payload bytes.
+    pub bytes: u64,
+    /// How many of them are doomed.
+    pub doomed_bytes: u64,
+}

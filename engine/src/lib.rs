@@ -1,0 +1,31 @@
+//! Larder's mind: given what happened and when, what should the rack do next?
+//!
+//! Everything that can happen is an [`Event`]; everything that can be asked of the world is an [`Action`]. A [`Rack`] takes
+//! one and gives the other: [`Rack::apply`] cannot fail, because failures are events. It has no clock, no I/O, no thread and
+//! no randomness of its own: time is an argument, the seed is an argument. Payload bytes never pass through it.
+//!
+//! The same code is run by the server (`server/src/world.rs`) and by the simulator (`sim/src/world.rs`), and by nothing else.
+//!
+//! Invariants:
+//! - no drive spins up without a permit from every domain it is in ([`ledger`]);
+//! - one operation in service per class; one group of a class awake at a time;
+//! - state is bounded by drives, groups and queued operations, never by objects;
+//! - every action that expects an answer carries an attempt; an answer to an older attempt is ignored;
+//! - iteration order is that of ids (no hashing), so that a run is the same on every machine.
+
+#![no_std]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod action;
+pub mod check;
+mod event;
+pub mod layout;
+mod policy;
+
+pub use action::{Action, Outcome, Rejection, Transfer};
+pub use event::{DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work};
+pub use policy::{
+    GroupChoice, IdleTimeout, Lane, MigrationPolicy, PinnedTo, ReadPolicy, RackPolicy, SchedulerPolicy, Shares, Weighing,
+};

@@ -1,0 +1,157 @@
+//! The knobs: what an operator may set, with the papers' values as defaults.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+use model::ClassId;
+use serde::{Deserialize, Serialize};
+
+/// Whose work an operation is. Lanes share a class's time by weighted fair queuing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lane {
+    /// Somebody waits for it.
+    Client,
+    /// Redundancy is missing until it is done.
+    Rebuild,
+    /// Migration, reclaiming, scrub, repartition.
+    Background,
+}
+
+impl Lane {
+    /// All lanes, in the order in which ties are broken.
+    pub const ALL: [Self; 3] = [Self::Client, Self::Rebuild, Self::Background];
+}
+
+/// Shares of a class's time, in any unit; only ratios matter. 0 means: only when nobody else wants the class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shares {
+    /// Of [`Lane::Client`].
+    pub client: u32,
+    /// Of [`Lane::Rebuild`]. Pelican's evaluation: as much as the clients.
+    pub rebuild: u32,
+    /// Of [`Lane::Background`].
+    pub background: u32,
+}
+
+impl Shares {
+    /// The share of `lane`.
+    pub fn of(&self, lane: Lane) -> u32 {
+        match lane {
+            Lane::Client => self.client,
+            Lane::Rebuild => self.rebuild,
+            Lane::Background => self.background,
+        }
+    }
+}
+
+/// What the reordering of a queue is counted in. An operation's weight is fixed when it is admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Weighing {
+    /// Each operation weighs 1.
+    Operations,
+    /// Its payload bytes.
+    Bytes,
+    /// The estimated seconds of its transfer, in milliseconds.
+    Time,
+}
+
+/// One class's scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchedulerPolicy {
+    /// Operations that may be queued in each lane; one more is rejected. Pelican: 1,000.
+    pub queue_depth: u32,
+    /// u: how far an operation may be overtaken, in the unit of `weighing`. Pelican: 500 GB. 0 is FIFO.
+    pub overtake_limit: u64,
+    /// The unit of `overtake_limit`.
+    pub weighing: Weighing,
+    /// Whether a new operation may join the group in service, within the same bound. Beyond the paper; off in reproductions.
+    pub join_in_service: bool,
+    /// Shares of the lanes.
+    pub shares: Shares,
+    /// How long one lane may keep the class before another that waits gets its turn.
+    pub quantum: Duration,
+}
+
+/// How a write finds its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupChoice {
+    /// A random group with room, for every write (Pelican, section 3).
+    Random,
+    /// Stay with one random group for so many bytes, so that a migration wakes few groups and keys of a kind lie together.
+    Batch {
+        /// Payload bytes that go to one group before another is drawn.
+        bytes: u64,
+    },
+}
+
+/// When a group without work goes to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IdleTimeout {
+    /// After this long without work, in modelled time.
+    After(Duration),
+    /// Only when another group of the class is wanted (Pelican).
+    Never,
+}
+
+/// How a read treats the stacks it does not strictly need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadPolicy {
+    /// Read and check all k + r (Pelican's policy).
+    All,
+    /// Read k, and others only when one of them fails.
+    K,
+}
+
+/// The class that data is pinned to, if any.
+pub type PinnedTo = Option<ClassId>;
+
+/// When staged data moves to the rack (SOHO's thresholds, Serviceable cold storage's rules).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MigrationPolicy {
+    /// Whatever is older than this moves, however empty the workshop is; `None` is never.
+    pub due_age: Option<Duration>,
+    /// Nothing younger than this moves, except above the critical threshold.
+    pub min_age: Duration,
+    /// Objects smaller than this are never cold of themselves; they move only above the critical threshold. 0 is no floor.
+    pub min_bytes: u64,
+    /// Above this share of the workshop's capacity (in thousandths) cold data moves when no client waits. SOHO: 300.
+    pub regular_permille: u32,
+    /// Above this share (in thousandths) data moves, coldest first, whoever waits. SOHO: 800.
+    pub critical_permille: u32,
+    /// Packs grow to this size; an object at least this large is a blob of its own.
+    pub pack_bytes: u64,
+    /// A pack holds at most so many objects.
+    pub pack_members: u32,
+    /// A pack smaller than `pack_bytes` is written all the same once its oldest member is `due_age` plus this old.
+    pub linger: Duration,
+    /// Migration writes that may be queued or in service at once.
+    pub window: u32,
+    /// How often the workshop is looked through while something may be due.
+    pub scan_interval: Duration,
+}
+
+/// Everything an operator may set about a rack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RackPolicy {
+    /// The schedulers.
+    pub scheduler: SchedulerPolicy,
+    /// How writes find their group.
+    pub group_choice: GroupChoice,
+    /// When groups sleep.
+    pub idle_timeout: IdleTimeout,
+    /// How reads treat spare stacks.
+    pub read_policy: ReadPolicy,
+    /// Starts a drive may use on one day for work nobody waits for. Clients may exceed it; that is reported.
+    pub starts_per_day: u32,
+    /// When staged data moves.
+    pub migration: MigrationPolicy,
+    /// A blob so many thousandths of which are doomed is rescued at its group's wake: the rest is copied back and the
+    /// blob removed. 1000 is: only blobs that are doomed as a whole are removed.
+    pub rescue_permille: u32,
+    /// The classes that this instance owns; empty is all.
+    pub classes: Vec<ClassId>,
+}

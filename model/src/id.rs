@@ -1,0 +1,65 @@
+//! Identities. Each is a plain number in a type of its own, so that no two kinds can be mixed up.
+
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
+
+        impl $name {
+            /// The number as an index into a table that has one row for each id.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
+id!(
+    /// A drive of a rack, counted from 0 in the order of the description.
+    DriveId(u32), "d"
+);
+id!(
+    /// A group: drives that may all spin at once, and that hold blobs together (Pelican, section 3).
+    GroupId(u32), "g"
+);
+id!(
+    /// A class: groups that collide fully, one of which may be active at a time (Pelican, section 3).
+    ClassId(u32), "c"
+);
+id!(
+    /// A resource of the rack, such as `power` or `cooling`, counted in the order of the description.
+    ResourceId(u32), "r"
+);
+id!(
+    /// A domain of one resource (or of one kind of failure domain), counted from 0 within it.
+    DomainId(u32), "dom"
+);
+id!(
+    /// An immutable run of bytes kept as k + r stripe stacks in one group. Unique within a rack for ever.
+    BlobId(u64), "b"
+);
+id!(
+    /// An operation given to a rack. Unique while the process lives; the world hands it out.
+    OpId(u64), "op"
+);
+id!(
+    /// Which try of an operation or a drive command this is. An event of an older try is late, and is ignored.
+    Attempt(u32), "try"
+);
