@@ -7,6 +7,8 @@
 //! - k >= 1, r >= 0, k + r <= 255, group size >= k + r, fragments are a multiple of 4 KiB;
 //! - rates and capacities are above 0; every distribution has min <= max.
 
+mod validate;
+
 use crate::{DomainId, DriveId, ResourceId, Rng};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -194,10 +196,24 @@ pub struct RackDraft {
 }
 
 /// A rack that makes sense. See the invariants at the head of this file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "RackDraft")]
 pub struct RackSpec {
     draft: RackDraft,
+}
+
+impl Serialize for RackSpec {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.draft.serialize(serializer)
+    }
+}
+
+impl TryFrom<RackDraft> for RackSpec {
+    type Error = SpecError;
+
+    fn try_from(draft: RackDraft) -> Result<Self, SpecError> {
+        Self::validated(draft)
+    }
 }
 
 impl core::ops::Deref for RackSpec {
@@ -226,6 +242,15 @@ impl fmt::Display for SpecError {
 impl core::error::Error for SpecError {}
 
 impl RackSpec {
+    /// The rack that `draft` describes, if it keeps every invariant stated at the head of this file.
+    ///
+    /// # Errors
+    /// The first invariant that is broken: the key it is about, what is wrong, and what to write instead.
+    pub fn validated(draft: RackDraft) -> Result<Self, SpecError> {
+        validate::check(&draft)?;
+        Ok(Self { draft })
+    }
+
     /// The drive numbered `id`, which must be of this rack.
     pub fn drive(&self, id: DriveId) -> &DriveSpec {
         &self.draft.drives[id.index()]
