@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Serves: the S3 front.
+
+pub mod s3;

@@ -1,0 +1,210 @@
+//! What the server tells about itself: the answers of the admin API, printed by `larder status`, `explain`, `drive list`.
+//!
+//! Times say which time they are in: `_ms` and `_s` of the wall, `modelled_` of the hardware (they differ by the time scale).
+
+use serde::{Deserialize, Serialize};
+
+/// `larder status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The rack's name.
+    pub rack: String,
+    /// Modelled seconds since the rack came into being.
+    pub modelled_s: f64,
+    /// Wall clock, milliseconds of the Unix epoch.
+    pub wall_ms: u64,
+    /// Modelled seconds per wall second.
+    pub time_scale: u32,
+    /// Wall seconds since the server started.
+    pub uptime_s: f64,
+    /// The workshop.
+    pub workshop: WorkshopStatus,
+    /// Power now.
+    pub power: PowerStatus,
+    /// Drives by what they are doing.
+    pub drives: DriveCounts,
+    /// One row a class.
+    pub classes: Vec<ClassStatus>,
+    /// What has happened since the server started.
+    pub totals: Totals,
+    /// What the rack can hold and holds, in stack bytes.
+    pub capacity: CapacityStatus,
+    /// Things an operator should know, in words, each with its mend.
+    pub warnings: Vec<String>,
+}
+
+/// The workshop's fill.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkshopStatus {
+    /// Bytes staged.
+    pub staged_bytes: u64,
+    /// Versions staged.
+    pub staged_count: u64,
+    /// What may be staged.
+    pub capacity_bytes: u64,
+    /// Bytes of recalls in the spool.
+    pub spool_bytes: u64,
+    /// What the spool may hold.
+    pub spool_capacity_bytes: u64,
+    /// Migration writes from composing to their end.
+    pub migrations_under_way: u64,
+}
+
+/// Power, by the ledger.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PowerStatus {
+    /// Watts all drives draw now.
+    pub watts: f64,
+    /// Watts with every drive in standby.
+    pub standby_watts: f64,
+    /// Drives spinning or spinning up.
+    pub active_drives: u64,
+    /// How many that may be at most.
+    pub active_drives_max: u64,
+    /// Fuses that tripped since the server started. Always 0 unless something is very wrong.
+    pub fuse_trips: u64,
+}
+
+/// Drives by what they are doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveCounts {
+    /// Platters stopped.
+    pub standby: u64,
+    /// Starting, mounting, unmounting or stopping.
+    pub moving: u64,
+    /// Mounted.
+    pub ready: u64,
+    /// Not there.
+    pub away: u64,
+}
+
+/// A class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassStatus {
+    /// Its number.
+    pub class: u32,
+    /// The group that is not asleep, if any.
+    pub group: Option<u32>,
+    /// `asleep`, `waking`, `busy`, `idle` or `resting`.
+    pub state: String,
+    /// Operations queued: client, rebuild, background.
+    pub queued: [u64; 3],
+}
+
+/// Counters since the server started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Group wakes, by cause: client, rebuild, background.
+    pub group_wakes: [u64; 3],
+    /// Drive starts.
+    pub drive_starts: u64,
+    /// Payload bytes read from the rack.
+    pub read_bytes: u64,
+    /// Payload bytes that migrated to the rack.
+    pub migrated_bytes: u64,
+    /// Group wakes caused by background work, per 10^9 bytes migrated; `None` before anything migrated.
+    pub wakes_per_gb_migrated: Option<f64>,
+    /// Payload bytes of reclaimed blobs.
+    pub reclaimed_bytes: u64,
+    /// Payload bytes of deleted or overwritten versions that wait for their group's next wake.
+    pub waiting_reclaim_bytes: u64,
+    /// Operations refused or failed.
+    pub refused: u64,
+    /// Reads that failed because data is lost.
+    pub data_lost: u64,
+    /// Fragments that were bad and were repaired.
+    pub repaired_fragments: u64,
+    /// I/O calls on emulated drives that took longer than the model says.
+    pub overruns: u64,
+    /// How much longer, in wall seconds, over all of them.
+    pub overrun_s: f64,
+}
+
+/// Room in the rack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapacityStatus {
+    /// What the drives of all groups hold.
+    pub total_bytes: u64,
+    /// What is still free of it, as far as the engine knows.
+    pub free_bytes: u64,
+}
+
+/// `larder explain s3://bucket/key`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The bucket.
+    pub bucket: String,
+    /// The key.
+    pub key: String,
+    /// Its length.
+    pub bytes: u64,
+    /// Its ETag.
+    pub etag: String,
+    /// When it was written, milliseconds of the Unix epoch.
+    pub modified_ms: u64,
+    /// Where it lies.
+    pub place: PlaceReport,
+}
+
+/// Where an object lies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "where")]
+pub enum PlaceReport {
+    /// In the workshop.
+    Workshop {
+        /// Its slot.
+        slot: u64,
+        /// How long it has been there, in wall seconds.
+        age_s: f64,
+        /// Whether it is in a pack that is being written.
+        migrating: bool,
+    },
+    /// In the rack.
+    Rack {
+        /// Its blob.
+        blob: u64,
+        /// How many objects share the blob.
+        members: u32,
+        /// Where in the blob it begins.
+        offset: u64,
+        /// The group.
+        group: u32,
+        /// `asleep`, `waking`, `busy`, `idle` or `resting`.
+        group_state: String,
+        /// The class.
+        class: u32,
+        /// k of its code.
+        code_data: u8,
+        /// r of its code.
+        code_parity: u8,
+        /// The drive of each of its stacks, in stack order.
+        drives: Vec<DriveReport>,
+        /// Wall seconds until the first byte would come, at least.
+        wait_min_s: f64,
+        /// Wall seconds until the first byte would come, at most.
+        wait_max_s: f64,
+        /// Whether a recall of it (or of a part) is in the spool.
+        recalled: bool,
+    },
+}
+
+/// A drive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DriveReport {
+    /// Its number.
+    pub drive: u32,
+    /// [width, depth, height].
+    pub slot: [u16; 3],
+    /// Its group, or `None` for a spare.
+    pub group: Option<u32>,
+    /// What it is doing.
+    pub state: String,
+    /// Starts on this modelled day.
+    pub starts_today: u32,
+    /// Starts it may use a day for work nobody waits for.
+    pub starts_per_day: u32,
+    /// What it can still take, as far as the engine knows.
+    pub free_bytes: u64,
+    /// What it holds in all.
+    pub capacity_bytes: u64,
+}

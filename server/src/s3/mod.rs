@@ -1,0 +1,54 @@
+//! The S3 front: HTTP, signatures, digests and XML before an [`ObjectStore`].
+//!
+//! `s3s` verifies signatures, takes `aws-chunked` bodies apart and knows S3's XML; it stays behind this module. Every
+//! request goes through one [`route`], which knows the operations, headers and query parameters we honour. What it does not
+//! know is answered with `NotImplemented`: a client never gets a success that means something else than it asked for.
+//!
+//! ```text
+//! serve -> gate (limits, request ids, error bodies) -> s3s (signature) -> route -> bucket | put | get | list | delete -> ObjectStore
+//! ```
+
+pub mod store;
+
+pub use store::{
+    Committed, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, StoreError, StoreFuture,
+};
+
+use std::time::Duration;
+
+/// The one region this store says it is in.
+pub const REGION: &str = "us-east-1";
+
+/// Whose requests are taken.
+pub trait Keys: Send + Sync + 'static {
+    /// The secret of `access_key`, or nothing if there is no such user.
+    fn secret(&self, access_key: &str) -> Option<String>;
+}
+
+/// How much the front takes on.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Requests at once, those whose answer is still being sent included; more are told to slow down.
+    pub requests: usize,
+    /// Connections at once; more wait to be accepted.
+    pub connections: usize,
+    /// The largest object of one PUT, in bytes.
+    pub put_bytes: u64,
+    /// How long a client may take to send a request's head, or the next piece of its body, or to take the next piece of an
+    /// answer.
+    pub stall: Duration,
+    /// How long requests in flight may go on after shutdown was asked for.
+    pub grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            requests: 256,
+            connections: 1024,
+            put_bytes: 5 << 30,
+            stall: Duration::from_secs(60),
+            grace: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What the S3 front asks of the house behind it.
+//!
+//! The front speaks HTTP, signatures, XML and digests; an [`ObjectStore`] keeps buckets and objects and knows nothing of
+//! S3's spelling. Buckets are looked up with their owner, and the front refuses everybody else before it asks further.
+//!
+//! Invariants: nothing of a put is visible before [`PutSink::commit`], and nothing is left of a sink that was dropped.
+//! A future that is dropped before it answered (its client went away) leaves the store as if it had never been asked, but
+//! for [`PutSink::commit`], which the front always waits out.
+
+use bytes::Bytes;
+use catalog::{Bucket, Checksum, Object, VersionId};
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use std::ops::Range;
+
+/// The answer of an object store, some time later.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// Buckets and objects.
+pub trait ObjectStore: Send + Sync + 'static {
+    /// Makes a bucket. [`StoreError::BucketExists`] if anybody has one of that name.
+    fn create_bucket<'a>(&'a self, owner: &'a str, name: &'a str) -> StoreFuture<'a, Bucket>;
+
+    /// The bucket of that name, whoever owns it, or [`StoreError::NoSuchBucket`].
+    fn head_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Bucket>;
+
+    /// The buckets of `owner`, in byte order of their names.
+    fn list_buckets<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Vec<Bucket>>;
+
+    /// Removes a bucket. [`StoreError::BucketNotEmpty`] if it holds any object.
+    fn delete_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()>;
+
+    /// Opens a sink for the bytes of an object to be. `length`, if the client said it, is in bytes and lets the store
+    /// refuse at once what it has no room for ([`StoreError::SlowDown`], [`StoreError::TooLarge`]).
+    fn begin_put<'a>(&'a self, bucket: &'a str, key: &'a str, length: Option<u64>)
+    -> StoreFuture<'a, Box<dyn PutSink>>;
+
+    /// What is known of an object, or [`StoreError::NoSuchKey`]. Never touches a drive.
+    fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Object>;
+
+    /// The bytes `range` of the current version (all of it without one), which lies within the object. Answers when the
+    /// bytes begin to flow, which takes a while for a cold object; [`StoreError::SlowDown`] when that while would be longer
+    /// than the store lets a client wait. The object in the answer is the version the bytes are of.
+    fn get<'a>(&'a self, bucket: &'a str, key: &'a str, range: Option<Range<u64>>) -> StoreFuture<'a, GetBody>;
+
+    /// Removes an object; well if there is none.
+    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, ()>;
+
+    /// A page of the objects of a bucket. Never touches a drive.
+    fn list<'a>(&'a self, bucket: &'a str, query: ListQuery) -> StoreFuture<'a, ListPage>;
+}
+
+/// Takes the bytes of one object to be. Dropping it forgets them.
+pub trait PutSink: Send {
+    /// Appends `bytes`. Pieces come as the network cuts them, from one byte to some hundred KiB.
+    fn write(&mut self, bytes: Bytes) -> StoreFuture<'_, ()>;
+
+    /// Forgets what was written and gives its room back before it answers.
+    fn abort(self: Box<Self>) -> BoxFuture<'static, ()>;
+
+    /// Makes what was written the object's current version: durable and visible when it answers, and not at all if it
+    /// fails. `meta.condition` is checked in the same step ([`StoreError::PreconditionFailed`], or
+    /// [`StoreError::NoSuchKey`] for an `IfMatch` on nothing).
+    fn commit(self: Box<Self>, meta: PutMeta) -> StoreFuture<'static, Committed>;
+}
+
+/// What is told of an object when its bytes are complete and verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutMeta {
+    /// Hex MD5 of the bytes, without quotes.
+    pub etag: String,
+    /// System headers to give back as they came, by lower-case name.
+    pub headers: Vec<(String, String)>,
+    /// User metadata, by lower-case name without `x-amz-meta-`.
+    pub metadata: Vec<(String, String)>,
+    /// Checksums that were verified, or computed where the client sent none.
+    pub checksums: Vec<Checksum>,
+    /// What must hold of the version that is replaced.
+    pub condition: Condition,
+}
+
+/// What must hold of an object's current version for a put to replace it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Nothing.
+    Always,
+    /// There is none.
+    IfAbsent,
+    /// It has this ETag (without quotes).
+    IfMatch(String),
+}
+
+/// A version that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// Its ETag, without quotes.
+    pub etag: String,
+    /// Its number.
+    pub version: VersionId,
+}
+
+/// An object with its bytes, or those of a range.
+pub struct GetBody {
+    /// The version they are of.
+    pub object: Object,
+    /// The bytes, exactly as many as were asked for. An error breaks the connection, so that no client takes a part for
+    /// the whole.
+    pub bytes: BoxStream<'static, Result<Bytes, StoreError>>,
+}
+
+/// Which part of a bucket to list.
+///
+/// Entries are keys and, with a delimiter, common prefixes: what of a key reaches from its beginning to the end of the first
+/// delimiter behind `prefix`. All keys with the same common prefix are one entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListQuery {
+    /// Only keys that begin with this.
+    pub prefix: String,
+    /// Fold keys at this string; never empty.
+    pub delimiter: Option<String>,
+    /// Only keys behind this one in byte order. If it is itself a common prefix of this listing, all keys that begin with it
+    /// are left out. The last entry of a page, given here, continues the listing.
+    pub after: Option<String>,
+    /// At most this many entries, 1 to 1,000.
+    pub max_keys: usize,
+}
+
+/// A part of a listing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListPage {
+    /// Keys and their objects, in byte order.
+    pub objects: Vec<(String, Object)>,
+    /// Common prefixes, in byte order.
+    pub prefixes: Vec<String>,
+    /// Whether there are more entries behind the last of this page.
+    pub truncated: bool,
+}
+
+impl ListPage {
+    /// The last entry of the page, key or common prefix: where the next page goes on.
+    pub fn last(&self) -> Option<&str> {
+        let key = self.objects.last().map(|(key, _)| key.as_str());
+        key.max(self.prefixes.last().map(String::as_str))
+    }
+}
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no bucket of that name.
+    #[error("no such bucket")]
+    NoSuchBucket,
+    /// There is no object of that key.
+    #[error("no such key")]
+    NoSuchKey,
+    /// There is a bucket of that name already.
+    #[error("the bucket exists")]
+    BucketExists {
+        /// Whether it belongs to who asked.
+        owned_by_you: bool,
+    },
+    /// The bucket to be removed holds objects.
+    #[error("the bucket is not empty")]
+    BucketNotEmpty,
+    /// The condition of a put does not hold; nothing was changed.
+    #[error("the precondition does not hold")]
+    PreconditionFailed,
+    /// Not now: the workshop is full, the object is cold beyond the client's patience, a queue is full.
+    #[error("not now: {reason}")]
+    SlowDown {
+        /// When to come again, in seconds from now.
+        retry_after_s: u32,
+        /// What it waits for, for the client to read.
+        reason: String,
+    },
+    /// More bytes than this store ever takes in one object.
+    #[error("larger than the {limit_bytes} bytes an object may have")]
+    TooLarge {
+        /// How many it takes.
+        limit_bytes: u64,
+    },
+    /// Something the store needs does not answer; asking again later may help.
+    #[error("unavailable: {reason}")]
+    Unavailable {
+        /// What, for the log.
+        reason: String,
+    },
+    /// Bytes that were accepted cannot be read back any more.
+    #[error("data lost: {what}")]
+    DataLost {
+        /// Of what and how much, for the log.
+        what: String,
+    },
+    /// Anything else; for the log.
+    #[error("internal: {0}")]
+    Internal(String),
+}
