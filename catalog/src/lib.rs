@@ -10,10 +10,32 @@
 //! - a version has exactly one place; moving it is one batch; no batch removes the last place of a living version;
 //! - nothing here touches a drive of the rack.
 
+// Every call of `Catalog` may answer `Store` and `Damaged`; what else it may answer stands under its "Errors".
+#![allow(clippy::missing_errors_doc)]
+
+mod blob;
+mod bucket;
+mod catalog;
+mod error;
+mod ids;
+mod key;
+mod list;
+mod memory;
+mod object;
 mod record;
+mod sqlite;
+mod staging;
 mod store;
 
+pub use blob::{CommitBlob, Doomed};
+pub use catalog::{Catalog, Cursor, Page};
+pub use error::CatalogError;
+pub use list::{ListRequest, Listing};
+pub use memory::MemoryStore;
+pub use object::{Displaced, PutCondition};
 pub use record::{
-    Blob, Bucket, Checksum, ChecksumKind, DriveRecord, Object, Place, Version, VersionId,
+    Blob, Bucket, Checksum, ChecksumKind, ClockAnchor, DriveRecord, Member, Object, Place, Version, VersionId,
 };
+pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
+pub use staging::{DoomedBytes, StagedSlot, StagedUsage};
 pub use store::{Batch, Check, Entry, KeyRange, Store, StoreError, StoreFuture, Write};

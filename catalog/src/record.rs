@@ -1,9 +1,35 @@
 //! The records: what is kept of buckets, objects, versions, blobs and drives.
 //!
-//! On disk a record is one byte of format version and then its fields (postcard). A reader refuses versions it does not know.
+//! On disk a record is one byte of format version and then its fields (postcard). A reader refuses versions it does not
+//! know, and bytes left over.
 
+use crate::error::CatalogError;
 use model::{BlobId, ClassId, DriveId, GroupId};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+/// The format version that records are written with.
+const RECORD_FORMAT: u8 = 1;
+
+/// The bytes of `record`.
+pub(crate) fn encode<T: Serialize>(record: &T) -> Vec<u8> {
+    postcard::to_extend(record, vec![RECORD_FORMAT])
+        .expect("a record of numbers, strings and lists can always be written")
+}
+
+/// The record that `value`, found at `key`, holds.
+pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, CatalogError> {
+    let (format, fields) = value.split_first().ok_or_else(|| CatalogError::damaged(key, "the record is empty"))?;
+    if *format != RECORD_FORMAT {
+        let what = format!("its format is {format}, and this Larder knows {RECORD_FORMAT}");
+        return Err(CatalogError::damaged(key, &what));
+    }
+    match postcard::take_from_bytes(fields) {
+        Ok((record, [])) => Ok(record),
+        Ok((_, rest)) => Err(CatalogError::damaged(key, &format!("{} bytes too many", rest.len()))),
+        Err(error) => Err(CatalogError::damaged(key, &error.to_string())),
+    }
+}
 
 /// The number of an object version; unique in a store for ever, and growing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -136,4 +162,57 @@ pub struct DriveRecord {
     pub starts: u32,
     /// Starts ever.
     pub starts_total: u64,
+}
+
+/// A member of a blob: a version that lies in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Which version.
+    pub version: VersionId,
+    /// Where in the payload it begins.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// What modelled time is counted from: at `wall_ms` it was `modelled_ns`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockAnchor {
+    /// Milliseconds of the Unix epoch.
+    pub wall_ms: u64,
+    /// Nanoseconds since the rack came into being.
+    pub modelled_ns: u64,
+}
+
+/// A version in the index of what is staged, in the order of buckets and keys; those two are in the index key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StagedMark {
+    /// Which version.
+    pub version: VersionId,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// When it was staged, in milliseconds of the Unix epoch.
+    pub staged_ms: u64,
+    /// The slot of its file.
+    pub slot: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_record_comes_back_and_a_foreign_one_is_refused() {
+        let bucket = Bucket { name: "photos".into(), created_ms: 7, owner: "me".into() };
+        let bytes = encode(&bucket);
+        assert_eq!(decode::<Bucket>(b"Bphotos", &bytes).unwrap(), bucket);
+        let mut newer = bytes.clone();
+        newer[0] = 2;
+        let mut longer = bytes.clone();
+        longer.push(0);
+        for bad in [&newer[..], &longer, &bytes[..4], &[]] {
+            assert!(matches!(decode::<Bucket>(b"Bphotos", bad), Err(CatalogError::Damaged(_))));
+        }
+    }
 }

@@ -44,6 +44,8 @@ pub enum Write {
     Put(Vec<u8>, Vec<u8>),
     /// Remove the key, if it is there.
     Delete(Vec<u8>),
+    /// Remove every key of the range.
+    DeleteRange(KeyRange),
 }
 
 /// Changes that happen together or not at all.
@@ -56,9 +58,14 @@ pub struct Batch {
 }
 
 /// Ordered keys, kept durably.
+///
+/// The checks of a batch are evaluated before any of its writes; the writes are then done in their order. Batches are
+/// applied one after another: each sees the ones before it whole. A `commit` whose future is dropped may or may not happen.
 pub trait Store: Send + Sync + 'static {
     /// The value of `key`, as of the last batch that was answered.
     fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Vec<u8>>>;
+    /// The values of `keys`, in their order, as of one moment.
+    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Vec<u8>>>>;
     /// At most `limit` entries of `range`, in key order, as of one moment.
     fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>>;
     /// Applies `batch` if all its checks hold; durable when it answers. [`StoreError::CheckFailed`] changes nothing.
@@ -82,8 +89,12 @@ pub enum StoreError {
     Failed(String),
 }
 
-/// The range of all keys that begin with `prefix`.
 impl KeyRange {
+    /// Every key.
+    pub fn all() -> Self {
+        Self { start: Bound::Unbounded, end: Bound::Unbounded }
+    }
+
     /// All keys that begin with `prefix`.
     pub fn prefix(prefix: &[u8]) -> Self {
         Self { start: Bound::Included(prefix.to_vec()), end: after_prefix(prefix) }
@@ -93,10 +104,31 @@ impl KeyRange {
     pub fn prefix_after(prefix: &[u8], key: &[u8]) -> Self {
         Self { start: Bound::Excluded(key.to_vec()), end: after_prefix(prefix) }
     }
+
+    /// The same keys as `start <= key < end`, where no `end` is unbounded. The key behind `k` is `k` and a zero byte.
+    pub(crate) fn half_open(self) -> (Vec<u8>, Option<Vec<u8>>) {
+        let start = match self.start {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) => key,
+            Bound::Excluded(key) => successor(key),
+        };
+        let end = match self.end {
+            Bound::Unbounded => None,
+            Bound::Included(key) => Some(successor(key)),
+            Bound::Excluded(key) => Some(key),
+        };
+        (start, end)
+    }
+}
+
+/// The smallest key behind `key`.
+fn successor(mut key: Vec<u8>) -> Vec<u8> {
+    key.push(0);
+    key
 }
 
 /// The end of the keys that begin with `prefix`: the smallest key behind them all, if there is one.
-fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
+pub(crate) fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
         if last < u8::MAX {

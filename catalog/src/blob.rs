@@ -1,0 +1,282 @@
+//! Blobs: from intent through commit to being forgotten, and what in them is doomed.
+
+use crate::catalog::{Catalog, Cursor, Page, STEP};
+use crate::error::CatalogError;
+use crate::key::{self, Tag};
+use crate::record::{Blob, Member, Place, Version, VersionId, decode, encode};
+use crate::staging::DoomedBytes;
+use crate::store::{Batch, Check, Entry, KeyRange, Write};
+use model::{BlobId, DriveId, GroupId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The version in the tombstone of a whole blob. No version has this number.
+pub(crate) const WHOLE: VersionId = VersionId(0);
+
+/// What committing a blob did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommitBlob {
+    /// The versions that lie in it now, each with the slot of its staged file, which the caller frees.
+    pub moved: Vec<(VersionId, u64)>,
+    /// The members that were overwritten or deleted meanwhile: their bytes in the blob are doomed from the start.
+    pub dead: Vec<VersionId>,
+    /// The bytes of those.
+    pub dead_bytes: u64,
+}
+
+/// A blob with bytes that nobody refers to any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doomed {
+    /// The blob.
+    pub blob: Blob,
+    /// How many of its payload bytes are doomed: all of them where nothing lives in it.
+    pub doomed_bytes: u64,
+    /// Whether a version lives in it. If none does, its stacks can be removed and the blob forgotten.
+    pub living: bool,
+}
+
+impl Catalog {
+    /// Remembers, before the first stack is created, that `blob` is about to be written to these drives.
+    ///
+    /// # Errors
+    /// [`CatalogError::PreconditionFailed`] if the number was used before.
+    pub async fn begin_blob(&self, blob: &Blob) -> Result<(), CatalogError> {
+        let drives: BTreeSet<_> = blob.drives.iter().collect();
+        assert_eq!(drives.len(), blob.drives.len(), "no two stacks of a blob are on one drive");
+        let at = key::intent(blob.blob);
+        let checks = vec![Check::Absent(at.clone()), Check::Absent(key::blob(blob.blob))];
+        let begun = self.apply(Batch { checks, writes: vec![Write::Put(at, encode(blob))] }).await?;
+        if begun { Ok(()) } else { Err(CatalogError::PreconditionFailed) }
+    }
+
+    /// The blobs that were begun and neither committed nor aborted. At boot each is aborted.
+    pub async fn pending_intents(&self) -> Result<Vec<Blob>, CatalogError> {
+        self.all_entries(&key::all(Tag::Intent), |entry| decode(&entry.key, &entry.value)).await
+    }
+
+    /// Makes the blob, whose stacks are synced and read back, the place of its members, all at once. A member that was
+    /// overwritten or deleted meanwhile is doomed at once.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoIntent`] if it was not begun, or is committed or aborted; [`CatalogError::Conflict`].
+    ///
+    /// # Panics
+    /// If a member is named twice, reaches beyond the payload, or has another length than its version: the payload was
+    /// composed wrongly, and must not become the only copy.
+    pub async fn commit_blob(&self, blob: &Blob, members: &[Member]) -> Result<CommitBlob, CatalogError> {
+        check_members(blob, members);
+        let mut turns = self.turns();
+        loop {
+            let _turn = turns.next().await?;
+            let found = self.versions_raw(members.iter().map(|member| member.version)).await?;
+            let mut batch = commit_batch(blob);
+            let mut outcome = CommitBlob::default();
+            for (member, found) in members.iter().zip(found) {
+                commit_member(blob, member, found, &mut batch, &mut outcome);
+            }
+            if self.apply(batch).await? {
+                return Ok(outcome);
+            }
+            if self.store.get(&key::intent(blob.blob)).await?.is_none() {
+                return Err(CatalogError::NoIntent(blob.blob));
+            }
+        }
+    }
+
+    /// Gives up a blob that was begun: whatever was written of it is doomed as a whole. `None` if it is not being written.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn abort_blob(&self, blob: BlobId) -> Result<Option<DoomedBytes>, CatalogError> {
+        let at = key::intent(blob);
+        let Some((found, raw)) = self.read_raw::<Blob>(&at).await? else { return Ok(None) };
+        let mut batch = commit_batch(&found);
+        batch.checks.push(Check::Is(at, raw));
+        let tomb = key::tomb(found.group, blob, 0, WHOLE);
+        batch.writes.push(Write::Put(tomb, encode(&found.payload_bytes)));
+        let aborted = self.apply(batch).await?;
+        Ok(aborted.then_some(DoomedBytes { group: found.group, blob, bytes: found.payload_bytes }))
+    }
+
+    /// The blob of that number, if it was committed (or aborted) and is not forgotten.
+    pub async fn blob(&self, blob: BlobId) -> Result<Option<Blob>, CatalogError> {
+        self.read(&key::blob(blob)).await
+    }
+
+    /// A page of the living versions in `blob`, by offset.
+    pub async fn blob_members(
+        &self,
+        blob: BlobId,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<Member>, CatalogError> {
+        let page = self.entries(&key::members(blob), after, limit).await?;
+        let items = page.items.iter().map(member_of).collect::<Result<_, _>>()?;
+        Ok(Page { items, next: page.next })
+    }
+
+    /// A page of all blobs, by number.
+    pub async fn blobs_page(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<Blob>, CatalogError> {
+        let page = self.entries(&key::all(Tag::Blob), after, limit).await?;
+        let items = page.items.iter().map(|entry| decode(&entry.key, &entry.value)).collect::<Result<_, _>>()?;
+        Ok(Page { items, next: page.next })
+    }
+
+    /// A page of the blobs that have a stack on `drive`, by number. May be short of `limit` before the last page.
+    pub async fn blobs_by_drive(
+        &self,
+        drive: DriveId,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<Blob>, CatalogError> {
+        let page = self.entries(&key::all_on_drive(drive), after, limit).await?;
+        let ids = page.items.iter().map(|entry| key::numbers(&entry.key).map(|[_, blob]| BlobId(blob)));
+        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        let items = self.blobs(&ids).await?.into_iter().flatten().collect();
+        Ok(Page { items, next: page.next })
+    }
+
+    /// A page of the blobs of `group` with doomed bytes, by number.
+    pub async fn doomed_page(
+        &self,
+        group: GroupId,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<Doomed>, CatalogError> {
+        let mut items = Vec::new();
+        let mut range = match after {
+            Some(Cursor(tomb)) => KeyRange::prefix_after(&key::tombs(group), tomb),
+            None => KeyRange::prefix(&key::tombs(group)),
+        };
+        while items.len() < limit {
+            let Some(first) = self.store.scan(range.clone(), 1).await?.pop() else {
+                return Ok(Page { items, next: None });
+            };
+            let [_, id, _, _] = key::numbers(&first.key)?;
+            let tombs = KeyRange::prefix(&key::tombs_of(group, BlobId(id)));
+            // It may be forgotten between the two reads; then it is no longer doomed but gone.
+            items.extend(self.doomed_blob(group, BlobId(id)).await?);
+            range.start = match tombs.end {
+                std::ops::Bound::Excluded(end) => std::ops::Bound::Included(end),
+                other => other,
+            };
+        }
+        let next =
+            items.last().map(|last: &Doomed| Cursor(key::tomb(group, last.blob.blob, u64::MAX, VersionId(u64::MAX))));
+        Ok(Page { items, next })
+    }
+
+    /// The doomed bytes of every group that has some. Reads every tombstone: for boot.
+    pub async fn doomed_totals(&self) -> Result<Vec<(GroupId, u64)>, CatalogError> {
+        let mut totals = BTreeMap::new();
+        let mut after = None;
+        loop {
+            let page = self.entries(&key::all(Tag::Tomb), after.as_ref(), STEP).await?;
+            for entry in &page.items {
+                let [group, _, _, _] = key::numbers(&entry.key)?;
+                *totals.entry(GroupId(group as u32)).or_default() += decode::<u64>(&entry.key, &entry.value)?;
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(totals.into_iter().collect());
+            }
+        }
+    }
+
+    /// Forgets a blob whose stacks were removed: its record, its stacks by drive and its tombstones. Again is no error.
+    ///
+    /// # Errors
+    /// [`CatalogError::BlobInUse`] if a version lies in it; nothing is changed then.
+    pub async fn forget_blob(&self, blob: BlobId) -> Result<(), CatalogError> {
+        let at = key::blob(blob);
+        let members = KeyRange::prefix(&key::members(blob));
+        let Some((found, raw)) = self.read_raw::<Blob>(&at).await? else { return Ok(()) };
+        let checks = vec![Check::Is(at.clone(), raw), Check::Empty(members.clone())];
+        let mut writes = vec![Write::Delete(at.clone())];
+        writes.extend(found.drives.iter().map(|&drive| Write::Delete(key::on_drive(drive, blob))));
+        writes.push(Write::DeleteRange(KeyRange::prefix(&key::tombs_of(found.group, blob))));
+        let forgotten = self.apply(Batch { checks, writes }).await?;
+        let in_use = !forgotten && !self.store.scan(members, 1).await?.is_empty();
+        if in_use { Err(CatalogError::BlobInUse(blob)) } else { Ok(()) }
+    }
+
+    /// The blobs of those numbers, in that order.
+    pub(crate) async fn blobs(&self, ids: &[BlobId]) -> Result<Vec<Option<Blob>>, CatalogError> {
+        let keys: Vec<_> = ids.iter().map(|&id| key::blob(id)).collect();
+        let values = self.store.get_many(keys.clone()).await?;
+        keys.iter().zip(values).map(|(at, raw)| raw.map(|raw| decode(at, &raw)).transpose()).collect()
+    }
+
+    async fn doomed_blob(&self, group: GroupId, blob: BlobId) -> Result<Option<Doomed>, CatalogError> {
+        let Some(found) = self.blob(blob).await? else { return Ok(None) };
+        let living = !self.store.scan(KeyRange::prefix(&key::members(blob)), 1).await?.is_empty();
+        if !living {
+            return Ok(Some(Doomed { doomed_bytes: found.payload_bytes, blob: found, living }));
+        }
+        let mut doomed_bytes = 0;
+        let mut after = None;
+        loop {
+            let page = self.entries(&key::tombs_of(group, blob), after.as_ref(), STEP).await?;
+            for entry in &page.items {
+                doomed_bytes += decode::<u64>(&entry.key, &entry.value)?;
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(Some(Doomed { blob: found, doomed_bytes, living }));
+            }
+        }
+    }
+}
+
+fn check_members(blob: &Blob, members: &[Member]) {
+    let mut seen = BTreeSet::new();
+    for member in members {
+        let end = member.offset.checked_add(member.bytes);
+        assert!(end.is_some_and(|end| end <= blob.payload_bytes), "{member:?} reaches beyond {}", blob.blob);
+        assert!(member.version != WHOLE && seen.insert(member.version), "{member:?} is named twice in {}", blob.blob);
+    }
+}
+
+/// An intent becomes a blob: its record and its stacks by drive.
+fn commit_batch(blob: &Blob) -> Batch {
+    let intent = key::intent(blob.blob);
+    let checks = vec![Check::Present(intent.clone()), Check::Absent(key::blob(blob.blob))];
+    let mut writes = vec![Write::Delete(intent), Write::Put(key::blob(blob.blob), encode(blob))];
+    writes.extend(blob.drives.iter().map(|&drive| Write::Put(key::on_drive(drive, blob.blob), Vec::new())));
+    Batch { checks, writes }
+}
+
+/// Adds to `batch`: `member` moves into `blob` if it is still staged, and is doomed there if it is not.
+fn commit_member(
+    blob: &Blob,
+    member: &Member,
+    found: Option<(Version, Vec<u8>)>,
+    batch: &mut Batch,
+    outcome: &mut CommitBlob,
+) {
+    let Member { version, offset, bytes } = *member;
+    let staged = found.and_then(|(found, raw)| match found.place {
+        Place::Staged { slot } => Some((found, raw, slot)),
+        Place::Stored { .. } => None,
+    });
+    let Some((mut found, raw, slot)) = staged else {
+        // Versions never come back, so this needs no check.
+        batch.writes.push(Write::Put(key::tomb(blob.group, blob.blob, offset, version), encode(&bytes)));
+        outcome.dead.push(version);
+        outcome.dead_bytes += bytes;
+        return;
+    };
+    assert_eq!(found.bytes, bytes, "{version:?} is as long in {} as it was staged", blob.blob);
+    batch.checks.push(Check::Is(key::version(version), raw));
+    batch.writes.push(Write::Delete(key::staged(&found.bucket, &found.key)));
+    batch.writes.push(Write::Delete(key::aged(found.staged_ms, version)));
+    batch.writes.push(Write::Put(key::member(blob.blob, offset, version), encode(&bytes)));
+    found.place = Place::Stored { blob: blob.blob, offset };
+    batch.writes.push(Write::Put(key::version(version), encode(&found)));
+    outcome.moved.push((version, slot));
+}
+
+/// The member that an entry of the member index tells of.
+pub(crate) fn member_of(entry: &Entry) -> Result<Member, CatalogError> {
+    let [_, offset, version] = key::numbers(&entry.key)?;
+    Ok(Member { version: VersionId(version), offset, bytes: decode(&entry.key, &entry.value)? })
+}

@@ -1,0 +1,210 @@
+//! The typed catalog over any store: what all its parts share.
+//!
+//! Every change is read, planned and committed as one batch whose checks are what was read; if somebody else was faster, it
+//! is planned anew. To guarantee progress within a process, a change that lost several times takes its next turn alone.
+//!
+//! A call whose future is dropped may or may not have happened. Where the answer names something to free (a slot), let the
+//! call run to its end in a task of its own; what is lost anyway is found at boot ([`Catalog::staged_slots`]).
+
+use crate::error::CatalogError;
+use crate::ids::Ids;
+use crate::key;
+use crate::record::{ClockAnchor, decode, encode};
+use crate::store::{Batch, Check, Entry, KeyRange, Store, StoreError, Write};
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// The format of the records as a whole, checked at open.
+const FORMAT: u32 = 1;
+/// Turns a change takes beside others before it takes one alone.
+const SHARED_TURNS: u32 = 4;
+/// Turns a change takes in all. Alone, only another process on the same store can be in its way.
+const TURNS: u32 = 16;
+/// Entries read at once where everything is walked.
+pub(crate) const STEP: usize = 1_024;
+
+/// Buckets, objects, places, blobs, drives. A clone is another handle on the same catalog.
+#[derive(Clone)]
+pub struct Catalog {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) ids: Arc<Ids>,
+    turns: Arc<RwLock<()>>,
+}
+
+/// Where a page ended. Opaque; usable for as long as the catalog lives, whatever happens to the entry it stands on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor(pub(crate) Vec<u8>);
+
+/// Some of a longer list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// These.
+    pub items: Vec<T>,
+    /// Where to go on. `None` after the last page, which may be an empty one.
+    pub next: Option<Cursor>,
+}
+
+impl Catalog {
+    /// The catalog in `store`; an empty store becomes an empty catalog.
+    ///
+    /// # Errors
+    /// [`StoreError::Unusable`] if the records are of another format.
+    pub async fn open(store: Arc<dyn Store>) -> Result<Self, CatalogError> {
+        let catalog = Self { store, ids: Arc::default(), turns: Arc::default() };
+        match catalog.read::<u32>(&key::meta("format")).await? {
+            Some(FORMAT) => Ok(catalog),
+            Some(other) => {
+                let what = format!("the catalog's records are of format {other}, and this Larder knows {FORMAT}");
+                Err(StoreError::Unusable(format!("{what}; use the Larder that wrote them")).into())
+            }
+            None => {
+                let batch = Batch {
+                    checks: vec![Check::Empty(KeyRange::all())],
+                    writes: vec![Write::Put(key::meta("format"), encode(&FORMAT))],
+                };
+                if catalog.apply(batch).await? {
+                    return Ok(catalog);
+                }
+                let what = "the store holds records but no format; use an empty data directory";
+                Err(StoreError::Unusable(what.into()).into())
+            }
+        }
+    }
+
+    /// What was put under `name`, if anything.
+    pub async fn meta_get(&self, name: &str) -> Result<Option<Vec<u8>>, CatalogError> {
+        Ok(self.store.get(&user_meta(name)).await?)
+    }
+
+    /// Keeps `value` under `name`.
+    pub async fn meta_put(&self, name: &str, value: Vec<u8>) -> Result<(), CatalogError> {
+        self.put(user_meta(name), value).await
+    }
+
+    /// The UUID of the rack, once it was set.
+    pub async fn rack_uuid(&self) -> Result<Option<[u8; 16]>, CatalogError> {
+        self.read(&key::meta("rack-uuid")).await
+    }
+
+    /// Sets the UUID of the rack; for ever.
+    ///
+    /// # Errors
+    /// [`CatalogError::PreconditionFailed`] if it has another one already.
+    pub async fn set_rack_uuid(&self, uuid: [u8; 16]) -> Result<(), CatalogError> {
+        let at = key::meta("rack-uuid");
+        let checks = vec![Check::Absent(at.clone())];
+        let set = self.apply(Batch { checks, writes: vec![Write::Put(at, encode(&uuid))] }).await?;
+        if set || self.rack_uuid().await? == Some(uuid) { Ok(()) } else { Err(CatalogError::PreconditionFailed) }
+    }
+
+    /// What modelled time is counted from, once it was set.
+    pub async fn clock_anchor(&self) -> Result<Option<ClockAnchor>, CatalogError> {
+        self.read(&key::meta("clock-anchor")).await
+    }
+
+    /// Sets what modelled time is counted from.
+    pub async fn set_clock_anchor(&self, anchor: ClockAnchor) -> Result<(), CatalogError> {
+        self.put(key::meta("clock-anchor"), encode(&anchor)).await
+    }
+
+    /// The record at `at`, if there is one.
+    pub(crate) async fn read<T: DeserializeOwned>(&self, at: &[u8]) -> Result<Option<T>, CatalogError> {
+        self.store.get(at).await?.map(|value| decode(at, &value)).transpose()
+    }
+
+    /// The record at `at` together with its bytes, for a check.
+    pub(crate) async fn read_raw<T: DeserializeOwned>(&self, at: &[u8]) -> Result<Option<(T, Vec<u8>)>, CatalogError> {
+        let raw = self.store.get(at).await?;
+        raw.map(|raw| Ok((decode(at, &raw)?, raw))).transpose()
+    }
+
+    /// Sets one value, whatever was there.
+    pub(crate) async fn put(&self, at: Vec<u8>, value: Vec<u8>) -> Result<(), CatalogError> {
+        Ok(self.store.commit(Batch { checks: Vec::new(), writes: vec![Write::Put(at, value)] }).await?)
+    }
+
+    /// Commits `batch`; whether its checks held.
+    pub(crate) async fn apply(&self, batch: Batch) -> Result<bool, CatalogError> {
+        match self.store.commit(batch).await {
+            Ok(()) => Ok(true),
+            Err(StoreError::CheckFailed(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The first `limit` entries that begin with `prefix` and lie behind `after`, and where to go on.
+    pub(crate) async fn entries(
+        &self,
+        prefix: &[u8],
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<Entry>, CatalogError> {
+        let range = match after {
+            Some(Cursor(key)) => KeyRange::prefix_after(prefix, key),
+            None => KeyRange::prefix(prefix),
+        };
+        let items = self.store.scan(range, limit).await?;
+        let full = items.len() == limit;
+        let next = items.last().filter(|_| full).map(|last| Cursor(last.key.clone()));
+        Ok(Page { items, next })
+    }
+
+    /// Every entry that begins with `prefix`, decoded by `read`. For lists that are known to be short.
+    pub(crate) async fn all_entries<T>(
+        &self,
+        prefix: &[u8],
+        read: impl Fn(&Entry) -> Result<T, CatalogError>,
+    ) -> Result<Vec<T>, CatalogError> {
+        let mut all = Vec::new();
+        let mut after = None;
+        loop {
+            let page = self.entries(prefix, after.as_ref(), STEP).await?;
+            for entry in &page.items {
+                all.push(read(entry)?);
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// The turns of one change.
+    pub(crate) fn turns(&self) -> Turns<'_> {
+        Turns { lock: &self.turns, taken: 0 }
+    }
+}
+
+/// Names given by others must not meet our own.
+fn user_meta(name: &str) -> Vec<u8> {
+    key::meta(&format!("user/{name}"))
+}
+
+/// The turns of one change: the first ones beside others, then alone, then none.
+pub(crate) struct Turns<'a> {
+    lock: &'a RwLock<()>,
+    taken: u32,
+}
+
+/// The right to plan and commit a change. Kept until the commit is answered.
+pub(crate) enum Turn<'a> {
+    /// Others do the same meanwhile.
+    Shared { _guard: RwLockReadGuard<'a, ()> },
+    /// Nobody else in this process does.
+    Alone { _guard: RwLockWriteGuard<'a, ()> },
+}
+
+impl<'a> Turns<'a> {
+    pub(crate) async fn next(&mut self) -> Result<Turn<'a>, CatalogError> {
+        self.taken += 1;
+        if self.taken > TURNS {
+            return Err(CatalogError::Conflict);
+        }
+        Ok(if self.taken <= SHARED_TURNS {
+            Turn::Shared { _guard: self.lock.read().await }
+        } else {
+            Turn::Alone { _guard: self.lock.write().await }
+        })
+    }
+}

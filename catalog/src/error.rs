@@ -1,0 +1,62 @@
+//! Why the catalog could not do what was asked.
+
+use crate::store::StoreError;
+use model::BlobId;
+use std::fmt::Write as _;
+
+/// Why the catalog could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// There is no such bucket.
+    #[error("there is no such bucket")]
+    NoSuchBucket,
+    /// A bucket of that name is there already.
+    #[error("the bucket exists already")]
+    BucketExists,
+    /// The bucket still holds objects.
+    #[error("the bucket is not empty")]
+    BucketNotEmpty,
+    /// There is no object of that key.
+    #[error("there is no such key")]
+    NoSuchKey,
+    /// The condition of the request does not hold.
+    #[error("the condition of the request does not hold")]
+    PreconditionFailed,
+    /// The continuation token is none of this catalog.
+    #[error("the continuation token is not valid")]
+    BadToken,
+    /// Others changed the same records again and again; try again later.
+    #[error("others changed the same records again and again")]
+    Conflict,
+    /// No intent stands for the blob: it was committed or aborted already, or never begun.
+    #[error("blob {0} is not being written")]
+    NoIntent(BlobId),
+    /// A living version lies in the blob, so that it cannot be forgotten.
+    #[error("a living version lies in blob {0}")]
+    BlobInUse(BlobId),
+    /// The store could not.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A record contradicts the format or another record.
+    #[error("the catalog is damaged: {0}")]
+    Damaged(String),
+}
+
+impl CatalogError {
+    /// The record at `key` is not what it should be.
+    pub(crate) fn damaged(key: &[u8], what: &str) -> Self {
+        Self::Damaged(format!("record {}: {what}", readable(key)))
+    }
+}
+
+/// `key` for people: printable ASCII as it is, other bytes in hexadecimal.
+pub(crate) fn readable(key: &[u8]) -> String {
+    key.iter().fold(String::new(), |mut text, &byte| {
+        if byte.is_ascii_graphic() {
+            text.push(byte as char);
+        } else {
+            let _ = write!(text, "\\{byte:02x}");
+        }
+        text
+    })
+}

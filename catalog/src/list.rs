@@ -1,0 +1,215 @@
+//! ListObjectsV2 over ordered keys.
+//!
+//! A page is filled by a walk. When a key rolls up into a common prefix, the walk jumps behind that prefix instead of
+//! reading what it holds, so that listing a root costs as much as it has entries, however much lies below. Reads grow while
+//! they are used up and shrink after a jump.
+
+use crate::catalog::Catalog;
+use crate::error::CatalogError;
+use crate::key;
+use crate::record::{Object, decode};
+use crate::store::{Entry, KeyRange, after_prefix};
+use std::ops::Bound;
+
+/// The first read of a walk that may jump, and the one after a jump.
+const FIRST_READ: usize = 16;
+/// The longest read.
+const LAST_READ: usize = 1_024;
+
+/// What to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListRequest {
+    /// Only keys that begin so.
+    pub prefix: String,
+    /// Keys are rolled up to the first occurrence of this behind the prefix. `None` or empty: not at all.
+    pub delimiter: Option<String>,
+    /// Only keys behind this one. Ignored where there is a token.
+    pub start_after: Option<String>,
+    /// Go on where the page ended that gave this token.
+    pub token: Option<String>,
+    /// Objects and common prefixes together, at most.
+    pub max_keys: usize,
+}
+
+/// A page of a listing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The objects, by key.
+    pub objects: Vec<(String, Object)>,
+    /// The common prefixes, in order.
+    pub common_prefixes: Vec<String>,
+    /// The token of the next page, if there is one.
+    pub next: Option<String>,
+}
+
+/// The last item of a page: everything the next page has to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Last {
+    Key(String),
+    CommonPrefix(String),
+}
+
+impl Catalog {
+    /// A page of the objects of `bucket`, in the byte order of their keys. It sees what was there at the time of each of
+    /// its reads; what is there throughout is listed exactly once over all pages.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoSuchBucket`], [`CatalogError::BadToken`].
+    pub async fn list_objects(&self, bucket: &str, request: &ListRequest) -> Result<Listing, CatalogError> {
+        self.bucket(bucket).await?;
+        let walk = Walk::new(bucket, request)?;
+        if request.max_keys == 0 { Ok(Listing::default()) } else { walk.run(self).await }
+    }
+}
+
+/// A page being filled.
+struct Walk<'a> {
+    request: &'a ListRequest,
+    delimiter: Option<&'a str>,
+    /// The key of "" in this bucket.
+    bucket_prefix: Vec<u8>,
+    /// The walk is over at this store key.
+    end: Bound<Vec<u8>>,
+    /// The walk goes on at this store key.
+    from: Bound<Vec<u8>>,
+    last: Option<Last>,
+    listing: Listing,
+}
+
+impl<'a> Walk<'a> {
+    fn new(bucket: &str, request: &'a ListRequest) -> Result<Self, CatalogError> {
+        let bucket_prefix = key::object(bucket, "");
+        let range = KeyRange::prefix(&key::object(bucket, &request.prefix));
+        let from = match (&request.token, &request.start_after) {
+            (Some(token), _) => match decode_token(token).ok_or(CatalogError::BadToken)? {
+                Last::Key(key) => Bound::Excluded(key::object(bucket, &key)),
+                Last::CommonPrefix(prefix) => behind(&key::object(bucket, &prefix)),
+            },
+            (None, Some(key)) => Bound::Excluded(key::object(bucket, key)),
+            (None, None) => range.start.clone(),
+        };
+        let delimiter = request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty());
+        let from = later(range.start, from);
+        Ok(Self { request, delimiter, bucket_prefix, end: range.end, from, last: None, listing: Listing::default() })
+    }
+
+    async fn run(mut self, catalog: &Catalog) -> Result<Listing, CatalogError> {
+        let whole_page = (self.request.max_keys.saturating_add(1)).min(LAST_READ);
+        let first_read = if self.delimiter.is_some() { FIRST_READ.min(whole_page) } else { whole_page };
+        let mut read = first_read;
+        loop {
+            let range = KeyRange { start: self.from.clone(), end: self.end.clone() };
+            let entries = catalog.store.scan(range, read).await?;
+            let exhausted = entries.len() < read;
+            let mut jumped = false;
+            for entry in &entries {
+                if !is_behind(&entry.key, &self.from) {
+                    continue;
+                }
+                if self.count() == self.request.max_keys {
+                    self.listing.next = self.last.as_ref().map(encode_token);
+                    return Ok(self.listing);
+                }
+                jumped = self.take(entry)?;
+            }
+            if exhausted {
+                return Ok(self.listing);
+            }
+            read = if jumped { first_read } else { (read * 2).min(LAST_READ) };
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.listing.objects.len() + self.listing.common_prefixes.len()
+    }
+
+    /// Lists one entry and moves behind it; whether that was a jump over a common prefix.
+    fn take(&mut self, entry: &Entry) -> Result<bool, CatalogError> {
+        let key = entry.key.get(self.bucket_prefix.len()..).unwrap_or_default().to_vec();
+        let key = String::from_utf8(key).map_err(|_| CatalogError::damaged(&entry.key, "its key is not UTF-8"))?;
+        if let Some(common) = self.common_prefix(&key) {
+            let mut store_prefix = self.bucket_prefix.clone();
+            store_prefix.extend_from_slice(common.as_bytes());
+            self.from = behind(&store_prefix);
+            self.listing.common_prefixes.push(common.to_owned());
+            self.last = Some(Last::CommonPrefix(common.to_owned()));
+            return Ok(true);
+        }
+        let object = decode(&entry.key, &entry.value)?;
+        self.from = Bound::Excluded(entry.key.clone());
+        self.last = Some(Last::Key(key.clone()));
+        self.listing.objects.push((key, object));
+        Ok(false)
+    }
+
+    /// The part of `key` up to and with the first delimiter behind the prefix, if there is one.
+    fn common_prefix<'k>(&self, key: &'k str) -> Option<&'k str> {
+        let delimiter = self.delimiter?;
+        let behind_prefix = key.get(self.request.prefix.len()..)?;
+        let at = behind_prefix.find(delimiter)?;
+        key.get(..self.request.prefix.len() + at + delimiter.len())
+    }
+}
+
+/// Where the keys behind all that begin with `prefix` start. Store keys begin with a tag, so there always are some.
+fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
+    match after_prefix(prefix) {
+        Bound::Excluded(end) | Bound::Included(end) => Bound::Included(end),
+        Bound::Unbounded => Bound::Excluded(prefix.to_vec()),
+    }
+}
+
+/// Whether `key` is in the range that starts at `from`.
+fn is_behind(key: &[u8], from: &Bound<Vec<u8>>) -> bool {
+    match from {
+        Bound::Included(from) => key >= from.as_slice(),
+        Bound::Excluded(from) => key > from.as_slice(),
+        Bound::Unbounded => true,
+    }
+}
+
+/// The later of two starts.
+fn later(a: Bound<Vec<u8>>, b: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
+    match &b {
+        Bound::Unbounded => a,
+        Bound::Included(key) | Bound::Excluded(key) => {
+            let before_a = !is_behind(key, &a) && !matches!(&a, Bound::Excluded(at) if at == key);
+            if before_a { a } else { b }
+        }
+    }
+}
+
+/// A token: format, kind, text and their checksum in hexadecimal, which every URL and XML text carries unharmed.
+fn encode_token(last: &Last) -> String {
+    let (kind, text) = match last {
+        Last::Key(text) => (b'k', text),
+        Last::CommonPrefix(text) => (b'p', text),
+    };
+    let mut bytes = vec![1, kind];
+    bytes.extend_from_slice(text.as_bytes());
+    bytes.extend_from_slice(&fnv1a(&bytes).to_be_bytes());
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| HEX[usize::from(digit)] as char).collect()
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+fn decode_token(token: &str) -> Option<Last> {
+    let (pairs, rest) = token.as_bytes().as_chunks::<2>();
+    let digit = |byte: u8| HEX.iter().position(|&hex| hex == byte).map(|digit| digit as u8);
+    let bytes: Vec<u8> =
+        pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect::<Option<_>>()?;
+    let (told, sum) = bytes.split_last_chunk::<4>()?;
+    if !rest.is_empty() || fnv1a(told) != u32::from_be_bytes(*sum) {
+        return None;
+    }
+    match told {
+        [1, b'k', text @ ..] => String::from_utf8(text.to_vec()).ok().map(Last::Key),
+        [1, b'p', text @ ..] => String::from_utf8(text.to_vec()).ok().map(Last::CommonPrefix),
+        _ => None,
+    }
+}
+
+/// FNV-1a, 32 bits: enough to tell a token of ours from a typing error.
+fn fnv1a(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}

@@ -1,0 +1,130 @@
+//! Opening the file: whose it is, whether it is whole, and that nobody else has it open.
+
+use super::{beside, store_error};
+use crate::store::StoreError;
+use rusqlite::{Connection, OpenFlags};
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::time::Duration;
+
+/// `PRAGMA application_id` of a catalog: "LRDR".
+const APPLICATION_ID: i32 = 0x4C52_4452;
+/// `PRAGMA user_version`: the format of the table. Records carry versions of their own.
+const FORMAT_VERSION: i32 = 1;
+/// Files up to this size are checked page by page at each open; larger ones only as pages are used.
+const CHECKED_BYTES_MAX: u64 = 64 << 20;
+/// Pages of SQLite's cache for the writer and for each reader, in KiB (negative is SQLite's way to say so).
+const CACHE_KIB: i32 = -16_384;
+
+pub(super) const MEND_FOREIGN: &str = "point Larder at its own data directory, or at an empty one";
+pub(super) const MEND_DAMAGED: &str = "restore it from a backup, or rebuild the catalog from the drives";
+
+pub(super) fn unusable(path: &Path, what: &str, mend: &str) -> StoreError {
+    StoreError::Unusable(format!("{} {what}; {mend}", path.display()))
+}
+
+/// Takes the lock file beside `path`; held for as long as the answer lives.
+pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
+    let lock_path = beside(path, ".lock");
+    let failed = |error: &dyn std::fmt::Display| StoreError::Failed(format!("{}: {error}", lock_path.display()));
+    let file = File::options().create(true).truncate(false).write(true).open(&lock_path).map_err(|e| failed(&e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err(unusable(path, "is open in another Larder", "stop that one first, or use another data directory"))
+        }
+        Err(TryLockError::Error(error)) => Err(failed(&error)),
+    }
+}
+
+/// The one connection that writes. Makes the table if the file is new.
+pub(super) fn open_for_writing(path: &Path, max_bytes: Option<u64>) -> Result<Connection, StoreError> {
+    let say = |error: rusqlite::Error| store_error(path, &error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(say)?;
+    if is_new(&connection).map_err(say)? {
+        create(&connection, path)?;
+    }
+    check_identity(&connection, path)?;
+    prepare(&connection).map_err(say)?;
+    if let Some(max_bytes) = max_bytes {
+        let page_bytes: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(say)?;
+        let pages = (max_bytes / u64::from(page_bytes)).clamp(1, u64::from(u32::MAX)) as u32;
+        connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(say)?;
+    }
+    check_pages(&connection, path)?;
+    Ok(connection)
+}
+
+/// A connection that reads.
+pub(super) fn open_for_reading(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || {
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(Duration::from_secs(10))?;
+        connection.pragma_update(None, "cache_size", CACHE_KIB)?;
+        Ok(connection)
+    };
+    open().map_err(|error| store_error(path, &error))
+}
+
+/// Whether the file holds nothing yet. Creating is one transaction, so there is no half-made file.
+fn is_new(connection: &Connection) -> rusqlite::Result<bool> {
+    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(application == 0 && tables == 0)
+}
+
+fn create(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let script = format!(
+        "BEGIN IMMEDIATE;
+         PRAGMA application_id = {APPLICATION_ID};
+         PRAGMA user_version = {FORMAT_VERSION};
+         CREATE TABLE kv (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID, STRICT;
+         COMMIT;"
+    );
+    connection.execute_batch(&script).map_err(|error| store_error(path, &error))?;
+    sync_directory(path).map_err(|error| StoreError::Failed(format!("{}: {error}", path.display())))
+}
+
+/// SQLite syncs the file, not the directory that names it.
+fn sync_directory(path: &Path) -> std::io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn check_identity(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let application = pragma("application_id").map_err(|error| store_error(path, &error))?;
+    if application != APPLICATION_ID {
+        return Err(unusable(path, "is not a catalog of Larder", MEND_FOREIGN));
+    }
+    let version = pragma("user_version").map_err(|error| store_error(path, &error))?;
+    if version != FORMAT_VERSION {
+        let what = format!("has catalog format {version}, and this Larder knows {FORMAT_VERSION}");
+        return Err(unusable(path, &what, "use the Larder that wrote it"));
+    }
+    Ok(())
+}
+
+/// Durable before answered: in WAL mode, `synchronous = FULL` syncs the log at every commit.
+fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(Duration::from_secs(10))?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "cache_size", CACHE_KIB)?;
+    connection.pragma_update_and_check(None, "journal_size_limit", 64 << 20, |_| Ok(()))?;
+    Ok(())
+}
+
+fn check_pages(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    if bytes > CHECKED_BYTES_MAX {
+        return Ok(());
+    }
+    let check = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+    match check.map_err(|error| store_error(path, &error))?.as_str() {
+        "ok" => Ok(()),
+        found => Err(unusable(path, &format!("is damaged ({found})"), MEND_DAMAGED)),
+    }
+}

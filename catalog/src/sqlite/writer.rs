@@ -1,0 +1,163 @@
+//! The one thread that writes: it takes every batch that waits, commits them together, and then answers them all.
+//!
+//! No savepoint is needed between the batches of a transaction: the checks of a batch are evaluated before its first write,
+//! and a write that then fails can only be the medium's fault, for which the whole transaction is rolled back. If the medium
+//! is full, each batch is tried again alone, so that a large one does not take small ones with it.
+
+use super::statements::{failed_check, write};
+use super::{Counters, store_error};
+use crate::store::{Batch, StoreError, StoreFuture};
+use rusqlite::Connection;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+
+/// Writes of one transaction at most, unless a single batch has more: bounds how long the first one waits.
+const GROUP_WRITES_MAX: usize = 16_384;
+
+/// A batch that waits, and who waits for it.
+struct Job {
+    batch: Batch,
+    answer: oneshot::Sender<Result<(), StoreError>>,
+}
+
+/// The handle on the thread. Dropping it ends the thread once everything queued is done.
+pub(super) struct Writer {
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(connection: Connection, path: Arc<Path>, counters: Arc<Counters>) -> Result<Self, StoreError> {
+        let (jobs, queue) = channel();
+        let work = Work { connection, path, counters, broken: None };
+        let thread = std::thread::Builder::new().name("catalog-writer".into()).spawn(move || work.run(&queue));
+        let thread = thread.map_err(|error| StoreError::Failed(error.to_string()))?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Queues `batch` at once; the future only waits for the answer.
+    pub(super) fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {
+        let (answer, answered) = oneshot::channel();
+        let jobs = self.jobs.as_ref().expect("the queue is closed only by drop");
+        let sent = jobs.send(Job { batch, answer }).is_ok();
+        Box::pin(async move {
+            let gone = || StoreError::Failed("the catalog's writer has ended".into());
+            if sent { answered.await.unwrap_or_else(|_| Err(gone())) } else { Err(gone()) }
+        })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the catalog's writer panicked");
+        }
+    }
+}
+
+/// What the thread owns.
+struct Work {
+    connection: Connection,
+    path: Arc<Path>,
+    counters: Arc<Counters>,
+    /// Why nothing more may be written.
+    broken: Option<String>,
+}
+
+/// What became of a batch within a transaction: the check that failed, if one did.
+type Verdict = Option<usize>;
+
+impl Work {
+    fn run(mut self, queue: &Receiver<Job>) {
+        while let Ok(first) = queue.recv() {
+            let group = gather(first, queue);
+            self.counters.batches.fetch_add(group.len() as u64, Ordering::Relaxed);
+            self.commit(group);
+        }
+    }
+
+    fn commit(&mut self, group: Vec<Job>) {
+        match self.transaction(&group) {
+            Ok(verdicts) => {
+                for (job, verdict) in group.into_iter().zip(verdicts) {
+                    answer(job, verdict.map_or(Ok(()), |check| Err(StoreError::CheckFailed(check))));
+                }
+            }
+            Err(StoreError::Full) if group.len() > 1 => group.into_iter().for_each(|job| self.commit(vec![job])),
+            Err(error) => {
+                let text = error.to_string();
+                let mut first = Some(error);
+                for job in group {
+                    answer(job, Err(first.take().unwrap_or_else(|| StoreError::Failed(text.clone()))));
+                }
+            }
+        }
+    }
+
+    /// All of `group` in one durable transaction, or nothing of it.
+    fn transaction(&mut self, group: &[Job]) -> Result<Vec<Verdict>, StoreError> {
+        if let Some(why) = &self.broken {
+            return Err(StoreError::Failed(why.clone()));
+        }
+        self.counters.transactions.fetch_add(1, Ordering::Relaxed);
+        let done = self.try_transaction(group);
+        done.map_err(|error| {
+            self.roll_back();
+            let error = store_error(&self.path, &error);
+            if !matches!(error, StoreError::Full) {
+                let why = format!("{error}; nothing more is written until Larder is started anew");
+                tracing::error!("{why}");
+                self.broken = Some(why);
+            }
+            error
+        })
+    }
+
+    fn try_transaction(&self, group: &[Job]) -> rusqlite::Result<Vec<Verdict>> {
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        let mut verdicts = Vec::with_capacity(group.len());
+        for job in group {
+            let failed = failed_check(&self.connection, &job.batch)?;
+            if failed.is_none() {
+                job.batch.writes.iter().try_for_each(|change| write(&self.connection, change))?;
+            }
+            verdicts.push(failed);
+        }
+        self.connection.execute_batch("COMMIT")?;
+        Ok(verdicts)
+    }
+
+    /// SQLite may have rolled back by itself.
+    fn roll_back(&mut self) {
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.connection.execute_batch("ROLLBACK")
+        {
+            self.broken = Some(format!("{}: {error}", self.path.display()));
+        }
+    }
+}
+
+/// `first` and whatever else waits, as far as one transaction goes.
+fn gather(first: Job, queue: &Receiver<Job>) -> Vec<Job> {
+    let mut writes = first.batch.writes.len();
+    let mut group = vec![first];
+    while writes < GROUP_WRITES_MAX
+        && let Ok(job) = queue.try_recv()
+    {
+        writes += job.batch.writes.len();
+        group.push(job);
+    }
+    group
+}
+
+/// Whoever no longer waits needs no answer.
+fn answer(job: Job, answer: Result<(), StoreError>) {
+    let _ = job.answer.send(answer);
+}

@@ -1,0 +1,161 @@
+//! What is in the workshop: in key order for packing, by age for choosing what goes first, and by slot for the sweep at boot.
+
+use crate::catalog::{Catalog, Cursor, Page, STEP};
+use crate::error::CatalogError;
+use crate::key::{self, Tag};
+use crate::object::{doom, index_staged};
+use crate::record::{Place, StagedMark, Version, VersionId, decode, encode};
+use crate::store::{Batch, Check, Entry, Write};
+use model::{BlobId, GroupId};
+
+/// What is staged in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StagedUsage {
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Versions.
+    pub count: u64,
+}
+
+/// A file that the workshop must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagedSlot {
+    /// The slot.
+    pub slot: u64,
+    /// The version in it.
+    pub version: VersionId,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// Bytes of a blob that were given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DoomedBytes {
+    /// The group of the blob.
+    pub group: GroupId,
+    /// The blob.
+    pub blob: BlobId,
+    /// How many bytes.
+    pub bytes: u64,
+}
+
+impl Catalog {
+    /// At most `limit` staged versions behind `after`, by bucket and key, that were staged at `staged_until_ms` or before.
+    pub async fn staged_page(
+        &self,
+        after: Option<&Cursor>,
+        staged_until_ms: u64,
+        limit: usize,
+    ) -> Result<Page<Version>, CatalogError> {
+        assert!(limit > 0, "a page without entries leads nowhere");
+        let mut items = Vec::new();
+        let mut after = after.cloned();
+        loop {
+            let page = self.entries(&key::all(Tag::Staged), after.as_ref(), STEP).await?;
+            for entry in &page.items {
+                let version = staged_version(entry)?;
+                if version.staged_ms <= staged_until_ms {
+                    items.push(version);
+                }
+                if items.len() == limit {
+                    return Ok(Page { items, next: Some(Cursor(entry.key.clone())) });
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(Page { items, next: None });
+            }
+        }
+    }
+
+    /// The moment such that the versions staged then or before make at least `bytes` (or are all there are), in
+    /// milliseconds of the Unix epoch. `None` if nothing is staged, or nothing is asked for.
+    pub async fn coldest_cutoff_ms(&self, bytes: u64) -> Result<Option<u64>, CatalogError> {
+        let (mut sum, mut cutoff) = (0_u64, None);
+        let mut after = None;
+        while sum < bytes {
+            let page = self.entries(&key::all(Tag::Aged), after.as_ref(), STEP).await?;
+            for entry in &page.items {
+                if sum >= bytes {
+                    break;
+                }
+                let [staged_ms, _] = key::numbers(&entry.key)?;
+                sum += decode::<u64>(&entry.key, &entry.value)?;
+                cutoff = Some(staged_ms);
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(cutoff)
+    }
+
+    /// What is staged in all. Reads the whole index: for boot.
+    pub async fn staged_usage(&self) -> Result<StagedUsage, CatalogError> {
+        let mut usage = StagedUsage::default();
+        let mut after = None;
+        loop {
+            let page = self.entries(&key::all(Tag::Aged), after.as_ref(), STEP).await?;
+            for entry in &page.items {
+                usage.bytes += decode::<u64>(&entry.key, &entry.value)?;
+                usage.count += 1;
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(usage);
+            }
+        }
+    }
+
+    /// A page of the slots that hold living versions. At boot, a file in no such slot is an orphan.
+    pub async fn staged_slots(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<StagedSlot>, CatalogError> {
+        let page = self.entries(&key::all(Tag::Staged), after, limit).await?;
+        let slot = |entry: &Entry| {
+            let StagedMark { version, bytes, slot, .. } = decode(&entry.key, &entry.value)?;
+            Ok(StagedSlot { slot, version, bytes })
+        };
+        let items = page.items.iter().map(slot).collect::<Result<_, CatalogError>>()?;
+        Ok(Page { items, next: page.next })
+    }
+
+    /// Moves `version`, whose bytes were copied to the workshop file of `slot`, out of `blob`, where they are doomed from
+    /// now on. `None` if it does not lie there any more; then the caller frees the slot. It keeps the time at which it
+    /// was staged first, so that it is among the first to migrate again.
+    ///
+    /// # Errors
+    /// [`CatalogError::Conflict`].
+    pub async fn restage(
+        &self,
+        version: VersionId,
+        blob: BlobId,
+        slot: u64,
+    ) -> Result<Option<DoomedBytes>, CatalogError> {
+        let at = key::version(version);
+        let mut turns = self.turns();
+        loop {
+            let _turn = turns.next().await?;
+            let Some((mut found, raw)) = self.read_raw::<Version>(&at).await? else { return Ok(None) };
+            let Place::Stored { blob: home, offset } = found.place else { return Ok(None) };
+            if home != blob {
+                return Ok(None);
+            }
+            let Some(group) = self.group_of(blob, version, &raw).await? else { continue };
+            let mut batch = Batch { checks: vec![Check::Is(at.clone(), raw)], writes: Vec::new() };
+            found.place = Place::Staged { slot };
+            batch.writes.push(Write::Put(at.clone(), encode(&found)));
+            index_staged(&found, slot, &mut batch);
+            doom(group, blob, offset, version, found.bytes, &mut batch);
+            if self.apply(batch).await? {
+                return Ok(Some(DoomedBytes { group, blob, bytes: found.bytes }));
+            }
+        }
+    }
+}
+
+/// The version that an entry of the index of what is staged tells of.
+fn staged_version(entry: &Entry) -> Result<Version, CatalogError> {
+    let StagedMark { version, bytes, staged_ms, slot } = decode(&entry.key, &entry.value)?;
+    let (bucket, key) = key::bucket_and_key(&entry.key)?;
+    Ok(Version { version, bucket, key, bytes, staged_ms, place: Place::Staged { slot } })
+}
