@@ -9,6 +9,9 @@
 
 mod validate;
 
+#[cfg(feature = "toml")]
+pub(crate) use validate::DRIVES_MAX;
+
 use crate::{DomainId, DriveId, ResourceId, Rng};
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -10,7 +10,6 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 /// Drives a rack may have. Well above a hundred thousand; a description by rule cannot ask for more memory than this.

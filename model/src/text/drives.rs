@@ -1,0 +1,232 @@
+//! The drives of a description and the domains they are in, by rule or drive by drive.
+
+use super::Fault;
+use super::rack::Ruled;
+use super::tree::{Item, Table, cut, nearest};
+use super::units::SIZE;
+use crate::rack::DRIVES_MAX;
+use crate::{DomainId, DriveId, DriveSpec, FailureDomains, Resource};
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+const AXES: [&str; 3] = ["width", "depth", "height"];
+const SAME_EXAMPLE: &str = "same = [\"width\", \"height\"], same = [\"height/2\"] or same = [\"drive\"]";
+
+/// Which drives share a domain.
+pub(super) enum Rule {
+    /// None: each is in one of its own.
+    EachDrive,
+    /// Those whose coordinates, each divided by its divisor, are the same: (index of the axis, divisor).
+    Coordinates(Vec<(usize, u16)>),
+}
+
+impl Rule {
+    /// What two drives of one domain have in common.
+    fn key(&self, drive: &DriveSpec) -> (u32, Vec<u16>) {
+        match self {
+            Self::EachDrive => (drive.id.0, Vec::new()),
+            Self::Coordinates(axes) => (0, axes.iter().map(|(axis, by)| drive.slot[*axis] / by).collect()),
+        }
+    }
+}
+
+/// A domain as a drive names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Label {
+    Number(u32),
+    Name(String),
+}
+
+/// The rule of a resource's or failure domain's table, if it has one.
+pub(super) fn rule(table: &Table<'_>) -> Result<Option<Rule>, Fault> {
+    let Some(same) = table.find("same") else { return Ok(None) };
+    let elements = same.elements(SAME_EXAMPLE)?;
+    if elements.len() == 1 && elements[0].as_str() == Some("drive") {
+        return Ok(Some(Rule::EachDrive));
+    }
+    let mut axes: Vec<(usize, u16)> = Vec::new();
+    for element in elements {
+        let (axis, by) = coordinate(&element)?;
+        if axes.iter().any(|(other, _)| *other == axis) {
+            return Err(
+                element.refuse(format!("{} is there twice; write it once, with the smaller divisor", AXES[axis]))
+            );
+        }
+        axes.push((axis, by));
+    }
+    Ok(Some(Rule::Coordinates(axes)))
+}
+
+/// `"width"` or `"width/3"`.
+fn coordinate(element: &Item<'_>) -> Result<(usize, u16), Fault> {
+    let text = element.string("[\"width\"]")?;
+    let (name, by) = text.split_once('/').map_or((text, "1"), |(name, by)| (name.trim(), by.trim()));
+    let Some(axis) = AXES.iter().position(|axis| *axis == name.trim()) else {
+        let near = nearest(name, &AXES).unwrap_or("width");
+        let message = format!(
+            "{:?} is no coordinate; write \"{near}\" (known: width, depth, height; or \"drive\" alone)",
+            cut(name)
+        );
+        return Err(element.refuse(message));
+    };
+    match by.parse::<u16>() {
+        Ok(by) if by > 0 => Ok((axis, by)),
+        _ => {
+            let message = format!(
+                "cannot divide by {:?}; write \"{}\" or, for two in a row, \"{}/2\"",
+                cut(by),
+                AXES[axis],
+                AXES[axis]
+            );
+            Err(element.refuse(message))
+        }
+    }
+}
+
+/// The drives of the rack, each in its domains.
+pub(super) fn drives(
+    root: &Table<'_>,
+    resources: &[Ruled<'_, Resource>],
+    kinds: &[Ruled<'_, FailureDomains>],
+) -> Result<Vec<DriveSpec>, Fault> {
+    let (mut drives, tables) = match (root.find("geometry"), root.find("drives")) {
+        (Some(geometry), None) => (by_rule(&geometry.table()?)?, Vec::new()),
+        (None, Some(list)) => one_by_one(&list)?,
+        (Some(_), Some(list)) => {
+            return Err(list.refuse("the drives follow from [geometry] already; leave out one of the two"));
+        }
+        (None, None) => {
+            let message =
+                "the rack has no drives; write [geometry] with width, depth and height, or [[drives]] with slots";
+            return Err(root.refuse(message));
+        }
+    };
+    check_named(&tables, "domains", resources, |r| &r.name)?;
+    check_named(&tables, "fails_with", kinds, |k| &k.name)?;
+    for ruled in resources {
+        let domains = domains_of(&drives, &tables, ("domains", &ruled.kind.name), ruled.rule.as_ref(), &ruled.table)?;
+        drives.iter_mut().zip(domains).for_each(|(drive, domain)| drive.resource_domains.push(domain));
+    }
+    for ruled in kinds {
+        let domains =
+            domains_of(&drives, &tables, ("fails_with", &ruled.kind.name), ruled.rule.as_ref(), &ruled.table)?;
+        drives.iter_mut().zip(domains).for_each(|(drive, domain)| drive.failure_domains.push(domain));
+    }
+    Ok(drives)
+}
+
+fn drive_at(id: usize, slot: [u16; 3]) -> DriveSpec {
+    DriveSpec {
+        id: DriveId(id as u32),
+        slot,
+        resource_domains: Vec::new(),
+        failure_domains: Vec::new(),
+        capacity_bytes: None,
+        path: None,
+    }
+}
+
+/// A full cuboid, numbered along the depth, then the height, then the width: the drives of a row follow each other.
+fn by_rule(geometry: &Table<'_>) -> Result<Vec<DriveSpec>, Fault> {
+    geometry.only(&AXES)?;
+    let size = |axis| geometry.need(axis, "6")?.integer(1, u64::from(u16::MAX)).map(|n| n as u16);
+    let (width, depth, height) = (size("width")?, size("depth")?, size("height")?);
+    let count = u64::from(width) * u64::from(depth) * u64::from(height);
+    if count > DRIVES_MAX as u64 {
+        return Err(
+            geometry.refuse(format!("{count} drives are more than a rack may have; write at most {DRIVES_MAX} in all"))
+        );
+    }
+    let slots = (0..width).flat_map(|w| (0..height).flat_map(move |h| (0..depth).map(move |d| [w, d, h])));
+    Ok(slots.enumerate().map(|(id, slot)| drive_at(id, slot)).collect())
+}
+
+fn one_by_one<'a>(list: &Item<'a>) -> Result<(Vec<DriveSpec>, Vec<Table<'a>>), Fault> {
+    let elements = list.elements("[[drives]] once for each drive")?;
+    if elements.len() > DRIVES_MAX {
+        return Err(list.refuse(format!("more drives than a rack may have; write at most {DRIVES_MAX}")));
+    }
+    let (mut drives, mut tables) = (Vec::new(), Vec::new());
+    for (id, element) in elements.iter().enumerate() {
+        let table = element.table()?;
+        table.only(&["slot", "path", "capacity", "domains", "fails_with"])?;
+        let mut drive = drive_at(id, slot(&table)?);
+        drive.path = table.find("path").map(|p| p.string("\"/dev/sda\"")).transpose()?.map(ToString::to_string);
+        drive.capacity_bytes = table.find("capacity").map(|c| c.quantity(&SIZE)).transpose()?;
+        drives.push(drive);
+        tables.push(table);
+    }
+    Ok((drives, tables))
+}
+
+fn slot(table: &Table<'_>) -> Result<[u16; 3], Fault> {
+    let item = table.need("slot", "[0, 0, 0]")?;
+    let numbers = item.elements("slot = [0, 0, 0]")?;
+    let [width, depth, height] = numbers.as_slice() else {
+        return Err(item.refuse("a slot is three numbers; write [width, depth, height], such as [0, 0, 0]"));
+    };
+    let number = |item: &Item<'_>| item.integer(0, u64::from(u16::MAX)).map(|n| n as u16);
+    Ok([number(width)?, number(depth)?, number(height)?])
+}
+
+/// Refuses names in the drives' tables that no resource or failure domain has.
+fn check_named<T>(
+    tables: &[Table<'_>],
+    key: &str,
+    kinds: &[Ruled<'_, T>],
+    name: impl Fn(&T) -> &str,
+) -> Result<(), Fault> {
+    let known: Vec<&str> = kinds.iter().map(|ruled| name(&ruled.kind)).collect();
+    for table in tables {
+        if let Some(named) = table.find(key) {
+            named.table()?.only(&known)?;
+        }
+    }
+    Ok(())
+}
+
+/// The domain of each drive, numbered in the order of what distinguishes them.
+fn domains_of(
+    drives: &[DriveSpec],
+    tables: &[Table<'_>],
+    (key, name): (&str, &str),
+    rule: Option<&Rule>,
+    kind: &Table<'_>,
+) -> Result<Vec<DomainId>, Fault> {
+    let Some(rule) = rule else {
+        if tables.is_empty() {
+            return Err(kind
+                .refuse(format!("nothing says which drives share a domain of `{}`; write {SAME_EXAMPLE}", cut(name))));
+        }
+        let labels: Result<Vec<Label>, Fault> = tables.iter().map(|table| label(table, key, name)).collect();
+        return Ok(numbered(&labels?));
+    };
+    for table in tables {
+        if let Some(item) = table.find(key).map(|i| i.table()).transpose()?.and_then(|t| t.find(name)) {
+            return Err(
+                item.refuse(format!("`{}` has a rule already; leave this out, or the `same` of the rule", cut(name)))
+            );
+        }
+    }
+    Ok(numbered(&drives.iter().map(|drive| rule.key(drive)).collect::<Vec<_>>()))
+}
+
+fn label(table: &Table<'_>, key: &str, name: &str) -> Result<Label, Fault> {
+    let missing = || {
+        table.refuse(format!("this drive is in no domain of `{}`; write {key} = {{ {} = 0 }}", cut(name), cut(name)))
+    };
+    let item = table.find(key).map(|i| i.table()).transpose()?.and_then(|t| t.find(name)).ok_or_else(missing)?;
+    match item.as_str() {
+        Some(text) => Ok(Label::Name(text.to_string())),
+        None => Ok(Label::Number(item.integer(0, u64::from(u32::MAX))? as u32)),
+    }
+}
+
+/// Each key's rank among the different keys.
+fn numbered<K: Ord>(keys: &[K]) -> Vec<DomainId> {
+    let ranks: Vec<&K> = keys.iter().collect::<BTreeSet<_>>().into_iter().collect();
+    let rank = |key| ranks.binary_search(&key).unwrap_or_else(|_| unreachable!("every key is among its ranks"));
+    keys.iter().map(|key| DomainId(rank(key) as u32)).collect()
+}
