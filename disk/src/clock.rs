@@ -19,9 +19,10 @@ pub trait Clock: Send + Sync + 'static {
     /// Modelled seconds per second of the wall.
     fn scale(&self) -> u32;
 
-    /// How long `modelled` lasts on the wall.
+    /// How long `modelled` lasts on the wall, rounded up: whoever waits that long has waited long enough.
     fn to_wall(&self, modelled: Duration) -> Duration {
-        modelled / self.scale()
+        let wall = modelled / self.scale();
+        if self.to_modelled(wall) < modelled { wall + Duration::from_nanos(1) } else { wall }
     }
 
     /// How long `wall` lasts in modelled time.

@@ -5,12 +5,11 @@
 //!
 //! Buffers are given and given back, so that a transfer's memory is bounded by the buffers it owns.
 
+use crate::Buffer;
+use crate::label::LabelError;
 use futures::future::BoxFuture;
 use std::fmt;
 use std::io;
-
-/// Bytes on their way to or from a drive. Given with the call, given back with the answer.
-pub type Buffer = Vec<u8>;
 
 /// The answer of a drive, some time later.
 pub type DriveFuture<'a, T> = BoxFuture<'a, Result<T, DriveError>>;
@@ -56,17 +55,18 @@ pub struct Space {
     pub free_bytes: u64,
 }
 
-/// A drive: files, and the commands of its power.
+/// A drive: files, and the commands of its power. Nothing is done before the future is polled.
 pub trait Drive: Send + Sync + 'static {
-    /// Makes an empty file of `bytes` bytes, preallocated. Fails with [`DriveError::Exists`] if there is one of that name.
+    /// Makes a file of `bytes` zero bytes, preallocated. Fails with [`DriveError::Exists`] if there is one of that name, with
+    /// [`DriveError::Full`] if it does not fit; there is no such file then.
     fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()>;
-    /// Writes all of `data` at `offset`, within the file's preallocated length. Gives the buffer back.
+    /// Writes all of `data` at `offset`. Gives the buffer back. Writing past the preallocated end is [`DriveError::Short`].
     fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer>;
     /// Fills all of `into` from `offset`. Reading past the file's end is [`DriveError::Short`].
     fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> DriveFuture<'_, Buffer>;
     /// Returns when the file's bytes and its name survive a power cut.
     fn sync(&self, name: &FileName) -> DriveFuture<'_, ()>;
-    /// Removes the file. [`DriveError::NotFound`] if there is none.
+    /// Removes the file; returns when its name is gone for good. [`DriveError::NotFound`] if there is none.
     fn remove(&self, name: &FileName) -> DriveFuture<'_, ()>;
     /// The file's length in bytes.
     fn len(&self, name: &FileName) -> DriveFuture<'_, u64>;
@@ -100,7 +100,7 @@ pub enum DriveError {
     /// No room for it.
     #[error("no room on the drive")]
     Full,
-    /// The drive is in standby, unmounted or away: nothing can be read or written.
+    /// The drive is in standby, unmounted or away: it cannot do what it was asked.
     #[error("the drive is {0}")]
     NotReady(&'static str),
     /// The fuse of one of the drive's domains tripped.
@@ -110,8 +110,8 @@ pub enum DriveError {
         domain: String,
     },
     /// The label is missing, damaged, or another drive's.
-    #[error("label: {0}")]
-    Label(String),
+    #[error(transparent)]
+    Label(#[from] LabelError),
     /// The operating system said no.
     #[error("{context}: {source}")]
     Io {

@@ -1,13 +1,26 @@
 //! Drives and what lies on them.
 //!
 //! - [`Drive`] is the seam: named files, written once, read by offset; and the four power commands.
-//! - `DirectoryDrive` keeps them in a directory, `MemoryDrive` in memory, `EmulatedDrive` puts `model`'s physics over either.
-//! - `stack` is the stripe stack: the format in which a blob lies on k + r drives, its writer, reader, verifier, repairer.
+//! - [`DirectoryDrive`] keeps them in a directory, [`MemoryDrive`] in memory, [`EmulatedDrive`] puts `model`'s physics over either.
+//! - [`label`] says which rack and which place in it a drive belongs to.
+//! - [`stack`] is the stripe stack: the format in which a blob lies on k + r drives, its writer, reader and verifier.
 //!
 //! Invariants: a transfer holds at most 2 x (k + r) x request size of memory; nothing here decides when a drive spins.
 
+mod buffer;
 mod clock;
+mod directory;
 mod drive;
+mod emulated;
+mod format;
+pub mod label;
+mod memory;
 
+pub use buffer::{ALIGNMENT_BYTES, Buffer, Meter};
 pub use clock::{Clock, TokioClock};
-pub use drive::{Buffer, Drive, DriveError, DriveFuture, FileName, Space};
+pub use directory::{DirectoryDrive, IoMode};
+pub use drive::{Drive, DriveError, DriveFuture, FileName, Space};
+pub use emulated::{DriveNews, EmulatedDrive, EmulatedRack, FUSE_RESET, News, Overrun};
+pub use format::{BLOCK_BYTES, FORMAT_VERSION, FormatError};
+pub use label::{Label, LabelError, RackUuid};
+pub use memory::{Call, MemoryDrive};

@@ -1,0 +1,564 @@
+//! Drives that behave like the hardware they are not: `model`'s physics over any inner drive.
+//!
+//! An [`EmulatedRack`] holds the truth of all its drives under one lock, since they share fuses. Its drives do the real transfer
+//! on the inner drive and then wait for the modelled moment at which the modelled drive would have been done:
+//!
+//! 1. Under the lock: may it be done (turning, mounted, powered)? When would it be done? The heads are taken until then.
+//! 2. The inner drive does it.
+//! 3. Wait for the modelled moment; then look whether the drive lost its power meanwhile.
+//!
+//! Invariants:
+//! - A request never ends before its modelled moment, but for waits of less than 1 ms on the wall: those are left out, and made
+//!   up for by the next request, because the heads stay taken until the modelled moment all the same. A timer that wakes
+//!   late is made up for as well: a request that follows at once counts from when the last one should have ended. So a
+//!   high time scale does not drown in the granularity of timers.
+//! - Where the inner drive was slower than the model, that is an [`Overrun`], counted and shown.
+//! - The same seed and the same commands at the same moments give the same physics. Nothing here spawns a task or a thread.
+
+use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
+use crc_fast::CrcAlgorithm;
+use model::physics::{DrivePhysics, Energy, Fuses, Load, PowerState, Refused};
+use model::{DriveId, RackSpec, Time};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How long after it tripped a fuse resets, in modelled time.
+pub const FUSE_RESET: Duration = Duration::from_secs(30);
+
+/// Waits shorter than this on the wall are left to the next request.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+
+/// How much slower the inner drives were than the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overrun {
+    /// Requests that ended later than modelled.
+    pub requests: u64,
+    /// By how much, all together, in modelled time.
+    pub total: Duration,
+}
+
+/// Something happened to a drive without being asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriveNews {
+    /// Which drive.
+    pub drive: DriveId,
+    /// What.
+    pub news: News,
+}
+
+/// What happened to a drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The fuse of this domain tripped.
+    FuseTripped {
+        /// Resource and domain, for people.
+        domain: String,
+    },
+    /// It was pulled ([`EmulatedRack::pull`]).
+    Pulled,
+    /// It answers again, in standby.
+    Back,
+}
+
+/// What all drives of a rack share.
+struct Shared {
+    clock: Arc<dyn Clock>,
+    truth: Mutex<Truth>,
+    told: Notify,
+}
+
+struct Truth {
+    drives: Vec<One>,
+    fuses: Fuses,
+    resource_names: Vec<String>,
+    load: Load,
+    news: VecDeque<DriveNews>,
+    /// When which drive gets its power back.
+    resets: BTreeSet<(Time, DriveId)>,
+    overrun: Overrun,
+}
+
+/// The truth of one drive.
+struct One {
+    physics: DrivePhysics,
+    pulled: bool,
+    /// The domain whose fuse took its power the last time.
+    tripped: Option<String>,
+    /// By how much a timer let the last request end too late, and when that was.
+    lag: Duration,
+    lag_seen: Time,
+}
+
+/// A rack of emulated drives.
+pub struct EmulatedRack {
+    shared: Arc<Shared>,
+    drives: Vec<Arc<EmulatedDrive>>,
+}
+
+/// One drive of an [`EmulatedRack`].
+pub struct EmulatedDrive {
+    id: DriveId,
+    inner: Arc<dyn Drive>,
+    shared: Arc<Shared>,
+    capacity_bytes: u64,
+    /// Bytes of all files; counted at the first mount.
+    used_bytes: Mutex<Option<u64>>,
+}
+
+/// A request that was begun.
+struct Begun {
+    done: Time,
+    /// The drive's losses when it began.
+    losses: u32,
+    /// How much earlier than it was asked for it counts as begun.
+    lag: Duration,
+}
+
+impl Shared {
+    /// The truth at this moment: what was due has happened.
+    fn truth(&self) -> (MutexGuard<'_, Truth>, Time) {
+        let mut truth = self.truth.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.now();
+        if truth.reset_fuses(now) {
+            self.told.notify_waiters();
+        }
+        (truth, now)
+    }
+}
+
+impl Truth {
+    /// Gives power back where fuses have reset. Tells whether there is news.
+    fn reset_fuses(&mut self, now: Time) -> bool {
+        let mut any = false;
+        while let Some(&(at, drive)) = self.resets.first().filter(|(at, _)| *at <= now) {
+            self.resets.remove(&(at, drive));
+            any |= self.power_on(at, drive);
+        }
+        any
+    }
+
+    /// The drive gets its power back, unless something else still keeps it away. Tells whether it did.
+    fn power_on(&mut self, now: Time, drive: DriveId) -> bool {
+        let one = &mut self.drives[drive.index()];
+        let away = one.physics.state(now) == PowerState::Away;
+        if !away || one.pulled || self.fuses.tripped(now, drive).is_some() {
+            return false;
+        }
+        one.physics.come_back(now);
+        self.news.push_back(DriveNews { drive, news: News::Back });
+        true
+    }
+
+    /// The drive loses its power.
+    fn power_off(&mut self, now: Time, drive: DriveId, why: News) {
+        let one = &mut self.drives[drive.index()];
+        if one.physics.state(now) == PowerState::Away {
+            return;
+        }
+        one.tripped = match &why {
+            News::FuseTripped { domain } => Some(domain.clone()),
+            News::Pulled | News::Back => None,
+        };
+        one.physics.lose(now);
+        self.fuses.lose(drive);
+        self.news.push_back(DriveNews { drive, news: why });
+    }
+
+    /// Starts the platters of `drive`, which may be too much for a fuse.
+    fn spin_up(&mut self, now: Time, drive: DriveId) -> Result<Time, Refused> {
+        let ready = self.drives[drive.index()].physics.spin_up(now)?;
+        if let Some(trip) = self.fuses.spin_up(now, drive, ready) {
+            let domain = format!("{} {}", self.resource_names[trip.resource.index()], trip.domain.0);
+            tracing::warn!(%domain, drives = trip.drives.len(), "a fuse tripped");
+            for lost in trip.drives {
+                self.power_off(now, lost, News::FuseTripped { domain: domain.clone() });
+                self.resets.insert((trip.reset_at, lost));
+            }
+        }
+        Ok(ready)
+    }
+
+    /// Why `drive` cannot do what it was asked.
+    fn excuse(&self, drive: DriveId, refused: Refused) -> DriveError {
+        match refused.state {
+            PowerState::Away => self.absence(drive),
+            PowerState::Standby => DriveError::NotReady("in standby"),
+            PowerState::SpinningUp => DriveError::NotReady("spinning up"),
+            PowerState::SpinningDown => DriveError::NotReady("spinning down"),
+            PowerState::Active if refused.mounted => DriveError::NotReady("still mounted"),
+            PowerState::Active => DriveError::NotReady("not mounted"),
+        }
+    }
+
+    fn absence(&self, drive: DriveId) -> DriveError {
+        match &self.drives[drive.index()].tripped {
+            Some(domain) => DriveError::FuseTripped { domain: domain.clone() },
+            None => DriveError::NotReady("away"),
+        }
+    }
+}
+
+impl EmulatedRack {
+    /// The drives that `spec` describes, in standby and unmounted, each over the drive that `make_inner` makes for it.
+    pub fn new(
+        spec: &RackSpec,
+        seed: u64,
+        clock: Arc<dyn Clock>,
+        make_inner: impl Fn(DriveId) -> Arc<dyn Drive>,
+    ) -> Self {
+        let now = clock.now();
+        let one = |drive: DriveId| One {
+            physics: DrivePhysics::new(spec.profile.clone(), seed, drive).from(now),
+            pulled: false,
+            tripped: None,
+            lag: Duration::ZERO,
+            lag_seen: now,
+        };
+        let truth = Truth {
+            drives: spec.drives.iter().map(|drive| one(drive.id)).collect(),
+            fuses: Fuses::new(spec, FUSE_RESET),
+            resource_names: spec.resources.iter().map(|resource| resource.name.clone()).collect(),
+            load: Load::default(),
+            news: VecDeque::new(),
+            resets: BTreeSet::new(),
+            overrun: Overrun::default(),
+        };
+        let shared = Arc::new(Shared { clock, truth: Mutex::new(truth), told: Notify::new() });
+        let emulated = |id: DriveId| EmulatedDrive {
+            id,
+            inner: make_inner(id),
+            shared: Arc::clone(&shared),
+            capacity_bytes: spec.capacity_bytes(id),
+            used_bytes: Mutex::new(None),
+        };
+        let drives = spec.drives.iter().map(|drive| Arc::new(emulated(drive.id))).collect();
+        Self { shared, drives }
+    }
+
+    /// Drive `id` of the rack.
+    pub fn drive(&self, id: DriveId) -> Arc<dyn Drive> {
+        Arc::clone(&self.drives[id.index()]) as Arc<dyn Drive>
+    }
+
+    /// All drives, in the order of their numbers.
+    pub fn drives(&self) -> Vec<Arc<dyn Drive>> {
+        self.drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn Drive>).collect()
+    }
+
+    /// The next thing that happens to a drive without being asked for. One listener hears each piece of news once.
+    pub async fn news(&self) -> DriveNews {
+        loop {
+            let told = self.shared.told.notified();
+            let next_reset = {
+                let (mut truth, _) = self.shared.truth();
+                if let Some(news) = truth.news.pop_front() {
+                    return news;
+                }
+                truth.resets.first().map_or(Time::MAX, |(at, _)| *at)
+            };
+            tokio::select! {
+                () = told => {}
+                () = self.shared.clock.sleep_until(next_reset) => {}
+            }
+        }
+    }
+
+    /// Takes a drive out of its slot.
+    pub fn pull(&self, drive: DriveId) {
+        let (mut truth, now) = self.shared.truth();
+        truth.power_off(now, drive, News::Pulled);
+        truth.drives[drive.index()].pulled = true;
+        self.shared.told.notify_waiters();
+    }
+
+    /// Puts a drive that was pulled back into its slot.
+    pub fn plug(&self, drive: DriveId) {
+        let (mut truth, now) = self.shared.truth();
+        truth.drives[drive.index()].pulled = false;
+        truth.power_on(now, drive);
+        self.shared.told.notify_waiters();
+    }
+
+    /// How busy the server is that mounts the drives: which distribution mounts take their time from.
+    pub fn set_load(&self, load: Load) {
+        self.shared.truth().0.load = load;
+    }
+
+    /// What the platters of a drive do now. Asking wakes nothing.
+    pub fn state(&self, drive: DriveId) -> PowerState {
+        let (mut truth, now) = self.shared.truth();
+        truth.drives[drive.index()].physics.state(now)
+    }
+
+    /// What all drives draw now, in milliwatts.
+    pub fn draw_mw(&self) -> u64 {
+        let (mut truth, now) = self.shared.truth();
+        truth.drives.iter_mut().map(|one| u64::from(one.physics.draw_mw(now))).sum()
+    }
+
+    /// What all drives have drawn since the rack came into being.
+    pub fn energy(&self) -> Energy {
+        let (mut truth, now) = self.shared.truth();
+        let mut sum = Energy::default();
+        for one in &mut truth.drives {
+            sum += one.physics.energy(now);
+        }
+        sum
+    }
+
+    /// How often the platters of a drive were started.
+    pub fn starts(&self, drive: DriveId) -> u32 {
+        self.shared.truth().0.drives[drive.index()].physics.starts()
+    }
+
+    /// How much slower the inner drives were than the model.
+    pub fn overrun(&self) -> Overrun {
+        self.shared.truth().0.overrun
+    }
+}
+
+impl EmulatedDrive {
+    /// Begins something that the physics of this drive time.
+    fn begin(
+        &self,
+        timing: impl FnOnce(&mut DrivePhysics, Time, Load) -> Result<Time, Refused>,
+    ) -> Result<Begun, DriveError> {
+        let (mut truth, now) = self.shared.truth();
+        let load = truth.load;
+        let one = &mut truth.drives[self.id.index()];
+        let follows_at_once = self.shared.clock.to_wall(now.since(one.lag_seen)) < SHORTEST_WAIT;
+        let lag = if follows_at_once { one.lag } else { Duration::ZERO };
+        let losses = one.physics.losses();
+        match timing(&mut one.physics, now - lag, load) {
+            Ok(done) => Ok(Begun { done, losses, lag }),
+            Err(refused) => Err(truth.excuse(self.id, refused)),
+        }
+    }
+
+    /// Whether the drive kept its power since it began.
+    fn check_power(&self, begun: &Begun) -> Result<(), DriveError> {
+        let (truth, _) = self.shared.truth();
+        let kept = truth.drives[self.id.index()].physics.losses() == begun.losses;
+        if kept { Ok(()) } else { Err(truth.absence(self.id)) }
+    }
+
+    /// Waits for the end of a command to the platters, however short.
+    async fn wait(&self, begun: Begun) -> Result<(), DriveError> {
+        self.check_power(&begun)?;
+        self.shared.truth().0.drives[self.id.index()].lag = Duration::ZERO;
+        self.shared.clock.sleep_until(begun.done).await;
+        self.check_power(&begun)
+    }
+
+    /// Waits for the end of a request that the inner drive has done, and counts by how much that came too late.
+    async fn finish(&self, begun: Begun) -> Result<(), DriveError> {
+        let clock = &self.shared.clock;
+        let ahead = begun.done.since(clock.now());
+        if clock.to_wall(ahead) >= SHORTEST_WAIT {
+            clock.sleep_until(begun.done).await;
+            self.settle_lateness(&begun, true);
+        } else {
+            self.settle_lateness(&begun, false);
+        }
+        self.check_power(&begun)
+    }
+
+    /// Whose fault it is that a request ends late: the timer's (the next request makes up for it) or the inner drive's.
+    fn settle_lateness(&self, begun: &Begun, slept: bool) {
+        let (mut truth, now) = self.shared.truth();
+        let late = now.since(begun.done);
+        let timers_fault = slept || late <= begun.lag;
+        if !timers_fault {
+            truth.overrun.requests += 1;
+            truth.overrun.total += late.saturating_sub(begun.lag);
+        }
+        let one = &mut truth.drives[self.id.index()];
+        one.lag = if timers_fault { late } else { Duration::ZERO };
+        one.lag_seen = now;
+    }
+
+    /// A change of the file system itself: a seek, and what the inner drive makes of it.
+    async fn touched<T>(&self, inner: DriveFuture<'_, T>) -> Result<T, DriveError> {
+        let begun = self.begin(|physics, now, _| physics.touch(now))?;
+        let answer = inner.await?;
+        self.finish(begun).await?;
+        Ok(answer)
+    }
+
+    /// A transfer of bytes, and what the inner drive makes of it.
+    async fn transferred(
+        &self,
+        name: &FileName,
+        offset: u64,
+        bytes: usize,
+        inner: DriveFuture<'_, Buffer>,
+    ) -> Result<Buffer, DriveError> {
+        let file = crc_fast::checksum(CrcAlgorithm::Crc64Nvme, name.as_str().as_bytes());
+        let begun = self.begin(|physics, now, _| physics.transfer(now, file, offset, bytes as u64))?;
+        let buffer = inner.await?;
+        self.finish(begun).await?;
+        Ok(buffer)
+    }
+
+    /// Something that takes no time of the heads, but needs a mounted file system.
+    async fn looked_up<T>(&self, inner: DriveFuture<'_, T>) -> Result<T, DriveError> {
+        self.begin(|physics, now, _| physics.ready(now).map(|()| now))?;
+        inner.await
+    }
+
+    fn used(&self) -> MutexGuard<'_, Option<u64>> {
+        self.used_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts what lies on the drive, once.
+    async fn count_files(&self) -> Result<(), DriveError> {
+        if self.used().is_some() {
+            return Ok(());
+        }
+        let mut sum = 0;
+        for name in self.inner.list().await? {
+            sum += self.inner.len(&name).await?;
+        }
+        *self.used() = Some(sum);
+        Ok(())
+    }
+
+    /// The smaller of what the model and the inner drive have room for.
+    fn bounded(&self, inner: Space) -> Space {
+        let modelled_free_bytes = self.capacity_bytes.saturating_sub(self.used().unwrap_or(0));
+        Space { capacity_bytes: self.capacity_bytes, free_bytes: modelled_free_bytes.min(inner.free_bytes) }
+    }
+
+    /// Takes `bytes` of the modelled room, if there is so much.
+    fn reserve(&self, bytes: u64) -> Result<(), DriveError> {
+        let mut used = self.used();
+        let after = used.unwrap_or(0).saturating_add(bytes);
+        if after > self.capacity_bytes {
+            return Err(DriveError::Full);
+        }
+        *used = Some(after);
+        Ok(())
+    }
+
+    /// Gives room back.
+    fn release(&self, bytes: u64) {
+        let mut used = self.used();
+        *used = used.map(|used| used.saturating_sub(bytes));
+    }
+}
+
+impl Drive for EmulatedDrive {
+    fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
+        let name = name.clone();
+        Box::pin(async move {
+            let begun = self.begin(|physics, now, _| physics.touch(now))?;
+            let reserved = self.reserve(bytes);
+            let created = match &reserved {
+                Ok(()) => self.inner.create(&name, bytes).await,
+                // A full drive says so only if the name is free.
+                Err(_) => match self.inner.len(&name).await {
+                    Ok(_) => Err(DriveError::Exists(name)),
+                    Err(_) => Err(DriveError::Full),
+                },
+            };
+            if created.is_err() && reserved.is_ok() {
+                self.release(bytes);
+            }
+            created?;
+            self.finish(begun).await
+        })
+    }
+
+    fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer> {
+        let name = name.clone();
+        Box::pin(async move {
+            let bytes = data.len();
+            self.transferred(&name, offset, bytes, self.inner.write_at(&name, offset, data)).await
+        })
+    }
+
+    fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> DriveFuture<'_, Buffer> {
+        let name = name.clone();
+        Box::pin(async move {
+            let bytes = into.len();
+            self.transferred(&name, offset, bytes, self.inner.read_at(&name, offset, into)).await
+        })
+    }
+
+    fn sync(&self, name: &FileName) -> DriveFuture<'_, ()> {
+        let name = name.clone();
+        Box::pin(async move { self.touched(self.inner.sync(&name)).await })
+    }
+
+    fn remove(&self, name: &FileName) -> DriveFuture<'_, ()> {
+        let name = name.clone();
+        Box::pin(async move {
+            let begun = self.begin(|physics, now, _| physics.touch(now))?;
+            let bytes = self.inner.len(&name).await?;
+            self.inner.remove(&name).await?;
+            self.release(bytes);
+            self.finish(begun).await
+        })
+    }
+
+    fn len(&self, name: &FileName) -> DriveFuture<'_, u64> {
+        let name = name.clone();
+        Box::pin(async move { self.looked_up(self.inner.len(&name)).await })
+    }
+
+    fn list(&self) -> DriveFuture<'_, Vec<FileName>> {
+        Box::pin(self.looked_up(self.inner.list()))
+    }
+
+    fn space(&self) -> DriveFuture<'_, Space> {
+        Box::pin(async move { Ok(self.bounded(self.looked_up(self.inner.space()).await?)) })
+    }
+
+    fn spin_up(&self) -> DriveFuture<'_, ()> {
+        Box::pin(async move {
+            let begun = {
+                let (mut truth, now) = self.shared.truth();
+                let losses = truth.drives[self.id.index()].physics.losses();
+                let done = truth.spin_up(now, self.id).map_err(|refused| truth.excuse(self.id, refused))?;
+                self.shared.told.notify_waiters();
+                Begun { done, losses, lag: Duration::ZERO }
+            };
+            self.wait(begun).await?;
+            self.inner.spin_up().await
+        })
+    }
+
+    fn mount(&self) -> DriveFuture<'_, Space> {
+        Box::pin(async move {
+            self.begin(|physics, now, _| match physics.state(now) {
+                PowerState::Active => Ok(now),
+                state => Err(Refused { state, mounted: false }),
+            })?;
+            // The label first: a foreign drive is never mounted.
+            let space = self.inner.mount().await?;
+            self.count_files().await?;
+            let begun = self.begin(DrivePhysics::mount)?;
+            self.wait(begun).await?;
+            Ok(self.bounded(space))
+        })
+    }
+
+    fn unmount(&self) -> DriveFuture<'_, ()> {
+        Box::pin(async move {
+            let begun = self.begin(|physics, now, _| physics.unmount(now))?;
+            self.inner.unmount().await?;
+            self.wait(begun).await
+        })
+    }
+
+    fn stop(&self) -> DriveFuture<'_, ()> {
+        Box::pin(async move {
+            let begun = self.begin(|physics, now, _| physics.stop(now))?;
+            self.shared.truth().0.fuses.stop(self.id, begun.done);
+            self.wait(begun).await?;
+            self.inner.stop().await
+        })
+    }
+}

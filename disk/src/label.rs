@@ -1,0 +1,268 @@
+//! The label of a drive: which rack and which place in it the drive belongs to.
+//!
+//! It is the file `larder.label`, one [block](crate::format) that is checked at every mount, so that a drive in the wrong slot,
+//! of another rack, or with a damaged file system is never written to. `docs/format.md` draws its bytes.
+//!
+//! Invariant: a label is written once, when the rack is made or a drive replaced, and never over another one.
+
+use crate::format::{BLOCK_BYTES, BlockReader, BlockWriter, FormatError};
+use crate::{Buffer, Drive, DriveError, FileName};
+use futures::stream::{StreamExt, TryStreamExt};
+use model::DriveId;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const MAGIC: [u8; 8] = *b"LARDLABL";
+const RACK_NAME_MAX_BYTES: usize = 63;
+const FILE: &str = "larder.label";
+/// Labels that are read at once by [`check_all`].
+const CHECKS_AT_ONCE: usize = 64;
+
+/// The identity of a rack for ever, drawn when it is made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RackUuid(pub [u8; 16]);
+
+impl fmt::Display for RackUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, byte) in self.0.iter().enumerate() {
+            let dash = if matches!(i, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(f, "{dash}{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for RackUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Which rack and which place in it a drive belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// The rack.
+    pub rack: RackUuid,
+    /// What the rack's description calls it, for people: 1 to 63 bytes. Two racks are told apart by `rack` alone.
+    pub rack_name: String,
+    /// The drive's place in it.
+    pub drive: DriveId,
+}
+
+/// Why a drive's label is not the one it should have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LabelError {
+    /// There is none.
+    #[error("the drive has no label: it was never made part of a rack")]
+    Missing,
+    /// There is one, but it cannot be read.
+    #[error("the drive's label is damaged: {0}")]
+    Damaged(FormatError),
+    /// Another version wrote it.
+    #[error("the drive's label has format version {0}: another version of Larder wrote it")]
+    OtherVersion(u32),
+    /// The drive belongs to another rack.
+    #[error("the drive belongs to rack {found_name} ({found}), not to {expected}")]
+    ForeignRack {
+        /// The rack on the label.
+        found: RackUuid,
+        /// Its name.
+        found_name: String,
+        /// The rack it was expected to belong to.
+        expected: RackUuid,
+    },
+    /// The drive belongs to this rack, but elsewhere.
+    #[error("the drive is {found} of this rack, but sits in the place of {expected}")]
+    ForeignDrive {
+        /// The drive on the label.
+        found: DriveId,
+        /// The drive that was expected there.
+        expected: DriveId,
+    },
+}
+
+impl Label {
+    /// The label as a block. The name must have 1 to 63 bytes, as every rack's has.
+    pub fn encode(&self) -> [u8; BLOCK_BYTES] {
+        assert!((1..=RACK_NAME_MAX_BYTES).contains(&self.rack_name.len()), "a rack's name has 1 to 63 bytes");
+        let mut block = [0; BLOCK_BYTES];
+        let mut writer = BlockWriter::new(&mut block, MAGIC);
+        writer.put(&self.drive.0.to_le_bytes());
+        writer.put(&self.rack.0);
+        writer.put(&[self.rack_name.len() as u8]);
+        writer.put(self.rack_name.as_bytes());
+        writer.seal();
+        block
+    }
+
+    /// The label that `block` is.
+    pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
+        let mut reader = BlockReader::open(block, MAGIC, "label")?;
+        let drive = DriveId(reader.u32());
+        let rack = RackUuid(reader.take());
+        let name_bytes = usize::from(reader.u8());
+        if !(1..=RACK_NAME_MAX_BYTES).contains(&name_bytes) {
+            return Err(FormatError::Field("name"));
+        }
+        let name = str::from_utf8(reader.slice(name_bytes)).map_err(|_| FormatError::Field("name"))?;
+        reader.finish()?;
+        Ok(Self { rack, rack_name: name.to_owned(), drive })
+    }
+
+    /// Whether `block`, read from a drive, is this label.
+    fn compare(&self, block: &[u8]) -> Result<(), LabelError> {
+        let found = Self::decode(block).map_err(|error| match error {
+            FormatError::Version(version) => LabelError::OtherVersion(version),
+            other => LabelError::Damaged(other),
+        })?;
+        if found.rack != self.rack {
+            let (found, found_name) = (found.rack, found.rack_name);
+            return Err(LabelError::ForeignRack { found, found_name, expected: self.rack });
+        }
+        if found.drive != self.drive {
+            return Err(LabelError::ForeignDrive { found: found.drive, expected: self.drive });
+        }
+        Ok(())
+    }
+}
+
+/// The name of the label's file.
+pub fn file_name() -> FileName {
+    FileName::new(FILE).expect("the label's name is a file name")
+}
+
+/// Writes `label` to a drive that has none, and syncs it.
+pub async fn write(drive: &dyn Drive, label: &Label) -> Result<(), DriveError> {
+    let name = file_name();
+    drive.create(&name, BLOCK_BYTES as u64).await?;
+    drive.write_at(&name, 0, Buffer::copy_of(&label.encode())).await?;
+    drive.sync(&name).await
+}
+
+/// Whether the drive carries `expected`; [`DriveError::Label`] says why not.
+pub async fn check(drive: &dyn Drive, expected: &Label) -> Result<(), DriveError> {
+    let name = file_name();
+    let block = match drive.read_at(&name, 0, Buffer::zeroed(BLOCK_BYTES)).await {
+        Ok(block) => block,
+        Err(DriveError::NotFound(_)) => return Err(LabelError::Missing.into()),
+        Err(DriveError::Short(_)) => return Err(LabelError::Damaged(FormatError::Length(0)).into()),
+        Err(other) => return Err(other),
+    };
+    Ok(expected.compare(&block)?)
+}
+
+/// [`check`] for many drives at once; the first that fails is named.
+pub async fn check_all(drives: &[(Arc<dyn Drive>, Label)]) -> Result<(), (DriveId, DriveError)> {
+    futures::stream::iter(drives)
+        .map(|(drive, label)| async move { check(&**drive, label).await.map_err(|error| (label.drive, error)) })
+        .buffer_unordered(CHECKS_AT_ONCE)
+        .try_collect()
+        .await
+}
+
+/// Makes the directories of a rack and labels them, with one sync of each file system in the end rather than one of each file.
+/// Blocks the caller's thread. Nothing may have labelled them before. On an error some are labelled.
+pub fn write_directories(labels: &[(PathBuf, Label)]) -> Result<(), DriveError> {
+    let mut unsynced = BTreeSet::new();
+    for (path, label) in labels {
+        let device = write_unsynced(path, label).map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => DriveError::Exists(file_name()),
+            io::ErrorKind::StorageFull => DriveError::Full,
+            _ => DriveError::Io { context: format!("labelling {}", path.display()), source },
+        })?;
+        unsynced.insert(device);
+    }
+    for (path, _) in labels {
+        sync_once(path, &mut unsynced)
+            .map_err(|source| DriveError::Io { context: format!("syncing {}", path.display()), source })?;
+    }
+    Ok(())
+}
+
+fn write_unsynced(path: &Path, label: &Label) -> io::Result<u64> {
+    fs::create_dir_all(path)?;
+    let mut file = fs::File::create_new(path.join(FILE))?;
+    file.write_all(&label.encode())?;
+    Ok(file.metadata()?.dev())
+}
+
+/// Syncs the file system of `path` if it is still among `unsynced`.
+fn sync_once(path: &Path, unsynced: &mut BTreeSet<u64>) -> io::Result<()> {
+    let directory = fs::File::open(path)?;
+    if unsynced.remove(&directory.metadata()?.dev()) {
+        rustix::fs::syncfs(&directory)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::MemoryDrive;
+
+    fn label(drive: u32) -> Label {
+        Label { rack: RackUuid([7; 16]), rack_name: "cold-1".into(), drive: DriveId(drive) }
+    }
+
+    async fn complaint(drive: &MemoryDrive, expected: &Label) -> LabelError {
+        match check(drive, expected).await {
+            Err(DriveError::Label(error)) => error,
+            other => panic!("{other:?} is no complaint about a label"),
+        }
+    }
+
+    #[tokio::test]
+    async fn each_wrong_label_is_told_apart() {
+        let drive = MemoryDrive::new(1 << 20);
+        assert_eq!(complaint(&drive, &label(3)).await, LabelError::Missing);
+        write(&drive, &label(3)).await.unwrap();
+        check(&drive, &label(3)).await.unwrap();
+        assert!(matches!(write(&drive, &label(4)).await, Err(DriveError::Exists(_))));
+
+        let elsewhere = LabelError::ForeignDrive { found: DriveId(3), expected: DriveId(4) };
+        assert_eq!(complaint(&drive, &label(4)).await, elsewhere);
+        let other_rack = Label { rack: RackUuid([8; 16]), ..label(3) };
+        assert!(matches!(complaint(&drive, &other_rack).await, LabelError::ForeignRack { .. }));
+        drive.flip_bit(&file_name(), 100, 1);
+        assert_eq!(complaint(&drive, &label(3)).await, LabelError::Damaged(FormatError::Checksum));
+    }
+
+    #[tokio::test]
+    async fn a_label_of_another_version_is_named_as_such() {
+        let mut block = label(0).encode();
+        block[8] = 9;
+        let crc = crate::format::crc32c(&block[..4092]);
+        block[4092..].copy_from_slice(&crc.to_le_bytes());
+        let drive = MemoryDrive::new(1 << 20);
+        drive.create(&file_name(), 4096).await.unwrap();
+        drive.write_at(&file_name(), 0, Buffer::copy_of(&block)).await.unwrap();
+        assert_eq!(complaint(&drive, &label(0)).await, LabelError::OtherVersion(9));
+    }
+
+    #[tokio::test]
+    async fn a_whole_rack_is_labelled_and_checked_at_once() {
+        let root = tempfile::tempdir().unwrap();
+        let labels: Vec<_> = (0..1152).map(|i| (root.path().join(format!("d{i}")), label(i))).collect();
+        write_directories(&labels).unwrap();
+        assert!(matches!(write_directories(&labels[..1]), Err(DriveError::Exists(_))));
+        let drives: Vec<(Arc<dyn Drive>, Label)> = labels
+            .iter()
+            .map(|(path, label)| {
+                (Arc::new(crate::DirectoryDrive::open(path).unwrap()) as Arc<dyn Drive>, label.clone())
+            })
+            .collect();
+        check_all(&drives).await.unwrap();
+    }
+
+    #[test]
+    fn uuids_look_like_uuids() {
+        let uuid = RackUuid(*b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff");
+        assert_eq!(uuid.to_string(), "00112233-4455-6677-8899-aabbccddeeff");
+    }
+}

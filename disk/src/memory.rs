@@ -1,0 +1,347 @@
+//! A drive in memory, for tests and for racks in virtual time.
+//!
+//! It does what it is asked when the future is first polled, on the caller's thread. What is not synced is lost by [`MemoryDrive::crash`]; faults are dealt out on
+//! demand.
+//!
+//! How a crash is modelled: a file remembers what each unsynced write replaced, and whether its name was ever synced.
+//! Invariant: undoing those writes backwards gives the bytes of the last sync. Nothing is kept twice once it is synced.
+
+use crate::{Buffer, Drive, DriveError, DriveFuture, FileName, Space};
+use model::Rng;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What a torn crash keeps or loses as a whole.
+const SECTOR_BYTES: usize = 4096;
+
+/// One unsynced write: where, and what was there before.
+struct Undo {
+    offset: usize,
+    before: Vec<u8>,
+}
+
+#[derive(Default)]
+struct File {
+    bytes: Vec<u8>,
+    undo: Vec<Undo>,
+    name_is_durable: bool,
+}
+
+/// A call that moved bytes or changed a file, as it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// `read_at`: which file, offset, length.
+    Read(FileName, u64, u64),
+    /// `write_at`: which file, offset, length.
+    Write(FileName, u64, u64),
+    /// `create`, `sync` or `remove`.
+    Other(FileName),
+}
+
+#[derive(Default)]
+struct State {
+    capacity_bytes: u64,
+    files: BTreeMap<FileName, File>,
+    /// Calls until one fails: 1 is the next one.
+    fail_in: Option<u64>,
+    dead: bool,
+    /// File and byte ranges that cannot be read until they are written again.
+    unreadable: Vec<(FileName, u64, u64)>,
+    calls: Option<Vec<Call>>,
+}
+
+/// A drive in memory. Always ready; the power commands do nothing.
+#[derive(Default)]
+pub struct MemoryDrive {
+    state: Mutex<State>,
+}
+
+fn medium_error(what: &str) -> DriveError {
+    DriveError::Io { context: what.to_owned(), source: io::Error::from_raw_os_error(5) }
+}
+
+impl MemoryDrive {
+    /// An empty drive of `capacity_bytes`.
+    pub fn new(capacity_bytes: u64) -> Self {
+        Self { state: Mutex::new(State { capacity_bytes, ..State::default() }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The power fails: everything that was not synced is lost, names included.
+    pub fn crash(&self) {
+        self.crash_keeping(|| false);
+    }
+
+    /// The power fails, and the medium has got some of what was not synced, sector by sector as `rng` will have it.
+    pub fn crash_torn(&self, rng: &mut Rng) {
+        self.crash_keeping(|| rng.below(2) == 0);
+    }
+
+    fn crash_keeping(&self, mut keeps: impl FnMut() -> bool) {
+        self.state().files.retain(|_, file| {
+            for undo in file.undo.drain(..).rev() {
+                for (i, sector) in undo.before.chunks(SECTOR_BYTES).enumerate() {
+                    let at = undo.offset + i * SECTOR_BYTES;
+                    if !keeps() {
+                        file.bytes[at..at + sector.len()].copy_from_slice(sector);
+                    }
+                }
+            }
+            file.name_is_durable = file.name_is_durable || keeps();
+            file.name_is_durable
+        });
+    }
+
+    /// The `n`th call from now on fails, once: 1 is the next. Calls that move bytes or change files count.
+    pub fn fail_call(&self, n: u64) {
+        assert!(n > 0, "calls are counted from 1");
+        self.state().fail_in = Some(n);
+    }
+
+    /// Whether every call fails from now on.
+    pub fn set_dead(&self, dead: bool) {
+        self.state().dead = dead;
+    }
+
+    /// Changes what the drive can hold, down to making it full.
+    pub fn set_capacity(&self, capacity_bytes: u64) {
+        self.state().capacity_bytes = capacity_bytes;
+    }
+
+    /// Flips the bits of `mask` in one byte of a file, unnoticed. The byte must be there.
+    pub fn flip_bit(&self, name: &FileName, offset: u64, mask: u8) {
+        let mut state = self.state();
+        let file = state.files.get_mut(name).expect("a bit is flipped in a file that is there");
+        file.bytes[offset as usize] ^= mask;
+    }
+
+    /// Makes bytes of a file unreadable until they are written again, as a bad sector is.
+    pub fn spoil(&self, name: &FileName, offset: u64, bytes: u64) {
+        self.state().unreadable.push((name.clone(), offset, bytes));
+    }
+
+    /// Loses a file, unnoticed. Tells whether there was one.
+    pub fn lose_file(&self, name: &FileName) -> bool {
+        self.state().files.remove(name).is_some()
+    }
+
+    /// A file's bytes, as a reader would find them.
+    pub fn contents(&self, name: &FileName) -> Option<Vec<u8>> {
+        self.state().files.get(name).map(|file| file.bytes.clone())
+    }
+
+    /// Starts a list of calls.
+    pub fn record_calls(&self) {
+        self.state().calls = Some(Vec::new());
+    }
+
+    /// The calls since [`record_calls`](Self::record_calls), which begins anew.
+    pub fn recorded_calls(&self) -> Vec<Call> {
+        self.state().calls.replace(Vec::new()).unwrap_or_default()
+    }
+
+    /// Does `act` when it is awaited, unless a fault says otherwise.
+    fn call<'a, T, F>(&'a self, call: Call, act: F) -> DriveFuture<'a, T>
+    where
+        F: FnOnce(&mut State) -> Result<T, DriveError> + Send + 'a,
+    {
+        Box::pin(async move {
+            let mut state = self.state();
+            state.admit(call)?;
+            act(&mut state)
+        })
+    }
+}
+
+impl State {
+    fn admit(&mut self, call: Call) -> Result<(), DriveError> {
+        if let Some(calls) = &mut self.calls {
+            calls.push(call);
+        }
+        if self.dead {
+            return Err(medium_error("the drive is dead"));
+        }
+        if let Some(left) = &mut self.fail_in {
+            *left -= 1;
+            if *left == 0 {
+                self.fail_in = None;
+                return Err(medium_error("a fault that was asked for"));
+            }
+        }
+        Ok(())
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.files.values().map(|file| file.bytes.len() as u64).sum()
+    }
+
+    fn space(&self) -> Space {
+        let free_bytes = self.capacity_bytes.saturating_sub(self.used_bytes());
+        Space { capacity_bytes: self.capacity_bytes, free_bytes }
+    }
+
+    fn file(&mut self, name: &FileName) -> Result<&mut File, DriveError> {
+        self.files.get_mut(name).ok_or_else(|| DriveError::NotFound(name.clone()))
+    }
+
+    fn spoiled(&self, name: &FileName, offset: u64, bytes: u64) -> bool {
+        self.unreadable.iter().any(|(file, at, len)| file == name && *at < offset + bytes && offset < at + len)
+    }
+}
+
+/// The part of a file that a transfer means, if the file is long enough.
+fn part(name: &FileName, file: &File, offset: u64, len: usize) -> Result<std::ops::Range<usize>, DriveError> {
+    let start = usize::try_from(offset).map_err(|_| DriveError::Short(name.clone()))?;
+    match start.checked_add(len) {
+        Some(end) if end <= file.bytes.len() => Ok(start..end),
+        _ => Err(DriveError::Short(name.clone())),
+    }
+}
+
+impl Drive for MemoryDrive {
+    fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
+        let name = name.clone();
+        self.call(Call::Other(name.clone()), move |state| {
+            if state.files.contains_key(&name) {
+                return Err(DriveError::Exists(name.clone()));
+            }
+            if bytes > state.space().free_bytes {
+                return Err(DriveError::Full);
+            }
+            let file = File { bytes: vec![0; bytes as usize], ..File::default() };
+            state.files.insert(name.clone(), file);
+            Ok(())
+        })
+    }
+
+    fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer> {
+        let len = data.len() as u64;
+        let name = name.clone();
+        self.call(Call::Write(name.clone(), offset, len), move |state| {
+            let file = state.file(&name)?;
+            let range = part(&name, file, offset, data.len())?;
+            file.undo.push(Undo { offset: range.start, before: file.bytes[range.clone()].to_vec() });
+            file.bytes[range].copy_from_slice(&data);
+            let covered = |at: u64, bytes: u64| offset <= at && at + bytes <= offset + len;
+            state.unreadable.retain(|(file, at, bytes)| *file != name || !covered(*at, *bytes));
+            Ok(data)
+        })
+    }
+
+    fn read_at(&self, name: &FileName, offset: u64, mut into: Buffer) -> DriveFuture<'_, Buffer> {
+        let len = into.len() as u64;
+        let name = name.clone();
+        self.call(Call::Read(name.clone(), offset, len), move |state| {
+            let file = state.file(&name)?;
+            let range = part(&name, file, offset, into.len())?;
+            into.copy_from_slice(&file.bytes[range]);
+            if state.spoiled(&name, offset, len) { Err(medium_error("a sector cannot be read")) } else { Ok(into) }
+        })
+    }
+
+    fn sync(&self, name: &FileName) -> DriveFuture<'_, ()> {
+        let name = name.clone();
+        self.call(Call::Other(name.clone()), move |state| {
+            let file = state.file(&name)?;
+            file.undo.clear();
+            file.name_is_durable = true;
+            Ok(())
+        })
+    }
+
+    fn remove(&self, name: &FileName) -> DriveFuture<'_, ()> {
+        let name = name.clone();
+        self.call(Call::Other(name.clone()), move |state| {
+            state.files.remove(&name).map(drop).ok_or(DriveError::NotFound(name))
+        })
+    }
+
+    fn len(&self, name: &FileName) -> DriveFuture<'_, u64> {
+        let len = self.state().file(name).map(|file| file.bytes.len() as u64);
+        Box::pin(std::future::ready(len))
+    }
+
+    fn list(&self) -> DriveFuture<'_, Vec<FileName>> {
+        let names = self.state().files.keys().cloned().collect();
+        Box::pin(std::future::ready(Ok(names)))
+    }
+
+    fn space(&self) -> DriveFuture<'_, Space> {
+        Box::pin(std::future::ready(Ok(self.state().space())))
+    }
+
+    fn spin_up(&self) -> DriveFuture<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn mount(&self) -> DriveFuture<'_, Space> {
+        self.space()
+    }
+
+    fn unmount(&self) -> DriveFuture<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn stop(&self) -> DriveFuture<'_, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn name(name: &str) -> FileName {
+        FileName::new(name).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_crash_loses_what_was_not_synced_and_nothing_else() {
+        let drive = MemoryDrive::new(1 << 20);
+        for file in ["kept", "lost"] {
+            drive.create(&name(file), 8).await.unwrap();
+            drive.write_at(&name(file), 0, Buffer::copy_of(b"12345678")).await.unwrap();
+        }
+        drive.sync(&name("kept")).await.unwrap();
+        drive.write_at(&name("kept"), 0, Buffer::copy_of(b"ab")).await.unwrap();
+        drive.write_at(&name("kept"), 1, Buffer::copy_of(b"cd")).await.unwrap();
+        drive.crash();
+        assert_eq!(drive.contents(&name("kept")).unwrap(), b"12345678");
+        assert_eq!(drive.contents(&name("lost")), None);
+    }
+
+    #[tokio::test]
+    async fn a_torn_crash_keeps_whole_sectors() {
+        let drive = MemoryDrive::new(1 << 20);
+        drive.create(&name("torn"), 64 * 4096).await.unwrap();
+        drive.sync(&name("torn")).await.unwrap();
+        drive.write_at(&name("torn"), 0, Buffer::copy_of(&[1; 64 * 4096])).await.unwrap();
+        drive.crash_torn(&mut Rng::new(3));
+        let left = drive.contents(&name("torn")).unwrap();
+        let kept = left.chunks(4096).filter(|sector| sector.iter().all(|b| *b == 1)).count();
+        let lost = left.chunks(4096).filter(|sector| sector.iter().all(|b| *b == 0)).count();
+        assert_eq!(kept + lost, 64);
+        assert!(kept > 0 && lost > 0);
+    }
+
+    #[tokio::test]
+    async fn faults_come_when_they_are_asked_for() {
+        let drive = MemoryDrive::new(1 << 20);
+        drive.fail_call(2);
+        drive.create(&name("a"), 4096).await.unwrap();
+        assert!(matches!(drive.sync(&name("a")).await, Err(DriveError::Io { .. })));
+        drive.sync(&name("a")).await.unwrap();
+        drive.spoil(&name("a"), 10, 1);
+        assert!(drive.read_at(&name("a"), 0, Buffer::zeroed(11)).await.is_err());
+        assert!(drive.read_at(&name("a"), 11, Buffer::zeroed(100)).await.is_ok());
+        drive.write_at(&name("a"), 0, Buffer::zeroed(4096)).await.unwrap();
+        assert!(drive.read_at(&name("a"), 0, Buffer::zeroed(4096)).await.is_ok());
+        drive.set_dead(true);
+        assert!(drive.create(&name("b"), 1).await.is_err());
+    }
+}

@@ -1,0 +1,328 @@
+//! What every drive must do, run over every kind of drive; and what an emulated rack does beyond that.
+
+use disk::{
+    Buffer, Clock, DirectoryDrive, Drive, DriveError, EmulatedRack, FUSE_RESET, FileName, IoMode, Label, LabelError,
+    MemoryDrive, News, RackUuid, TokioClock, label,
+};
+use model::physics::PowerState;
+use model::{
+    Code, Distribution, DomainId, DomainLimit, DriveId, DriveProfile, DriveSpec, RackDraft, RackSpec, Resource, Time,
+    Watts,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+const CAPACITY_BYTES: u64 = 8 << 20;
+
+fn name(name: &str) -> FileName {
+    FileName::new(name).unwrap()
+}
+
+/// Everything that holds for every drive. `drive` is empty and ready, and holds 8 MiB.
+mod every_drive {
+    use super::*;
+
+    pub async fn keeps_what_it_is_given(drive: &dyn Drive) {
+        let file = name("a.stack");
+        drive.create(&file, 1 << 20).await.unwrap();
+        let zeros = drive.read_at(&file, 4096, Buffer::zeroed(8192)).await.unwrap();
+        assert!(zeros.iter().all(|byte| *byte == 0), "a preallocated file reads as zeros");
+        for (offset, len) in [(0, 4096), (8192, 1 << 18), (1 << 19, 100), ((1 << 20) - 7, 7), (4095, 2)] {
+            let data: Vec<u8> = (0..len).map(|i| (i * 7 + offset as usize) as u8).collect();
+            drive.write_at(&file, offset, Buffer::copy_of(&data)).await.unwrap();
+            drive.sync(&file).await.unwrap();
+            let back = drive.read_at(&file, offset, Buffer::zeroed(len)).await.unwrap();
+            assert_eq!(&back[..], &data[..]);
+        }
+        assert_eq!(drive.len(&file).await.unwrap(), 1 << 20);
+        drive.remove(&file).await.unwrap();
+    }
+
+    pub async fn knows_its_files(drive: &dyn Drive) {
+        for file in ["b", "a", "c.stack"] {
+            drive.create(&name(file), 0).await.unwrap();
+        }
+        assert!(matches!(drive.create(&name("a"), 10).await, Err(DriveError::Exists(file)) if file == name("a")));
+        assert_eq!(drive.list().await.unwrap(), ["a", "b", "c.stack"].map(name));
+        for file in ["b", "a", "c.stack"] {
+            drive.remove(&name(file)).await.unwrap();
+        }
+        assert!(drive.list().await.unwrap().is_empty());
+    }
+
+    pub async fn says_what_is_missing(drive: &dyn Drive) {
+        let missing = name("missing");
+        let is_missing = |error: DriveError| matches!(error, DriveError::NotFound(file) if file == missing);
+        assert!(is_missing(drive.read_at(&missing, 0, Buffer::zeroed(1)).await.unwrap_err()));
+        assert!(is_missing(drive.write_at(&missing, 0, Buffer::zeroed(1)).await.unwrap_err()));
+        assert!(is_missing(drive.sync(&missing).await.unwrap_err()));
+        assert!(is_missing(drive.remove(&missing).await.unwrap_err()));
+        assert!(is_missing(drive.len(&missing).await.unwrap_err()));
+    }
+
+    pub async fn keeps_to_the_ends_of_files(drive: &dyn Drive) {
+        let file = name("short");
+        drive.create(&file, 8192).await.unwrap();
+        for (offset, len) in [(8192, 1), (4096, 8192), (0, 8193), (u64::MAX, 1), (u64::MAX - 4095, 4096)] {
+            let read = drive.read_at(&file, offset, Buffer::zeroed(len)).await;
+            assert!(matches!(read, Err(DriveError::Short(_))), "read {len} at {offset}");
+            let written = drive.write_at(&file, offset, Buffer::zeroed(len)).await;
+            assert!(matches!(written, Err(DriveError::Short(_))), "write {len} at {offset}");
+        }
+        assert_eq!(drive.len(&file).await.unwrap(), 8192);
+        drive.remove(&file).await.unwrap();
+    }
+
+    pub async fn counts_its_room(drive: &dyn Drive) {
+        let empty = drive.space().await.unwrap();
+        assert_eq!((empty.capacity_bytes, empty.free_bytes), (CAPACITY_BYTES, CAPACITY_BYTES));
+        drive.create(&name("big"), 6 << 20).await.unwrap();
+        assert_eq!(drive.space().await.unwrap().free_bytes, 2 << 20);
+        assert!(matches!(drive.create(&name("more"), 3 << 20).await, Err(DriveError::Full)));
+        assert_eq!(drive.list().await.unwrap(), [name("big")], "nothing is left of what did not fit");
+        assert!(matches!(drive.create(&name("big"), 3 << 20).await, Err(DriveError::Exists(_))));
+        drive.create(&name("rest"), 2 << 20).await.unwrap();
+        assert_eq!(drive.space().await.unwrap().free_bytes, 0);
+        drive.remove(&name("big")).await.unwrap();
+        drive.remove(&name("rest")).await.unwrap();
+        assert_eq!(drive.space().await.unwrap(), empty);
+    }
+
+    pub async fn serves_many_at_once(drive: &dyn Drive) {
+        let file = name("shared");
+        drive.create(&file, 16 * 4096).await.unwrap();
+        let file = &file;
+        let each = |i: u8| async move {
+            let at = u64::from(i) * 4096;
+            drive.write_at(file, at, Buffer::copy_of(&[i; 4096])).await.unwrap();
+            let back = drive.read_at(file, at, Buffer::zeroed(4096)).await.unwrap();
+            assert!(back.iter().all(|byte| *byte == i));
+        };
+        futures::future::join_all((0..16).map(each)).await;
+        drive.remove(file).await.unwrap();
+    }
+}
+
+async fn conforms(drive: &dyn Drive) {
+    every_drive::keeps_what_it_is_given(drive).await;
+    every_drive::knows_its_files(drive).await;
+    every_drive::says_what_is_missing(drive).await;
+    every_drive::keeps_to_the_ends_of_files(drive).await;
+    every_drive::counts_its_room(drive).await;
+    every_drive::serves_many_at_once(drive).await;
+}
+
+#[tokio::test]
+async fn a_directory_is_a_drive_in_both_modes() {
+    for mode in [IoMode::Direct, IoMode::Buffered] {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let drive = DirectoryDrive::open(directory.path()).unwrap().with_capacity(CAPACITY_BYTES).with_mode(mode);
+        conforms(&drive).await;
+    }
+}
+
+#[tokio::test]
+async fn a_directory_opened_again_holds_what_it_held() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || DirectoryDrive::open(directory.path()).unwrap().with_capacity(CAPACITY_BYTES);
+    let first = open();
+    first.create(&name("kept"), 4096).await.unwrap();
+    first.write_at(&name("kept"), 0, Buffer::copy_of(&[9; 4096])).await.unwrap();
+    first.sync(&name("kept")).await.unwrap();
+    let second = open();
+    assert_eq!(second.space().await.unwrap().free_bytes, CAPACITY_BYTES - 4096);
+    assert_eq!(second.read_at(&name("kept"), 0, Buffer::zeroed(1)).await.unwrap()[0], 9);
+    assert!(DirectoryDrive::open(directory.path().join("nowhere")).is_err());
+}
+
+#[tokio::test]
+async fn a_drive_of_another_rack_is_not_mounted() {
+    let directory = tempfile::tempdir().unwrap();
+    let label = Label { rack: RackUuid([1; 16]), rack_name: "here".into(), drive: DriveId(0) };
+    label::write_directories(&[(directory.path().to_owned(), label.clone())]).unwrap();
+    let ours = DirectoryDrive::open(directory.path()).unwrap().with_label(label.clone());
+    ours.mount().await.unwrap();
+    let other = Label { rack: RackUuid([2; 16]), ..label };
+    let theirs = DirectoryDrive::open(directory.path()).unwrap().with_label(other);
+    assert!(matches!(theirs.mount().await, Err(DriveError::Label(LabelError::ForeignRack { .. }))));
+}
+
+#[tokio::test]
+async fn memory_is_a_drive() {
+    conforms(&MemoryDrive::new(CAPACITY_BYTES)).await;
+}
+
+/// Four drives; two of drives 0 and 1 may not spin together.
+fn four_drives() -> RackSpec {
+    let seconds = |min, max| Distribution { min: Duration::from_secs(min), max: Duration::from_secs(max), draws: 4 };
+    let profile = DriveProfile {
+        capacity_bytes: CAPACITY_BYTES,
+        bytes_per_s: 1 << 20,
+        seek: Duration::from_millis(4),
+        spin_up: seconds(8, 12),
+        mount: seconds(2, 3),
+        mount_busy: seconds(20, 30),
+        unmount: seconds(1, 2),
+        spin_down: seconds(2, 3),
+        watts: Watts { standby_mw: 1_560, spin_up_mw: 21_530, active_mw: 9_420 },
+        rated_starts: 30_000,
+        life_years: 8,
+    };
+    let one = |i: u32| DriveSpec {
+        id: DriveId(i),
+        slot: [i as u16, 0, 0],
+        resource_domains: vec![DomainId(i / 2)],
+        failure_domains: vec![],
+        capacity_bytes: None,
+        path: None,
+    };
+    let power = Resource { name: "power".into(), limit: DomainLimit::ActiveDrives(1), hard: true };
+    RackSpec::validated(RackDraft {
+        name: "four".into(),
+        code: Code { data: 1, parity: 0, fragment_bytes: 4096 },
+        group_drives: 1,
+        pack_bytes: 1 << 20,
+        resources: vec![power],
+        failure_domains: vec![],
+        drives: (0..4).map(one).collect(),
+        profile,
+    })
+    .unwrap()
+}
+
+fn emulated(scale: u32) -> (EmulatedRack, Arc<dyn Clock>) {
+    let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Time::from_secs(5), scale));
+    let inner = |_| Arc::new(MemoryDrive::new(1 << 30)) as Arc<dyn Drive>;
+    (EmulatedRack::new(&four_drives(), 1, Arc::clone(&clock), inner), clock)
+}
+
+async fn wake(drive: &dyn Drive) {
+    drive.spin_up().await.unwrap();
+    drive.mount().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_emulated_drive_is_a_drive() {
+    let (rack, _) = emulated(1);
+    let drive = rack.drive(DriveId(0));
+    wake(&*drive).await;
+    conforms(&*drive).await;
+    drive.unmount().await.unwrap();
+    drive.stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_read_from_a_drive_that_sleeps() {
+    let (rack, _) = emulated(1);
+    let drive = rack.drive(DriveId(0));
+    let refusal = |error| match error {
+        DriveError::NotReady(why) => why,
+        other => panic!("{other}"),
+    };
+    let read = || drive.read_at(&FileName::new("a").unwrap(), 0, Buffer::zeroed(1));
+    assert_eq!(refusal(read().await.unwrap_err()), "in standby");
+    assert_eq!(refusal(drive.mount().await.unwrap_err()), "in standby");
+    drive.spin_up().await.unwrap();
+    assert_eq!(refusal(read().await.unwrap_err()), "not mounted");
+    drive.mount().await.unwrap();
+    assert_eq!(refusal(drive.stop().await.unwrap_err()), "still mounted");
+    assert_eq!(rack.starts(DriveId(0)), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gigabyte_takes_its_modelled_time_and_hours_pass_in_no_time() {
+    for scale in [1, 7, 3600] {
+        let (rack, clock) = emulated(scale);
+        let drive = rack.drive(DriveId(0));
+        wake(&*drive).await;
+        drive.create(&name("a"), 4 << 20).await.unwrap();
+        let (wall, began) = (std::time::Instant::now(), clock.now());
+        for i in 0..1024 {
+            drive.write_at(&name("a"), i % 4 << 20, Buffer::zeroed(1 << 20)).await.unwrap();
+        }
+        let seconds = clock.now().since(began).as_secs();
+        assert!((1022..=1035).contains(&seconds), "1 GiB at 1 MiB/s took {seconds} s at scale {scale}");
+        assert!(wall.elapsed() < Duration::from_secs(5));
+        assert_eq!(rack.overrun().requests, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_gives_the_same_moments() {
+    let mut moments = Vec::new();
+    for _ in 0..2 {
+        let (rack, clock) = emulated(1);
+        let mut seen = Vec::new();
+        for i in [0, 2] {
+            wake(&*rack.drive(DriveId(i))).await;
+            seen.push((clock.now(), rack.energy(), rack.draw_mw()));
+        }
+        moments.push(seen);
+    }
+    assert_eq!(moments[0], moments[1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fuse_takes_its_drives_away_and_gives_them_back_in_standby() {
+    let (rack, clock) = emulated(1);
+    let (first, second) = (rack.drive(DriveId(0)), rack.drive(DriveId(1)));
+    wake(&*first).await;
+    first.create(&name("a"), 1 << 20).await.unwrap();
+    let tripped = |error: &DriveError| matches!(error, DriveError::FuseTripped { domain } if domain == "power 0");
+    let file = name("a");
+    let (cut_short, refused) = tokio::join!(first.write_at(&file, 0, Buffer::zeroed(1 << 20)), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        second.spin_up().await
+    });
+    assert!(tripped(&cut_short.unwrap_err()), "the write it was in the middle of is lost");
+    assert!(tripped(&refused.unwrap_err()));
+    assert!(tripped(&first.spin_up().await.unwrap_err()));
+    let trip = clock.now();
+    for drive in [0, 1] {
+        let news = rack.news().await;
+        assert_eq!((news.drive, news.news), (DriveId(drive), News::FuseTripped { domain: "power 0".into() }));
+        assert_eq!(rack.state(DriveId(drive)), PowerState::Away);
+    }
+    for drive in [0, 1] {
+        let news = rack.news().await;
+        assert_eq!((news.drive, news.news), (DriveId(drive), News::Back));
+        assert_eq!(rack.state(DriveId(drive)), PowerState::Standby);
+    }
+    assert!(clock.now().since(trip) <= FUSE_RESET);
+    wake(&*first).await;
+    assert_eq!(first.len(&name("a")).await.unwrap(), 1 << 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drive_that_is_pulled_is_away_until_it_is_plugged_in() {
+    let (rack, _) = emulated(1);
+    let drive = rack.drive(DriveId(3));
+    wake(&*drive).await;
+    rack.pull(DriveId(3));
+    assert_eq!(rack.news().await.news, News::Pulled);
+    assert!(matches!(drive.space().await, Err(DriveError::NotReady("away"))));
+    assert!(matches!(drive.spin_up().await, Err(DriveError::NotReady("away"))));
+    rack.plug(DriveId(3));
+    assert_eq!(rack.news().await.news, News::Back);
+    wake(&*drive).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_inner_drive_is_an_overrun() {
+    let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Time::ZERO, 10));
+    let rack = EmulatedRack::new(&four_drives(), 1, Arc::clone(&clock), |_| {
+        let slow = EmulatedRack::new(&four_drives(), 2, Arc::new(TokioClock::starting_at(Time::ZERO, 1)), |_| {
+            Arc::new(MemoryDrive::new(1 << 30))
+        });
+        slow.drive(DriveId(0))
+    });
+    let drive = rack.drive(DriveId(0));
+    drive.spin_up().await.unwrap();
+    drive.mount().await.unwrap();
+    drive.create(&name("a"), 1 << 20).await.unwrap();
+    drive.write_at(&name("a"), 0, Buffer::zeroed(1 << 20)).await.unwrap();
+    let overrun = rack.overrun();
+    assert!(overrun.requests >= 1);
+    // A second of the wall is ten of the model, of which one was modelled.
+    assert!((8..11).contains(&overrun.total.as_secs()), "{overrun:?}");
+}
