@@ -8,7 +8,24 @@
 //! serve -> gate (limits, request ids, error bodies) -> s3s (signature) -> route -> bucket | put | get | list | delete -> ObjectStore
 //! ```
 
+mod ask;
+mod bucket;
+mod delete;
+mod digest;
+mod error;
+mod framing;
+mod gate;
+mod get;
+mod honour;
+mod list;
+mod precondition;
+mod put;
+mod route;
+mod serve;
+mod stall;
 pub mod store;
+
+pub use serve::serve;
 
 pub use store::{
     Committed, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, StoreError, StoreFuture,

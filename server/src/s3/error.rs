@@ -1,0 +1,315 @@
+//! The one place that says what S3 calls a failure: code, status, message and headers.
+//!
+//! Invariant: a client is told what it can act on. What only the operator can act on goes to the log, once, in
+//! [`Fault::log`]; the client reads `InternalError` or `ServiceUnavailable`.
+
+use super::store::StoreError;
+use http::header::{CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use s3s::{S3Error, S3ErrorCode, StdError};
+use std::borrow::Cow;
+
+/// S3's codes that this front uses or that the protocol library answers with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    AccessDenied,
+    BadDigest,
+    BucketAlreadyExists,
+    BucketAlreadyOwnedByYou,
+    BucketNotEmpty,
+    EntityTooLarge,
+    IllegalLocationConstraintException,
+    IncompleteBody,
+    InternalError,
+    InvalidAccessKeyId,
+    InvalidArgument,
+    InvalidBucketName,
+    InvalidDigest,
+    InvalidRange,
+    InvalidRequest,
+    InvalidToken,
+    InvalidUri,
+    KeyTooLongError,
+    MalformedTrailerError,
+    MalformedXml,
+    MaxMessageLengthExceeded,
+    MetadataTooLarge,
+    MethodNotAllowed,
+    MissingContentLength,
+    NoSuchBucket,
+    NoSuchKey,
+    NotImplemented,
+    PreconditionFailed,
+    RequestTimeTooSkewed,
+    RequestTimeout,
+    ServiceUnavailable,
+    SignatureDoesNotMatch,
+    SlowDown,
+    XAmzContentSha256Mismatch,
+}
+
+/// Every code with its spelling, its status and what AWS says with it.
+const SPELLING: &[(Code, &str, u16, &str)] = &[
+    (Code::AccessDenied, "AccessDenied", 403, "Access Denied"),
+    (
+        Code::BadDigest,
+        "BadDigest",
+        400,
+        "The Content-MD5 or checksum value that you specified did not match what the server received.",
+    ),
+    (
+        Code::BucketAlreadyExists,
+        "BucketAlreadyExists",
+        409,
+        "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please \
+         select a different name and try again.",
+    ),
+    (
+        Code::BucketAlreadyOwnedByYou,
+        "BucketAlreadyOwnedByYou",
+        409,
+        "Your previous request to create the named bucket succeeded and you already own it.",
+    ),
+    (Code::BucketNotEmpty, "BucketNotEmpty", 409, "The bucket you tried to delete is not empty"),
+    (Code::EntityTooLarge, "EntityTooLarge", 400, "Your proposed upload exceeds the maximum allowed size"),
+    (
+        Code::IllegalLocationConstraintException,
+        "IllegalLocationConstraintException",
+        400,
+        "The location constraint is incompatible for the region specific endpoint this request was sent to.",
+    ),
+    (
+        Code::IncompleteBody,
+        "IncompleteBody",
+        400,
+        "You did not provide the number of bytes specified by the Content-Length HTTP header.",
+    ),
+    (Code::InternalError, "InternalError", 500, "We encountered an internal error. Please try again."),
+    (
+        Code::InvalidAccessKeyId,
+        "InvalidAccessKeyId",
+        403,
+        "The AWS Access Key Id you provided does not exist in our records.",
+    ),
+    (Code::InvalidArgument, "InvalidArgument", 400, "Invalid Argument"),
+    (Code::InvalidBucketName, "InvalidBucketName", 400, "The specified bucket is not valid."),
+    (Code::InvalidDigest, "InvalidDigest", 400, "The Content-MD5 you specified is not valid."),
+    (Code::InvalidRange, "InvalidRange", 416, "The requested range is not satisfiable"),
+    (Code::InvalidRequest, "InvalidRequest", 400, "Invalid Request"),
+    (Code::InvalidToken, "InvalidToken", 400, "The provided token is malformed or otherwise not valid."),
+    (Code::InvalidUri, "InvalidURI", 400, "Couldn't parse the specified URI."),
+    (Code::KeyTooLongError, "KeyTooLongError", 400, "Your key is too long"),
+    (
+        Code::MalformedTrailerError,
+        "MalformedTrailerError",
+        400,
+        "The request contained trailing data that was not well-formed or did not conform to our published schema.",
+    ),
+    (
+        Code::MalformedXml,
+        "MalformedXML",
+        400,
+        "The XML you provided was not well-formed or did not validate against our published schema",
+    ),
+    (Code::MaxMessageLengthExceeded, "MaxMessageLengthExceeded", 400, "Your request was too big."),
+    (Code::MetadataTooLarge, "MetadataTooLarge", 400, "Your metadata headers exceed the maximum allowed metadata size"),
+    (Code::MethodNotAllowed, "MethodNotAllowed", 405, "The specified method is not allowed against this resource."),
+    (Code::MissingContentLength, "MissingContentLength", 411, "You must provide the Content-Length HTTP header."),
+    (Code::NoSuchBucket, "NoSuchBucket", 404, "The specified bucket does not exist"),
+    (Code::NoSuchKey, "NoSuchKey", 404, "The specified key does not exist."),
+    (
+        Code::NotImplemented,
+        "NotImplemented",
+        501,
+        "A header or query you provided implies functionality that is not implemented",
+    ),
+    (
+        Code::PreconditionFailed,
+        "PreconditionFailed",
+        412,
+        "At least one of the pre-conditions you specified did not hold",
+    ),
+    (
+        Code::RequestTimeTooSkewed,
+        "RequestTimeTooSkewed",
+        403,
+        "The difference between the request time and the current time is too large.",
+    ),
+    (
+        Code::RequestTimeout,
+        "RequestTimeout",
+        400,
+        "Your socket connection to the server was not read from or written to within the timeout period.",
+    ),
+    (Code::ServiceUnavailable, "ServiceUnavailable", 503, "Service is unable to handle request. Please try again."),
+    (
+        Code::SignatureDoesNotMatch,
+        "SignatureDoesNotMatch",
+        403,
+        "The request signature we calculated does not match the signature you provided. Check your key and signing method.",
+    ),
+    (Code::SlowDown, "SlowDown", 503, "Please reduce your request rate."),
+    (
+        Code::XAmzContentSha256Mismatch,
+        "XAmzContentSHA256Mismatch",
+        400,
+        "The provided 'x-amz-content-sha256' header does not match what was computed.",
+    ),
+];
+
+impl Code {
+    fn row(self) -> &'static (Self, &'static str, u16, &'static str) {
+        SPELLING.iter().find(|row| row.0 == self).expect("every code has its row, which a test counts")
+    }
+
+    /// How S3 spells it.
+    pub(super) fn as_str(self) -> &'static str {
+        self.row().1
+    }
+}
+
+/// What AWS says with the code of this spelling, for errors that come without a message.
+pub(super) fn usual_message(spelling: &str) -> &'static str {
+    SPELLING.iter().find(|row| row.1 == spelling).map_or("The request could not be served.", |row| row.3)
+}
+
+/// A failure on its way to the client.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// What kind.
+    pub code: Code,
+    message: Cow<'static, str>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    cause: Option<StoreError>,
+}
+
+impl Fault {
+    /// A failure with a message of its own.
+    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, message: message.into(), headers: Vec::new(), cause: None }
+    }
+
+    /// The client asks for `what`, which is not here.
+    pub fn not_implemented(what: &str) -> Self {
+        Self::new(Code::NotImplemented, format!("{what}: a functionality that is not implemented."))
+    }
+
+    /// The range asked for lies outside an object of `bytes` bytes.
+    pub fn invalid_range(bytes: u64) -> Self {
+        let mut fault = Self::from(Code::InvalidRange);
+        if let Ok(value) = HeaderValue::try_from(format!("bytes */{bytes}")) {
+            fault.headers.push((CONTENT_RANGE, value));
+        }
+        fault
+    }
+
+    /// Come again in `seconds`.
+    pub fn slow_down(seconds: u32, message: impl Into<Cow<'static, str>>) -> Self {
+        let mut fault = Self::new(Code::SlowDown, message);
+        fault.headers.push((RETRY_AFTER, HeaderValue::from(seconds)));
+        fault
+    }
+
+    /// What went wrong with a request's body as it was read.
+    ///
+    /// The protocol library keeps the types of these errors to itself, so their names are all there is to tell them by.
+    pub fn of_body(error: &StdError) -> Self {
+        let name = error.to_string();
+        let code = if name.contains("Sha256Mismatch") {
+            Code::XAmzContentSha256Mismatch
+        } else if name.contains("SignatureMismatch") {
+            Code::SignatureDoesNotMatch
+        } else if name.contains("FormatError") || name.contains("TooLarge") || name.contains("Trailer") {
+            Code::InvalidRequest
+        } else {
+            Code::IncompleteBody
+        };
+        if code == Code::InvalidRequest {
+            return Self::new(code, format!("The chunked body is not well-formed ({name})."));
+        }
+        Self::from(code)
+    }
+
+    /// The message the client reads.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Tells the operator what only the operator can mend.
+    pub fn log(&self, operation: &str, path: &str) {
+        match &self.cause {
+            Some(StoreError::DataLost { what }) => tracing::error!(operation, path, what, "DATA LOST"),
+            Some(cause @ StoreError::Internal(_)) => tracing::error!(operation, path, %cause, "request failed"),
+            Some(cause @ StoreError::Unavailable { .. }) => tracing::warn!(operation, path, %cause, "request failed"),
+            _ if self.code == Code::InternalError => {
+                tracing::error!(operation, path, message = self.message(), "request failed");
+            }
+            _ => tracing::debug!(operation, path, code = self.code.as_str(), message = self.message(), "refused"),
+        }
+    }
+}
+
+impl From<Code> for Fault {
+    fn from(code: Code) -> Self {
+        Self::new(code, code.row().3)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        let mut fault = match &error {
+            StoreError::NoSuchBucket => Code::NoSuchBucket.into(),
+            StoreError::NoSuchKey => Code::NoSuchKey.into(),
+            StoreError::BucketExists { owned_by_you: true } => Code::BucketAlreadyOwnedByYou.into(),
+            StoreError::BucketExists { owned_by_you: false } => Code::BucketAlreadyExists.into(),
+            StoreError::BucketNotEmpty => Code::BucketNotEmpty.into(),
+            StoreError::PreconditionFailed => Code::PreconditionFailed.into(),
+            StoreError::SlowDown { retry_after_s, reason } => Self::slow_down(*retry_after_s, reason.clone()),
+            StoreError::TooLarge { .. } => Code::EntityTooLarge.into(),
+            StoreError::Unavailable { .. } => Code::ServiceUnavailable.into(),
+            StoreError::DataLost { .. } | StoreError::Internal(_) => Code::InternalError.into(),
+        };
+        fault.cause = Some(error);
+        fault
+    }
+}
+
+impl From<Fault> for S3Error {
+    fn from(fault: Fault) -> Self {
+        let (_, spelling, status, _) = fault.code.row();
+        let code = S3ErrorCode::from_bytes(spelling.as_bytes()).unwrap_or(S3ErrorCode::InternalError);
+        let mut error = Self::with_message(code, fault.message);
+        error.set_status_code(StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR));
+        // These replace the headers the library would have set, so the content type is among them.
+        let mut headers = HeaderMap::from_iter(fault.headers);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+        error.set_headers(headers);
+        error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn every_code_of_the_table_is_there_once_and_keeps_its_spelling() {
+        assert_eq!(SPELLING.len(), Code::XAmzContentSha256Mismatch as usize + 1);
+        for (at, (code, spelling, status, message)) in SPELLING.iter().enumerate() {
+            assert_eq!(*code as usize, at, "the table is in the order of the enum");
+            assert!(!message.is_empty());
+            let error = S3Error::from(Fault::from(*code));
+            assert_eq!(error.code().as_str(), *spelling);
+            assert_eq!(error.status_code().unwrap().as_u16(), *status);
+        }
+    }
+
+    #[test]
+    fn slow_down_says_when_to_come_again_and_why() {
+        let error = S3Error::from(Fault::from(StoreError::SlowDown { retry_after_s: 17, reason: "waking".into() }));
+        assert_eq!(error.headers().unwrap()[RETRY_AFTER], "17");
+        assert_eq!(error.message(), Some("waking"));
+        assert_eq!(error.status_code(), Some(StatusCode::SERVICE_UNAVAILABLE));
+    }
+}

@@ -1,0 +1,163 @@
+//! What every request passes before and after the protocol library: the limit on requests at once, a request id, the rest
+//! of a refused body, and error bodies that say what they should.
+
+use super::error::{Fault, usual_message};
+use super::framing::Framing;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use s3s::service::S3Service;
+use s3s::{Body, HttpError, S3Error, StdError};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How much of a refused request's body is still read, in bytes, so that its client reads the answer rather than a reset.
+const DRAIN_BYTES: u64 = 8 << 20;
+/// How long that may take.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+/// After how many seconds a client that was too many may come again.
+const RETRY_AFTER_S: u32 = 1;
+
+/// What all requests of a listener share.
+pub(super) struct Gate {
+    service: S3Service,
+    room: Arc<Semaphore>,
+    started_s: u64,
+    count: AtomicU64,
+}
+
+impl Gate {
+    /// A gate that lets `requests` requests in at once.
+    pub fn new(service: S3Service, requests: usize) -> Self {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let room = Arc::new(Semaphore::new(requests));
+        Self { service, room, started_s: since.as_secs(), count: AtomicU64::new(0) }
+    }
+
+    /// Serves a request.
+    ///
+    /// # Errors
+    /// Only what the protocol library cannot turn into an answer; the connection is closed then.
+    pub async fn serve(&self, request: Request<Incoming>) -> Result<Response<Guarded>, HttpError> {
+        let id = format!("{:08X}{:08X}", self.started_s, self.count.fetch_add(1, Ordering::Relaxed));
+        let waits_for_continue = request.headers().contains_key("expect");
+        let (parts, body) = request.into_parts();
+        let shared = Shared(Arc::new(Mutex::new(body)));
+        let refusal = refusal(&parts.method, &parts.headers);
+        let room = self.room.clone().try_acquire_owned();
+        let (response, permit) = match (refusal, room) {
+            (Some(fault), _) => (answer(fault)?, None),
+            (None, Err(_)) => (answer(Fault::slow_down(RETRY_AFTER_S, "Too many requests at once."))?, None),
+            (None, Ok(permit)) => {
+                let body = Body::http_body(Framing::of(&parts.headers, shared.clone()));
+                (self.service.call(Request::from_parts(parts, body)).await?, Some(permit))
+            }
+        };
+        let failed = response.status().is_client_error() || response.status().is_server_error();
+        let mut response = if failed { mended(response, &id) } else { response };
+        if failed && !waits_for_continue {
+            shared.drain().await;
+        }
+        if let Ok(value) = HeaderValue::try_from(id) {
+            response.headers_mut().insert("x-amz-request-id", value);
+        }
+        response.headers_mut().insert("server", HeaderValue::from_static("Larder"));
+        Ok(response.map(|body| Guarded { body, _permit: permit }))
+    }
+}
+
+/// What is refused unread: forms, which would be held in memory before their signature is known.
+fn refusal(method: &Method, headers: &HeaderMap) -> Option<Fault> {
+    let kind = headers.get("content-type").map(HeaderValue::as_bytes).unwrap_or_default();
+    let form = kind.get(..10).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/"));
+    (method == Method::POST && form).then(|| Fault::not_implemented("POST of a form"))
+}
+
+fn answer(fault: Fault) -> Result<Response<Body>, HttpError> {
+    S3Error::from(fault).to_http_response().map_err(|error| HttpError::new(Box::new(error)))
+}
+
+/// Adds to an error's XML what the protocol library leaves out.
+fn mended(response: Response<Body>, id: &str) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    let Some(bytes) = body.bytes() else { return Response::from_parts(parts, body) };
+    let text = String::from_utf8_lossy(&bytes);
+    let Some((head, tail)) = text.split_once("</Code>") else { return Response::from_parts(parts, body) };
+    let code = head.rsplit_once("<Code>").map_or("", |(_, code)| code);
+    let message =
+        if tail.contains("<Message>") { String::new() } else { format!("<Message>{}</Message>", usual_message(code)) };
+    let tail = tail.replace("</Error>", &format!("<RequestId>{id}</RequestId></Error>"));
+    let mended = format!("{head}</Code>{message}{tail}");
+    parts.headers.remove(http::header::CONTENT_LENGTH);
+    Response::from_parts(parts, Body::from(mended))
+}
+
+/// A request's body that can still be read when the protocol library has let go of it.
+#[derive(Clone)]
+pub(super) struct Shared(Arc<Mutex<Incoming>>);
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Incoming> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what is left, up to a limit.
+    async fn drain(mut self) {
+        let mut left = DRAIN_BYTES;
+        let read = async {
+            while let Some(Ok(frame)) = self.frame().await {
+                let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+                let Some(rest) = left.checked_sub(bytes) else { break };
+                left = rest;
+            }
+        };
+        // A client that is slower than this is left to its reset.
+        let _ = tokio::time::timeout(DRAIN_TIME, read).await;
+    }
+}
+
+impl HttpBody for Shared {
+    type Data = Bytes;
+    type Error = StdError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
+        Pin::new(&mut *self.lock()).poll_frame(cx).map_err(StdError::from)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.lock().is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.lock().size_hint()
+    }
+}
+
+/// An answer's body that keeps its request's place until it was sent or dropped.
+pub(super) struct Guarded {
+    body: Body,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl HttpBody for Guarded {
+    type Data = Bytes;
+    type Error = StdError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,156 @@
+//! GetObject and HeadObject.
+
+use super::ask::Ask;
+use super::digest;
+use super::error::{Code, Fault};
+use super::precondition::{Part, Verdict, judge, part, seconds};
+use super::put::header;
+use super::route::{Answer, Route, empty};
+use super::store::GetBody;
+use catalog::{Checksum, Object};
+use futures::StreamExt;
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use s3s::{Body, S3Response, StdError};
+
+/// How often a read begins again because the object was replaced between looking at it and opening it.
+const TRIES: usize = 4;
+
+/// What S3 calls bytes of no stated type.
+const NO_TYPE: &str = "binary/octet-stream";
+
+/// Headers of an answer that the query of a signed request may replace.
+const REPLACEABLE: [(&str, &str); 6] = [
+    ("response-cache-control", "cache-control"),
+    ("response-content-disposition", "content-disposition"),
+    ("response-content-encoding", "content-encoding"),
+    ("response-content-language", "content-language"),
+    ("response-content-type", "content-type"),
+    ("response-expires", "expires"),
+];
+
+/// Answers an object without its bytes.
+pub(super) async fn head(route: &Route, ask: &Ask) -> Answer {
+    route.owned_bucket(ask).await?;
+    let object = route.store.head(&ask.bucket, &ask.key).await?;
+    match weigh(ask, &object)? {
+        Weighed::NotModified(answer) => Ok(answer),
+        Weighed::Send(part) => describe(ask, &object, &part, Body::empty()),
+    }
+}
+
+/// Answers an object, or a part of it.
+pub(super) async fn object(route: &Route, ask: &Ask) -> Answer {
+    route.owned_bucket(ask).await?;
+    for _ in 0..TRIES {
+        let object = route.store.head(&ask.bucket, &ask.key).await?;
+        let part = match weigh(ask, &object)? {
+            Weighed::NotModified(answer) => return Ok(answer),
+            Weighed::Send(part) => part,
+        };
+        let range = if let Part::Bytes(range) = &part { Some(range.clone()) } else { None };
+        let got = route.store.get(&ask.bucket, &ask.key, range).await?;
+        // Conditions and range were weighed for the version that was looked at.
+        if got.object.version == object.version {
+            return describe(ask, &object, &part, body_of(got, ask));
+        }
+    }
+    Err(Fault::slow_down(1, "The object is being replaced faster than it can be read."))
+}
+
+enum Weighed {
+    NotModified(S3Response<Body>),
+    Send(Part),
+}
+
+fn weigh(ask: &Ask, object: &Object) -> Result<Weighed, Fault> {
+    match judge(&ask.headers, &object.etag, object.modified_ms) {
+        Verdict::Failed => return Err(Code::PreconditionFailed.into()),
+        Verdict::NotModified => {
+            let mut answer = empty(StatusCode::NOT_MODIFIED);
+            answer.headers = validators(object)?;
+            return Ok(Weighed::NotModified(answer));
+        }
+        Verdict::Proceed => {}
+    }
+    match part(&ask.headers, &object.etag, object.modified_ms, object.bytes) {
+        Part::Unsatisfiable => Err(Fault::invalid_range(object.bytes)),
+        part => Ok(Weighed::Send(part)),
+    }
+}
+
+/// The bytes as a body. What goes wrong on the way can only break the connection, so it is logged here.
+fn body_of(got: GetBody, ask: &Ask) -> Body {
+    let path = format!("/{}/{}", ask.bucket, ask.key);
+    let frames = got.bytes.map(move |piece| {
+        piece.map(Frame::data).map_err(|error| {
+            let message = error.to_string();
+            Fault::from(error).log("GetObject, underway", &path);
+            StdError::from(message)
+        })
+    });
+    Body::http_body_unsync(StreamBody::new(frames))
+}
+
+fn describe(ask: &Ask, object: &Object, part: &Part, body: Body) -> Answer {
+    let mut answer = S3Response::new(body);
+    let headers = &mut answer.headers;
+    *headers = validators(object)?;
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(NO_TYPE));
+    headers.extend(object.headers.iter().map(|(name, value)| header(name, value)).collect::<Result<Vec<_>, _>>()?);
+    for (name, value) in &object.metadata {
+        headers.extend([header(&format!("x-amz-meta-{name}"), value)?]);
+    }
+    replace_headers(ask, headers)?;
+    match part {
+        Part::Bytes(range) => {
+            answer.status = Some(StatusCode::PARTIAL_CONTENT);
+            let value = format!("bytes {}-{}/{}", range.start, range.end - 1, object.bytes);
+            headers.extend([(CONTENT_RANGE, header("content-range", &value)?.1)]);
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
+        }
+        Part::Whole | Part::Unsatisfiable => {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(object.bytes));
+            // The checksum is that of the whole, which a client would hold against a part.
+            if ask.headers.contains_key("x-amz-checksum-mode") {
+                add_checksums(headers, &object.checksums)?;
+            }
+        }
+    }
+    Ok(answer)
+}
+
+fn replace_headers(ask: &Ask, headers: &mut HeaderMap) -> Result<(), Fault> {
+    for (parameter, name) in REPLACEABLE {
+        let Some(value) = ask.query(parameter) else { continue };
+        let value = HeaderValue::from_bytes(value.as_bytes())
+            .map_err(|_| Fault::new(Code::InvalidArgument, format!("{parameter} cannot be a header.")))?;
+        headers.insert(name, value);
+    }
+    Ok(())
+}
+
+fn validators(object: &Object) -> Result<HeaderMap, Fault> {
+    let mut headers = HeaderMap::new();
+    headers.insert(ETAG, etag_value(&object.etag)?);
+    let modified = httpdate::fmt_http_date(seconds(object.modified_ms));
+    headers.insert(LAST_MODIFIED, header("last-modified", &modified)?.1);
+    Ok(headers)
+}
+
+/// An ETag as a header spells it.
+pub(super) fn etag_value(etag: &str) -> Result<HeaderValue, Fault> {
+    Ok(header("etag", &format!("\"{etag}\""))?.1)
+}
+
+/// Adds checksums of a whole object to an answer.
+pub(super) fn add_checksums(headers: &mut HeaderMap, checksums: &[Checksum]) -> Result<(), Fault> {
+    for checksum in checksums {
+        headers.extend([header(&format!("x-amz-checksum-{}", digest::spelling(checksum.kind)), &checksum.base64)?]);
+        headers.insert("x-amz-checksum-type", HeaderValue::from_static("FULL_OBJECT"));
+    }
+    Ok(())
+}

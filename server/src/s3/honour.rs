@@ -1,0 +1,209 @@
+//! Which headers and query parameters each operation honours. Whatever else a client sends is refused rather than ignored,
+//! so that no success ever means less than was asked for.
+//!
+//! The rule covers all query parameters and all headers that could change what an operation means: those of S3
+//! (`x-amz-*`) and HTTP's conditions. Headers of the transport, and those that AWS says it ignores, pass.
+
+use super::ask::Operation;
+use super::digest::kind_of_header;
+use super::error::{Code, Fault};
+use http::HeaderMap;
+
+/// Parameters of a presigned URL, and the name of the operation that some clients add.
+const SIGNING: [&str; 8] = [
+    "X-Amz-Algorithm",
+    "X-Amz-Content-Sha256",
+    "X-Amz-Credential",
+    "X-Amz-Date",
+    "X-Amz-Expires",
+    "X-Amz-Signature",
+    "X-Amz-SignedHeaders",
+    "x-id",
+];
+
+/// Headers that any request may have and that change nothing but how it is read.
+const COMMON: [&str; 6] = [
+    "x-amz-content-sha256",
+    "x-amz-date",
+    "x-amz-decoded-content-length",
+    "x-amz-expected-bucket-owner",
+    "x-amz-request-payer",
+    "x-amz-user-agent",
+];
+
+/// Headers that may be sent without being signed: the signature covers them otherwise, or they mean nothing.
+const UNSIGNED: [&str; 3] = ["x-amz-content-sha256", "x-amz-user-agent", "x-amz-date"];
+
+/// The query parameters of `operation`.
+fn parameters(operation: Operation) -> &'static [&'static str] {
+    match operation {
+        Operation::ListBuckets => &["bucket-region", "continuation-token", "max-buckets", "prefix"],
+        Operation::GetBucketLocation => &["location"],
+        Operation::DeleteObjects => &["delete"],
+        Operation::ListObjects => &["delimiter", "encoding-type", "marker", "max-keys", "prefix"],
+        Operation::ListObjectsV2 => &[
+            "continuation-token",
+            "delimiter",
+            "encoding-type",
+            "fetch-owner",
+            "list-type",
+            "max-keys",
+            "prefix",
+            "start-after",
+        ],
+        Operation::GetObject | Operation::HeadObject => &[
+            "response-cache-control",
+            "response-content-disposition",
+            "response-content-encoding",
+            "response-content-language",
+            "response-content-type",
+            "response-expires",
+        ],
+        Operation::CreateBucket
+        | Operation::HeadBucket
+        | Operation::DeleteBucket
+        | Operation::PutObject
+        | Operation::DeleteObject => &[],
+    }
+}
+
+/// Refuses what `operation` does not honour.
+///
+/// # Errors
+/// `NotImplemented`, naming the header or parameter; `InvalidToken` for the tokens of sessions, which there are none of;
+/// `AccessDenied` for a header that was added to a signed request.
+pub(super) fn check(operation: Operation, query: &[(String, String)], headers: &HeaderMap) -> Result<(), Fault> {
+    for (name, _) in query {
+        if name == "X-Amz-Security-Token" {
+            return Err(Code::InvalidToken.into());
+        }
+        if !SIGNING.contains(&name.as_str()) && !parameters(operation).contains(&name.as_str()) {
+            return Err(Fault::not_implemented(&format!("Query parameter {name} for {operation:?}")));
+        }
+    }
+    for (name, value) in headers {
+        let (name, value) = (name.as_str(), value.to_str().unwrap_or_default());
+        if name == "x-amz-security-token" {
+            return Err(Code::InvalidToken.into());
+        }
+        if !header_is_honoured(operation, name, value) {
+            return Err(Fault::not_implemented(&format!("Header {name} with this value for {operation:?}")));
+        }
+    }
+    check_signed(query, headers)
+}
+
+fn header_is_honoured(operation: Operation, name: &str, value: &str) -> bool {
+    let puts = operation == Operation::PutObject;
+    let reads = matches!(operation, Operation::GetObject | Operation::HeadObject);
+    let creates = operation == Operation::CreateBucket;
+    match name {
+        "if-match" => reads || puts && is_one_etag(value),
+        "if-none-match" => reads || puts && value == "*",
+        "if-modified-since" | "if-unmodified-since" => reads,
+        "content-range" => !puts,
+        "x-amz-acl" => value == "private" && (puts || creates) || puts && value == "bucket-owner-full-control",
+        "x-amz-storage-class" => puts && value == "STANDARD",
+        "x-amz-checksum-mode" => reads && value.eq_ignore_ascii_case("ENABLED"),
+        "x-amz-object-ownership" => creates && value == "BucketOwnerEnforced",
+        "x-amz-bucket-object-lock-enabled" => creates && value.eq_ignore_ascii_case("false"),
+        "x-amz-sdk-checksum-algorithm" | "x-amz-trailer" => has_body(operation),
+        _ if kind_of_header(name).is_some() => has_body(operation),
+        _ if name.starts_with("x-amz-meta-") => puts,
+        _ if name.starts_with("x-amz-") => COMMON.contains(&name),
+        _ => true,
+    }
+}
+
+fn has_body(operation: Operation) -> bool {
+    matches!(operation, Operation::PutObject | Operation::DeleteObjects | Operation::CreateBucket)
+}
+
+fn is_one_etag(value: &str) -> bool {
+    let inner = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+    !inner.is_empty() && inner.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// The protocol library verifies what was signed; this makes sure that nothing of meaning was left unsigned, so that whoever
+/// holds a presigned URL cannot add headers to it.
+fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), Fault> {
+    let authorization = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let from_header = authorization
+        .split([',', ' '])
+        .find_map(|part| part.strip_prefix("SignedHeaders="))
+        .filter(|_| authorization.starts_with("AWS4-"));
+    let from_query = query.iter().find(|pair| pair.0 == "X-Amz-SignedHeaders").map(|pair| pair.1.as_str());
+    let Some(signed) = from_query.or(from_header) else {
+        let message = "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
+        return Err(Fault::new(Code::InvalidRequest, message));
+    };
+    let is_signed = |name: &str| signed.split(';').any(|signed| signed.eq_ignore_ascii_case(name));
+    let unsigned = headers
+        .keys()
+        .map(http::HeaderName::as_str)
+        .find(|name| name.starts_with("x-amz-") && !UNSIGNED.contains(name) && !is_signed(name));
+    if let Some(name) = unsigned {
+        let message = format!("There were headers present in the request which were not signed: {name}");
+        return Err(Fault::new(Code::AccessDenied, message));
+    }
+    if is_signed("host") { Ok(()) } else { Err(Fault::new(Code::AccessDenied, "The host header must be signed.")) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn honoured(operation: Operation, name: &str, value: &str) -> bool {
+        header_is_honoured(operation, name, value)
+    }
+
+    #[test]
+    fn a_put_refuses_every_header_that_would_change_its_meaning() {
+        for (name, value) in [
+            ("x-amz-server-side-encryption", "AES256"),
+            ("x-amz-server-side-encryption-customer-key", "k"),
+            ("x-amz-object-lock-mode", "COMPLIANCE"),
+            ("x-amz-tagging", "a=b"),
+            ("x-amz-acl", "public-read"),
+            ("x-amz-grant-read", "id=1"),
+            ("x-amz-storage-class", "GLACIER"),
+            ("x-amz-website-redirect-location", "/x"),
+            ("x-amz-copy-source", "/b/k"),
+            ("x-amz-write-offset-bytes", "1"),
+            ("x-amz-checksum-md5", "x"),
+            ("if-none-match", "\"abc\""),
+            ("if-match", "*"),
+            ("if-match", "\"a\", \"b\""),
+            ("if-unmodified-since", "Sat, 21 Nov 2026 08:00:00 GMT"),
+            ("x-amz-never-heard-of", "1"),
+        ] {
+            assert!(!honoured(Operation::PutObject, name, value), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_put_honours_what_it_can_keep() {
+        for (name, value) in [
+            ("x-amz-acl", "private"),
+            ("x-amz-acl", "bucket-owner-full-control"),
+            ("x-amz-storage-class", "STANDARD"),
+            ("x-amz-meta-colour", "blue"),
+            ("x-amz-checksum-crc64nvme", "AAAAAAAAAAA="),
+            ("if-none-match", "*"),
+            ("if-match", "\"25f9e794323b453885f5181f1b624d0b\""),
+        ] {
+            assert!(honoured(Operation::PutObject, name, value), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_was_added_to_a_presigned_url_is_refused() {
+        let query = [("X-Amz-SignedHeaders".to_owned(), "host;x-amz-meta-a".to_owned())];
+        let mut headers = HeaderMap::new();
+        headers.insert("x-amz-meta-a", "1".parse().unwrap());
+        check(Operation::PutObject, &query, &headers).unwrap();
+        headers.insert("x-amz-meta-b", "1".parse().unwrap());
+        assert_eq!(check(Operation::PutObject, &query, &headers).unwrap_err().code, Code::AccessDenied);
+    }
+}

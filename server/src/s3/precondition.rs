@@ -1,0 +1,182 @@
+//! HTTP's conditions and ranges, as S3 reads them: pure functions of headers and an object.
+
+use http::HeaderMap;
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
+
+/// What the conditions of a read come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Answer it.
+    Proceed,
+    /// 304: the client has it.
+    NotModified,
+    /// 412: it is not what the client wants.
+    Failed,
+}
+
+/// Weighs the conditions of a read of an object with this ETag (without quotes) and this modification time.
+///
+/// RFC 9110, section 13.2.2, which is also what AWS documents: `If-Match` overrules `If-Unmodified-Since`, and
+/// `If-None-Match` overrules `If-Modified-Since`. Times count in whole seconds; those that are no time are ignored.
+pub(super) fn judge(headers: &HeaderMap, etag: &str, modified_ms: u64) -> Verdict {
+    let modified = seconds(modified_ms);
+    if let Some(matches) = etag_listed(headers, "if-match", etag) {
+        if !matches {
+            return Verdict::Failed;
+        }
+    } else if date(headers, "if-unmodified-since").is_some_and(|since| modified > since) {
+        return Verdict::Failed;
+    }
+    match etag_listed(headers, "if-none-match", etag) {
+        Some(true) => Verdict::NotModified,
+        Some(false) => Verdict::Proceed,
+        None if date(headers, "if-modified-since").is_some_and(|since| modified <= since) => Verdict::NotModified,
+        None => Verdict::Proceed,
+    }
+}
+
+/// A time of the Unix epoch in milliseconds, as HTTP tells it: whole seconds.
+pub(super) fn seconds(ms: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(ms / 1000)
+}
+
+fn date(headers: &HeaderMap, name: &str) -> Option<SystemTime> {
+    httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
+}
+
+/// Whether the header lists the ETag; nothing if there is no such header.
+fn etag_listed(headers: &HeaderMap, name: &str, etag: &str) -> Option<bool> {
+    let value = headers.get(name)?.to_str().unwrap_or_default();
+    Some(value.split(',').map(str::trim).any(|listed| listed == "*" || bare(listed) == etag))
+}
+
+fn bare(etag: &str) -> &str {
+    etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')
+}
+
+/// What a `Range` header comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// All of the object: no range, one that is none, or several (S3 gives the whole then).
+    Whole,
+    /// These bytes; never empty.
+    Bytes(Range<u64>),
+    /// 416.
+    Unsatisfiable,
+}
+
+/// The part of an object of `bytes` bytes that a read is for.
+pub(super) fn part(headers: &HeaderMap, etag: &str, modified_ms: u64, bytes: u64) -> Part {
+    let Some(value) = headers.get("range").and_then(|value| value.to_str().ok()) else { return Part::Whole };
+    if headers.contains_key("if-range") && !if_range_holds(headers, etag, modified_ms) {
+        return Part::Whole;
+    }
+    resolve(value, bytes).unwrap_or(Part::Whole)
+}
+
+fn if_range_holds(headers: &HeaderMap, etag: &str, modified_ms: u64) -> bool {
+    let value = headers.get("if-range").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match httpdate::parse_http_date(value) {
+        Ok(date) => date == seconds(modified_ms),
+        Err(_) => value.trim_matches('"') == etag,
+    }
+}
+
+/// `bytes=a-b`, `bytes=a-`, `bytes=-n`; nothing for all else.
+fn resolve(value: &str, bytes: u64) -> Option<Part> {
+    let (unit, set) = value.split_once('=')?;
+    if !unit.trim().eq_ignore_ascii_case("bytes") {
+        return None;
+    }
+    let (first, last) = set.trim().split_once('-')?;
+    let range = match (number(first), number(last)) {
+        (Some(first), Some(last)) if first <= last => first..last.saturating_add(1).min(bytes),
+        (Some(first), None) if last.is_empty() => first..bytes,
+        (None, Some(suffix)) if first.is_empty() => bytes.saturating_sub(suffix)..bytes,
+        _ => return None,
+    };
+    Some(if range.start < range.end { Part::Bytes(range) } else { Part::Unsatisfiable })
+}
+
+/// Digits only, unlike `parse`, which takes a sign; numbers beyond 64 bits are as good as the largest.
+fn number(digits: &str) -> Option<u64> {
+    let only_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    only_digits.then(|| digits.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const MODIFIED_MS: u64 = 1_000_000_000_500;
+    const BEFORE: &str = "Sun, 09 Sep 2001 01:46:39 GMT";
+    const SAME: &str = "Sun, 09 Sep 2001 01:46:40 GMT";
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| ((*name).try_into().unwrap(), (*value).try_into().unwrap())).collect()
+    }
+
+    fn judged(pairs: &[(&'static str, &'static str)]) -> Verdict {
+        judge(&headers(pairs), "abc", MODIFIED_MS)
+    }
+
+    #[test]
+    fn conditions_alone() {
+        assert_eq!(judged(&[]), Verdict::Proceed);
+        assert_eq!(judged(&[("if-match", "\"abc\"")]), Verdict::Proceed);
+        assert_eq!(judged(&[("if-match", "\"x\", abc")]), Verdict::Proceed);
+        assert_eq!(judged(&[("if-match", "\"x\"")]), Verdict::Failed);
+        assert_eq!(judged(&[("if-none-match", "*")]), Verdict::NotModified);
+        assert_eq!(judged(&[("if-none-match", "W/\"abc\"")]), Verdict::NotModified);
+        assert_eq!(judged(&[("if-none-match", "\"x\"")]), Verdict::Proceed);
+        assert_eq!(judged(&[("if-modified-since", SAME)]), Verdict::NotModified);
+        assert_eq!(judged(&[("if-modified-since", BEFORE)]), Verdict::Proceed);
+        assert_eq!(judged(&[("if-unmodified-since", SAME)]), Verdict::Proceed);
+        assert_eq!(judged(&[("if-unmodified-since", BEFORE)]), Verdict::Failed);
+        assert_eq!(judged(&[("if-modified-since", "yesterday")]), Verdict::Proceed);
+    }
+
+    #[test]
+    fn etags_overrule_times() {
+        assert_eq!(judged(&[("if-match", "abc"), ("if-unmodified-since", BEFORE)]), Verdict::Proceed);
+        assert_eq!(judged(&[("if-none-match", "\"x\""), ("if-modified-since", SAME)]), Verdict::Proceed);
+        assert_eq!(judged(&[("if-match", "abc"), ("if-none-match", "abc")]), Verdict::NotModified);
+    }
+
+    #[test]
+    fn ranges_resolve_as_s3_resolves_them() {
+        for (value, bytes, expected) in [
+            ("bytes=0-0", 10, Part::Bytes(0..1)),
+            ("bytes=2-5", 10, Part::Bytes(2..6)),
+            ("bytes=2-", 10, Part::Bytes(2..10)),
+            ("bytes=-3", 10, Part::Bytes(7..10)),
+            ("bytes=-30", 10, Part::Bytes(0..10)),
+            ("bytes=8-99999999999999999999999", 10, Part::Bytes(8..10)),
+            ("bytes=10-", 10, Part::Unsatisfiable),
+            ("bytes=10-11", 10, Part::Unsatisfiable),
+            ("bytes=-0", 10, Part::Unsatisfiable),
+            ("bytes=0-", 0, Part::Unsatisfiable),
+            ("bytes=-5", 0, Part::Unsatisfiable),
+            ("bytes=0-1,3-4", 10, Part::Whole),
+            ("bytes=5-2", 10, Part::Whole),
+            ("bytes=-", 10, Part::Whole),
+            ("bytes=a-b", 10, Part::Whole),
+            ("bytes=+1-2", 10, Part::Whole),
+            ("items=0-1", 10, Part::Whole),
+        ] {
+            assert_eq!(part(&headers(&[("range", value)]), "abc", MODIFIED_MS, bytes), expected, "{value} of {bytes}");
+        }
+    }
+
+    #[test]
+    fn a_range_of_another_version_gives_the_whole() {
+        let asked =
+            |if_range| part(&headers(&[("range", "bytes=0-1"), ("if-range", if_range)]), "abc", MODIFIED_MS, 10);
+        assert_eq!(asked("\"abc\""), Part::Bytes(0..2));
+        assert_eq!(asked(SAME), Part::Bytes(0..2));
+        assert_eq!(asked("\"old\""), Part::Whole);
+        assert_eq!(asked(BEFORE), Part::Whole);
+    }
+}

@@ -1,0 +1,174 @@
+//! PutObject: bytes into a sink, digests beside them, and a commit only when everything the client claimed holds.
+
+use super::ask::{Ask, text};
+use super::digest::{Claims, Digests};
+use super::error::{Code, Fault};
+use super::get::etag_value;
+use super::route::{Answer, Route, empty};
+use super::store::{Committed, Condition, PutMeta, PutSink, StoreError};
+use futures::StreamExt;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use s3s::TrailingHeaders;
+use std::time::Duration;
+
+/// How much user metadata an object may have, in bytes of names and values.
+const METADATA_BYTES: usize = 2048;
+/// How long a system header may be, in bytes.
+const HEADER_BYTES: usize = 4096;
+/// System headers that are kept and given back.
+const KEPT: [&str; 6] =
+    ["cache-control", "content-disposition", "content-encoding", "content-language", "content-type", "expires"];
+
+/// Stores an object.
+pub(super) async fn object(route: &Route, mut ask: Ask) -> Answer {
+    let claims = Claims::of(&ask.headers)?;
+    let headers = kept_headers(&ask)?;
+    let metadata = metadata(&ask.headers)?;
+    let condition = condition(&ask)?;
+    let length = length(&ask.headers)?;
+    if length > route.limits.put_bytes {
+        return Err(Code::EntityTooLarge.into());
+    }
+    route.owned_bucket(&ask).await?;
+    check_early(route, &ask, &condition).await?;
+
+    let mut sink = route.store.begin_put(&ask.bucket, &ask.key, Some(length)).await?;
+    let digests = match receive(&mut ask, &claims, sink.as_mut(), length, route.limits.stall).await {
+        Ok(digests) => digests,
+        Err(fault) => {
+            sink.abort().await;
+            return Err(fault);
+        }
+    };
+    let checksum = digests.checksum.clone();
+    let meta = PutMeta { etag: digests.etag(), headers, metadata, checksums: vec![checksum.clone()], condition };
+    let committed = commit(sink, meta).await?;
+
+    let mut answer = empty(StatusCode::OK);
+    answer.headers.insert(http::header::ETAG, etag_value(&committed.etag)?);
+    super::get::add_checksums(&mut answer.headers, &[checksum])?;
+    Ok(answer)
+}
+
+/// Moves the body into the sink and verifies it.
+async fn receive(
+    ask: &mut Ask,
+    claims: &Claims,
+    sink: &mut dyn PutSink,
+    length: u64,
+    stall: Duration,
+) -> Result<Digests, Fault> {
+    let mut hasher = claims.hasher();
+    let mut received = 0_u64;
+    loop {
+        let next = tokio::time::timeout(stall, ask.body.next()).await.map_err(|_| Fault::from(Code::RequestTimeout))?;
+        let Some(piece) = next else { break };
+        let piece = piece.map_err(|error| Fault::of_body(&error))?;
+        received += piece.len() as u64;
+        if received > length {
+            return Err(Code::IncompleteBody.into());
+        }
+        hasher.feed(piece.clone()).await?;
+        sink.write(piece).await?;
+    }
+    if received != length {
+        return Err(Code::IncompleteBody.into());
+    }
+    let digests = hasher.finish().await?;
+    let trailers = ask.trailers.as_ref().and_then(TrailingHeaders::take);
+    claims.verify(trailers.as_ref(), &digests)?;
+    Ok(digests)
+}
+
+/// Commits in a task of its own, so that a client that leaves now cannot cut the commit in half.
+async fn commit(sink: Box<dyn PutSink>, meta: PutMeta) -> Result<Committed, Fault> {
+    match tokio::spawn(sink.commit(meta)).await {
+        Ok(committed) => committed.map_err(Fault::from),
+        Err(error) => Err(Fault::new(Code::InternalError, format!("the commit ended: {error}"))),
+    }
+}
+
+/// Spares the client an upload that would be refused at its end. The commit decides.
+async fn check_early(route: &Route, ask: &Ask, condition: &Condition) -> Result<(), Fault> {
+    if *condition == Condition::Always {
+        return Ok(());
+    }
+    match (route.store.head(&ask.bucket, &ask.key).await, condition) {
+        (Ok(_), Condition::IfAbsent) => Err(Code::PreconditionFailed.into()),
+        (Ok(object), Condition::IfMatch(etag)) if object.etag != *etag => Err(Code::PreconditionFailed.into()),
+        (Ok(_), _) | (Err(StoreError::NoSuchKey), Condition::IfAbsent) => Ok(()),
+        (Err(error), _) => Err(error.into()),
+    }
+}
+
+fn condition(ask: &Ask) -> Result<Condition, Fault> {
+    match (ask.header("if-match")?, ask.header("if-none-match")?) {
+        (None, None) => Ok(Condition::Always),
+        (None, Some(_)) => Ok(Condition::IfAbsent),
+        (Some(etag), None) => Ok(Condition::IfMatch(etag.trim_matches('"').to_owned())),
+        (Some(_), Some(_)) => Err(Fault::not_implemented("If-Match together with If-None-Match")),
+    }
+}
+
+/// How many bytes the object will have.
+fn length(headers: &HeaderMap) -> Result<u64, Fault> {
+    // A body in chunks says its own length; that of the request counts the framing as well.
+    let streams = headers.get("x-amz-content-sha256").is_some_and(|value| value.as_bytes().starts_with(b"STREAMING-"));
+    let name = if streams { "x-amz-decoded-content-length" } else { "content-length" };
+    let value = headers.get(name).and_then(|value| value.to_str().ok()).ok_or(Code::MissingContentLength)?;
+    value.parse().map_err(|_| Fault::new(Code::InvalidArgument, format!("{name} is not a length.")))
+}
+
+fn kept_headers(ask: &Ask) -> Result<Vec<(String, String)>, Fault> {
+    let mut kept = Vec::new();
+    for name in KEPT {
+        let Some(value) = ask.header(name)? else { continue };
+        let value = if name == "content-encoding" { without_aws_chunked(value) } else { value.to_owned() };
+        if value.len() > HEADER_BYTES {
+            return Err(Fault::new(Code::MetadataTooLarge, format!("{name} is longer than {HEADER_BYTES} bytes.")));
+        }
+        if !value.is_empty() {
+            kept.push((name.to_owned(), value));
+        }
+    }
+    Ok(kept)
+}
+
+/// `aws-chunked` is how the request was sent, not what the object is.
+fn without_aws_chunked(value: &str) -> String {
+    let codings = value.split(',').map(str::trim).filter(|coding| !coding.eq_ignore_ascii_case("aws-chunked"));
+    codings.filter(|coding| !coding.is_empty()).collect::<Vec<_>>().join(",")
+}
+
+fn metadata(headers: &HeaderMap) -> Result<Vec<(String, String)>, Fault> {
+    let mut metadata = Vec::new();
+    for name in headers.keys() {
+        let Some(end) = name.as_str().strip_prefix("x-amz-meta-") else { continue };
+        let values = headers.get_all(name).iter().map(|value| text(name.as_str(), value.as_bytes()));
+        metadata.push((end.to_owned(), values.collect::<Result<Vec<_>, _>>()?.join(",")));
+    }
+    metadata.sort();
+    if metadata.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > METADATA_BYTES {
+        return Err(Code::MetadataTooLarge.into());
+    }
+    Ok(metadata)
+}
+
+/// A header of an answer.
+pub(super) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Fault> {
+    let pair = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_bytes(value.as_bytes()).ok());
+    pair.ok_or_else(|| Fault::new(Code::InternalError, format!("header {name} cannot be given back")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aws_chunked_is_no_encoding_of_an_object() {
+        assert_eq!(without_aws_chunked("aws-chunked"), "");
+        assert_eq!(without_aws_chunked("gzip, aws-chunked"), "gzip");
+        assert_eq!(without_aws_chunked("aws-chunked,gzip"), "gzip");
+        assert_eq!(without_aws_chunked("zstd"), "zstd");
+    }
+}

@@ -1,0 +1,123 @@
+//! The listener: connections, their time limits, and a shutdown that lets requests finish.
+
+use super::error::Code;
+use super::gate::Gate;
+use super::route::Route;
+use super::stall::StallGuard;
+use super::{Keys, Limits, ObjectStore};
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{S3, S3Result};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+/// How long the listener rests when the system has no socket for it.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+/// Serves S3 on `listener` until `shutdown` is done, then lets the requests in flight go on for the grace time of `limits`.
+///
+/// # Errors
+/// When the listener itself is no longer usable.
+pub async fn serve(
+    listener: TcpListener,
+    store: Arc<dyn ObjectStore>,
+    keys: Arc<dyn Keys>,
+    limits: Limits,
+    shutdown: impl Future<Output = ()> + Send,
+) -> io::Result<()> {
+    let gate = Arc::new(Gate::new(protocol(store, keys, limits.clone()), limits.requests));
+    let room = Arc::new(Semaphore::new(limits.connections));
+    let graceful = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
+    tokio::pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut shutdown => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = accept(&listener, &room) => accepted?,
+        };
+        let Some((stream, permit)) = accepted else { continue };
+        let connection = connection(&gate, stream, limits.stall, &graceful);
+        connections.spawn(async move {
+            // What ends a connection early is the client's business, and was answered as far as it could be.
+            let ended = connection.await;
+            tracing::trace!(?ended, "connection closed");
+            drop(permit);
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(limits.grace, graceful.shutdown()).await.is_err() {
+        tracing::warn!(connections = connections.len(), "requests still in flight were cut off");
+    }
+    connections.shutdown().await;
+    Ok(())
+}
+
+/// The next connection, when there is room for one; nothing if the system refused it for now.
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+) -> io::Result<Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)>> {
+    let permit = room.clone().acquire_owned().await.map_err(io::Error::other)?;
+    match listener.accept().await {
+        Ok((stream, _)) => Ok(Some((stream, permit))),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "cannot accept a connection");
+            tokio::time::sleep(ACCEPT_REST).await;
+            Ok(None)
+        }
+    }
+}
+
+fn connection(
+    gate: &Arc<Gate>,
+    stream: TcpStream,
+    stall: Duration,
+    graceful: &GracefulShutdown,
+) -> impl Future<Output = hyper::Result<()>> + Send + 'static {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "answers may be delayed");
+    }
+    let gate = gate.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let gate = gate.clone();
+        async move { gate.serve(request).await }
+    });
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(stall);
+    graceful.watch(builder.serve_connection(TokioIo::new(StallGuard::new(stream, stall)), service))
+}
+
+/// The protocol library, with everything routed to us.
+fn protocol(store: Arc<dyn ObjectStore>, keys: Arc<dyn Keys>, limits: Limits) -> S3Service {
+    let mut builder = S3ServiceBuilder::new(Nothing);
+    builder.set_auth(Secrets(keys));
+    builder.set_route(Route { store, limits });
+    builder.build()
+}
+
+/// The library's own idea of operations: none. [`Route`] takes every request before it.
+struct Nothing;
+
+impl S3 for Nothing {}
+
+struct Secrets(Arc<dyn Keys>);
+
+#[async_trait::async_trait]
+impl S3Auth for Secrets {
+    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
+        let unknown = || super::error::Fault::from(Code::InvalidAccessKeyId).into();
+        self.0.secret(access_key).map(SecretKey::from).ok_or_else(unknown)
+    }
+}
