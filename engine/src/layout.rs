@@ -1,1 +1,357 @@
-//! Placeholder.
+//! Layout synthesis: from a rack's description to groups and classes (Pelican, section 3, and its future work).
+//!
+//! A *group* is drives that may all be awake at once and hold blobs together. A *class* is groups of which one is awake at a
+//! time; classes do not disturb each other. Two drives conflict if they share a hard domain of limit 1; for larger limits,
+//! any choice of one group per class stays within the limit. So the number of classes is the number of groups that can be
+//! active at once, and the aim is as many as the limits carry, over as many drives as possible.
+//!
+//! How it is done, each step in a file of its own:
+//! 1. [`ground`]: every limit becomes a number of awake drives per domain, every failure domain a number of stacks it may cost;
+//! 2. [`classes`]: drives that share a domain of limit 1 must go to the same class (only one class may touch it), so these
+//!    sets are dealt whole, evenly over the classes, such that the sum of what the classes need stays within each limit;
+//! 3. [`deal`]: within a class, one domain after the other is dealt to the groups, one drive to each: as a rotation (the
+//!    paper's geometry allows an exact one), or as a cheapest assignment where rotations collide;
+//! 4. [`search`]: this is tried for the bound and then for fewer classes, with and without keeping soft domains and servers
+//!    whole, and the best result is kept. Work is bounded whatever the description says, and nothing is random.
+//!
+//! Invariants of a [`Layout`] (judged by [`check`](crate::check), which shares no code with this):
+//! - every drive is in exactly one group or a spare; every group has exactly g drives; every group is in exactly one class;
+//! - the worst choice of one group per class keeps every hard limit, all its drives spinning up at the same moment.
+
+mod assign;
+mod classes;
+mod deal;
+mod ground;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use ground::Ground;
+use model::{ClassId, DriveId, GroupId, RackSpec};
+use serde::{Deserialize, Serialize};
+
+/// Drives that are awake together and hold blobs together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// Its drives, ascending.
+    pub drives: Vec<DriveId>,
+    /// The class it is in.
+    pub class: ClassId,
+}
+
+/// The groups and classes of a rack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Parts")]
+pub struct Layout {
+    /// The groups, by id.
+    pub groups: Vec<Group>,
+    /// The groups of each class, ascending.
+    pub classes: Vec<Vec<GroupId>>,
+    /// Drives in no group, ascending.
+    pub spares: Vec<DriveId>,
+    /// What an operator should know of this layout.
+    pub warnings: Vec<Warning>,
+    /// How many groups could be active at once at the very best, and why not more.
+    pub bound: Bound,
+    #[serde(skip)]
+    group_of: Vec<Option<GroupId>>,
+}
+
+/// A layout as it is written down; the table by drive is made anew.
+#[derive(Deserialize)]
+struct Parts {
+    groups: Vec<Group>,
+    classes: Vec<Vec<GroupId>>,
+    spares: Vec<DriveId>,
+    warnings: Vec<Warning>,
+    bound: Bound,
+}
+
+impl From<Parts> for Layout {
+    fn from(parts: Parts) -> Self {
+        let Parts { groups, classes, spares, warnings, bound } = parts;
+        let group_of = by_drive(&groups);
+        Self { groups, classes, spares, warnings, bound, group_of }
+    }
+}
+
+fn by_drive(groups: &[Group]) -> Vec<Option<GroupId>> {
+    let drives = groups.iter().filter_map(|g| g.drives.last()).map(|d| d.index() + 1).max().unwrap_or(0);
+    let mut table = vec![None; drives];
+    for (id, group) in groups.iter().enumerate() {
+        for drive in group.drives.iter().filter(|d| d.index() < drives) {
+            table[drive.index()] = Some(GroupId(id as u32));
+        }
+    }
+    table
+}
+
+/// An upper bound on the groups that can be active at once, with what it comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bound {
+    /// No layout has more groups active at once.
+    pub groups: u32,
+    /// The resource whose hard limits give the bound; `None` if it is the number of drives.
+    pub resource: Option<String>,
+    /// How many drives that resource lets be awake at once (or how many drives there are).
+    pub drives_awake: u64,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { groups, drives_awake, .. } = self;
+        match &self.resource {
+            Some(name) => {
+                write!(f, "at most {groups} groups, since `{name}` lets {drives_awake} drives be awake at once")
+            }
+            None => write!(f, "at most {groups} groups, since there are {drives_awake} drives"),
+        }
+    }
+}
+
+/// What an operator should know of a layout that is sound all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Warning {
+    /// g = k + r: when a drive fails, its group has no other drive to rebuild on.
+    NoRoomToRebuild {
+        /// g.
+        group_drives: u32,
+    },
+    /// A hard limit is too low for any drive of some of its domains to be awake; they are spares.
+    NeverAwake {
+        /// The resource.
+        resource: String,
+        /// How many drives.
+        drives: u32,
+    },
+    /// A soft limit can be exceeded by some choice of one group per class; this costs speed.
+    SoftLimit {
+        /// The resource.
+        resource: String,
+        /// In how many of its domains.
+        domains: u32,
+    },
+    /// The loss of one failure domain can cost a blob of these groups more than r stacks.
+    Spread {
+        /// The kind of failure domain.
+        failure_domain: String,
+        /// How many groups.
+        groups: u32,
+    },
+    /// Fewer groups can be active at once than the bound says.
+    BelowBound {
+        /// How many can.
+        groups: u32,
+        /// The bound.
+        bound: u32,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRoomToRebuild { group_drives } => write!(
+                f,
+                "a group of {group_drives} has no drive beyond k + r, so that a failed drive cannot be rebuilt inside its group; \
+                 write a larger group_drives or a smaller k"
+            ),
+            Self::NeverAwake { resource, drives } => write!(
+                f,
+                "`{resource}` is too low for any of {drives} drives to be awake, which are therefore spares; raise its limit"
+            ),
+            Self::SoftLimit { resource, domains } => {
+                write!(
+                    f,
+                    "the soft limit of `{resource}` can be exceeded in {domains} of its domains, which costs speed"
+                )
+            }
+            Self::Spread { failure_domain, groups } => write!(
+                f,
+                "in {groups} groups the loss of one `{failure_domain}` can cost a blob more than r of its stacks, and so the \
+                 blob; write a larger r, or describe smaller domains"
+            ),
+            Self::BelowBound { groups, bound } => {
+                write!(f, "{groups} groups can be active at once, {} fewer than the bound", bound - groups)
+            }
+        }
+    }
+}
+
+/// Why a rack has no layout, and what to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LayoutError {
+    /// Fewer drives than a group has.
+    TooFewDrives {
+        /// Drives of the rack that can be awake at all.
+        drives: u64,
+        /// g.
+        group_drives: u32,
+    },
+    /// A resource lets fewer drives be awake at once than a group has.
+    LimitTooLow {
+        /// The resource.
+        resource: String,
+        /// How many drives it lets be awake at once.
+        drives_awake: u64,
+        /// g.
+        group_drives: u32,
+    },
+    /// Each resource alone would carry a group, but no group was found that all of them carry.
+    NoGroup {
+        /// g.
+        group_drives: u32,
+        /// The resource with the least room.
+        resource: Option<String>,
+    },
+}
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooFewDrives { drives, group_drives } => write!(
+                f,
+                "a group of {group_drives} cannot be made of {drives} drives; write group_drives = {drives} or less, and k + r \
+                 no larger than that"
+            ),
+            Self::LimitTooLow { resource, drives_awake, group_drives } => write!(
+                f,
+                "`{resource}` lets {drives_awake} drives be awake at once, and a group has {group_drives}; raise its limit, or \
+                 write group_drives = {drives_awake} or less, and k + r no larger than that"
+            ),
+            Self::NoGroup { group_drives, resource } => {
+                let named = resource
+                    .as_deref()
+                    .map_or_else(String::new, |name| alloc::format!(" (`{name}` leaves the least room)"));
+                write!(
+                    f,
+                    "no {group_drives} drives were found that may all be awake at once under every hard limit{named}; write a \
+                     smaller group_drives, or raise the limits"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for LayoutError {}
+
+/// The groups and classes for `spec`: deterministic, and bounded in work by the number of drives.
+///
+/// # Errors
+/// When not one group can be formed, and what to change.
+pub fn synthesise(spec: &RackSpec) -> Result<Layout, LayoutError> {
+    let ground = Ground::of(spec);
+    let bound = bound(spec, &ground)?;
+    let plan = search::best(spec, &ground);
+    if plan.classes.is_empty() {
+        return Err(LayoutError::NoGroup { group_drives: spec.group_drives, resource: bound.resource });
+    }
+    Ok(finished(spec, &ground, &plan, bound))
+}
+
+fn bound(spec: &RackSpec, ground: &Ground) -> Result<Bound, LayoutError> {
+    let (drives_awake, resource) = ground.awake_max(&ground.usable);
+    let resource = resource.map(|r| spec.resources[r].name.clone());
+    let group_drives = spec.group_drives;
+    let groups = u32::try_from(drives_awake / u64::from(group_drives)).unwrap_or(u32::MAX);
+    match (groups, resource) {
+        (0, Some(resource)) => Err(LayoutError::LimitTooLow { resource, drives_awake, group_drives }),
+        (0, None) => Err(LayoutError::TooFewDrives { drives: drives_awake, group_drives }),
+        (_, resource) => Ok(Bound { groups, resource, drives_awake }),
+    }
+}
+
+/// Numbers the plan's groups by their first drive, class by class, and says what there is to say of it.
+fn finished(spec: &RackSpec, ground: &Ground, plan: &search::Plan, bound: Bound) -> Layout {
+    let mut classes: Vec<Vec<Vec<u32>>> = plan.classes.clone();
+    for class in &mut classes {
+        class.iter_mut().for_each(|group| group.sort_unstable());
+        class.sort_unstable();
+    }
+    classes.sort_unstable();
+    let mut layout =
+        Layout { groups: vec![], classes: vec![], spares: vec![], warnings: vec![], bound, group_of: vec![] };
+    for (class, groups) in classes.iter().enumerate() {
+        let first = layout.groups.len();
+        layout.classes.push((first..first + groups.len()).map(|id| GroupId(id as u32)).collect());
+        let group = |drives: &Vec<u32>| Group {
+            drives: drives.iter().map(|d| DriveId(*d)).collect(),
+            class: ClassId(class as u32),
+        };
+        layout.groups.extend(groups.iter().map(group));
+    }
+    layout.group_of = by_drive(&layout.groups);
+    layout.spares = spec.drives.iter().map(|d| d.id).filter(|d| layout.group_of(*d).is_none()).collect();
+    layout.warnings = warnings(spec, ground, plan, &layout);
+    layout
+}
+
+fn warnings(spec: &RackSpec, ground: &Ground, plan: &search::Plan, layout: &Layout) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if spec.group_drives as usize == spec.code.stacks() {
+        warnings.push(Warning::NoRoomToRebuild { group_drives: spec.group_drives });
+    }
+    for (resource, drives) in ground.never_awake() {
+        warnings.push(Warning::NeverAwake { resource: spec.resources[resource].name.clone(), drives });
+    }
+    let groups = layout.active_groups_max();
+    if groups < layout.bound.groups {
+        warnings.push(Warning::BelowBound { groups, bound: layout.bound.groups });
+    }
+    for (kind, domains) in ground.soft_breaches(plan) {
+        warnings.push(Warning::SoftLimit { resource: spec.resources[kind].name.clone(), domains });
+    }
+    for (kind, groups) in ground.spread_shortfalls(plan) {
+        warnings.push(Warning::Spread { failure_domain: spec.failure_domains[kind].name.to_string(), groups });
+    }
+    warnings
+}
+
+impl Layout {
+    /// The group that `drive` is in; `None` for spares and drives of other racks.
+    pub fn group_of(&self, drive: DriveId) -> Option<GroupId> {
+        self.group_of.get(drive.index()).copied().flatten()
+    }
+
+    /// The class of a group of this layout.
+    pub fn class_of(&self, group: GroupId) -> ClassId {
+        self.groups[group.index()].class
+    }
+
+    /// How many groups can be active at once: one of each class.
+    pub fn active_groups_max(&self) -> u32 {
+        self.classes.len() as u32
+    }
+
+    /// How many drives can be awake at once.
+    pub fn drives_active_max(&self) -> u32 {
+        let largest =
+            |class: &Vec<GroupId>| class.iter().map(|g| self.groups[g.index()].drives.len()).max().unwrap_or(0);
+        self.classes.iter().map(largest).sum::<usize>() as u32
+    }
+
+    /// What the drives draw when all sleep, in milliwatts.
+    pub fn asleep_mw(&self, spec: &RackSpec) -> u64 {
+        self.power_mw(spec, spec.profile.watts.standby_mw)
+    }
+
+    /// What the drives draw while one group of every class spins up, in milliwatts. Pelican: 3.7 kW.
+    pub fn waking_mw(&self, spec: &RackSpec) -> u64 {
+        self.power_mw(spec, spec.profile.watts.spin_up_mw)
+    }
+
+    /// What the drives draw while one group of every class is active, in milliwatts. Pelican: 2.6 kW.
+    pub fn active_mw(&self, spec: &RackSpec) -> u64 {
+        self.power_mw(spec, spec.profile.watts.active_mw)
+    }
+
+    fn power_mw(&self, spec: &RackSpec, awake_mw: u32) -> u64 {
+        let awake = u64::from(self.drives_active_max());
+        let asleep = spec.drives.len() as u64 - awake;
+        awake * u64::from(awake_mw) + asleep * u64::from(spec.profile.watts.standby_mw)
+    }
+}

@@ -1,0 +1,136 @@
+//! Which drives go to which class.
+//!
+//! Only one class may touch a domain of limit 1, so drives that share one form an *atom*, which goes to one class whole.
+//! Atoms are dealt one by one to the class where they do the least harm: first, the sum of what the classes will need in a
+//! domain must not exceed its limit; then, domains are spread evenly over the classes that share them.
+
+use super::ground::{Ground, Role};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Beyond this many looked-up counts, an atom looks at a window of the classes instead of all.
+const LOOKUPS_MAX: usize = 4_000_000;
+const WINDOW: usize = 16;
+
+/// Drives that must be in one class.
+struct Atom {
+    drives: Vec<u32>,
+    counts: BTreeMap<u32, u32>,
+}
+
+/// A class being filled.
+struct Bin {
+    drives: Vec<u32>,
+    counts: BTreeMap<u32, u32>,
+    /// Groups it shall have.
+    groups: usize,
+}
+
+/// A class to be: its drives, and how many groups they shall make.
+pub(super) struct Share {
+    pub(super) drives: Vec<u32>,
+    pub(super) groups: usize,
+}
+
+impl Bin {
+    /// The most drives a group of it will have in a domain with `count` of its drives, if they are dealt evenly.
+    fn need(&self, count: u32) -> u32 {
+        count.div_ceil(self.groups as u32)
+    }
+}
+
+/// `drives` divided into at most `count` classes. With `soft`, soft domains of limit 1 are kept whole as well.
+pub(super) fn divide(ground: &Ground, drives: &[u32], count: usize, soft: bool) -> Vec<Share> {
+    let groups = drives.len() / ground.group_drives;
+    let count = count.min(groups);
+    if count == 0 {
+        return Vec::new();
+    }
+    let mut bins: Vec<Bin> = (0..count)
+        .map(|i| Bin {
+            drives: vec![],
+            counts: BTreeMap::new(),
+            groups: groups / count + usize::from(i < groups % count),
+        })
+        .collect();
+    let atoms = if count == 1 { vec![atom(ground, drives.to_vec())] } else { atoms(ground, drives, soft) };
+    let lookups: usize = atoms.iter().map(|a| a.counts.len()).sum::<usize>() * count;
+    let window = if lookups > LOOKUPS_MAX { WINDOW } else { count };
+    let mut planned = vec![0_u32; ground.domains.len()];
+    let mut last = 0;
+    for (turn, atom) in atoms.into_iter().enumerate() {
+        let near = (0..window).map(|i| if window == count { i } else { (turn + i) % count });
+        let chosen = near.chain([last]).min_by_key(|i| harm(ground, &bins[*i], &atom, &planned, *i)).unwrap_or(0);
+        last = chosen;
+        add(&mut bins[chosen], atom, &mut planned);
+    }
+    let share = |bin: Bin| Share { groups: bin.drives.len() / ground.group_drives, drives: bin.drives };
+    bins.into_iter().map(share).filter(|s| s.groups > 0).collect()
+}
+
+fn atom(ground: &Ground, drives: Vec<u32>) -> Atom {
+    Atom { counts: ground.counts(&drives), drives }
+}
+
+/// What adding `atom` to `bin` costs, most important first.
+fn harm(ground: &Ground, bin: &Bin, atom: &Atom, planned: &[u32], index: usize) -> (bool, u64, u64, usize, usize) {
+    let (mut over, mut crowding) = (0_u64, 0_u64);
+    for (number, added) in &atom.counts {
+        let domain = ground.domain(*number);
+        let count = bin.counts.get(number).copied().unwrap_or(0);
+        if !matches!(domain.role, Role::Media(_)) {
+            let total = planned[*number as usize] - bin.need(count) + bin.need(count + added);
+            let weight = if matches!(domain.role, Role::Hard(_)) { 1000 } else { 1 };
+            over += weight * u64::from(total.saturating_sub(domain.limit.max(planned[*number as usize])));
+        }
+        crowding += u64::from(*added) * u64::from(2 * count + added);
+    }
+    let full = bin.drives.len() + atom.drives.len() > bin.groups * ground.group_drives;
+    (full, over, crowding, bin.drives.len(), index)
+}
+
+fn add(bin: &mut Bin, atom: Atom, planned: &mut [u32]) {
+    for (number, added) in atom.counts {
+        let count = bin.counts.get(&number).copied().unwrap_or(0);
+        planned[number as usize] += bin.need(count + added) - bin.need(count);
+        bin.counts.insert(number, count + added);
+    }
+    bin.drives.extend(atom.drives);
+}
+
+/// The atoms of `drives`, each with its drives ascending, in the order of their first drive.
+fn atoms(ground: &Ground, drives: &[u32], soft: bool) -> Vec<Atom> {
+    let mut parents: Vec<usize> = (0..drives.len()).collect();
+    let mut seen: BTreeMap<u32, usize> = BTreeMap::new();
+    for (place, drive) in drives.iter().enumerate() {
+        for number in ground.of_drive(*drive).iter().filter(|n| binds(ground, **n, soft)) {
+            let other = *seen.entry(*number).or_insert(place);
+            let (a, b) = (root(&mut parents, place), root(&mut parents, other));
+            parents[a.max(b)] = a.min(b);
+        }
+    }
+    let mut sets: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+    for (place, drive) in drives.iter().enumerate() {
+        sets.entry(root(&mut parents, place)).or_default().push(*drive);
+    }
+    sets.into_values().map(|drives| atom(ground, drives)).collect()
+}
+
+fn binds(ground: &Ground, number: u32, soft: bool) -> bool {
+    let domain = ground.domain(number);
+    domain.limit == 1
+        && match domain.role {
+            Role::Hard(_) => true,
+            Role::Soft(_) => soft,
+            Role::Media(_) => false,
+        }
+}
+
+fn root(parents: &mut [usize], mut place: usize) -> usize {
+    while parents[place] != place {
+        parents[place] = parents[parents[place]];
+        place = parents[place];
+    }
+    place
+}

@@ -1,0 +1,216 @@
+//! The rack as synthesis sees it: drives as numbers, and domains with a limit in drives.
+//!
+//! All domains of all resources and media-losing failure domains are numbered through, so that a drive is just a row of
+//! domain numbers. A watts limit becomes a number of drives by the worst case, in which all that are awake spin up at once.
+//! Links (bytes/s) never keep a drive asleep and do not appear.
+
+use super::search::Plan;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+use model::{DomainLimit, RackSpec};
+
+/// What a domain is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// A hard limit on awake drives; the index of its resource.
+    Hard(usize),
+    /// A soft one.
+    Soft(usize),
+    /// A failure domain that loses media, of this kind; the limit is r.
+    Media(usize),
+}
+
+/// A domain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Domain {
+    pub(super) role: Role,
+    /// Drives that may be awake (at most `size`), or stacks that may be lost.
+    pub(super) limit: u32,
+    /// Its drives.
+    pub(super) size: u32,
+}
+
+impl Domain {
+    fn hard(self) -> bool {
+        matches!(self.role, Role::Hard(_))
+    }
+}
+
+/// The rack as numbers.
+pub(super) struct Ground {
+    pub(super) group_drives: usize,
+    /// k + r.
+    stacks: u32,
+    pub(super) domains: Vec<Domain>,
+    /// Domains of each drive: `width` numbers a drive.
+    rows: Vec<u32>,
+    width: usize,
+    /// Drives that may be awake at all.
+    pub(super) usable: Vec<u32>,
+}
+
+impl Ground {
+    pub(super) fn of(spec: &RackSpec) -> Self {
+        let mut columns: Vec<(Role, Vec<u32>)> = Vec::new();
+        for (index, resource) in spec.resources.iter().enumerate() {
+            let role = if resource.hard { Role::Hard(index) } else { Role::Soft(index) };
+            if !matches!(resource.limit, DomainLimit::BytesPerS(_)) {
+                columns.push((role, spec.drives.iter().map(|d| d.resource_domains[index].0).collect()));
+            }
+        }
+        for (index, kind) in spec.failure_domains.iter().enumerate() {
+            let column: Vec<u32> = spec.drives.iter().map(|d| d.failure_domains[index].0).collect();
+            // Where every drive fails alone there is nothing to spread.
+            let shared = column.iter().collect::<BTreeSet<_>>().len() < column.len();
+            if kind.loses_media && shared && spec.code.parity > 0 {
+                columns.push((Role::Media(index), column));
+            }
+        }
+        let mut ground = Self {
+            group_drives: spec.group_drives as usize,
+            stacks: spec.code.stacks() as u32,
+            domains: Vec::new(),
+            rows: vec![0; spec.drives.len() * columns.len()],
+            width: columns.len(),
+            usable: Vec::new(),
+        };
+        for (place, (role, column)) in columns.iter().enumerate() {
+            ground.add(spec, place, *role, column);
+        }
+        let awake = |drive: &u32| ground.of_drive(*drive).iter().all(|d| !ground.never(*d));
+        ground.usable = (0..spec.drives.len() as u32).filter(awake).collect();
+        ground
+    }
+
+    fn add(&mut self, spec: &RackSpec, place: usize, role: Role, column: &[u32]) {
+        let first = self.domains.len() as u32;
+        let count = column.iter().max().map_or(0, |most| *most as usize + 1);
+        let mut sizes = vec![0_u32; count];
+        for (drive, domain) in column.iter().enumerate() {
+            sizes[*domain as usize] += 1;
+            self.rows[drive * self.width + place] = first + domain;
+        }
+        let limit = |size: u32| match role {
+            Role::Hard(index) | Role::Soft(index) => awake_limit(spec, spec.resources[index].limit, size),
+            Role::Media(_) => u32::from(spec.code.parity),
+        };
+        self.domains.extend(sizes.into_iter().map(|size| Domain { role, limit: limit(size), size }));
+    }
+
+    /// The domains of a drive.
+    pub(super) fn of_drive(&self, drive: u32) -> &[u32] {
+        &self.rows[drive as usize * self.width..][..self.width]
+    }
+
+    pub(super) fn domain(&self, number: u32) -> Domain {
+        self.domains[number as usize]
+    }
+
+    fn never(&self, number: u32) -> bool {
+        let domain = self.domain(number);
+        domain.hard() && domain.limit == 0
+    }
+
+    /// Resources with drives that may never be awake, and how many.
+    pub(super) fn never_awake(&self) -> BTreeMap<usize, u32> {
+        let mut counts = BTreeMap::new();
+        for domain in self.domains.iter().filter(|d| d.limit == 0) {
+            if let Role::Hard(resource) = domain.role {
+                *counts.entry(resource).or_insert(0) += domain.size;
+            }
+        }
+        counts
+    }
+
+    /// How many of `drives` each hard resource lets be awake at once, at best: the least, and whose it is. `None` if there
+    /// are only so many drives.
+    pub(super) fn awake_max(&self, drives: &[u32]) -> (u64, Option<usize>) {
+        let counts = self.counts(drives);
+        let mut sums: BTreeMap<usize, u64> = BTreeMap::new();
+        for (number, count) in counts {
+            let domain = self.domain(number);
+            if let Role::Hard(resource) = domain.role {
+                *sums.entry(resource).or_insert(0) += u64::from(count.min(domain.limit));
+            }
+        }
+        let all = drives.len() as u64;
+        let least = sums.into_iter().map(|(resource, sum)| (sum, resource)).min();
+        let unusable_count = || self.never_awake().into_keys().next();
+        match least {
+            Some((sum, resource)) if sum < all => (sum, Some(resource)),
+            _ if drives.is_empty() => (0, unusable_count()),
+            _ => (all, None),
+        }
+    }
+
+    /// How many of `drives` are in each domain.
+    pub(super) fn counts(&self, drives: &[u32]) -> BTreeMap<u32, u32> {
+        let mut counts = BTreeMap::new();
+        for number in drives.iter().flat_map(|d| self.of_drive(*d)) {
+            *counts.entry(*number).or_insert(0) += 1;
+        }
+        counts
+    }
+
+    /// The most drives any one group of the class has in each domain.
+    pub(super) fn needs(&self, class: &[Vec<u32>]) -> BTreeMap<u32, u32> {
+        let mut needs = BTreeMap::new();
+        for group in class {
+            for (number, count) in self.counts(group) {
+                let need = needs.entry(number).or_insert(0);
+                *need = count.max(*need);
+            }
+        }
+        needs
+    }
+
+    /// How many domains of each soft resource some choice of groups exceeds.
+    pub(super) fn soft_breaches(&self, plan: &Plan) -> BTreeMap<usize, u32> {
+        let mut totals = vec![0_u32; self.domains.len()];
+        for class in &plan.classes {
+            self.needs(class).into_iter().for_each(|(number, need)| totals[number as usize] += need);
+        }
+        let mut breaches = BTreeMap::new();
+        for (domain, total) in self.domains.iter().zip(totals) {
+            match domain.role {
+                Role::Soft(resource) if total > domain.limit => *breaches.entry(resource).or_insert(0) += 1,
+                _ => {}
+            }
+        }
+        breaches
+    }
+
+    /// How many groups cannot place k + r stacks with at most r in a domain, by kind of failure domain.
+    pub(super) fn spread_shortfalls(&self, plan: &Plan) -> BTreeMap<usize, u32> {
+        let mut shortfalls = BTreeMap::new();
+        for group in plan.classes.iter().flatten() {
+            let mut room: BTreeMap<usize, u32> = BTreeMap::new();
+            for (number, count) in self.counts(group) {
+                let domain = self.domain(number);
+                if let Role::Media(kind) = domain.role {
+                    *room.entry(kind).or_insert(0) += count.min(domain.limit);
+                }
+            }
+            for (kind, _) in room.into_iter().filter(|(_, room)| *room < self.stacks) {
+                *shortfalls.entry(kind).or_insert(0) += 1;
+            }
+        }
+        shortfalls
+    }
+}
+
+/// How many of a domain's `size` drives may be awake at once under `limit`.
+fn awake_limit(spec: &RackSpec, limit: DomainLimit, size: u32) -> u32 {
+    let watts = spec.profile.watts;
+    match limit {
+        DomainLimit::ActiveDrives(drives) => drives.min(size),
+        DomainLimit::BytesPerS(_) => size,
+        DomainLimit::Watts(most) => {
+            let standby = u64::from(watts.standby_mw);
+            let extra = u64::from(watts.spin_up_mw.max(watts.active_mw)) - standby;
+            let left = (u64::from(most) * 1000).saturating_sub(standby * u64::from(size));
+            left.checked_div(extra).map_or(size, |drives| drives.min(u64::from(size)) as u32)
+        }
+    }
+}

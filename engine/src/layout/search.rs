@@ -1,0 +1,169 @@
+//! Tries numbers of classes, with and without keeping soft domains and servers whole, and keeps the best plan.
+
+use super::classes::{self, Share};
+use super::deal;
+use super::ground::{Ground, Role};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use model::RackSpec;
+
+/// Drives dealt in all attempts together, about; it bounds the number of attempts on large racks.
+const DEALT_MAX: usize = 1_000_000;
+
+/// Classes of groups of drives.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plan {
+    pub(super) classes: Vec<Vec<Vec<u32>>>,
+}
+
+/// How good a plan is, the most important first: active groups times groups, groups, kept soft domains, kept spread.
+type Worth = (u64, u64, Reverse<u32>, Reverse<u32>);
+
+impl Plan {
+    fn worth(&self, ground: &Ground) -> Worth {
+        let (active, groups) = (self.classes.len() as u64, self.classes.iter().map(|c| c.len() as u64).sum::<u64>());
+        let soft = ground.soft_breaches(self).values().sum();
+        let spread = ground.spread_shortfalls(self).values().sum();
+        (active * groups, groups, Reverse(soft), Reverse(spread))
+    }
+}
+
+/// The best plan found for the whole rack. Empty if no group was found.
+pub(super) fn best(spec: &RackSpec, ground: &Ground) -> Plan {
+    let whole = vec![ground.usable.clone()];
+    let mut divisions: Vec<Vec<Vec<u32>>> = by_server(spec, ground).into_iter().collect();
+    divisions.push(whole);
+    let perfect = perfect(ground);
+    let mut best: Option<(Worth, Plan)> = None;
+    for soft in [true, false] {
+        for parts in &divisions {
+            let classes = parts.iter().flat_map(|part| of_part(ground, part, soft).classes).collect();
+            let plan = Plan { classes };
+            let worth = plan.worth(ground);
+            if best.as_ref().is_none_or(|(least, _)| worth > *least) {
+                best = Some((worth, plan));
+            }
+            if best.as_ref().is_some_and(|(most, _)| *most >= perfect) {
+                return best.map_or_else(Plan::default, |(_, plan)| plan);
+            }
+        }
+    }
+    best.map_or_else(Plan::default, |(_, plan)| plan)
+}
+
+/// What no plan can exceed.
+fn perfect(ground: &Ground) -> Worth {
+    worth_bound(ground, &ground.usable)
+}
+
+fn worth_bound(ground: &Ground, drives: &[u32]) -> Worth {
+    let groups = (drives.len() / ground.group_drives) as u64;
+    let active = ground.awake_max(drives).0 / ground.group_drives as u64;
+    (active * groups, groups, Reverse(0), Reverse(0))
+}
+
+/// The usable drives by server: by the first kind of failure domain that loses no media, if no hard limit spans two. Classes
+/// that lie within one server can be served, and taken over, as a whole.
+fn by_server(spec: &RackSpec, ground: &Ground) -> Option<Vec<Vec<u32>>> {
+    let kind = spec.failure_domains.iter().position(|kind| !kind.loses_media)?;
+    let mut parts: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    let mut owner: BTreeMap<u32, u32> = BTreeMap::new();
+    for drive in &ground.usable {
+        let server = spec.drives[*drive as usize].failure_domains[kind].0;
+        parts.entry(server).or_default().push(*drive);
+        for number in ground.of_drive(*drive) {
+            let hard = matches!(ground.domain(*number).role, Role::Hard(_));
+            if hard && *owner.entry(*number).or_insert(server) != server {
+                return None;
+            }
+        }
+    }
+    (parts.len() > 1).then(|| parts.into_values().collect())
+}
+
+/// The best plan found for drives whose hard domains hold no others.
+fn of_part(ground: &Ground, drives: &[u32], soft: bool) -> Plan {
+    let bound = (ground.awake_max(drives).0 as usize) / ground.group_drives;
+    let perfect = worth_bound(ground, drives);
+    let mut best = Plan::default();
+    let mut worth = best.worth(ground);
+    for count in counts(bound, drives.len()) {
+        if (count as u64) * perfect.1 < worth.0 {
+            break;
+        }
+        let plan = attempt(ground, drives, count, soft);
+        let found = plan.worth(ground);
+        if found > worth {
+            (best, worth) = (plan, found);
+        }
+        if worth >= perfect {
+            break;
+        }
+    }
+    best
+}
+
+/// Numbers of classes to try: the bound, then fewer, each at most an eighth fewer, down to 1; at most so many in all.
+fn counts(bound: usize, drives: usize) -> Vec<usize> {
+    let most = (DEALT_MAX / drives.max(1)).clamp(3, 48);
+    let mut counts = Vec::new();
+    let mut count = bound;
+    while count > 0 && counts.len() + 1 < most {
+        counts.push(count);
+        count -= (count / 8).max(1);
+    }
+    if bound > 0 && counts.last() != Some(&1) {
+        counts.push(1);
+    }
+    counts
+}
+
+/// A plan of at most `count` classes, which keeps every hard limit.
+fn attempt(ground: &Ground, drives: &[u32], count: usize, soft: bool) -> Plan {
+    let shares = classes::divide(ground, drives, count, soft);
+    let mut planned: Vec<BTreeMap<u32, u32>> = shares.iter().map(|share| even_needs(ground, share)).collect();
+    let mut taken = vec![0_u32; ground.domains.len()];
+    planned.iter().flatten().for_each(|(number, need)| taken[*number as usize] += need);
+    let mut plan = Plan::default();
+    for (share, needs) in shares.iter().zip(&mut planned) {
+        needs.iter().for_each(|(number, need)| taken[*number as usize] -= need);
+        let class = deal::deal(ground, share, &taken);
+        ground.needs(&class).iter().for_each(|(number, need)| taken[*number as usize] += need);
+        if !class.is_empty() {
+            plan.classes.push(class);
+        }
+    }
+    part_company(ground, plan, &mut taken)
+}
+
+/// What a class needs in each domain if it is dealt evenly.
+fn even_needs(ground: &Ground, share: &Share) -> BTreeMap<u32, u32> {
+    let counts = ground.counts(&share.drives);
+    counts.into_iter().map(|(number, count)| (number, count.div_ceil(share.groups as u32))).collect()
+}
+
+/// Gives a class of its own to every group that can be awake beside all classes as they are.
+fn part_company(ground: &Ground, plan: Plan, taken: &mut [u32]) -> Plan {
+    let mut classes = Vec::new();
+    for mut class in plan.classes {
+        let mut alone = Vec::new();
+        while class.len() > 1 {
+            let free = class.iter().position(|group| {
+                let mut counts = ground.counts(group).into_iter();
+                counts.all(|(number, count)| {
+                    let domain = ground.domain(number);
+                    matches!(domain.role, Role::Media(_)) || taken[number as usize] + count <= domain.limit
+                })
+            });
+            let Some(place) = free else { break };
+            let group = class.remove(place);
+            ground.counts(&group).iter().for_each(|(number, count)| taken[*number as usize] += count);
+            alone.push(vec![group]);
+        }
+        classes.push(class);
+        classes.extend(alone);
+    }
+    Plan { classes }
+}
