@@ -22,6 +22,7 @@ use crate::RackSpec;
 use alloc::string::{String, ToString};
 use core::fmt;
 use core::ops::Range;
+use core::time::Duration;
 use toml::de::DeTable;
 
 /// The descriptions that come with Larder: name and text.
@@ -95,4 +96,19 @@ fn parse_at(text: &str) -> Result<RackSpec, Fault> {
     })?;
     let draft = rack::draft(root.get_ref())?;
     RackSpec::validated(draft).map_err(|error| Fault::new(tree::locate(root.get_ref(), &error.key), error.message))
+}
+
+/// The bytes that `text`, such as `"4.55 TB"`, means; what is wrong with it and what to write instead, otherwise.
+pub fn size(text: &str) -> Result<u64, String> {
+    units::SIZE.parse(text)
+}
+
+/// The span that `text`, such as `"13.5 s"`, means; what is wrong with it and what to write instead, otherwise.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    units::SPAN.parse(text).map(Duration::from_nanos)
+}
+
+/// The name of `known` that is fewest edits away from `word`.
+pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+    tree::nearest(word, known)
 }

@@ -1,3 +1,7 @@
 //! Serves: the S3 front.
 
+pub mod admin;
+pub mod config;
+pub mod data_dir;
+pub mod report;
 pub mod s3;

@@ -1,0 +1,158 @@
+//! The admin API: what the server tells about itself, as JSON over HTTP on the socket `admin.sock` in the data directory.
+//!
+//! ```text
+//! GET /status                     report::Status
+//! GET /explain?bucket=B&key=K     report::Explanation, or 404
+//! GET /drives                     [report::DriveReport]
+//! anything else                   404 or 405; every error is {"error": "..."}
+//! ```
+//!
+//! Invariants:
+//! - only the data directory's owner can connect: the socket is made with mode 0600 in a directory of mode 0700, and only then
+//!   moved to its name, which also replaces what a killed server left;
+//! - it reads, it never changes anything, and it waits for no drive;
+//! - it ends with [`serve`]'s `stop`, and removes its socket.
+
+mod client;
+mod socket;
+
+pub use client::{Client, ClientError};
+
+use crate::report::{DriveReport, Explanation, Status};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
+
+/// Connections at once; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a connection may last. No answer takes so long, and nobody can hold one of the few for ever.
+const CONNECTION_LIMIT: Duration = Duration::from_secs(30);
+/// How long to wait before accepting again after the system refused (out of file descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the server knows about itself.
+pub trait Admin: Send + Sync + 'static {
+    /// How it goes.
+    fn status(&self) -> BoxFuture<'_, Status>;
+
+    /// Where an object lies; nothing if there is no such object, a message if it could not be told.
+    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, String>>;
+
+    /// The drives, by number.
+    fn drives(&self) -> BoxFuture<'_, Vec<DriveReport>>;
+}
+
+/// An error as it is told.
+#[derive(Debug, Serialize, Deserialize)]
+struct ErrorBody {
+    error: String,
+}
+
+/// The socket, bound and waiting.
+#[derive(Debug)]
+pub struct Listener {
+    listener: UnixListener,
+    place: socket::Place,
+}
+
+impl Listener {
+    /// Binds the socket of the data directory `dir`, which this process must have locked: a socket that is there is taken for
+    /// a killed server's.
+    pub fn bind(dir: &Path) -> io::Result<Self> {
+        let place = socket::Place::in_dir(dir)?;
+        Ok(Self { listener: place.bind()?, place })
+    }
+}
+
+/// Answers until `stop`, then waits for the answers under way and removes the socket.
+pub async fn serve(listener: Listener, admin: Arc<dyn Admin>, stop: impl Future<Output = ()>) {
+    let mut connections = JoinSet::new();
+    tokio::pin!(stop);
+    loop {
+        tokio::select! {
+            () = &mut stop => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(tokio::time::timeout(CONNECTION_LIMIT, converse(stream, admin.clone())));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the admin socket takes no connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    listener.place.remove();
+    while connections.join_next().await.is_some() {}
+}
+
+async fn converse(stream: UnixStream, admin: Arc<dyn Admin>) {
+    let service = service_fn(move |request| {
+        let admin = admin.clone();
+        async move { Ok::<_, Infallible>(answer(&*admin, &request).await) }
+    });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    // One request a connection: nobody holds one open, so that stopping never waits for an idle one.
+    http.keep_alive(false);
+    if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!(%error, "an admin connection broke");
+    }
+}
+
+async fn answer(admin: &dyn Admin, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let path = request.uri().path();
+    if !matches!(path, "/status" | "/explain" | "/drives") {
+        return refuse(StatusCode::NOT_FOUND, "there is /status, /explain?bucket=&key= and /drives");
+    }
+    if request.method() != Method::GET {
+        return refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET");
+    }
+    match path {
+        "/status" => json(StatusCode::OK, &admin.status().await),
+        "/drives" => json(StatusCode::OK, &admin.drives().await),
+        _ => explain(admin, request.uri().query().unwrap_or_default()).await,
+    }
+}
+
+async fn explain(admin: &dyn Admin, query: &str) -> Response<Full<Bytes>> {
+    let value = |name: &str| form_urlencoded::parse(query.as_bytes()).find(|(n, _)| n == name).map(|(_, v)| v);
+    let (Some(bucket), Some(key)) = (value("bucket"), value("key")) else {
+        return refuse(StatusCode::BAD_REQUEST, "write /explain?bucket=B&key=K, percent-encoded");
+    };
+    match admin.explain(&bucket, &key).await {
+        Ok(Some(explanation)) => json(StatusCode::OK, &explanation),
+        Ok(None) => refuse(StatusCode::NOT_FOUND, &format!("there is no object s3://{bucket}/{key}")),
+        Err(message) => refuse(StatusCode::SERVICE_UNAVAILABLE, &message),
+    }
+}
+
+fn refuse(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
+    json(status, &ErrorBody { error: message.to_owned() })
+}
+
+fn json(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {
+    let (status, body) = match serde_json::to_vec(value) {
+        Ok(body) => (status, body),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{{\"error\": \"{error}\"}}").into_bytes()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests;

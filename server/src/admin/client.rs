@@ -1,0 +1,126 @@
+//! The other end of the admin API, for the command line.
+
+use super::{ErrorBody, socket};
+use crate::data_dir::{DataDir, DataDirError};
+use crate::report::{DriveReport, Explanation, Status};
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a server may take to answer; it waits for no drive, so this is long.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Asks the server of one data directory.
+#[derive(Debug)]
+pub struct Client {
+    dir: PathBuf,
+    place: socket::Place,
+}
+
+/// Why a server's answer did not come.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// There is no data directory.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// Nobody listens.
+    #[error("no server runs on {dir}; start it with `larder serve --data {dir}`", dir = .0.display())]
+    NoServer(PathBuf),
+    /// The socket is somebody else's.
+    #[error("the server on {} belongs to another user; ask as the user who started it", .0.display())]
+    NotYours(PathBuf),
+    /// It listens, but does not answer.
+    #[error("the server on {} does not answer ({reason}); look into its log", .dir.display())]
+    NoAnswer {
+        /// The data directory.
+        dir: PathBuf,
+        /// What happened.
+        reason: String,
+    },
+    /// It answers with an error.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Client {
+    /// A client of the server on the data directory `dir`, which must exist. Connects to nothing yet.
+    pub fn of(dir: &Path) -> Result<Self, ClientError> {
+        if !DataDir::exists(dir) {
+            return Err(DataDirError::Missing(dir.to_owned()).into());
+        }
+        let place = socket::Place::in_dir(dir)
+            .map_err(|error| ClientError::NoAnswer { dir: dir.to_owned(), reason: error.to_string() })?;
+        Ok(Self { dir: dir.to_owned(), place })
+    }
+
+    /// How it goes.
+    pub async fn status(&self) -> Result<Status, ClientError> {
+        self.get("/status").await?.ok_or_else(|| self.silent("it knows no /status"))
+    }
+
+    /// Where an object lies, if there is such an object.
+    pub async fn explain(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, ClientError> {
+        let query = form_urlencoded::Serializer::new(String::new())
+            .append_pair("bucket", bucket)
+            .append_pair("key", key)
+            .finish();
+        self.get(&format!("/explain?{query}")).await
+    }
+
+    /// The drives, by number.
+    pub async fn drives(&self) -> Result<Vec<DriveReport>, ClientError> {
+        self.get("/drives").await?.ok_or_else(|| self.silent("it knows no /drives"))
+    }
+
+    /// The answer to a GET; nothing for 404.
+    async fn get<T: DeserializeOwned>(&self, target: &str) -> Result<Option<T>, ClientError> {
+        let answer = tokio::time::timeout(ANSWER_LIMIT, self.exchange(target));
+        let (status, body) = answer.await.map_err(|_| self.silent("it took too long"))??;
+        if status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        if status != StatusCode::OK {
+            let told = serde_json::from_slice::<ErrorBody>(&body).map(|body| body.error);
+            return Err(told.map_or_else(|_| self.silent(status), ClientError::Refused));
+        }
+        serde_json::from_slice(&body).map(Some).map_err(|error| self.silent(error))
+    }
+
+    async fn exchange(&self, target: &str) -> Result<(StatusCode, Bytes), ClientError> {
+        let stream = self.place.connect().await.map_err(|error| match error.kind() {
+            // What a killed server leaves refuses; what a stopped one leaves is nothing.
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NoServer(self.dir.clone()),
+            io::ErrorKind::PermissionDenied => ClientError::NotYours(self.dir.clone()),
+            _ => self.silent(error),
+        })?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| self.silent(e))?;
+        let request = Request::get(target)
+            .header(header::HOST, "larder")
+            .body(Empty::<Bytes>::new())
+            .map_err(|error| self.silent(error))?;
+        let answer = async {
+            let response = sender.send_request(request).await?;
+            let status = response.status();
+            Ok::<_, hyper::Error>((status, response.into_body().collect().await?.to_bytes()))
+        };
+        // The connection only has to be driven until the answer is complete.
+        tokio::pin!(answer);
+        tokio::select! {
+            answer = &mut answer => answer.map_err(|error| self.silent(error)),
+            ended = connection => match ended {
+                Ok(()) => answer.await.map_err(|error| self.silent(error)),
+                Err(error) => Err(self.silent(error)),
+            },
+        }
+    }
+
+    fn silent(&self, reason: impl ToString) -> ClientError {
+        ClientError::NoAnswer { dir: self.dir.clone(), reason: reason.to_string() }
+    }
+}

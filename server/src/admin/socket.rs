@@ -1,0 +1,68 @@
+//! Where the socket lies, however long the data directory's path is.
+//!
+//! A socket's address has room for 107 bytes of path (`sun_path`). Longer ones are reached through the open directory, as
+//! `/proc/self/fd/N/admin.sock`, which is always short.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use tokio::net::{UnixListener, UnixStream};
+
+const NAME: &str = "admin.sock";
+/// Where the socket is made, before it moves to its name.
+const NURSERY: &str = "admin.new";
+/// The longest path that every Unix takes in a socket's address.
+const ADDRESS_BYTES: usize = 103;
+
+/// The directory of a socket, by a path that is short enough.
+#[derive(Debug)]
+pub(super) struct Place {
+    dir: PathBuf,
+    /// Keeps `/proc/self/fd/N` meaning the directory.
+    _open: Option<File>,
+}
+
+impl Place {
+    pub(super) fn in_dir(dir: &Path) -> io::Result<Self> {
+        if dir.join(NURSERY).join(NAME).as_os_str().as_bytes().len() <= ADDRESS_BYTES {
+            return Ok(Self { dir: dir.to_owned(), _open: None });
+        }
+        let open = File::open(dir)?;
+        let short = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+        if !short.exists() {
+            let message =
+                format!("{} is too long a path for a socket here; use a shorter data directory", dir.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidFilename, message));
+        }
+        Ok(Self { dir: short, _open: Some(open) })
+    }
+
+    /// A socket that nobody but the owner could ever connect to.
+    pub(super) fn bind(&self) -> io::Result<UnixListener> {
+        let nursery = self.dir.join(NURSERY);
+        if nursery.exists() {
+            fs::remove_dir_all(&nursery)?;
+        }
+        DirBuilder::new().mode(0o700).create(&nursery)?;
+        let newborn = nursery.join(NAME);
+        let listener = UnixListener::bind(&newborn)?;
+        fs::set_permissions(&newborn, Permissions::from_mode(0o600))?;
+        fs::rename(&newborn, self.dir.join(NAME))?;
+        fs::remove_dir(&nursery)?;
+        Ok(listener)
+    }
+
+    pub(super) async fn connect(&self) -> io::Result<UnixStream> {
+        UnixStream::connect(self.dir.join(NAME)).await
+    }
+
+    /// Removes the socket, as far as it goes: the next server replaces what is left.
+    pub(super) fn remove(&self) {
+        if let Err(error) = fs::remove_file(self.dir.join(NAME)) {
+            tracing::debug!(%error, "the admin socket is gone already");
+        }
+    }
+}

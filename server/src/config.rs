@@ -1,0 +1,423 @@
+//! What an operator may set: `larder.toml` in the data directory.
+//!
+//! Every key has a safe default and is documented in `config/default.toml`, which is what a new data directory gets.
+//! Invariants:
+//! - a key we do not know is refused, with line, column and the nearest key we do know: a misspelt limit is no limit;
+//! - a [`Config`] that exists is in range, so nothing behind it checks again;
+//! - ages and patience are wall time here; [`Config::rack_policy`] turns what the engine needs into modelled time.
+
+mod text;
+
+use engine::{GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing};
+use model::{ClassId, RackSpec};
+use serde::Deserialize;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use text::OvertakeLimit;
+
+/// What `larder.toml` says at first: every key with its default, commented out.
+const TEMPLATE: &str = include_str!("config/default.toml");
+
+/// The packs a write stays with one group for, unless the operator says otherwise.
+const BATCH_PACKS: u64 = 20;
+
+/// The configuration of a server.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where S3 is served; port 0 is any free one.
+    pub listen: SocketAddr,
+    /// How long a GET may wait for its group, in wall time.
+    #[serde(deserialize_with = "text::duration")]
+    pub patience: Duration,
+    /// Requests at once.
+    #[serde(deserialize_with = "text::at_least_one")]
+    pub request_limit: u32,
+    /// Connections at once.
+    #[serde(deserialize_with = "text::at_least_one")]
+    pub connection_limit: u32,
+    /// The largest object of one PUT.
+    #[serde(rename = "put_limit", deserialize_with = "text::size")]
+    pub put_limit_bytes: u64,
+    /// Modelled seconds per wall second, 1 to 100,000.
+    #[serde(deserialize_with = "text::time_scale")]
+    pub time_scale: u32,
+    /// When groups sleep, in modelled time.
+    #[serde(deserialize_with = "text::idle_timeout")]
+    pub idle_timeout: IdleTimeout,
+    /// How reads treat spare stacks.
+    pub read_policy: ReadPolicy,
+    /// Starts a drive may use on one day for work nobody waits for; the rack's rating if not set.
+    #[serde(deserialize_with = "text::some_at_least_one")]
+    pub starts_per_day: Option<u32>,
+    /// The doomed share of a blob at which the rest is rescued, in thousandths.
+    #[serde(rename = "rescue_fraction", deserialize_with = "text::permille")]
+    pub rescue_permille: u32,
+    /// The staging area.
+    pub workshop: WorkshopConfig,
+    /// When data moves to the rack.
+    pub migrate: MigrateConfig,
+    /// Each class's queues.
+    pub scheduler: SchedulerConfig,
+    /// How writes find their group.
+    pub placement: PlacementConfig,
+    /// Prefixes that are kept in one class.
+    #[serde(rename = "pin")]
+    pub pins: Vec<Pin>,
+    /// Emulated racks.
+    pub emulation: EmulationConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 9000)),
+            patience: Duration::from_secs(45),
+            request_limit: 256,
+            connection_limit: 1024,
+            put_limit_bytes: 5 << 30,
+            time_scale: 1,
+            idle_timeout: IdleTimeout::After(Duration::from_mins(5)),
+            read_policy: ReadPolicy::All,
+            starts_per_day: None,
+            rescue_permille: 500,
+            workshop: WorkshopConfig::default(),
+            migrate: MigrateConfig::default(),
+            scheduler: SchedulerConfig::default(),
+            placement: PlacementConfig::default(),
+            pins: Vec::new(),
+            emulation: EmulationConfig::default(),
+        }
+    }
+}
+
+/// The staging area.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkshopConfig {
+    /// What may be staged; see [`WorkshopConfig::capacity_bytes`].
+    #[serde(rename = "capacity", deserialize_with = "text::some_size")]
+    pub capacity: Option<u64>,
+    /// What recalls may occupy; see [`WorkshopConfig::spool_bytes`].
+    #[serde(rename = "spool", deserialize_with = "text::some_size")]
+    pub spool: Option<u64>,
+    /// Above this share, in thousandths, cold data moves when no client waits.
+    #[serde(rename = "regular", deserialize_with = "text::permille")]
+    pub regular_permille: u32,
+    /// Above this share, in thousandths, data moves whoever waits. Not below `regular_permille`.
+    #[serde(rename = "critical", deserialize_with = "text::permille")]
+    pub critical_permille: u32,
+}
+
+impl Default for WorkshopConfig {
+    /// SOHO's thresholds.
+    fn default() -> Self {
+        Self { capacity: None, spool: None, regular_permille: 300, critical_permille: 800 }
+    }
+}
+
+impl WorkshopConfig {
+    /// What may be staged: what is set, or a quarter of the room there would be if nothing were staged. An emulated rack
+    /// lives on the same file system and takes (k + r) / k of every byte, so that more would run into the wall.
+    pub fn capacity_bytes(&self, free_bytes: u64, staged_bytes: u64) -> u64 {
+        self.capacity.unwrap_or_else(|| free_bytes.saturating_add(staged_bytes) / 4)
+    }
+
+    /// What recalls may occupy: what is set, or a quarter of `capacity_bytes`.
+    pub fn spool_bytes(&self, capacity_bytes: u64) -> u64 {
+        self.spool.unwrap_or(capacity_bytes / 4)
+    }
+}
+
+/// When data moves to the rack. Ages are wall time.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MigrateConfig {
+    /// What is older moves in any case; never if not set.
+    #[serde(deserialize_with = "text::some_duration")]
+    pub older_than: Option<Duration>,
+    /// What is younger does not move below the critical share.
+    #[serde(deserialize_with = "text::duration")]
+    pub min_age: Duration,
+    /// What is smaller does not move below the critical share.
+    #[serde(rename = "min_size", deserialize_with = "text::size")]
+    pub min_bytes: u64,
+    /// The size of packs; the rack's if not set.
+    #[serde(rename = "pack_size", deserialize_with = "text::some_size")]
+    pub pack_bytes: Option<u64>,
+    /// Objects a pack holds at most.
+    #[serde(deserialize_with = "text::at_least_one")]
+    pub pack_members: u32,
+    /// How much longer than `older_than` a pack waits to be filled.
+    #[serde(deserialize_with = "text::duration")]
+    pub linger: Duration,
+    /// Packs on their way at once.
+    #[serde(deserialize_with = "text::at_least_one")]
+    pub window: u32,
+    /// How often the workshop is looked through; above 0.
+    #[serde(deserialize_with = "text::some_time")]
+    pub scan_interval: Duration,
+}
+
+impl Default for MigrateConfig {
+    fn default() -> Self {
+        Self {
+            older_than: None,
+            min_age: Duration::ZERO,
+            min_bytes: 0,
+            pack_bytes: None,
+            pack_members: 50_000,
+            linger: Duration::from_hours(1),
+            window: 32,
+            scan_interval: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Each class's queues.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SchedulerConfig {
+    /// Operations a queue holds at most.
+    #[serde(deserialize_with = "text::at_least_one")]
+    pub queue_depth: u32,
+    /// How far an operation may be overtaken, in the unit of `weighing`; 500 GB if not set.
+    overtake_limit: Option<OvertakeLimit>,
+    /// What overtaking is counted in.
+    pub weighing: Weighing,
+    /// Whether an operation may join the group in service.
+    pub join_in_service: bool,
+    /// How long one queue may keep a class while another waits, in modelled time; above 0.
+    #[serde(deserialize_with = "text::some_time")]
+    pub quantum: Duration,
+    /// Shares of a class's time. Not all 0.
+    pub shares: Shares,
+}
+
+impl Default for SchedulerConfig {
+    /// Pelican's values; the shares and the quantum are ours.
+    fn default() -> Self {
+        Self {
+            queue_depth: 1000,
+            overtake_limit: None,
+            weighing: Weighing::Bytes,
+            join_in_service: true,
+            quantum: Duration::from_mins(1),
+            shares: Shares { client: 60, rebuild: 30, background: 10 },
+        }
+    }
+}
+
+impl SchedulerConfig {
+    /// u, in the unit of `weighing`: bytes, operations or milliseconds. Pelican: 500 GB.
+    pub fn overtake_limit(&self) -> u64 {
+        self.overtake_limit.as_ref().and_then(|limit| limit.in_unit_of(self.weighing)).unwrap_or(500_000_000_000)
+    }
+}
+
+/// How writes find their group.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PlacementConfig {
+    /// By which rule.
+    pub group_choice: GroupRule,
+    /// How much [`GroupRule::Batch`] gives to one group; 20 packs if not set.
+    #[serde(rename = "batch", deserialize_with = "text::some_size")]
+    pub batch_bytes: Option<u64>,
+}
+
+impl Default for PlacementConfig {
+    fn default() -> Self {
+        Self { group_choice: GroupRule::Batch, batch_bytes: None }
+    }
+}
+
+/// How a write finds its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupRule {
+    /// A random group for every write.
+    Random,
+    /// One random group for a while.
+    Batch,
+}
+
+/// A prefix whose objects are kept in one class.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pin {
+    /// `bucket` or `bucket/prefix`.
+    pub prefix: String,
+    /// The class.
+    pub class: ClassId,
+}
+
+impl Pin {
+    /// Whether it holds for `key` in `bucket`. A pin without `/` holds for the whole bucket of that name.
+    pub fn covers(&self, bucket: &str, key: &str) -> bool {
+        match self.prefix.split_once('/') {
+            None => self.prefix == bucket,
+            Some((pinned, prefix)) => pinned == bucket && key.starts_with(prefix),
+        }
+    }
+}
+
+/// Emulated racks.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EmulationConfig {
+    /// What their randomness is drawn from.
+    pub seed: u64,
+}
+
+impl Default for EmulationConfig {
+    fn default() -> Self {
+        Self { seed: 1 }
+    }
+}
+
+impl Config {
+    /// Reads the configuration in the file `path`.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::unplaced(path, format!("cannot be read: {error}")))?;
+        Self::parse(path, &text)
+    }
+
+    /// Reads the configuration `text`; `path` is for messages only.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text).map_err(|error| {
+            let offset = error.span().map(|span| span.start);
+            ConfigError::at(path, text, offset, text::plainly(error.message()))
+        })?;
+        match config.contradiction() {
+            None => Ok(config),
+            Some((key, message)) => Err(ConfigError::at(path, text, text::find(text, key), message)),
+        }
+    }
+
+    /// What a new data directory's `larder.toml` says: every key explained, and those in `set` (such as
+    /// `migrate.older_than`) uncommented with their value in TOML.
+    pub fn template(set: &[(&str, String)]) -> String {
+        text::filled_in(TEMPLATE, set)
+    }
+
+    /// The last values that make sense each, but not together: the key to change, and why.
+    fn contradiction(&self) -> Option<(&'static str, String)> {
+        let workshop = &self.workshop;
+        if workshop.critical_permille < workshop.regular_permille {
+            return Some(("workshop.critical", "must not be below `regular`; write a larger share".into()));
+        }
+        if workshop.capacity == Some(0) {
+            return Some(("workshop.capacity", "must be above 0, or nothing could be written".into()));
+        }
+        if self.migrate.pack_bytes == Some(0) {
+            return Some(("migrate.pack_size", "must be above 0; remove the line for the rack's own".into()));
+        }
+        let scheduler = &self.scheduler;
+        if scheduler.shares == (Shares { client: 0, rebuild: 0, background: 0 }) {
+            return Some(("scheduler.shares", "must not all be 0".into()));
+        }
+        let unit = match scheduler.weighing {
+            Weighing::Bytes => "a size such as \"500 GB\"",
+            Weighing::Operations => "a number such as 500",
+            Weighing::Time => "a duration such as \"5 min\"",
+        };
+        match &scheduler.overtake_limit {
+            None if scheduler.weighing != Weighing::Bytes => {
+                Some(("scheduler.weighing", format!("needs `overtake_limit` beside it: {unit}")))
+            }
+            Some(limit) if limit.in_unit_of(scheduler.weighing).is_none() => {
+                Some(("scheduler.overtake_limit", format!("does not fit `weighing`; write {unit}")))
+            }
+            _ => self.pins.iter().find(|pin| pin.prefix.is_empty() || pin.prefix.starts_with('/')).map(|pin| {
+                ("pin", format!("`prefix = \"{}\"` names no bucket; write \"bucket\" or \"bucket/prefix\"", pin.prefix))
+            }),
+        }
+    }
+
+    /// What the engine is told about the rack `spec`: wall times turned into modelled ones, the rack's own values where
+    /// nothing is set. It owns all classes.
+    pub fn rack_policy(&self, spec: &RackSpec) -> RackPolicy {
+        let scheduler = &self.scheduler;
+        let migration = self.migration_policy(spec);
+        RackPolicy {
+            scheduler: SchedulerPolicy {
+                queue_depth: scheduler.queue_depth,
+                overtake_limit: scheduler.overtake_limit(),
+                weighing: scheduler.weighing,
+                join_in_service: scheduler.join_in_service,
+                shares: scheduler.shares,
+                quantum: scheduler.quantum,
+            },
+            group_choice: match self.placement.group_choice {
+                GroupRule::Random => GroupChoice::Random,
+                GroupRule::Batch => GroupChoice::Batch {
+                    bytes: self
+                        .placement
+                        .batch_bytes
+                        .unwrap_or_else(|| migration.pack_bytes.saturating_mul(BATCH_PACKS)),
+                },
+            },
+            idle_timeout: self.idle_timeout,
+            read_policy: self.read_policy,
+            starts_per_day: self.starts_per_day.unwrap_or_else(|| spec.profile.starts_per_day()),
+            migration,
+            rescue_permille: self.rescue_permille,
+            classes: Vec::new(),
+        }
+    }
+
+    fn migration_policy(&self, spec: &RackSpec) -> MigrationPolicy {
+        let migrate = &self.migrate;
+        let modelled = |wall: Duration| wall.saturating_mul(self.time_scale);
+        MigrationPolicy {
+            due_age: migrate.older_than.map(modelled),
+            min_age: modelled(migrate.min_age),
+            min_bytes: migrate.min_bytes,
+            regular_permille: self.workshop.regular_permille,
+            critical_permille: self.workshop.critical_permille,
+            pack_bytes: migrate.pack_bytes.unwrap_or(spec.pack_bytes),
+            pack_members: migrate.pack_members,
+            linger: modelled(migrate.linger),
+            window: migrate.window,
+            scan_interval: modelled(migrate.scan_interval),
+        }
+    }
+}
+
+/// Why a configuration is not taken: where, what is wrong, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ConfigError {
+    /// The file.
+    pub path: PathBuf,
+    /// Line and column, each from 1, where the place is known.
+    pub place: Option<(usize, usize)>,
+    /// What is wrong, and what to write instead.
+    pub message: String,
+}
+
+impl ConfigError {
+    fn unplaced(path: &Path, message: String) -> Self {
+        Self { path: path.to_owned(), place: None, message }
+    }
+
+    fn at(path: &Path, text: &str, offset: Option<usize>, message: String) -> Self {
+        Self { path: path.to_owned(), place: offset.map(|offset| text::place(text, offset)), message }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.path.display())?;
+        if let Some((line, column)) = self.place {
+            write!(f, "{line}:{column}:")?;
+        }
+        write!(f, " {}", self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! How the values of `larder.toml` are written: quantities with units, fractions, and where in the text a key is.
+//!
+//! Invariant: no value is rounded or clamped; what is out of range is refused with what to write instead.
+
+use engine::{IdleTimeout, Weighing};
+use model::text::{duration as parse_duration, nearest, size as parse_size};
+use serde::de::{Deserialize, Deserializer, Error};
+use std::fmt::Write;
+use std::time::Duration;
+use toml::Value;
+use toml::de::DeTable;
+
+/// The fastest an emulated rack may run: a day in less than a second.
+const TIME_SCALE_MAX: u32 = 100_000;
+
+/// A size with its unit, or plain bytes.
+pub fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    as_size(&Value::deserialize(from)?).map_err(D::Error::custom)
+}
+
+/// [`size`], of a key that has no default of its own.
+pub fn some_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    size(from).map(Some)
+}
+
+/// A duration with its unit.
+pub fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    as_duration(&Value::deserialize(from)?).map_err(D::Error::custom)
+}
+
+/// [`duration`], of a key that has no default of its own.
+pub fn some_duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    duration(from).map(Some)
+}
+
+/// A duration above 0.
+pub fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    match duration(from)? {
+        Duration::ZERO => Err(D::Error::custom("must be above 0; write a duration such as \"10 s\"")),
+        some => Ok(some),
+    }
+}
+
+/// A duration, or `"never"`.
+pub fn idle_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<IdleTimeout, D::Error> {
+    let value = Value::deserialize(from)?;
+    if value.as_str() == Some("never") {
+        return Ok(IdleTimeout::Never);
+    }
+    let after = as_duration(&value).map_err(|error| D::Error::custom(format!("{error}, or \"never\"")))?;
+    Ok(IdleTimeout::After(after))
+}
+
+/// A share from 0 to 1, in thousandths.
+pub fn permille<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let share = match Value::deserialize(from)? {
+        Value::Float(share) => Some(share),
+        Value::Integer(share) => Some(share as f64),
+        _ => None,
+    };
+    match share {
+        Some(share) if (0.0..=1.0).contains(&share) => Ok((share * 1000.0).round() as u32),
+        _ => Err(D::Error::custom("is no share; write a number from 0.0 to 1.0")),
+    }
+}
+
+/// A whole number from 1 on.
+pub fn at_least_one<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    whole(from, u32::MAX)
+}
+
+/// [`at_least_one`], of a key that has no default of its own.
+pub fn some_at_least_one<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    at_least_one(from).map(Some)
+}
+
+/// How many times faster than life.
+pub fn time_scale<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    whole(from, TIME_SCALE_MAX)
+}
+
+fn whole<'de, D: Deserializer<'de>>(from: D, max: u32) -> Result<u32, D::Error> {
+    let number = Value::deserialize(from)?.as_integer().and_then(|number| u32::try_from(number).ok());
+    number
+        .filter(|number| (1..=max).contains(number))
+        .ok_or_else(|| D::Error::custom(format!("is no such number; write a whole number from 1 to {max}")))
+}
+
+fn as_size(value: &Value) -> Result<u64, String> {
+    match value {
+        Value::Integer(bytes) => {
+            u64::try_from(*bytes).map_err(|_| "a size is not negative; write 0 or more".to_owned())
+        }
+        Value::String(text) => parse_size(text),
+        _ => Err("is no size; write one such as \"200 GB\"".to_owned()),
+    }
+}
+
+fn as_duration(value: &Value) -> Result<Duration, String> {
+    match value {
+        Value::String(text) => parse_duration(text),
+        Value::Integer(number) => Err(format!("{number} has no unit; write \"{number} s\" if seconds are meant")),
+        _ => Err("is no duration; write one such as \"45 s\" or \"5 min\"".to_owned()),
+    }
+}
+
+/// u as it is written: what it means depends on another key, so that it is judged when all are known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OvertakeLimit(Value);
+
+impl<'de> Deserialize<'de> for OvertakeLimit {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Value::deserialize(from).map(Self)
+    }
+}
+
+impl OvertakeLimit {
+    /// u in bytes, operations or milliseconds, or `None` if it is not written as such.
+    pub fn in_unit_of(&self, weighing: Weighing) -> Option<u64> {
+        match weighing {
+            Weighing::Bytes => as_size(&self.0).ok(),
+            Weighing::Operations => self.0.as_integer().and_then(|count| u64::try_from(count).ok()),
+            Weighing::Time if self.0.as_integer() == Some(0) => Some(0),
+            Weighing::Time => as_duration(&self.0).ok().and_then(|span| u64::try_from(span.as_millis()).ok()),
+        }
+    }
+}
+
+/// A TOML error in our words: an unknown key with the nearest one that exists.
+pub fn plainly(message: &str) -> String {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let Some((wrong, known)) = quoted.split_first().filter(|_| message.starts_with("unknown field")) else {
+        return message.trim_end().replace('\n', "; ");
+    };
+    let mut plain = format!("there is no key `{wrong}` here");
+    if let Some(near) = nearest(wrong, known) {
+        let _ = write!(plain, "; write `{near}`, or remove the line (keys: {})", known.join(", "));
+    }
+    plain
+}
+
+/// Line and column, each from 1, of the byte at `offset`.
+pub fn place(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+/// Where the value of `key` (`table.key`) begins in `text`, if it is there.
+pub fn find(text: &str, key: &str) -> Option<usize> {
+    let root = DeTable::parse(text).ok()?;
+    let (table, key) = key.split_once('.').unwrap_or(("", key));
+    let entries = if table.is_empty() { root.get_ref() } else { root.get_ref().get(table)?.get_ref().as_table()? };
+    entries.get(key).map(|value| value.span().start)
+}
+
+/// `template` with the line of each key in `set` (`key` or `table.key`) uncommented and given its value. Every key must be in
+/// the template.
+pub fn filled_in(template: &str, set: &[(&str, String)]) -> String {
+    let (mut filled, mut table, mut used) = (String::with_capacity(template.len()), "", 0);
+    for line in template.lines() {
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            table = name;
+        }
+        let key = line.strip_prefix('#').and_then(|rest| rest.split_once(" = ")).map(|(key, _)| key);
+        let value =
+            key.and_then(|key| set.iter().find(|(wanted, _)| is_key(wanted, table, key)).map(|(_, v)| (key, v)));
+        used += usize::from(value.is_some());
+        let _ = match value {
+            Some((key, value)) => writeln!(filled, "{key} = {value}"),
+            None => writeln!(filled, "{line}"),
+        };
+    }
+    assert_eq!(used, set.len(), "each key that is set is in the template");
+    filled
+}
+
+fn is_key(wanted: &str, table: &str, key: &str) -> bool {
+    match wanted.split_once('.') {
+        None => table.is_empty() && wanted == key,
+        Some((in_table, name)) => in_table == table && name == key,
+    }
+}

@@ -1,0 +1,421 @@
+//! The data directory: everything a server keeps, but for drives that are described by their own paths.
+//!
+//! ```text
+//! larder.toml   the configuration               identity   what makes it ours; written last, so that it means "complete"
+//! rack.toml     the rack's description           lock       held while a server or `init` works here; its process id
+//! credentials   the keys, for the owner alone    admin.sock the admin API while a server runs
+//! catalog.db    key -> place                     drives/0000 ... the drives of an emulated rack
+//! workshop/     staged files and recalls         unfinished only while `init` works, or after it was killed
+//! ```
+//!
+//! Invariants:
+//! - a [`DataDir`] that exists holds the lock, and its identity, description and credentials were read and fit together;
+//! - a directory that is not ours is never changed, not even by a lock file;
+//! - `init` that was killed at any moment leaves a directory that `init` completes and nothing else opens.
+
+mod credentials;
+mod identity;
+mod lock;
+
+pub use credentials::Credentials;
+
+use crate::config::{Config, ConfigError};
+use disk::DriveError;
+use disk::label::{self, Label, RackUuid};
+use identity::Identity;
+use model::text::{SHIPPED, TextError};
+use model::{DriveId, RackSpec};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const CONFIG: &str = "larder.toml";
+const RACK: &str = "rack.toml";
+const CREDENTIALS: &str = "credentials";
+const IDENTITY: &str = "identity";
+const LOCK: &str = "lock";
+const CATALOG: &str = "catalog.db";
+const WORKSHOP: &str = "workshop";
+const DRIVES: &str = "drives";
+/// Holds the rack's uuid while `init` works, so that labels it left on drives elsewhere are known for its own.
+const UNFINISHED: &str = "unfinished";
+
+/// What a new data directory is made from.
+#[derive(Clone, Debug)]
+pub struct InitOptions {
+    /// A shipped rack's name, or the path of a description.
+    pub rack: String,
+    /// Keys of `larder.toml` that get another value than their default: `key` or `table.key`, and the value in TOML.
+    pub settings: Vec<(&'static str, String)>,
+}
+
+/// A data directory of ours, locked by this process.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    rack: RackSpec,
+    rack_uuid: RackUuid,
+    credentials: Credentials,
+    /// Holds the lock until it is dropped.
+    _lock: File,
+}
+
+impl DataDir {
+    /// Whether there is a complete data directory at `path`.
+    pub fn exists(path: &Path) -> bool {
+        path.join(IDENTITY).exists()
+    }
+
+    /// Makes a new data directory at `path`, which must be empty, absent, or what a killed `init` left.
+    pub fn init(path: &Path, options: &InitOptions) -> Result<Self, DataDirError> {
+        let (text, rack) = read_rack(&options.rack)?;
+        let config_text = Config::template(&options.settings);
+        Config::parse(&path.join(CONFIG), &config_text)?;
+        let path = made(path)?;
+        refuse_unless_ours_to_make(&path)?;
+        let lock = lock::take(&path)?;
+        // Another `init` may have finished while we came for the lock.
+        refuse_unless_ours_to_make(&path)?;
+        let rack_uuid = begin(&path, &rack)?;
+        write_new(&path.join(RACK), text.as_bytes(), 0o644)?;
+        write_new(&path.join(CONFIG), config_text.as_bytes(), 0o644)?;
+        let credentials = Credentials::random()?;
+        write_new(&path.join(CREDENTIALS), credentials.to_text().as_bytes(), 0o600)?;
+        fs::create_dir(path.join(WORKSHOP)).map_err(|e| failed("making the workshop", e))?;
+        let dir = Self { path, rack, rack_uuid, credentials, _lock: lock };
+        label::write_directories(&dir.labels()).map_err(DataDirError::Drives)?;
+        dir.finish()?;
+        Ok(dir)
+    }
+
+    /// Opens the data directory at `path`.
+    pub fn open(path: &Path) -> Result<Self, DataDirError> {
+        refuse_unless_complete(path)?;
+        let path = path.canonicalize().map_err(|e| failed(&format!("finding {}", path.display()), e))?;
+        let lock = lock::take(&path)?;
+        let identity = Identity::read(&path.join(IDENTITY))?;
+        let rack_path = path.join(RACK);
+        let text = read_part(&rack_path)?;
+        let rack = model::text::parse(&text, &rack_path.to_string_lossy())?;
+        identity.must_fit(&rack, &rack_path)?;
+        let credentials = Credentials::from_text(&path.join(CREDENTIALS), &read_part(&path.join(CREDENTIALS))?)?;
+        for part in [WORKSHOP, CONFIG] {
+            if !path.join(part).exists() {
+                return Err(DataDirError::damaged(&path.join(part), "is missing"));
+            }
+        }
+        Ok(Self { path, rack, rack_uuid: identity.rack_uuid, credentials, _lock: lock })
+    }
+
+    /// Where it is, absolute.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The rack.
+    pub fn rack(&self) -> &RackSpec {
+        &self.rack
+    }
+
+    /// The rack's identity, which its drives carry on their labels.
+    pub fn rack_uuid(&self) -> RackUuid {
+        self.rack_uuid
+    }
+
+    /// The keys clients sign with.
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    /// Reads the configuration.
+    pub fn config(&self) -> Result<Config, ConfigError> {
+        Config::read(&self.path.join(CONFIG))
+    }
+
+    /// The catalog's file.
+    pub fn catalog(&self) -> PathBuf {
+        self.path.join(CATALOG)
+    }
+
+    /// The workshop's directory.
+    pub fn workshop(&self) -> PathBuf {
+        self.path.join(WORKSHOP)
+    }
+
+    /// The directory behind `drive`: the one its description names (relative to the data directory), or one in `drives`.
+    pub fn drive(&self, drive: DriveId) -> PathBuf {
+        drive_path(&self.path, &self.rack, drive)
+    }
+
+    /// The label each drive has to carry, with the drive's directory.
+    pub fn labels(&self) -> Vec<(PathBuf, Label)> {
+        let label = |drive| Label { rack: self.rack_uuid, rack_name: self.rack.name.clone(), drive };
+        self.rack.drives.iter().map(|drive| (self.drive(drive.id), label(drive.id))).collect()
+    }
+
+    /// Writes the identity: from here on the directory is complete.
+    fn finish(&self) -> Result<(), DataDirError> {
+        let identity = Identity::of(self.rack_uuid, &self.rack);
+        let fresh = self.path.join("identity.new");
+        write_new(&fresh, identity.to_text().as_bytes(), 0o644)?;
+        sync_directory(&self.path)?;
+        fs::rename(&fresh, self.path.join(IDENTITY)).map_err(|e| failed("naming the identity", e))?;
+        fs::remove_file(self.path.join(UNFINISHED)).map_err(|e| failed("finishing", e))?;
+        sync_directory(&self.path)?;
+        self.path.parent().map_or(Ok(()), sync_directory)
+    }
+}
+
+/// The description called `rack`: its text, and what it says. A shipped name wins over a file of that name.
+pub fn read_rack(rack: &str) -> Result<(String, RackSpec), DataDirError> {
+    let (text, origin) = match SHIPPED.iter().find(|(name, _)| *name == rack) {
+        Some((name, text)) => ((*text).to_owned(), format!("{name}.toml")),
+        None => match fs::read_to_string(rack) {
+            Ok(text) => (text, rack.to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let names = SHIPPED.map(|(name, _)| name).join(", ");
+                return Err(DataDirError::NoSuchRack { rack: rack.to_owned(), names });
+            }
+            Err(error) => return Err(failed(&format!("reading {rack}"), error)),
+        },
+    };
+    let spec = model::text::parse(&text, &origin)?;
+    Ok((text, spec))
+}
+
+fn drive_path(path: &Path, rack: &RackSpec, drive: DriveId) -> PathBuf {
+    match &rack.drive(drive).path {
+        Some(own) => path.join(own),
+        None => path.join(DRIVES).join(format!("{:04}", drive.0)),
+    }
+}
+
+/// `path` as a directory, made if absent, absolute.
+fn made(path: &Path) -> Result<PathBuf, DataDirError> {
+    if path.exists() && !path.is_dir() {
+        return Err(DataDirError::NotADirectory(path.to_owned()));
+    }
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path).and_then(|()| path.canonicalize());
+    made.map_err(|e| failed(&format!("making {}", path.display()), e))
+}
+
+fn names_in(path: &Path) -> Result<Vec<String>, DataDirError> {
+    let names = || -> io::Result<Vec<String>> {
+        fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    };
+    let mut names = names().map_err(|e| failed(&format!("looking into {}", path.display()), e))?;
+    names.sort();
+    Ok(names)
+}
+
+fn refuse_unless_ours_to_make(path: &Path) -> Result<(), DataDirError> {
+    let names = names_in(path)?;
+    let has = |name: &str| names.iter().any(|n| n == name);
+    if has(IDENTITY) {
+        return Err(DataDirError::Exists(path.to_owned()));
+    }
+    // A killed `init` may have got no further than the lock.
+    if has(UNFINISHED) || names.iter().all(|name| name == LOCK) {
+        return Ok(());
+    }
+    Err(DataDirError::foreign(path, &names))
+}
+
+fn refuse_unless_complete(path: &Path) -> Result<(), DataDirError> {
+    if !path.exists() {
+        return Err(DataDirError::Missing(path.to_owned()));
+    }
+    if !path.is_dir() {
+        return Err(DataDirError::NotADirectory(path.to_owned()));
+    }
+    let names = names_in(path)?;
+    let has = |name: &str| names.iter().any(|n| n == name);
+    if has(IDENTITY) {
+        return Ok(());
+    }
+    if has(UNFINISHED) {
+        return Err(DataDirError::Unfinished(path.to_owned()));
+    }
+    if has(CATALOG) && has(RACK) {
+        return Err(DataDirError::damaged(&path.join(IDENTITY), "is missing"));
+    }
+    if names.iter().all(|name| name == LOCK) {
+        return Err(DataDirError::Missing(path.to_owned()));
+    }
+    Err(DataDirError::foreign(path, &names))
+}
+
+/// Clears what a killed `init` left, and marks the directory as unfinished.
+fn begin(path: &Path, rack: &RackSpec) -> Result<RackUuid, DataDirError> {
+    if let Some(uuid) = fs::read_to_string(path.join(UNFINISHED)).ok().and_then(|text| identity::uuid_from(text.trim()))
+    {
+        forget_labels(path, rack, uuid);
+    }
+    for name in [RACK, CONFIG, CREDENTIALS, "identity.new", UNFINISHED] {
+        gone(fs::remove_file(path.join(name)), name)?;
+    }
+    for name in [WORKSHOP, DRIVES] {
+        gone(fs::remove_dir_all(path.join(name)), name)?;
+    }
+    let uuid = identity::random_uuid()?;
+    write_new(&path.join(UNFINISHED), format!("{uuid}\n").as_bytes(), 0o644)?;
+    sync_directory(path)?;
+    Ok(uuid)
+}
+
+/// Takes the labels of the unfinished rack `uuid` off drives that lie outside of the data directory. What cannot be taken off
+/// is refused when the drives are labelled.
+fn forget_labels(path: &Path, rack: &RackSpec, uuid: RackUuid) {
+    for drive in rack.drives.iter().filter(|drive| drive.path.is_some()) {
+        let file = drive_path(path, rack, drive.id).join(label::file_name().as_str());
+        let ours = fs::read(&file).is_ok_and(|block| Label::decode(&block).is_ok_and(|label| label.rack == uuid));
+        if ours && let Err(error) = fs::remove_file(&file) {
+            tracing::warn!(path = %file.display(), %error, "cannot take back the label of an unfinished rack");
+        }
+    }
+}
+
+fn gone(removed: io::Result<()>, name: &str) -> Result<(), DataDirError> {
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&format!("removing {name}"), error)),
+        _ => Ok(()),
+    }
+}
+
+fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), DataDirError> {
+    let write = || -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    write().map_err(|e| failed(&format!("writing {}", path.display()), e))
+}
+
+fn read_part(path: &Path) -> Result<String, DataDirError> {
+    fs::read_to_string(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => DataDirError::damaged(path, "is missing"),
+        io::ErrorKind::InvalidData => DataDirError::damaged(path, "is no text"),
+        _ => failed(&format!("reading {}", path.display()), error),
+    })
+}
+
+fn sync_directory(path: &Path) -> Result<(), DataDirError> {
+    File::open(path).and_then(|dir| dir.sync_all()).map_err(|e| failed(&format!("syncing {}", path.display()), e))
+}
+
+fn failed(doing: &str, source: io::Error) -> DataDirError {
+    DataDirError::Io { doing: doing.to_owned(), source }
+}
+
+/// Why there is no data directory to work with, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirError {
+    /// Nothing is there.
+    #[error("there is no Larder data directory at {path}; make one with `larder init --data {path} --rack pelican`", path = .0.display())]
+    Missing(PathBuf),
+    /// There is a file.
+    #[error("{} is not a directory; choose another path", .0.display())]
+    NotADirectory(PathBuf),
+    /// There is one already.
+    #[error("{path} is a Larder data directory already; start it with `larder serve --data {path}`", path = .0.display())]
+    Exists(PathBuf),
+    /// `init` was killed.
+    #[error(
+        "{path} is a data directory that was never finished; complete it with `larder init --data {path} --rack ...`",
+        path = .0.display()
+    )]
+    Unfinished(PathBuf),
+    /// Somebody else's directory.
+    #[error("{} is not empty and no Larder data directory (it holds {found}); choose a new or empty directory", .path.display())]
+    Foreign {
+        /// The directory.
+        path: PathBuf,
+        /// Some of what it holds.
+        found: String,
+    },
+    /// Another process works in it.
+    #[error("{} is in use by process {pid}; stop that server first, or choose another directory", .path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// The other process, as far as it can be told.
+        pid: String,
+    },
+    /// A part of it is missing or not as it was written.
+    #[error("{} {what}; restore it from a backup", .path.display())]
+    Damaged {
+        /// The part.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Another version of Larder made it.
+    #[error("{} has format version {found}, and this Larder knows version {known}; use the Larder that made it", .path.display())]
+    OtherVersion {
+        /// The identity.
+        path: PathBuf,
+        /// Its version.
+        found: String,
+        /// Ours.
+        known: u32,
+    },
+    /// The description is not the one the drives were laid out by.
+    #[error(
+        "{} describes another rack: {what} is {now}, and the drives were laid out for {then}; put the description back as it \
+         was, or make a new data directory",
+        .path.display()
+    )]
+    OtherRack {
+        /// The description.
+        path: PathBuf,
+        /// What of it differs.
+        what: &'static str,
+        /// What it says.
+        now: String,
+        /// What it said.
+        then: String,
+    },
+    /// There is no such description.
+    #[error("there is no rack `{rack}`; write the path of a description, or one of {names}")]
+    NoSuchRack {
+        /// What was asked for.
+        rack: String,
+        /// What is shipped.
+        names: String,
+    },
+    /// The description makes no sense.
+    #[error(transparent)]
+    Description(#[from] TextError),
+    /// The configuration makes no sense.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The drives cannot be labelled.
+    #[error("the drives cannot be labelled: {0}; use drives that belong to no other rack, and that can be written")]
+    Drives(DriveError),
+    /// The file system refused.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was tried.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl DataDirError {
+    fn damaged(path: &Path, what: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_owned(), what: what.into() }
+    }
+
+    fn foreign(path: &Path, names: &[String]) -> Self {
+        let mut found = names.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
+        if names.len() > 3 {
+            found.push_str(", ...");
+        }
+        Self::Foreign { path: path.to_owned(), found }
+    }
+}
+
+#[cfg(test)]
+mod tests;

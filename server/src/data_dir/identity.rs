@@ -1,0 +1,127 @@
+//! The identity: that a directory is ours, of which format, and which rack its drives were laid out for.
+//!
+//! Text lines `name = value`, the last of which is the CRC-32C of those before, so that it can be read by eye and not be
+//! damaged unseen. Of the rack it keeps what decides where data lies: a description may change in everything else.
+
+use super::credentials::random;
+use super::{DataDirError, read_part};
+use crc_fast::{CrcAlgorithm, checksum};
+use disk::label::RackUuid;
+use model::{DomainId, FailureDomains, RackSpec, Resource};
+use serde::Serialize;
+use std::path::Path;
+
+const HEAD: &str = "Larder data directory\n";
+/// The format of the directory as a whole.
+const VERSION: u32 = 1;
+
+/// What the file `identity` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) rack_uuid: RackUuid,
+    code: String,
+    group_drives: String,
+    drives: String,
+    domains: String,
+}
+
+/// Everything about a rack's geometry that its layout depends on.
+#[derive(Serialize)]
+struct Geometry<'a> {
+    resources: &'a [Resource],
+    failure_domains: &'a [FailureDomains],
+    drives: Vec<(&'a [u16; 3], &'a [DomainId], &'a [DomainId])>,
+}
+
+impl Identity {
+    pub(super) fn of(rack_uuid: RackUuid, rack: &RackSpec) -> Self {
+        let geometry = Geometry {
+            resources: &rack.resources,
+            failure_domains: &rack.failure_domains,
+            drives: rack.drives.iter().map(|d| (&d.slot, &*d.resource_domains, &*d.failure_domains)).collect(),
+        };
+        let geometry = serde_json::to_vec(&geometry).expect("numbers and names are always JSON");
+        let code = rack.code;
+        Self {
+            rack_uuid,
+            code: format!("{}+{} fragments of {} bytes", code.data, code.parity, code.fragment_bytes),
+            group_drives: rack.group_drives.to_string(),
+            drives: rack.drives.len().to_string(),
+            domains: format!("{:08x}", crc32c(&geometry)),
+        }
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let Self { rack_uuid, code, group_drives, drives, domains } = self;
+        let text = format!(
+            "{HEAD}version = {VERSION}\nrack = {rack_uuid}\ncode = {code}\ngroup_drives = {group_drives}\n\
+             drives = {drives}\ndomains = {domains}\n"
+        );
+        let sum = crc32c(text.as_bytes());
+        format!("{text}checksum = {sum:08x}\n")
+    }
+
+    pub(super) fn read(path: &Path) -> Result<Self, DataDirError> {
+        let text = read_part(path)?;
+        let Some(lines) = text.strip_prefix(HEAD) else {
+            return Err(DataDirError::damaged(path, "is no identity of a Larder data directory"));
+        };
+        let value = |name: &str| {
+            let line = lines.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
+            line.map(str::to_owned).ok_or_else(|| DataDirError::damaged(path, format!("has no line `{name}`")))
+        };
+        let version = value("version")?;
+        if version != VERSION.to_string() {
+            return Err(DataDirError::OtherVersion { path: path.to_owned(), found: version, known: VERSION });
+        }
+        let identity = Self {
+            rack_uuid: uuid_from(&value("rack")?)
+                .ok_or_else(|| DataDirError::damaged(path, "has a bad line `rack`"))?,
+            code: value("code")?,
+            group_drives: value("group_drives")?,
+            drives: value("drives")?,
+            domains: value("domains")?,
+        };
+        if identity.to_text() != text {
+            return Err(DataDirError::damaged(path, "is damaged: its checksum does not match"));
+        }
+        Ok(identity)
+    }
+
+    /// Refuses a description that the drives were not laid out for.
+    pub(super) fn must_fit(&self, rack: &RackSpec, path: &Path) -> Result<(), DataDirError> {
+        let now = Self::of(self.rack_uuid, rack);
+        let rows = [
+            ("the number of drives", now.drives, &self.drives),
+            ("the code", now.code, &self.code),
+            ("`group_drives`", now.group_drives, &self.group_drives),
+            ("the checksum of slots, domains and limits", now.domains, &self.domains),
+        ];
+        match rows.into_iter().find(|(_, now, then)| now != *then) {
+            None => Ok(()),
+            Some((what, now, then)) => {
+                Err(DataDirError::OtherRack { path: path.to_owned(), what, now, then: then.clone() })
+            }
+        }
+    }
+}
+
+/// A new rack's identity: a random UUID (RFC 9562, version 4).
+pub(super) fn random_uuid() -> Result<RackUuid, DataDirError> {
+    let mut bytes: [u8; 16] = random()?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(RackUuid(bytes))
+}
+
+/// The UUID that `text` shows.
+pub(super) fn uuid_from(text: &str) -> Option<RackUuid> {
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    let number = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;
+    let uuid = RackUuid(number.to_be_bytes());
+    (uuid.to_string() == text).then_some(uuid)
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}

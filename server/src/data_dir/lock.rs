@@ -1,0 +1,32 @@
+//! One process at a time in a data directory.
+//!
+//! The lock is the system's, on an open file: it goes when its process does, however that ends. The process id in the file is
+//! for the message alone.
+
+use super::{DataDirError, LOCK, failed};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::path::Path;
+
+/// Locks the data directory `path` until the file is dropped.
+pub(super) fn take(path: &Path) -> Result<File, DataDirError> {
+    let name = path.join(LOCK);
+    let open = OpenOptions::new().write(true).create(true).truncate(false).open(&name);
+    let mut file = open.map_err(|e| failed(&format!("opening {}", name.display()), e))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(DataDirError::InUse { path: path.to_owned(), pid: holder(&name) }),
+        Err(TryLockError::Error(e)) => return Err(failed(&format!("locking {}", name.display()), e)),
+    }
+    let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    written.map_err(|e| failed(&format!("writing {}", name.display()), e))?;
+    Ok(file)
+}
+
+fn holder(name: &Path) -> String {
+    let text = fs::read_to_string(name).unwrap_or_default();
+    match text.trim() {
+        "" => "of unknown number".to_owned(),
+        pid => pid.to_owned(),
+    }
+}
