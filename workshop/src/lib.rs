@@ -1,1 +1,42 @@
-//! Placeholder.
+//! The workshop: the server's own fast disk.
+//!
+//! - [`Staging`] holds staged files: a PUT is durable there before it is acknowledged (SOHO, section 3).
+//! - [`PackPlan`] and [`PackSource`] make payloads for the rack out of staged files; small objects never get a blob each.
+//! - [`Spool`] holds recalls: what drives of the rack read at their speed and clients take at theirs.
+//!
+//! Invariants:
+//! - every access to the disk goes through [`disk::Drive`]; nothing here blocks a thread or needs more than one;
+//! - capacity is counted before a file is made, so that neither part ever exceeds its own; what does not fit is refused with
+//!   [`Full`], and nothing is left behind;
+//! - a stream holds at most two blocks of [`BLOCK_BYTES`] and one table page of 64 KiB;
+//! - every block has a checksum, and no byte is given out before its block was checked;
+//! - a file goes only when nobody reads it any more.
+
+// The errors are enums whose variants say when they come.
+#![allow(clippy::missing_errors_doc)]
+
+mod block;
+mod drain;
+mod format;
+mod pack;
+mod pack_format;
+mod spool;
+mod spool_file;
+mod staged_file;
+mod staged_format;
+mod staging;
+#[cfg(test)]
+mod testing;
+
+pub use block::BLOCK_BYTES;
+pub use drain::Full;
+pub use format::FormatError;
+pub use pack::{
+    MEMBERS_MAX, PackError, PackHold, PackMember, PackPlan, PackSource, PayloadCheck, PayloadError, Sealed,
+    VerifyError, verify_payload,
+};
+pub use pack_format::{IndexEntry, PACK_FOOTER_BYTES, PackFooter, decode_footer, decode_index};
+pub use spool::{ENTRIES_MAX, ReserveError, Spool, SpoolUsage, segments};
+pub use spool_file::{SpoolError, SpoolReader, SpoolWriter};
+pub use staged_file::{ReadError, StageError, StagedFile, StagedReader, StagedWriter};
+pub use staging::{Reservation, SlotHold, Staging, StagingUsage, SweepReport};

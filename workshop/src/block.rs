@@ -1,0 +1,217 @@
+//! Blocks: the unit in which the workshop writes, checks and reads its files.
+//!
+//! [`BlockWriter`] fills one block while the one before it is on its way to the drive, so a stream holds two. Writes run in
+//! tasks of their own: a caller that is dropped in the middle leaves no write half under way with its buffer gone.
+//!
+//! Invariant: the checksum of a block is in the table before anybody is told that the block was written.
+
+use crate::format::crc32c;
+use bytes::Bytes;
+use disk::{Buffer, Drive, DriveError, FileName};
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::task::JoinHandle;
+
+/// Length of a block, but for a file's last: what has one checksum and is read and written at once. 1 MiB; this crate's own
+/// tests use a small one, so that files of many blocks and tables of many pages are cheap.
+pub const BLOCK_BYTES: usize = if cfg!(test) { 4 << 10 } else { 1 << 20 };
+
+/// What one file takes of the drive beyond its bytes is at most what fills its last page.
+const PAGE_BYTES: u64 = 4096;
+
+/// Told how many bytes of the file are written, after each block.
+pub(crate) type Written = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// What a file of `file_bytes` bytes is counted as: whole pages.
+pub(crate) fn charge(file_bytes: u64) -> u64 {
+    file_bytes.next_multiple_of(PAGE_BYTES)
+}
+
+/// The guarded value. A panic elsewhere does not make plain counters wrong, so a poisoned lock is used on.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for `work` in a task of its own, which goes on if the caller does not.
+pub(crate) async fn detached<T, E>(work: impl Future<Output = Result<T, E>> + Send + 'static) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<DriveError> + Send + 'static,
+{
+    joined(&mut tokio::spawn(work)).await
+}
+
+/// What the task of `handle` came to. A panic in it goes on here.
+async fn joined<T, E: From<DriveError>>(handle: &mut JoinHandle<Result<T, E>>) -> Result<T, E> {
+    match handle.await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => Err(DriveError::NotReady("going down").into()),
+    }
+}
+
+/// The block of `bytes` bytes at `offset`, or `None` if its checksum is not `crc`.
+pub(crate) async fn read_block(
+    drive: &dyn Drive,
+    name: &FileName,
+    offset: u64,
+    bytes: usize,
+    crc: u32,
+) -> Result<Option<Bytes>, DriveError> {
+    let block = read_bytes(drive, name, offset, bytes).await?;
+    Ok((crc32c(&block) == crc).then_some(block))
+}
+
+/// `bytes` bytes of the file at `offset`, unchecked.
+pub(crate) async fn read_bytes(
+    drive: &dyn Drive,
+    name: &FileName,
+    offset: u64,
+    bytes: usize,
+) -> Result<Bytes, DriveError> {
+    let buffer = drive.read_at(name, offset, Buffer::zeroed(bytes)).await?;
+    Ok(Bytes::from_owner(buffer))
+}
+
+/// Writes a file from its beginning, block by block.
+pub(crate) struct BlockWriter {
+    drive: Arc<dyn Drive>,
+    name: FileName,
+    buffer: Buffer,
+    /// How much of `buffer` is filled.
+    filled: usize,
+    buffer_bytes: usize,
+    /// Where in the file `buffer` goes.
+    start: u64,
+    table: Arc<Mutex<Vec<u32>>>,
+    written: Written,
+    under_way: Option<JoinHandle<Result<Buffer, DriveError>>>,
+    /// Set while a call is under way: a call that was dropped in the middle leaves it set, and the file unusable.
+    torn: bool,
+}
+
+impl BlockWriter {
+    /// A writer of the file `name`, which is `file_bytes` long. The checksum of each block is put into `table`.
+    pub(crate) fn new(drive: Arc<dyn Drive>, name: FileName, file_bytes: u64, written: Written) -> Self {
+        let buffer_bytes = file_bytes.min(BLOCK_BYTES as u64) as usize;
+        let table = Arc::default();
+        Self {
+            drive,
+            name,
+            buffer: Buffer::zeroed(buffer_bytes),
+            filled: 0,
+            buffer_bytes,
+            start: 0,
+            table,
+            written,
+            under_way: None,
+            torn: false,
+        }
+    }
+
+    /// The checksums of the blocks so far.
+    pub(crate) fn table(&self) -> &Arc<Mutex<Vec<u32>>> {
+        &self.table
+    }
+
+    /// How many bytes it was given.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.start + self.filled as u64
+    }
+
+    /// Takes `data`, and returns when all of it but a block is on the drive. The file must have room for it.
+    pub(crate) async fn write(&mut self, mut data: &[u8]) -> Result<(), DriveError> {
+        self.begin()?;
+        while !data.is_empty() {
+            let (now, later) = data.split_at(data.len().min(BLOCK_BYTES - self.filled));
+            self.buffer[self.filled..self.filled + now.len()].copy_from_slice(now);
+            self.filled += now.len();
+            data = later;
+            if self.filled == BLOCK_BYTES {
+                self.seal(&mut |_| Vec::new()).await?;
+            }
+        }
+        self.torn = false;
+        Ok(())
+    }
+
+    /// Writes what is left, and behind it what `tail` makes of the table, if anything.
+    pub(crate) async fn finish(&mut self, tail: &mut (dyn FnMut(&[u32]) -> Vec<u8> + Send)) -> Result<(), DriveError> {
+        self.begin()?;
+        self.seal(tail).await?;
+        self.settle().await?;
+        self.torn = false;
+        Ok(())
+    }
+
+    /// Writes `data` at `offset`, after all blocks that are under way.
+    pub(crate) async fn write_apart(&mut self, offset: u64, data: &[u8]) -> Result<(), DriveError> {
+        self.begin()?;
+        self.settle().await?;
+        for (index, piece) in data.chunks(BLOCK_BYTES).enumerate() {
+            let mut buffer = Buffer::zeroed(piece.len());
+            buffer.copy_from_slice(piece);
+            self.drive.write_at(&self.name, offset + (index * BLOCK_BYTES) as u64, buffer).await?;
+        }
+        self.torn = false;
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<(), DriveError> {
+        if std::mem::replace(&mut self.torn, true) {
+            return Err(DriveError::NotReady("asked to go on with a file after a write that failed or was given up"));
+        }
+        Ok(())
+    }
+
+    /// Sends the block off, with `tail` behind it if that fits, and apart from it if not.
+    async fn seal(&mut self, tail: &mut (dyn FnMut(&[u32]) -> Vec<u8> + Send)) -> Result<(), DriveError> {
+        let spare = self.settle().await?;
+        let data_end = self.bytes();
+        let tail = {
+            let mut table = lock(&self.table);
+            if self.filled > 0 {
+                table.push(crc32c(&self.buffer[..self.filled]));
+            }
+            tail(&table)
+        };
+        let tail_fits = self.filled + tail.len() <= self.buffer_bytes;
+        if tail_fits {
+            self.buffer[self.filled..self.filled + tail.len()].copy_from_slice(&tail);
+            self.filled += tail.len();
+        }
+        if self.filled > 0 {
+            self.send_off(spare, data_end);
+        }
+        if !tail_fits {
+            self.torn = false;
+            self.write_apart(data_end, &tail).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts the write of the buffer, and goes on with `spare`.
+    fn send_off(&mut self, spare: Option<Buffer>, data_end: u64) {
+        let fresh = spare.unwrap_or_else(|| Buffer::zeroed(self.buffer_bytes));
+        let mut buffer = std::mem::replace(&mut self.buffer, fresh);
+        self.buffer.set_len(self.buffer_bytes);
+        buffer.set_len(self.filled);
+        let (drive, name, start) = (Arc::clone(&self.drive), self.name.clone(), self.start);
+        let written = Arc::clone(&self.written);
+        self.start += self.filled as u64;
+        self.filled = 0;
+        self.under_way = Some(tokio::spawn(async move {
+            let buffer = drive.write_at(&name, start, buffer).await?;
+            written(data_end);
+            Ok(buffer)
+        }));
+    }
+
+    /// Waits for the block that is under way, if one is, and gives its buffer back.
+    async fn settle(&mut self) -> Result<Option<Buffer>, DriveError> {
+        let Some(handle) = &mut self.under_way else { return Ok(None) };
+        let result = joined(handle).await;
+        self.under_way = None;
+        result.map(Some)
+    }
+}

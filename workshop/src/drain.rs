@@ -1,0 +1,76 @@
+//! How fast room becomes free, and what somebody is told for whom there is none.
+
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Over how long the rate is averaged: long enough to see more than one pack being freed, short enough to follow the load.
+const MEMORY: Duration = Duration::from_mins(2);
+/// Nobody is asked to come back sooner.
+const RETRY_MIN: Duration = Duration::from_secs(5);
+/// Nobody is asked to come back later; also what is said when nothing was freed of late.
+const RETRY_MAX: Duration = Duration::from_mins(2);
+
+/// There is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no room for {wanted_bytes} bytes: {free_bytes} are free")]
+pub struct Full {
+    /// What was asked for, with everything it takes on the disk, in bytes.
+    pub wanted_bytes: u64,
+    /// What is free now, in bytes.
+    pub free_bytes: u64,
+    /// When to try again, in wall time, judged by how fast room became free of late. `None`: it will never fit.
+    pub retry_after: Option<Duration>,
+}
+
+/// Counts what becomes free, forgetting exponentially.
+#[derive(Debug)]
+pub(crate) struct Drain {
+    bytes: f64,
+    at: Instant,
+}
+
+impl Drain {
+    /// Nothing has become free so far.
+    pub(crate) fn new() -> Self {
+        Self { bytes: 0.0, at: Instant::now() }
+    }
+
+    /// `bytes` became free now.
+    pub(crate) fn note(&mut self, bytes: u64) {
+        let now = Instant::now();
+        self.bytes = self.remembered(now) + bytes as f64;
+        self.at = now;
+    }
+
+    /// What to tell somebody who wants `wanted_bytes` of `capacity_bytes`, of which `free_bytes` are free.
+    pub(crate) fn full(&self, wanted_bytes: u64, free_bytes: u64, capacity_bytes: u64) -> Full {
+        let retry_after = (wanted_bytes <= capacity_bytes).then(|| {
+            let rate = self.remembered(Instant::now()) / MEMORY.as_secs_f64();
+            let seconds = wanted_bytes.saturating_sub(free_bytes) as f64 / rate;
+            Duration::try_from_secs_f64(seconds).map_or(RETRY_MAX, |wait| wait.clamp(RETRY_MIN, RETRY_MAX))
+        });
+        Full { wanted_bytes, free_bytes, retry_after }
+    }
+
+    fn remembered(&self, now: Instant) -> f64 {
+        let age = now.saturating_duration_since(self.at);
+        self.bytes * (-age.as_secs_f64() / MEMORY.as_secs_f64()).exp()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_hint_follows_how_fast_room_becomes_free() {
+        let mut drain = Drain::new();
+        assert_eq!(drain.full(10, 0, 100).retry_after, Some(RETRY_MAX), "nothing was ever freed");
+        drain.note(1200);
+        assert_eq!(drain.full(300, 0, 1000).retry_after, Some(Duration::from_secs(30)));
+        assert_eq!(drain.full(1, 0, 1000).retry_after, Some(RETRY_MIN));
+        tokio::time::advance(Duration::from_hours(1)).await;
+        assert_eq!(drain.full(300, 0, 1000).retry_after, Some(RETRY_MAX), "that was long ago");
+        assert_eq!(drain.full(1001, 1000, 1000).retry_after, None, "larger than everything");
+    }
+}

@@ -1,0 +1,81 @@
+//! What all formats of the workshop share: little-endian fields, magic numbers, and the ways in which bytes can be wrong.
+//!
+//! Invariant: no input, however mad, makes a decoder panic or take more memory than a small multiple of the input's length.
+
+/// Why bytes are not what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// They begin with something else.
+    #[error("it is of another kind, or was never finished")]
+    Magic,
+    /// They are of a format version that this Larder does not know.
+    #[error("it is of format version {0}, which this Larder does not know")]
+    Version(u32),
+    /// They end too early, or too late.
+    #[error("it has the wrong length")]
+    Length,
+    /// Their checksum is wrong.
+    #[error("its checksum is wrong")]
+    Checksum,
+    /// A field contradicts another, or is outside its range.
+    #[error("its {0} makes no sense")]
+    Field(&'static str),
+}
+
+/// CRC-32C of `bytes`.
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// Takes fields off the front of bytes.
+pub(crate) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    /// All of `bytes`.
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// The next `bytes` bytes.
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<&'a [u8], FormatError> {
+        let (taken, rest) = self.rest.split_at_checked(bytes).ok_or(FormatError::Length)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    /// The next `N` bytes.
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
+        let (taken, rest) = self.rest.split_first_chunk().ok_or(FormatError::Length)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    /// A byte.
+    pub(crate) fn u8(&mut self) -> Result<u8, FormatError> {
+        Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    /// Four bytes.
+    pub(crate) fn u32(&mut self) -> Result<u32, FormatError> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    /// Eight bytes.
+    pub(crate) fn u64(&mut self) -> Result<u64, FormatError> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    /// A length of four bytes and so many bytes of UTF-8.
+    pub(crate) fn text(&mut self) -> Result<String, FormatError> {
+        let bytes = self.u32()? as usize;
+        let text = std::str::from_utf8(self.take(bytes)?).map_err(|_| FormatError::Field("text"))?;
+        Ok(text.to_owned())
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+}

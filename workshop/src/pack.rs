@@ -1,0 +1,421 @@
+//! Packs: the payload of a blob, made of staged files.
+//!
+//! A payload is the members' bytes in the order given, then the index, then the footer; also when there is one member.
+//! [`PackPlan`] knows every offset before a byte is read, [`PackSource`] yields the bytes, and [`PayloadCheck`] tells whether
+//! what was read back from the rack is what the source yielded.
+//!
+//! Invariants: two sources of one plan yield the same bytes, so a write can be tried again; every member is checked block by
+//! block as it is read; a source holds two blocks and a few opened small members, and nothing that grows with the payload
+//! but 8 bytes for each member.
+
+use crate::block::BLOCK_BYTES;
+use crate::pack_format::{
+    INDEX_HEADER_BYTES, MEMBER_CHECKSUM_BYTES, PACK_FOOTER_BYTES, PackFooter, encode_entry, encode_index_header,
+    entry_bytes,
+};
+use crate::staged_file::{ReadError, StagedReader};
+use crate::staging::{SlotHold, Staging};
+use bytes::Bytes;
+use catalog::Object;
+use crc_fast::{CrcAlgorithm, Digest};
+use futures::future::BoxFuture;
+use futures::stream::{BoxStream, FuturesOrdered, Stream, StreamExt};
+use std::pin::pin;
+use std::sync::Arc;
+
+/// The most members of a pack.
+pub const MEMBERS_MAX: usize = 1 << 20;
+/// The longest entry of an index: far above what S3 lets a key and its metadata be.
+const ENTRY_BYTES_MAX: usize = 256 << 10;
+/// How many members are opened ahead, so that small ones do not wait for each other.
+const OPEN_AHEAD: usize = 8;
+
+/// A version that goes into a pack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackMember {
+    /// The bucket it is in.
+    pub bucket: String,
+    /// Its key.
+    pub key: String,
+    /// What S3 knows of it.
+    pub object: Object,
+    /// The slot of its staged file.
+    pub slot: u64,
+}
+
+/// Why there is no pack.
+#[derive(Debug, thiserror::Error)]
+pub enum PackError {
+    /// A pack of nothing, or of more than [`MEMBERS_MAX`].
+    #[error("{0} members cannot be a pack")]
+    Members(usize),
+    /// A member's key and metadata are too long for an index.
+    #[error("the description of slot {slot} takes {bytes} bytes")]
+    EntryTooLong {
+        /// The member's slot.
+        slot: u64,
+        /// How long it would be.
+        bytes: usize,
+    },
+    /// The members are longer than any payload can be.
+    #[error("the members are too long together")]
+    TooLong,
+    /// A member was freed: it was deleted or overwritten since the pack was composed.
+    #[error("slot {slot} is not staged any more")]
+    MemberGone {
+        /// The member's slot.
+        slot: u64,
+    },
+    /// A member's staged file is not as long as its record says.
+    #[error("slot {slot} holds {staged_bytes} bytes, and its record says {record_bytes}")]
+    MemberLength {
+        /// The member's slot.
+        slot: u64,
+        /// What is staged.
+        staged_bytes: u64,
+        /// What the record says.
+        record_bytes: u64,
+    },
+    /// A member cannot be read.
+    #[error(transparent)]
+    Read(ReadError),
+}
+
+impl From<ReadError> for PackError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::NotFound { slot } => Self::MemberGone { slot },
+            other => Self::Read(other),
+        }
+    }
+}
+
+/// Where everything in a pack lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackPlan {
+    members: Vec<PackMember>,
+    offsets: Vec<u64>,
+    index_offset: u64,
+    index_bytes: u64,
+}
+
+/// Keeps the members of a pack from being removed, though they be freed: from composing until the blob is committed.
+pub struct PackHold {
+    _slots: Vec<SlotHold>,
+}
+
+impl PackPlan {
+    /// A pack of `members`, in this order.
+    pub fn new(members: Vec<PackMember>) -> Result<Self, PackError> {
+        if members.is_empty() || members.len() > MEMBERS_MAX {
+            return Err(PackError::Members(members.len()));
+        }
+        let mut offsets = Vec::with_capacity(members.len());
+        let mut index_offset: u64 = 0;
+        let mut index_bytes = INDEX_HEADER_BYTES as u64;
+        for PackMember { bucket, key, object, slot } in &members {
+            let bytes = entry_bytes(bucket, key, object);
+            if bytes > ENTRY_BYTES_MAX {
+                return Err(PackError::EntryTooLong { slot: *slot, bytes });
+            }
+            index_bytes += (bytes + MEMBER_CHECKSUM_BYTES) as u64;
+            offsets.push(index_offset);
+            index_offset = index_offset.checked_add(object.bytes).ok_or(PackError::TooLong)?;
+        }
+        if index_offset > i64::MAX as u64 {
+            return Err(PackError::TooLong);
+        }
+        Ok(Self { members, offsets, index_offset, index_bytes })
+    }
+
+    /// The length of the payload: members, index and footer.
+    pub fn payload_bytes(&self) -> u64 {
+        self.index_offset + self.index_bytes + PACK_FOOTER_BYTES as u64
+    }
+
+    /// The members, in order.
+    pub fn members(&self) -> &[PackMember] {
+        &self.members
+    }
+
+    /// Where in the payload each member begins, in the same order.
+    pub fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+
+    /// Keeps all members until the hold is dropped.
+    pub fn hold(&self, staging: &Staging) -> Result<PackHold, PackError> {
+        let slots = self.members.iter().map(|member| {
+            let slot = member.slot;
+            staging.hold(slot).ok_or(PackError::MemberGone { slot })
+        });
+        Ok(PackHold { _slots: slots.collect::<Result<_, _>>()? })
+    }
+}
+
+/// What a payload was when it was yielded in full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// Its length.
+    pub payload_bytes: u64,
+    /// CRC-64/NVME of all of it.
+    pub checksum: u64,
+}
+
+/// Yields the payload of a pack.
+pub struct PackSource {
+    staging: Staging,
+    plan: Arc<PackPlan>,
+    stage: Stage,
+    opening: FuturesOrdered<BoxFuture<'static, Result<StagedReader, PackError>>>,
+    /// How many members were opened, or are being.
+    opened: usize,
+    /// CRC-64 of the members that were yielded.
+    checksums: Vec<u64>,
+    member_digest: Digest,
+    index_digest: Digest,
+    payload_digest: Digest,
+    yielded_bytes: u64,
+    /// What is ready, and shorter than a block.
+    gathered: Vec<u8>,
+    /// What is ready and did not fit into `gathered`.
+    left_over: Bytes,
+}
+
+/// What comes next.
+enum Stage {
+    /// The next member, or the index if there is none.
+    Member,
+    /// More of a member.
+    Bytes(BoxStream<'static, Result<Bytes, ReadError>>),
+    /// The index entry of that member, or the checksums.
+    Entry(usize),
+    /// The checksums of members from that one on, or the footer.
+    Checksums(usize),
+    /// Nothing.
+    Done,
+}
+
+impl PackSource {
+    /// A source of the payload of `plan`, whose members lie in `staging`.
+    pub fn new(staging: Staging, plan: Arc<PackPlan>) -> Self {
+        let digest = Digest::new(CrcAlgorithm::Crc64Nvme);
+        Self {
+            staging,
+            plan,
+            stage: Stage::Member,
+            opening: FuturesOrdered::new(),
+            opened: 0,
+            checksums: Vec::new(),
+            member_digest: digest,
+            index_digest: digest,
+            payload_digest: digest,
+            yielded_bytes: 0,
+            gathered: Vec::new(),
+            left_over: Bytes::new(),
+        }
+    }
+
+    /// The next bytes of the payload; all chunks but the last are a block of 1 MiB. `None` at its end.
+    ///
+    /// After an error, or when the future of a call was dropped, the source is of no more use; a new one begins again.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, PackError> {
+        let chunk = loop {
+            if let Some(chunk) = self.take_chunk() {
+                break chunk;
+            }
+            match self.next_piece().await? {
+                Some(piece) => self.left_over = piece,
+                None if self.gathered.is_empty() => return Ok(None),
+                None => break Bytes::from(std::mem::take(&mut self.gathered)),
+            }
+        };
+        self.payload_digest.update(&chunk);
+        self.yielded_bytes += chunk.len() as u64;
+        Ok(Some(chunk))
+    }
+
+    /// What the payload was, once all of it was yielded.
+    pub fn sealed(&self) -> Option<Sealed> {
+        let complete = self.yielded_bytes == self.plan.payload_bytes();
+        complete.then(|| Sealed { payload_bytes: self.yielded_bytes, checksum: self.payload_digest.finalize() })
+    }
+
+    /// Moves what is left over to what is gathered; gives a block if that makes one.
+    fn take_chunk(&mut self) -> Option<Bytes> {
+        if self.gathered.is_empty() && self.left_over.len() == BLOCK_BYTES {
+            return Some(std::mem::take(&mut self.left_over));
+        }
+        let missing = BLOCK_BYTES - self.gathered.len();
+        let now = self.left_over.split_to(missing.min(self.left_over.len()));
+        if self.gathered.is_empty() && !now.is_empty() {
+            self.gathered.reserve_exact(BLOCK_BYTES);
+        }
+        self.gathered.extend_from_slice(&now);
+        (self.gathered.len() == BLOCK_BYTES).then(|| Bytes::from(std::mem::take(&mut self.gathered)))
+    }
+
+    /// The next bytes, in pieces as they come: at most a block. `None` at the end.
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, PackError> {
+        loop {
+            match &mut self.stage {
+                Stage::Member => self.begin_member().await?,
+                Stage::Bytes(stream) => {
+                    if let Some(piece) = stream.next().await {
+                        let piece = piece?;
+                        self.member_digest.update(&piece);
+                        return Ok(Some(piece));
+                    }
+                    self.checksums.push(self.member_digest.finalize_reset());
+                    self.stage = Stage::Member;
+                }
+                Stage::Entry(next) => {
+                    let next = *next;
+                    return Ok(Some(self.index_entry(next)));
+                }
+                Stage::Checksums(next) => {
+                    let next = *next;
+                    return Ok(Some(self.checksums_or_footer(next)));
+                }
+                Stage::Done => return Ok(None),
+            }
+        }
+    }
+
+    /// Opens members ahead, and begins with the next of them.
+    async fn begin_member(&mut self) -> Result<(), PackError> {
+        while self.opening.len() < OPEN_AHEAD && self.opened < self.plan.members.len() {
+            let (staging, plan, index) = (self.staging.clone(), Arc::clone(&self.plan), self.opened);
+            self.opening.push_back(Box::pin(async move { open_member(&staging, &plan.members[index]).await }));
+            self.opened += 1;
+        }
+        self.stage = match self.opening.next().await {
+            Some(reader) => {
+                let reader = reader?;
+                Stage::Bytes(reader.read(0..reader.bytes()))
+            }
+            None => Stage::Entry(0),
+        };
+        Ok(())
+    }
+
+    /// Entry `index` of the index, with the index's header before the first.
+    fn index_entry(&mut self, index: usize) -> Bytes {
+        let members = self.plan.members.len();
+        let mut bytes = Vec::new();
+        if index == 0 {
+            bytes.extend_from_slice(&encode_index_header(members as u32));
+        }
+        let PackMember { bucket, key, object, .. } = &self.plan.members[index];
+        bytes.extend_from_slice(&encode_entry(bucket, key, self.plan.offsets[index], object));
+        self.stage = if index + 1 < members { Stage::Entry(index + 1) } else { Stage::Checksums(0) };
+        self.index_digest.update(&bytes);
+        bytes.into()
+    }
+
+    /// The checksums of members from `first` on, as many as make a block; then the footer.
+    fn checksums_or_footer(&mut self, first: usize) -> Bytes {
+        let rest = &self.checksums[first..];
+        if rest.is_empty() {
+            self.stage = Stage::Done;
+            return Bytes::from_owner(self.footer().encode());
+        }
+        let now = &rest[..rest.len().min(BLOCK_BYTES / MEMBER_CHECKSUM_BYTES)];
+        let bytes: Vec<u8> = now.iter().flat_map(|checksum| checksum.to_le_bytes()).collect();
+        self.stage = Stage::Checksums(first + now.len());
+        self.index_digest.update(&bytes);
+        bytes.into()
+    }
+
+    fn footer(&self) -> PackFooter {
+        PackFooter {
+            members: self.plan.members.len() as u32,
+            index_offset: self.plan.index_offset,
+            index_bytes: self.plan.index_bytes,
+            index_checksum: self.index_digest.finalize(),
+        }
+    }
+}
+
+async fn open_member(staging: &Staging, member: &PackMember) -> Result<StagedReader, PackError> {
+    let reader = staging.open(member.slot).await?;
+    let (staged_bytes, record_bytes) = (reader.bytes(), member.object.bytes);
+    if staged_bytes == record_bytes {
+        Ok(reader)
+    } else {
+        Err(PackError::MemberLength { slot: member.slot, staged_bytes, record_bytes })
+    }
+}
+
+/// What was read back is not what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PayloadError {
+    /// It has another length.
+    #[error("read back {0} bytes")]
+    Length(u64),
+    /// It has another checksum.
+    #[error("read back something else")]
+    Checksum,
+}
+
+/// Compares a payload that is read back with what was yielded, without keeping it.
+pub struct PayloadCheck {
+    sealed: Sealed,
+    digest: Digest,
+    bytes: u64,
+}
+
+impl PayloadCheck {
+    /// A check against `sealed`.
+    pub fn new(sealed: Sealed) -> Self {
+        Self { sealed, digest: Digest::new(CrcAlgorithm::Crc64Nvme), bytes: 0 }
+    }
+
+    /// The next bytes that were read back.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.digest.update(bytes);
+        self.bytes += bytes.len() as u64;
+    }
+
+    /// Whether that was all of the payload, unchanged.
+    pub fn finish(self) -> Result<(), PayloadError> {
+        if self.bytes != self.sealed.payload_bytes {
+            return Err(PayloadError::Length(self.bytes));
+        }
+        if self.digest.finalize() != self.sealed.checksum {
+            return Err(PayloadError::Checksum);
+        }
+        Ok(())
+    }
+}
+
+/// Why a payload could not be verified, or is wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError<E> {
+    /// It is wrong.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// It could not be read.
+    #[error("{0}")]
+    Stream(E),
+}
+
+/// Reads `payload` to its end, and compares it with `sealed`.
+pub async fn verify_payload<B, E>(
+    payload: impl Stream<Item = Result<B, E>>,
+    sealed: Sealed,
+) -> Result<(), VerifyError<E>>
+where
+    B: AsRef<[u8]>,
+{
+    let mut payload = pin!(payload);
+    let mut check = PayloadCheck::new(sealed);
+    while let Some(chunk) = payload.next().await {
+        check.update(chunk.map_err(VerifyError::Stream)?.as_ref());
+    }
+    Ok(check.finish()?)
+}
+
+#[cfg(test)]
+#[path = "pack_tests.rs"]
+mod tests;

@@ -1,0 +1,216 @@
+//! One recall on its way through the spool: its writer, and the readers that follow it.
+//!
+//! Invariant: a reader gives out no byte that the writer did not announce as written, and none whose block it did not check
+//! against the checksum the writer took of it in memory.
+
+use crate::block::{BLOCK_BYTES, BlockWriter, lock, read_block};
+use crate::spool::{SpoolHold, spool_name};
+use bytes::Bytes;
+use disk::DriveError;
+use futures::stream::{self, BoxStream, StreamExt};
+use model::BlobId;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock};
+use tokio::sync::watch;
+
+/// Why a recall cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum SpoolError {
+    /// The recall failed; the writer's reason.
+    #[error("the recall failed: {0}")]
+    Failed(Arc<str>),
+    /// A block is not what was written. The entry is given up; another recall will bring the bytes.
+    #[error("block {block} of a recall of {blob} is damaged")]
+    Damaged {
+        /// The blob.
+        blob: BlobId,
+        /// The block, counted from 0 at the beginning of the entry.
+        block: u64,
+    },
+    /// The entry does not hold what was asked for.
+    #[error("only payload bytes {0:?} are here")]
+    OutOfRange(Range<u64>),
+    /// More or fewer bytes were written than the entry is for.
+    #[error("{written_bytes} bytes for an entry of {entry_bytes}")]
+    WrongLength {
+        /// How many were, or would have been, written.
+        written_bytes: u64,
+        /// How many it is for.
+        entry_bytes: u64,
+    },
+    /// The disk failed.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+}
+
+/// What a writer and its readers share.
+pub(crate) struct Recall {
+    pub blob: BlobId,
+    pub range: Range<u64>,
+    table: OnceLock<Arc<Mutex<Vec<u32>>>>,
+    progress: watch::Sender<Progress>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Progress {
+    /// How much can be read.
+    bytes: u64,
+    /// Set when no more will come, though the entry is not complete.
+    failed: Option<Arc<str>>,
+}
+
+impl Recall {
+    pub(crate) fn new(blob: BlobId, range: Range<u64>) -> Self {
+        Self { blob, range, table: OnceLock::new(), progress: watch::Sender::default() }
+    }
+
+    /// How long it is when complete.
+    fn bytes(&self) -> u64 {
+        self.range.end.saturating_sub(self.range.start)
+    }
+
+    /// Waits until `bytes` bytes can be read.
+    async fn written(&self, bytes: u64) -> Result<(), SpoolError> {
+        let mut progress = self.progress.subscribe();
+        let seen = progress.wait_for(|now| now.bytes >= bytes || now.failed.is_some()).await;
+        let seen = seen.expect("the sender is part of what this borrows").clone();
+        match seen.failed {
+            Some(reason) if seen.bytes < bytes => Err(SpoolError::Failed(reason)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The checksum of a block that was written.
+    fn crc(&self, block: u64) -> Option<u32> {
+        lock(self.table.get()?).get(block as usize).copied()
+    }
+
+    fn fail(&self, reason: &str) {
+        self.progress.send_modify(|now| now.failed = Some(reason.into()));
+    }
+}
+
+/// Writes a recall. Dropped unfinished, it fails the recall.
+pub struct SpoolWriter {
+    hold: SpoolHold,
+    recall: Arc<Recall>,
+    blocks: BlockWriter,
+    finished: bool,
+}
+
+impl SpoolWriter {
+    pub(crate) fn new(hold: SpoolHold, recall: Arc<Recall>) -> Self {
+        let announced = Arc::clone(&recall);
+        let written = move |bytes| announced.progress.send_modify(|now| now.bytes = bytes);
+        let (drive, name) = (Arc::clone(&hold.inner.drive), spool_name(hold.number));
+        let blocks = BlockWriter::new(drive, name, recall.bytes(), Arc::new(written));
+        recall.table.get_or_init(|| Arc::clone(blocks.table()));
+        Self { hold, recall, blocks, finished: false }
+    }
+
+    /// Which payload bytes are to come.
+    pub fn range(&self) -> Range<u64> {
+        self.recall.range.clone()
+    }
+
+    /// Appends the next payload bytes. Waits for the disk at most, and never for a reader.
+    pub async fn append(&mut self, data: &[u8]) -> Result<(), SpoolError> {
+        let (written_bytes, entry_bytes) = (self.blocks.bytes() + data.len() as u64, self.recall.bytes());
+        if written_bytes > entry_bytes {
+            return Err(SpoolError::WrongLength { written_bytes, entry_bytes });
+        }
+        Ok(self.blocks.write(data).await?)
+    }
+
+    /// All is appended: readers come to the end, and the entry stays until its room is wanted.
+    pub async fn finish(mut self) -> Result<(), SpoolError> {
+        let (written_bytes, entry_bytes) = (self.blocks.bytes(), self.recall.bytes());
+        if written_bytes != entry_bytes {
+            return Err(SpoolError::WrongLength { written_bytes, entry_bytes });
+        }
+        self.blocks.finish(&mut |_| Vec::new()).await?;
+        self.finished = true;
+        Ok(())
+    }
+
+    /// The rack could not read it. Readers come to an error behind what was appended so far, and the entry goes with them.
+    pub fn fail(self, reason: &str) {
+        self.recall.fail(reason);
+    }
+}
+
+impl Drop for SpoolWriter {
+    fn drop(&mut self) {
+        if !self.finished {
+            if self.recall.progress.borrow().failed.is_none() {
+                self.recall.fail("it was given up");
+            }
+            self.hold.inner.doom(self.hold.number);
+        }
+    }
+}
+
+/// Reads a recall that is complete or still growing. The entry stays at least as long as the reader and its streams.
+#[derive(Clone)]
+pub struct SpoolReader {
+    file: Arc<OpenEntry>,
+}
+
+struct OpenEntry {
+    hold: SpoolHold,
+    recall: Arc<Recall>,
+}
+
+impl SpoolReader {
+    pub(crate) fn new(hold: SpoolHold, recall: Arc<Recall>) -> Self {
+        Self { file: Arc::new(OpenEntry { hold, recall }) }
+    }
+
+    /// Which payload bytes it holds, or will hold.
+    pub fn range(&self) -> Range<u64> {
+        self.file.recall.range.clone()
+    }
+
+    /// Whether all of them are there.
+    pub fn is_complete(&self) -> bool {
+        self.file.recall.progress.borrow().bytes == self.file.recall.bytes()
+    }
+
+    /// Payload bytes `range` of the blob, in chunks of at most a block each, as they come. The stream ends after its first
+    /// error.
+    pub fn read(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes, SpoolError>> {
+        let here = self.range();
+        if range.start > range.end || range.start < here.start || range.end > here.end {
+            return stream::once(async { Err(SpoolError::OutOfRange(here)) }).boxed();
+        }
+        let rest = range.start - here.start..range.end - here.start;
+        stream::try_unfold((Arc::clone(&self.file), rest), |(file, rest)| async move {
+            if rest.is_empty() {
+                return Ok(None);
+            }
+            let chunk = file.chunk(&rest).await?;
+            let next = rest.start + chunk.len() as u64..rest.end;
+            Ok(Some((chunk, (file, next))))
+        })
+        .boxed()
+    }
+}
+
+impl OpenEntry {
+    /// The beginning of `rest` (counted from the entry's own beginning), as far as its first block goes.
+    async fn chunk(&self, rest: &Range<u64>) -> Result<Bytes, SpoolError> {
+        let block = rest.start / BLOCK_BYTES as u64;
+        let start = block * BLOCK_BYTES as u64;
+        let end = self.recall.bytes().min(start + BLOCK_BYTES as u64);
+        self.recall.written(end).await?;
+        let damaged = SpoolError::Damaged { blob: self.recall.blob, block };
+        let Some(crc) = self.recall.crc(block) else { return Err(damaged) };
+        let name = spool_name(self.hold.number);
+        let data = read_block(&*self.hold.inner.drive, &name, start, (end - start) as usize, crc).await?;
+        let Some(data) = data else {
+            self.hold.inner.doom(self.hold.number);
+            return Err(damaged);
+        };
+        Ok(data.slice((rest.start - start) as usize..(rest.end.min(end) - start) as usize))
+    }
+}

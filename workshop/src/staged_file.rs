@@ -1,0 +1,329 @@
+//! Staged files: writing one, and reading any range of it, checked.
+//!
+//! A small file costs one create, one write and one sync to stage, and one read to open; its bytes come with it.
+//!
+//! Invariants: `finish` returns only when bytes, table, footer and name would survive a power cut; a reader gives out no byte
+//! whose block it did not check.
+
+use crate::block::{BLOCK_BYTES, BlockWriter, charge, lock, read_block, read_bytes};
+use crate::drain::Full;
+use crate::format::{FormatError, crc32c};
+use crate::staged_format::{FOOTER_BYTES, Footer, Layout, PAGE_BLOCKS, blocks, staged_name};
+use crate::staging::{Inner, SlotHold};
+use bytes::Bytes;
+use crc_fast::{CrcAlgorithm, Digest};
+use disk::{DriveError, FileName};
+use futures::stream::{self, BoxStream, StreamExt};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How much is read when a file is opened. A file that is no longer comes in with it.
+const OPEN_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 16 << 10 };
+
+/// Why a file was not staged. Nothing of it is left.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// There is no room, in the capacity or on the disk itself.
+    #[error(transparent)]
+    Full(#[from] Full),
+    /// It was given more bytes than were reserved.
+    #[error("more than the {reserved_bytes} bytes that were reserved")]
+    TooLong {
+        /// How many were.
+        reserved_bytes: u64,
+    },
+    /// The disk failed.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+}
+
+/// Why a staged file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// There is none, or it was freed.
+    #[error("slot {slot} is not staged")]
+    NotFound {
+        /// The slot.
+        slot: u64,
+    },
+    /// A block is not what was written.
+    #[error("block {block} of slot {slot} is damaged")]
+    Damaged {
+        /// The slot.
+        slot: u64,
+        /// The block, counted from 0.
+        block: u64,
+    },
+    /// Its footer or table is not what was written.
+    #[error("the file of slot {slot} cannot be used: {source}")]
+    Unusable {
+        /// The slot.
+        slot: u64,
+        /// What is wrong with it.
+        source: FormatError,
+    },
+    /// It is shorter than what was asked for.
+    #[error("slot {slot} ends at byte {bytes}")]
+    OutOfRange {
+        /// The slot.
+        slot: u64,
+        /// Its length in bytes.
+        bytes: u64,
+    },
+    /// The disk failed.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+}
+
+/// A file that is staged: durable, and ready to be committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagedFile {
+    /// Its slot.
+    pub slot: u64,
+    /// How much data it holds, in bytes.
+    pub bytes: u64,
+    /// What it takes of the staging area's capacity, in bytes.
+    pub charged_bytes: u64,
+}
+
+/// Writes a staged file. Dropped unfinished, it takes the file away again.
+///
+/// A call whose future is dropped half-way leaves a writer that answers every other call with an error.
+pub struct StagedWriter {
+    hold: SlotHold,
+    layout: Layout,
+    blocks: BlockWriter,
+    bytes: u64,
+    /// Pages of the table that are written already.
+    pages: u64,
+    table_digest: Digest,
+    finished: bool,
+}
+
+impl StagedWriter {
+    pub(crate) fn new(hold: SlotHold, layout: Layout) -> Self {
+        let drive = Arc::clone(&hold.inner().drive);
+        let blocks = BlockWriter::new(drive, staged_name(hold.slot()), layout.file_bytes(), Arc::new(|_| {}));
+        let table_digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+        Self { hold, layout, blocks, bytes: 0, pages: 0, table_digest, finished: false }
+    }
+
+    /// Appends `data`. Returns when all but the last block or two are on the disk.
+    pub async fn write(&mut self, data: &[u8]) -> Result<(), StageError> {
+        // In pieces, so that the table never holds much more than a page, whatever comes in one call.
+        for piece in data.chunks(64 * BLOCK_BYTES) {
+            if piece.len() as u64 > self.layout.bytes_max - self.bytes {
+                return Err(StageError::TooLong { reserved_bytes: self.layout.bytes_max });
+            }
+            self.blocks.write(piece).await.map_err(|error| self.explain(error))?;
+            self.bytes += piece.len() as u64;
+            self.write_full_pages().await.map_err(|error| self.explain(error))?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is missing, and returns when the file would survive a power cut.
+    pub async fn finish(mut self) -> Result<StagedFile, StageError> {
+        self.finish_file().await.map_err(|error| self.explain(error))?;
+        self.hold.inner().finished(self.hold.slot());
+        self.finished = true;
+        Ok(StagedFile { slot: self.hold.slot(), bytes: self.bytes, charged_bytes: charge(self.layout.file_bytes()) })
+    }
+
+    async fn finish_file(&mut self) -> Result<(), DriveError> {
+        let (slot, bytes, bytes_max) = (self.hold.slot(), self.bytes, self.layout.bytes_max);
+        let in_one_go = bytes == bytes_max && self.pages == 0;
+        let mut digest = self.table_digest;
+        let mut table_and_footer = |table: &[u32]| {
+            let mut tail = table_bytes(table);
+            digest.update(&tail);
+            let footer = Footer { slot, bytes, bytes_max, table_crc: digest.finalize() as u32 };
+            tail.extend_from_slice(&footer.encode());
+            tail
+        };
+        if in_one_go {
+            self.blocks.finish(&mut table_and_footer).await?;
+        } else {
+            self.blocks.finish(&mut |_| Vec::new()).await?;
+            let tail = table_and_footer(&lock(self.blocks.table()));
+            let (table, footer) = tail.split_at(tail.len() - FOOTER_BYTES as usize);
+            self.blocks.write_apart(self.page_offset(), table).await?;
+            self.blocks.write_apart(self.layout.footer_offset(), footer).await?;
+        }
+        self.hold.inner().drive.sync(&staged_name(slot)).await
+    }
+
+    /// Writes the pages of the table that are full, so that it takes little memory.
+    async fn write_full_pages(&mut self) -> Result<(), DriveError> {
+        loop {
+            let page = {
+                let mut table = lock(self.blocks.table());
+                if (table.len() as u64) < PAGE_BLOCKS {
+                    return Ok(());
+                }
+                let later = table.split_off(PAGE_BLOCKS as usize);
+                std::mem::replace(&mut *table, later)
+            };
+            let page = table_bytes(&page);
+            self.table_digest.update(&page);
+            self.blocks.write_apart(self.page_offset(), &page).await?;
+            self.pages += 1;
+        }
+    }
+
+    /// Where the next page of the table goes.
+    fn page_offset(&self) -> u64 {
+        self.layout.table_offset() + 4 * PAGE_BLOCKS * self.pages
+    }
+
+    fn explain(&self, error: DriveError) -> StageError {
+        self.hold.inner().stage_error(error, self.layout)
+    }
+}
+
+impl Drop for StagedWriter {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.hold.inner().doom(self.hold.slot());
+        }
+    }
+}
+
+fn table_bytes(table: &[u32]) -> Vec<u8> {
+    table.iter().flat_map(|crc| crc.to_le_bytes()).collect()
+}
+
+/// Reads a staged file. Clones read the same file; it stays as long as any of them, or any of their streams.
+#[derive(Clone)]
+pub struct StagedReader {
+    file: Arc<OpenFile>,
+}
+
+struct OpenFile {
+    hold: SlotHold,
+    name: FileName,
+    footer: Footer,
+    /// All of its data, if it is small.
+    data: Option<Bytes>,
+    /// The first page of its table.
+    first_page: Bytes,
+}
+
+impl StagedReader {
+    pub(crate) async fn open(hold: SlotHold) -> Result<Self, ReadError> {
+        let (slot, name) = (hold.slot(), staged_name(hold.slot()));
+        let drive = Arc::clone(&hold.inner().drive);
+        let file_bytes = drive.len(&name).await.map_err(|error| not_found(slot, error))?;
+        if file_bytes < FOOTER_BYTES {
+            return Err(ReadError::Unusable { slot, source: FormatError::Length });
+        }
+        let end_bytes = file_bytes.min(OPEN_BYTES);
+        let mut end = read_bytes(&*drive, &name, file_bytes - end_bytes, end_bytes as usize).await?;
+        let footer = Footer::decode(&end.split_off(end.len() - FOOTER_BYTES as usize), slot, file_bytes)
+            .map_err(|source| ReadError::Unusable { slot, source })?;
+        let first_page = check_table(hold.inner(), &name, &footer, &end).await?;
+        let data = (file_bytes <= OPEN_BYTES).then(|| end.slice(..footer.bytes as usize));
+        Ok(Self { file: Arc::new(OpenFile { hold, name, footer, data, first_page }) })
+    }
+
+    /// How much data there is, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.file.footer.bytes
+    }
+
+    /// The bytes of `range`, in chunks of at most a block each. The stream ends after its first error.
+    pub fn read(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes, ReadError>> {
+        if range.start > range.end || range.end > self.bytes() {
+            let error = ReadError::OutOfRange { slot: self.file.hold.slot(), bytes: self.bytes() };
+            return stream::once(async { Err(error) }).boxed();
+        }
+        let first_page = self.file.first_page.clone();
+        let cursor = Cursor { file: Arc::clone(&self.file), rest: range, page: (0, first_page) };
+        stream::try_unfold(cursor, Cursor::step).boxed()
+    }
+}
+
+/// Checks the table of a file whose last bytes before the footer are `end`; gives its first page.
+async fn check_table(inner: &Inner, name: &FileName, footer: &Footer, end: &Bytes) -> Result<Bytes, ReadError> {
+    let table_bytes = 4 * blocks(footer.bytes);
+    let table_start = footer.layout().table_offset();
+    let end_start = footer.layout().footer_offset() - end.len() as u64;
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    let mut first_page = Bytes::new();
+    let mut done = 0;
+    while done < table_bytes {
+        let page_bytes = (table_bytes - done).min(4 * PAGE_BLOCKS);
+        let page = match (table_start + done).checked_sub(end_start) {
+            Some(at) => end.slice(at as usize..(at + page_bytes) as usize),
+            None => read_bytes(&*inner.drive, name, table_start + done, page_bytes as usize).await?,
+        };
+        digest.update(&page);
+        if done == 0 {
+            first_page = page;
+        }
+        done += page_bytes;
+    }
+    if digest.finalize() as u32 != footer.table_crc {
+        return Err(ReadError::Unusable { slot: footer.slot, source: FormatError::Checksum });
+    }
+    Ok(first_page)
+}
+
+fn not_found(slot: u64, error: DriveError) -> ReadError {
+    match error {
+        DriveError::NotFound(_) => ReadError::NotFound { slot },
+        other => ReadError::Drive(other),
+    }
+}
+
+/// A stream's place in a file.
+struct Cursor {
+    file: Arc<OpenFile>,
+    rest: Range<u64>,
+    /// A page of the table, and which.
+    page: (u64, Bytes),
+}
+
+impl Cursor {
+    /// The next chunk.
+    async fn step(mut self) -> Result<Option<(Bytes, Self)>, ReadError> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let block = self.rest.start / BLOCK_BYTES as u64;
+        let block_start = block * BLOCK_BYTES as u64;
+        let bytes = (self.file.footer.bytes - block_start).min(BLOCK_BYTES as u64);
+        let data = self.block(block, block_start, bytes as usize).await?;
+        let end = self.rest.end.min(block_start + bytes);
+        let chunk = data.slice((self.rest.start - block_start) as usize..(end - block_start) as usize);
+        self.rest.start = end;
+        Ok(Some((chunk, self)))
+    }
+
+    /// The bytes of a block, checked.
+    async fn block(&mut self, block: u64, start: u64, bytes: usize) -> Result<Bytes, ReadError> {
+        let crc = self.crc(block).await?;
+        let checked = match &self.file.data {
+            Some(data) => Some(data.slice(start as usize..start as usize + bytes)).filter(|data| crc32c(data) == crc),
+            None => read_block(&*self.file.hold.inner().drive, &self.file.name, start, bytes, crc).await?,
+        };
+        checked.ok_or(ReadError::Damaged { slot: self.file.hold.slot(), block })
+    }
+
+    /// The checksum of a block. The table was checked when the file was opened; a page that was damaged since gives a wrong
+    /// checksum, which makes a good block look bad and never a bad one good.
+    async fn crc(&mut self, block: u64) -> Result<u32, ReadError> {
+        let page = block / PAGE_BLOCKS;
+        if self.page.0 != page {
+            let offset = 4 * PAGE_BLOCKS * page;
+            let bytes = (4 * blocks(self.file.footer.bytes) - offset).min(4 * PAGE_BLOCKS);
+            let table_start = self.file.footer.layout().table_offset();
+            let drive = &self.file.hold.inner().drive;
+            let entries = read_bytes(&**drive, &self.file.name, table_start + offset, bytes as usize).await?;
+            self.page = (page, entries);
+        }
+        let at = 4 * (block % PAGE_BLOCKS) as usize;
+        let entry = self.page.1[at..].first_chunk().expect("the page has an entry for each of its blocks");
+        Ok(u32::from_le_bytes(*entry))
+    }
+}

@@ -1,0 +1,370 @@
+//! Staging: what lies where in the workshop, how much room is left, and which files may go.
+//!
+//! A staged file is named by its slot, a number that the caller uses once and never again. Its life: room is reserved, the
+//! file is created and written, `finish` makes it durable, the catalog commits it, and when its bytes lie elsewhere (or nobody
+//! wants them) it is freed.
+//!
+//! Invariants:
+//! - reserved and staged bytes together never exceed the capacity; a reservation lives exactly as long as its holder;
+//! - a file goes when it is freed (or its writer dropped) and nobody holds its slot, and not before;
+//! - removals run in tasks of their own; one that fails is tried again with the next, and counts until it succeeds;
+//! - memory: a few words for each slot that is being read, written or removed right now, and nothing for all others.
+//!
+//! When it is full: [`Staging::reserve`] answers [`Full`], with a hint when to try again. What is already reserved always has
+//! its room, unless the disk itself is fuller than the capacity it was given; then `create` answers the same, and nothing
+//! is left behind.
+
+use crate::block::{charge, detached, lock};
+use crate::drain::{Drain, Full};
+use crate::staged_file::{ReadError, StageError, StagedReader, StagedWriter};
+use crate::staged_format::{BYTES_MAX, Layout, slot_of, staged_name};
+use disk::{Drive, DriveError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use tokio::runtime::Handle;
+
+/// How full the staging area is, in bytes; everything is counted as what it takes on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagingUsage {
+    /// How much it may hold.
+    pub capacity_bytes: u64,
+    /// Finished files, those included that go when their last reader is done.
+    pub staged_bytes: u64,
+    /// Reservations, and files that are being written.
+    pub reserved_bytes: u64,
+}
+
+/// What a sweep found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SweepReport {
+    /// Files that were kept.
+    pub kept: u64,
+    /// What they take, in bytes.
+    pub kept_bytes: u64,
+    /// Files that nobody knew, and that were removed.
+    pub removed: u64,
+}
+
+/// The staging area of a workshop. Clones are handles to the same.
+#[derive(Clone)]
+pub struct Staging {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What all handles share.
+pub(crate) struct Inner {
+    pub(crate) drive: Arc<dyn Drive>,
+    capacity_bytes: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    staged_bytes: u64,
+    reserved_bytes: u64,
+    /// Slots that are held, or doomed and not removed yet.
+    slots: HashMap<u64, Slot>,
+    /// Slots whose files can be removed now.
+    removable: Vec<u64>,
+    drain: Drain,
+}
+
+#[derive(Default)]
+struct Slot {
+    holds: u32,
+    doomed: bool,
+    /// What it counts as while it is unfinished. A finished file counts as staged.
+    reserved_bytes: u64,
+}
+
+impl Staging {
+    /// A staging area of `capacity_bytes` on `drive`. Call [`Staging::sweep`] before anything else.
+    pub fn new(drive: Arc<dyn Drive>, capacity_bytes: u64) -> Self {
+        let state = State {
+            staged_bytes: 0,
+            reserved_bytes: 0,
+            slots: HashMap::new(),
+            removable: Vec::new(),
+            drain: Drain::new(),
+        };
+        Self { inner: Arc::new(Inner { drive, capacity_bytes, state: Mutex::new(state) }) }
+    }
+
+    /// At boot, before anything else: counts the files whose slot `is_known`, and removes all others (those that were never
+    /// finished, and those that were freed or never committed). Files that are not staged files are left alone.
+    pub async fn sweep(&self, mut is_known: impl FnMut(u64) -> bool + Send) -> Result<SweepReport, DriveError> {
+        let drive = &self.inner.drive;
+        let mut report = SweepReport::default();
+        for name in drive.list().await? {
+            let Some(slot) = slot_of(&name) else { continue };
+            if is_known(slot) {
+                report.kept += 1;
+                report.kept_bytes += charge(drive.len(&name).await?);
+            } else {
+                drive.remove(&name).await?;
+                report.removed += 1;
+            }
+        }
+        lock(&self.inner.state).staged_bytes = report.kept_bytes;
+        Ok(report)
+    }
+
+    /// Sets room aside for a file of at most `bytes` bytes.
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation, Full> {
+        let layout = Layout { bytes_max: bytes.min(BYTES_MAX) };
+        let wanted_bytes = if bytes > BYTES_MAX { u64::MAX } else { charge(layout.file_bytes()) };
+        let mut state = lock(&self.inner.state);
+        if wanted_bytes > self.inner.free_bytes(&state) {
+            return Err(self.inner.full(&state, wanted_bytes));
+        }
+        state.reserved_bytes += wanted_bytes;
+        Ok(Reservation { inner: Arc::clone(&self.inner), layout, charged_bytes: wanted_bytes })
+    }
+
+    /// Creates the file of `slot`, with the room of `reservation`. A writer that is dropped before it is finished takes the
+    /// file away again.
+    ///
+    /// A file that ends up shorter than was reserved keeps all of its room until it is freed.
+    pub async fn create(&self, slot: u64, reservation: Reservation) -> Result<StagedWriter, StageError> {
+        assert!(Arc::ptr_eq(&self.inner, &reservation.inner), "a reservation is good where it was made");
+        let staging = self.clone();
+        detached(async move { staging.create_now(slot, reservation).await }).await
+    }
+
+    async fn create_now(&self, slot: u64, reservation: Reservation) -> Result<StagedWriter, StageError> {
+        let layout = reservation.layout;
+        let hold = self.inner.take_slot(slot, reservation)?;
+        match self.inner.drive.create(&staged_name(slot), layout.file_bytes()).await {
+            Ok(()) => Ok(StagedWriter::new(hold, layout)),
+            Err(error @ DriveError::Exists(_)) => {
+                self.inner.forget(slot);
+                Err(error.into())
+            }
+            Err(error) => {
+                self.inner.doom(slot);
+                Err(self.inner.stage_error(error, layout))
+            }
+        }
+    }
+
+    /// A reader of the finished file of `slot`. The file stays at least as long as the reader.
+    pub async fn open(&self, slot: u64) -> Result<StagedReader, ReadError> {
+        let hold = self.hold(slot).ok_or(ReadError::NotFound { slot })?;
+        StagedReader::open(hold).await
+    }
+
+    /// Keeps the file of `slot` from being removed until the hold is dropped. `None` if it was freed already. Whether there
+    /// is such a file is not looked at.
+    pub fn hold(&self, slot: u64) -> Option<SlotHold> {
+        let mut state = lock(&self.inner.state);
+        let entry = state.slots.entry(slot).or_default();
+        if entry.doomed {
+            return None;
+        }
+        entry.holds += 1;
+        Some(SlotHold { inner: Arc::clone(&self.inner), slot })
+    }
+
+    /// Gives up the file of `slot`: it cannot be opened any more, and is removed when nobody holds it. Freeing what is not
+    /// there, or twice, is no error. An error means that a removal failed; it will be tried again.
+    pub async fn free(&self, slot: u64) -> Result<(), DriveError> {
+        lock(&self.inner.state).doom(slot);
+        let inner = Arc::clone(&self.inner);
+        detached(async move { inner.remove_all().await }).await
+    }
+
+    /// How full it is.
+    pub fn usage(&self) -> StagingUsage {
+        let state = lock(&self.inner.state);
+        StagingUsage {
+            capacity_bytes: self.inner.capacity_bytes,
+            staged_bytes: state.staged_bytes,
+            reserved_bytes: state.reserved_bytes,
+        }
+    }
+}
+
+impl State {
+    /// Marks `slot` as one that goes, and lets it go if nobody holds it.
+    fn doom(&mut self, slot: u64) {
+        let entry = self.slots.entry(slot).or_default();
+        if std::mem::replace(&mut entry.doomed, true) {
+            return;
+        }
+        if entry.holds == 0 {
+            self.removable.push(slot);
+        }
+    }
+}
+
+impl Inner {
+    fn free_bytes(&self, state: &State) -> u64 {
+        self.capacity_bytes.saturating_sub(state.staged_bytes + state.reserved_bytes)
+    }
+
+    fn full(&self, state: &State, wanted_bytes: u64) -> Full {
+        state.drain.full(wanted_bytes, self.free_bytes(state), self.capacity_bytes)
+    }
+
+    /// What a drive's error means to somebody who stages a file of `layout`.
+    pub(crate) fn stage_error(&self, error: DriveError, layout: Layout) -> StageError {
+        match error {
+            DriveError::Full => StageError::Full(self.full(&lock(&self.state), charge(layout.file_bytes()))),
+            other => StageError::Drive(other),
+        }
+    }
+
+    /// Hands the room of `reservation` to `slot`, which must not be in use.
+    fn take_slot(self: &Arc<Self>, slot: u64, reservation: Reservation) -> Result<SlotHold, DriveError> {
+        let mut state = lock(&self.state);
+        if state.slots.contains_key(&slot) {
+            // The reservation gives its room back when it is dropped, which takes the lock.
+            drop(state);
+            return Err(DriveError::Exists(staged_name(slot)));
+        }
+        let entry = Slot { holds: 1, doomed: false, reserved_bytes: reservation.into_charge() };
+        state.slots.insert(slot, entry);
+        Ok(SlotHold { inner: Arc::clone(self), slot })
+    }
+
+    /// Gives back the room of `slot` without touching its file.
+    fn forget(&self, slot: u64) {
+        let mut state = lock(&self.state);
+        let reserved_bytes = state.slots.get_mut(&slot).map_or(0, |entry| std::mem::take(&mut entry.reserved_bytes));
+        state.reserved_bytes -= reserved_bytes;
+    }
+
+    /// See [`State::doom`].
+    pub(crate) fn doom(&self, slot: u64) {
+        lock(&self.state).doom(slot);
+    }
+
+    /// `slot` is durable: what was reserved for it is staged from now on.
+    pub(crate) fn finished(&self, slot: u64) {
+        let mut state = lock(&self.state);
+        let entry = state.slots.get_mut(&slot).expect("the writer holds its slot");
+        let bytes = std::mem::take(&mut entry.reserved_bytes);
+        state.reserved_bytes -= bytes;
+        state.staged_bytes += bytes;
+    }
+
+    /// Removes all files that can go. Gives the first error after trying them all.
+    async fn remove_all(&self) -> Result<(), DriveError> {
+        let removable = std::mem::take(&mut lock(&self.state).removable);
+        let mut result = Ok(());
+        for slot in removable {
+            match self.remove(slot).await {
+                Ok(charged_bytes) => self.removed(slot, charged_bytes),
+                Err(error) => {
+                    lock(&self.state).removable.push(slot);
+                    result = result.and(Err(error));
+                }
+            }
+        }
+        result
+    }
+
+    /// Removes the file of `slot`, and says what it counted as on the disk.
+    async fn remove(&self, slot: u64) -> Result<u64, DriveError> {
+        let name = staged_name(slot);
+        let bytes = match self.drive.len(&name).await {
+            Err(DriveError::NotFound(_)) => return Ok(0),
+            other => other?,
+        };
+        match self.drive.remove(&name).await {
+            Ok(()) => Ok(charge(bytes)),
+            Err(DriveError::NotFound(_)) => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The file of `slot` is gone, which counted as `charged_bytes` if it was finished.
+    fn removed(&self, slot: u64, charged_bytes: u64) {
+        let mut state = lock(&self.state);
+        let reserved_bytes = state.slots.remove(&slot).map_or(0, |entry| entry.reserved_bytes);
+        if reserved_bytes > 0 {
+            state.reserved_bytes -= reserved_bytes;
+        } else {
+            state.staged_bytes = state.staged_bytes.saturating_sub(charged_bytes);
+        }
+        state.drain.note(charged_bytes);
+    }
+
+    /// Removes what can go, without anybody waiting for it. Without a runtime it waits for the next call, or the next boot.
+    fn remove_in_background(self: &Arc<Self>) {
+        if let Ok(runtime) = Handle::try_current() {
+            let inner = Arc::clone(self);
+            runtime.spawn(async move {
+                if let Err(error) = inner.remove_all().await {
+                    tracing::warn!(%error, "a staged file could not be removed; it will be tried again");
+                }
+            });
+        }
+    }
+}
+
+/// Room for a file that is about to be written. Dropping it gives the room back.
+#[must_use = "dropping a reservation gives its room back"]
+pub struct Reservation {
+    inner: Arc<Inner>,
+    layout: Layout,
+    charged_bytes: u64,
+}
+
+impl Reservation {
+    /// The most bytes that the file may have.
+    pub fn bytes(&self) -> u64 {
+        self.layout.bytes_max
+    }
+
+    /// What it counts as, which somebody else looks after from now on.
+    fn into_charge(mut self) -> u64 {
+        std::mem::take(&mut self.charged_bytes)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.charged_bytes > 0 {
+            lock(&self.inner.state).reserved_bytes -= self.charged_bytes;
+        }
+    }
+}
+
+/// Keeps the file of a slot from being removed.
+pub struct SlotHold {
+    inner: Arc<Inner>,
+    slot: u64,
+}
+
+impl SlotHold {
+    /// Which slot.
+    pub fn slot(&self) -> u64 {
+        self.slot
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+}
+
+impl Drop for SlotHold {
+    fn drop(&mut self) {
+        let mut state = lock(&self.inner.state);
+        let entry = state.slots.get_mut(&self.slot).expect("a held slot is known");
+        entry.holds -= 1;
+        if entry.holds > 0 {
+            return;
+        }
+        if entry.doomed {
+            state.removable.push(self.slot);
+            drop(state);
+            self.inner.remove_in_background();
+        } else {
+            state.slots.remove(&self.slot);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "staging_tests.rs"]
+mod tests;

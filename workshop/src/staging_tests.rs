@@ -1,0 +1,326 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::BLOCK_BYTES;
+use crate::staged_format::blocks;
+use crate::testing::{collect, files, read_all, run, sample, settle, stage, stage_in_pieces, staging};
+use disk::{Call, FileName, MemoryDrive};
+use futures::FutureExt;
+use futures::stream::StreamExt;
+use proptest::prelude::*;
+use std::ops::Range;
+
+const BLOCK: usize = BLOCK_BYTES;
+
+fn usage(staging: &Staging) -> (u64, u64) {
+    let usage = staging.usage();
+    (usage.staged_bytes, usage.reserved_bytes)
+}
+
+#[test]
+fn a_small_file_costs_a_create_a_write_a_sync_and_a_read() {
+    run(async {
+        let (drive, staging) = staging(1 << 20);
+        drive.record_calls();
+        stage(&staging, 3, b"small").await.unwrap();
+        let name = staged_name(3);
+        let file_bytes = 5 + 4 + 64;
+        let staged = [Call::Other(name.clone()), Call::Write(name.clone(), 0, file_bytes), Call::Other(name.clone())];
+        assert_eq!(drive.recorded_calls(), staged);
+        assert_eq!(read_all(&staging, 3).await.unwrap(), b"small");
+        assert_eq!(drive.recorded_calls(), [Call::Read(name, 0, file_bytes)]);
+    });
+}
+
+#[test]
+fn an_empty_file_is_a_file() {
+    run(async {
+        let (_, staging) = staging(1 << 20);
+        assert_eq!(stage(&staging, 3, b"").await.unwrap().bytes, 0);
+        assert_eq!(read_all(&staging, 3).await.unwrap(), b"");
+    });
+}
+
+#[test]
+fn tables_of_many_pages_are_written_and_read() {
+    run(async {
+        let (_, staging) = staging(1 << 26);
+        // So long that the table does not come in with the footer.
+        let data = sample(1, 700 * BLOCK + 17);
+        for (slot, room) in [(1, data.len()), (2, data.len() + 90 * BLOCK)] {
+            stage_in_pieces(&staging, slot, &data, 3 * BLOCK + 5, room as u64).await.unwrap();
+            assert!(read_all(&staging, slot).await.unwrap() == data);
+            let reader = staging.open(slot).await.unwrap();
+            let middle = 333 * BLOCK as u64 - 1..334 * BLOCK as u64 + 1;
+            let read = collect(reader.read(middle.clone())).await.unwrap();
+            assert!(read == data[middle.start as usize..middle.end as usize]);
+        }
+    });
+}
+
+#[test]
+fn reading_beyond_the_end_is_refused() {
+    run(async {
+        let (_, staging) = staging(1 << 20);
+        stage(&staging, 1, b"four").await.unwrap();
+        let reader = staging.open(1).await.unwrap();
+        for range in [0..5, 5..5, Range { start: 2, end: 1 }] {
+            assert!(matches!(collect(reader.read(range)).await, Err(ReadError::OutOfRange { slot: 1, bytes: 4 })));
+        }
+        assert_eq!(collect(reader.read(4..4)).await.unwrap(), b"");
+        assert!(matches!(staging.open(2).await, Err(ReadError::NotFound { slot: 2 })));
+    });
+}
+
+#[test]
+fn what_was_not_reserved_is_refused_and_the_file_goes() {
+    run(async {
+        let (drive, staging) = staging(1 << 20);
+        let mut writer = staging.create(1, staging.reserve(3).unwrap()).await.unwrap();
+        assert!(matches!(writer.write(b"four").await, Err(StageError::TooLong { reserved_bytes: 3 })));
+        drop(writer);
+        settle().await;
+        assert_eq!((files(&drive).await, usage(&staging)), ((0, 0), (0, 0)));
+    });
+}
+
+#[test]
+fn admission_counts_what_is_reserved_and_what_is_staged() {
+    run(async {
+        let (_, staging) = staging(8 * 4096);
+        stage(&staging, 1, &[1; 5000]).await.unwrap();
+        assert_eq!(usage(&staging), (2 * 4096, 0));
+        let reservation = staging.reserve(6 * 4096 - 100).unwrap();
+        assert_eq!(usage(&staging), (2 * 4096, 6 * 4096));
+        let full = staging.reserve(1).err().unwrap();
+        assert_eq!((full.wanted_bytes, full.free_bytes), (4096, 0));
+        assert!(full.retry_after.is_some());
+        drop(reservation);
+        assert!(staging.reserve(1).is_ok());
+        for never in [9 * 4096, u64::MAX] {
+            assert_eq!(staging.reserve(never).err().unwrap().retry_after, None, "that will never fit");
+        }
+        staging.free(1).await.unwrap();
+        assert_eq!(usage(&staging), (0, 0));
+    });
+}
+
+#[test]
+fn a_full_disk_is_full_and_leaks_nothing() {
+    run(async {
+        let (drive, staging) = staging(1 << 20);
+        drive.set_capacity(5000);
+        assert!(matches!(stage(&staging, 1, &[0; 8000]).await, Err(StageError::Full(_))));
+        settle().await;
+        assert_eq!((files(&drive).await, usage(&staging)), ((0, 0), (0, 0)));
+    });
+}
+
+#[test]
+fn whichever_call_fails_nothing_leaks() {
+    run(async {
+        let data = sample(1, 70 * BLOCK + 1);
+        for call in 1.. {
+            let (drive, staging) = staging(1 << 20);
+            drive.fail_call(call);
+            let staged = stage_in_pieces(&staging, 1, &data, 1000, data.len() as u64 + 9).await;
+            settle().await;
+            if staged.is_ok() {
+                assert!(call > 70);
+                break;
+            }
+            assert_eq!((files(&drive).await, usage(&staging)), ((0, 0), (0, 0)), "after call {call}");
+        }
+    });
+}
+
+#[test]
+fn a_removal_that_fails_is_tried_again() {
+    run(async {
+        let (drive, staging) = staging(1 << 20);
+        stage(&staging, 1, &[1; 100]).await.unwrap();
+        drive.fail_call(1);
+        assert!(staging.free(1).await.is_err());
+        assert_eq!(usage(&staging), (4096, 0), "it counts as long as it is there");
+        assert!(staging.open(1).await.is_err());
+        staging.free(1).await.unwrap();
+        assert_eq!((files(&drive).await, usage(&staging)), ((0, 0), (0, 0)));
+        staging.free(1).await.unwrap();
+    });
+}
+
+#[test]
+fn calls_that_are_given_up_half_way_leak_nothing() {
+    run(async {
+        let (drive, staging) = staging(1 << 20);
+        let reservation = staging.reserve(100).unwrap();
+        assert!(staging.create(1, reservation).now_or_never().is_none());
+        let mut writer = staging.create(2, staging.reserve(5 * BLOCK as u64).unwrap()).await.unwrap();
+        assert!(writer.write(&[0; 4 * BLOCK]).now_or_never().is_none());
+        assert!(writer.write(&[0; 4]).await.is_err(), "nobody knows what of the last call was written");
+        assert!(writer.finish().await.is_err());
+        settle().await;
+        assert_eq!((files(&drive).await, usage(&staging)), ((0, 0), (0, 0)));
+    });
+}
+
+#[test]
+fn a_slot_in_use_is_not_created_again() {
+    run(async {
+        let (_, staging) = staging(1 << 20);
+        stage(&staging, 1, b"first").await.unwrap();
+        assert!(stage(&staging, 1, b"second").await.is_err());
+        let _writer = staging.create(2, staging.reserve(1).unwrap()).await.unwrap();
+        assert!(staging.create(2, staging.reserve(1).unwrap()).await.is_err());
+        assert_eq!(read_all(&staging, 1).await.unwrap(), b"first");
+        assert_eq!(usage(&staging), (4096, 4096));
+    });
+}
+
+#[test]
+fn a_reader_of_a_freed_file_finishes_and_then_the_file_goes() {
+    run(async {
+        let (drive, staging) = staging(1 << 20);
+        let data = sample(9, 3 * BLOCK);
+        stage(&staging, 1, &data).await.unwrap();
+        let reader = staging.open(1).await.unwrap();
+        let mut stream = reader.read(0..data.len() as u64);
+        assert!(stream.next().await.unwrap().unwrap() == data[..BLOCK]);
+        staging.free(1).await.unwrap();
+        assert!(matches!(staging.open(1).await, Err(ReadError::NotFound { slot: 1 })));
+        drop(reader);
+        settle().await;
+        assert_eq!(collect(&mut stream).await.unwrap(), data[BLOCK..]);
+        assert_eq!(files(&drive).await.0, 1);
+        drop(stream);
+        settle().await;
+        assert_eq!((files(&drive).await, usage(&staging)), ((0, 0), (0, 0)));
+        assert!(lock(&staging.inner.state).slots.is_empty());
+    });
+}
+
+#[test]
+fn a_crash_keeps_finished_files_and_the_sweep_takes_the_others() {
+    run(async {
+        let (drive, staging) = staging(1 << 20);
+        for slot in 1..=4 {
+            stage(&staging, slot, &sample(slot, 5000)).await.unwrap();
+        }
+        let mut unfinished = staging.create(5, staging.reserve(9000).unwrap()).await.unwrap();
+        unfinished.write(&[5; 9000]).await.unwrap();
+        drive.sync(&staged_name(5)).await.unwrap();
+        let other = FileName::new("note").unwrap();
+        drive.create(&other, 1).await.unwrap();
+        drive.sync(&other).await.unwrap();
+        drive.crash();
+        let staging = Staging::new(Arc::clone(&drive) as Arc<dyn Drive>, 1 << 20);
+        let report = staging.sweep(|slot| slot < 4).await.unwrap();
+        assert_eq!(report, SweepReport { kept: 3, kept_bytes: 3 * 8192, removed: 2 });
+        assert_eq!(usage(&staging), (3 * 8192, 0));
+        for slot in 1..=3 {
+            assert!(read_all(&staging, slot).await.unwrap() == sample(slot, 5000));
+        }
+        assert_eq!(drive.list().await.unwrap().len(), 4);
+        std::mem::forget(unfinished);
+    });
+}
+
+#[test]
+fn a_file_that_was_never_finished_cannot_be_opened() {
+    run(async {
+        let (drive, staging) = staging(1 << 20);
+        drive.create(&staged_name(1), 5000).await.unwrap();
+        drive.create(&staged_name(2), 10).await.unwrap();
+        assert!(matches!(staging.open(1).await, Err(ReadError::Unusable { slot: 1, .. })));
+        assert!(matches!(staging.open(2).await, Err(ReadError::Unusable { slot: 2, .. })));
+    });
+}
+
+async fn damaged(drive: &MemoryDrive, staging: &Staging, at: u64) -> Result<Vec<u8>, ReadError> {
+    drive.flip_bit(&staged_name(1), at, 4);
+    let read = read_all(staging, 1).await;
+    drive.flip_bit(&staged_name(1), at, 4);
+    read
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn any_range_of_any_file_is_what_was_written(
+        bytes in 0usize..90 * BLOCK,
+        spare in prop_oneof![Just(0u64), 1..70 * BLOCK as u64],
+        piece in 1usize..4 * BLOCK,
+        cuts in proptest::collection::vec((0.0..1.0, 0.0..1.0), 8),
+    ) {
+        run(async {
+            let (_, staging) = staging(1 << 22);
+            let data = sample(bytes as u64, bytes);
+            let staged = stage_in_pieces(&staging, 1, &data, piece, bytes as u64 + spare).await.unwrap();
+            assert_eq!((staged.bytes, staged.charged_bytes), (bytes as u64, staging.usage().staged_bytes));
+            let reader = staging.open(1).await.unwrap();
+            for (one, other) in cuts {
+                let (one, other) = ((one * bytes as f64) as usize, (other * bytes as f64) as usize);
+                let (start, end) = (one.min(other), one.max(other));
+                assert!(collect(reader.read(start as u64..end as u64)).await.unwrap() == data[start..end]);
+            }
+        });
+    }
+
+    #[test]
+    fn damage_anywhere_is_noticed_and_named(bytes in 1usize..70 * BLOCK, place in 0.0..1.0) {
+        run(async {
+            let (drive, staging) = staging(1 << 20);
+            let data = sample(7, bytes);
+            stage(&staging, 1, &data).await.unwrap();
+            let bytes = bytes as u64;
+            let at = (place * bytes as f64) as u64;
+            match damaged(&drive, &staging, at).await {
+                Err(ReadError::Damaged { slot: 1, block }) => assert_eq!(block, at / BLOCK as u64),
+                other => panic!("{other:?}"),
+            }
+            let behind = (place * (4 * blocks(bytes) + 64) as f64) as u64;
+            assert!(matches!(
+                damaged(&drive, &staging, bytes + behind).await,
+                Err(ReadError::Unusable { slot: 1, .. })
+            ));
+            assert!(read_all(&staging, 1).await.unwrap() == data);
+        });
+    }
+
+    #[test]
+    fn whatever_happens_usage_is_what_lies_on_the_drive(
+        steps in proptest::collection::vec((0u8..6, 0u64..6, 0usize..3 * BLOCK), 1..60)
+    ) {
+        run(async {
+            let capacity_bytes = 8 * BLOCK as u64;
+            let (drive, staging) = staging(capacity_bytes);
+            let (mut writers, mut readers, mut next) = (Vec::new(), Vec::new(), 0);
+            for (what, which, bytes) in steps {
+                let slot = next - which.min(next);
+                match what {
+                    0 => {
+                        if stage(&staging, next, &sample(next, bytes)).await.is_ok() { next += 1; }
+                    }
+                    1 => if let Ok(reservation) = staging.reserve(bytes as u64) {
+                        writers.push(staging.create(next, reservation).await.unwrap());
+                        next += 1;
+                    },
+                    2 => if let Ok(reader) = staging.open(slot).await { readers.push((slot, reader)); },
+                    3 => staging.free(slot).await.unwrap(),
+                    4 => drop((writers.len() > which as usize).then(|| writers.remove(which as usize))),
+                    _ => drop((readers.len() > which as usize).then(|| readers.remove(which as usize))),
+                }
+                settle().await;
+                let usage = staging.usage();
+                assert!(usage.staged_bytes + usage.reserved_bytes <= capacity_bytes);
+                let mut on_drive = 0;
+                for name in drive.list().await.unwrap() { on_drive += charge(drive.len(&name).await.unwrap()); }
+                assert_eq!(usage.staged_bytes + usage.reserved_bytes, on_drive);
+                for (slot, reader) in &readers {
+                    let read = collect(reader.read(0..reader.bytes())).await.unwrap();
+                    assert!(read == sample(*slot, read.len()));
+                }
+            }
+        });
+    }
+}
