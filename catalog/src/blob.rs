@@ -173,7 +173,8 @@ impl Catalog {
             let page = self.entries(&key::all(Tag::Tomb), after.as_ref(), STEP).await?;
             for entry in &page.items {
                 let [group, _, _, _] = key::numbers(&entry.key)?;
-                *totals.entry(GroupId(group as u32)).or_default() += decode::<u64>(&entry.key, &entry.value)?;
+                let total: &mut u64 = totals.entry(GroupId(group as u32)).or_default();
+                *total = total.saturating_add(decode(&entry.key, &entry.value)?);
             }
             after = page.next;
             if after.is_none() {
@@ -212,12 +213,12 @@ impl Catalog {
         if !living {
             return Ok(Some(Doomed { doomed_bytes: found.payload_bytes, blob: found, living }));
         }
-        let mut doomed_bytes = 0;
+        let mut doomed_bytes = 0_u64;
         let mut after = None;
         loop {
             let page = self.entries(&key::tombs_of(group, blob), after.as_ref(), STEP).await?;
             for entry in &page.items {
-                doomed_bytes += decode::<u64>(&entry.key, &entry.value)?;
+                doomed_bytes = doomed_bytes.saturating_add(decode(&entry.key, &entry.value)?);
             }
             after = page.next;
             if after.is_none() {

@@ -13,6 +13,7 @@
 // Every call of `Catalog` may answer `Store` and `Damaged`; what else it may answer stands under its "Errors".
 #![allow(clippy::missing_errors_doc)]
 
+mod audit;
 mod blob;
 mod bucket;
 mod catalog;
@@ -27,6 +28,7 @@ mod sqlite;
 mod staging;
 mod store;
 
+pub use audit::Audit;
 pub use blob::{CommitBlob, Doomed};
 pub use catalog::{Catalog, Cursor, Page};
 pub use error::CatalogError;
@@ -39,3 +41,8 @@ pub use record::{
 pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
 pub use staging::{DoomedBytes, StagedSlot, StagedUsage};
 pub use store::{Batch, Check, Entry, KeyRange, Store, StoreError, StoreFuture, Write};
+
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod tests;

@@ -91,13 +91,11 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchKey`].
     pub async fn head_object(&self, bucket: &str, key: &str) -> Result<Object, CatalogError> {
-        match self.read(&key::object(bucket, key)).await? {
-            Some(object) => Ok(object),
-            None => {
-                self.bucket(bucket).await?;
-                Err(CatalogError::NoSuchKey)
-            }
+        if let Some(object) = self.read(&key::object(bucket, key)).await? {
+            return Ok(object);
         }
+        self.bucket(bucket).await?;
+        Err(CatalogError::NoSuchKey)
     }
 
     /// The object at `key`, and where its bytes lie. The place may change at any time afterwards (a migration frees the

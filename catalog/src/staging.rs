@@ -80,7 +80,7 @@ impl Catalog {
                     break;
                 }
                 let [staged_ms, _] = key::numbers(&entry.key)?;
-                sum += decode::<u64>(&entry.key, &entry.value)?;
+                sum = sum.saturating_add(decode(&entry.key, &entry.value)?);
                 cutoff = Some(staged_ms);
             }
             after = page.next;
@@ -98,7 +98,7 @@ impl Catalog {
         loop {
             let page = self.entries(&key::all(Tag::Aged), after.as_ref(), STEP).await?;
             for entry in &page.items {
-                usage.bytes += decode::<u64>(&entry.key, &entry.value)?;
+                usage.bytes = usage.bytes.saturating_add(decode(&entry.key, &entry.value)?);
                 usage.count += 1;
             }
             after = page.next;

@@ -1,0 +1,343 @@
+//! The audit: every record against every other that speaks of the same thing.
+//!
+//! It reads in pages and looks up what each entry points at, so it needs little memory however much is stored (but for the
+//! slots, of which there are as many as staged files). Changes while it runs may look like contradictions.
+
+use crate::blob::{WHOLE, member_of};
+use crate::catalog::{Catalog, Cursor, STEP};
+use crate::error::{CatalogError, readable};
+use crate::key::{self, Tag};
+use crate::record::{Blob, Bucket, Member, Object, Place, StagedMark, Version, VersionId, decode};
+use crate::store::Entry;
+use model::{BlobId, DriveId};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
+
+/// Contradictions that are told in words; more are only counted.
+const TOLD_MAX: usize = 1_000;
+
+/// What an audit found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// Objects.
+    pub objects: u64,
+    /// Versions in the workshop.
+    pub staged: u64,
+    /// Their payload bytes.
+    pub staged_bytes: u64,
+    /// Versions in the rack.
+    pub stored: u64,
+    /// Their payload bytes.
+    pub stored_bytes: u64,
+    /// Blobs, those without living versions included.
+    pub blobs: u64,
+    /// Blobs that are being written.
+    pub intents: u64,
+    /// Payload bytes in the rack that nobody refers to.
+    pub doomed_bytes: u64,
+    /// How many contradictions there are. None in a sound catalog.
+    pub contradictions: u64,
+    /// The first of them in words.
+    pub told: Vec<String>,
+}
+
+impl Audit {
+    fn demand(&mut self, holds: bool, entry: &Entry, what: &str) {
+        if holds {
+            return;
+        }
+        self.contradictions += 1;
+        if self.told.len() < TOLD_MAX {
+            self.told.push(format!("{}: {what}", readable(&entry.key)));
+        }
+    }
+
+    /// The indexes must know `version` where it lies. (Every entry of an index is held against its version as well, so
+    /// that one which knows it elsewhere is found there.)
+    fn place(&mut self, entry: &Entry, version: &Version, mark: Option<StagedMark>, aged: bool, member: bool) {
+        let Version { version: number, bytes, staged_ms, .. } = *version;
+        match version.place {
+            Place::Staged { slot } => {
+                self.staged += 1;
+                self.staged_bytes = self.staged_bytes.saturating_add(bytes);
+                let fits = mark == Some(StagedMark { version: number, bytes, staged_ms, slot });
+                self.demand(fits && aged, entry, "staged, but not in the indexes of what is staged");
+            }
+            Place::Stored { .. } => {
+                self.stored += 1;
+                self.stored_bytes = self.stored_bytes.saturating_add(bytes);
+                self.demand(member, entry, "stored, but not a member of its blob");
+            }
+        }
+    }
+}
+
+impl Catalog {
+    /// Walks everything and reports what contradicts what, damaged records included.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn audit(&self) -> Result<Audit, CatalogError> {
+        let mut audit = Audit::default();
+        self.audit_objects(&mut audit).await?;
+        self.audit_versions(&mut audit).await?;
+        self.audit_staged(&mut audit).await?;
+        self.audit_aged(&mut audit).await?;
+        self.audit_blobs(&mut audit).await?;
+        self.audit_stacks(&mut audit).await?;
+        self.audit_members(&mut audit).await?;
+        self.audit_tombs(&mut audit).await?;
+        self.audit_intents(&mut audit).await?;
+        Ok(audit)
+    }
+
+    /// The next page of the walk over everything that begins with `prefix`.
+    async fn step(&self, prefix: &[u8], walk: &mut Steps) -> Result<Option<Vec<Entry>>, CatalogError> {
+        if walk.over {
+            return Ok(None);
+        }
+        let page = self.entries(prefix, walk.after.as_ref(), STEP).await?;
+        walk.over = page.next.is_none();
+        walk.after = page.next;
+        Ok(Some(page.items))
+    }
+
+    /// The records at `keys`. A damaged one counts as missing here; the walk over its kind tells of the damage.
+    async fn look_up<T: DeserializeOwned>(&self, keys: Vec<Vec<u8>>) -> Result<Vec<Option<T>>, CatalogError> {
+        let values = self.store.get_many(keys.clone()).await?;
+        Ok(keys.iter().zip(values).map(|(at, raw)| decode(at, &raw?).ok()).collect())
+    }
+
+    async fn audit_objects(&self, audit: &mut Audit) -> Result<(), CatalogError> {
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::Object), &mut walk).await? {
+            let objects =
+                parsed(entries, audit, |entry| Ok((key::bucket_and_key(&entry.key)?, value::<Object>(entry)?)));
+            let versions = objects.iter().map(|(_, (_, object))| key::version(object.version)).collect();
+            let versions = self.look_up::<Version>(versions).await?;
+            let buckets = objects.iter().map(|(_, ((bucket, _), _))| key::bucket(bucket)).collect();
+            let buckets = self.look_up::<Bucket>(buckets).await?;
+            for (index, (entry, ((bucket, key), object))) in objects.iter().enumerate() {
+                audit.objects += 1;
+                audit.demand(buckets[index].is_some(), entry, "its bucket is missing");
+                let fits = |v: &Version| v.bucket == *bucket && v.key == *key && v.bytes == object.bytes;
+                let fits = versions[index].as_ref().is_some_and(fits);
+                audit.demand(fits, entry, "its version is missing or of another object");
+            }
+        }
+        Ok(())
+    }
+
+    async fn audit_versions(&self, audit: &mut Audit) -> Result<(), CatalogError> {
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::Version), &mut walk).await? {
+            let versions = parsed(entries, audit, value::<Version>);
+            let keys = |key: fn(&Version) -> Vec<u8>| versions.iter().map(|(_, version)| key(version)).collect();
+            let objects = self.look_up::<Object>(keys(|v| key::object(&v.bucket, &v.key))).await?;
+            let marks = self.look_up::<StagedMark>(keys(|v| key::staged(&v.bucket, &v.key))).await?;
+            let ages = self.look_up::<u64>(keys(|v| key::aged(v.staged_ms, v.version))).await?;
+            let members = self.look_up::<u64>(keys(member_key)).await?;
+            for (index, (entry, version)) in versions.iter().enumerate() {
+                audit.demand(key::version(version.version) == entry.key, entry, "it has another number");
+                let known = objects[index].as_ref().is_some_and(|object| object.version == version.version);
+                audit.demand(known, entry, "no object has this version");
+                audit.place(entry, version, marks[index], ages[index].is_some(), members[index].is_some());
+            }
+        }
+        Ok(())
+    }
+
+    async fn audit_staged(&self, audit: &mut Audit) -> Result<(), CatalogError> {
+        let mut slots = BTreeSet::new();
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::Staged), &mut walk).await? {
+            let marks =
+                parsed(entries, audit, |entry| Ok((key::bucket_and_key(&entry.key)?, value::<StagedMark>(entry)?)));
+            let versions = marks.iter().map(|(_, (_, mark))| key::version(mark.version)).collect();
+            let versions = self.look_up::<Version>(versions).await?;
+            for ((entry, ((bucket, key), mark)), version) in marks.iter().zip(versions) {
+                audit.demand(slots.insert(mark.slot), entry, "its slot is another version's as well");
+                let place = Place::Staged { slot: mark.slot };
+                let fits = |v: &Version| v.bucket == *bucket && v.key == *key && v.place == place;
+                audit.demand(version.as_ref().is_some_and(fits), entry, "its version does not lie there");
+            }
+        }
+        Ok(())
+    }
+
+    async fn audit_aged(&self, audit: &mut Audit) -> Result<(), CatalogError> {
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::Aged), &mut walk).await? {
+            let ages = parsed(entries, audit, |entry| Ok((key::numbers::<2>(&entry.key)?, value::<u64>(entry)?)));
+            let versions = ages.iter().map(|(_, ([_, version], _))| key::version(VersionId(*version))).collect();
+            let versions = self.look_up::<Version>(versions).await?;
+            for ((entry, ([staged_ms, _], bytes)), version) in ages.iter().zip(versions) {
+                let fits = version.is_some_and(|v| {
+                    let staged = matches!(v.place, Place::Staged { .. });
+                    staged && v.staged_ms == *staged_ms && v.bytes == *bytes
+                });
+                audit.demand(fits, entry, "its version is not staged, or of another age or length");
+            }
+        }
+        Ok(())
+    }
+
+    async fn audit_blobs(&self, audit: &mut Audit) -> Result<(), CatalogError> {
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::Blob), &mut walk).await? {
+            for (entry, blob) in parsed(entries, audit, value::<Blob>) {
+                audit.blobs += 1;
+                audit.demand(key::blob(blob.blob) == entry.key, &entry, "it has another number");
+                let stacks = blob.drives.iter().map(|&drive| key::on_drive(drive, blob.blob)).collect();
+                let known = self.store.get_many(stacks).await?.iter().all(Option::is_some);
+                audit.demand(known, &entry, "a stack of it is missing by drive");
+                let intent = self.store.get(&key::intent(blob.blob)).await?;
+                audit.demand(intent.is_none(), &entry, "it is still being written");
+                self.audit_extents(audit, &entry, &blob).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Living members and tombstones of a blob together are its members, side by side; or it is doomed as a whole.
+    async fn audit_extents(&self, audit: &mut Audit, entry: &Entry, blob: &Blob) -> Result<(), CatalogError> {
+        let mut extents = self.extents(&key::members(blob.blob), member_of).await?;
+        let dead = self.extents(&key::tombs_of(blob.group, blob.blob), dead_of).await?;
+        if dead.iter().any(|member| member.version == WHOLE) {
+            audit.demand(extents.is_empty() && dead.len() == 1, entry, "doomed as a whole, and yet in parts");
+            return Ok(());
+        }
+        extents.extend(dead);
+        audit.demand(extents.len() == blob.members as usize, entry, "members neither live in it nor are doomed there");
+        extents.sort_by_key(|member| (member.offset, end_of(member)));
+        let apart = extents.windows(2).all(|two| end_of(&two[0]) <= two[1].offset);
+        audit.demand(apart, entry, "two members of it share bytes");
+        let within = extents.iter().all(|member| end_of(member) <= blob.payload_bytes);
+        audit.demand(within, entry, "a member reaches beyond its payload");
+        Ok(())
+    }
+
+    async fn extents(
+        &self,
+        prefix: &[u8],
+        parse: fn(&Entry) -> Result<Member, CatalogError>,
+    ) -> Result<Vec<Member>, CatalogError> {
+        let (mut extents, mut walk) = (Vec::new(), Steps::default());
+        while let Some(entries) = self.step(prefix, &mut walk).await? {
+            extents.extend(entries.iter().filter_map(|entry| parse(entry).ok()));
+        }
+        Ok(extents)
+    }
+
+    async fn audit_stacks(&self, audit: &mut Audit) -> Result<(), CatalogError> {
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::OnDrive), &mut walk).await? {
+            let stacks = parsed(entries, audit, |entry| key::numbers::<2>(&entry.key));
+            let blobs = stacks.iter().map(|(_, [_, blob])| key::blob(BlobId(*blob))).collect();
+            for ((entry, [drive, _]), blob) in stacks.iter().zip(self.look_up::<Blob>(blobs).await?) {
+                let fits = blob.is_some_and(|blob| blob.drives.contains(&DriveId(*drive as u32)));
+                audit.demand(fits, entry, "no such blob lies on this drive");
+            }
+        }
+        Ok(())
+    }
+
+    async fn audit_members(&self, audit: &mut Audit) -> Result<(), CatalogError> {
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::Member), &mut walk).await? {
+            let members = parsed(entries, audit, |entry| Ok((key::numbers::<3>(&entry.key)?, member_of(entry)?)));
+            let blobs = members.iter().map(|(_, ([blob, ..], _))| key::blob(BlobId(*blob))).collect();
+            let blobs = self.look_up::<Blob>(blobs).await?;
+            let versions = members.iter().map(|(_, (_, member))| key::version(member.version)).collect();
+            let versions = self.look_up::<Version>(versions).await?;
+            for (index, (entry, ([blob, ..], member))) in members.iter().enumerate() {
+                audit.demand(blobs[index].is_some(), entry, "its blob is missing");
+                let place = Place::Stored { blob: BlobId(*blob), offset: member.offset };
+                let fits = |v: &Version| v.place == place && v.bytes == member.bytes;
+                audit.demand(versions[index].as_ref().is_some_and(fits), entry, "its version does not lie there");
+            }
+        }
+        Ok(())
+    }
+
+    async fn audit_tombs(&self, audit: &mut Audit) -> Result<(), CatalogError> {
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::Tomb), &mut walk).await? {
+            let tombs = parsed(entries, audit, |entry| Ok((key::numbers::<4>(&entry.key)?, dead_of(entry)?)));
+            let blobs = tombs.iter().map(|(_, ([_, blob, ..], _))| key::blob(BlobId(*blob))).collect();
+            let blobs = self.look_up::<Blob>(blobs).await?;
+            let versions = tombs.iter().map(|(_, (_, dead))| key::version(dead.version)).collect();
+            let versions = self.look_up::<Version>(versions).await?;
+            for (index, (entry, ([group, blob, ..], dead))) in tombs.iter().enumerate() {
+                audit.doomed_bytes = audit.doomed_bytes.saturating_add(dead.bytes);
+                let fits = |found: &Blob| u64::from(found.group.0) == *group;
+                audit.demand(blobs[index].as_ref().is_some_and(fits), entry, "no such blob lies in this group");
+                let lives_here = |v: &Version| matches!(v.place, Place::Stored { blob: home, .. } if home.0 == *blob);
+                audit.demand(
+                    !versions[index].as_ref().is_some_and(lives_here),
+                    entry,
+                    "doomed, and yet it lives there",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    async fn audit_intents(&self, audit: &mut Audit) -> Result<(), CatalogError> {
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::Intent), &mut walk).await? {
+            for (entry, blob) in parsed(entries, audit, value::<Blob>) {
+                audit.intents += 1;
+                audit.demand(key::intent(blob.blob) == entry.key, &entry, "it has another number");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a walk is.
+#[derive(Default)]
+struct Steps {
+    after: Option<Cursor>,
+    over: bool,
+}
+
+/// The record that `entry` holds.
+fn value<T: DeserializeOwned>(entry: &Entry) -> Result<T, CatalogError> {
+    decode(&entry.key, &entry.value)
+}
+
+/// Those of `entries` that can be parsed, with what they say; the others are contradictions.
+fn parsed<T>(
+    entries: Vec<Entry>,
+    audit: &mut Audit,
+    parse: impl Fn(&Entry) -> Result<T, CatalogError>,
+) -> Vec<(Entry, T)> {
+    let mut good = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match parse(&entry) {
+            Ok(said) => good.push((entry, said)),
+            Err(error) => audit.demand(false, &entry, &error.to_string()),
+        }
+    }
+    good
+}
+
+/// The dead member, or the whole dead blob, that a tombstone tells of.
+fn dead_of(entry: &Entry) -> Result<Member, CatalogError> {
+    let [_, _, offset, version] = key::numbers(&entry.key)?;
+    Ok(Member { version: VersionId(version), offset, bytes: value(entry)? })
+}
+
+/// Where `member` ends; saturating, since a damaged record may say anything.
+fn end_of(member: &Member) -> u64 {
+    member.offset.saturating_add(member.bytes)
+}
+
+/// The key of the entry that confirms a stored version; of none for a staged one, since no blob has number 0.
+fn member_key(version: &Version) -> Vec<u8> {
+    match version.place {
+        Place::Staged { .. } => key::member(BlobId(0), 0, version.version),
+        Place::Stored { blob, offset } => key::member(blob, offset, version.version),
+    }
+}

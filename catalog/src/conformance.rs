@@ -1,0 +1,412 @@
+//! One suite for every store: what [`Store`] promises, as plain functions over a bench that opens and reopens one.
+#![allow(clippy::unwrap_used)]
+
+use crate::store::{Batch, Check, Entry, KeyRange, Store, StoreError, Write};
+use crate::{MemoryStore, SqliteStore};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// A store under test, and what is needed to open it again.
+pub(crate) enum Bench {
+    Memory(MemoryStore),
+    Sqlite { dir: tempfile::TempDir, store: Option<Arc<SqliteStore>> },
+}
+
+impl Bench {
+    pub(crate) fn memory() -> Self {
+        Self::Memory(MemoryStore::new())
+    }
+
+    pub(crate) fn sqlite() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Some(Arc::new(SqliteStore::open(dir.path().join("catalog")).unwrap()));
+        Self::Sqlite { dir, store }
+    }
+
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Memory(store) => Arc::new(store.clone()),
+            Self::Sqlite { store, .. } => store.clone().unwrap(),
+        }
+    }
+
+    /// As after the end of the process: closed and opened again.
+    fn reopen(&mut self) {
+        match self {
+            Self::Memory(store) => *store = store.crash(),
+            Self::Sqlite { dir, store } => {
+                let last = store.take().unwrap();
+                assert_eq!(Arc::strong_count(&last), 1, "a test holds on to the store it wants reopened");
+                drop(last);
+                *store = Some(Arc::new(SqliteStore::open(dir.path().join("catalog")).unwrap()));
+            }
+        }
+    }
+}
+
+macro_rules! suite {
+    ($($test:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test] async fn $test() { super::$test(super::Bench::memory()).await; })*
+        }
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() { super::$test(super::Bench::sqlite()).await; })*
+        }
+    };
+}
+
+suite!(
+    what_was_put_is_read_and_what_was_deleted_is_not,
+    empty_keys_and_values_are_like_any_other,
+    order_is_the_order_of_bytes,
+    ranges_have_all_kinds_of_ends,
+    a_scan_ends_at_its_limit,
+    every_check_holds_and_fails_as_it_should,
+    a_batch_with_a_failed_check_changes_nothing,
+    writes_of_a_batch_happen_in_their_order,
+    ranges_are_deleted_whole_and_alone,
+    concurrent_increments_are_not_lost,
+    readers_never_see_half_a_batch,
+    what_was_answered_survives_reopening,
+);
+
+fn put(key: &[u8], value: &[u8]) -> Write {
+    Write::Put(key.to_vec(), value.to_vec())
+}
+
+fn writes(writes: Vec<Write>) -> Batch {
+    Batch { checks: Vec::new(), writes }
+}
+
+fn range(start: Bound<&[u8]>, end: Bound<&[u8]>) -> KeyRange {
+    KeyRange { start: start.map(<[u8]>::to_vec), end: end.map(<[u8]>::to_vec) }
+}
+
+async fn keys(store: &Arc<dyn Store>, range: KeyRange) -> Vec<Vec<u8>> {
+    store.scan(range, usize::MAX).await.unwrap().into_iter().map(|entry| entry.key).collect()
+}
+
+async fn fill(store: &Arc<dyn Store>, keys: &[&[u8]]) {
+    store.commit(writes(keys.iter().map(|key| put(key, key)).collect())).await.unwrap();
+}
+
+async fn what_was_put_is_read_and_what_was_deleted_is_not(bench: Bench) {
+    let store = bench.store();
+    assert_eq!(store.get(b"a").await.unwrap(), None);
+    store.commit(writes(vec![put(b"a", b"1"), put(b"b", b"2")])).await.unwrap();
+    store.commit(writes(vec![put(b"a", b"3")])).await.unwrap();
+    assert_eq!(store.get(b"a").await.unwrap().unwrap(), b"3");
+    store.commit(writes(vec![Write::Delete(b"b".to_vec()), Write::Delete(b"none".to_vec())])).await.unwrap();
+    let found = store.get_many(vec![b"b".to_vec(), b"a".to_vec(), b"a".to_vec()]).await.unwrap();
+    assert_eq!(found, [None, Some(b"3".to_vec()), Some(b"3".to_vec())]);
+    store.commit(Batch::default()).await.unwrap();
+}
+
+async fn empty_keys_and_values_are_like_any_other(bench: Bench) {
+    let store = bench.store();
+    store.commit(writes(vec![put(b"", b"x"), put(b"y", b"")])).await.unwrap();
+    assert_eq!(store.get(b"").await.unwrap().unwrap(), b"x");
+    assert_eq!(store.get(b"y").await.unwrap().unwrap(), b"");
+    assert_eq!(keys(&store, KeyRange::all()).await, [&b""[..], b"y"]);
+    let checks = vec![Check::Is(b"y".to_vec(), Vec::new()), Check::Present(Vec::new())];
+    store.commit(Batch { checks, writes: vec![Write::Delete(Vec::new())] }).await.unwrap();
+    assert_eq!(keys(&store, KeyRange::all()).await, [b"y"]);
+}
+
+async fn order_is_the_order_of_bytes(bench: Bench) {
+    let store = bench.store();
+    let mut sorted: Vec<&[u8]> =
+        vec![b"\x00", b"\x00\x00", b"\x00\xff", b"a", b"a\x00", b"aa", b"b", "é".as_bytes(), b"\xff"];
+    let mut shuffled = sorted.clone();
+    shuffled.reverse();
+    fill(&store, &shuffled).await;
+    sorted.sort_unstable();
+    assert_eq!(keys(&store, KeyRange::all()).await, sorted);
+    assert_eq!(keys(&store, KeyRange::prefix(b"\xff")).await, [b"\xff"]);
+    assert_eq!(keys(&store, KeyRange::prefix(b"a")).await, [&b"a"[..], b"a\x00", b"aa"]);
+    assert_eq!(keys(&store, KeyRange::prefix_after(b"a", b"a")).await, [&b"a\x00"[..], b"aa"]);
+}
+
+async fn ranges_have_all_kinds_of_ends(bench: Bench) {
+    let store = bench.store();
+    let all: Vec<&[u8]> = vec![b"a", b"b", b"b\x00", b"c", b"d"];
+    fill(&store, &all).await;
+    let bounds = |key| [Bound::Unbounded, Bound::Included(key), Bound::Excluded(key)];
+    for low in [&b""[..], b"a", b"b", b"bb", b"d", b"e"] {
+        for high in [&b""[..], b"a", b"b", b"bb", b"d", b"e"] {
+            for start in bounds(low) {
+                for end in bounds(high) {
+                    let inside = |key: &&&[u8]| {
+                        let above = match start {
+                            Bound::Unbounded => true,
+                            Bound::Included(start) => **key >= start,
+                            Bound::Excluded(start) => **key > start,
+                        };
+                        above
+                            && match end {
+                                Bound::Unbounded => true,
+                                Bound::Included(end) => **key <= end,
+                                Bound::Excluded(end) => **key < end,
+                            }
+                    };
+                    let wanted: Vec<&[u8]> = all.iter().filter(inside).copied().collect();
+                    assert_eq!(keys(&store, range(start, end)).await, wanted, "{start:?} to {end:?}");
+                }
+            }
+        }
+    }
+}
+
+async fn a_scan_ends_at_its_limit(bench: Bench) {
+    let store = bench.store();
+    fill(&store, &[b"a", b"b", b"c"]).await;
+    for limit in 0..5 {
+        assert_eq!(store.scan(KeyRange::all(), limit).await.unwrap().len(), limit.min(3));
+    }
+}
+
+async fn every_check_holds_and_fails_as_it_should(bench: Bench) {
+    let store = bench.store();
+    fill(&store, &[b"a", b"c"]).await;
+    let owned = |key: &[u8]| key.to_vec();
+    let good = vec![
+        Check::Absent(owned(b"b")),
+        Check::Present(owned(b"a")),
+        Check::Is(owned(b"a"), owned(b"a")),
+        Check::Empty(range(Bound::Excluded(b"a"), Bound::Excluded(b"c"))),
+        Check::Empty(range(Bound::Included(b"d"), Bound::Unbounded)),
+        Check::Empty(range(Bound::Included(b"c"), Bound::Included(b"a"))),
+    ];
+    let bad = [
+        Check::Absent(owned(b"a")),
+        Check::Present(owned(b"b")),
+        Check::Is(owned(b"a"), owned(b"b")),
+        Check::Is(owned(b"b"), owned(b"")),
+        Check::Empty(KeyRange::all()),
+        Check::Empty(range(Bound::Included(b"b"), Bound::Included(b"c"))),
+    ];
+    store.commit(Batch { checks: good.clone(), writes: Vec::new() }).await.unwrap();
+    for failing in bad {
+        let mut checks = good.clone();
+        checks.push(failing);
+        let answer = store.commit(Batch { checks, writes: vec![put(b"x", b"")] }).await;
+        assert!(matches!(answer, Err(StoreError::CheckFailed(index)) if index == good.len()));
+    }
+    assert_eq!(store.get(b"x").await.unwrap(), None);
+}
+
+async fn a_batch_with_a_failed_check_changes_nothing(bench: Bench) {
+    let store = bench.store();
+    fill(&store, &[b"a"]).await;
+    let batch = Batch {
+        checks: vec![Check::Absent(b"a".to_vec())],
+        writes: vec![put(b"b", b""), Write::Delete(b"a".to_vec()), Write::DeleteRange(KeyRange::all())],
+    };
+    assert!(matches!(store.commit(batch).await, Err(StoreError::CheckFailed(0))));
+    assert_eq!(keys(&store, KeyRange::all()).await, [b"a"]);
+}
+
+async fn writes_of_a_batch_happen_in_their_order(bench: Bench) {
+    let store = bench.store();
+    let all = vec![
+        put(b"a", b"1"),
+        Write::Delete(b"a".to_vec()),
+        put(b"a", b"2"),
+        put(b"b", b""),
+        Write::Delete(b"b".to_vec()),
+    ];
+    store.commit(writes(all)).await.unwrap();
+    assert_eq!(store.scan(KeyRange::all(), 9).await.unwrap(), [Entry { key: b"a".to_vec(), value: b"2".to_vec() }]);
+    store.commit(writes(vec![Write::DeleteRange(KeyRange::all()), put(b"c", b"")])).await.unwrap();
+    assert_eq!(keys(&store, KeyRange::all()).await, [b"c"]);
+}
+
+async fn ranges_are_deleted_whole_and_alone(bench: Bench) {
+    let store = bench.store();
+    fill(&store, &[b"a", b"b", b"b\x00", b"bz", b"c"]).await;
+    store.commit(writes(vec![Write::DeleteRange(KeyRange::prefix(b"b"))])).await.unwrap();
+    assert_eq!(keys(&store, KeyRange::all()).await, [b"a", b"c"]);
+    store.commit(writes(vec![Write::DeleteRange(range(Bound::Excluded(b"a"), Bound::Unbounded))])).await.unwrap();
+    assert_eq!(keys(&store, KeyRange::all()).await, [b"a"]);
+}
+
+async fn increment(store: Arc<dyn Store>) {
+    loop {
+        let old = store.get(b"n").await.unwrap();
+        let number = old.as_ref().map_or(0, |raw| u64::from_be_bytes(raw[..].try_into().unwrap()));
+        let check = old.map_or_else(|| Check::Absent(b"n".to_vec()), |raw| Check::Is(b"n".to_vec(), raw));
+        let batch = Batch { checks: vec![check], writes: vec![put(b"n", &(number + 1).to_be_bytes())] };
+        match store.commit(batch).await {
+            Ok(()) => return,
+            Err(StoreError::CheckFailed(0)) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+async fn concurrent_increments_are_not_lost(bench: Bench) {
+    let store = bench.store();
+    let tasks: Vec<_> = (0..32).map(|_| tokio::spawn(increment(store.clone()))).collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(store.get(b"n").await.unwrap().unwrap(), 32_u64.to_be_bytes());
+}
+
+async fn readers_never_see_half_a_batch(bench: Bench) {
+    let store = bench.store();
+    fill(&store, &[b"a", b"b"]).await;
+    let writing = store.clone();
+    let writer = tokio::spawn(async move {
+        for round in 0..50_u8 {
+            writing.commit(writes(vec![put(b"a", &[round]), put(b"b", &[round])])).await.unwrap();
+        }
+    });
+    while !writer.is_finished() {
+        let pair = store.get_many(vec![b"a".to_vec(), b"b".to_vec()]).await.unwrap();
+        let scanned = store.scan(KeyRange::all(), 2).await.unwrap();
+        assert!(pair[0] == pair[1] || pair[0].as_deref() == Some(b"a"));
+        assert!(scanned[0].value == scanned[1].value || scanned[0].value == b"a");
+        tokio::task::yield_now().await;
+    }
+    writer.await.unwrap();
+    assert_eq!(store.get(b"b").await.unwrap().unwrap(), [49]);
+}
+
+async fn what_was_answered_survives_reopening(mut bench: Bench) {
+    for round in 0..5_u8 {
+        bench.store().commit(writes(vec![put(&[round], b"kept")])).await.unwrap();
+        bench.reopen();
+        assert_eq!(keys(&bench.store(), KeyRange::all()).await.len(), usize::from(round) + 1);
+    }
+}
+
+/// A step of a random history.
+#[derive(Clone, Debug)]
+enum Step {
+    Commit(Batch),
+    Scan(KeyRange, usize),
+    Reopen,
+}
+
+fn any_key() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(prop::sample::select(vec![0, 1, b'a', 255]), 0..3)
+}
+
+fn any_range() -> impl Strategy<Value = KeyRange> {
+    let bound = || {
+        (0..3, any_key()).prop_map(|(kind, key)| match kind {
+            0 => Bound::Unbounded,
+            1 => Bound::Included(key),
+            _ => Bound::Excluded(key),
+        })
+    };
+    (bound(), bound()).prop_map(|(start, end)| KeyRange { start, end })
+}
+
+fn any_batch() -> impl Strategy<Value = Batch> {
+    let value = || prop::collection::vec(0..3_u8, 0..2);
+    let check = prop_oneof![
+        any_key().prop_map(Check::Absent),
+        any_key().prop_map(Check::Present),
+        (any_key(), value()).prop_map(|(key, value)| Check::Is(key, value)),
+        any_range().prop_map(Check::Empty),
+    ];
+    let write = prop_oneof![
+        6 => (any_key(), value()).prop_map(|(key, value)| Write::Put(key, value)),
+        2 => any_key().prop_map(Write::Delete),
+        1 => any_range().prop_map(Write::DeleteRange),
+    ];
+    (prop::collection::vec(check, 0..2), prop::collection::vec(write, 0..6))
+        .prop_map(|(checks, writes)| Batch { checks, writes })
+}
+
+fn any_history() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => any_batch().prop_map(Step::Commit),
+        3 => (any_range(), 0..6_usize).prop_map(|(range, limit)| Step::Scan(range, limit)),
+        1 => Just(Step::Reopen),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+/// The naive judge: it filters everything it has.
+#[derive(Default)]
+struct Judge(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Judge {
+    fn inside(&self, range: &KeyRange) -> Vec<Entry> {
+        use std::ops::RangeBounds;
+        let range = (range.start.clone(), range.end.clone());
+        let entries = self.0.iter().filter(|(key, _)| range.contains(*key));
+        entries.map(|(key, value)| Entry { key: key.clone(), value: value.clone() }).collect()
+    }
+
+    fn failed_check(&self, batch: &Batch) -> Option<usize> {
+        batch.checks.iter().position(|check| !match check {
+            Check::Absent(key) => !self.0.contains_key(key),
+            Check::Present(key) => self.0.contains_key(key),
+            Check::Is(key, value) => self.0.get(key) == Some(value),
+            Check::Empty(range) => self.inside(range).is_empty(),
+        })
+    }
+
+    fn apply(&mut self, batch: &Batch) {
+        for write in &batch.writes {
+            match write {
+                Write::Put(key, value) => drop(self.0.insert(key.clone(), value.clone())),
+                Write::Delete(key) => drop(self.0.remove(key)),
+                Write::DeleteRange(range) => {
+                    for entry in self.inside(range) {
+                        self.0.remove(&entry.key);
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn follow(mut bench: Bench, history: Vec<Step>) {
+    let mut judge = Judge::default();
+    for step in history {
+        match step {
+            Step::Reopen => bench.reopen(),
+            Step::Scan(range, limit) => {
+                let mut wanted = judge.inside(&range);
+                wanted.truncate(limit);
+                assert_eq!(bench.store().scan(range, limit).await.unwrap(), wanted);
+            }
+            Step::Commit(batch) => match (bench.store().commit(batch.clone()).await, judge.failed_check(&batch)) {
+                (Ok(()), None) => judge.apply(&batch),
+                (Err(StoreError::CheckFailed(index)), Some(wanted)) => assert_eq!(index, wanted),
+                (answer, wanted) => panic!("{answer:?} where the judge says {wanted:?}"),
+            },
+        }
+    }
+    let end = bench.store().scan(KeyRange::all(), usize::MAX).await.unwrap();
+    assert_eq!(end, judge.inside(&KeyRange::all()));
+}
+
+fn follow_random_histories(bench: fn() -> Bench, cases: u32) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let run = runner.run(&any_history(), |history| {
+        runtime.block_on(follow(bench(), history));
+        Ok(())
+    });
+    run.unwrap();
+}
+
+#[test]
+fn random_histories_in_memory_agree_with_a_map() {
+    follow_random_histories(Bench::memory, 500);
+}
+
+#[test]
+fn random_histories_in_sqlite_agree_with_a_map() {
+    follow_random_histories(Bench::sqlite, 40);
+}

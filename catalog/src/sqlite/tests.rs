@@ -1,0 +1,132 @@
+//! What only the embedded store promises: group commit, one process, refusals, a full disk, crashes of the process.
+#![allow(clippy::unwrap_used)]
+
+use super::{SqliteOptions, SqliteStore, beside};
+use crate::store::{Batch, KeyRange, Store, StoreError, Write};
+use rusqlite::Connection;
+use std::path::Path;
+use std::sync::Arc;
+
+fn put(key: &[u8], value: &[u8]) -> Batch {
+    Batch { checks: Vec::new(), writes: vec![Write::Put(key.to_vec(), value.to_vec())] }
+}
+
+fn refusal(path: &Path) -> String {
+    match SqliteStore::open(path).err() {
+        Some(StoreError::Unusable(message)) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_concurrent_commits_share_few_transactions() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(SqliteStore::open(dir.path().join("catalog")).unwrap());
+    let waiting: Vec<_> = (0..1_000_u32).map(|i| store.commit(put(&i.to_be_bytes(), b""))).collect();
+    for answer in futures::future::join_all(waiting).await {
+        answer.unwrap();
+    }
+    let stats = store.stats();
+    assert_eq!(stats.batches, 1_000);
+    assert!(stats.transactions <= 100, "{} transactions", stats.transactions);
+    assert_eq!(store.scan(KeyRange::all(), 2_000).await.unwrap().len(), 1_000);
+}
+
+#[tokio::test]
+async fn a_commit_nobody_waits_for_is_done_before_the_store_closes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog");
+    let store = SqliteStore::open(&path).unwrap();
+    drop(store.commit(put(b"a", b"1")));
+    drop(store);
+    assert!(!beside(&path, "-wal").exists(), "the log was folded into the file");
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!(store.get(b"a").await.unwrap().unwrap(), b"1");
+}
+
+#[tokio::test]
+async fn what_was_answered_survives_the_death_of_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog");
+    let store = SqliteStore::open(&path).unwrap();
+    for i in 0..20_u8 {
+        store.commit(put(&[i], b"kept")).await.unwrap();
+        // What another process would find if this one died now: the file and its log, as they are.
+        let image = dir.path().join(format!("image{i}"));
+        std::fs::copy(&path, &image).unwrap();
+        std::fs::copy(beside(&path, "-wal"), beside(&image, "-wal")).unwrap();
+        let reopened = SqliteStore::open(&image).unwrap();
+        assert_eq!(reopened.scan(KeyRange::all(), 99).await.unwrap().len(), usize::from(i) + 1);
+    }
+}
+
+#[test]
+fn a_second_opening_is_refused_until_the_first_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog");
+    let first = SqliteStore::open(&path).unwrap();
+    let message = refusal(&path);
+    assert!(message.contains(path.to_str().unwrap()) && message.contains("stop that one first"), "{message}");
+    drop(first);
+    SqliteStore::open(&path).unwrap();
+}
+
+#[test]
+fn foreign_files_are_refused_and_left_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("text");
+    std::fs::write(&text, "not a database at all, but long enough to have a header of one hundred bytes ".repeat(9))
+        .unwrap();
+    let before = std::fs::read(&text).unwrap();
+    assert!(refusal(&text).contains("is not a catalog of Larder"));
+    assert_eq!(std::fs::read(&text).unwrap(), before);
+    let other = dir.path().join("other");
+    Connection::open(&other).unwrap().execute_batch("CREATE TABLE kv (k, v)").unwrap();
+    let before = std::fs::read(&other).unwrap();
+    assert!(refusal(&other).contains("point Larder at its own data directory"));
+    assert_eq!(std::fs::read(&other).unwrap(), before);
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog");
+    drop(SqliteStore::open(&path).unwrap());
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    assert!(refusal(&path).contains("format 2"), "{}", refusal(&path));
+}
+
+#[tokio::test]
+async fn damage_is_refused_at_open_or_told_at_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog");
+    let store = SqliteStore::open(&path).unwrap();
+    for i in 0..200_u32 {
+        drop(store.commit(put(&i.to_be_bytes(), &[7; 500])));
+    }
+    drop(store);
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    assert!(refusal(&path).contains("is damaged"), "{}", refusal(&path));
+    let mut torn = whole.clone();
+    torn[3 * 4096..5 * 4096].fill(0xA5);
+    std::fs::write(&path, &torn).unwrap();
+    assert!(refusal(&path).contains("restore it from a backup"), "{}", refusal(&path));
+}
+
+#[tokio::test]
+async fn a_full_disk_fails_what_does_not_fit_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = SqliteOptions { max_bytes: Some(256 * 1024), ..SqliteOptions::default() };
+    let store = SqliteStore::open_with(dir.path().join("catalog"), options).unwrap();
+    store.commit(put(b"small", b"1")).await.unwrap();
+    let large = store.commit(put(b"large", &vec![1; 1 << 20]));
+    let small: Vec<_> = (0..20_u8).map(|i| store.commit(put(&[i], b"2"))).collect();
+    assert!(matches!(large.await, Err(StoreError::Full)));
+    for answer in futures::future::join_all(small).await {
+        answer.unwrap();
+    }
+    assert_eq!(store.get(b"large").await.unwrap(), None);
+    assert_eq!(store.scan(KeyRange::all(), 99).await.unwrap().len(), 21);
+    store.commit(Batch { checks: Vec::new(), writes: vec![Write::DeleteRange(KeyRange::all())] }).await.unwrap();
+}

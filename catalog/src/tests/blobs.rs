@@ -1,0 +1,230 @@
+//! Blobs: commit, abort, members that died meanwhile, rescue, tombstones, being forgotten.
+
+use super::{blob, catalog, put, sound};
+use crate::key;
+use crate::record::encode;
+use crate::{Batch, Entry, KeyRange, Write};
+use crate::{Catalog, CatalogError, Cursor, Displaced, DoomedBytes, Member, Page, Place, VersionId};
+use model::{BlobId, DriveId, GroupId};
+
+/// Puts objects of these sizes under "k0", "k1", ...; as members side by side, with their slots.
+async fn members(catalog: &Catalog, sizes: &[u64]) -> Vec<(Member, u64)> {
+    let mut members = Vec::new();
+    let mut offset = 0;
+    for (i, &bytes) in sizes.iter().enumerate() {
+        let (version, slot) = put(catalog, &format!("k{i}"), bytes, 1).await;
+        members.push((Member { version, offset, bytes }, slot));
+        offset += bytes;
+    }
+    members
+}
+
+/// A blob in group 2 with objects of these sizes in it.
+async fn stored(catalog: &Catalog, sizes: &[u64]) -> (BlobId, Vec<Member>) {
+    let id = catalog.next_blob_id().await.unwrap();
+    let members: Vec<_> = members(catalog, sizes).await.into_iter().map(|(member, _)| member).collect();
+    let blob = blob(id, 2, sizes.iter().sum::<u64>() + 100, sizes.len());
+    catalog.begin_blob(&blob).await.unwrap();
+    let outcome = catalog.commit_blob(&blob, &members).await.unwrap();
+    assert_eq!(outcome.moved.len(), members.len());
+    (id, members)
+}
+
+#[tokio::test]
+async fn a_commit_moves_the_living_and_dooms_the_dead() {
+    let catalog = catalog().await;
+    let members = members(&catalog, &[10, 0, 30, 40]).await;
+    let id = catalog.next_blob_id().await.unwrap();
+    let blob = blob(id, 2, 200, 4);
+    catalog.begin_blob(&blob).await.unwrap();
+    assert_eq!(catalog.pending_intents().await.unwrap(), std::slice::from_ref(&blob));
+    assert!(matches!(catalog.begin_blob(&blob).await, Err(CatalogError::PreconditionFailed)));
+    catalog.delete_object("b", "k0").await.unwrap();
+    put(&catalog, "k2", 7, 5).await;
+    let list: Vec<_> = members.iter().map(|(member, _)| *member).collect();
+    let outcome = catalog.commit_blob(&blob, &list).await.unwrap();
+    let moved: Vec<_> = [1, 3].iter().map(|&i: &usize| (members[i].0.version, members[i].1)).collect();
+    assert_eq!((outcome.moved, outcome.dead_bytes), (moved, 40));
+    assert_eq!(outcome.dead, [list[0].version, list[2].version]);
+    assert!(catalog.pending_intents().await.unwrap().is_empty());
+    let (_, place) = catalog.get_object("b", "k3").await.unwrap();
+    assert_eq!(place, Place::Stored { blob: id, offset: 40 });
+    let living = catalog.blob_members(id, None, 9).await.unwrap();
+    assert_eq!(living, Page { items: vec![list[1], list[3]], next: None });
+    let audit = sound(&catalog).await;
+    assert_eq!((audit.staged, audit.stored, audit.stored_bytes, audit.doomed_bytes), (1, 2, 40, 40));
+    assert!(matches!(catalog.commit_blob(&blob, &list).await, Err(CatalogError::NoIntent(_))));
+    assert!(matches!(catalog.begin_blob(&blob).await, Err(CatalogError::PreconditionFailed)));
+}
+
+#[tokio::test]
+async fn deletes_doom_bytes_until_the_blob_is_forgotten() {
+    let catalog = catalog().await;
+    let (id, members) = stored(&catalog, &[10, 20]).await;
+    assert!(catalog.doomed_page(GroupId(2), None, 9).await.unwrap().items.is_empty());
+    let displaced = catalog.delete_object("b", "k1").await.unwrap();
+    let version = members[1].version;
+    assert_eq!(displaced, Displaced::Doomed { version, group: GroupId(2), blob: id, bytes: 20 });
+    let doomed = catalog.doomed_page(GroupId(2), None, 9).await.unwrap().items;
+    assert_eq!((doomed[0].doomed_bytes, doomed[0].living), (20, true));
+    assert!(matches!(catalog.forget_blob(id).await, Err(CatalogError::BlobInUse(_))));
+    sound(&catalog).await;
+    put(&catalog, "k0", 3, 9).await;
+    assert_eq!(catalog.doomed_totals().await.unwrap(), [(GroupId(2), 30)]);
+    let doomed = catalog.doomed_page(GroupId(2), None, 9).await.unwrap().items;
+    assert_eq!((doomed[0].doomed_bytes, doomed[0].living), (130, false));
+    catalog.forget_blob(id).await.unwrap();
+    catalog.forget_blob(id).await.unwrap();
+    assert_eq!(catalog.blob(id).await.unwrap(), None);
+    assert!(catalog.doomed_totals().await.unwrap().is_empty());
+    assert!(catalog.blobs_by_drive(DriveId(6), None, 9).await.unwrap().items.is_empty());
+    assert_eq!(sound(&catalog).await.blobs, 0);
+}
+
+#[tokio::test]
+async fn an_aborted_blob_is_doomed_as_a_whole() {
+    let catalog = catalog().await;
+    let members = members(&catalog, &[10]).await;
+    let blob = blob(catalog.next_blob_id().await.unwrap(), 1, 110, 1);
+    catalog.begin_blob(&blob).await.unwrap();
+    let given_up = DoomedBytes { group: GroupId(1), blob: blob.blob, bytes: 110 };
+    assert_eq!(catalog.abort_blob(blob.blob).await.unwrap(), Some(given_up));
+    assert_eq!(catalog.abort_blob(blob.blob).await.unwrap(), None);
+    assert!(matches!(catalog.commit_blob(&blob, &[members[0].0]).await, Err(CatalogError::NoIntent(_))));
+    let doomed = catalog.doomed_page(GroupId(1), None, 9).await.unwrap().items;
+    assert_eq!((doomed[0].doomed_bytes, doomed[0].living), (110, false));
+    assert_eq!(sound(&catalog).await.staged, 1);
+    catalog.forget_blob(blob.blob).await.unwrap();
+    assert_eq!(sound(&catalog).await.blobs, 0);
+}
+
+#[tokio::test]
+async fn a_rescue_brings_a_version_back_unless_it_left_meanwhile() {
+    let catalog = catalog().await;
+    let (id, members) = stored(&catalog, &[10, 20]).await;
+    let doomed = DoomedBytes { group: GroupId(2), blob: id, bytes: 10 };
+    assert_eq!(catalog.restage(members[0].version, id, 77).await.unwrap(), Some(doomed));
+    assert_eq!(catalog.restage(members[0].version, id, 78).await.unwrap(), None);
+    assert_eq!(catalog.restage(members[1].version, BlobId(id.0 + 1), 78).await.unwrap(), None);
+    assert_eq!(catalog.restage(VersionId(999), id, 78).await.unwrap(), None);
+    assert_eq!(catalog.get_object("b", "k0").await.unwrap().1, Place::Staged { slot: 77 });
+    sound(&catalog).await;
+    catalog.delete_object("b", "k1").await.unwrap();
+    catalog.forget_blob(id).await.unwrap();
+    assert_eq!(catalog.staged_page(None, 1, 9).await.unwrap().items.len(), 1);
+    sound(&catalog).await;
+}
+
+#[tokio::test]
+async fn blobs_and_doomed_blobs_come_in_pages() {
+    let catalog = catalog().await;
+    for group in [1, 2, 1, 1] {
+        let blob = blob(catalog.next_blob_id().await.unwrap(), group, 100, 0);
+        catalog.begin_blob(&blob).await.unwrap();
+        catalog.abort_blob(blob.blob).await.unwrap();
+    }
+    let mut after: Option<Cursor> = None;
+    let mut seen = Vec::new();
+    loop {
+        let page = catalog.doomed_page(GroupId(1), after.as_ref(), 2).await.unwrap();
+        seen.extend(page.items.into_iter().map(|doomed| doomed.blob.blob.0));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, [1, 3, 4]);
+    let first = catalog.blobs_by_drive(DriveId(3), None, 2).await.unwrap();
+    let second = catalog.blobs_by_drive(DriveId(3), first.next.as_ref(), 2).await.unwrap();
+    assert_eq!((first.items.len(), second.items.len(), second.next), (2, 1, None));
+    assert_eq!(catalog.blobs_page(None, 9).await.unwrap().items.len(), 4);
+    assert_eq!(catalog.doomed_totals().await.unwrap(), [(GroupId(1), 300), (GroupId(2), 100)]);
+    sound(&catalog).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "as long in")]
+async fn a_payload_composed_wrongly_never_becomes_the_only_copy() {
+    let catalog = catalog().await;
+    let members = members(&catalog, &[10]).await;
+    let blob = blob(catalog.next_blob_id().await.unwrap(), 1, 110, 1);
+    catalog.begin_blob(&blob).await.unwrap();
+    let longer = Member { bytes: 11, ..members[0].0 };
+    let _ = catalog.commit_blob(&blob, &[longer]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_commit_gets_through_a_storm_of_deletes() {
+    let catalog = catalog().await;
+    let list: Vec<_> = members(&catalog, &vec![1; 3_000]).await.into_iter().map(|(member, _)| member).collect();
+    let blob = blob(catalog.next_blob_id().await.unwrap(), 0, 3_100, list.len());
+    catalog.begin_blob(&blob).await.unwrap();
+    let deleting = catalog.clone();
+    let deleter = tokio::spawn(async move {
+        for i in (0..3_000).rev().step_by(2) {
+            deleting.delete_object("b", &format!("k{i}")).await.unwrap();
+        }
+    });
+    let outcome = catalog.commit_blob(&blob, &list).await.unwrap();
+    deleter.await.unwrap();
+    assert_eq!(outcome.moved.len() + outcome.dead.len(), 3_000);
+    let audit = sound(&catalog).await;
+    assert_eq!((audit.stored, audit.doomed_bytes), (1_500, 1_500));
+}
+
+/// A catalog with something of every kind in it.
+async fn varied() -> Catalog {
+    let catalog = catalog().await;
+    stored(&catalog, &[10, 20, 30]).await;
+    catalog.delete_object("b", "k1").await.unwrap();
+    put(&catalog, "staged", 1, 1).await;
+    catalog.begin_blob(&blob(catalog.next_blob_id().await.unwrap(), 1, 50, 1)).await.unwrap();
+    let given_up = blob(catalog.next_blob_id().await.unwrap(), 0, 70, 1);
+    catalog.begin_blob(&given_up).await.unwrap();
+    catalog.abort_blob(given_up.blob).await.unwrap();
+    catalog
+}
+
+/// What an audit counts after `write` was slipped into a varied catalog.
+async fn contradictions_after(write: Write) -> u64 {
+    let catalog = varied().await;
+    sound(&catalog).await;
+    catalog.store.commit(Batch { checks: Vec::new(), writes: vec![write] }).await.unwrap();
+    catalog.audit().await.unwrap().contradictions
+}
+
+#[tokio::test]
+async fn the_audit_misses_no_lost_and_no_damaged_record() {
+    let entries = varied().await.store.scan(KeyRange::all(), usize::MAX).await.unwrap();
+    let (mut lost, mut damaged) = (0, 0);
+    for Entry { key, value } in entries {
+        // Nothing else tells that an intent, a counter or the format was there.
+        if b"BOVSTLDNX".contains(&key[0]) {
+            assert!(contradictions_after(Write::Delete(key.clone())).await > 0, "{key:?} lost");
+            lost += 1;
+        }
+        if b"BOVSTLNXI".contains(&key[0]) {
+            for bad in [vec![], vec![9], value[..value.len() - 1].to_vec(), [&value[..], &[0]].concat()] {
+                assert!(contradictions_after(Write::Put(key.clone(), bad)).await > 0, "{key:?} damaged");
+            }
+            damaged += 1;
+        }
+    }
+    assert!(lost >= 20 && damaged >= 15, "{lost} {damaged}");
+}
+
+#[tokio::test]
+async fn the_audit_finds_a_version_with_two_places_and_shared_bytes() {
+    let (blob, version) = (BlobId(1), VersionId(1));
+    let ten = encode(&10_u64);
+    let extra = [
+        key::tomb(GroupId(2), blob, 0, version),
+        key::member(blob, 5, version),
+        key::member(blob, 45, VersionId(99)),
+        key::aged(1, version),
+        key::on_drive(DriveId(50), blob),
+    ];
+    for key in extra {
+        assert!(contradictions_after(Write::Put(key.clone(), ten.clone())).await > 0, "{key:?}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Listings against a naive model that rolls up everything and then cuts a page out.
+
+use super::{catalog_in, object, put};
+use crate::{Batch, Entry, KeyRange};
+use crate::{Catalog, CatalogError, ListRequest, Listing, MemoryStore, PutCondition, Store, StoreFuture, VersionId};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What is listed, in order: keys as `Err`, common prefixes as `Ok`.
+type Items = Vec<Result<String, String>>;
+
+fn naive(keys: &BTreeSet<String>, request: &ListRequest) -> Items {
+    let mut items = Items::new();
+    let delimiter = request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty());
+    for key in keys {
+        let start_after = request.start_after.as_deref().unwrap_or("");
+        let after = request.start_after.is_none() || key.as_bytes() > start_after.as_bytes();
+        let Some(rest) = key.strip_prefix(&request.prefix).filter(|_| after) else { continue };
+        let item = match delimiter.and_then(|delimiter| rest.find(delimiter).map(|at| at + delimiter.len())) {
+            Some(end) => Ok(key[..request.prefix.len() + end].to_owned()),
+            None => Err(key.clone()),
+        };
+        if items.last() != Some(&item) {
+            items.push(item);
+        }
+    }
+    items
+}
+
+/// One page as items; also checks that each of its two lists is in order.
+fn items_of(listing: &Listing) -> Items {
+    let keys = listing.objects.iter().map(|(key, _)| (key.clone(), Err(key.clone())));
+    let prefixes = listing.common_prefixes.iter().map(|prefix| (prefix.clone(), Ok(prefix.clone())));
+    assert!(listing.objects.is_sorted_by(|a, b| a.0.as_bytes() < b.0.as_bytes()));
+    assert!(listing.common_prefixes.is_sorted_by(|a, b| a.as_bytes() < b.as_bytes()));
+    let mut items: Vec<_> = keys.chain(prefixes).collect();
+    items.sort_by(|a, b| a.0.as_bytes().cmp(b.0.as_bytes()));
+    items.into_iter().map(|(_, item)| item).collect()
+}
+
+/// All pages, each as full as it may be.
+async fn all_pages(catalog: &Catalog, request: &ListRequest) -> Items {
+    let mut items = Items::new();
+    let mut request = request.clone();
+    loop {
+        let listing = catalog.list_objects("b", &request).await.unwrap();
+        let page = items_of(&listing);
+        items.extend(page.iter().cloned());
+        match listing.next {
+            Some(token) => {
+                assert_eq!(page.len(), request.max_keys, "a page with a token is full");
+                request.token = Some(token);
+            }
+            None => return items,
+        }
+    }
+}
+
+fn any_key() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec!["a", "b", "/", "//", "é", "日", "\u{10FFFF}", "\0", "-", "."]);
+    prop::collection::vec(piece, 1..6).prop_map(|pieces| pieces.concat())
+}
+
+fn any_request() -> impl Strategy<Value = ListRequest> {
+    let delimiters = vec![None, Some("/"), Some("/"), Some("a"), Some("é"), Some("b/"), Some("")];
+    let prefix = prop_oneof![Just(String::new()), any_key()];
+    let start_after = prop_oneof![2 => Just(None), 1 => any_key().prop_map(Some)];
+    (prefix, prop::sample::select(delimiters), start_after, 1..7_usize).prop_map(
+        |(prefix, delimiter, start_after, max_keys)| ListRequest {
+            prefix,
+            delimiter: delimiter.map(str::to_owned),
+            start_after,
+            token: None,
+            max_keys,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn pages_together_are_what_the_naive_model_lists(
+        keys in prop::collection::btree_set(any_key(), 0..60),
+        requests in prop::collection::vec(any_request(), 1..8),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let catalog = catalog_in(Arc::new(MemoryStore::new())).await;
+            for key in &keys {
+                put(&catalog, key, 1, 1).await;
+            }
+            for request in &requests {
+                assert_eq!(all_pages(&catalog, request).await, naive(&keys, request), "{request:?}");
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn listings_stay_within_their_bucket_and_page_as_s3_counts() {
+    let catalog = super::catalog().await;
+    for name in ["a", "b.c", "bb"] {
+        let bucket = crate::Bucket { name: name.into(), created_ms: 1, owner: "me".into() };
+        catalog.create_bucket(&bucket).await.unwrap();
+        let version = catalog.next_version_id().await.unwrap();
+        catalog.put_object(name, "x", &object(version, 1, 1), version.0, &PutCondition::None).await.unwrap();
+    }
+    for key in ["dir/1", "dir/2", "e"] {
+        put(&catalog, key, 1, 1).await;
+    }
+    let mut request = ListRequest { delimiter: Some("/".into()), max_keys: 2, ..ListRequest::default() };
+    let listing = catalog.list_objects("b", &request).await.unwrap();
+    assert_eq!(items_of(&listing), [Ok("dir/".into()), Err("e".into())]);
+    assert_eq!(listing.next, None, "a last page that is just full is the last");
+    request.max_keys = 0;
+    assert_eq!(catalog.list_objects("b", &request).await.unwrap(), Listing::default());
+    let none = catalog.list_objects("none", &request).await;
+    assert!(matches!(none, Err(CatalogError::NoSuchBucket)));
+}
+
+#[tokio::test]
+async fn a_token_survives_deletes_and_a_forged_one_is_refused() {
+    let catalog = super::catalog().await;
+    for key in ["a", "b", "c"] {
+        put(&catalog, key, 1, 1).await;
+    }
+    let mut request = ListRequest { max_keys: 1, ..ListRequest::default() };
+    let token = catalog.list_objects("b", &request).await.unwrap().next.unwrap();
+    catalog.delete_object("b", "a").await.unwrap();
+    request.token = Some(token.clone());
+    assert_eq!(catalog.list_objects("b", &request).await.unwrap().objects[0].0, "b");
+    let swapped = if token.as_bytes()[4] == b'0' { "1" } else { "0" };
+    let forged = [token[..4].to_owned() + swapped + &token[5..], token[1..].to_owned(), "é".into(), String::new()];
+    for bad in forged {
+        request.token = Some(bad);
+        let answer = catalog.list_objects("b", &request).await;
+        assert!(matches!(answer, Err(CatalogError::BadToken)));
+    }
+}
+
+/// A store that counts the entries it gives out.
+struct Counting(MemoryStore, AtomicUsize);
+
+impl Store for Counting {
+    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Vec<u8>>> {
+        self.0.get(key)
+    }
+
+    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Vec<u8>>>> {
+        self.0.get_many(keys)
+    }
+
+    fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {
+        Box::pin(async move {
+            let entries = self.0.scan(range, limit).await?;
+            self.1.fetch_add(entries.len(), Ordering::Relaxed);
+            Ok(entries)
+        })
+    }
+
+    fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {
+        self.0.commit(batch)
+    }
+}
+
+#[tokio::test]
+async fn a_listing_jumps_over_what_lies_below_a_common_prefix() {
+    let store = Arc::new(Counting(MemoryStore::new(), AtomicUsize::new(0)));
+    let catalog = catalog_in(store.clone()).await;
+    for i in 0..10_000_u64 {
+        let key = format!("{}/{i:05}", i % 10);
+        catalog.put_object("b", &key, &object(VersionId(i + 1), 1, 1), i, &PutCondition::None).await.unwrap();
+    }
+    store.1.store(0, Ordering::Relaxed);
+    let request = ListRequest { delimiter: Some("/".into()), max_keys: 1_000, ..ListRequest::default() };
+    let listing = catalog.list_objects("b", &request).await.unwrap();
+    assert_eq!(listing.common_prefixes.len(), 10);
+    assert!(store.1.load(Ordering::Relaxed) <= 200, "{} entries read", store.1.load(Ordering::Relaxed));
+    let flat = ListRequest { max_keys: 1_000, ..ListRequest::default() };
+    store.1.store(0, Ordering::Relaxed);
+    assert_eq!(all_pages(&catalog, &flat).await.len(), 10_000);
+    assert!(store.1.load(Ordering::Relaxed) <= 10_100);
+}
