@@ -19,10 +19,15 @@ extern crate alloc;
 extern crate std;
 
 mod action;
+pub mod budget;
 pub mod check;
 mod event;
+pub mod fair;
 pub mod layout;
+pub mod ledger;
+pub mod placement;
 mod policy;
+pub mod reorder;
 
 pub use action::{Action, Outcome, Rejection, Transfer};
 pub use event::{DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work};

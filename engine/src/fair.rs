@@ -1,0 +1,232 @@
+//! The queues of one class and whose turn it is: weighted fair queuing between clients, rebuild and background work.
+//!
+//! Pelican, section 3, puts weighted fair queuing between its queues and does not say what is charged. Here:
+//! - Shares are of the class's time. A lane's *virtual time* is the time it was charged over its share; the lane that is
+//!   furthest behind goes next. A lane that was idle starts level with the others: idleness is no credit (start-time fair
+//!   queuing; Goyal, Vin, Cheng 1996).
+//! - A *turn* lasts while the lane's next operation is in the group that is awake (a batch), but no longer than a quantum,
+//!   not counting switches. Lanes alternate between turns, not between operations, so that batches stay whole.
+//! - Waking a group is charged to the lane whose operation wants it. Before a turn ends for want of work in the group awake,
+//!   other lanes' work for that group *rides along*, charged for its transfer only: within the turn's quantum, within the
+//!   overtaking bound of its own queue, and by a lane that is less than a quantum of its own ahead.
+//! - If there is work, some is chosen. A share of 0 is served (and rides) only while no lane with a share has work.
+//!
+//! **No starvation.** Let Q be the quantum and C the longest that one operation takes, switch included. A lane of share s > 0
+//! is at most (Q + 2 C) / s of virtual time ahead of the lane furthest behind: at the start of its turn it is not ahead at
+//! all, and a turn holds a switch, a quantum, and the one operation that overruns it. So if W of the lane's own time must pass
+//! before an operation (what lies before it, and at most u of what comes later), it is begun within
+//! `W + (Q + 2 C) + sum over other lanes of (s'/s (W + Q + 2 C) + Q + 2 C)`.
+//!
+//! Invariants: virtual times never fall; the floor never lies above that of a lane with work; arithmetic is in integers.
+
+use crate::policy::{Lane, SchedulerPolicy};
+use crate::reorder::{Ahead, QueueFull, Queued, ReorderQueue};
+use core::time::Duration;
+use model::{GroupId, OpId, Time};
+
+/// Virtual time is in 2^-20 ns over one unit of share, so that dividing by a share loses nothing that adds up.
+const FRACTION_BITS: u32 = 20;
+
+/// The operation to serve next. It is no longer queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pick {
+    /// Which operation.
+    pub op: OpId,
+    /// The lane it was queued in, which its time is charged to.
+    pub lane: Lane,
+    /// The group it needs. If another one is awake, the class switches, and the switch is charged to `lane`.
+    pub group: GroupId,
+    /// Its weight, as it was admitted.
+    pub weight: u64,
+    /// Whether it is served in another lane's turn, because its group is awake.
+    pub ride_along: bool,
+}
+
+/// A lane's stay in the class.
+#[derive(Clone, Copy)]
+struct Turn {
+    lane: Lane,
+    since: Time,
+    /// Time of switches since then, which do not count against the quantum.
+    switching: Duration,
+}
+
+struct LaneState {
+    queue: ReorderQueue,
+    share: u32,
+    virtual_time: u128,
+}
+
+/// The queues of one class. See the head of this file.
+pub struct FairQueues {
+    lanes: [LaneState; 3],
+    turn: Option<Turn>,
+    /// The virtual time that a lane which was idle starts from: for lanes without a share, and for those with one.
+    floors: [u128; 2],
+    join_in_service: bool,
+    quantum: Duration,
+}
+
+impl FairQueues {
+    /// Empty queues under `policy`; its depth is that of each lane.
+    pub fn new(policy: &SchedulerPolicy) -> Self {
+        let lane = |lane| LaneState {
+            queue: ReorderQueue::new(policy.queue_depth),
+            share: policy.shares.of(lane),
+            virtual_time: 0,
+        };
+        Self {
+            lanes: Lane::ALL.map(lane),
+            turn: None,
+            floors: [0; 2],
+            join_in_service: policy.join_in_service,
+            quantum: policy.quantum,
+        }
+    }
+
+    /// Queues an operation in `lane`. Its number must not be queued already.
+    ///
+    /// # Errors
+    /// [`QueueFull`] if the lane holds as many as it may; nothing has changed then.
+    pub fn push(&mut self, lane: Lane, item: Queued) -> Result<(), QueueFull> {
+        let floor = self.floors[self.tier_of(lane)];
+        let state = &mut self.lanes[lane as usize];
+        let idle = state.queue.is_empty();
+        state.queue.push(item)?;
+        if idle {
+            state.virtual_time = state.virtual_time.max(floor);
+        }
+        Ok(())
+    }
+
+    /// Chooses the operation to serve next and takes it out of its queue; `awake` is the group that needs no switch. To be
+    /// asked when nothing is in service, after what was served has been charged.
+    pub fn next(&mut self, now: Time, awake: Option<GroupId>) -> Option<Pick> {
+        let tier = self.tier_with_work()?;
+        if let Some(group) = awake
+            && let Some(turn) = self.turn.filter(|turn| self.lasts(turn, now))
+            && let Some(pick) = self.go_on(turn.lane, tier, group).or_else(|| self.ride(turn.lane, tier, group))
+        {
+            return Some(pick);
+        }
+        let lane = self.furthest_behind(tier)?;
+        self.floors[tier] = self.floors[tier].max(self.lanes[lane as usize].virtual_time);
+        self.turn = Some(Turn { lane, since: now, switching: Duration::ZERO });
+        let joined = awake.filter(|_| self.join_in_service).and_then(|group| self.pop_of_group(lane, group));
+        let item = joined.or_else(|| self.lanes[lane as usize].queue.pop())?;
+        Some(pick(lane, &item, false))
+    }
+
+    /// Charges `lane` for the time an operation of it took.
+    pub fn charge_transfer(&mut self, lane: Lane, span: Duration) {
+        let state = &mut self.lanes[lane as usize];
+        state.virtual_time += virtual_span(span, state.share);
+    }
+
+    /// Charges `lane` for waking a group that its operation wanted.
+    pub fn charge_switch(&mut self, lane: Lane, span: Duration) {
+        self.charge_transfer(lane, span);
+        if let Some(turn) = &mut self.turn {
+            turn.switching += span;
+        }
+    }
+
+    /// Takes `op` out of whichever lane it is queued in.
+    pub fn remove(&mut self, op: OpId) -> Option<Queued> {
+        self.lanes.iter_mut().find_map(|lane| lane.queue.remove(op))
+    }
+
+    /// Whether nothing is queued.
+    pub fn is_empty(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.queue.is_empty())
+    }
+
+    /// How many operations are queued in `lane`.
+    pub fn lane_len(&self, lane: Lane) -> usize {
+        self.lanes[lane as usize].queue.len()
+    }
+
+    /// How many operations of `group` are queued, in all lanes.
+    pub fn queued_for(&self, group: GroupId) -> usize {
+        self.lanes.iter().map(|lane| lane.queue.len_of_group(group)).sum()
+    }
+
+    /// Whether an operation of any other group is queued.
+    pub fn wants_other_than(&self, group: GroupId) -> bool {
+        self.lanes.iter().any(|lane| lane.queue.len() > lane.queue.len_of_group(group))
+    }
+
+    /// What would lie before an operation in its own lane, if it were queued there now.
+    pub fn ahead_of_new(&self, lane: Lane, group: GroupId, weight: u64, overtake_limit: u64) -> Ahead {
+        self.lanes[lane as usize].queue.ahead_of_new(group, weight, overtake_limit)
+    }
+
+    /// The lane that `op` is queued in, and what lies before it there.
+    pub fn ahead_of(&self, op: OpId) -> Option<(Lane, Ahead)> {
+        Lane::ALL.into_iter().find_map(|lane| Some((lane, self.lanes[lane as usize].queue.ahead_of(op)?)))
+    }
+
+    fn tier_of(&self, lane: Lane) -> usize {
+        usize::from(self.lanes[lane as usize].share > 0)
+    }
+
+    fn has_work(&self, lane: Lane, tier: usize) -> bool {
+        self.tier_of(lane) == tier && !self.lanes[lane as usize].queue.is_empty()
+    }
+
+    /// The lanes to choose from: those with a share if one of them has work, else those without.
+    fn tier_with_work(&self) -> Option<usize> {
+        [1, 0].into_iter().find(|tier| Lane::ALL.into_iter().any(|lane| self.has_work(lane, *tier)))
+    }
+
+    fn furthest_behind(&self, tier: usize) -> Option<Lane> {
+        let waiting = Lane::ALL.into_iter().filter(|lane| self.has_work(*lane, tier));
+        waiting.min_by_key(|lane| (self.lanes[*lane as usize].virtual_time, *lane))
+    }
+
+    fn lasts(&self, turn: &Turn, now: Time) -> bool {
+        now.since(turn.since).saturating_sub(turn.switching) < self.quantum
+    }
+
+    /// The next operation of the lane whose turn it is, if it is in the group awake.
+    fn go_on(&mut self, lane: Lane, tier: usize, awake: GroupId) -> Option<Pick> {
+        if !self.has_work(lane, tier) {
+            return None;
+        }
+        let joined = if self.join_in_service { self.pop_of_group(lane, awake) } else { None };
+        let queue = &mut self.lanes[lane as usize].queue;
+        let item = joined.or_else(|| queue.head().filter(|head| head.group == awake).and_then(|_| queue.pop()))?;
+        Some(pick(lane, &item, false))
+    }
+
+    /// Work of another lane for the group awake, if that lane is not too far ahead: the one furthest behind first.
+    fn ride(&mut self, host: Lane, tier: usize, awake: GroupId) -> Option<Pick> {
+        let behind = self.lanes[self.furthest_behind(tier)? as usize].virtual_time;
+        let mut guests = Lane::ALL;
+        guests.sort_unstable_by_key(|lane| (self.lanes[*lane as usize].virtual_time, *lane));
+        for lane in guests.into_iter().filter(|lane| *lane != host) {
+            let state = &self.lanes[lane as usize];
+            let lead = state.virtual_time.saturating_sub(behind);
+            if self.has_work(lane, tier)
+                && lead < virtual_span(self.quantum, state.share)
+                && let Some(item) = self.pop_of_group(lane, awake)
+            {
+                return Some(pick(lane, &item, true));
+            }
+        }
+        None
+    }
+
+    fn pop_of_group(&mut self, lane: Lane, group: GroupId) -> Option<Queued> {
+        self.lanes[lane as usize].queue.pop_of_group(group)
+    }
+}
+
+fn pick(lane: Lane, item: &Queued, ride_along: bool) -> Pick {
+    Pick { op: item.op, lane, group: item.group, weight: item.weight, ride_along }
+}
+
+/// How far `span` takes a lane of this share. Lanes without a share are equals among themselves.
+fn virtual_span(span: Duration, share: u32) -> u128 {
+    (span.as_nanos() << FRACTION_BITS) / u128::from(share.max(1))
+}

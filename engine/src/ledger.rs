@@ -1,0 +1,231 @@
+//! The power ledger: no drive spins up without a permit from every domain it is in.
+//!
+//! It knows nothing of groups and classes, so that no mistake above it can trip a fuse. A drive has a permit from the request
+//! that granted it until it is released, when its platters stand still again. A domain that limits how many drives are active
+//! counts permits; a domain that limits watts adds up what its drives draw: standby, spin-up, active.
+//!
+//! Invariants:
+//! - no domain of a hard limit is ever above it, provided that its drives asleep alone are not;
+//! - a drive that spins up is booked at the larger of spin-up and active power, so getting ready never breaks a limit;
+//! - a domain's books are those of the permits that are out, no more and no less.
+//!
+//! A soft limit holds nobody back; that it was broken is counted. A limit on bytes/s is no concern of the ledger.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use model::{DomainId, DomainLimit, DriveId, RackSpec, ResourceId, Watts};
+
+/// What a drive's platters do, as far as power is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerState {
+    /// They stand still: no permit.
+    Standby,
+    /// They are being started under a permit.
+    SpinningUp,
+    /// They turn under a permit.
+    Active,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Domain {
+    active: u64,
+    draw_mw: u64,
+}
+
+/// What is counted in the domains of a resource, and up to where.
+#[derive(Clone, Copy)]
+enum Limit {
+    Drives(u64),
+    Milliwatts(u64),
+}
+
+impl Limit {
+    fn of(limit: DomainLimit) -> Option<Self> {
+        match limit {
+            DomainLimit::ActiveDrives(drives) => Some(Self::Drives(drives.into())),
+            DomainLimit::Watts(watts) => Some(Self::Milliwatts(u64::from(watts) * 1_000)),
+            DomainLimit::BytesPerS(_) => None,
+        }
+    }
+
+    /// What is used of it, and what there is.
+    fn usage(self, domain: &Domain) -> (u64, u64) {
+        match self {
+            Self::Drives(limit) => (domain.active, limit),
+            Self::Milliwatts(limit) => (domain.draw_mw, limit),
+        }
+    }
+
+    fn holds(self, domain: &Domain) -> bool {
+        let (used, limit) = self.usage(domain);
+        used <= limit
+    }
+}
+
+/// A resource that limits drives or watts.
+struct Book {
+    resource: ResourceId,
+    limit: Limit,
+    hard: bool,
+    /// The domain of each drive.
+    domain_of: Vec<DomainId>,
+    domains: Vec<Domain>,
+    drives_in: Vec<u64>,
+}
+
+impl Book {
+    fn new(spec: &RackSpec, resource: ResourceId, limit: Limit, hard: bool) -> Self {
+        let domain_of: Vec<_> = spec.drives.iter().map(|drive| spec.domain_of(drive.id, resource)).collect();
+        let mut drives_in = vec![0; spec.domain_count(resource)];
+        for domain in &domain_of {
+            drives_in[domain.index()] += 1;
+        }
+        let standby_mw = u64::from(spec.profile.watts.standby_mw);
+        let domains = drives_in.iter().map(|count| Domain { active: 0, draw_mw: count * standby_mw }).collect();
+        Self { resource, limit, hard, domain_of, domains, drives_in }
+    }
+
+    fn domain(&self, drive: DriveId) -> &Domain {
+        &self.domains[self.domain_of[drive.index()].index()]
+    }
+
+    fn domain_mut(&mut self, drive: DriveId) -> &mut Domain {
+        &mut self.domains[self.domain_of[drive.index()].index()]
+    }
+}
+
+/// The ledger of a rack. See the head of this file.
+pub struct Ledger {
+    watts: Watts,
+    states: Vec<PowerState>,
+    books: Vec<Book>,
+    draw_mw: u64,
+    active: usize,
+    soft_overruns: u64,
+}
+
+impl Ledger {
+    /// The ledger of a rack all of whose drives are in standby.
+    pub fn new(spec: &RackSpec) -> Self {
+        let watts = spec.profile.watts;
+        let limited = spec.resources_by_id().filter_map(|(id, r)| Some((id, Limit::of(r.limit)?, r.hard)));
+        let books = limited.map(|(id, limit, hard)| Book::new(spec, id, limit, hard)).collect();
+        Self {
+            watts,
+            states: vec![PowerState::Standby; spec.drives.len()],
+            books,
+            draw_mw: spec.drives.len() as u64 * u64::from(watts.standby_mw),
+            active: 0,
+            soft_overruns: 0,
+        }
+    }
+
+    /// Permits for as many of `drives` as fit now, each asked in its turn; a drive that does not fit holds no later one back.
+    /// The others may be asked for again when a drive has spun up or was released. None of them may have a permit.
+    pub fn request(&mut self, drives: &[DriveId]) -> Vec<DriveId> {
+        let mut granted = Vec::with_capacity(drives.len());
+        for &drive in drives {
+            assert!(self.state(drive) == PowerState::Standby, "{drive} has a permit already");
+            if self.fits(drive) {
+                self.enter(drive, PowerState::SpinningUp);
+                self.soft_overruns += self.soft_limits_broken(drive);
+                granted.push(drive);
+            }
+        }
+        granted
+    }
+
+    /// The platters of `drive`, which was spinning up, turn.
+    pub fn spun_up(&mut self, drive: DriveId) {
+        assert!(self.state(drive) == PowerState::SpinningUp, "{drive} was not spinning up");
+        self.enter(drive, PowerState::Active);
+    }
+
+    /// The platters of `drive`, which has a permit, stand still, or it has no power: the permit is given back.
+    pub fn released(&mut self, drive: DriveId) {
+        assert!(self.state(drive) != PowerState::Standby, "{drive} has no permit to give back");
+        self.enter(drive, PowerState::Standby);
+    }
+
+    /// What `drive` is booked as.
+    pub fn state(&self, drive: DriveId) -> PowerState {
+        self.states[drive.index()]
+    }
+
+    /// Whether `drive` would get its permit if every other drive were asleep. If not, no waiting helps.
+    pub fn can_ever_grant(&self, drive: DriveId) -> bool {
+        self.obstacle(drive).is_none()
+    }
+
+    /// The first hard domain whose limit is too low for `drive` even if every other drive is asleep.
+    pub fn obstacle(&self, drive: DriveId) -> Option<(ResourceId, DomainId)> {
+        let standby_mw = u64::from(self.watts.standby_mw);
+        self.books.iter().filter(|book| book.hard).find_map(|book| {
+            let domain = book.domain_of[drive.index()];
+            let asleep_mw = (book.drives_in[domain.index()] - 1) * standby_mw;
+            let alone = Domain { active: 1, draw_mw: asleep_mw + self.draw_of(PowerState::SpinningUp) };
+            (!book.limit.holds(&alone)).then_some((book.resource, domain))
+        })
+    }
+
+    /// What all drives are booked for, in milliwatts.
+    pub fn watts_mw(&self) -> u64 {
+        self.draw_mw
+    }
+
+    /// How many drives have a permit.
+    pub fn active_drives(&self) -> usize {
+        self.active
+    }
+
+    /// Grants that put a domain above a soft limit, so far.
+    pub fn soft_overruns(&self) -> u64 {
+        self.soft_overruns
+    }
+
+    /// Domains with a permit out: resource, domain, how much is used, and the limit. Drives or milliwatts, by the resource.
+    pub fn usage(&self) -> impl Iterator<Item = (ResourceId, DomainId, u64, u64)> + '_ {
+        self.books.iter().flat_map(|book| {
+            let used = book.domains.iter().enumerate().filter(|(_, domain)| domain.active > 0);
+            used.map(|(id, domain)| {
+                let (used, limit) = book.limit.usage(domain);
+                (book.resource, DomainId(id as u32), used, limit)
+            })
+        })
+    }
+
+    fn draw_of(&self, state: PowerState) -> u64 {
+        let Watts { standby_mw, spin_up_mw, active_mw } = self.watts;
+        u64::from(match state {
+            PowerState::Standby => standby_mw,
+            PowerState::SpinningUp => spin_up_mw.max(active_mw),
+            PowerState::Active => active_mw,
+        })
+    }
+
+    fn fits(&self, drive: DriveId) -> bool {
+        let more_mw = self.draw_of(PowerState::SpinningUp);
+        let less_mw = self.draw_of(PowerState::Standby);
+        self.books.iter().filter(|book| book.hard).all(|book| {
+            let Domain { active, draw_mw } = *book.domain(drive);
+            book.limit.holds(&Domain { active: active + 1, draw_mw: draw_mw - less_mw + more_mw })
+        })
+    }
+
+    fn soft_limits_broken(&self, drive: DriveId) -> u64 {
+        self.books.iter().filter(|book| !book.hard && !book.limit.holds(book.domain(drive))).count() as u64
+    }
+
+    fn enter(&mut self, drive: DriveId, state: PowerState) {
+        let old = core::mem::replace(&mut self.states[drive.index()], state);
+        let (less_mw, more_mw) = (self.draw_of(old), self.draw_of(state));
+        let permits = |state| u64::from(state != PowerState::Standby);
+        for book in &mut self.books {
+            let domain = book.domain_mut(drive);
+            domain.draw_mw = domain.draw_mw - less_mw + more_mw;
+            domain.active = domain.active - permits(old) + permits(state);
+        }
+        self.draw_mw = self.draw_mw - less_mw + more_mw;
+        self.active = self.active - permits(old) as usize + permits(state) as usize;
+    }
+}

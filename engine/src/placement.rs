@@ -1,0 +1,228 @@
+//! Where a new blob goes: the book-keeping of capacity, the choice of a group, and of drives in it.
+//!
+//! Pelican, section 3, "Data placement", for any geometry. Each of the k + r stacks of a blob goes to another drive of one
+//! group.
+//! 1. *Group.* A random one with room; or, so that a migration wakes few groups, the one drawn last, until its share of bytes
+//!    is used up.
+//! 2. *Drives.* Those with most spare capacity, but no more than r in any domain whose loss loses media (tray, chassis), for
+//!    every kind of such domains at once: then losing one domain loses no blob. On Pelican's rack these are the three with most
+//!    spare capacity of each of six chassis. Ties go to the lower drive id.
+//! 3. *Relaxed.* If no group can keep rule 2, because members are away or full or the geometry has too few domains, the most
+//!    stacks in one domain are kept as few as possible. A write is refused only when no group (of the class it is pinned to) has
+//!    k + r drives with room.
+//!
+//! Space is reserved by the choice, and settled, released or freed later.
+//!
+//! Invariants:
+//! - used + reserved grows only by choices that fitted into what was believed to be spare;
+//! - the same calls with the same random stream give the same choices;
+//! - a blob's drives are in ascending order, so that the order of its stacks needs no record of its own.
+
+mod spread;
+
+use crate::policy::{GroupChoice, PinnedTo};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use model::{DriveId, GroupId, RackSpec, Rng};
+use spread::Spread;
+
+/// What is known of one drive's space, in bytes.
+#[derive(Clone, Copy, Default)]
+struct Space {
+    capacity: u64,
+    used: u64,
+    reserved: u64,
+    /// How much less than `capacity - used` its last mount found to be free.
+    shortfall: u64,
+    away: bool,
+}
+
+impl Space {
+    fn spare(&self) -> u64 {
+        let taken = self.used.saturating_add(self.reserved).saturating_add(self.shortfall);
+        self.capacity.saturating_sub(taken)
+    }
+}
+
+/// The group that writes of one pin go to, and payload bytes that may still go there.
+#[derive(Clone, Copy)]
+struct Batch {
+    group: GroupId,
+    bytes_left: u64,
+}
+
+/// The placement of one rack. See the head of this file.
+pub struct Placement {
+    drives: Vec<Space>,
+    groups: Vec<Vec<DriveId>>,
+    class_of: Vec<model::ClassId>,
+    spread: Spread,
+    batches: BTreeMap<PinnedTo, Batch>,
+    relaxed: u64,
+}
+
+impl Placement {
+    /// An empty rack with these groups; `class_of` is the class of each.
+    pub fn new(spec: &RackSpec, groups: &[Vec<DriveId>], class_of: &[model::ClassId]) -> Self {
+        assert!(groups.len() == class_of.len(), "every group is in one class");
+        let space = |drive: &model::DriveSpec| Space { capacity: spec.capacity_bytes(drive.id), ..Space::default() };
+        Self {
+            drives: spec.drives.iter().map(space).collect(),
+            groups: groups.to_vec(),
+            class_of: class_of.to_vec(),
+            spread: Spread::new(spec),
+            batches: BTreeMap::new(),
+            relaxed: 0,
+        }
+    }
+
+    /// At boot: what `drive` holds in all, and what blobs take of it, in bytes. Reservations stay.
+    pub fn restate(&mut self, drive: DriveId, capacity_bytes: u64, used_bytes: u64) {
+        let space = &mut self.drives[drive.index()];
+        *space = Space { capacity: capacity_bytes, used: used_bytes, shortfall: 0, ..*space };
+    }
+
+    /// A mount found so many bytes free. If that is less than believed, the drive takes less until a mount says otherwise.
+    pub fn set_free(&mut self, drive: DriveId, free_bytes: u64) {
+        let space = &mut self.drives[drive.index()];
+        space.shortfall = space.capacity.saturating_sub(space.used).saturating_sub(free_bytes);
+    }
+
+    /// Whether `drive` is away: it gets no stacks then. What is reserved on it stays so.
+    pub fn set_away(&mut self, drive: DriveId, away: bool) {
+        self.drives[drive.index()].away = away;
+    }
+
+    /// Whether `drive` is away.
+    pub fn is_away(&self, drive: DriveId) -> bool {
+        self.drives[drive.index()].away
+    }
+
+    /// What can still be reserved on `drive`, away or not, in bytes.
+    pub fn free_bytes(&self, drive: DriveId) -> u64 {
+        self.drives[drive.index()].spare()
+    }
+
+    /// What blobs take of `drive`, reservations not counted, in bytes.
+    pub fn used_bytes(&self, drive: DriveId) -> u64 {
+        self.drives[drive.index()].used
+    }
+
+    /// What is reserved on `drive` for blobs that are not written yet, in bytes.
+    pub fn reserved_bytes(&self, drive: DriveId) -> u64 {
+        self.drives[drive.index()].reserved
+    }
+
+    /// How many choices put more stacks into one domain than its loss may cost.
+    pub fn relaxed_total(&self) -> u64 {
+        self.relaxed
+    }
+
+    /// Whether `group` has k + r drives that are there and can take `stack_bytes` more.
+    pub fn has_room(&self, group: GroupId, stack_bytes: u64) -> bool {
+        let fitting = self.groups[group.index()].iter().filter(|drive| self.takes(**drive, stack_bytes));
+        fitting.count() >= self.spread.stacks()
+    }
+
+    /// Chooses group and drives for a blob of `payload_bytes` with stacks of `stack_bytes`, and reserves them. `None` means
+    /// that no group (of class `pin`, and not among `excluded_groups`) has room.
+    pub fn choose(
+        &mut self,
+        stack_bytes: u64,
+        payload_bytes: u64,
+        pin: PinnedTo,
+        choice: &GroupChoice,
+        excluded_groups: &[GroupId],
+        rng: &mut Rng,
+    ) -> Option<(GroupId, Vec<DriveId>)> {
+        let allowed = |group: &GroupId| {
+            pin.is_none_or(|class| self.class_of[group.index()] == class) && !excluded_groups.contains(group)
+        };
+        let groups: Vec<_> = (0..self.groups.len()).map(|g| GroupId(g as u32)).filter(allowed).collect();
+        let staying = self.stay(pin, choice, &groups, stack_bytes);
+        let (group, mut drives) = staying.or_else(|| self.draw(groups, stack_bytes, rng))?;
+        drives.sort_unstable();
+        self.relaxed += u64::from(self.spread.excess(&drives) > 0);
+        self.note_batch(pin, choice, group, payload_bytes);
+        for drive in &drives {
+            self.drives[drive.index()].reserved += stack_bytes;
+        }
+        Some((group, drives))
+    }
+
+    /// A blob was written: what was reserved on each of `drives` is now used, or as much of it as was needed.
+    pub fn settle(&mut self, drives: &[DriveId], reserved_bytes: u64, used_bytes: u64) {
+        self.release(drives, reserved_bytes);
+        for drive in drives {
+            let space = &mut self.drives[drive.index()];
+            space.used = space.used.saturating_add(used_bytes);
+        }
+    }
+
+    /// A blob was not written: what was reserved on each of `drives` is spare again.
+    pub fn release(&mut self, drives: &[DriveId], reserved_bytes: u64) {
+        for drive in drives {
+            let space = &mut self.drives[drive.index()];
+            assert!(space.reserved >= reserved_bytes, "{drive} gives back no more than was reserved");
+            space.reserved -= reserved_bytes;
+        }
+    }
+
+    /// A stack was removed from `drive`. Saturates: the next boot restates what is used.
+    pub fn freed(&mut self, drive: DriveId, bytes: u64) {
+        let space = &mut self.drives[drive.index()];
+        space.used = space.used.saturating_sub(bytes);
+    }
+
+    fn takes(&self, drive: DriveId, stack_bytes: u64) -> bool {
+        let space = &self.drives[drive.index()];
+        !space.away && space.spare() >= stack_bytes
+    }
+
+    /// The members of `group` that can take `stack_bytes`, those with most spare capacity first.
+    fn candidates(&self, group: GroupId, stack_bytes: u64) -> Vec<DriveId> {
+        let members = self.groups[group.index()].iter().copied();
+        let mut fitting: Vec<_> = members.filter(|drive| self.takes(*drive, stack_bytes)).collect();
+        fitting.sort_unstable_by_key(|drive| (core::cmp::Reverse(self.free_bytes(*drive)), *drive));
+        fitting
+    }
+
+    /// The group drawn last for `pin`, as long as its share of bytes lasts and it keeps the rule of domains.
+    fn stay(
+        &self,
+        pin: PinnedTo,
+        choice: &GroupChoice,
+        allowed: &[GroupId],
+        stack_bytes: u64,
+    ) -> Option<(GroupId, Vec<DriveId>)> {
+        let GroupChoice::Batch { .. } = choice else { return None };
+        let batch = self.batches.get(&pin).filter(|batch| batch.bytes_left > 0 && allowed.contains(&batch.group))?;
+        Some((batch.group, self.spread.strict(&self.candidates(batch.group, stack_bytes))?))
+    }
+
+    /// Draws groups until one can keep the rule of domains; failing that, the one that breaks it least.
+    fn draw(&self, mut groups: Vec<GroupId>, stack_bytes: u64, rng: &mut Rng) -> Option<(GroupId, Vec<DriveId>)> {
+        let mut fallbacks = vec![];
+        while !groups.is_empty() {
+            let group = groups.swap_remove(rng.below(groups.len() as u64) as usize);
+            let candidates = self.candidates(group, stack_bytes);
+            if let Some(drives) = self.spread.strict(&candidates) {
+                return Some((group, drives));
+            }
+            if let Some(drives) = self.spread.relaxed(&candidates) {
+                fallbacks.push((group, drives));
+            }
+        }
+        fallbacks.into_iter().min_by_key(|(_, drives)| self.spread.excess(drives))
+    }
+
+    fn note_batch(&mut self, pin: PinnedTo, choice: &GroupChoice, group: GroupId, payload_bytes: u64) {
+        let GroupChoice::Batch { bytes } = *choice else { return };
+        let batch = self.batches.entry(pin).or_insert(Batch { group, bytes_left: bytes });
+        if batch.group != group || batch.bytes_left == 0 {
+            *batch = Batch { group, bytes_left: bytes };
+        }
+        batch.bytes_left = batch.bytes_left.saturating_sub(payload_bytes);
+    }
+}

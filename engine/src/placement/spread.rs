@@ -1,0 +1,181 @@
+//! Choosing k + r drives so that the loss of one failure domain costs no more than r of them.
+//!
+//! Candidates come in order of preference. Taking them greedily, unless a domain has its fill, gives the most preferred drives
+//! and never fails needlessly as long as the kinds of domains are nested (a tray lies in one chassis): the sets allowed form a
+//! laminar matroid, where greed is right. For kinds that cross, where the question is as hard as matching, a bounded search
+//! follows the greedy order; should it give up on a choice that exists, the rule is relaxed a little early, never the room.
+//!
+//! Invariants: what is chosen is k + r distinct candidates, or nothing; `relaxed` chooses whenever there are k + r.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use model::{DriveId, RackSpec};
+
+/// Steps of the search that follows a greedy choice which failed, where kinds of domains cross.
+const SEARCH_STEPS_MAX: u32 = 20_000;
+
+/// One way in which drives fail together and lose what is on them.
+struct Kind {
+    /// The domain of each drive.
+    domain_of: Vec<u32>,
+    domain_count: usize,
+}
+
+impl Kind {
+    fn of(spec: &RackSpec, index: usize) -> Self {
+        let domain_of: Vec<u32> = spec.drives.iter().map(|drive| drive.failure_domains[index].0).collect();
+        let domain_count = domain_of.iter().max().map_or(0, |last| *last as usize + 1);
+        Self { domain_of, domain_count }
+    }
+
+    /// Whether drives of one domain of this kind are always in one domain of `other`.
+    fn lies_in(&self, other: &Self) -> bool {
+        let mut seen = vec![None; self.domain_count];
+        self.domain_of
+            .iter()
+            .zip(&other.domain_of)
+            .all(|(own, theirs)| *seen[*own as usize].get_or_insert(*theirs) == *theirs)
+    }
+}
+
+/// The rule of domains of one rack. See the head of this file.
+pub(super) struct Spread {
+    kinds: Vec<Kind>,
+    nested: bool,
+    stacks: usize,
+    /// r: stacks that one domain may hold.
+    per_domain: usize,
+}
+
+impl Spread {
+    pub fn new(spec: &RackSpec) -> Self {
+        let losing = spec.failure_domains.iter().enumerate().filter(|(_, kind)| kind.loses_media);
+        // A domain of one drive never holds more than one stack.
+        let shared =
+            losing.map(|(index, _)| Kind::of(spec, index)).filter(|kind| kind.domain_count < spec.drives.len());
+        let kinds: Vec<_> = shared.collect();
+        let pairs = kinds.iter().enumerate().flat_map(|(i, a)| kinds[i + 1..].iter().map(move |b| (a, b)));
+        let nested = pairs.into_iter().all(|(a, b)| a.lies_in(b) || b.lies_in(a));
+        Self { nested, stacks: spec.code.stacks(), per_domain: usize::from(spec.code.parity), kinds }
+    }
+
+    /// k + r.
+    pub fn stacks(&self) -> usize {
+        self.stacks
+    }
+
+    /// How many more than r of these drives lie in one domain, at worst. Without redundancy there is nothing to spread.
+    pub fn excess(&self, drives: &[DriveId]) -> usize {
+        if self.per_domain == 0 {
+            return 0;
+        }
+        let worst = self.kinds.iter().flat_map(|kind| {
+            let mut count = vec![0_usize; kind.domain_count];
+            for drive in drives {
+                count[kind.domain_of[drive.index()] as usize] += 1;
+            }
+            count
+        });
+        worst.max().unwrap_or(0).saturating_sub(self.per_domain)
+    }
+
+    /// k + r of the candidates, the earlier the better, with at most r in any domain.
+    pub fn strict(&self, candidates: &[DriveId]) -> Option<Vec<DriveId>> {
+        let cap = if self.per_domain == 0 { self.stacks } else { self.per_domain };
+        self.within(candidates, &vec![cap; self.kinds.len()])
+    }
+
+    /// k + r of the candidates, the earlier the better, with as few as possible above r in any domain: first the worst kind
+    /// of domain is made as good as it can be, then each other kind, in the order of the description.
+    pub fn relaxed(&self, candidates: &[DriveId]) -> Option<Vec<DriveId>> {
+        let least = self.per_domain.max(1);
+        let mut caps = vec![self.stacks; self.kinds.len()];
+        let mut best = self.within(candidates, &caps)?;
+        for cap in (least..self.stacks).rev() {
+            let Some(drives) = self.within(candidates, &vec![cap; self.kinds.len()]) else { break };
+            caps.fill(cap);
+            best = drives;
+        }
+        for kind in 0..caps.len() {
+            while caps[kind] > least {
+                caps[kind] -= 1;
+                let Some(drives) = self.within(candidates, &caps) else {
+                    caps[kind] += 1;
+                    break;
+                };
+                best = drives;
+            }
+        }
+        Some(best)
+    }
+
+    fn within(&self, candidates: &[DriveId], caps: &[usize]) -> Option<Vec<DriveId>> {
+        if candidates.len() < self.stacks {
+            return None;
+        }
+        let room = self.kinds.iter().zip(caps).map(|(kind, cap)| vec![*cap; kind.domain_count]).collect();
+        let mut search =
+            Search { spread: self, candidates, room, chosen: Vec::with_capacity(self.stacks), trail: vec![] };
+        search.run(if self.nested { 0 } else { SEARCH_STEPS_MAX })
+    }
+}
+
+/// A walk over the candidates: each is taken if it may be, and on a dead end the last one taken is left out instead.
+struct Search<'a> {
+    spread: &'a Spread,
+    candidates: &'a [DriveId],
+    /// For each kind, how many more each domain may hold.
+    room: Vec<Vec<usize>>,
+    chosen: Vec<DriveId>,
+    /// Where among the candidates each chosen one stands.
+    trail: Vec<usize>,
+}
+
+impl Search<'_> {
+    fn run(&mut self, mut steps: u32) -> Option<Vec<DriveId>> {
+        let mut begin = 0;
+        loop {
+            self.take_from(begin);
+            if self.chosen.len() == self.spread.stacks {
+                return Some(core::mem::take(&mut self.chosen));
+            }
+            if steps == 0 {
+                return None;
+            }
+            steps -= 1;
+            begin = self.leave_out()?;
+        }
+    }
+
+    /// Takes whatever may be taken from candidate `at` on, until there are enough or those left are too few.
+    fn take_from(&mut self, mut at: usize) {
+        let wanted = self.spread.stacks;
+        while self.chosen.len() < wanted && self.chosen.len() + self.candidates.len() - at >= wanted {
+            let drive = self.candidates[at];
+            if self.fits(drive) {
+                self.count(drive, -1);
+                self.chosen.push(drive);
+                self.trail.push(at);
+            }
+            at += 1;
+        }
+    }
+
+    /// Puts the last one taken back, and says where to go on.
+    fn leave_out(&mut self) -> Option<usize> {
+        let drive = self.chosen.pop()?;
+        self.count(drive, 1);
+        self.trail.pop().map(|at| at + 1)
+    }
+
+    fn fits(&self, drive: DriveId) -> bool {
+        self.spread.kinds.iter().zip(&self.room).all(|(kind, room)| room[kind.domain_of[drive.index()] as usize] > 0)
+    }
+
+    fn count(&mut self, drive: DriveId, by: isize) {
+        for (kind, room) in self.spread.kinds.iter().zip(&mut self.room) {
+            let room = &mut room[kind.domain_of[drive.index()] as usize];
+            *room = room.checked_add_signed(by).expect("room is taken only where there is some");
+        }
+    }
+}

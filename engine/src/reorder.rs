@@ -1,0 +1,256 @@
+//! One queue of a class's scheduler: batches operations of a group, within a bound on how far any may be overtaken.
+//!
+//! Pelican, section 3, "Reordering", with weights instead of counts. The queue keeps a counter t, the weight admitted so far.
+//! 1. A new operation r of weight w gets t_r = o_r = t; then t grows by w.
+//! 2. Let l be the last queued operation of r's group. If there is none, r goes to the end.
+//! 3. If o_i + w - t_i <= u_i for every operation i behind l, then r goes right behind l, every such o_i grows by w, and o_r
+//!    becomes t_r less the weight overtaken. Otherwise r goes to the end.
+//!
+//! The paper's u is one number for the queue; here each operation brings its own, which is the same if all are equal.
+//! Beyond the paper, [`ReorderQueue::pop_of_group`] lets a later operation of the group in service go first, and charges
+//! everything it passes in the same way.
+//!
+//! Invariants:
+//! - o - t <= u for every queued operation, always;
+//! - operations of one group leave in the order in which they came (a cancelled one aside);
+//! - a refused push changes nothing;
+//! - every call but [`ReorderQueue::iter`] costs O(log n).
+
+mod line;
+#[cfg(test)]
+mod naive;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use line::{Line, NIL, Slot};
+use model::{GroupId, OpId};
+
+/// An operation as the queue sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// Which operation.
+    pub op: OpId,
+    /// The group it needs awake.
+    pub group: GroupId,
+    /// What it counts for, in the unit of [`Weighing`](crate::Weighing). Fixed at admission; 0 is taken for 1, since
+    /// otherwise something weightless could overtake without end.
+    pub weight: u64,
+    /// u: how much weight may overtake it, in the same unit. `u64::MAX` is any amount.
+    pub overtake_limit: u64,
+}
+
+/// The queue holds as many operations as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the queue is full")]
+pub struct QueueFull;
+
+/// What is served before an operation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ahead {
+    /// How many operations.
+    pub operations: usize,
+    /// Their weight. Saturates.
+    pub weight: u64,
+    /// How often the group changes from the head of the queue up to the operation itself, the change to it included and
+    /// the one to the head not. Exact for the order as it is now.
+    pub group_switches: usize,
+}
+
+/// The first and the last queued operation of a group, and how many there are.
+#[derive(Clone, Copy)]
+struct Members {
+    first: Slot,
+    last: Slot,
+    count: usize,
+}
+
+/// One queue. See the head of this file.
+pub struct ReorderQueue {
+    depth: u32,
+    line: Line,
+    ops: BTreeMap<OpId, Slot>,
+    groups: BTreeMap<GroupId, Members>,
+    /// For each slot in use, the neighbours of the same group: [before, behind].
+    mates: Vec<[Slot; 2]>,
+}
+
+impl ReorderQueue {
+    /// An empty queue for at most `depth` operations; one more is refused.
+    pub fn new(depth: u32) -> Self {
+        Self { depth, line: Line::new(), ops: BTreeMap::new(), groups: BTreeMap::new(), mates: Vec::new() }
+    }
+
+    /// Queues an operation by the insertion rule. Its number must not be queued already.
+    ///
+    /// # Errors
+    /// [`QueueFull`] if `depth` operations are queued; nothing has changed then.
+    pub fn push(&mut self, item: Queued) -> Result<(), QueueFull> {
+        assert!(!self.ops.contains_key(&item.op), "{} is queued already", item.op);
+        if self.line.len() >= self.depth {
+            return Err(QueueFull);
+        }
+        let item = Queued { weight: item.weight.max(1), ..item };
+        let slot = match self.joinable(item.group, item.weight) {
+            Some((last, overtaken)) => {
+                let delay = -i128::try_from(overtaken).expect("fewer than 2^32 weights of less than 2^64 each");
+                self.line.delay_behind(last, item.weight);
+                self.line.insert_behind(last, item, delay)
+            }
+            None => self.line.insert_behind(NIL, item, 0),
+        };
+        self.ops.insert(item.op, slot);
+        self.join_mates(item.group, slot);
+        Ok(())
+    }
+
+    /// Takes the first operation.
+    pub fn pop(&mut self) -> Option<Queued> {
+        let first = self.line.first();
+        (first != NIL).then(|| self.take(first))
+    }
+
+    /// The operation that [`Self::pop`] would take.
+    pub fn head(&self) -> Option<Queued> {
+        let first = self.line.first();
+        (first != NIL).then(|| self.line.item(first))
+    }
+
+    /// Takes the first operation of `group`, wherever it is, unless one before it may not be overtaken by its weight.
+    pub fn pop_of_group(&mut self, group: GroupId) -> Option<Queued> {
+        let first = self.groups.get(&group)?.first;
+        let weight = self.line.item(first).weight;
+        if self.line.before(first).headroom < i128::from(weight) {
+            return None;
+        }
+        self.line.delay_before(first, weight);
+        Some(self.take(first))
+    }
+
+    /// Takes `op` out, if it is queued. What it overtook stays charged: nobody gets a bound back that was used up.
+    pub fn remove(&mut self, op: OpId) -> Option<Queued> {
+        let slot = *self.ops.get(&op)?;
+        Some(self.take(slot))
+    }
+
+    /// How many operations are queued.
+    pub fn len(&self) -> usize {
+        self.line.len() as usize
+    }
+
+    /// Whether none is queued.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether `op` is queued.
+    pub fn contains(&self, op: OpId) -> bool {
+        self.ops.contains_key(&op)
+    }
+
+    /// Whether an operation of `group` is queued.
+    pub fn holds_group(&self, group: GroupId) -> bool {
+        self.groups.contains_key(&group)
+    }
+
+    /// How many operations of `group` are queued.
+    pub fn len_of_group(&self, group: GroupId) -> usize {
+        self.groups.get(&group).map_or(0, |members| members.count)
+    }
+
+    /// The weight that lies before `op`, if it is queued. Saturates.
+    pub fn weight_before(&self, op: OpId) -> Option<u64> {
+        self.ahead_of(op).map(|ahead| ahead.weight)
+    }
+
+    /// What lies before `op`, if it is queued.
+    pub fn ahead_of(&self, op: OpId) -> Option<Ahead> {
+        let slot = *self.ops.get(&op)?;
+        Some(ahead(&self.line.before(slot), self.line.item(slot).group))
+    }
+
+    /// What would lie before an operation of this group and weight if it were queued now, full or not. How far it may be
+    /// overtaken itself plays no part in where it goes, only in what may overtake it afterwards.
+    pub fn ahead_of_new(&self, group: GroupId, weight: u64, _overtake_limit: u64) -> Ahead {
+        match self.joinable(group, weight.max(1)) {
+            Some((last, _)) => {
+                let before = ahead(&self.line.before(last), group);
+                let weight = before.weight.saturating_add(self.line.item(last).weight);
+                Ahead { operations: before.operations + 1, weight, ..before }
+            }
+            None => ahead(&self.line.whole(), group),
+        }
+    }
+
+    /// Every operation in the order of service, each with its o - t.
+    pub fn iter(&self) -> impl Iterator<Item = (Queued, i128)> {
+        let mut at = self.line.first();
+        core::iter::from_fn(move || {
+            let slot = at;
+            (slot != NIL).then(|| {
+                at = self.line.next(slot);
+                (self.line.item(slot), self.line.delay(slot))
+            })
+        })
+    }
+
+    /// The last operation of `group`, and the weight behind it, if one of `weight` may go right behind it.
+    fn joinable(&self, group: GroupId, weight: u64) -> Option<(Slot, u128)> {
+        let last = self.groups.get(&group)?.last;
+        let behind = self.line.behind(last);
+        (behind.headroom >= i128::from(weight)).then_some((last, behind.weight))
+    }
+
+    fn take(&mut self, slot: Slot) -> Queued {
+        let item = self.line.remove(slot);
+        let known = self.ops.remove(&item.op);
+        assert!(known == Some(slot), "{} lies where it was put", item.op);
+        self.leave_mates(item.group, slot);
+        item
+    }
+
+    /// A new operation is always the last of its group: it goes behind the last one, or to the end.
+    fn join_mates(&mut self, group: GroupId, slot: Slot) {
+        if self.mates.len() <= slot as usize {
+            self.mates.resize(slot as usize + 1, [NIL; 2]);
+        }
+        let members = self.groups.entry(group).or_insert(Members { first: slot, last: NIL, count: 0 });
+        let before = core::mem::replace(&mut members.last, slot);
+        members.count += 1;
+        self.mates[slot as usize] = [before, NIL];
+        if before != NIL {
+            self.mates[before as usize][1] = slot;
+        }
+    }
+
+    fn leave_mates(&mut self, group: GroupId, slot: Slot) {
+        let [before, behind] = self.mates[slot as usize];
+        let members = self.groups.get_mut(&group).expect("a queued operation's group has members");
+        members.count -= 1;
+        if members.count == 0 {
+            self.groups.remove(&group);
+            return;
+        }
+        if before == NIL {
+            members.first = behind;
+        } else {
+            self.mates[before as usize][1] = behind;
+        }
+        if behind == NIL {
+            members.last = before;
+        } else {
+            self.mates[behind as usize][0] = before;
+        }
+    }
+}
+
+/// What it means for an operation of `group` to come right behind `before`.
+fn ahead(before: &line::Stretch, group: GroupId) -> Ahead {
+    let stays = before.last_group().is_none_or(|last| last == group);
+    Ahead {
+        operations: before.operations as usize,
+        weight: u64::try_from(before.weight).unwrap_or(u64::MAX),
+        group_switches: before.runs.saturating_sub(1) as usize + usize::from(!stays),
+    }
+}

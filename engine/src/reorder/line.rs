@@ -1,0 +1,391 @@
+//! A line of operations in which one may be let in anywhere, and everybody behind (or before) it be charged for that.
+//!
+//! A treap over positions (Seidel, Aragon 1996): the in-order walk is the line, and each node knows a [`Stretch`] that sums up
+//! its subtree. Nodes lie in an arena and know their parent, so a place in the line is found from its slot, not by search.
+//! A charge to a whole subtree is kept at its root as `pending` until a walk passes through.
+//!
+//! Invariants:
+//! - a node's `delay` and `stretch` are right once the `pending` of all its ancestors are added;
+//! - priorities fall from parent to child; they are drawn from a fixed stream, so the same calls give the same tree;
+//! - the expected depth is O(log n), and nothing recurses deeper than that;
+//! - slots of removed nodes are used again, so the arena is as large as the line ever was.
+
+use super::Queued;
+use alloc::vec::Vec;
+use model::{GroupId, Rng};
+
+/// Where a node lies in the arena. Stays the same while its operation is in the line.
+pub(super) type Slot = u32;
+
+/// No node.
+pub(super) const NIL: Slot = u32::MAX;
+
+/// Further than any sum of weights reaches: fewer than 2^32 operations of less than 2^64 each.
+const UNBOUNDED: i128 = i128::MAX / 4;
+
+const LEFT: usize = 0;
+const RIGHT: usize = 1;
+
+/// Neighbouring operations of the line, summed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    /// How many there are.
+    pub operations: u32,
+    /// What they weigh together.
+    pub weight: u128,
+    /// How many runs of one group they form.
+    pub runs: u32,
+    /// The least that any of them may still be delayed: the smallest u - (o - t).
+    pub headroom: i128,
+    /// The groups of the first and the last one, if there are any.
+    ends: Option<(GroupId, GroupId)>,
+}
+
+impl Stretch {
+    const EMPTY: Self = Self { operations: 0, weight: 0, runs: 0, headroom: UNBOUNDED, ends: None };
+
+    fn of(item: &Queued, delay: i128) -> Self {
+        let limit = if item.overtake_limit == u64::MAX { UNBOUNDED } else { i128::from(item.overtake_limit) };
+        Self {
+            operations: 1,
+            weight: u128::from(item.weight),
+            runs: 1,
+            headroom: limit - delay,
+            ends: Some((item.group, item.group)),
+        }
+    }
+
+    /// The group of the last one, if there is any.
+    pub fn last_group(&self) -> Option<GroupId> {
+        self.ends.map(|(_, last)| last)
+    }
+
+    fn then(self, next: Self) -> Self {
+        let (ends, joined) = match (self.ends, next.ends) {
+            (Some((first, end)), Some((start, last))) => (Some((first, last)), u32::from(end == start)),
+            (ends, None) | (None, ends) => (ends, 0),
+        };
+        Self {
+            operations: self.operations + next.operations,
+            weight: self.weight + next.weight,
+            runs: self.runs + next.runs - joined,
+            headroom: self.headroom.min(next.headroom),
+            ends,
+        }
+    }
+
+    fn delayed(self, by: i128) -> Self {
+        if self.operations == 0 { self } else { Self { headroom: self.headroom - by, ..self } }
+    }
+}
+
+struct Node {
+    item: Queued,
+    /// o - t: how much weight it was overtaken by, less what it has overtaken.
+    delay: i128,
+    /// To be added to the delays of everything below this node.
+    pending: i128,
+    stretch: Stretch,
+    priority: u64,
+    parent: Slot,
+    children: [Slot; 2],
+}
+
+/// The line. See the head of this file.
+pub(super) struct Line {
+    nodes: Vec<Node>,
+    free: Vec<Slot>,
+    root: Slot,
+    priorities: Rng,
+    /// Scratch for walks from the root to a node.
+    path: Vec<Slot>,
+}
+
+impl Line {
+    pub fn new() -> Self {
+        Self { nodes: Vec::new(), free: Vec::new(), root: NIL, priorities: Rng::new(0x11ae), path: Vec::new() }
+    }
+
+    pub fn len(&self) -> u32 {
+        self.stretch(self.root).operations
+    }
+
+    pub fn item(&self, slot: Slot) -> Queued {
+        self.node(slot).item
+    }
+
+    /// o - t of the operation at `slot`.
+    pub fn delay(&self, slot: Slot) -> i128 {
+        let mut delay = self.node(slot).delay;
+        let mut at = self.node(slot).parent;
+        while at != NIL {
+            delay += self.node(at).pending;
+            at = self.node(at).parent;
+        }
+        delay
+    }
+
+    /// Who is first, or `NIL`.
+    pub fn first(&self) -> Slot {
+        self.outermost(self.root, LEFT)
+    }
+
+    /// Who comes next behind `slot`, or `NIL`.
+    pub fn next(&self, slot: Slot) -> Slot {
+        let right = self.node(slot).children[RIGHT];
+        if right != NIL {
+            return self.outermost(right, LEFT);
+        }
+        let mut at = slot;
+        loop {
+            let parent = self.node(at).parent;
+            if parent == NIL || self.node(parent).children[LEFT] == at {
+                return parent;
+            }
+            at = parent;
+        }
+    }
+
+    /// Everything behind `slot`.
+    pub fn behind(&self, slot: Slot) -> Stretch {
+        self.beyond(slot, RIGHT)
+    }
+
+    /// Everything before `slot`.
+    pub fn before(&self, slot: Slot) -> Stretch {
+        self.beyond(slot, LEFT)
+    }
+
+    /// Everything.
+    pub fn whole(&self) -> Stretch {
+        self.stretch(self.root)
+    }
+
+    /// Adds `weight` to the delay of everything behind `slot`.
+    pub fn delay_behind(&mut self, slot: Slot, weight: u64) {
+        self.delay_beyond(slot, RIGHT, i128::from(weight));
+    }
+
+    /// Adds `weight` to the delay of everything before `slot`.
+    pub fn delay_before(&mut self, slot: Slot, weight: u64) {
+        self.delay_beyond(slot, LEFT, i128::from(weight));
+    }
+
+    /// Puts an operation right behind `slot`, or at the very end if `slot` is `NIL`.
+    pub fn insert_behind(&mut self, slot: Slot, item: Queued, delay: i128) -> Slot {
+        let fresh = self.allocate(item, delay);
+        let (parent, side) = self.leaf_behind(slot);
+        if parent == NIL {
+            self.root = fresh;
+            return fresh;
+        }
+        self.attach(parent, side, fresh);
+        while self.node(fresh).parent != NIL && self.node(fresh).priority > self.node(self.node(fresh).parent).priority
+        {
+            self.rotate_up(fresh);
+        }
+        self.pull_ancestors(fresh);
+        fresh
+    }
+
+    /// Takes the operation at `slot` out of the line. Nobody's delay changes.
+    pub fn remove(&mut self, slot: Slot) -> Queued {
+        self.settle_path(slot);
+        let [left, right] = self.node(slot).children;
+        let merged = self.merge(left, right);
+        let parent = self.node(slot).parent;
+        if merged != NIL {
+            self.node_mut(merged).parent = parent;
+        }
+        self.replace_child(parent, slot, merged);
+        self.pull_ancestors(slot);
+        self.free.push(slot);
+        self.node(slot).item
+    }
+
+    fn node(&self, slot: Slot) -> &Node {
+        &self.nodes[slot as usize]
+    }
+
+    fn node_mut(&mut self, slot: Slot) -> &mut Node {
+        &mut self.nodes[slot as usize]
+    }
+
+    fn stretch(&self, slot: Slot) -> Stretch {
+        if slot == NIL { Stretch::EMPTY } else { self.node(slot).stretch }
+    }
+
+    fn own_stretch(&self, slot: Slot) -> Stretch {
+        let node = self.node(slot);
+        Stretch::of(&node.item, node.delay)
+    }
+
+    fn allocate(&mut self, item: Queued, delay: i128) -> Slot {
+        let node = Node {
+            item,
+            delay,
+            pending: 0,
+            stretch: Stretch::of(&item, delay),
+            priority: self.priorities.next_u64(),
+            parent: NIL,
+            children: [NIL; 2],
+        };
+        if let Some(slot) = self.free.pop() {
+            self.nodes[slot as usize] = node;
+            return slot;
+        }
+        let slot = u32::try_from(self.nodes.len()).expect("a line is bounded by its depth, a u32");
+        assert!(slot != NIL, "the last slot number means none");
+        self.nodes.push(node);
+        slot
+    }
+
+    fn outermost(&self, from: Slot, side: usize) -> Slot {
+        let mut at = from;
+        while at != NIL && self.node(at).children[side] != NIL {
+            at = self.node(at).children[side];
+        }
+        at
+    }
+
+    /// Where a leaf goes that shall come right behind `slot` (or last): its parent and side. Nothing is pending above it.
+    fn leaf_behind(&mut self, slot: Slot) -> (Slot, usize) {
+        let below = if slot == NIL { self.root } else { self.node(slot).children[RIGHT] };
+        let (parent, side) = match (slot, below) {
+            (_, NIL) => (slot, RIGHT),
+            (NIL, below) => (self.outermost(below, RIGHT), RIGHT),
+            (_, below) => (self.outermost(below, LEFT), LEFT),
+        };
+        if parent != NIL {
+            self.settle_path(parent);
+        }
+        (parent, side)
+    }
+
+    fn attach(&mut self, parent: Slot, side: usize, child: Slot) {
+        self.node_mut(parent).children[side] = child;
+        if child != NIL {
+            self.node_mut(child).parent = parent;
+        }
+    }
+
+    fn replace_child(&mut self, parent: Slot, old: Slot, new: Slot) {
+        if parent == NIL {
+            assert!(self.root == old, "only the root has no parent");
+            self.root = new;
+        } else {
+            let side = usize::from(self.node(parent).children[RIGHT] == old);
+            self.node_mut(parent).children[side] = new;
+        }
+    }
+
+    fn delay_subtree(&mut self, slot: Slot, by: i128) {
+        if slot != NIL {
+            let node = self.node_mut(slot);
+            node.delay += by;
+            node.pending += by;
+            node.stretch = node.stretch.delayed(by);
+        }
+    }
+
+    fn settle(&mut self, slot: Slot) {
+        let pending = core::mem::take(&mut self.node_mut(slot).pending);
+        if pending != 0 {
+            let [left, right] = self.node(slot).children;
+            self.delay_subtree(left, pending);
+            self.delay_subtree(right, pending);
+        }
+    }
+
+    /// Leaves nothing pending from the root down to `slot`.
+    fn settle_path(&mut self, slot: Slot) {
+        let mut path = core::mem::take(&mut self.path);
+        let mut at = slot;
+        while at != NIL {
+            path.push(at);
+            at = self.node(at).parent;
+        }
+        while let Some(slot) = path.pop() {
+            self.settle(slot);
+        }
+        self.path = path;
+    }
+
+    fn pull(&mut self, slot: Slot) {
+        let Node { pending, children: [left, right], .. } = *self.node(slot);
+        let stretch = self.stretch(left).delayed(pending).then(self.own_stretch(slot));
+        self.node_mut(slot).stretch = stretch.then(self.stretch(right).delayed(pending));
+    }
+
+    fn pull_ancestors(&mut self, slot: Slot) {
+        let mut at = self.node(slot).parent;
+        while at != NIL {
+            self.pull(at);
+            at = self.node(at).parent;
+        }
+    }
+
+    /// Swaps `slot` with its parent. Nothing may be pending in either.
+    fn rotate_up(&mut self, slot: Slot) {
+        let parent = self.node(slot).parent;
+        let grandparent = self.node(parent).parent;
+        let side = usize::from(self.node(parent).children[RIGHT] == slot);
+        let between = self.node(slot).children[1 - side];
+        self.attach(parent, side, between);
+        self.replace_child(grandparent, parent, slot);
+        self.node_mut(slot).parent = grandparent;
+        self.attach(slot, 1 - side, parent);
+        self.pull(parent);
+        self.pull(slot);
+    }
+
+    /// One tree of two that are neighbours in the line. Recurses no deeper than they are deep together.
+    fn merge(&mut self, left: Slot, right: Slot) -> Slot {
+        if left == NIL || right == NIL {
+            return if left == NIL { right } else { left };
+        }
+        let (top, side) =
+            if self.node(left).priority > self.node(right).priority { (left, RIGHT) } else { (right, LEFT) };
+        self.settle(top);
+        let inner = self.node(top).children[side];
+        let merged = if side == RIGHT { self.merge(inner, right) } else { self.merge(left, inner) };
+        self.attach(top, side, merged);
+        self.pull(top);
+        top
+    }
+
+    /// What lies on one side of `slot`: its subtree there, and every ancestor (with that subtree of its own) on that side.
+    fn beyond(&self, slot: Slot, side: usize) -> Stretch {
+        let node = self.node(slot);
+        let mut sum = self.stretch(node.children[side]).delayed(node.pending);
+        let mut at = slot;
+        while self.node(at).parent != NIL {
+            let parent = self.node(at).parent;
+            let Node { pending, children, .. } = *self.node(parent);
+            sum = sum.delayed(pending);
+            if children[1 - side] == at {
+                let far = self.stretch(children[side]).delayed(pending);
+                let own = self.own_stretch(parent);
+                sum = if side == LEFT { far.then(own).then(sum) } else { sum.then(own).then(far) };
+            }
+            at = parent;
+        }
+        sum
+    }
+
+    fn delay_beyond(&mut self, slot: Slot, side: usize, by: i128) {
+        self.delay_subtree(self.node(slot).children[side], by);
+        self.pull(slot);
+        let mut at = slot;
+        while self.node(at).parent != NIL {
+            let parent = self.node(at).parent;
+            let children = self.node(parent).children;
+            if children[1 - side] == at {
+                self.node_mut(parent).delay += by;
+                self.delay_subtree(children[side], by);
+            }
+            self.pull(parent);
+            at = parent;
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The fast queue against the naive one, and what the rule promises.
+
+#![allow(clippy::unwrap_used)]
+
+use super::naive::NaiveQueue;
+use super::{Ahead, QueueFull, Queued, ReorderQueue};
+use alloc::vec::Vec;
+use model::{GroupId, OpId, Rng};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push { group: u32, weight: u64, overtake_limit: u64 },
+    Pop,
+    PopOfGroup(u32),
+    Remove(u64),
+}
+
+fn limits() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), 1..20_u64, 20..2_000_u64, Just(u64::MAX - 1), Just(u64::MAX)]
+}
+
+fn weights() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => 0..20_u64, 1 => Just(u64::MAX)]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let push = (0..6_u32, weights(), limits()).prop_map(|(group, weight, overtake_limit)| Step::Push {
+        group,
+        weight,
+        overtake_limit,
+    });
+    let step = prop_oneof![
+        6 => push,
+        2 => Just(Step::Pop),
+        1 => (0..6_u32).prop_map(Step::PopOfGroup),
+        1 => (0..300_u64).prop_map(Step::Remove),
+    ];
+    prop::collection::vec(step, 0..300)
+}
+
+fn item(op: u64, group: u32, weight: u64, overtake_limit: u64) -> Queued {
+    Queued { op: OpId(op), group: GroupId(group), weight, overtake_limit }
+}
+
+fn order(queue: &ReorderQueue) -> Vec<(Queued, i128)> {
+    queue.iter().collect()
+}
+
+/// What lies before place `at` of an order, counted one by one.
+fn counted_ahead(order: &[Queued], at: usize) -> Ahead {
+    let weight = order[..at].iter().fold(0, |sum: u64, i| sum.saturating_add(i.weight));
+    let group_switches = order[..=at].windows(2).filter(|pair| pair[0].group != pair[1].group).count();
+    Ahead { operations: at, weight, group_switches }
+}
+
+fn check_equal(fast: &ReorderQueue, naive: &NaiveQueue) {
+    let places: Vec<_> = naive.places.iter().map(|p| (p.item, p.o - p.t)).collect();
+    assert_eq!(order(fast), places);
+    assert_eq!((fast.len(), fast.is_empty()), (places.len(), places.is_empty()));
+    assert_eq!(fast.head(), places.first().map(|p| p.0));
+    for (item, delay) in &places {
+        let unbounded = item.overtake_limit == u64::MAX;
+        assert!(unbounded || *delay <= i128::from(item.overtake_limit), "o - t <= u for {item:?}");
+    }
+    for group in (0..6).map(GroupId) {
+        let count = places.iter().filter(|p| p.0.group == group).count();
+        assert_eq!((fast.len_of_group(group), fast.holds_group(group)), (count, count > 0));
+    }
+}
+
+fn check_ahead(fast: &ReorderQueue) {
+    let items: Vec<_> = fast.iter().map(|(item, _)| item).collect();
+    for (at, item) in items.iter().enumerate() {
+        let counted = counted_ahead(&items, at);
+        assert_eq!(fast.ahead_of(item.op), Some(counted));
+        assert_eq!(fast.weight_before(item.op), Some(counted.weight));
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_fast_queue_is_the_papers_queue(steps in steps(), depth in prop_oneof![Just(20_u32), Just(10_000)]) {
+        let (mut fast, mut naive) = (ReorderQueue::new(depth), NaiveQueue::new(depth as usize));
+        for (op, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Push { group, weight, overtake_limit } => {
+                    let item = item(op as u64, group, weight, overtake_limit);
+                    let forecast = fast.ahead_of_new(item.group, item.weight, item.overtake_limit);
+                    let pushed = fast.push(item);
+                    prop_assert_eq!(pushed.is_ok(), naive.push(item));
+                    if pushed.is_ok() {
+                        prop_assert_eq!(fast.ahead_of(item.op), Some(forecast));
+                    }
+                }
+                Step::Pop => prop_assert_eq!(fast.pop(), naive.pop()),
+                Step::PopOfGroup(group) => {
+                    prop_assert_eq!(fast.pop_of_group(GroupId(group)), naive.pop_of_group(GroupId(group)));
+                }
+                Step::Remove(op) => {
+                    let held = fast.contains(OpId(op));
+                    let removed = fast.remove(OpId(op));
+                    prop_assert_eq!(removed, naive.remove(OpId(op)));
+                    prop_assert_eq!(held, removed.is_some());
+                }
+            }
+            check_equal(&fast, &naive);
+        }
+        check_ahead(&fast);
+    }
+
+    #[test]
+    fn with_no_overtaking_the_order_is_that_of_arrival(groups in prop::collection::vec((0..5_u32, weights()), 0..200)) {
+        let mut queue = ReorderQueue::new(1_000);
+        for (op, (group, weight)) in groups.iter().enumerate() {
+            queue.push(item(op as u64, *group, *weight, 0)).unwrap();
+        }
+        let served: Vec<_> = core::iter::from_fn(|| queue.pop()).map(|i| i.op.0).collect();
+        prop_assert!(served.into_iter().eq(0..groups.len() as u64));
+    }
+
+    #[test]
+    fn without_bound_each_group_is_one_run(groups in prop::collection::vec((0..9_u32, 1..50_u64), 1..300)) {
+        let mut queue = ReorderQueue::new(1_000);
+        for (op, (group, weight)) in groups.iter().enumerate() {
+            queue.push(item(op as u64, *group, *weight, u64::MAX)).unwrap();
+        }
+        let mut present: Vec<_> = groups.iter().map(|(group, _)| *group).collect();
+        present.sort_unstable();
+        present.dedup();
+        prop_assert_eq!(switches(&mut queue), present.len());
+    }
+}
+
+/// How often the group changes while the queue is served, the first one counted.
+fn switches(queue: &mut ReorderQueue) -> usize {
+    let (mut awake, mut count) = (None, 0);
+    while let Some(item) = queue.pop() {
+        count += usize::from(awake != Some(item.group));
+        awake = Some(item.group);
+    }
+    count
+}
+
+fn random_queue(overtake_limit: u64, operations: u32) -> ReorderQueue {
+    let (mut queue, mut rng) = (ReorderQueue::new(operations), Rng::new(7));
+    for op in 0..operations {
+        queue.push(item(u64::from(op), rng.below(12) as u32, 1, overtake_limit)).unwrap();
+    }
+    queue
+}
+
+#[test]
+fn a_full_queue_refuses_and_stays_as_it_is() {
+    let mut queue = random_queue(5, 100);
+    let before = order(&queue);
+    assert_eq!(queue.push(item(1_000, 3, 1, 5)), Err(QueueFull));
+    assert_eq!(order(&queue), before);
+    assert!(!queue.contains(OpId(1_000)));
+    assert_eq!(ReorderQueue::new(0).push(item(0, 0, 1, 0)), Err(QueueFull));
+}
+
+#[test]
+fn fifo_wakes_a_group_for_eleven_of_twelve_requests_and_no_bound_for_twelve_in_all() {
+    // Pelican, section 5.4: FIFO over the 12 groups of a class costs ~0.92 q spin-ups for q requests.
+    let q = 20_000;
+    let fifo = switches(&mut random_queue(0, q)) as f64 / f64::from(q);
+    assert!((fifo - 11.0 / 12.0).abs() < 0.01, "{fifo} is not 11/12");
+    assert_eq!(switches(&mut random_queue(u64::MAX, q)), 12);
+}
+
+#[test]
+fn switches_fall_as_the_bound_grows() {
+    let counts: Vec<_> = [0, 10, 100, 1_000].map(|u| switches(&mut random_queue(u, 5_000))).into();
+    assert!(counts.is_sorted_by(|a, b| a > b), "{counts:?}");
+}
+
+#[test]
+fn the_arena_is_no_larger_than_the_line_ever_was() {
+    let (mut queue, mut rng) = (ReorderQueue::new(64), Rng::new(3));
+    for op in 0..10_000_u64 {
+        if queue.len() == 64 {
+            queue.pop().unwrap();
+        }
+        queue.push(item(op, rng.below(8) as u32, 1, 40)).unwrap();
+    }
+    assert!(queue.mates.len() <= 64);
+}
+
+#[test]
+fn a_hundred_thousand_operations_come_out_in_their_order() {
+    let mut queue = random_queue(2_000, 100_000);
+    let expected: Vec<_> = queue.iter().map(|(item, _)| item.op).collect();
+    let served: Vec<_> = core::iter::from_fn(|| queue.pop()).map(|item| item.op).collect();
+    assert_eq!(served, expected);
+}
+
+#[test]
+#[should_panic(expected = "queued already")]
+fn queuing_an_operation_twice_is_a_fault() {
+    let mut queue = ReorderQueue::new(10);
+    queue.push(item(1, 0, 1, 0)).unwrap();
+    let _ = queue.push(item(1, 1, 1, 0));
+}
