@@ -3,8 +3,7 @@
 //! An action leaves no choice to the world: it names drives, lengths, how many fragments suffice and what policy holds. The
 //! world answers with one event, with the same attempt.
 
-use crate::event::{Request, Work};
-use crate::policy::ReadPolicy;
+use crate::policy::{PinnedTo, ReadPolicy};
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId};
@@ -98,7 +97,7 @@ pub enum Action {
         /// The versions, in key order.
         versions: Vec<u64>,
         /// The class the blob must lie in.
-        pin: crate::policy::PinnedTo,
+        pin: PinnedTo,
     },
 
     /// List blobs of a group with doomed bytes, leaving out those that a reader still holds. Answered by `DoomedPage`.
@@ -167,7 +166,7 @@ pub enum Outcome {
         /// The drive of each stack, in stack order.
         drives: Vec<DriveId>,
     },
-    /// The blob's stacks are gone from every drive that answers.
+    /// The blob's stacks are gone from every drive that answers, or the visit is over.
     Deleted,
     /// It was cancelled before it was in service.
     Cancelled,
@@ -192,10 +191,6 @@ pub enum Rejection {
     WriteFailed,
     /// The request contradicts the rack (a group or drive that does not exist).
     Malformed,
-}
-
-impl From<Request> for Work {
-    fn from(request: Request) -> Self {
-        request.work
-    }
+    /// The rack is about to close.
+    Closing,
 }

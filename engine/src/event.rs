@@ -113,9 +113,15 @@ pub enum Event {
         attempt: Attempt,
         /// The blobs.
         blobs: Vec<DoomedBlob>,
+        /// Doomed bytes of blobs that were left out because a reader holds them.
+        held_bytes: u64,
         /// Whether there are more; the world keeps the place.
         more: bool,
     },
+
+    /// The world is about to end: take in nothing more, let what is in service end, put every group to sleep. Queued
+    /// operations are refused.
+    Closing,
 
     /// A moment the rack asked to be woken at ([`Rack::next_deadline`](crate::Rack::next_deadline)) has come.
     DeadlineReached,
@@ -204,6 +210,11 @@ pub enum Work {
         /// Payload bytes that are given back.
         bytes: u64,
     },
+    /// Wake the group and do what waits there (reclaiming); moves nothing itself.
+    Visit {
+        /// Which group.
+        group: GroupId,
+    },
 }
 
 impl Work {
@@ -211,7 +222,7 @@ impl Work {
     pub fn transfer_bytes(&self) -> u64 {
         match self {
             Self::Read { bytes, .. } | Self::Write { bytes, .. } => *bytes,
-            Self::Delete { .. } => 0,
+            Self::Delete { .. } | Self::Visit { .. } => 0,
         }
     }
 }
@@ -280,4 +291,6 @@ pub struct DoomedBlob {
     pub bytes: u64,
     /// How many of them are doomed.
     pub doomed_bytes: u64,
+    /// Whether a version lives in it. If none does, it can go as a whole.
+    pub living: bool,
 }

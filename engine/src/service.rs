@@ -1,0 +1,537 @@
+//! One operation at a time through a class: admission, service, retry, end; and what is reclaimed on the way.
+//!
+//! - A read is served by the members that are ready, if they hold at least k of its stacks. A failed read is tried again with
+//!   the drives that did not fail; what every drive answered badly is lost, and is said so loudly.
+//! - A write is placed when it is admitted, so that space is reserved while it waits. It is written, read back, and only then
+//!   reported; what fails is placed anew, elsewhere.
+//! - Doomed blobs of a group are removed while it is awake, after the work that is queued for it and before it sleeps.
+
+use crate::action::{Action, Outcome, Rejection, Transfer};
+use crate::event::{DoomedBlob, DriveOutcome, DriveResult, Request, Work};
+use crate::fair::Pick;
+use crate::policy::{IdleTimeout, Lane, PinnedTo, Weighing};
+use crate::rack::{ClassPhase, DrivePhase, InService, Op, Rack};
+use crate::reorder::Queued;
+use alloc::vec::Vec;
+use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time, transfer_time};
+
+/// How often an operation is tried before it is given up.
+const TRIES_MAX: u32 = 3;
+
+/// Doomed blobs asked for at once.
+const DOOMED_PAGE_BLOBS: u32 = 64;
+
+impl Rack {
+    pub(crate) fn submitted(&mut self, now: Time, request: Request, actions: &mut Vec<Action>) {
+        if self.ops.contains_key(&request.op) {
+            return; // twice
+        }
+        if self.closing {
+            self.reject(now, &request, Rejection::Closing, actions);
+            return;
+        }
+        match self.admit(&request) {
+            Ok((group, drives)) => self.enqueue(now, request, group, drives, actions),
+            Err(reason) => {
+                if reason == Rejection::NoRoom {
+                    self.visit_for_room(now, &request, actions);
+                }
+                self.reject(now, &request, reason, actions);
+            }
+        }
+    }
+
+    /// Where the operation will be served, and for a write on which drives.
+    fn admit(&mut self, request: &Request) -> Result<(GroupId, Vec<DriveId>), Rejection> {
+        match &request.work {
+            Work::Read { group, drives, .. } => {
+                self.known(*group, drives)?;
+                let there = drives.iter().filter(|drive| !self.is_away(**drive)).count();
+                if there < usize::from(self.spec.code.data) {
+                    return Err(Rejection::TooManyDrivesAway);
+                }
+                Ok((*group, Vec::new()))
+            }
+            Work::Delete { group, drives, .. } => self.known(*group, drives).map(|()| (*group, Vec::new())),
+            Work::Visit { group } => self.known(*group, &[]).map(|()| (*group, Vec::new())),
+            Work::Write { bytes, stack_bytes, pin, .. } => {
+                let (bytes, stack_bytes, pin) = (*bytes, *stack_bytes, *pin);
+                if pin.is_some_and(|class| class.index() >= self.classes.len()) {
+                    return Err(Rejection::Malformed);
+                }
+                self.place(stack_bytes, bytes, pin, &[]).ok_or(Rejection::NoRoom)
+            }
+        }
+    }
+
+    fn known(&self, group: GroupId, drives: &[DriveId]) -> Result<(), Rejection> {
+        let known = group.index() < self.layout.groups.len()
+            && self.owns(self.class_of(group))
+            && drives.iter().all(|drive| drive.index() < self.drives.len());
+        if known { Ok(()) } else { Err(Rejection::Malformed) }
+    }
+
+    fn is_away(&self, drive: DriveId) -> bool {
+        matches!(self.drives[drive.index()].phase, DrivePhase::Away(_))
+    }
+
+    fn place(
+        &mut self,
+        stack_bytes: u64,
+        bytes: u64,
+        pin: PinnedTo,
+        excluded: &[GroupId],
+    ) -> Option<(GroupId, Vec<DriveId>)> {
+        let mut excluded = excluded.to_vec();
+        let foreign = (0..self.layout.groups.len()).map(|g| GroupId(g as u32));
+        excluded.extend(foreign.filter(|group| !self.owns(self.class_of(*group))));
+        self.placement.choose(stack_bytes, bytes, pin, &self.policy.group_choice, &excluded, &mut self.rng)
+    }
+
+    /// A write found no room: a group that holds doomed bytes is visited, so that there is some the next time.
+    fn visit_for_room(&mut self, now: Time, request: &Request, actions: &mut Vec<Action>) {
+        let Work::Write { pin, .. } = request.work else { return };
+        let most = (0..self.layout.groups.len())
+            .map(|group| GroupId(group as u32))
+            .filter(|group| self.doomed[group.index()] > 0 && pin.is_none_or(|class| class == self.class_of(*group)))
+            .max_by_key(|group| self.doomed[group.index()]);
+        if let Some(group) = most {
+            self.visit(now, group, actions);
+        }
+    }
+
+    fn enqueue(
+        &mut self,
+        now: Time,
+        request: Request,
+        group: GroupId,
+        drives: Vec<DriveId>,
+        actions: &mut Vec<Action>,
+    ) {
+        let class = self.class_of(group);
+        let weight = self.weight(&request.work);
+        let queued = Queued {
+            op: request.op,
+            group,
+            weight,
+            overtake_limit: request.overtake_limit.unwrap_or(self.policy.scheduler.overtake_limit),
+        };
+        if self.classes[class.index()].queues.push(request.lane, queued).is_err() {
+            self.release_space(&request.work, &drives);
+            self.reject(now, &request, Rejection::QueueFull, actions);
+            return;
+        }
+        let op = Op {
+            weight,
+            class,
+            group,
+            attempt: Attempt(0),
+            tries: 0,
+            drives,
+            excluded: Vec::new(),
+            verifying: false,
+            request,
+        };
+        self.ops.insert(op.request.op, op);
+    }
+
+    fn weight(&self, work: &Work) -> u64 {
+        let bytes = work.transfer_bytes();
+        match self.policy.scheduler.weighing {
+            Weighing::Operations => 1,
+            Weighing::Bytes => bytes,
+            Weighing::Time => self.transfer_estimate(bytes).as_millis() as u64,
+        }
+    }
+
+    /// How long payload bytes take over k drives at the profile's rate, after one seek.
+    pub(crate) fn transfer_estimate(&self, bytes: u64) -> core::time::Duration {
+        let each = bytes.div_ceil(u64::from(self.spec.code.data));
+        self.spec.profile.seek + transfer_time(each, self.spec.profile.bytes_per_s)
+    }
+
+    pub(crate) fn release_space(&mut self, work: &Work, drives: &[DriveId]) {
+        if let Work::Write { stack_bytes, .. } = work
+            && !drives.is_empty()
+        {
+            self.placement.release(drives, *stack_bytes);
+        }
+    }
+
+    pub(crate) fn cancelled(&mut self, now: Time, op: OpId, actions: &mut Vec<Action>) {
+        let Some(known) = self.ops.get(&op) else {
+            self.migrator.ended(now, op, true); // a pack that came to nothing
+            return;
+        };
+        let class = known.class;
+        if self.classes[class.index()].queues.remove(op).is_none() {
+            return; // in service, or its group is waking for it
+        }
+        if let Some(known) = self.ops.get(&op).cloned() {
+            self.release_space(&known.request.work, &known.drives);
+        }
+        self.finish(now, op, Outcome::Cancelled, actions);
+    }
+
+    pub(crate) fn give_up_for_budget(&mut self, op: OpId, now: Time, actions: &mut Vec<Action>) {
+        if let Some(known) = self.ops.get(&op).cloned() {
+            self.release_space(&known.request.work, &known.drives);
+        }
+        self.finish(now, op, Outcome::Failed(Rejection::StartBudgetSpent), actions);
+    }
+
+    /// A ready group: serve the next operation, or reclaim, or let the group go.
+    pub(crate) fn serve(
+        &mut self,
+        class: ClassId,
+        group: GroupId,
+        idle_since: Option<Time>,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let state = &mut self.classes[class.index()];
+        if state.in_service.is_some() {
+            return false;
+        }
+        if self.closing {
+            self.rest(class, group, now, actions);
+            return true;
+        }
+        if state.pending.is_none() {
+            state.pending = state.queues.next(now, Some(group));
+        }
+        match state.pending.as_ref().map(|pick| (pick.group, pick.lane)) {
+            Some((wanted, _)) if wanted == group => {
+                let pick = state.pending.take();
+                self.set_idle(class, group, None);
+                pick.is_some_and(|pick| self.start(&pick, now, actions))
+            }
+            Some((_, lane)) => {
+                if self.reclaim_next(class, group, now, actions) {
+                    return false;
+                }
+                self.classes[class.index()].switch.get_or_insert((now, lane));
+                self.rest(class, group, now, actions);
+                true
+            }
+            None => self.idle(class, group, idle_since, now, actions),
+        }
+    }
+
+    fn set_idle(&mut self, class: ClassId, group: GroupId, idle_since: Option<Time>) {
+        self.classes[class.index()].phase = ClassPhase::Awake { group, idle_since };
+    }
+
+    fn idle(
+        &mut self,
+        class: ClassId,
+        group: GroupId,
+        idle_since: Option<Time>,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        if self.reclaim_next(class, group, now, actions) {
+            return false;
+        }
+        let since = idle_since.unwrap_or(now);
+        self.set_idle(class, group, Some(since));
+        match self.policy.idle_timeout {
+            IdleTimeout::After(timeout) if now >= since + timeout => {
+                self.rest(class, group, now, actions);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Puts the picked operation into service. True if it ended at once, so that another can be picked.
+    fn start(&mut self, pick: &Pick, now: Time, actions: &mut Vec<Action>) -> bool {
+        let Some(op) = self.ops.get(&pick.op) else { return true };
+        match op.request.work.clone() {
+            Work::Read { blob, drives, .. } => self.start_read(pick, blob, &drives, now, actions),
+            Work::Write { .. } => self.start_write(pick, now, actions),
+            Work::Delete { blob, drives, .. } => {
+                self.begin_transfer(pick.op, pick.lane, Transfer::Delete { blob, drives }, now, actions);
+                false
+            }
+            Work::Visit { .. } => {
+                self.finish(now, pick.op, Outcome::Deleted, actions);
+                true
+            }
+        }
+    }
+
+    fn start_read(
+        &mut self,
+        pick: &Pick,
+        blob: BlobId,
+        drives: &[DriveId],
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let need = self.spec.code.data;
+        let ready = |drive: &DriveId| self.drives[drive.index()].phase == DrivePhase::Ready;
+        let stacks: Vec<(u8, DriveId)> =
+            drives.iter().enumerate().filter(|(_, drive)| ready(drive)).map(|(i, d)| (i as u8, *d)).collect();
+        if stacks.len() < usize::from(need) {
+            self.finish(now, pick.op, Outcome::Failed(Rejection::TooManyDrivesAway), actions);
+            return true;
+        }
+        let transfer = Transfer::Read { blob, stacks, need, policy: self.policy.read_policy };
+        self.begin_transfer(pick.op, pick.lane, transfer, now, actions);
+        false
+    }
+
+    fn start_write(&mut self, pick: &Pick, now: Time, actions: &mut Vec<Action>) -> bool {
+        let Some(op) = self.ops.get(&pick.op) else { return true };
+        let (group, drives) = (op.group, op.drives.clone());
+        if drives.iter().any(|drive| self.drives[drive.index()].phase != DrivePhase::Ready) {
+            self.place_anew(pick.op, now, actions);
+            return true;
+        }
+        self.begin_transfer(pick.op, pick.lane, Transfer::Write { group, drives }, now, actions);
+        false
+    }
+
+    fn begin_transfer(&mut self, op: OpId, lane: Lane, transfer: Transfer, now: Time, actions: &mut Vec<Action>) {
+        let Some(state) = self.ops.get_mut(&op) else { return };
+        state.attempt = Attempt(state.attempt.0.wrapping_add(1));
+        let class = &mut self.classes[state.class.index()];
+        assert!(class.in_service.is_none_or(|service| service.op == op), "one operation in service per class");
+        class.in_service = Some(InService { op, lane, since: now });
+        actions.push(Action::Transfer { op, attempt: state.attempt, transfer });
+    }
+
+    pub(crate) fn transfer_ended(
+        &mut self,
+        now: Time,
+        op: OpId,
+        attempt: Attempt,
+        done: bool,
+        outcomes: &[DriveOutcome],
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(state) = self.ops.get(&op).filter(|state| state.attempt == attempt) else { return };
+        let class = state.class;
+        let Some(service) = self.classes[class.index()].in_service.filter(|service| service.op == op) else { return };
+        self.classes[class.index()].queues.charge_transfer(service.lane, now.since(service.since));
+        self.classes[class.index()].in_service = None;
+        for outcome in outcomes {
+            match outcome.result {
+                DriveResult::Failed => self.note_drive_error(outcome.drive),
+                DriveResult::Full => self.placement.set_free(outcome.drive, 0),
+                _ => {}
+            }
+        }
+        let Some(work) = self.ops.get(&op).map(|state| state.request.work.clone()) else { return };
+        match work {
+            Work::Read { bytes, .. } => self.read_ended(now, service, bytes, done, outcomes, actions),
+            Work::Write { .. } => self.write_ended(now, service, done, actions),
+            Work::Delete { group, drives, stack_bytes, bytes, .. } => {
+                if done {
+                    self.blob_removed(group, &drives, stack_bytes, bytes);
+                    self.finish(now, op, Outcome::Deleted, actions);
+                } else {
+                    self.finish(now, op, Outcome::Failed(Rejection::WriteFailed), actions);
+                }
+            }
+            Work::Visit { .. } => {}
+        }
+    }
+
+    fn read_ended(
+        &mut self,
+        now: Time,
+        service: InService,
+        bytes: u64,
+        done: bool,
+        outcomes: &[DriveOutcome],
+        actions: &mut Vec<Action>,
+    ) {
+        if done {
+            self.stats.read_bytes += bytes;
+            self.finish(now, service.op, Outcome::Read, actions);
+            return;
+        }
+        let failed = outcomes.iter().filter(|outcome| outcome.result == DriveResult::Failed).count();
+        let tries = self.ops.get_mut(&service.op).map_or(TRIES_MAX, |state| {
+            state.tries += 1;
+            state.tries
+        });
+        if failed == 0 {
+            self.finish(now, service.op, Outcome::Failed(Rejection::DataLost), actions);
+        } else if tries >= TRIES_MAX {
+            self.finish(now, service.op, Outcome::Failed(Rejection::TooManyDrivesAway), actions);
+        } else {
+            self.retry_read(now, service, actions);
+        }
+    }
+
+    fn retry_read(&mut self, now: Time, service: InService, actions: &mut Vec<Action>) {
+        let Some(op) = self.ops.get(&service.op) else { return };
+        let Work::Read { blob, drives, .. } = op.request.work.clone() else { return };
+        let pick =
+            Pick { op: service.op, lane: service.lane, group: op.group, weight: op.weight, ride_along: false };
+        self.start_read(&pick, blob, &drives, now, actions);
+    }
+
+    fn write_ended(&mut self, now: Time, service: InService, done: bool, actions: &mut Vec<Action>) {
+        let Some(op) = self.ops.get_mut(&service.op) else { return };
+        if !done {
+            self.place_anew(service.op, now, actions);
+            return;
+        }
+        let (group, drives) = (op.group, op.drives.clone());
+        if !core::mem::replace(&mut op.verifying, true) {
+            self.begin_transfer(service.op, service.lane, Transfer::Verify { drives }, now, actions);
+            return;
+        }
+        let Work::Write { bytes, stack_bytes, migration, .. } = op.request.work else { return };
+        self.placement.settle(&drives, stack_bytes, stack_bytes);
+        self.stats.written_bytes += bytes;
+        self.stats.migrated_bytes += if migration { bytes } else { 0 };
+        self.finish(now, service.op, Outcome::Written { group, drives }, actions);
+    }
+
+    /// A write could not be done where it was placed: its space is given back and it is placed and queued again, elsewhere.
+    fn place_anew(&mut self, op: OpId, now: Time, actions: &mut Vec<Action>) {
+        let Some(mut state) = self.ops.remove(&op) else { return };
+        let Work::Write { bytes, stack_bytes, pin, .. } = state.request.work else { return };
+        self.release_space(&state.request.work, &state.drives);
+        state.excluded.push(state.group);
+        state.tries += 1;
+        let again = if state.tries < TRIES_MAX { self.place(stack_bytes, bytes, pin, &state.excluded) } else { None };
+        let Some((group, drives)) = again else {
+            self.ops.insert(op, state);
+            self.finish(now, op, Outcome::Failed(Rejection::WriteFailed), actions);
+            return;
+        };
+        let (excluded, tries, attempt) = (state.excluded, state.tries, state.attempt);
+        self.enqueue(now, state.request, group, drives, actions);
+        if let Some(state) = self.ops.get_mut(&op) {
+            (state.excluded, state.tries, state.attempt) = (excluded, tries, attempt);
+        }
+    }
+
+    /// On a group that has just got ready: ask for what is to be reclaimed there.
+    pub(crate) fn begin_reclaim(&mut self, class: ClassId, group: GroupId, actions: &mut Vec<Action>) {
+        if self.doomed[group.index()] > 0 {
+            self.ask_for_doomed(class, group, true, actions);
+        }
+    }
+
+    fn ask_for_doomed(&mut self, class: ClassId, group: GroupId, restart: bool, actions: &mut Vec<Action>) {
+        let attempt = Attempt(self.own_op().0 as u32);
+        let reclaim = &mut self.classes[class.index()].reclaim;
+        reclaim.awaiting = Some(attempt);
+        if restart {
+            (reclaim.believed, reclaim.shown) = (self.doomed[group.index()], 0);
+        }
+        actions.push(Action::ListDoomed { group, attempt, limit: DOOMED_PAGE_BLOBS, restart });
+    }
+
+    /// The class whose awake group waits for this page of its doomed blobs; `None` if the page is late.
+    fn awaits_doomed(&self, group: GroupId, attempt: Attempt) -> Option<ClassId> {
+        let class = self.layout.groups.get(group.index())?.class;
+        let state = &self.classes[class.index()];
+        let awake = matches!(state.phase, ClassPhase::Awake { group: g, .. } if g == group);
+        (awake && state.reclaim.awaiting == Some(attempt)).then_some(class)
+    }
+
+    pub(crate) fn doomed_page(
+        &mut self,
+        group: GroupId,
+        attempt: Attempt,
+        blobs: Vec<DoomedBlob>,
+        held_bytes: u64,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(class) = self.awaits_doomed(group, attempt) else { return };
+        let shown: u64 = blobs.iter().map(|blob| blob.doomed_bytes).sum();
+        let (part, whole): (Vec<_>, Vec<_>) = blobs.into_iter().partition(|blob| blob.living);
+        for blob in part {
+            let worth_it = blob.doomed_bytes * 1000 >= blob.bytes * u64::from(self.policy.rescue_permille);
+            if worth_it && !self.migrator.is_critical() {
+                actions.push(Action::Rescue { blob: blob.blob });
+            }
+        }
+        let reclaim = &mut self.classes[class.index()].reclaim;
+        reclaim.shown += shown + held_bytes;
+        reclaim.blobs.extend(whole);
+    }
+
+    /// What the pages have shown replaces what was believed; what was doomed since the listing began is added.
+    pub(crate) fn doomed_page_end(&mut self, group: GroupId, attempt: Attempt, more: bool) {
+        let Some(class) = self.awaits_doomed(group, attempt) else { return };
+        let reclaim = &mut self.classes[class.index()].reclaim;
+        reclaim.awaiting = None;
+        reclaim.more = more;
+        if !more {
+            let doomed = &mut self.doomed[group.index()];
+            *doomed = doomed.saturating_sub(reclaim.believed) + reclaim.shown;
+        }
+    }
+
+    /// Goes on with reclaiming on the awake group. True while there is something to wait for.
+    fn reclaim_next(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) -> bool {
+        let reclaim = &mut self.classes[class.index()].reclaim;
+        if reclaim.awaiting.is_some() {
+            return true;
+        }
+        if let Some(blob) = reclaim.blobs.pop_front() {
+            self.remove_blob(class, group, &blob, now, actions);
+            return true;
+        }
+        if core::mem::take(&mut reclaim.more) {
+            self.ask_for_doomed(class, group, false, actions);
+            return true;
+        }
+        false
+    }
+
+    fn remove_blob(
+        &mut self,
+        class: ClassId,
+        group: GroupId,
+        doomed: &DoomedBlob,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        let op = self.own_op();
+        let ready = |drive: &DriveId| {
+            self.drives.get(drive.index()).is_some_and(|state| state.phase == DrivePhase::Ready)
+        };
+        let drives: Vec<DriveId> = doomed.drives.iter().copied().filter(ready).collect();
+        let blob = doomed.blob;
+        let work = Work::Delete {
+            blob,
+            group,
+            drives: drives.clone(),
+            stack_bytes: doomed.stack_bytes,
+            bytes: doomed.doomed_bytes,
+        };
+        let request = Request { op, lane: Lane::Background, overtake_limit: None, work };
+        let state = Op {
+            request,
+            weight: 0,
+            class,
+            group,
+            attempt: Attempt(0),
+            tries: 0,
+            drives: Vec::new(),
+            excluded: Vec::new(),
+            verifying: false,
+        };
+        self.ops.insert(op, state);
+        self.begin_transfer(op, Lane::Background, Transfer::Delete { blob, drives }, now, actions);
+    }
+
+    fn blob_removed(&mut self, group: GroupId, drives: &[DriveId], stack_bytes: u64, bytes: u64) {
+        for drive in drives {
+            self.placement.freed(*drive, stack_bytes);
+        }
+        let doomed = &mut self.doomed[group.index()];
+        *doomed = doomed.saturating_sub(bytes);
+        self.stats.reclaimed_bytes += bytes;
+    }
+}

@@ -1,0 +1,362 @@
+//! The migrator: when staged data moves to the rack, and in what packs.
+//!
+//! 1. A scan starts when something may be due: data above its due age, the workshop above its regular threshold while no
+//!    client waits, or above its critical one whoever waits (SOHO, Table I; what "regular" means is ours).
+//! 2. The world lists staged versions in key order, page by page. Small ones are gathered into packs up to the target size,
+//!    one open pack per pin; one as large as a pack is a blob of its own.
+//! 3. A full pack is composed by the world and comes back as a background write. So many writes may be under way at once
+//!    that the scheduler can batch them by group; while the window is full, the listing waits.
+//! 4. At the end of the listing a pack below its size is written only if its data has waited long enough, or must go.
+//!
+//! Invariant: what the migrator holds is bounded by one page and one pack per pin; it never names a version twice in one
+//! scan. Freeing staged data is not decided here: it follows a committed blob and nothing else.
+
+use crate::action::Action;
+use crate::event::{StagedEntry, Usage};
+use crate::policy::{MigrationPolicy, PinnedTo};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+use model::{Attempt, OpId, Time};
+
+/// Versions a page of a listing may hold.
+pub const STAGED_PAGE_ENTRIES: u32 = 512;
+
+/// How long the migrator leaves the rack alone after a write was refused or failed.
+const BACKOFF: Duration = Duration::from_secs(30);
+
+/// Operations that the engine makes are numbered from here, out of the way of the world's own.
+pub const ENGINE_OPS: u64 = 1 << 63;
+
+/// Why a scan is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reason {
+    /// Something may be older than the due age.
+    Due,
+    /// The workshop is above its regular threshold and nobody waits.
+    Regular,
+    /// The workshop is above its critical threshold.
+    Critical,
+}
+
+/// A pack that is being gathered.
+#[derive(Clone, Debug, Default)]
+struct OpenPack {
+    versions: Vec<u64>,
+    bytes: u64,
+    oldest: Duration,
+}
+
+/// A listing under way.
+#[derive(Clone, Debug)]
+struct Scan {
+    reason: Reason,
+    attempt: Attempt,
+    /// The page after the last one waits for room in the window.
+    paused: bool,
+    open: BTreeMap<PinnedTo, OpenPack>,
+}
+
+/// Decides when and how staged data migrates. See the head of this file.
+#[derive(Clone, Debug)]
+pub struct Migrator {
+    policy: MigrationPolicy,
+    usage: Usage,
+    scan: Option<Scan>,
+    next_scan: Time,
+    attempt: Attempt,
+    next_op: u64,
+    /// Payload bytes of each write under way, from composing to its end.
+    under_way: BTreeMap<OpId, u64>,
+}
+
+impl Migrator {
+    /// A migrator that has seen nothing yet.
+    pub fn new(policy: MigrationPolicy) -> Self {
+        assert!(policy.regular_permille <= policy.critical_permille, "critical lies above regular");
+        assert!(policy.pack_bytes > 0 && policy.pack_members > 0 && policy.window > 0, "a pack holds something");
+        Self {
+            policy,
+            usage: Usage::default(),
+            scan: None,
+            next_scan: Time::ZERO,
+            attempt: Attempt(0),
+            next_op: ENGINE_OPS,
+            under_way: BTreeMap::new(),
+        }
+    }
+
+    /// How full the workshop is now.
+    pub fn usage(&self) -> Usage {
+        self.usage
+    }
+
+    /// Migration writes from composing to their end.
+    pub fn writes_under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Whether the workshop is above its critical threshold.
+    pub fn is_critical(&self) -> bool {
+        self.above(self.policy.critical_permille)
+    }
+
+    fn above(&self, permille: u32) -> bool {
+        let limit = u128::from(self.usage.capacity_bytes) * u128::from(permille);
+        u128::from(self.usage.staged_bytes) * 1000 > limit
+    }
+
+    /// Bytes that must go for the workshop to be at its regular threshold, beyond those already on their way.
+    fn excess_bytes(&self) -> u64 {
+        let regular = u128::from(self.usage.capacity_bytes) * u128::from(self.policy.regular_permille) / 1000;
+        let leaving: u64 = self.under_way.values().sum();
+        self.usage.staged_bytes.saturating_sub(regular as u64).saturating_sub(leaving)
+    }
+
+    /// The workshop's usage changed.
+    pub fn usage_changed(&mut self, usage: Usage) {
+        self.usage = usage;
+    }
+
+    /// When to look again; [`Time::MAX`] while there is nothing to look at or an answer is awaited.
+    pub fn deadline(&self) -> Time {
+        let waiting = self.scan.as_ref().is_some_and(|scan| !scan.paused);
+        if waiting || self.usage.staged_bytes == 0 || self.window_is_full() { Time::MAX } else { self.next_scan }
+    }
+
+    fn window_is_full(&self) -> bool {
+        self.under_way.len() >= self.policy.window as usize
+    }
+
+    /// Starts or goes on with a scan if there is reason to. `clients_wait` tells whether any client's operation is queued or
+    /// in service.
+    pub fn poll(&mut self, now: Time, clients_wait: bool, actions: &mut Vec<Action>) {
+        if self.window_is_full() || now < self.next_scan {
+            return;
+        }
+        if let Some(scan) = &mut self.scan {
+            if core::mem::take(&mut scan.paused) {
+                let (reason, attempt) = (scan.reason, scan.attempt);
+                self.ask_for_page(reason, attempt, false, actions);
+            }
+            return;
+        }
+        let Some(reason) = self.reason(clients_wait) else {
+            self.next_scan = now + self.policy.scan_interval;
+            return;
+        };
+        self.attempt = Attempt(self.attempt.0.wrapping_add(1));
+        self.scan = Some(Scan { reason, attempt: self.attempt, paused: false, open: BTreeMap::new() });
+        self.ask_for_page(reason, self.attempt, true, actions);
+    }
+
+    fn reason(&self, clients_wait: bool) -> Option<Reason> {
+        if self.usage.staged_bytes == 0 {
+            return None;
+        }
+        if self.is_critical() && self.excess_bytes() > 0 {
+            return Some(Reason::Critical);
+        }
+        if self.above(self.policy.regular_permille) && !clients_wait && self.excess_bytes() > 0 {
+            return Some(Reason::Regular);
+        }
+        self.policy.due_age.map(|_| Reason::Due)
+    }
+
+    fn ask_for_page(&self, reason: Reason, attempt: Attempt, restart: bool, actions: &mut Vec<Action>) {
+        let (older_than, coldest_bytes) = match reason {
+            Reason::Due => (self.policy.due_age.unwrap_or(Duration::MAX), None),
+            Reason::Regular => (self.policy.min_age, Some(self.excess_bytes())),
+            Reason::Critical => (Duration::ZERO, Some(self.excess_bytes())),
+        };
+        actions.push(Action::ListStaged { attempt, older_than, coldest_bytes, limit: STAGED_PAGE_ENTRIES, restart });
+    }
+
+    /// A page of the listing has come.
+    pub fn page(
+        &mut self,
+        now: Time,
+        attempt: Attempt,
+        entries: &[StagedEntry],
+        more: bool,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(mut scan) = self.scan.take_if(|scan| scan.attempt == attempt && !scan.paused) else {
+            return; // late or twice
+        };
+        for entry in entries {
+            self.gather(&mut scan, entry, actions);
+        }
+        if !more {
+            self.close(scan, actions);
+            self.next_scan = now + self.policy.scan_interval;
+        } else if self.window_is_full() {
+            scan.paused = true;
+            self.scan = Some(scan);
+        } else {
+            self.ask_for_page(scan.reason, scan.attempt, false, actions);
+            self.scan = Some(scan);
+        }
+    }
+
+    fn gather(&mut self, scan: &mut Scan, entry: &StagedEntry, actions: &mut Vec<Action>) {
+        if scan.reason != Reason::Critical && entry.bytes < self.policy.min_bytes {
+            return;
+        }
+        if entry.bytes >= self.policy.pack_bytes {
+            self.compose(entry.pin, alloc::vec![entry.version], entry.bytes, actions);
+            return;
+        }
+        let open = scan.open.entry(entry.pin).or_default();
+        let full = open.bytes + entry.bytes > self.policy.pack_bytes;
+        if full || open.versions.len() >= self.policy.pack_members as usize {
+            let pack = core::mem::take(open);
+            self.compose(entry.pin, pack.versions, pack.bytes, actions);
+        }
+        let open = scan.open.entry(entry.pin).or_default();
+        open.versions.push(entry.version);
+        open.bytes += entry.bytes;
+        open.oldest = open.oldest.max(entry.age);
+    }
+
+    fn close(&mut self, scan: Scan, actions: &mut Vec<Action>) {
+        let long_enough = self.policy.due_age.map(|due| due.saturating_add(self.policy.linger));
+        for (pin, pack) in scan.open {
+            let waited = long_enough.is_some_and(|enough| pack.oldest >= enough);
+            let worth_it = pack.bytes >= self.policy.pack_bytes / 2;
+            if !pack.versions.is_empty() && (scan.reason == Reason::Critical || waited || worth_it) {
+                self.compose(pin, pack.versions, pack.bytes, actions);
+            }
+        }
+    }
+
+    fn compose(&mut self, pin: PinnedTo, versions: Vec<u64>, bytes: u64, actions: &mut Vec<Action>) {
+        assert!(!versions.is_empty(), "an empty pack is never written");
+        let op = OpId(self.next_op);
+        self.next_op += 1;
+        self.under_way.insert(op, bytes);
+        actions.push(Action::Compose { op, versions, pin });
+    }
+
+    /// A write of this migrator came to its end; ignored if it is not one. After a failure it leaves the rack alone for a
+    /// while, since the same data would meet the same fate.
+    pub fn ended(&mut self, now: Time, op: OpId, well: bool) {
+        if self.under_way.remove(&op).is_some() && !well {
+            self.next_scan = self.next_scan.max(now + BACKOFF);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use alloc::vec;
+
+    const MB: u64 = 1_000_000;
+
+    fn policy() -> MigrationPolicy {
+        MigrationPolicy {
+            due_age: Some(Duration::from_secs(30)),
+            min_age: Duration::from_secs(10),
+            min_bytes: 0,
+            regular_permille: 300,
+            critical_permille: 800,
+            pack_bytes: 8 * MB,
+            pack_members: 1000,
+            linger: Duration::ZERO,
+            window: 4,
+            scan_interval: Duration::from_secs(5),
+        }
+    }
+
+    fn entry(version: u64, bytes: u64) -> StagedEntry {
+        StagedEntry { version, bytes, age: Duration::from_secs(40), pin: None }
+    }
+
+    fn with_usage(staged_bytes: u64) -> Migrator {
+        let mut migrator = Migrator::new(policy());
+        migrator.usage_changed(Usage { staged_bytes, capacity_bytes: 100 * MB });
+        migrator
+    }
+
+    fn composed(actions: &[Action]) -> Vec<Vec<u64>> {
+        actions
+            .iter()
+            .filter_map(|action| match action {
+                Action::Compose { versions, .. } => Some(versions.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn small_objects_share_packs_and_large_ones_are_blobs_of_their_own() {
+        let mut migrator = with_usage(30 * MB);
+        let mut actions = vec![];
+        migrator.poll(Time::from_secs(1), false, &mut actions);
+        let Action::ListStaged { attempt, restart: true, coldest_bytes: None, .. } = actions[0] else { panic!() };
+        actions.clear();
+        let entries = [entry(1, 3 * MB), entry(2, 4 * MB), entry(3, 9 * MB), entry(4, 2 * MB), entry(5, MB)];
+        migrator.page(Time::from_secs(1), attempt, &entries, false, &mut actions);
+        assert_eq!(composed(&actions), [vec![3], vec![1, 2], vec![4, 5]]);
+        assert_eq!(migrator.writes_under_way(), 3);
+    }
+
+    #[test]
+    fn a_late_or_second_page_changes_nothing() {
+        let mut migrator = with_usage(30 * MB);
+        let mut actions = vec![];
+        migrator.poll(Time::from_secs(1), false, &mut actions);
+        actions.clear();
+        migrator.page(Time::from_secs(1), Attempt(77), &[entry(1, MB)], false, &mut actions);
+        migrator.page(Time::from_secs(1), Attempt(1), &[entry(1, MB)], false, &mut actions);
+        migrator.page(Time::from_secs(1), Attempt(1), &[entry(1, MB)], false, &mut actions);
+        assert_eq!(composed(&actions), [vec![1]]);
+    }
+
+    #[test]
+    fn thresholds_ask_for_the_coldest_and_only_as_much_as_is_too_much() {
+        let ask = |staged: u64, clients_wait| {
+            let mut actions = vec![];
+            with_usage(staged).poll(Time::from_secs(1), clients_wait, &mut actions);
+            match actions.as_slice() {
+                [Action::ListStaged { older_than, coldest_bytes, .. }] => (older_than.as_secs(), *coldest_bytes),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(ask(20 * MB, false), (30, None));
+        assert_eq!(ask(50 * MB, false), (10, Some(20 * MB)));
+        assert_eq!(ask(50 * MB, true), (30, None), "clients come before the regular threshold");
+        assert_eq!(ask(90 * MB, true), (0, Some(60 * MB)), "but not before the critical one");
+    }
+
+    #[test]
+    fn the_window_bounds_what_is_under_way_and_a_failure_backs_off() {
+        let mut migrator = with_usage(60 * MB);
+        let mut actions = vec![];
+        migrator.poll(Time::from_secs(1), false, &mut actions);
+        actions.clear();
+        let entries: Vec<_> = (0..5).map(|v| entry(v, 9 * MB)).collect();
+        migrator.page(Time::from_secs(1), Attempt(1), &entries, true, &mut actions);
+        assert_eq!(composed(&actions).len(), 5);
+        assert!(!actions.iter().any(|a| matches!(a, Action::ListStaged { .. })), "the next page waits");
+        assert_eq!(migrator.deadline(), Time::MAX);
+        migrator.ended(Time::from_secs(2), OpId(ENGINE_OPS), true);
+        migrator.ended(Time::from_secs(2), OpId(ENGINE_OPS + 1), false);
+        actions.clear();
+        migrator.poll(Time::from_secs(3), false, &mut actions);
+        assert!(actions.is_empty(), "after a failure the rack is left alone");
+        migrator.poll(migrator.deadline(), false, &mut actions);
+        assert!(matches!(actions[..], [Action::ListStaged { restart: false, .. }]));
+    }
+
+    #[test]
+    fn an_empty_workshop_needs_no_waking() {
+        let mut migrator = with_usage(0);
+        assert_eq!(migrator.deadline(), Time::MAX);
+        let mut actions = vec![];
+        migrator.poll(Time::from_secs(9), false, &mut actions);
+        assert!(actions.is_empty());
+    }
+}

@@ -1,0 +1,334 @@
+//! How a class moves between its groups: drain, unmount, stop, spin up, mount.
+//!
+//! ```text
+//!            work                permits, spin-up, mount of the slowest
+//!   Asleep --------> Waking ------------------------------------------> Awake
+//!     ^                                                                   | another group is wanted,
+//!     |                    unmount, stop                                  | or idle for long enough
+//!     +---------------- Resting <-----------------------------------------+
+//! ```
+//! A class leaves Awake only when nothing is in service, which is the drain. All drives of a group start together; where a
+//! budget of watts does not allow it, the rest follows as the first come up to speed. A member that does not answer in time
+//! is done without: a blob needs k of its k + r stacks.
+//!
+//! Invariant: `SpinUp` is pushed only for a drive that the ledger has just granted; a permit is given back only when the drive
+//! says it stands still, or is known to have no power.
+
+use crate::action::Action;
+use crate::event::Loss;
+use crate::policy::{IdleTimeout, Lane};
+use crate::rack::{ClassPhase, ClassState, DrivePhase, Rack};
+use alloc::vec::Vec;
+use core::time::Duration;
+use model::{Attempt, ClassId, DriveId, GroupId, Time};
+
+/// Transfers that may fail on a drive between two mounts before it is taken out of service.
+const DRIVE_ERRORS_MAX: u32 = 3;
+
+impl Rack {
+    /// Lets `class` go on until it waits for the world.
+    pub(crate) fn advance_class(&mut self, class: ClassId, now: Time, actions: &mut Vec<Action>) {
+        // Each turn of the loop changes the phase or puts an operation into service; three phases lie between two of these.
+        for _ in 0..self.ops.len() * 4 + 16 {
+            let moved = match self.classes[class.index()].phase {
+                ClassPhase::Asleep => self.leave_sleep(class, now, actions),
+                ClassPhase::Waking { group, until } => self.go_on_waking(class, group, until, now, actions),
+                ClassPhase::Awake { group, idle_since } => self.serve(class, group, idle_since, now, actions),
+                ClassPhase::Resting { group, until } => self.go_on_resting(class, group, until, now),
+            };
+            if !moved {
+                return;
+            }
+        }
+        panic!("a class went round without end");
+    }
+
+    pub(crate) fn class_deadline(&self, class: &ClassState) -> Time {
+        match class.phase {
+            ClassPhase::Asleep => Time::MAX,
+            ClassPhase::Waking { until, .. } | ClassPhase::Resting { until, .. } => until,
+            ClassPhase::Awake { idle_since, .. } => match (idle_since, self.policy.idle_timeout) {
+                (Some(since), IdleTimeout::After(timeout)) if class.in_service.is_none() => since + timeout,
+                _ => Time::MAX,
+            },
+        }
+    }
+
+    /// Longer than any wake or rest should take: three times the slowest, and half a minute.
+    fn patience_with_drives(&self) -> Duration {
+        let profile = &self.spec.profile;
+        let slowest = profile.spin_up.max
+            + profile.mount_busy.max.max(profile.mount.max)
+            + profile.unmount.max
+            + profile.spin_down.max;
+        slowest * 3 + Duration::from_secs(30)
+    }
+
+    fn leave_sleep(&mut self, class: ClassId, now: Time, actions: &mut Vec<Action>) -> bool {
+        let state = &mut self.classes[class.index()];
+        if state.pending.is_none() {
+            state.pending = state.queues.next(now, None);
+        }
+        let Some((group, lane)) = state.pending.as_ref().map(|pick| (pick.group, pick.lane)) else {
+            return false;
+        };
+        if !self.may_start(group, lane, now) {
+            let state = &mut self.classes[class.index()];
+            if let Some(pick) = state.pending.take() {
+                self.give_up_for_budget(pick.op, now, actions);
+            }
+            return true;
+        }
+        let state = &mut self.classes[class.index()];
+        state.switch.get_or_insert((now, lane));
+        let until = now + self.patience_with_drives();
+        self.classes[class.index()].phase = ClassPhase::Waking { group, until };
+        for drive in self.layout.groups[group.index()].drives.clone() {
+            let state = &mut self.drives[drive.index()];
+            if state.phase == DrivePhase::Standby {
+                state.phase = DrivePhase::AwaitingPermit;
+            }
+        }
+        true
+    }
+
+    fn may_start(&self, group: GroupId, lane: Lane, now: Time) -> bool {
+        self.layout.groups[group.index()].drives.iter().all(|drive| self.budget.may_start(*drive, now, lane))
+    }
+
+    fn go_on_waking(
+        &mut self,
+        class: ClassId,
+        group: GroupId,
+        until: Time,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        if !self.closing {
+            self.ask_for_permits(class, group, now, actions);
+        }
+        let members = self.layout.groups[group.index()].drives.clone();
+        if now >= until {
+            for drive in &members {
+                self.do_without(*drive);
+            }
+        }
+        if self.closing && !members.iter().any(|drive| self.is_moving(*drive)) {
+            self.rest(class, group, now, actions);
+            return true;
+        }
+        let getting_ready = |drive: &DriveId| {
+            matches!(
+                self.drives[drive.index()].phase,
+                DrivePhase::AwaitingPermit | DrivePhase::SpinningUp | DrivePhase::Mounting
+            )
+        };
+        if members.iter().any(getting_ready) {
+            return false;
+        }
+        self.ready(class, group, now, actions);
+        true
+    }
+
+    fn is_moving(&self, drive: DriveId) -> bool {
+        matches!(self.drives[drive.index()].phase, DrivePhase::SpinningUp | DrivePhase::Mounting)
+    }
+
+    /// Starts as many waiting members as the ledger grants now.
+    fn ask_for_permits(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) {
+        let waiting: Vec<DriveId> = self.layout.groups[group.index()]
+            .drives
+            .iter()
+            .copied()
+            .filter(|drive| self.drives[drive.index()].phase == DrivePhase::AwaitingPermit)
+            .collect();
+        if waiting.is_empty() {
+            return;
+        }
+        let granted = self.ledger.request(&waiting);
+        if granted.len() < waiting.len() {
+            self.make_room_for_others(class, now);
+        }
+        for drive in granted {
+            let (day, starts) = self.budget.record(drive, now);
+            actions.push(Action::PersistStarts { drive, day, starts });
+            self.drives[drive.index()].permitted = true;
+            self.stats.drive_starts += 1;
+            let attempt = self.command(drive, DrivePhase::SpinningUp);
+            actions.push(Action::SpinUp { drive, attempt });
+        }
+    }
+
+    /// A class that has nothing to do does not hold on to permits that another one waits for.
+    fn make_room_for_others(&mut self, waiting: ClassId, now: Time) {
+        let IdleTimeout::After(timeout) = self.policy.idle_timeout else { return };
+        for (index, class) in self.classes.iter_mut().enumerate() {
+            if let ClassPhase::Awake { idle_since: Some(since), .. } = &mut class.phase
+                && index != waiting.index()
+            {
+                *since = (*since).min(now - timeout);
+            }
+        }
+    }
+
+    fn do_without(&mut self, drive: DriveId) {
+        let phase = self.drives[drive.index()].phase;
+        match phase {
+            DrivePhase::AwaitingPermit => self.drives[drive.index()].phase = DrivePhase::Standby,
+            DrivePhase::SpinningUp | DrivePhase::Mounting => self.set_away(drive, Loss::SpinUpFailed),
+            _ => {}
+        }
+    }
+
+    fn ready(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) {
+        let state = &mut self.classes[class.index()];
+        if let Some((since, lane)) = state.switch.take() {
+            state.queues.charge_switch(lane, now.since(since));
+            let index = Lane::ALL.iter().position(|l| *l == lane).unwrap_or(0);
+            self.stats.group_wakes[index] += 1;
+        }
+        state.phase = ClassPhase::Awake { group, idle_since: None };
+        self.begin_reclaim(class, group, actions);
+    }
+
+    /// Begins to put the awake group of `class` to sleep.
+    pub(crate) fn rest(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) {
+        let until = now + self.patience_with_drives();
+        let state = &mut self.classes[class.index()];
+        assert!(state.in_service.is_none(), "a group that serves does not go to sleep");
+        state.phase = ClassPhase::Resting { group, until };
+        state.reclaim = crate::rack::Reclaim::default();
+        for drive in self.layout.groups[group.index()].drives.clone() {
+            match self.drives[drive.index()].phase {
+                DrivePhase::Ready => {
+                    let attempt = self.command(drive, DrivePhase::Unmounting);
+                    actions.push(Action::Unmount { drive, attempt });
+                }
+                // It may still turn: it is told to stop, so that its permits can be given back.
+                DrivePhase::Away(_) if self.drives[drive.index()].permitted => {
+                    let attempt = self.command(drive, DrivePhase::Stopping);
+                    actions.push(Action::Stop { drive, attempt });
+                }
+                DrivePhase::AwaitingPermit => self.do_without(drive),
+                _ => {}
+            }
+        }
+    }
+
+    fn go_on_resting(&mut self, class: ClassId, group: GroupId, until: Time, now: Time) -> bool {
+        let members = &self.layout.groups[group.index()].drives;
+        let moving =
+            |d: &DriveId| matches!(self.drives[d.index()].phase, DrivePhase::Unmounting | DrivePhase::Stopping);
+        if members.iter().any(moving) {
+            if now < until {
+                return false;
+            }
+            for drive in members.clone() {
+                if moving_phase(self.drives[drive.index()].phase) {
+                    self.set_away(drive, Loss::MountFailed);
+                }
+            }
+        }
+        self.classes[class.index()].phase = ClassPhase::Asleep;
+        true
+    }
+
+    /// Numbers a new command for `drive` and notes what it is doing from now on.
+    fn command(&mut self, drive: DriveId, phase: DrivePhase) -> Attempt {
+        let state = &mut self.drives[drive.index()];
+        state.attempt = Attempt(state.attempt.0.wrapping_add(1));
+        state.phase = phase;
+        state.attempt
+    }
+
+    /// Whether an answer belongs to the command that `drive` was last given, and that command was of this phase.
+    fn answers(&self, drive: DriveId, attempt: Attempt, phase: DrivePhase) -> bool {
+        self.drives.get(drive.index()).is_some_and(|state| state.attempt == attempt && state.phase == phase)
+    }
+
+    pub(crate) fn spun_up(&mut self, drive: DriveId, attempt: Attempt, actions: &mut Vec<Action>) {
+        if self.answers(drive, attempt, DrivePhase::SpinningUp) {
+            self.ledger.spun_up(drive);
+            let attempt = self.command(drive, DrivePhase::Mounting);
+            actions.push(Action::Mount { drive, attempt });
+        }
+    }
+
+    pub(crate) fn mounted(&mut self, drive: DriveId, attempt: Attempt, free_bytes: u64) {
+        if self.answers(drive, attempt, DrivePhase::Mounting) {
+            let state = &mut self.drives[drive.index()];
+            state.phase = DrivePhase::Ready;
+            state.errors = 0;
+            self.placement.set_free(drive, free_bytes);
+        }
+    }
+
+    pub(crate) fn unmounted(&mut self, drive: DriveId, attempt: Attempt, actions: &mut Vec<Action>) {
+        if self.answers(drive, attempt, DrivePhase::Unmounting) {
+            let attempt = self.command(drive, DrivePhase::Stopping);
+            actions.push(Action::Stop { drive, attempt });
+        }
+    }
+
+    pub(crate) fn stopped(&mut self, drive: DriveId, attempt: Attempt) {
+        if self.answers(drive, attempt, DrivePhase::Stopping) {
+            self.give_back_permit(drive);
+            let away = self.placement.is_away(drive);
+            self.drives[drive.index()].phase =
+                if away { DrivePhase::Away(Loss::Died) } else { DrivePhase::Standby };
+        }
+    }
+
+    pub(crate) fn command_failed(&mut self, drive: DriveId, attempt: Attempt, loss: Loss) {
+        let known = self.drives.get(drive.index()).is_some_and(|state| state.attempt == attempt);
+        if known && !matches!(self.drives[drive.index()].phase, DrivePhase::Away(_) | DrivePhase::Standby) {
+            self.set_away(drive, loss);
+        }
+    }
+
+    pub(crate) fn drive_lost(&mut self, drive: DriveId, loss: Loss) {
+        if drive.index() < self.drives.len() {
+            self.set_away(drive, loss);
+        }
+    }
+
+    pub(crate) fn drive_back(&mut self, drive: DriveId) {
+        let Some(state) = self.drives.get_mut(drive.index()) else { return };
+        if matches!(state.phase, DrivePhase::Away(_)) {
+            state.phase = DrivePhase::Standby;
+            state.attempt = Attempt(state.attempt.0.wrapping_add(1));
+            self.placement.set_away(drive, false);
+            self.give_back_permit(drive);
+        }
+    }
+
+    fn set_away(&mut self, drive: DriveId, loss: Loss) {
+        let state = &mut self.drives[drive.index()];
+        state.phase = DrivePhase::Away(loss);
+        state.attempt = Attempt(state.attempt.0.wrapping_add(1));
+        self.placement.set_away(drive, true);
+        // Behind a tripped fuse there is no power. Any other loss may leave the platters turning.
+        if loss == Loss::FuseTripped {
+            self.give_back_permit(drive);
+        }
+    }
+
+    fn give_back_permit(&mut self, drive: DriveId) {
+        if core::mem::take(&mut self.drives[drive.index()].permitted) {
+            self.ledger.released(drive);
+        }
+    }
+
+    /// A transfer failed on `drive`. After a few failures it is taken out of service until it is back.
+    pub(crate) fn note_drive_error(&mut self, drive: DriveId) {
+        let state = &mut self.drives[drive.index()];
+        state.errors += 1;
+        if state.errors >= DRIVE_ERRORS_MAX && state.phase == DrivePhase::Ready {
+            self.set_away(drive, Loss::Died);
+        }
+    }
+}
+
+fn moving_phase(phase: DrivePhase) -> bool {
+    matches!(phase, DrivePhase::Unmounting | DrivePhase::Stopping)
+}

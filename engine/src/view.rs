@@ -1,0 +1,204 @@
+//! Looking at a rack: states for people, and forecasts. All of it is `&self`; nothing here changes anything.
+
+use crate::action::Action;
+use crate::event::Usage;
+use crate::fair::FairQueues;
+use crate::layout::Layout;
+use crate::policy::{Lane, RackPolicy};
+use crate::rack::{ClassPhase, DrivePhase, Rack, Stats};
+use core::time::Duration;
+use model::{ClassId, DomainId, DriveId, GroupId, OpId, RackSpec, ResourceId, Time};
+use serde::Serialize;
+
+/// What a group is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupState {
+    /// Platters stopped.
+    Asleep,
+    /// Getting ready.
+    Waking,
+    /// Ready and serving.
+    Busy,
+    /// Ready, without work.
+    Idle,
+    /// Unmounting and stopping.
+    Resting,
+}
+
+/// How long a read may have to wait for its first byte, in modelled time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Forecast {
+    /// If nothing else comes between.
+    pub min: Duration,
+    /// If every other lane takes its full share and every switch happens that may.
+    pub max: Duration,
+}
+
+/// A class at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassView {
+    /// What it is doing.
+    pub phase: ClassPhase,
+    /// The operation in service.
+    pub in_service: Option<OpId>,
+    /// Operations queued in each lane, in the order of [`Lane::ALL`].
+    pub queued: [usize; 3],
+}
+
+impl Rack {
+    /// The rack's description.
+    pub fn spec(&self) -> &RackSpec {
+        &self.spec
+    }
+
+    /// Its groups and classes.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Its settings.
+    pub fn policy(&self) -> &RackPolicy {
+        &self.policy
+    }
+
+    /// What has happened since boot.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// What drive `drive` is doing.
+    pub fn drive_phase(&self, drive: DriveId) -> DrivePhase {
+        self.drives[drive.index()].phase
+    }
+
+    /// Starts of `drive` on the day of `now`, and how many it may use for work nobody waits for.
+    pub fn starts_today(&self, drive: DriveId, now: Time) -> (u32, u32) {
+        (self.budget.starts_today(drive, now), self.policy.starts_per_day)
+    }
+
+    /// What `drive` can still take, in bytes, as far as the engine knows.
+    pub fn drive_free_bytes(&self, drive: DriveId) -> u64 {
+        self.placement.free_bytes(drive)
+    }
+
+    /// What class `class` is doing.
+    pub fn class_view(&self, class: ClassId) -> ClassView {
+        let state = &self.classes[class.index()];
+        ClassView {
+            phase: state.phase,
+            in_service: state.in_service.map(|service| service.op),
+            queued: Lane::ALL.map(|lane| state.queues.lane_len(lane)),
+        }
+    }
+
+    /// What group `group` is doing.
+    pub fn group_state(&self, group: GroupId) -> GroupState {
+        let state = &self.classes[self.class_of(group).index()];
+        match state.phase {
+            ClassPhase::Waking { group: g, .. } if g == group => GroupState::Waking,
+            ClassPhase::Awake { group: g, idle_since: None } if g == group => GroupState::Busy,
+            ClassPhase::Awake { group: g, idle_since: Some(_) } if g == group && state.in_service.is_some() => {
+                GroupState::Busy
+            }
+            ClassPhase::Awake { group: g, .. } if g == group => GroupState::Idle,
+            ClassPhase::Resting { group: g, .. } if g == group => GroupState::Resting,
+            _ => GroupState::Asleep,
+        }
+    }
+
+    /// Operations queued for `group`.
+    pub fn queued_for(&self, group: GroupId) -> usize {
+        self.classes[self.class_of(group).index()].queues.queued_for(group)
+    }
+
+    /// Payload bytes given up by deletes and overwrites that wait in `group` to be reclaimed.
+    pub fn doomed_bytes(&self, group: GroupId) -> u64 {
+        self.doomed[group.index()]
+    }
+
+    /// What the drives draw now by the ledger, in milliwatts.
+    pub fn watts_mw(&self) -> u64 {
+        self.ledger.watts_mw()
+    }
+
+    /// Drives that spin or spin up.
+    pub fn active_drives(&self) -> usize {
+        self.ledger.active_drives()
+    }
+
+    /// Domains in use: resource, domain, how much of it, of how much.
+    pub fn domain_usage(&self) -> impl Iterator<Item = (ResourceId, DomainId, u64, u64)> + '_ {
+        self.ledger.usage()
+    }
+
+    /// How full the workshop is, by the last event.
+    pub fn staging(&self) -> Usage {
+        self.migrator.usage()
+    }
+
+    /// Migration writes from composing to their end.
+    pub fn migrations_under_way(&self) -> usize {
+        self.migrator.writes_under_way()
+    }
+
+    /// Operations known: queued, waiting for their group, or in service.
+    pub fn ops_len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// How long a client's read in `group` would wait for its first byte if it were submitted now.
+    pub fn forecast(&self, group: GroupId, now: Time) -> Forecast {
+        let state = &self.classes[self.class_of(group).index()];
+        let wake = self.spec.profile.wake_estimate();
+        let rest = self.spec.profile.rest_estimate();
+        let until_ready = match state.phase {
+            ClassPhase::Awake { group: g, .. } if g == group => Duration::ZERO,
+            ClassPhase::Waking { group: g, .. } if g == group => wake,
+            ClassPhase::Asleep => wake,
+            ClassPhase::Waking { .. } => wake + rest + wake,
+            ClassPhase::Awake { .. } | ClassPhase::Resting { .. } => rest + wake,
+        };
+        let in_service = state.in_service.map_or(Duration::ZERO, |service| {
+            let bytes = self.ops.get(&service.op).map_or(0, |op| op.request.work.transfer_bytes());
+            self.transfer_estimate(bytes).saturating_sub(now.since(service.since))
+        });
+        let seek = self.spec.profile.seek;
+        let queue = self.queue_ahead(&state.queues, group);
+        let min = until_ready + in_service + queue.1 + seek;
+        let switches = (wake + rest) * queue.0;
+        let shares = self.policy.scheduler.shares;
+        let others: u32 = Lane::ALL
+            .into_iter()
+            .filter(|lane| *lane != Lane::Client && state.queues.lane_len(*lane) > 0)
+            .map(|lane| shares.of(lane))
+            .sum();
+        let crowd = (min + switches).saturating_mul(others) / shares.client.max(1);
+        let quantum = if others > 0 { self.policy.scheduler.quantum + rest + wake } else { Duration::ZERO };
+        Forecast { min, max: (min + switches) + crowd + quantum }
+    }
+
+    /// Group switches and transfer time of the client operations that would lie before a new one of `group`.
+    fn queue_ahead(&self, queues: &FairQueues, group: GroupId) -> (u32, Duration) {
+        let ahead = queues.ahead_of_new(Lane::Client, group, 0, self.policy.scheduler.overtake_limit);
+        let each = self.spec.profile.seek;
+        let bytes_time = match self.policy.scheduler.weighing {
+            crate::policy::Weighing::Bytes => self.transfer_estimate(ahead.weight),
+            crate::policy::Weighing::Time => Duration::from_millis(ahead.weight),
+            crate::policy::Weighing::Operations => Duration::ZERO,
+        };
+        let seeks = each * u32::try_from(ahead.operations).unwrap_or(u32::MAX);
+        (u32::try_from(ahead.group_switches).unwrap_or(u32::MAX), bytes_time + seeks)
+    }
+}
+
+impl Action {
+    /// The operation an action is about, if it is about one.
+    pub fn op(&self) -> Option<OpId> {
+        match self {
+            Self::Rejected { op, .. } | Self::Transfer { op, .. } | Self::Finished { op, .. } => Some(*op),
+            Self::Compose { op, .. } => Some(*op),
+            _ => None,
+        }
+    }
+}

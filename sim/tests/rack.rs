@@ -1,0 +1,402 @@
+//! The engine in a pretended world: sleep and wake, power, faults, migration, reclaiming, closing.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use engine::{
+    GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Outcome, Rack, RackPolicy, ReadPolicy, Rejection,
+    SchedulerPolicy, Shares, Weighing,
+};
+use model::{BlobId, DriveId, GroupId, RackSpec, Rng, Time};
+use proptest::prelude::*;
+use sim::{Faults, World};
+use std::time::Duration;
+
+const MB: u64 = 1_000_000;
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn shipped(name: &str) -> RackSpec {
+    let (_, text) = model::text::SHIPPED.into_iter().find(|(shipped, _)| *shipped == name).unwrap();
+    model::text::parse(text, name).unwrap()
+}
+
+fn policy(spec: &RackSpec) -> RackPolicy {
+    RackPolicy {
+        scheduler: SchedulerPolicy {
+            queue_depth: 1000,
+            overtake_limit: 500_000 * MB,
+            weighing: Weighing::Bytes,
+            join_in_service: false,
+            shares: Shares { client: 60, rebuild: 30, background: 10 },
+            quantum: MINUTE,
+        },
+        group_choice: GroupChoice::Random,
+        idle_timeout: IdleTimeout::After(5 * MINUTE),
+        read_policy: ReadPolicy::All,
+        starts_per_day: spec.profile.starts_per_day(),
+        migration: MigrationPolicy {
+            due_age: Some(Duration::from_secs(30)),
+            min_age: Duration::from_secs(30),
+            min_bytes: 0,
+            regular_permille: 300,
+            critical_permille: 800,
+            pack_bytes: 200 * MB,
+            pack_members: 10_000,
+            linger: Duration::ZERO,
+            window: 64,
+            scan_interval: Duration::from_secs(5),
+        },
+        rescue_permille: 500,
+        classes: Vec::new(),
+    }
+}
+
+fn world_of(name: &str, seed: u64, change: impl FnOnce(&mut RackPolicy)) -> World {
+    let spec = shipped(name);
+    let layout = engine::layout::synthesise(&spec).unwrap();
+    engine::check::layout(&spec, &layout).unwrap();
+    let mut policy = policy(&spec);
+    change(&mut policy);
+    World::new(Rack::new(spec, layout, policy, seed), seed)
+}
+
+/// Writes `count` blobs and lets the rack fall asleep again.
+fn with_blobs(world: &mut World, count: u64, bytes: u64) -> Vec<BlobId> {
+    for _ in 0..count {
+        world.write(bytes, None);
+    }
+    world.run_for(60 * MINUTE);
+    let ended = world.take_ended();
+    assert!(ended.iter().all(|ended| matches!(ended.outcome, Outcome::Written { .. })), "{ended:?}");
+    assert!(is_asleep(world));
+    world.blobs().map(|(blob, _)| blob).collect()
+}
+
+fn is_asleep(world: &World) -> bool {
+    let groups = world.rack.layout().groups.len();
+    world.rack.active_drives() == 0
+        && (0..groups).all(|group| world.rack.group_state(GroupId(group as u32)) == GroupState::Asleep)
+}
+
+#[test]
+fn a_cold_read_wakes_its_group_all_members_at_once_and_lets_it_sleep_again() {
+    let mut world = world_of("pelican", 1, |_| {});
+    let blobs = with_blobs(&mut world, 1, 1000 * MB);
+    let started = world.now();
+    let before = world.rack.stats();
+    world.read(blobs[0], 1000 * MB).unwrap();
+    assert_eq!(world.rack.active_drives(), 24, "all drives of the group start together");
+    world.run_for(MINUTE);
+    let ended = world.take_ended();
+    assert_eq!(ended.len(), 1);
+    assert_eq!(ended[0].outcome, Outcome::Read);
+    let took = ended[0].at.since(started).as_secs_f64();
+    assert!((8.0..20.0).contains(&took), "a spin-up, a mount and 0.64 s of transfer took {took} s");
+    let after = world.rack.stats();
+    assert_eq!(after.drive_starts - before.drive_starts, 24);
+    assert_eq!(after.group_wakes[0] - before.group_wakes[0], 1);
+    assert_eq!(world.rack.active_drives(), 24, "it stays awake for a while");
+    world.run_for(5 * MINUTE);
+    assert!(is_asleep(&world), "and then sleeps");
+    assert_eq!(world.trips(), 0);
+}
+
+#[test]
+fn without_an_idle_timeout_a_group_stays_up_until_another_of_its_class_is_wanted() {
+    let mut world = world_of("pelican-mini", 2, |policy| policy.idle_timeout = IdleTimeout::Never);
+    for _ in 0..40 {
+        world.write(10 * MB, None);
+    }
+    world.run_for(24 * 60 * MINUTE);
+    let classes = world.rack.layout().classes.len();
+    let group = world.rack.layout().groups[0].drives.len();
+    assert_eq!(world.rack.active_drives(), classes * group);
+    assert_eq!(world.take_ended().len(), 40);
+}
+
+#[test]
+fn reads_of_one_group_share_one_wake() {
+    let mut world = world_of("nas8", 3, |_| {});
+    let blobs = with_blobs(&mut world, 40, 100 * MB);
+    let before = world.rack.stats().group_wakes[0];
+    for blob in &blobs {
+        world.read(*blob, 100 * MB).unwrap();
+    }
+    world.run_for(10 * MINUTE);
+    assert_eq!(world.take_ended().len(), 40);
+    assert_eq!(world.rack.stats().group_wakes[0] - before, 2, "two groups, one wake each");
+}
+
+#[test]
+fn a_broken_ledger_would_trip_a_fuse_and_the_engine_lives_through_it() {
+    let mut world = world_of("pelican", 4, |_| {});
+    let blobs = with_blobs(&mut world, 1, 100 * MB);
+    world.read(blobs[0], 100 * MB).unwrap();
+    world.run_for(MINUTE);
+    assert_eq!(world.trips(), 0);
+    // Another drive of a cooling column in which one turns already: there is one permit, and it is taken.
+    let cooling = world.rack.spec().resources_by_id().find(|(_, r)| r.name == "cooling").unwrap().0;
+    let (_, domain, ..) = world.rack.domain_usage().find(|(resource, ..)| *resource == cooling).unwrap();
+    let spec = world.rack.spec();
+    let sleeping = spec.drives.iter().map(|d| d.id).find(|d| {
+        spec.domain_of(*d, cooling) == domain && world.rack.drive_phase(*d) == engine::DrivePhase::Standby
+    });
+    world.spin_up_without_permit(sleeping.unwrap());
+    assert_eq!(world.trips(), 1, "the fuse tripped");
+    world.run_for(Duration::from_millis(1));
+    let away = |world: &World| {
+        let spec = world.rack.spec();
+        spec.drives
+            .iter()
+            .filter(|d| matches!(world.rack.drive_phase(d.id), engine::DrivePhase::Away(_)))
+            .count()
+    };
+    assert_eq!(away(&world), 12, "and took its whole column");
+    world.take_ended();
+    world.read(blobs[0], 100 * MB).unwrap();
+    world.run_for(MINUTE);
+    assert_eq!(world.take_ended()[0].outcome, Outcome::Read, "one drive of a group away is no loss");
+    assert_eq!(away(&world), 0, "and the fuse resets");
+}
+
+#[test]
+fn a_read_with_too_many_drives_away_is_refused_and_works_again_when_they_are_back() {
+    let mut world = world_of("nas8", 5, |_| {});
+    let blobs = with_blobs(&mut world, 1, 100 * MB);
+    let (_, group) = world.blobs().next().unwrap();
+    let members = world.rack.layout().groups[group.index()].drives.clone();
+    for drive in &members[..3] {
+        world.kill(*drive);
+    }
+    world.read(blobs[0], 100 * MB).unwrap();
+    assert_eq!(world.take_ended()[0].outcome, Outcome::Failed(Rejection::TooManyDrivesAway));
+    for drive in &members[..3] {
+        world.revive(*drive);
+    }
+    world.read(blobs[0], 100 * MB).unwrap();
+    world.run_for(MINUTE);
+    assert_eq!(world.take_ended()[0].outcome, Outcome::Read);
+}
+
+#[test]
+fn small_objects_migrate_in_packs_that_share_wakes() {
+    let mut world = world_of("pelican", 6, |policy| {
+        policy.group_choice = GroupChoice::Batch { bytes: 20_000 * MB };
+    });
+    world.set_staging(100_000 * MB);
+    for version in 0..20_000 {
+        world.stage(version, MB / 2, None);
+    }
+    world.run_for(20 * MINUTE);
+    assert!(world.staged().is_empty());
+    let stats = world.rack.stats();
+    assert_eq!(stats.migrated_bytes, 10_000 * MB);
+    let blobs = world.blobs().count();
+    assert!((50..=60).contains(&blobs), "{blobs} packs of 200 MB hold 20,000 objects");
+    let wakes_per_gb = stats.group_wakes[2] as f64 / 10.0;
+    assert!(wakes_per_gb <= 0.2, "{wakes_per_gb} wakes per GB");
+}
+
+#[test]
+fn spread_at_random_the_same_migration_costs_a_wake_for_nearly_every_group() {
+    let mut world = world_of("pelican", 6, |_| {});
+    world.set_staging(100_000 * MB);
+    for version in 0..20_000 {
+        world.stage(version, MB / 2, None);
+    }
+    world.run_for(60 * MINUTE);
+    assert!(world.staged().is_empty());
+    assert!(world.rack.stats().group_wakes[2] > 20, "this is what batching saves");
+}
+
+#[test]
+fn pinned_data_lies_in_its_class() {
+    let mut world = world_of("pelican-mini", 7, |_| {});
+    world.set_staging(1000 * MB);
+    let class = model::ClassId(1);
+    for version in 0..100 {
+        world.stage(version, MB, Some(class));
+    }
+    world.run_for(20 * MINUTE);
+    assert!(world.staged().is_empty());
+    for (_, group) in world.blobs() {
+        assert_eq!(world.rack.layout().class_of(group), class);
+    }
+}
+
+#[test]
+fn doomed_blobs_go_at_their_groups_next_wake_and_wake_nothing_themselves() {
+    let mut world = world_of("nas8", 8, |_| {});
+    let blobs = with_blobs(&mut world, 6, 100 * MB);
+    let group_of = |world: &World, blob| world.blobs().find(|(b, _)| *b == blob).unwrap().1;
+    let group = group_of(&world, blobs[0]);
+    let mates: Vec<BlobId> = blobs.iter().copied().filter(|blob| group_of(&world, *blob) == group).collect();
+    assert!(mates.len() >= 2, "of six blobs in two groups, some share one");
+    world.doom(mates[0], 100 * MB);
+    world.run_for(60 * MINUTE);
+    assert!(is_asleep(&world));
+    assert_eq!(world.rack.doomed_bytes(group), 100 * MB, "nobody wakes a group to delete");
+    let used = |world: &World| -> u64 {
+        let spec = world.rack.spec();
+        spec.drives.iter().map(|d| spec.capacity_bytes(d.id) - world.rack.drive_free_bytes(d.id)).sum()
+    };
+    let before = used(&world);
+    world.read(mates[1], 100 * MB).unwrap();
+    world.run_for(MINUTE);
+    assert!(world.blobs().all(|(blob, _)| blob != mates[0]), "gone at the next wake");
+    assert_eq!(world.rack.doomed_bytes(group), 0);
+    assert_eq!(before - used(&world), 3 * 50 * MB, "and its space is back: three stacks of a 2+1 code");
+}
+
+#[test]
+fn a_full_rack_refuses_and_takes_again_what_was_reclaimed() {
+    let mut world = world_of("nas8", 9, |_| {});
+    let spec = world.rack.spec().clone();
+    let blob = spec.profile.capacity_bytes / 4;
+    let mut blobs = Vec::new();
+    loop {
+        world.write(blob, None);
+        world.run_for(600 * MINUTE);
+        match world.take_ended().remove(0).outcome {
+            Outcome::Written { .. } => blobs = world.blobs().map(|(blob, _)| blob).collect(),
+            Outcome::Failed(Rejection::NoRoom) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(blobs.len() >= 8, "{} blobs fit", blobs.len());
+    world.doom(blobs[0], blob);
+    world.write(blob, None);
+    assert_eq!(world.take_ended()[0].outcome, Outcome::Failed(Rejection::NoRoom));
+    world.run_for(60 * MINUTE);
+    world.take_ended();
+    world.write(blob, None);
+    world.run_for(600 * MINUTE);
+    assert!(matches!(world.take_ended()[0].outcome, Outcome::Written { .. }), "the refused write had room made");
+}
+
+#[test]
+fn background_work_stays_within_the_start_budget_and_clients_do_not_wait_for_it() {
+    let mut world = world_of("nas8", 10, |policy| policy.starts_per_day = 2);
+    let blobs = with_blobs(&mut world, 4, 100 * MB);
+    for _ in 0..4 {
+        world.read(blobs[0], MB).unwrap();
+        world.run_for(20 * MINUTE);
+    }
+    assert!(world.take_ended().iter().all(|ended| ended.outcome == Outcome::Read), "clients may exceed it");
+    let starts = world.rack.stats().drive_starts;
+    world.set_staging(1000 * MB);
+    for version in 0..10 {
+        world.stage(version, MB, None);
+    }
+    world.run_until(Time::from_secs(86_000));
+    let spent = world.rack.stats().drive_starts - starts;
+    assert!(spent <= 4, "migration waits for a group with starts left, or for tomorrow: {spent} starts");
+    world.run_until(Time::from_secs(2 * 86_400));
+    assert!(world.staged().is_empty(), "and goes on the next day");
+}
+
+#[test]
+fn closing_lets_what_is_in_service_end_and_puts_everything_to_sleep() {
+    let mut world = world_of("pelican-mini", 11, |_| {});
+    let blobs = with_blobs(&mut world, 30, 10 * MB);
+    for blob in &blobs {
+        world.read(*blob, 10 * MB).unwrap();
+    }
+    world.run_for(Duration::from_secs(15));
+    world.close();
+    world.run_for(10 * MINUTE);
+    assert!(world.rack.is_closed() && is_asleep(&world));
+    assert_eq!(world.open_ops(), 0, "every operation was answered");
+    assert_eq!(world.trips(), 0);
+}
+
+/// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.
+fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
+    let mut world = world_of(name, seed, |policy| policy.idle_timeout = IdleTimeout::After(MINUTE));
+    let mut rng = Rng::for_thing(seed, 99);
+    world.set_staging(2000 * MB);
+    world.set_faults(faults);
+    let mut version = 0;
+    let mut away: Vec<DriveId> = Vec::new();
+    for _ in 0..300 {
+        world.run_for(Duration::from_millis(rng.below(20_000)));
+        let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
+        match rng.below(10) {
+            0..=2 => drop(world.write(MB * (1 + rng.below(50)), None)),
+            3..=6 if !blobs.is_empty() => {
+                let op = world.read(blobs[rng.below(blobs.len() as u64) as usize], MB);
+                if rng.below(5) == 0 {
+                    world.cancel(op.unwrap());
+                }
+            }
+            7 => {
+                version += 1;
+                world.stage(version, MB * (1 + rng.below(300)), None);
+            }
+            8 if !blobs.is_empty() => world.doom(blobs[0], 400 * MB),
+            9 if deaths => {
+                let drives = world.rack.spec().drives.len() as u64;
+                let drive = DriveId(rng.below(drives) as u32);
+                world.kill(drive);
+                away.push(drive);
+                if away.len() > 2 {
+                    world.revive(away.remove(0));
+                }
+            }
+            _ => {}
+        }
+    }
+    // The world heals; what is left must come to rest.
+    world.set_faults(Faults::default());
+    for index in 0..world.rack.spec().drives.len() {
+        world.revive(DriveId(index as u32));
+    }
+    world.run_for(3 * 24 * 60 * MINUTE);
+    world
+}
+
+fn came_to_rest(world: &World) {
+    assert_eq!(world.trips(), 0, "no fuse ever trips");
+    assert_eq!(world.open_ops(), 0, "every operation is answered");
+    assert_eq!(world.rack.ops_len(), 0, "and forgotten");
+    assert!(is_asleep(world), "and everything sleeps");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn under_random_load_no_fuse_trips_and_every_operation_is_answered(seed in any::<u64>()) {
+        for name in ["pelican-mini", "nas8"] {
+            let world = live(name, seed, Faults::default(), false);
+            came_to_rest(&world);
+            prop_assert!(world.staged().is_empty(), "everything staged has migrated");
+        }
+    }
+
+    #[test]
+    fn faults_lose_no_operation_and_trip_no_fuse(seed in any::<u64>()) {
+        let faults = Faults { command_permille: 20, transfer_permille: 20, twice_permille: 100 };
+        for name in ["pelican-mini", "nas8"] {
+            let mut world = live(name, seed, faults, true);
+            came_to_rest(&world);
+            world.take_ended();
+            // Liveness: once the world is well, whatever is written can be read.
+            let op = world.write(MB, None);
+            world.run_for(30 * MINUTE);
+            let ended = world.take_ended();
+            let written = ended.iter().find(|ended| ended.op == op).unwrap();
+            prop_assert!(matches!(written.outcome, Outcome::Written { .. }), "{:?}", written);
+            let blob = world.blobs().last().unwrap().0;
+            world.read(blob, MB).unwrap();
+            world.run_for(30 * MINUTE);
+            prop_assert_eq!(&world.take_ended()[0].outcome, &Outcome::Read);
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_trace(seed in any::<u64>()) {
+        let faults = Faults { command_permille: 20, transfer_permille: 20, twice_permille: 50 };
+        let once = live("nas8", seed, faults, true).trace_hash();
+        prop_assert_eq!(once, live("nas8", seed, faults, true).trace_hash());
+    }
+}
