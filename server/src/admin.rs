@@ -39,6 +39,8 @@ use tokio::task::JoinSet;
 const CONNECTIONS_MAX: usize = 64;
 /// How long a connection may last. No answer takes so long, and nobody can hold one of the few for ever.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(30);
+/// How long answers under way may take when the server stops.
+const STOP_GRACE: Duration = Duration::from_secs(2);
 /// How long to wait before accepting again after the system refused (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -70,13 +72,16 @@ pub struct Listener {
 impl Listener {
     /// Binds the socket of the data directory `dir`, which this process must have locked: a socket that is there is taken for
     /// a killed server's.
+    ///
+    /// # Errors
+    /// When the system refuses the socket.
     pub fn bind(dir: &Path) -> io::Result<Self> {
         let place = socket::Place::in_dir(dir)?;
         Ok(Self { listener: place.bind()?, place })
     }
 }
 
-/// Answers until `stop`, then waits for the answers under way and removes the socket.
+/// Answers until `stop`, then removes the socket and waits a moment for the answers under way.
 pub async fn serve(listener: Listener, admin: Arc<dyn Admin>, stop: impl Future<Output = ()>) {
     let mut connections = JoinSet::new();
     tokio::pin!(stop);
@@ -96,7 +101,9 @@ pub async fn serve(listener: Listener, admin: Arc<dyn Admin>, stop: impl Future<
         }
     }
     listener.place.remove();
-    while connections.join_next().await.is_some() {}
+    // Who connected and says nothing is cut off; whoever waits for an answer gets it long before.
+    let drained = async { while connections.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(STOP_GRACE, drained).await;
 }
 
 async fn converse(stream: UnixStream, admin: Arc<dyn Admin>) {

@@ -280,6 +280,9 @@ impl Default for EmulationConfig {
 
 impl Config {
     /// Reads the configuration in the file `path`.
+    ///
+    /// # Errors
+    /// When it cannot be read, or as [`Config::parse`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigError::unplaced(path, format!("cannot be read: {error}")))?;
@@ -287,6 +290,9 @@ impl Config {
     }
 
     /// Reads the configuration `text`; `path` is for messages only.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text).map_err(|error| {
             let offset = error.span().map(|span| span.start);

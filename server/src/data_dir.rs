@@ -68,6 +68,9 @@ impl DataDir {
     }
 
     /// Makes a new data directory at `path`, which must be empty, absent, or what a killed `init` left.
+    ///
+    /// # Errors
+    /// When it is something else, or the rack or the settings make no sense; nothing is changed then.
     pub fn init(path: &Path, options: &InitOptions) -> Result<Self, DataDirError> {
         let (text, rack) = read_rack(&options.rack)?;
         let config_text = Config::template(&options.settings);
@@ -90,6 +93,9 @@ impl DataDir {
     }
 
     /// Opens the data directory at `path`.
+    ///
+    /// # Errors
+    /// When there is none that is complete and sound, or another process works in it.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
         refuse_unless_complete(path)?;
         let path = path.canonicalize().map_err(|e| failed(&format!("finding {}", path.display()), e))?;
@@ -129,6 +135,9 @@ impl DataDir {
     }
 
     /// Reads the configuration.
+    ///
+    /// # Errors
+    /// As [`Config::read`].
     pub fn config(&self) -> Result<Config, ConfigError> {
         Config::read(&self.path.join(CONFIG))
     }
@@ -168,6 +177,9 @@ impl DataDir {
 }
 
 /// The description called `rack`: its text, and what it says. A shipped name wins over a file of that name.
+///
+/// # Errors
+/// When there is no such description, or it makes no sense.
 pub fn read_rack(rack: &str) -> Result<(String, RackSpec), DataDirError> {
     let (text, origin) = match SHIPPED.iter().find(|(name, _)| *name == rack) {
         Some((name, text)) => ((*text).to_owned(), format!("{name}.toml")),

@@ -8,6 +8,7 @@ use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -48,7 +49,10 @@ pub enum ClientError {
 }
 
 impl Client {
-    /// A client of the server on the data directory `dir`, which must exist. Connects to nothing yet.
+    /// A client of the server on the data directory `dir`. Connects to nothing yet.
+    ///
+    /// # Errors
+    /// When there is no data directory.
     pub fn of(dir: &Path) -> Result<Self, ClientError> {
         if !DataDir::exists(dir) {
             return Err(DataDirError::Missing(dir.to_owned()).into());
@@ -59,11 +63,17 @@ impl Client {
     }
 
     /// How it goes.
+    ///
+    /// # Errors
+    /// When no server answers.
     pub async fn status(&self) -> Result<Status, ClientError> {
         self.get("/status").await?.ok_or_else(|| self.silent("it knows no /status"))
     }
 
     /// Where an object lies, if there is such an object.
+    ///
+    /// # Errors
+    /// When no server answers, or it cannot tell.
     pub async fn explain(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, ClientError> {
         let query = form_urlencoded::Serializer::new(String::new())
             .append_pair("bucket", bucket)
@@ -73,6 +83,9 @@ impl Client {
     }
 
     /// The drives, by number.
+    ///
+    /// # Errors
+    /// When no server answers.
     pub async fn drives(&self) -> Result<Vec<DriveReport>, ClientError> {
         self.get("/drives").await?.ok_or_else(|| self.silent("it knows no /drives"))
     }
@@ -120,7 +133,7 @@ impl Client {
         }
     }
 
-    fn silent(&self, reason: impl ToString) -> ClientError {
-        ClientError::NoAnswer { dir: self.dir.clone(), reason: reason.to_string() }
+    fn silent(&self, reason: impl fmt::Display) -> ClientError {
+        ClientError::NoAnswer { dir: self.dir.clone(), reason: format!("{reason}") }
     }
 }

@@ -1,1 +1,191 @@
+//! Both ends of the admin API over a real socket, with a server that is only said to be one.
+#![allow(clippy::unwrap_used)]
 
+use super::*;
+use crate::data_dir::{DataDir, InitOptions};
+use crate::report::{CapacityStatus, DriveCounts, PlaceReport, PowerStatus, Totals, WorkshopStatus};
+use std::path::PathBuf;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+struct Fake;
+
+fn status() -> Status {
+    Status {
+        rack: "mini".into(),
+        modelled_s: 12.5,
+        wall_ms: 1,
+        time_scale: 5,
+        uptime_s: 2.5,
+        workshop: WorkshopStatus {
+            staged_bytes: 1,
+            staged_count: 2,
+            capacity_bytes: 3,
+            spool_bytes: 4,
+            spool_capacity_bytes: 5,
+            migrations_under_way: 6,
+        },
+        power: PowerStatus { watts: 1.5, standby_watts: 1.0, active_drives: 8, active_drives_max: 16, fuse_trips: 0 },
+        drives: DriveCounts { standby: 88, moving: 0, ready: 8, away: 0 },
+        classes: vec![],
+        totals: Totals::default(),
+        capacity: CapacityStatus::default(),
+        warnings: vec!["a \"quoted\" warning".into()],
+    }
+}
+
+fn explanation(bucket: &str, key: &str) -> Explanation {
+    Explanation {
+        bucket: bucket.into(),
+        key: key.into(),
+        bytes: 3,
+        etag: "e".into(),
+        modified_ms: 4,
+        place: PlaceReport::Workshop { slot: 1, age_s: 2.0, migrating: false },
+    }
+}
+
+impl Admin for Fake {
+    fn status(&self) -> BoxFuture<'_, Status> {
+        Box::pin(async { status() })
+    }
+
+    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, String>> {
+        Box::pin(async move {
+            match key {
+                "nothing" => Ok(None),
+                "broken" => Err("the catalog does not answer".into()),
+                key => Ok(Some(explanation(bucket, key))),
+            }
+        })
+    }
+
+    fn drives(&self) -> BoxFuture<'_, Vec<DriveReport>> {
+        Box::pin(async { vec![] })
+    }
+}
+
+struct Running {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+    dir: PathBuf,
+}
+
+impl Running {
+    fn start(dir: &Path) -> Self {
+        let listener = Listener::bind(dir).unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(serve(listener, Arc::new(Fake), async move { stopped.await.unwrap() }));
+        Self { stop, task, dir: dir.to_owned() }
+    }
+
+    fn client(&self) -> Client {
+        Client::of(&self.dir).unwrap()
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.task.await.unwrap();
+    }
+}
+
+fn data_dir(name: &str) -> (TempDir, PathBuf) {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join(name);
+    drop(DataDir::init(&path, &InitOptions { rack: "nas8".into(), settings: vec![] }).unwrap());
+    (root, path)
+}
+
+#[tokio::test]
+async fn what_the_server_says_arrives_whatever_the_key_is_called() {
+    let (_root, dir) = data_dir("d");
+    let server = Running::start(&dir);
+    let client = server.client();
+    assert_eq!(client.status().await.unwrap(), status());
+    assert_eq!(client.drives().await.unwrap(), []);
+    for key in ["a", "a b&c=d?#/%41+", "ä/\u{1f980}", ""] {
+        assert_eq!(client.explain("b", key).await.unwrap(), Some(explanation("b", key)));
+    }
+    assert_eq!(client.explain("b", "nothing").await.unwrap(), None);
+    let told = client.explain("b", "broken").await.unwrap_err().to_string();
+    assert_eq!(told, "the catalog does not answer");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_server_the_client_says_how_to_start_one() {
+    let (root, dir) = data_dir("d");
+    let told = Client::of(&root.path().join("none")).unwrap_err().to_string();
+    assert!(told.contains("there is no Larder data directory at"), "{told}");
+    let no_server = format!("no server runs on {0}; start it with `larder serve --data {0}`", dir.display());
+    assert_eq!(Client::of(&dir).unwrap().status().await.unwrap_err().to_string(), no_server);
+
+    // A killed server leaves a socket that nobody listens on; the next one replaces it.
+    drop(Listener::bind(&dir).unwrap());
+    assert!(dir.join("admin.sock").exists());
+    assert_eq!(Client::of(&dir).unwrap().status().await.unwrap_err().to_string(), no_server);
+    let server = Running::start(&dir);
+    server.client().status().await.unwrap();
+    server.stop().await;
+    assert!(!dir.join("admin.sock").exists(), "a stopped server leaves no socket");
+}
+
+#[tokio::test]
+async fn a_path_longer_than_a_sockets_address_works() {
+    let (_root, dir) = data_dir(&format!("{}/{}", "long".repeat(30), "path".repeat(30)));
+    let server = Running::start(&dir);
+    assert_eq!(server.client().status().await.unwrap(), status());
+    server.stop().await;
+    assert!(!dir.join("admin.sock").exists());
+}
+
+#[tokio::test]
+async fn only_the_owner_can_connect() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_root, dir) = data_dir("d");
+    let _listener = Listener::bind(&dir).unwrap();
+    assert_eq!(dir.join("admin.sock").metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!dir.join("admin.new").exists());
+}
+
+async fn raw(dir: &Path, request: &str) -> String {
+    let mut stream = UnixStream::connect(dir.join("admin.sock")).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn wrong_requests_are_told_what_there_is() {
+    let (_root, dir) = data_dir("d");
+    let server = Running::start(&dir);
+    for (request, status, body) in [
+        ("GET / HTTP/1.1", "404", "there is /status"),
+        ("POST /status HTTP/1.1", "405", "only GET"),
+        ("GET /explain?bucket=b HTTP/1.1", "400", "bucket=B&key=K"),
+        ("GET /explain?bucket=b&key=nothing HTTP/1.1", "404", "there is no object s3://b/nothing"),
+        ("GET /status HTTP/1.1", "200", "{\"rack\":\"mini\""),
+    ] {
+        let answer = raw(&dir, &format!("{request}\r\nhost: larder\r\n\r\n")).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")) && answer.contains(body), "{request}: {answer}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_says_nothing_does_not_keep_the_server_from_answering_others() {
+    let (_root, dir) = data_dir("d");
+    let server = Running::start(&dir);
+    let mut mute = Vec::new();
+    for _ in 0..10 {
+        mute.push(UnixStream::connect(dir.join("admin.sock")).await.unwrap());
+    }
+    server.client().status().await.unwrap();
+    let stopping = std::time::Instant::now();
+    server.stop().await;
+    assert!(stopping.elapsed() < CONNECTION_LIMIT / 2, "nor from stopping");
+    drop(mute);
+}

@@ -146,12 +146,13 @@ pub fn place(text: &str, offset: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
-/// Where the value of `key` (`table.key`) begins in `text`, if it is there.
+/// Where the value of `key` (`table.key`) begins in `text`, or its table, if either is there.
 pub fn find(text: &str, key: &str) -> Option<usize> {
     let root = DeTable::parse(text).ok()?;
-    let (table, key) = key.split_once('.').unwrap_or(("", key));
-    let entries = if table.is_empty() { root.get_ref() } else { root.get_ref().get(table)?.get_ref().as_table()? };
-    entries.get(key).map(|value| value.span().start)
+    let (first, rest) = key.split_once('.').unwrap_or((key, ""));
+    let value = root.get_ref().get(first)?;
+    let inner = value.get_ref().as_table().and_then(|table| table.get(rest));
+    Some(inner.unwrap_or(value).span().start)
 }
 
 /// `template` with the line of each key in `set` (`key` or `table.key`) uncommented and given its value. Every key must be in

@@ -1,1 +1,212 @@
+//! A directory is made whole or not at all, opened by one process, and refused with what to do about it.
+#![allow(clippy::unwrap_used)]
 
+use super::*;
+use std::os::unix::fs::PermissionsExt;
+use tempfile::TempDir;
+
+fn options() -> InitOptions {
+    InitOptions { rack: "pelican-mini".into(), settings: vec![("time_scale", "50".into())] }
+}
+
+fn made() -> (TempDir, PathBuf) {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("data");
+    drop(DataDir::init(&path, &options()).unwrap());
+    (root, path)
+}
+
+fn refusal(path: &Path) -> String {
+    DataDir::open(path).unwrap_err().to_string()
+}
+
+#[test]
+fn what_init_makes_open_opens() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a/b");
+    let dir = DataDir::init(&path, &options()).unwrap();
+    let (uuid, keys) = (dir.rack_uuid(), dir.credentials().clone());
+    drop(dir);
+    assert!(DataDir::exists(&path));
+    let dir = DataDir::open(&path).unwrap();
+    assert_eq!((dir.rack_uuid(), dir.credentials()), (uuid, &keys));
+    assert_eq!(dir.config().unwrap().time_scale, 50);
+    assert_eq!(dir.rack().drives.len(), 96);
+    assert!(dir.workshop().is_dir() && dir.drive(DriveId(95)).ends_with("drives/0095"));
+    assert!(!path.join(UNFINISHED).exists());
+    for (place, label) in dir.labels() {
+        let block = fs::read(place.join(label::file_name().as_str())).unwrap();
+        assert_eq!(Label::decode(&block).unwrap(), label);
+    }
+}
+
+#[test]
+fn keys_are_fresh_long_and_for_the_owner_alone() {
+    let (_root, path) = made();
+    let mode = |name: &str| path.join(name).metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(CREDENTIALS), 0o600);
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    let (a, b) = (Credentials::random().unwrap(), Credentials::random().unwrap());
+    assert_ne!(a, b);
+    assert_eq!((a.access_key.len(), a.secret_key.len()), (20, 40));
+    assert!(!format!("{a:?}").contains(&a.secret_key));
+}
+
+#[test]
+fn a_foreign_directory_is_refused_and_left_as_it_was() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("thesis.tex"), "x").unwrap();
+    let told = DataDir::init(root.path(), &options()).unwrap_err().to_string();
+    assert!(told.contains("no Larder data directory (it holds thesis.tex)") && told.contains("choose"), "{told}");
+    assert!(refusal(root.path()).contains("it holds thesis.tex"));
+    assert_eq!(names_in(root.path()).unwrap(), ["thesis.tex"]);
+    let file = root.path().join("thesis.tex");
+    assert!(DataDir::init(&file, &options()).unwrap_err().to_string().contains("is not a directory"));
+    assert!(refusal(&root.path().join("nowhere")).contains("make one with `larder init --data"));
+}
+
+#[test]
+fn init_never_runs_over_a_directory_that_is_made() {
+    let (_root, path) = made();
+    let before = fs::read(path.join(CREDENTIALS)).unwrap();
+    let told = DataDir::init(&path, &options()).unwrap_err().to_string();
+    assert!(told.contains("is a Larder data directory already; start it with `larder serve --data"), "{told}");
+    assert_eq!(fs::read(path.join(CREDENTIALS)).unwrap(), before);
+}
+
+#[test]
+fn wrong_racks_and_settings_leave_nothing_behind() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("data");
+    let told = DataDir::init(&path, &InitOptions { rack: "pelikan".into(), settings: vec![] }).unwrap_err().to_string();
+    assert!(told.contains("there is no rack `pelikan`") && told.contains("pelican-mini"), "{told}");
+    let wrong = InitOptions { rack: "nas8".into(), settings: vec![("time_scale", "0".into())] };
+    assert!(matches!(DataDir::init(&path, &wrong), Err(DataDirError::Config(_))));
+    assert!(!path.exists());
+}
+
+#[test]
+fn an_init_that_was_killed_anywhere_is_recognised_and_completed() {
+    let (_root, whole) = made();
+    // What a killed `init` leaves is any prefix of what it makes, in this order, with the marker.
+    let steps = [RACK, CONFIG, CREDENTIALS, WORKSHOP, "drives/0000", "drives/0095", "identity.new"];
+    for cut in 0..=steps.len() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join(LOCK), "123\n").unwrap();
+        let uuid = identity::random_uuid().unwrap();
+        fs::write(root.path().join(UNFINISHED), format!("{uuid}\n")).unwrap();
+        for step in &steps[..cut] {
+            let (from, to) = (whole.join(step), root.path().join(step));
+            if from.is_dir() { fs::create_dir_all(&to).unwrap() } else { fs::write(&to, "torn").unwrap() }
+        }
+        let told = refusal(root.path());
+        assert!(told.contains("never finished") && told.contains("larder init"), "{told}");
+        drop(DataDir::init(root.path(), &options()).unwrap());
+        DataDir::open(root.path()).unwrap();
+    }
+    let bare = tempfile::tempdir().unwrap();
+    fs::write(bare.path().join(LOCK), "").unwrap();
+    assert!(matches!(DataDir::open(bare.path()), Err(DataDirError::Missing(_))));
+    DataDir::init(bare.path(), &options()).unwrap();
+}
+
+#[test]
+fn labels_that_a_killed_init_left_on_drives_elsewhere_are_taken_back() {
+    let root = tempfile::tempdir().unwrap();
+    let away = root.path().join("mnt/a");
+    let (_, nas8) = SHIPPED.iter().find(|(name, _)| *name == "nas8").unwrap();
+    let own = format!("slot = [0, 0, 0]\npath = {:?}", away.to_str().unwrap());
+    let description = root.path().join("rack.toml");
+    fs::write(&description, nas8.replacen("slot = [0, 0, 0]", &own, 1)).unwrap();
+    let options = InitOptions { rack: description.to_str().unwrap().into(), settings: vec![] };
+    let (path, other) = (root.path().join("data"), root.path().join("other"));
+    let uuid = DataDir::init(&path, &options).unwrap().rack_uuid();
+
+    let told = DataDir::init(&other, &options).unwrap_err().to_string();
+    assert!(told.contains("cannot be labelled") && told.contains("no other rack"), "{told}");
+    // As if the first `init` had been killed before it wrote its identity.
+    fs::remove_file(path.join(IDENTITY)).unwrap();
+    fs::write(path.join(UNFINISHED), uuid.to_string()).unwrap();
+    let again = DataDir::init(&path, &options).unwrap();
+    assert_ne!(again.rack_uuid(), uuid);
+    assert_eq!(again.drive(DriveId(0)), away);
+}
+
+#[test]
+fn two_servers_on_one_directory_are_refused_by_process_id() {
+    let (_root, path) = made();
+    let first = DataDir::open(&path).unwrap();
+    let told = refusal(&path);
+    assert!(told.contains(&format!("is in use by process {}; stop that server", std::process::id())), "{told}");
+    drop(first);
+    DataDir::open(&path).unwrap();
+}
+
+#[test]
+fn a_damaged_identity_is_refused() {
+    let (_root, path) = made();
+    let sound = fs::read_to_string(path.join(IDENTITY)).unwrap();
+    for (wrong, expected) in [
+        (sound.replace("drives = 96", "drives = 97"), "checksum does not match"),
+        (sound.replace("version = 1", "version = 2"), "use the Larder that made it"),
+        (sound.replace("rack = ", "rack = x"), "bad line `rack`"),
+        (sound.replace("code = ", "kode = "), "no line `code`"),
+        (sound[..sound.len() - 2].to_owned(), "checksum does not match"),
+        (format!("{sound}more\n"), "checksum does not match"),
+        (String::new(), "is no identity"),
+        ("key = 1\n".to_owned(), "is no identity"),
+    ] {
+        fs::write(path.join(IDENTITY), &wrong).unwrap();
+        assert!(refusal(&path).contains(expected), "{}", refusal(&path));
+    }
+    fs::write(path.join(IDENTITY), [0xff, 0xfe]).unwrap();
+    assert!(refusal(&path).contains("is no text"));
+    fs::write(path.join(IDENTITY), sound).unwrap();
+    DataDir::open(&path).unwrap();
+}
+
+#[test]
+fn missing_parts_are_named() {
+    let (_root, path) = made();
+    for part in [RACK, CREDENTIALS, CONFIG, WORKSHOP] {
+        fs::rename(path.join(part), path.join("aside")).unwrap();
+        let told = refusal(&path);
+        assert!(told.contains(&format!("/{part} is missing; restore it from a backup")), "{told}");
+        fs::rename(path.join("aside"), path.join(part)).unwrap();
+    }
+    fs::write(path.join(CREDENTIALS), "export AWS_ACCESS_KEY_ID=\n").unwrap();
+    assert!(refusal(&path).contains("has no line `export AWS_ACCESS_KEY_ID=...` with a key"));
+}
+
+#[test]
+fn a_description_may_change_but_for_what_decides_where_data_lies() {
+    let (_root, path) = made();
+    let sound = fs::read_to_string(path.join(RACK)).unwrap();
+    for harmless in
+        [("mount = ", "mount = \"1 s\" #"), ("pack = ", "pack = \"8 MiB\" #"), ("rated_starts = ", "rated_starts = 1#")]
+    {
+        fs::write(path.join(RACK), sound.replacen(harmless.0, harmless.1, 1)).unwrap();
+        DataDir::open(&path).unwrap();
+    }
+    for (from, to, what) in [
+        ("k = 4", "k = 3", "the code is 3+2 fragments of 65536 bytes, and the drives were laid out for 4+2"),
+        ("group_drives = 8", "group_drives = 6", "`group_drives` is 6, and the drives were laid out for 8"),
+        ("height = 6", "height = 5", "the number of drives is 80"),
+        ("active_drives = 1", "active_drives = 2", "slots, domains and limits"),
+    ] {
+        fs::write(path.join(RACK), sound.replacen(from, to, 1)).unwrap();
+        let told = refusal(&path);
+        assert!(told.contains(what) && told.contains("put the description back"), "{told}");
+    }
+    fs::write(path.join(RACK), sound.replacen("[code]", "[kode]", 1)).unwrap();
+    assert!(refusal(&path).contains("rack.toml:"), "a wrong description is refused at its place");
+}
+
+#[test]
+fn uuids_are_read_as_they_are_written() {
+    let uuid = identity::random_uuid().unwrap();
+    assert_eq!(identity::uuid_from(&uuid.to_string()), Some(uuid));
+    for wrong in ["", "x", "00112233445566778899aabbccddeeff", "00112233-4455-6677-8899-AABBCCDDEEFF"] {
+        assert_eq!(identity::uuid_from(wrong), None);
+    }
+}
