@@ -58,7 +58,7 @@ impl Ask {
         let query: Vec<(String, String)> =
             form_urlencoded::parse(request.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
         let operation = resolve(&request.method, &path, &query)
-            .ok_or_else(|| Fault::not_implemented(&format!("{} with this path and query", request.method)))?;
+            .ok_or_else(|| Fault::not_implemented(&described(&request.method, &query)))?;
         honour::check(operation, &query, &request.headers)?;
         let bucket = path.get_bucket_name().unwrap_or_default().to_owned();
         let key = path.get_object_key().unwrap_or_default().to_owned();
@@ -128,6 +128,13 @@ fn decode_path(path: &str) -> Result<S3Path, Fault> {
         ParseS3PathError::InvalidBucketName => Code::InvalidBucketName.into(),
         ParseS3PathError::KeyTooLong => Code::KeyTooLongError.into(),
     })
+}
+
+fn described(method: &Method, query: &[(String, String)]) -> String {
+    match query.first() {
+        Some((name, _)) => format!("The method {method} with the query parameter {name}"),
+        None => format!("The method {method} on this path"),
+    }
 }
 
 /// Which operation a request asks for. Sub-resources we do not have are refused afterwards, by their parameters.

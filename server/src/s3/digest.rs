@@ -8,7 +8,7 @@ use bytes::Bytes;
 use catalog::{Checksum, ChecksumKind};
 use http::{HeaderMap, HeaderValue};
 use s3s::checksum::ChecksumHasher;
-use s3s::crypto::{Checksum as _, Md5};
+use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
 use tokio::task::JoinHandle;
 
 /// How many bytes are gathered before they are handed to a hashing thread; fewer are hashed in place (below 2 ms).
@@ -221,11 +221,11 @@ impl Hasher {
     fn new(kind: ChecksumKind) -> Self {
         let mut checksum = ChecksumHasher::default();
         match kind {
-            ChecksumKind::Crc32 => checksum.crc32 = Some(Default::default()),
-            ChecksumKind::Crc32c => checksum.crc32c = Some(Default::default()),
-            ChecksumKind::Crc64Nvme => checksum.crc64nvme = Some(Default::default()),
-            ChecksumKind::Sha1 => checksum.sha1 = Some(Default::default()),
-            ChecksumKind::Sha256 => checksum.sha256 = Some(Default::default()),
+            ChecksumKind::Crc32 => checksum.crc32 = Some(Crc32::default()),
+            ChecksumKind::Crc32c => checksum.crc32c = Some(Crc32c::default()),
+            ChecksumKind::Crc64Nvme => checksum.crc64nvme = Some(Crc64Nvme::default()),
+            ChecksumKind::Sha1 => checksum.sha1 = Some(Sha1::default()),
+            ChecksumKind::Sha256 => checksum.sha256 = Some(Sha256::default()),
         }
         let state = Box::new(State { md5: Md5::new(), kind, checksum });
         Self { work: Work::Here(state), gathered: Vec::new(), gathered_bytes: 0 }

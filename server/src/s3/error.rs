@@ -191,7 +191,7 @@ impl Fault {
 
     /// The client asks for `what`, which is not here.
     pub fn not_implemented(what: &str) -> Self {
-        Self::new(Code::NotImplemented, format!("{what}: a functionality that is not implemented."))
+        Self::new(Code::NotImplemented, format!("{what} implies functionality that is not implemented."))
     }
 
     /// The range asked for lies outside an object of `bytes` bytes.

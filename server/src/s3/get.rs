@@ -4,13 +4,12 @@ use super::ask::Ask;
 use super::digest;
 use super::error::{Code, Fault};
 use super::precondition::{Part, Verdict, judge, part, seconds};
-use super::put::header;
 use super::route::{Answer, Route, empty};
 use super::store::GetBody;
 use catalog::{Checksum, Object};
 use futures::StreamExt;
-use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use s3s::{Body, S3Response, StdError};
@@ -100,16 +99,18 @@ fn describe(ask: &Ask, object: &Object, part: &Part, body: Body) -> Answer {
     *headers = validators(object)?;
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(NO_TYPE));
-    headers.extend(object.headers.iter().map(|(name, value)| header(name, value)).collect::<Result<Vec<_>, _>>()?);
+    for (name, value) in &object.headers {
+        set(headers, name, value)?;
+    }
     for (name, value) in &object.metadata {
-        headers.extend([header(&format!("x-amz-meta-{name}"), value)?]);
+        set(headers, &format!("x-amz-meta-{name}"), value)?;
     }
     replace_headers(ask, headers)?;
     match part {
         Part::Bytes(range) => {
             answer.status = Some(StatusCode::PARTIAL_CONTENT);
             let value = format!("bytes {}-{}/{}", range.start, range.end - 1, object.bytes);
-            headers.extend([(CONTENT_RANGE, header("content-range", &value)?.1)]);
+            set(headers, "content-range", &value)?;
             headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
         }
         Part::Whole | Part::Unsatisfiable => {
@@ -137,19 +138,28 @@ fn validators(object: &Object) -> Result<HeaderMap, Fault> {
     let mut headers = HeaderMap::new();
     headers.insert(ETAG, etag_value(&object.etag)?);
     let modified = httpdate::fmt_http_date(seconds(object.modified_ms));
-    headers.insert(LAST_MODIFIED, header("last-modified", &modified)?.1);
+    set(&mut headers, "last-modified", &modified)?;
     Ok(headers)
+}
+
+fn set(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), Fault> {
+    let pair = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_bytes(value.as_bytes()).ok());
+    let (name, value) =
+        pair.ok_or_else(|| Fault::new(Code::InternalError, format!("header {name} cannot be given back")))?;
+    headers.insert(name, value);
+    Ok(())
 }
 
 /// An ETag as a header spells it.
 pub(super) fn etag_value(etag: &str) -> Result<HeaderValue, Fault> {
-    Ok(header("etag", &format!("\"{etag}\""))?.1)
+    HeaderValue::try_from(format!("\"{etag}\""))
+        .map_err(|_| Fault::new(Code::InternalError, "an ETag cannot be given back"))
 }
 
 /// Adds checksums of a whole object to an answer.
 pub(super) fn add_checksums(headers: &mut HeaderMap, checksums: &[Checksum]) -> Result<(), Fault> {
     for checksum in checksums {
-        headers.extend([header(&format!("x-amz-checksum-{}", digest::spelling(checksum.kind)), &checksum.base64)?]);
+        set(headers, &format!("x-amz-checksum-{}", digest::spelling(checksum.kind)), &checksum.base64)?;
         headers.insert("x-amz-checksum-type", HeaderValue::from_static("FULL_OBJECT"));
     }
     Ok(())

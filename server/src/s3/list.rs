@@ -106,7 +106,7 @@ impl<'a> Terms<'a> {
             last_modified: Some(modified.into()),
             owner: user.map(owner),
             restore_status: None,
-            size: Some(object.bytes as i64),
+            size: i64::try_from(object.bytes).ok(),
             storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
         }
     }
@@ -127,8 +127,8 @@ pub(super) async fn v2(route: &Route, ask: &Ask) -> Answer {
     xml(&ListObjectsV2Output {
         name: Some(bucket.name.clone()),
         prefix: Some(terms.spell(terms.prefix)),
-        max_keys: Some(terms.max_keys as i32),
-        key_count: Some((page.objects.len() + page.prefixes.len()) as i32),
+        max_keys: i32::try_from(terms.max_keys).ok(),
+        key_count: i32::try_from(page.objects.len() + page.prefixes.len()).ok(),
         continuation_token: ask.query("continuation-token").map(str::to_owned),
         is_truncated: Some(page.truncated),
         next_continuation_token: page.last().filter(|_| page.truncated).map(Token::write),
@@ -153,7 +153,7 @@ pub(super) async fn v1(route: &Route, ask: &Ask) -> Answer {
         name: Some(bucket.name.clone()),
         prefix: Some(terms.spell(terms.prefix)),
         marker: Some(terms.spell(marker)),
-        max_keys: Some(terms.max_keys as i32),
+        max_keys: i32::try_from(terms.max_keys).ok(),
         is_truncated: Some(page.truncated),
         contents: Some(terms.objects(&page, Some(&bucket.owner))),
         common_prefixes: Some(terms.prefixes(&page)),

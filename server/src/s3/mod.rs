@@ -64,7 +64,7 @@ impl Default for Limits {
             requests: 256,
             connections: 1024,
             put_bytes: 5 << 30,
-            stall: Duration::from_secs(60),
+            stall: Duration::from_mins(1),
             grace: Duration::from_secs(30),
         }
     }

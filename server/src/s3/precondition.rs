@@ -30,9 +30,8 @@ pub(super) fn judge(headers: &HeaderMap, etag: &str, modified_ms: u64) -> Verdic
     }
     match etag_listed(headers, "if-none-match", etag) {
         Some(true) => Verdict::NotModified,
-        Some(false) => Verdict::Proceed,
         None if date(headers, "if-modified-since").is_some_and(|since| modified <= since) => Verdict::NotModified,
-        None => Verdict::Proceed,
+        Some(false) | None => Verdict::Proceed,
     }
 }
 

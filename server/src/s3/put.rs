@@ -3,11 +3,11 @@
 use super::ask::{Ask, text};
 use super::digest::{Claims, Digests};
 use super::error::{Code, Fault};
-use super::get::etag_value;
+use super::get::{add_checksums, etag_value};
 use super::route::{Answer, Route, empty};
 use super::store::{Committed, Condition, PutMeta, PutSink, StoreError};
 use futures::StreamExt;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 use s3s::TrailingHeaders;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub(super) async fn object(route: &Route, mut ask: Ask) -> Answer {
 
     let mut answer = empty(StatusCode::OK);
     answer.headers.insert(http::header::ETAG, etag_value(&committed.etag)?);
-    super::get::add_checksums(&mut answer.headers, &[checksum])?;
+    add_checksums(&mut answer.headers, &[checksum])?;
     Ok(answer)
 }
 
@@ -152,12 +152,6 @@ fn metadata(headers: &HeaderMap) -> Result<Vec<(String, String)>, Fault> {
         return Err(Code::MetadataTooLarge.into());
     }
     Ok(metadata)
-}
-
-/// A header of an answer.
-pub(super) fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Fault> {
-    let pair = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_bytes(value.as_bytes()).ok());
-    pair.ok_or_else(|| Fault::new(Code::InternalError, format!("header {name} cannot be given back")))
 }
 
 #[cfg(test)]

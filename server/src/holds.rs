@@ -1,0 +1,76 @@
+//! Blobs that somebody reads: the stacks of a blob are not removed while it is held.
+//!
+//! A reader takes its hold and then looks the object up once more. If the object still lies in the blob, whatever dooms the
+//! blob comes later and will see the hold; so a reader of an old version always finishes.
+
+use model::BlobId;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Who reads which blob. A clone is another handle on the same book.
+#[derive(Clone, Debug, Default)]
+pub struct Holds {
+    counts: Arc<Mutex<BTreeMap<BlobId, usize>>>,
+}
+
+/// A hold that is given back when it is dropped.
+#[derive(Debug)]
+pub struct Hold {
+    holds: Holds,
+    blob: BlobId,
+}
+
+impl Holds {
+    /// One more reader of `blob`.
+    pub fn hold(&self, blob: BlobId) {
+        *self.book().entry(blob).or_default() += 1;
+    }
+
+    /// One reader of `blob` less. There must have been one.
+    pub fn release(&self, blob: BlobId) {
+        let mut book = self.book();
+        let count = book.get_mut(&blob).expect("a hold is released once");
+        *count -= 1;
+        if *count == 0 {
+            book.remove(&blob);
+        }
+    }
+
+    /// One more reader of `blob`, until the guard is dropped.
+    pub fn guard(&self, blob: BlobId) -> Hold {
+        self.hold(blob);
+        Hold { holds: self.clone(), blob }
+    }
+
+    /// Whether anybody reads `blob`.
+    pub fn is_held(&self, blob: BlobId) -> bool {
+        self.book().contains_key(&blob)
+    }
+
+    fn book(&self) -> MutexGuard<'_, BTreeMap<BlobId, usize>> {
+        // A panic elsewhere leaves the counts as they were; they are still right.
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.holds.release(self.blob);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_blob_is_held_until_its_last_reader_is_gone() {
+        let holds = Holds::default();
+        let first = holds.guard(BlobId(7));
+        let second = holds.guard(BlobId(7));
+        drop(first);
+        assert!(holds.is_held(BlobId(7)));
+        drop(second);
+        assert!(!holds.is_held(BlobId(7)));
+    }
+}

@@ -1,0 +1,302 @@
+//! The house behind the S3 front: buckets and objects over catalog, workshop and rack.
+//!
+//! - A PUT is a staged file that is synced, and then one batch of the catalog; both run in a task of their own, so that a client
+//!   who hangs up in between leaves either nothing or a whole object.
+//! - A GET of a staged object reads its file; of a stored one, a recall. A hold is taken and the object looked up once more, so
+//!   that what is read cannot be reclaimed meanwhile.
+//! - Lists and HEADs ask the catalog alone.
+
+use crate::recall::{RecallError, Recalls};
+use crate::s3::store::{
+    Committed, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, StoreError, StoreFuture,
+};
+use crate::world::{Means, WorldHandle, usage_of};
+use bytes::Bytes;
+use catalog::{Bucket, CatalogError, Displaced, ListRequest, Object, Place, PutCondition};
+use engine::{Event, Rejection};
+use futures::future::BoxFuture;
+use futures::stream::{BoxStream, StreamExt, TryStreamExt};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use workshop::{StageError, StagedWriter};
+
+/// Times a GET looks an object up before it gives up on one that is overwritten again and again.
+const LOOKS: u32 = 8;
+
+/// Answers the S3 front. A clone is another handle on the same house.
+#[derive(Clone)]
+pub struct House {
+    means: Means,
+    world: WorldHandle,
+    recalls: Recalls,
+    patience: Duration,
+}
+
+impl House {
+    /// A house whose clients wait up to `patience` (wall time) for a cold object.
+    pub fn new(means: Means, world: WorldHandle, patience: Duration) -> Self {
+        let recalls = Recalls::new(means.clone(), world.clone());
+        Self { means, world, recalls, patience }
+    }
+
+    async fn bytes_of(
+        &self,
+        bucket: &str,
+        key: &str,
+        range: Option<Range<u64>>,
+    ) -> Result<GetBody, StoreError> {
+        for _ in 0..LOOKS {
+            let (object, place) = self.means.catalog.get_object(bucket, key).await.map_err(catalog_error)?;
+            let range = range.clone().unwrap_or(0..object.bytes);
+            match place {
+                Place::Staged { slot } => {
+                    if let Some(bytes) = self.staged(slot, range).await? {
+                        return Ok(GetBody { object, bytes });
+                    }
+                }
+                Place::Stored { blob, offset } => {
+                    let _hold = self.means.holds.guard(blob);
+                    let (again, same) = self.means.catalog.get_object(bucket, key).await.map_err(catalog_error)?;
+                    if (again.version, same) != (object.version, place) {
+                        continue;
+                    }
+                    let found = self.means.catalog.blob(blob).await.map_err(catalog_error)?;
+                    let found = found.ok_or_else(|| StoreError::Internal(format!("{blob} is not in the catalog")))?;
+                    let wanted = offset + range.start..offset + range.end;
+                    let bytes = self.recalls.open(found, wanted, self.patience).await.map_err(recall_error)?;
+                    return Ok(GetBody { object, bytes: bytes.map_err(recall_error).boxed() });
+                }
+            }
+        }
+        Err(StoreError::SlowDown { retry_after_s: 1, reason: "the object is being overwritten".into() })
+    }
+
+    /// The bytes of a staged file; `None` if it is gone by now.
+    async fn staged(
+        &self,
+        slot: u64,
+        range: Range<u64>,
+    ) -> Result<Option<BoxStream<'static, Result<Bytes, StoreError>>>, StoreError> {
+        match self.means.staging.open(slot).await {
+            Ok(reader) => Ok(Some(reader.read(range).map_err(|error| damaged(&error)).boxed())),
+            Err(workshop::ReadError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(damaged(&error)),
+        }
+    }
+}
+
+impl ObjectStore for House {
+    fn create_bucket<'a>(&'a self, owner: &'a str, name: &'a str) -> StoreFuture<'a, Bucket> {
+        Box::pin(async move {
+            let bucket = Bucket { name: name.into(), created_ms: (self.means.wall)(), owner: owner.into() };
+            match self.means.catalog.create_bucket(&bucket).await {
+                Ok(()) => Ok(bucket),
+                Err(CatalogError::BucketExists) => {
+                    let found = self.means.catalog.bucket(name).await.map_err(catalog_error)?;
+                    Err(StoreError::BucketExists { owned_by_you: found.owner == owner })
+                }
+                Err(error) => Err(catalog_error(error)),
+            }
+        })
+    }
+
+    fn head_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Bucket> {
+        Box::pin(async move { self.means.catalog.bucket(name).await.map_err(catalog_error) })
+    }
+
+    fn list_buckets<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Vec<Bucket>> {
+        Box::pin(async move {
+            let buckets = self.means.catalog.buckets().await.map_err(catalog_error)?;
+            Ok(buckets.into_iter().filter(|bucket| bucket.owner == owner).collect())
+        })
+    }
+
+    fn delete_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()> {
+        Box::pin(async move { self.means.catalog.delete_bucket(name).await.map_err(catalog_error) })
+    }
+
+    fn begin_put<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        length: Option<u64>,
+    ) -> StoreFuture<'a, Box<dyn PutSink>> {
+        Box::pin(async move {
+            let Some(bytes) = length else {
+                return Err(StoreError::Internal("the length of a put is not known".into()));
+            };
+            self.means.catalog.bucket(bucket).await.map_err(catalog_error)?;
+            let reservation = self.means.staging.reserve(bytes).map_err(|full| workshop_full(&full))?;
+            let slot = self.means.catalog.next_slot().await.map_err(catalog_error)?;
+            let writer = self.means.staging.create(slot, reservation).await.map_err(stage_error)?;
+            let sink = Sink { house: self.clone(), bucket: bucket.into(), key: key.into(), slot, writer };
+            Ok(Box::new(sink) as Box<dyn PutSink>)
+        })
+    }
+
+    fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Object> {
+        Box::pin(async move { self.means.catalog.head_object(bucket, key).await.map_err(catalog_error) })
+    }
+
+    fn get<'a>(&'a self, bucket: &'a str, key: &'a str, range: Option<Range<u64>>) -> StoreFuture<'a, GetBody> {
+        Box::pin(self.bytes_of(bucket, key, range))
+    }
+
+    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, ()> {
+        let (house, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
+        // In a task of its own: what the delete displaces must be freed even if the client hangs up.
+        let task = tokio::spawn(async move {
+            let displaced = house.means.catalog.delete_object(&bucket, &key).await.map_err(catalog_error)?;
+            house.displaced(displaced).await;
+            Ok(())
+        });
+        Box::pin(async move { task.await.unwrap_or_else(|error| Err(StoreError::Internal(error.to_string()))) })
+    }
+
+    fn list<'a>(&'a self, bucket: &'a str, query: ListQuery) -> StoreFuture<'a, ListPage> {
+        Box::pin(async move {
+            let request = ListRequest {
+                prefix: query.prefix,
+                delimiter: query.delimiter,
+                start_after: query.after,
+                token: None,
+                max_keys: query.max_keys,
+            };
+            let listing = self.means.catalog.list_objects(bucket, &request).await.map_err(catalog_error)?;
+            Ok(ListPage {
+                objects: listing.objects,
+                prefixes: listing.common_prefixes,
+                truncated: listing.next.is_some(),
+            })
+        })
+    }
+}
+
+impl House {
+    /// What an overwrite or a delete left behind is freed, or will be at its group's next wake.
+    async fn displaced(&self, displaced: Displaced) {
+        match displaced {
+            Displaced::Nothing => {}
+            Displaced::Staged { slot, .. } => self.free(slot).await,
+            Displaced::Doomed { group, bytes, .. } => self.world.tell(Event::SpaceDoomed { group, bytes }),
+        }
+        self.world.tell(Event::StagingChanged(usage_of(&self.means.staging)));
+    }
+
+    async fn free(&self, slot: u64) {
+        if let Err(error) = self.means.staging.free(slot).await {
+            tracing::warn!(slot, %error, "a staged file could not be removed yet");
+        }
+    }
+}
+
+/// Takes the bytes of one object into a staged file.
+struct Sink {
+    house: House,
+    bucket: String,
+    key: String,
+    slot: u64,
+    writer: StagedWriter,
+}
+
+impl PutSink for Sink {
+    fn write(&mut self, bytes: Bytes) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.writer.write(&bytes).await.map_err(stage_error) })
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, ()> {
+        // Dropping the writer removes the file and gives its room back.
+        Box::pin(async move { drop(self) })
+    }
+
+    fn commit(self: Box<Self>, meta: PutMeta) -> StoreFuture<'static, Committed> {
+        let task = tokio::spawn(self.commit_all(meta));
+        Box::pin(async move { task.await.unwrap_or_else(|error| Err(StoreError::Internal(error.to_string()))) })
+    }
+}
+
+impl Sink {
+    async fn commit_all(self, meta: PutMeta) -> Result<Committed, StoreError> {
+        let Self { house, bucket, key, slot, writer } = self;
+        let staged = writer.finish().await.map_err(stage_error)?;
+        let version = house.means.catalog.next_version_id().await.map_err(catalog_error)?;
+        let object = Object {
+            version,
+            bytes: staged.bytes,
+            etag: meta.etag.clone(),
+            modified_ms: (house.means.wall)(),
+            headers: meta.headers,
+            metadata: meta.metadata,
+            checksums: meta.checksums,
+        };
+        let condition = match meta.condition {
+            Condition::Always => PutCondition::None,
+            Condition::IfAbsent => PutCondition::IfNoneMatchAny,
+            Condition::IfMatch(etag) => PutCondition::IfMatch(etag),
+        };
+        match house.means.catalog.put_object(&bucket, &key, &object, slot, &condition).await {
+            Ok(displaced) => {
+                house.displaced(displaced).await;
+                Ok(Committed { etag: meta.etag, version })
+            }
+            Err(error) => {
+                house.free(slot).await;
+                Err(catalog_error(error))
+            }
+        }
+    }
+}
+
+fn catalog_error(error: CatalogError) -> StoreError {
+    match error {
+        CatalogError::NoSuchBucket => StoreError::NoSuchBucket,
+        CatalogError::NoSuchKey => StoreError::NoSuchKey,
+        CatalogError::BucketExists => StoreError::BucketExists { owned_by_you: false },
+        CatalogError::BucketNotEmpty => StoreError::BucketNotEmpty,
+        CatalogError::PreconditionFailed => StoreError::PreconditionFailed,
+        CatalogError::Conflict => {
+            StoreError::SlowDown { retry_after_s: 1, reason: "too many writers of the same key".into() }
+        }
+        error => StoreError::Unavailable { reason: error.to_string() },
+    }
+}
+
+/// Seconds to wait before trying again; what never fits is told to wait an hour, in which an operator may have made room.
+fn retry_after_s(wait: Option<Duration>) -> u32 {
+    wait.map_or(3600, |wait| wait.as_secs_f64().ceil().clamp(1.0, 3600.0) as u32)
+}
+
+fn workshop_full(full: &workshop::Full) -> StoreError {
+    StoreError::SlowDown { retry_after_s: retry_after_s(full.retry_after), reason: "the workshop is full".into() }
+}
+
+fn stage_error(error: StageError) -> StoreError {
+    match error {
+        StageError::Full(full) => workshop_full(&full),
+        error => StoreError::Unavailable { reason: error.to_string() },
+    }
+}
+
+fn damaged(error: &workshop::ReadError) -> StoreError {
+    StoreError::Unavailable { reason: error.to_string() }
+}
+
+fn recall_error(error: RecallError) -> StoreError {
+    match error {
+        RecallError::TooLong(wait) => {
+            StoreError::SlowDown { retry_after_s: retry_after_s(Some(wait)), reason: "the object is cold and is being recalled".into() }
+        }
+        RecallError::SpoolFull(full) => {
+            StoreError::SlowDown { retry_after_s: retry_after_s(full.retry_after), reason: "too many recalls at once".into() }
+        }
+        RecallError::Refused(reason @ (Rejection::QueueFull | Rejection::Closing)) => {
+            StoreError::SlowDown { retry_after_s: 5, reason: crate::recall::told(reason).into() }
+        }
+        RecallError::Refused(Rejection::DataLost) => {
+            StoreError::DataLost { what: crate::recall::told(Rejection::DataLost).into() }
+        }
+        RecallError::Refused(reason) => StoreError::Unavailable { reason: crate::recall::told(reason).into() },
+        RecallError::Spool(reason) => StoreError::Unavailable { reason },
+    }
+}

@@ -1,0 +1,235 @@
+//! Recalls: what a client wants of a blob is read by the rack into the spool, at the drives' speed, and fed to the client from
+//! there, at the client's.
+//!
+//! 1. The wanted range is cut into segments. What the spool already holds, or is about to hold, is not read again.
+//! 2. A segment is widened to whole stripes: they are read and checked anyway, and neighbours in a pack come for free.
+//! 3. While a client takes one segment, the next one is already asked for; no more than that, so that a slow client costs the
+//!    rack nothing and a vanished one at most a segment.
+//!
+//! Memory: two blocks of the spool for each client. A recall that was ordered goes on when its client has gone: whoever comes
+//! again finds it in the spool.
+
+use crate::world::{Means, ReadOrder, WorldHandle};
+use bytes::Bytes;
+use catalog::Blob;
+use engine::{Lane, Rejection};
+use futures::stream::{BoxStream, StreamExt};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::{Mutex, mpsc};
+use workshop::{Full, ReserveError, SpoolReader};
+
+/// How long a stream waits for room in the spool for its next segment before it gives up, in wall time.
+const SPOOL_PATIENCE: Duration = Duration::from_secs(600);
+
+/// Why a recall did not give its bytes.
+#[derive(Debug, thiserror::Error)]
+pub enum RecallError {
+    /// It will take longer than the client is ready to wait. The recall goes on.
+    #[error("the object is cold; its group needs about {0:?}")]
+    TooLong(Duration),
+    /// The spool is full of what other clients read.
+    #[error("the spool is full")]
+    SpoolFull(Full),
+    /// The rack refused it or failed.
+    #[error("{}", told(*.0))]
+    Refused(Rejection),
+    /// The spool failed.
+    #[error("spool: {0}")]
+    Spool(String),
+}
+
+/// What a refusal means, for people.
+pub fn told(reason: Rejection) -> &'static str {
+    match reason {
+        Rejection::QueueFull => "the queue of its class is full",
+        Rejection::NoRoom => "no group has room",
+        Rejection::TooManyDrivesAway => "more drives of its group are away than the code can make up for",
+        Rejection::DataLost => "more stacks are damaged than the code can make up for: data is lost",
+        Rejection::StartBudgetSpent => "the drives' starts of the day are used up",
+        Rejection::WriteFailed => "writing failed on every choice of drives",
+        Rejection::Malformed => "the rack's description does not know its group or drives",
+        Rejection::Closing => "the server is shutting down",
+    }
+}
+
+/// Orders recalls and feeds from them. A clone is another handle on the same.
+#[derive(Clone)]
+pub struct Recalls {
+    means: Means,
+    world: WorldHandle,
+}
+
+/// A recall that is under way: its reader, and why it failed if it did.
+struct Segment {
+    reader: SpoolReader,
+    refused: Arc<OnceLock<Rejection>>,
+}
+
+impl Recalls {
+    /// Recalls through `world`.
+    pub fn new(means: Means, world: WorldHandle) -> Self {
+        Self { means, world }
+    }
+
+    /// The payload bytes `range` of `blob`, once the first of them is there; [`RecallError::TooLong`] if that takes longer
+    /// than `patience` (wall time), or surely will. The recall goes on all the same.
+    ///
+    /// # Errors
+    /// As told by [`RecallError`].
+    pub async fn open(
+        &self,
+        blob: Blob,
+        range: Range<u64>,
+        patience: Duration,
+    ) -> Result<BoxStream<'static, Result<Bytes, RecallError>>, RecallError> {
+        if range.is_empty() {
+            return Ok(futures::stream::empty().boxed());
+        }
+        let first = match self.means.spool.find(blob.blob, range.start) {
+            Some(reader) => Segment { reader, refused: Arc::default() },
+            None => self.order(&blob, &range, Lane::Client).await?,
+        };
+        let group = blob.group;
+        let mut stream = self.feed(blob, range, Lane::Client, Some(first));
+        let mut next = std::pin::pin!(stream.next());
+        // What is warm answers at once; only for the rest is the engine asked how long it will be.
+        let soon = Duration::from_millis(20).min(patience);
+        let first = match tokio::time::timeout(soon, next.as_mut()).await {
+            Ok(first) => first,
+            Err(_) => {
+                let wait = self.forecast(group).await;
+                if wait > patience {
+                    return Err(RecallError::TooLong(wait));
+                }
+                let Ok(first) = tokio::time::timeout(patience.saturating_sub(soon), next).await else {
+                    return Err(RecallError::TooLong(self.forecast(group).await));
+                };
+                first
+            }
+        };
+        match first {
+            Some(Ok(bytes)) => {
+                let head = futures::stream::once(async move { Ok(bytes) });
+                Ok(head.chain(stream).boxed())
+            }
+            Some(Err(error)) => Err(error),
+            None => Err(RecallError::Spool("a recall ended before it began".into())),
+        }
+    }
+
+    /// How long a read in `group` waits at least, in wall time.
+    async fn forecast(&self, group: model::GroupId) -> Duration {
+        let forecast = self.world.ask(move |rack, now| rack.forecast(group, now)).await;
+        forecast.map_or(Duration::ZERO, |forecast| self.means.clock.to_wall(forecast.min))
+    }
+
+    /// The payload bytes `range` of `blob`, however long it takes.
+    pub fn stream(
+        &self,
+        blob: Blob,
+        range: Range<u64>,
+        lane: Lane,
+    ) -> BoxStream<'static, Result<Bytes, RecallError>> {
+        self.feed(blob, range, lane, None)
+    }
+
+    fn feed(
+        &self,
+        blob: Blob,
+        range: Range<u64>,
+        lane: Lane,
+        first: Option<Segment>,
+    ) -> BoxStream<'static, Result<Bytes, RecallError>> {
+        let (sender, receiver) = mpsc::channel(1);
+        let recalls = self.clone();
+        (self.means.spawn)(Box::pin(async move {
+            if let Err(error) = recalls.pump(&blob, range, lane, first, &sender).await {
+                let _ = sender.send(Err(error)).await;
+            }
+        }));
+        futures::stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) }).boxed()
+    }
+
+    async fn pump(
+        &self,
+        blob: &Blob,
+        range: Range<u64>,
+        lane: Lane,
+        first: Option<Segment>,
+        sender: &mpsc::Sender<Result<Bytes, RecallError>>,
+    ) -> Result<(), RecallError> {
+        let _hold = self.means.holds.guard(blob.blob);
+        let mut segment = first;
+        let mut at = range.start;
+        while at < range.end {
+            let current = match segment.take() {
+                Some(segment) => segment,
+                None => self.segment(blob, &(at..range.end), lane).await?,
+            };
+            let end = range.end.min(current.reader.range().end);
+            let ahead = if end < range.end { self.segment(blob, &(end..range.end), lane).await.ok() } else { None };
+            let mut bytes = current.reader.read(at..end);
+            while let Some(piece) = bytes.next().await {
+                let piece = piece.map_err(|error| match current.refused.get() {
+                    Some(reason) => RecallError::Refused(*reason),
+                    None => RecallError::Spool(error.to_string()),
+                })?;
+                if sender.send(Ok(piece)).await.is_err() {
+                    return Ok(()); // nobody listens any more
+                }
+            }
+            at = end;
+            segment = ahead;
+        }
+        Ok(())
+    }
+
+    /// A segment that begins at the start of `range`: what the spool has of it, or a new recall, waiting for room if need be.
+    async fn segment(&self, blob: &Blob, range: &Range<u64>, lane: Lane) -> Result<Segment, RecallError> {
+        let mut changes = self.means.spool.changes();
+        let patient = tokio::time::sleep(SPOOL_PATIENCE);
+        tokio::pin!(patient);
+        loop {
+            match self.order(blob, range, lane).await {
+                Err(RecallError::SpoolFull(full)) => tokio::select! {
+                    changed = changes.changed() => changed.map_err(|_| RecallError::SpoolFull(full))?,
+                    () = &mut patient => return Err(RecallError::SpoolFull(full)),
+                },
+                other => return other,
+            }
+        }
+    }
+
+    /// What the spool has of the start of `range`, or a new recall of as much of it as a segment may be.
+    async fn order(&self, blob: &Blob, range: &Range<u64>, lane: Lane) -> Result<Segment, RecallError> {
+        // One at a time looks and orders, so that clients who want the same bytes order them once.
+        let _turn = self.means.ordering.lock().await;
+        if let Some(reader) = self.means.spool.find(blob.blob, range.start) {
+            return Ok(Segment { reader, refused: Arc::default() });
+        }
+        let wanted = self.widened(blob, range);
+        let writer = self.means.spool.reserve(blob.blob, wanted).await.map_err(|error| match error {
+            ReserveError::Full(full) => RecallError::SpoolFull(full),
+            error => RecallError::Spool(error.to_string()),
+        })?;
+        let reader = self.means.spool.find(blob.blob, range.start);
+        let reader = reader.ok_or_else(|| RecallError::Spool("a recall was lost as it began".into()))?;
+        let refused = Arc::<OnceLock<Rejection>>::default();
+        self.world.read(ReadOrder { blob: blob.clone(), writer, lane, refused: Arc::clone(&refused) });
+        Ok(Segment { reader, refused })
+    }
+
+    /// The stripes that the start of `range` lies in, up to a segment's length.
+    fn widened(&self, blob: &Blob, range: &Range<u64>) -> Range<u64> {
+        let stripe = u64::from(blob.code_data) * u64::from(blob.fragment_bytes);
+        let start = range.start - range.start % stripe;
+        let most = self.means.spool.segment_bytes().max(stripe);
+        let end = range.end.next_multiple_of(stripe).min(start + most - most % stripe);
+        start..end.min(blob.payload_bytes)
+    }
+}
+
+/// One at a time orders recalls. Part of [`Means`].
+pub type Ordering = Arc<Mutex<()>>;

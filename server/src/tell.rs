@@ -1,0 +1,292 @@
+//! The admin API's answers, from a look at the engine and at the catalog. Nothing here touches a drive.
+
+use crate::admin::Admin;
+use crate::report::{
+    CapacityStatus, ClassStatus, DriveCounts, DriveReport, Explanation, PlaceReport, PowerStatus, Status, Totals,
+    WorkshopStatus,
+};
+use crate::world::{Means, WorldHandle};
+use catalog::{CatalogError, Object, Place};
+use disk::EmulatedRack;
+use engine::{DrivePhase, Forecast, GroupState, Lane, Rack};
+use futures::future::BoxFuture;
+use model::{ClassId, DriveId, GroupId, Time};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Tells how it goes.
+pub struct Teller {
+    means: Means,
+    world: WorldHandle,
+    emulated: Arc<EmulatedRack>,
+    started: Instant,
+}
+
+impl Teller {
+    /// Tells of this world.
+    pub fn new(means: Means, world: WorldHandle, emulated: Arc<EmulatedRack>) -> Self {
+        Self { means, world, emulated, started: Instant::now() }
+    }
+
+    async fn tell_status(&self) -> Status {
+        let seen = self.world.ask(|rack, now| Seen::of(rack, now)).await.unwrap_or_default();
+        let staging = self.means.staging.usage();
+        let spool = self.means.spool.usage();
+        let overrun = self.emulated.overrun();
+        let mut status = Status {
+            rack: seen.rack,
+            modelled_s: self.means.clock.now().as_secs_f64(),
+            wall_ms: (self.means.wall)(),
+            time_scale: self.means.clock.scale(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            workshop: WorkshopStatus {
+                staged_bytes: staging.staged_bytes,
+                staged_count: self.means.catalog.staged_usage().await.map_or(0, |usage| usage.count),
+                capacity_bytes: staging.capacity_bytes,
+                spool_bytes: spool.used_bytes,
+                spool_capacity_bytes: spool.capacity_bytes,
+                migrations_under_way: seen.migrations_under_way,
+            },
+            power: seen.power,
+            drives: seen.drives,
+            classes: seen.classes,
+            totals: seen.totals,
+            capacity: seen.capacity,
+            warnings: Vec::new(),
+        };
+        let counters = &self.means.counters;
+        status.power.fuse_trips = counters.fuse_trips.load(Ordering::Relaxed);
+        status.totals.repaired_fragments = counters.repaired_fragments.load(Ordering::Relaxed);
+        status.totals.overruns = overrun.requests;
+        status.totals.overrun_s = self.means.clock.to_wall(overrun.total).as_secs_f64();
+        status.warnings = warnings(&status);
+        status
+    }
+
+    async fn tell_place(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, CatalogError> {
+        let (object, place) = match self.means.catalog.get_object(bucket, key).await {
+            Ok(found) => found,
+            Err(CatalogError::NoSuchKey | CatalogError::NoSuchBucket) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let place = match place {
+            Place::Staged { slot } => self.in_workshop(&object, slot).await,
+            Place::Stored { blob, offset } => match self.in_rack(&object, blob, offset).await? {
+                Some(place) => place,
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(Explanation {
+            bucket: bucket.into(),
+            key: key.into(),
+            bytes: object.bytes,
+            etag: object.etag,
+            modified_ms: object.modified_ms,
+            place,
+        }))
+    }
+
+    async fn in_workshop(&self, object: &Object, slot: u64) -> PlaceReport {
+        let age_ms = (self.means.wall)().saturating_sub(object.modified_ms);
+        let migrating = self.world.is_migrating(object.version).await;
+        PlaceReport::Workshop { slot, age_s: Duration::from_millis(age_ms).as_secs_f64(), migrating }
+    }
+
+    async fn in_rack(
+        &self,
+        object: &Object,
+        blob: model::BlobId,
+        offset: u64,
+    ) -> Result<Option<PlaceReport>, CatalogError> {
+        let Some(blob) = self.means.catalog.blob(blob).await? else { return Ok(None) };
+        let (group, ids) = (blob.group, blob.drives.clone());
+        let look = move |rack: &Rack, now: Time| {
+            let drives: Vec<DriveReport> = ids.iter().map(|drive| drive_report(rack, *drive, now)).collect();
+            (drives, rack.group_state(group), rack.forecast(group, now))
+        };
+        let Some((drives, state, forecast)) = self.world.ask(look).await else { return Ok(None) };
+        let recalled = object.bytes > 0 && self.means.spool.find(blob.blob, offset).is_some();
+        let Forecast { min, max } = if recalled { Forecast { min: Duration::ZERO, max: Duration::ZERO } } else { forecast };
+        Ok(Some(PlaceReport::Rack {
+            blob: blob.blob.0,
+            members: blob.members,
+            offset,
+            group: group.0,
+            group_state: group_state(state).into(),
+            class: blob.class.0,
+            code_data: blob.code_data,
+            code_parity: blob.code_parity,
+            drives,
+            wait_min_s: self.means.clock.to_wall(min).as_secs_f64(),
+            wait_max_s: self.means.clock.to_wall(max).as_secs_f64(),
+            recalled,
+        }))
+    }
+}
+
+impl Admin for Teller {
+    fn status(&self) -> BoxFuture<'_, Status> {
+        Box::pin(self.tell_status())
+    }
+
+    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, String>> {
+        Box::pin(async move { self.tell_place(bucket, key).await.map_err(|error| error.to_string()) })
+    }
+
+    fn drives(&self) -> BoxFuture<'_, Vec<DriveReport>> {
+        Box::pin(async move {
+            let look = |rack: &Rack, now: Time| {
+                rack.spec().drives.iter().map(|drive| drive_report(rack, drive.id, now)).collect()
+            };
+            self.world.ask(look).await.unwrap_or_default()
+        })
+    }
+}
+
+/// What one look at the engine shows.
+#[derive(Default)]
+struct Seen {
+    rack: String,
+    migrations_under_way: u64,
+    power: PowerStatus,
+    drives: DriveCounts,
+    classes: Vec<ClassStatus>,
+    totals: Totals,
+    capacity: CapacityStatus,
+}
+
+impl Seen {
+    fn of(rack: &Rack, _now: Time) -> Self {
+        let spec = rack.spec();
+        let standby_mw = u64::from(spec.profile.watts.standby_mw) * spec.drives.len() as u64;
+        Self {
+            rack: spec.name.clone(),
+            migrations_under_way: rack.migrations_under_way() as u64,
+            power: PowerStatus {
+                watts: rack.watts_mw() as f64 / 1000.0,
+                standby_watts: standby_mw as f64 / 1000.0,
+                active_drives: rack.active_drives() as u64,
+                active_drives_max: rack.layout().active_drives_max() as u64,
+                fuse_trips: 0,
+            },
+            drives: drive_counts(rack),
+            classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32))).collect(),
+            totals: totals(rack),
+            capacity: capacity(rack),
+        }
+    }
+}
+
+fn drive_counts(rack: &Rack) -> DriveCounts {
+    let mut counts = DriveCounts::default();
+    for drive in &rack.spec().drives {
+        match rack.drive_phase(drive.id) {
+            DrivePhase::Standby | DrivePhase::AwaitingPermit => counts.standby += 1,
+            DrivePhase::Ready => counts.ready += 1,
+            DrivePhase::Away(_) => counts.away += 1,
+            _ => counts.moving += 1,
+        }
+    }
+    counts
+}
+
+fn class_status(rack: &Rack, class: ClassId) -> ClassStatus {
+    let view = rack.class_view(class);
+    let awake = rack.layout().classes[class.index()]
+        .iter()
+        .map(|group| (*group, rack.group_state(*group)))
+        .find(|(_, state)| *state != GroupState::Asleep);
+    ClassStatus {
+        class: class.0,
+        group: awake.map(|(group, _)| group.0),
+        state: group_state(awake.map_or(GroupState::Asleep, |(_, state)| state)).into(),
+        queued: view.queued.map(|queued| queued as u64),
+    }
+}
+
+fn totals(rack: &Rack) -> Totals {
+    let stats = rack.stats();
+    let background = Lane::ALL.iter().position(|lane| *lane == Lane::Background).map_or(0, |i| stats.group_wakes[i]);
+    let waiting = (0..rack.layout().groups.len()).map(|group| rack.doomed_bytes(GroupId(group as u32))).sum();
+    Totals {
+        group_wakes: stats.group_wakes,
+        drive_starts: stats.drive_starts,
+        read_bytes: stats.read_bytes,
+        migrated_bytes: stats.migrated_bytes,
+        wakes_per_gb_migrated: (stats.migrated_bytes > 0)
+            .then(|| background as f64 / (stats.migrated_bytes as f64 / 1e9)),
+        reclaimed_bytes: stats.reclaimed_bytes,
+        waiting_reclaim_bytes: waiting,
+        refused: stats.refused,
+        data_lost: stats.data_lost,
+        ..Totals::default()
+    }
+}
+
+fn capacity(rack: &Rack) -> CapacityStatus {
+    let mut capacity = CapacityStatus::default();
+    for drive in rack.layout().groups.iter().flat_map(|group| &group.drives) {
+        capacity.total_bytes += rack.spec().capacity_bytes(*drive);
+        capacity.free_bytes += rack.drive_free_bytes(*drive);
+    }
+    capacity
+}
+
+fn drive_report(rack: &Rack, drive: DriveId, now: Time) -> DriveReport {
+    let (starts_today, starts_per_day) = rack.starts_today(drive, now);
+    DriveReport {
+        drive: drive.0,
+        slot: rack.spec().drive(drive).slot,
+        group: rack.layout().group_of(drive).map(|group| group.0),
+        state: drive_state(rack.drive_phase(drive)).into(),
+        starts_today,
+        starts_per_day,
+        free_bytes: rack.drive_free_bytes(drive),
+        capacity_bytes: rack.spec().capacity_bytes(drive),
+    }
+}
+
+fn drive_state(phase: DrivePhase) -> &'static str {
+    match phase {
+        DrivePhase::Standby => "standby",
+        DrivePhase::AwaitingPermit => "waiting for power",
+        DrivePhase::SpinningUp => "spinning up",
+        DrivePhase::Mounting => "mounting",
+        DrivePhase::Ready => "ready",
+        DrivePhase::Unmounting => "unmounting",
+        DrivePhase::Stopping => "stopping",
+        DrivePhase::Away(_) => "away",
+    }
+}
+
+fn group_state(state: GroupState) -> &'static str {
+    match state {
+        GroupState::Asleep => "asleep",
+        GroupState::Waking => "waking",
+        GroupState::Busy => "busy",
+        GroupState::Idle => "idle",
+        GroupState::Resting => "resting",
+    }
+}
+
+fn warnings(status: &Status) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let workshop = &status.workshop;
+    if workshop.staged_bytes * 10 > workshop.capacity_bytes * 9 {
+        warnings.push("the workshop is nearly full: PUTs will be told to slow down until data has migrated".into());
+    }
+    if status.totals.data_lost > 0 {
+        warnings.push("reads failed because data is lost: the log names the blobs".into());
+    }
+    if status.power.fuse_trips > 0 {
+        warnings.push("fuses tripped: the rack's description allows more than the hardware does".into());
+    }
+    if status.drives.away > 0 {
+        warnings.push(format!("{} drives are away: `larder drive list` shows which", status.drives.away));
+    }
+    if status.totals.overruns > 0 && status.totals.overrun_s > status.uptime_s / 10.0 {
+        warnings.push("the disk behind the emulated drives is slower than the model: lower --time-scale".into());
+    }
+    warnings
+}

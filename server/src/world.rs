@@ -1,0 +1,379 @@
+//! The world as the server has it: the interpreter of [`engine::Action`] over real drives, catalog and workshop.
+//!
+//! One task owns the [`Rack`]. It takes a message, tells the engine what happened, and does what the engine asks for; whatever
+//! takes time runs in a task of its own and comes back as a message. So there is no lock around the engine, and no decision
+//! here: a branch in this file asks only how, never whether.
+//!
+//! Clock, drives, catalog, workshop and the spawning of tasks are arguments ([`Means`]). Given tokio's paused clock, drives and
+//! a catalog in memory, this same interpreter runs in virtual time on one thread.
+//!
+//! Invariants:
+//! - a blob's intent is durable before its first stack is made, its stacks are synced and read back before the catalog
+//!   knows it, and staged files are freed only after that commit (`migration.rs`);
+//! - every action that expects an answer gets one, whatever fails;
+//! - memory is bounded by operations in service and by pages.
+
+mod migration;
+mod power;
+mod reclaim;
+mod transfer;
+
+use crate::holds::Holds;
+use crate::recall;
+use catalog::{Blob, Catalog, Cursor, VersionId};
+use disk::{Clock, Drive};
+use engine::{Action, Event, Outcome, Rack, Rejection, Request, Usage, Work};
+use futures::future::{BoxFuture, FutureExt};
+use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::{mpsc, oneshot};
+use workshop::{PackPlan, Sealed, Spool, SpoolWriter, Staging};
+
+/// Starts a task that nobody waits for.
+pub type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
+
+/// Tells the wall clock: milliseconds of the Unix epoch. For S3's dates and the ages of objects, never for physics.
+pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Tells the class that a key of a bucket is pinned to.
+pub type PinOf = Arc<dyn Fn(&str, &str) -> Option<ClassId> + Send + Sync>;
+
+/// Everything the world does its work with.
+#[derive(Clone)]
+pub struct Means {
+    /// Modelled time.
+    pub clock: Arc<dyn Clock>,
+    /// The wall clock.
+    pub wall: WallClock,
+    /// How tasks are started.
+    pub spawn: Spawn,
+    /// The drives, by their number.
+    pub drives: Vec<Arc<dyn Drive>>,
+    /// The rack's number, on every label and stack.
+    pub rack_uuid: [u8; 16],
+    /// What is remembered.
+    pub catalog: Catalog,
+    /// Staged files.
+    pub staging: Staging,
+    /// Recalls.
+    pub spool: Spool,
+    /// Blobs that somebody reads.
+    pub holds: Holds,
+    /// One at a time orders recalls.
+    pub ordering: recall::Ordering,
+    /// Pins of buckets and prefixes.
+    pub pin_of: PinOf,
+    /// Counters that the engine does not keep.
+    pub counters: Arc<Counters>,
+}
+
+/// Counters of what only the world sees.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Fragments that were bad and were repaired.
+    pub repaired_fragments: AtomicU64,
+    /// Fuses that tripped.
+    pub fuse_trips: AtomicU64,
+}
+
+/// A part of a blob's payload that is to be recalled into the spool.
+pub struct ReadOrder {
+    /// Which blob.
+    pub blob: Blob,
+    /// Where it goes, and which part of the payload it is.
+    pub writer: SpoolWriter,
+    /// Whose share it is charged to.
+    pub lane: engine::Lane,
+    /// Set if the engine refuses it or gives it up.
+    pub refused: Arc<OnceLock<Rejection>>,
+}
+
+/// What the world's task is told.
+pub(crate) enum Message {
+    /// A fact for the engine.
+    Event(Event),
+    /// A recall is wanted.
+    Read(Box<ReadOrder>),
+    /// A look at the engine.
+    Ask(Box<dyn FnOnce(&Rack, Time) + Send>),
+    /// What was composed for a migration write; `None` if nothing of it was left.
+    Composed { op: OpId, versions: Vec<VersionId>, plan: Option<Arc<PackPlan>>, pin: Option<ClassId> },
+    /// A read is over; its writer comes back, so that it can be gone on with on other drives.
+    ReadEnded { event: Event, op: OpId, writer: Box<SpoolWriter>, appended_bytes: u64 },
+    /// A write, or its verification, is over.
+    WriteEnded { event: Event, op: OpId, written: Option<Written> },
+    /// The catalog knows (or refused) a blob that was made of these versions.
+    Committed { versions: Vec<VersionId> },
+    /// A page of staged versions, before those already on their way are left out.
+    Staged { attempt: Attempt, entries: Vec<engine::StagedEntry>, next: Option<migration::StagedCursor> },
+    /// A page of doomed blobs, before those still held are left out.
+    Doomed { group: GroupId, attempt: Attempt, page: reclaim::DoomedPage },
+    /// A rescue has come to its end.
+    Rescued(BlobId),
+    /// Take in nothing more, put every group to sleep, and say so.
+    Close(oneshot::Sender<()>),
+}
+
+/// A blob whose stacks are written.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(crate) blob: Blob,
+    pub(crate) sealed: Sealed,
+}
+
+/// What the world keeps of an operation.
+enum Job {
+    Read {
+        blob: Blob,
+        /// Here while no transfer has it.
+        writer: Option<Box<SpoolWriter>>,
+        /// How much the spool has of it.
+        appended_bytes: u64,
+        refused: Arc<OnceLock<Rejection>>,
+    },
+    Write {
+        plan: Arc<PackPlan>,
+        versions: Vec<VersionId>,
+        /// Set when the stacks are written and synced.
+        written: Option<Written>,
+    },
+}
+
+/// How everybody else talks to the world.
+#[derive(Clone)]
+pub struct WorldHandle {
+    messages: mpsc::UnboundedSender<Message>,
+}
+
+impl WorldHandle {
+    /// Asks for a recall. What becomes of it is told through the spool.
+    pub fn read(&self, order: ReadOrder) {
+        self.send(Message::Read(Box::new(order)));
+    }
+
+    /// Tells the engine a fact.
+    pub fn tell(&self, event: Event) {
+        self.send(Message::Event(event));
+    }
+
+    /// Looks at the engine, between two events. `None` if the world has ended.
+    pub async fn ask<T: Send + 'static>(&self, look: impl FnOnce(&Rack, Time) -> T + Send + 'static) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        self.send(Message::Ask(Box::new(move |rack, now| {
+            let _ = answer.send(look(rack, now));
+        })));
+        answered.await.ok()
+    }
+
+    /// Takes in nothing more, lets what is in service end, and puts every group to sleep.
+    pub async fn close(&self) {
+        let (done, closed) = oneshot::channel();
+        self.send(Message::Close(done));
+        let _ = closed.await;
+    }
+
+    pub(crate) fn send(&self, message: Message) {
+        // A world that has ended hears nothing, and nobody is left to act on it.
+        let _ = self.messages.send(message);
+    }
+}
+
+/// The interpreter. See the head of this file.
+pub struct World {
+    rack: Rack,
+    means: Means,
+    handle: WorldHandle,
+    messages: mpsc::UnboundedReceiver<Message>,
+    jobs: BTreeMap<OpId, Job>,
+    next_op: u64,
+    /// Versions that belong to a write under way.
+    migrating: BTreeSet<VersionId>,
+    staged_cursor: Option<migration::StagedCursor>,
+    doomed_cursors: BTreeMap<GroupId, Cursor>,
+    deleting: BTreeMap<OpId, BlobId>,
+    rescuing: BTreeSet<BlobId>,
+    /// Blobs that are being committed to the catalog.
+    committing: usize,
+    starts_persisted: power::StartsPersisted,
+    closing: Option<oneshot::Sender<()>>,
+}
+
+impl World {
+    /// A world around `rack`, which has not been told of any drive yet.
+    pub fn new(rack: Rack, means: Means) -> (Self, WorldHandle) {
+        assert_eq!(means.drives.len(), rack.spec().drives.len(), "every drive of the rack is there to be commanded");
+        let (sender, messages) = mpsc::unbounded_channel();
+        let handle = WorldHandle { messages: sender };
+        let world = Self {
+            rack,
+            means,
+            handle: handle.clone(),
+            messages,
+            jobs: BTreeMap::new(),
+            next_op: 1,
+            migrating: BTreeSet::new(),
+            staged_cursor: None,
+            doomed_cursors: BTreeMap::new(),
+            deleting: BTreeMap::new(),
+            rescuing: BTreeSet::new(),
+            committing: 0,
+            starts_persisted: futures::future::ready(()).boxed().shared(),
+            closing: None,
+        };
+        (world, handle)
+    }
+
+    /// Runs until it is closed or every handle is gone.
+    pub async fn run(mut self) {
+        loop {
+            let deadline = self.means.clock.sleep_until(self.rack.next_deadline());
+            let message = tokio::select! {
+                message = self.messages.recv() => message,
+                () = deadline => Some(Message::Event(Event::DeadlineReached)),
+            };
+            let Some(message) = message else { return };
+            self.take(message);
+            if self.rack.is_closed() && self.jobs.is_empty() && self.committing == 0 {
+                if let Some(done) = self.closing.take() {
+                    let _ = done.send(());
+                }
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Event(event) => self.apply(event),
+            Message::Read(order) => self.order_read(*order),
+            Message::Ask(look) => look(&self.rack, self.means.clock.now()),
+            Message::Composed { op, versions, plan, pin } => self.composed(op, versions, plan, pin),
+            Message::ReadEnded { event, op, writer, appended_bytes: appended } => {
+                if let Some(Job::Read { writer: place, appended_bytes, .. }) = self.jobs.get_mut(&op) {
+                    (*place, *appended_bytes) = (Some(writer), appended);
+                }
+                self.apply(event);
+            }
+            Message::WriteEnded { event, op, written } => {
+                if let Some(Job::Write { written: place, .. }) = self.jobs.get_mut(&op) {
+                    *place = written;
+                }
+                self.apply(event);
+            }
+            Message::Committed { versions } => self.committed(&versions),
+            Message::Staged { attempt, entries, next } => self.staged_page(attempt, entries, next),
+            Message::Doomed { group, attempt, page } => self.doomed_page(group, attempt, page),
+            Message::Rescued(blob) => {
+                self.rescuing.remove(&blob);
+            }
+            Message::Close(done) => {
+                self.closing = Some(done);
+                self.apply(Event::Closing);
+            }
+        }
+    }
+
+    /// Tells the engine, and does what it asks for.
+    fn apply(&mut self, event: Event) {
+        if matches!(event, Event::DriveLost { loss: engine::Loss::FuseTripped, .. }) {
+            self.means.counters.fuse_trips.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut actions = Vec::new();
+        self.rack.apply(self.means.clock.now(), event, &mut actions);
+        self.persist_starts(&mut actions);
+        for action in actions {
+            self.obey(action);
+        }
+    }
+
+    fn obey(&mut self, action: Action) {
+        match action {
+            // Gathered by `persist_starts`, which hands them to the spin-ups that follow.
+            Action::PersistStarts { .. } => {}
+            Action::SpinUp { drive, attempt } => self.spin_up(drive, attempt),
+            Action::Mount { drive, attempt } => self.mount(drive, attempt),
+            Action::Unmount { drive, attempt } => self.unmount(drive, attempt),
+            Action::Stop { drive, attempt } => self.stop(drive, attempt),
+            Action::Rejected { op, reason } => self.ended(op, Outcome::Failed(reason)),
+            Action::Finished { op, outcome } => self.ended(op, outcome),
+            Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, transfer),
+            Action::ListStaged { attempt, older_than, coldest_bytes, limit, restart } => {
+                self.list_staged(attempt, older_than, coldest_bytes, limit, restart);
+            }
+            Action::Compose { op, versions, pin } => self.compose(op, versions, pin),
+            Action::ListDoomed { group, attempt, limit, restart } => {
+                self.list_doomed(group, attempt, limit, restart);
+            }
+            Action::Rescue { blob } => self.rescue(blob),
+        }
+    }
+
+    fn order_read(&mut self, order: ReadOrder) {
+        let op = OpId(self.next_op);
+        self.next_op += 1;
+        let range = order.writer.range();
+        let work = Work::Read {
+            blob: order.blob.blob,
+            group: order.blob.group,
+            drives: order.blob.drives.clone(),
+            bytes: range.end - range.start,
+        };
+        self.means.holds.hold(order.blob.blob);
+        let writer = Some(Box::new(order.writer));
+        let job = Job::Read { blob: order.blob, writer, appended_bytes: 0, refused: order.refused };
+        self.jobs.insert(op, job);
+        self.apply(Event::Submitted(Request { op, lane: order.lane, overtake_limit: None, work }));
+    }
+
+    /// An operation is over: its job is brought to its end and forgotten.
+    fn ended(&mut self, op: OpId, outcome: Outcome) {
+        match self.jobs.remove(&op) {
+            Some(Job::Read { blob, writer, refused, .. }) => {
+                self.means.holds.release(blob.blob);
+                if let Some(writer) = writer {
+                    self.read_ended(*writer, &outcome, &refused);
+                }
+            }
+            Some(Job::Write { plan, versions, written }) => self.write_ended(plan, versions, written, &outcome),
+            None if matches!(outcome, Outcome::Deleted) => self.blob_deleted(op),
+            None => {
+                self.deleting.remove(&op);
+            }
+        }
+    }
+
+    fn read_ended(&self, writer: SpoolWriter, outcome: &Outcome, refused: &OnceLock<Rejection>) {
+        let reason = match outcome {
+            Outcome::Read => {
+                self.start(async move {
+                    if let Err(error) = writer.finish().await {
+                        tracing::error!(%error, "a recall could not be completed in the spool");
+                    }
+                });
+                return;
+            }
+            Outcome::Failed(reason) => *reason,
+            _ => Rejection::QueueFull,
+        };
+        // Set before the readers are told, so that who ordered it knows why.
+        let _ = refused.set(reason);
+        tracing::warn!(?reason, "a recall failed: {}", recall::told(reason));
+        writer.fail(recall::told(reason));
+    }
+
+    fn drive(&self, drive: DriveId) -> Arc<dyn Drive> {
+        Arc::clone(&self.means.drives[drive.index()])
+    }
+
+    fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
+        (self.means.spawn)(Box::pin(task));
+    }
+}
+
+/// What the engine is told of the workshop's fill.
+pub(crate) fn usage_of(staging: &Staging) -> Usage {
+    let usage = staging.usage();
+    Usage { staged_bytes: usage.staged_bytes, capacity_bytes: usage.capacity_bytes }
+}

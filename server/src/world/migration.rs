@@ -1,0 +1,191 @@
+//! Migration: listing what is staged, composing packs, and what follows a written blob: commit, then free.
+//!
+//! The order is the promise: intent, stacks, sync, read back, commit, free. Whatever fails before the commit leaves the staged
+//! files as they were and the stacks doomed; whatever fails after it leaves at worst a file that nobody refers to, which the
+//! next start sweeps away.
+
+use super::{Job, Message, World, Written};
+use catalog::{Blob, Cursor, Member, VersionId};
+use disk::stack;
+use engine::{Event, Lane, Outcome, Request, StagedEntry, Work};
+use model::{Attempt, ClassId, OpId};
+use std::sync::Arc;
+use std::time::Duration;
+use workshop::{PackMember, PackPlan};
+
+/// Where a listing of staged versions stands.
+#[derive(Clone, Debug)]
+pub(crate) struct StagedCursor {
+    until_ms: u64,
+    after: Cursor,
+}
+
+impl World {
+    pub(super) fn list_staged(
+        &mut self,
+        attempt: Attempt,
+        older_than: Duration,
+        coldest_bytes: Option<u64>,
+        limit: u32,
+        restart: bool,
+    ) {
+        let go_on = if restart { None } else { self.staged_cursor.take() };
+        let (handle, means) = (self.handle.clone(), self.means.clone());
+        self.start(async move {
+            let now_ms = (means.wall)();
+            let listed = list(&means, now_ms, older_than, coldest_bytes, limit, go_on).await;
+            let (entries, next) = listed.unwrap_or_else(|error| {
+                tracing::error!(%error, "staged versions could not be listed; migration waits for the next scan");
+                (Vec::new(), None)
+            });
+            handle.send(Message::Staged { attempt, entries, next });
+        });
+    }
+
+    pub(super) fn staged_page(&mut self, attempt: Attempt, entries: Vec<StagedEntry>, next: Option<StagedCursor>) {
+        let more = next.is_some();
+        self.staged_cursor = next;
+        let free = |entry: &StagedEntry| !self.migrating.contains(&VersionId(entry.version));
+        let entries = entries.into_iter().filter(free).collect();
+        self.apply(Event::StagedPage { attempt, entries, more });
+    }
+
+    pub(super) fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: Option<ClassId>) {
+        let versions: Vec<VersionId> = versions.into_iter().map(VersionId).collect();
+        self.migrating.extend(&versions);
+        let (handle, catalog) = (self.handle.clone(), self.means.catalog.clone());
+        self.start(async move {
+            let plan = plan(&catalog, &versions).await.unwrap_or_else(|error| {
+                tracing::error!(%error, "a pack could not be composed; its versions stay in the workshop");
+                None
+            });
+            handle.send(Message::Composed { op, versions, plan: plan.map(Arc::new), pin });
+        });
+    }
+
+    pub(super) fn composed(
+        &mut self,
+        op: OpId,
+        versions: Vec<VersionId>,
+        plan: Option<Arc<PackPlan>>,
+        pin: Option<ClassId>,
+    ) {
+        let Some(plan) = plan else {
+            self.release_versions(&versions);
+            self.apply(Event::Cancelled { op });
+            return;
+        };
+        let bytes = plan.payload_bytes();
+        let stack_bytes = stack::stack_bytes(self.rack.spec().code, bytes);
+        let work = Work::Write { bytes, stack_bytes, pin, migration: true };
+        self.jobs.insert(op, Job::Write { plan, versions, written: None });
+        self.apply(Event::Submitted(Request { op, lane: Lane::Background, overtake_limit: None, work }));
+    }
+
+    /// A write has come to its end. If it is done, its blob is committed and what it was made of is freed.
+    pub(super) fn write_ended(
+        &mut self,
+        plan: Arc<PackPlan>,
+        versions: Vec<VersionId>,
+        written: Option<Written>,
+        outcome: &Outcome,
+    ) {
+        match (outcome, written) {
+            (Outcome::Written { .. }, Some(written)) => {
+                self.committing += 1;
+                let (handle, means) = (self.handle.clone(), self.means.clone());
+                self.start(async move {
+                    commit(&means, &handle, &plan, &written.blob).await;
+                    handle.send(Message::Committed { versions });
+                });
+            }
+            (outcome, _) => {
+                if let Outcome::Failed(reason) = outcome {
+                    tracing::warn!(?reason, bytes = plan.payload_bytes(), "migration of a pack failed; it stays in the workshop");
+                }
+                self.release_versions(&versions);
+            }
+        }
+    }
+
+    pub(super) fn committed(&mut self, versions: &[VersionId]) {
+        self.committing -= 1;
+        self.release_versions(versions);
+    }
+
+    fn release_versions(&mut self, versions: &[VersionId]) {
+        for version in versions {
+            self.migrating.remove(version);
+        }
+    }
+}
+
+async fn list(
+    means: &super::Means,
+    now_ms: u64,
+    older_than: Duration,
+    coldest_bytes: Option<u64>,
+    limit: u32,
+    go_on: Option<StagedCursor>,
+) -> Result<(Vec<StagedEntry>, Option<StagedCursor>), catalog::CatalogError> {
+    let (until_ms, after) = match go_on {
+        Some(cursor) => (cursor.until_ms, Some(cursor.after)),
+        None => {
+            let age_ms = means.clock.to_wall(older_than).as_millis() as u64;
+            let old_enough = now_ms.saturating_sub(age_ms);
+            let cold_enough = match coldest_bytes {
+                Some(bytes) => means.catalog.coldest_cutoff_ms(bytes).await?.unwrap_or(0),
+                None => u64::MAX,
+            };
+            (old_enough.min(cold_enough), None)
+        }
+    };
+    let page = means.catalog.staged_page(after.as_ref(), until_ms, limit as usize).await?;
+    let entry = |version: catalog::Version| StagedEntry {
+        version: version.version.0,
+        bytes: version.bytes,
+        age: means.clock.to_modelled(Duration::from_millis(now_ms.saturating_sub(version.staged_ms))),
+        pin: (means.pin_of)(&version.bucket, &version.key),
+    };
+    let entries = page.items.into_iter().map(entry).collect();
+    Ok((entries, page.next.map(|after| StagedCursor { until_ms, after })))
+}
+
+/// What is left of `versions` as a pack, or `None` if all were overwritten or deleted.
+async fn plan(catalog: &catalog::Catalog, versions: &[VersionId]) -> Result<Option<PackPlan>, String> {
+    let mut members = Vec::with_capacity(versions.len());
+    for version in versions {
+        let Some((found, object)) = catalog.object_of_version(*version).await.map_err(|error| error.to_string())? else { continue };
+        if let catalog::Place::Staged { slot } = found.place {
+            members.push(PackMember { bucket: found.bucket, key: found.key, object, slot });
+        }
+    }
+    if members.is_empty() {
+        return Ok(None);
+    }
+    PackPlan::new(members).map(Some).map_err(|error| error.to_string())
+}
+
+async fn commit(means: &super::Means, handle: &super::WorldHandle, plan: &PackPlan, blob: &Blob) {
+    let placed = plan.members().iter().zip(plan.offsets());
+    let members: Vec<Member> = placed
+        .map(|(member, offset)| Member { version: member.object.version, offset: *offset, bytes: member.object.bytes })
+        .collect();
+    match means.catalog.commit_blob(blob, &members).await {
+        Ok(done) => {
+            for (_, slot) in done.moved {
+                if let Err(error) = means.staging.free(slot).await {
+                    tracing::warn!(slot, %error, "a migrated file could not be removed yet");
+                }
+            }
+            if done.dead_bytes > 0 {
+                handle.tell(Event::SpaceDoomed { group: blob.group, bytes: done.dead_bytes });
+            }
+            handle.tell(Event::StagingChanged(super::usage_of(&means.staging)));
+        }
+        Err(error) => {
+            tracing::error!(blob = %blob.blob, %error, "a written blob could not be committed; its objects stay in the workshop");
+            super::transfer::give_up(means, handle, blob).await;
+        }
+    }
+}

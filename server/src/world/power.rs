@@ -1,0 +1,106 @@
+//! Power commands: each in a task of its own, so that all drives of a group start together.
+
+use super::{Message, World};
+use catalog::{Catalog, CatalogError, DriveRecord};
+use disk::{DriveError, DriveFuture};
+use engine::{Action, Event, Loss};
+use futures::future::{BoxFuture, FutureExt, Shared};
+use model::{Attempt, DriveId};
+use std::sync::Arc;
+
+/// Done when the starts of one batch of actions are remembered.
+pub(super) type StartsPersisted = Shared<BoxFuture<'static, ()>>;
+
+impl World {
+    /// Begins to remember the starts that `actions` ask to be remembered, all in one batch; the spin-ups wait for it.
+    pub(super) fn persist_starts(&mut self, actions: &mut Vec<Action>) {
+        let mut records = Vec::new();
+        actions.retain(|action| match action {
+            Action::PersistStarts { drive, day, starts } => {
+                records.push((*drive, *day, *starts));
+                false
+            }
+            _ => true,
+        });
+        if records.is_empty() {
+            return;
+        }
+        let catalog = self.means.catalog.clone();
+        let persisted = async move {
+            let all = records.into_iter().map(|(drive, day, starts)| remember(&catalog, drive, day, starts));
+            // The count guards against wear, not against loss: a catalog that cannot take it does not keep clients waiting.
+            if let Err(error) = futures::future::try_join_all(all).await {
+                tracing::error!(%error, "starts of drives could not be remembered; after a restart the day's budget may be exceeded");
+            }
+        };
+        self.starts_persisted = persisted.boxed().shared();
+        let waiting = self.starts_persisted.clone();
+        self.start(waiting);
+    }
+
+    pub(super) fn spin_up(&self, drive: DriveId, attempt: Attempt) {
+        let (handle, device, persisted) = (self.handle.clone(), self.drive(drive), self.starts_persisted.clone());
+        self.start(async move {
+            persisted.await;
+            let event = match device.spin_up().await {
+                Ok(()) => Event::SpunUp { drive, attempt },
+                Err(error) => failed(drive, attempt, "start", &error, Loss::SpinUpFailed),
+            };
+            handle.send(Message::Event(event));
+        });
+    }
+
+    pub(super) fn mount(&self, drive: DriveId, attempt: Attempt) {
+        let (handle, device) = (self.handle.clone(), self.drive(drive));
+        self.start(async move {
+            let event = match device.mount().await {
+                Ok(space) => Event::Mounted { drive, attempt, free_bytes: space.free_bytes },
+                Err(error) => failed(drive, attempt, "mount", &error, Loss::MountFailed),
+            };
+            handle.send(Message::Event(event));
+        });
+    }
+
+    pub(super) fn unmount(&self, drive: DriveId, attempt: Attempt) {
+        self.command(drive, attempt, "unmount", |device| device.unmount(), Event::Unmounted { drive, attempt });
+    }
+
+    pub(super) fn stop(&self, drive: DriveId, attempt: Attempt) {
+        self.command(drive, attempt, "stop", |device| device.stop(), Event::Stopped { drive, attempt });
+    }
+
+    fn command(
+        &self,
+        drive: DriveId,
+        attempt: Attempt,
+        what: &'static str,
+        command: impl for<'a> FnOnce(&'a dyn disk::Drive) -> DriveFuture<'a, ()> + Send + 'static,
+        done: Event,
+    ) {
+        let (handle, device) = (self.handle.clone(), self.drive(drive));
+        self.start(async move {
+            let answer = command(Arc::as_ref(&device)).await;
+            let event = match answer {
+                Ok(()) => done,
+                Err(error) => failed(drive, attempt, what, &error, Loss::MountFailed),
+            };
+            handle.send(Message::Event(event));
+        });
+    }
+}
+
+async fn remember(catalog: &Catalog, drive: DriveId, day: u32, starts: u32) -> Result<(), CatalogError> {
+    let before = catalog.drive(drive).await?;
+    let starts_total = before.map_or(0, |record| record.starts_total) + 1;
+    catalog.drive_put(&DriveRecord { drive, day, starts, starts_total }).await
+}
+
+fn failed(drive: DriveId, attempt: Attempt, what: &str, error: &DriveError, otherwise: Loss) -> Event {
+    tracing::error!(%drive, %error, "drive would not {what}; it is out of service until it is back");
+    let loss = match error {
+        DriveError::FuseTripped { .. } => Loss::FuseTripped,
+        DriveError::Label(_) => Loss::ForeignLabel,
+        _ => otherwise,
+    };
+    Event::DriveCommandFailed { drive, attempt, loss }
+}
