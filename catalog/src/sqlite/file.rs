@@ -46,7 +46,11 @@ pub(super) fn open_for_writing(path: &Path, max_bytes: Option<u64>) -> Result<Co
         create(&connection, path)?;
     }
     check_identity(&connection, path)?;
-    prepare(&connection).map_err(say)?;
+    let mode = prepare(&connection).map_err(say)?;
+    if mode != "wal" {
+        let what = format!("cannot be kept with a write-ahead log here (SQLite chose {mode:?})");
+        return Err(unusable(path, &what, "put Larder's data directory on a local disk"));
+    }
     if let Some(max_bytes) = max_bytes {
         let page_bytes: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(say)?;
         let pages = (max_bytes / u64::from(page_bytes)).clamp(1, u64::from(u32::MAX)) as u32;
@@ -107,14 +111,15 @@ fn check_identity(connection: &Connection, path: &Path) -> Result<(), StoreError
     Ok(())
 }
 
-/// Durable before answered: in WAL mode, `synchronous = FULL` syncs the log at every commit.
-fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+/// Durable before answered: in WAL mode, `synchronous = FULL` syncs the log at every commit. Answers the journal mode,
+/// since SQLite keeps another one where the file system has no shared memory.
+fn prepare(connection: &Connection) -> rusqlite::Result<String> {
     connection.busy_timeout(Duration::from_secs(10))?;
-    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    let mode = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "cache_size", CACHE_KIB)?;
     connection.pragma_update_and_check(None, "journal_size_limit", 64 << 20, |_| Ok(()))?;
-    Ok(())
+    Ok(mode)
 }
 
 fn check_pages(connection: &Connection, path: &Path) -> Result<(), StoreError> {

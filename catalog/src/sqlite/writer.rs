@@ -7,7 +7,7 @@
 use super::statements::{failed_check, write};
 use super::{Counters, store_error};
 use crate::store::{Batch, StoreError, StoreFuture};
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -110,8 +110,11 @@ impl Work {
         let done = self.try_transaction(group);
         done.map_err(|error| {
             self.roll_back();
+            // A full medium, or a tool that holds the file, leaves everything as it was; after anything else (a failed
+            // sync above all) nobody knows what is durable.
+            let harmless = matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy));
             let error = store_error(&self.path, &error);
-            if !matches!(error, StoreError::Full) {
+            if !harmless {
                 let why = format!("{error}; nothing more is written until Larder is started anew");
                 tracing::error!("{why}");
                 self.broken = Some(why);
