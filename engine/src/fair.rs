@@ -13,11 +13,14 @@
 //!
 //! **No starvation.** Let Q be the quantum and C the longest that one operation takes, switch included. A lane of share s > 0
 //! is at most (Q + 2 C) / s of virtual time ahead of the lane furthest behind: at the start of its turn it is not ahead at
-//! all, and a turn holds a switch, a quantum, and the one operation that overruns it. So if W of the lane's own time must pass
-//! before an operation (what lies before it, and at most u of what comes later), it is begun within
-//! `W + (Q + 2 C) + sum over other lanes of (s'/s (W + Q + 2 C) + Q + 2 C)`.
+//! all, and a turn holds a switch, a quantum, and the one operation that overruns it. So let W be the time of its own that a
+//! lane needs before it gets to an operation: that of everything it had queued when the operation came, and of u more. Then
+//! the operation is begun within `W + (Q + 2 C) + sum over the other lanes of (s'/s (W + Q + 2 C) + Q + 2 C)`.
 //!
 //! Invariants: virtual times never fall; the floor never lies above that of a lane with work; arithmetic is in integers.
+
+#[cfg(test)]
+mod tests;
 
 use crate::policy::{Lane, SchedulerPolicy};
 use crate::reorder::{Ahead, QueueFull, Queued, ReorderQueue};

@@ -34,10 +34,11 @@ pub struct Queued {
     pub op: OpId,
     /// The group it needs awake.
     pub group: GroupId,
-    /// What it counts for, in the unit of [`Weighing`](crate::Weighing). Fixed at admission; 0 is taken for 1, since
-    /// otherwise something weightless could overtake without end.
+    /// What it counts for, in the unit of [`Weighing`](crate::Weighing). Fixed at admission. 0 is taken for 1, since
+    /// otherwise something weightless could overtake without end; above 2^61 over the queue's depth (2 PB at 1,000) it is
+    /// taken for that, so that sums fit.
     pub weight: u64,
-    /// u: how much weight may overtake it, in the same unit. `u64::MAX` is any amount.
+    /// u: how much weight may overtake it, in the same unit. Above 2^61 (`u64::MAX`, say) it is any amount.
     pub overtake_limit: u64,
 }
 
@@ -51,7 +52,7 @@ pub struct QueueFull;
 pub struct Ahead {
     /// How many operations.
     pub operations: usize,
-    /// Their weight. Saturates.
+    /// Their weight.
     pub weight: u64,
     /// How often the group changes from the head of the queue up to the operation itself, the change to it included and
     /// the one to the head not. Exact for the order as it is now.
@@ -87,20 +88,14 @@ impl ReorderQueue {
     /// # Errors
     /// [`QueueFull`] if `depth` operations are queued; nothing has changed then.
     pub fn push(&mut self, item: Queued) -> Result<(), QueueFull> {
-        assert!(!self.ops.contains_key(&item.op), "{} is queued already", item.op);
         if self.line.len() >= self.depth {
             return Err(QueueFull);
         }
-        let item = Queued { weight: item.weight.max(1), ..item };
-        let slot = match self.joinable(item.group, item.weight) {
-            Some((last, overtaken)) => {
-                let delay = -i128::try_from(overtaken).expect("fewer than 2^32 weights of less than 2^64 each");
-                self.line.delay_behind(last, item.weight);
-                self.line.insert_behind(last, item, delay)
-            }
-            None => self.line.insert_behind(NIL, item, 0),
-        };
-        self.ops.insert(item.op, slot);
+        let item = Queued { weight: self.weight_of(item.weight), ..item };
+        let (behind, overtaken) = self.joinable(item.group, item.weight).unwrap_or((NIL, 0));
+        let slot = self.line.insert_behind(behind, item, overtaken);
+        let known = self.ops.insert(item.op, slot);
+        assert!(known.is_none(), "{} is queued already", item.op);
         self.join_mates(item.group, slot);
         Ok(())
     }
@@ -121,7 +116,7 @@ impl ReorderQueue {
     pub fn pop_of_group(&mut self, group: GroupId) -> Option<Queued> {
         let first = self.groups.get(&group)?.first;
         let weight = self.line.item(first).weight;
-        if self.line.before(first).headroom < i128::from(weight) {
+        if !self.line.before(first).stands(weight) {
             return None;
         }
         self.line.delay_before(first, weight);
@@ -159,7 +154,7 @@ impl ReorderQueue {
         self.groups.get(&group).map_or(0, |members| members.count)
     }
 
-    /// The weight that lies before `op`, if it is queued. Saturates.
+    /// The weight that lies before `op`, if it is queued.
     pub fn weight_before(&self, op: OpId) -> Option<u64> {
         self.ahead_of(op).map(|ahead| ahead.weight)
     }
@@ -173,10 +168,10 @@ impl ReorderQueue {
     /// What would lie before an operation of this group and weight if it were queued now, full or not. How far it may be
     /// overtaken itself plays no part in where it goes, only in what may overtake it afterwards.
     pub fn ahead_of_new(&self, group: GroupId, weight: u64, _overtake_limit: u64) -> Ahead {
-        match self.joinable(group, weight.max(1)) {
+        match self.joinable(group, self.weight_of(weight)) {
             Some((last, _)) => {
                 let before = ahead(&self.line.before(last), group);
-                let weight = before.weight.saturating_add(self.line.item(last).weight);
+                let weight = before.weight + self.line.item(last).weight;
                 Ahead { operations: before.operations + 1, weight, ..before }
             }
             None => ahead(&self.line.whole(), group),
@@ -184,7 +179,7 @@ impl ReorderQueue {
     }
 
     /// Every operation in the order of service, each with its o - t.
-    pub fn iter(&self) -> impl Iterator<Item = (Queued, i128)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Queued, i64)> {
         let mut at = self.line.first();
         core::iter::from_fn(move || {
             let slot = at;
@@ -195,11 +190,15 @@ impl ReorderQueue {
         })
     }
 
+    fn weight_of(&self, weight: u64) -> u64 {
+        weight.clamp(1, line::WEIGHT_SUM_MAX / u64::from(self.depth.max(1)))
+    }
+
     /// The last operation of `group`, and the weight behind it, if one of `weight` may go right behind it.
-    fn joinable(&self, group: GroupId, weight: u64) -> Option<(Slot, u128)> {
+    fn joinable(&self, group: GroupId, weight: u64) -> Option<(Slot, u64)> {
         let last = self.groups.get(&group)?.last;
         let behind = self.line.behind(last);
-        (behind.headroom >= i128::from(weight)).then_some((last, behind.weight))
+        behind.stands(weight).then_some((last, behind.weight))
     }
 
     fn take(&mut self, slot: Slot) -> Queued {
@@ -250,7 +249,7 @@ fn ahead(before: &line::Stretch, group: GroupId) -> Ahead {
     let stays = before.last_group().is_none_or(|last| last == group);
     Ahead {
         operations: before.operations as usize,
-        weight: u64::try_from(before.weight).unwrap_or(u64::MAX),
+        weight: before.weight,
         group_switches: before.runs.saturating_sub(1) as usize + usize::from(!stays),
     }
 }

@@ -20,8 +20,12 @@ pub(super) type Slot = u32;
 /// No node.
 pub(super) const NIL: Slot = u32::MAX;
 
-/// Further than any sum of weights reaches: fewer than 2^32 operations of less than 2^64 each.
-const UNBOUNDED: i128 = i128::MAX / 4;
+/// What weights may add up to in one line, and the largest limit that is one; whatever is above stands for no limit. Sums and
+/// differences of two such numbers fit into 64 bits.
+pub(super) const WEIGHT_SUM_MAX: u64 = 1 << 61;
+
+/// The headroom of an operation without limit. No delay changes it.
+const UNBOUNDED: i64 = i64::MAX;
 
 const LEFT: usize = 0;
 const RIGHT: usize = 1;
@@ -32,59 +36,74 @@ pub(super) struct Stretch {
     /// How many there are.
     pub operations: u32,
     /// What they weigh together.
-    pub weight: u128,
+    pub weight: u64,
     /// How many runs of one group they form.
     pub runs: u32,
     /// The least that any of them may still be delayed: the smallest u - (o - t).
-    pub headroom: i128,
-    /// The groups of the first and the last one, if there are any.
-    ends: Option<(GroupId, GroupId)>,
+    pub headroom: i64,
+    /// The groups of the first and the last one. Without meaning if there are none.
+    first_group: GroupId,
+    last_group: GroupId,
 }
 
 impl Stretch {
-    const EMPTY: Self = Self { operations: 0, weight: 0, runs: 0, headroom: UNBOUNDED, ends: None };
+    const EMPTY: Self = Self {
+        operations: 0,
+        weight: 0,
+        runs: 0,
+        headroom: UNBOUNDED,
+        first_group: GroupId(0),
+        last_group: GroupId(0),
+    };
 
-    fn of(item: &Queued, delay: i128) -> Self {
-        let limit = if item.overtake_limit == u64::MAX { UNBOUNDED } else { i128::from(item.overtake_limit) };
+    fn of(item: &Queued, delay: i64) -> Self {
+        let bounded = item.overtake_limit <= WEIGHT_SUM_MAX;
         Self {
             operations: 1,
-            weight: u128::from(item.weight),
+            weight: item.weight,
             runs: 1,
-            headroom: limit - delay,
-            ends: Some((item.group, item.group)),
+            headroom: if bounded { item.overtake_limit as i64 - delay } else { UNBOUNDED },
+            first_group: item.group,
+            last_group: item.group,
         }
     }
 
     /// The group of the last one, if there is any.
     pub fn last_group(&self) -> Option<GroupId> {
-        self.ends.map(|(_, last)| last)
+        (self.operations > 0).then_some(self.last_group)
+    }
+
+    /// Whether all of them may be delayed by `weight`.
+    pub fn stands(&self, weight: u64) -> bool {
+        self.headroom == UNBOUNDED || self.headroom >= weight as i64
     }
 
     fn then(self, next: Self) -> Self {
-        let (ends, joined) = match (self.ends, next.ends) {
-            (Some((first, end)), Some((start, last))) => (Some((first, last)), u32::from(end == start)),
-            (ends, None) | (None, ends) => (ends, 0),
-        };
+        if self.operations == 0 || next.operations == 0 {
+            return if self.operations == 0 { next } else { self };
+        }
         Self {
             operations: self.operations + next.operations,
             weight: self.weight + next.weight,
-            runs: self.runs + next.runs - joined,
+            runs: self.runs + next.runs - u32::from(self.last_group == next.first_group),
             headroom: self.headroom.min(next.headroom),
-            ends,
+            first_group: self.first_group,
+            last_group: next.last_group,
         }
     }
 
-    fn delayed(self, by: i128) -> Self {
-        if self.operations == 0 { self } else { Self { headroom: self.headroom - by, ..self } }
+    fn delayed(self, by: i64) -> Self {
+        if self.headroom == UNBOUNDED { self } else { Self { headroom: self.headroom - by, ..self } }
     }
 }
 
 struct Node {
     item: Queued,
-    /// o - t: how much weight it was overtaken by, less what it has overtaken.
-    delay: i128,
+    /// o - t: how much weight it was overtaken by, less what it has overtaken. Saturates, which only an operation without
+    /// limit can live to see.
+    delay: i64,
     /// To be added to the delays of everything below this node.
-    pending: i128,
+    pending: i64,
     stretch: Stretch,
     priority: u64,
     parent: Slot,
@@ -115,11 +134,11 @@ impl Line {
     }
 
     /// o - t of the operation at `slot`.
-    pub fn delay(&self, slot: Slot) -> i128 {
+    pub fn delay(&self, slot: Slot) -> i64 {
         let mut delay = self.node(slot).delay;
         let mut at = self.node(slot).parent;
         while at != NIL {
-            delay += self.node(at).pending;
+            delay = delay.saturating_add(self.node(at).pending);
             at = self.node(at).parent;
         }
         delay
@@ -161,18 +180,15 @@ impl Line {
         self.stretch(self.root)
     }
 
-    /// Adds `weight` to the delay of everything behind `slot`.
-    pub fn delay_behind(&mut self, slot: Slot, weight: u64) {
-        self.delay_beyond(slot, RIGHT, i128::from(weight));
-    }
-
     /// Adds `weight` to the delay of everything before `slot`.
     pub fn delay_before(&mut self, slot: Slot, weight: u64) {
-        self.delay_beyond(slot, LEFT, i128::from(weight));
+        self.delay_beyond(slot, LEFT, weight as i64);
     }
 
-    /// Puts an operation right behind `slot`, or at the very end if `slot` is `NIL`.
-    pub fn insert_behind(&mut self, slot: Slot, item: Queued, delay: i128) -> Slot {
+    /// Puts an operation right behind `slot`, or at the very end if `slot` is `NIL`. Its weight is added to the delay of
+    /// everything it overtakes, and what it overtakes is taken from its own. There must be room for it by [`Stretch::stands`].
+    pub fn insert_behind(&mut self, slot: Slot, item: Queued, overtaken: u64) -> Slot {
+        let delay = -(overtaken as i64);
         let fresh = self.allocate(item, delay);
         let (parent, side) = self.leaf_behind(slot);
         if parent == NIL {
@@ -184,7 +200,7 @@ impl Line {
         {
             self.rotate_up(fresh);
         }
-        self.pull_ancestors(fresh);
+        self.delay_beyond(fresh, RIGHT, item.weight as i64);
         fresh
     }
 
@@ -220,7 +236,7 @@ impl Line {
         Stretch::of(&node.item, node.delay)
     }
 
-    fn allocate(&mut self, item: Queued, delay: i128) -> Slot {
+    fn allocate(&mut self, item: Queued, delay: i64) -> Slot {
         let node = Node {
             item,
             delay,
@@ -279,11 +295,11 @@ impl Line {
         }
     }
 
-    fn delay_subtree(&mut self, slot: Slot, by: i128) {
+    fn delay_subtree(&mut self, slot: Slot, by: i64) {
         if slot != NIL {
             let node = self.node_mut(slot);
-            node.delay += by;
-            node.pending += by;
+            node.delay = node.delay.saturating_add(by);
+            node.pending = node.pending.saturating_add(by);
             node.stretch = node.stretch.delayed(by);
         }
     }
@@ -373,7 +389,8 @@ impl Line {
         sum
     }
 
-    fn delay_beyond(&mut self, slot: Slot, side: usize, by: i128) {
+    /// Adds `by` to the delay of everything on one side of `slot`, and makes every sum up to the root right again.
+    fn delay_beyond(&mut self, slot: Slot, side: usize, by: i64) {
         self.delay_subtree(self.node(slot).children[side], by);
         self.pull(slot);
         let mut at = slot;
@@ -381,7 +398,8 @@ impl Line {
             let parent = self.node(at).parent;
             let children = self.node(parent).children;
             if children[1 - side] == at {
-                self.node_mut(parent).delay += by;
+                let node = self.node_mut(parent);
+                node.delay = node.delay.saturating_add(by);
                 self.delay_subtree(children[side], by);
             }
             self.pull(parent);
