@@ -32,7 +32,7 @@ pub use block::BLOCK_BYTES;
 pub use drain::Full;
 pub use format::FormatError;
 pub use pack::{
-    MEMBERS_MAX, PackError, PackHold, PackMember, PackPlan, PackSource, PayloadCheck, PayloadError, Sealed,
+    HeldPack, MEMBERS_MAX, PackError, PackMember, PackPlan, PackSource, PayloadCheck, PayloadError, Sealed,
     VerifyError, verify_payload,
 };
 pub use pack_format::{IndexEntry, PACK_FOOTER_BYTES, PackFooter, decode_footer, decode_index};

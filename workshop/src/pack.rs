@@ -60,7 +60,7 @@ pub enum PackError {
     /// The members are longer than any payload can be.
     #[error("the members are too long together")]
     TooLong,
-    /// A member was freed: it was deleted or overwritten since the pack was composed.
+    /// A member is not there: it was deleted or overwritten, and freed, before the pack was held.
     #[error("slot {slot} is not staged any more")]
     MemberGone {
         /// The member's slot.
@@ -99,9 +99,26 @@ pub struct PackPlan {
     index_bytes: u64,
 }
 
-/// Keeps the members of a pack from being removed, though they be freed: from composing until the blob is committed.
-pub struct PackHold {
-    _slots: Vec<SlotHold>,
+/// A pack whose members stay, though they be freed, until this is dropped: from composing until the blob is committed.
+pub struct HeldPack {
+    plan: PackPlan,
+    slots: Vec<SlotHold>,
+}
+
+impl HeldPack {
+    /// Its plan.
+    pub fn plan(&self) -> &PackPlan {
+        &self.plan
+    }
+
+    async fn open_member(&self, index: usize) -> Result<StagedReader, PackError> {
+        let reader = self.slots[index].open().await?;
+        let PackMember { object, slot, .. } = &self.plan.members[index];
+        if reader.bytes() == object.bytes {
+            return Ok(reader);
+        }
+        Err(PackError::MemberLength { slot: *slot, staged_bytes: reader.bytes(), record_bytes: object.bytes })
+    }
 }
 
 impl PackPlan {
@@ -143,13 +160,13 @@ impl PackPlan {
         &self.offsets
     }
 
-    /// Keeps all members until the hold is dropped.
-    pub fn hold(&self, staging: &Staging) -> Result<PackHold, PackError> {
+    /// Keeps all members, so that the pack can be yielded as often as it takes.
+    pub fn hold(self, staging: &Staging) -> Result<HeldPack, PackError> {
         let slots = self.members.iter().map(|member| {
             let slot = member.slot;
             staging.hold(slot).ok_or(PackError::MemberGone { slot })
         });
-        Ok(PackHold { _slots: slots.collect::<Result<_, _>>()? })
+        Ok(HeldPack { slots: slots.collect::<Result<_, _>>()?, plan: self })
     }
 }
 
@@ -164,8 +181,7 @@ pub struct Sealed {
 
 /// Yields the payload of a pack.
 pub struct PackSource {
-    staging: Staging,
-    plan: Arc<PackPlan>,
+    pack: Arc<HeldPack>,
     stage: Stage,
     opening: FuturesOrdered<BoxFuture<'static, Result<StagedReader, PackError>>>,
     /// How many members were opened, or are being.
@@ -197,12 +213,11 @@ enum Stage {
 }
 
 impl PackSource {
-    /// A source of the payload of `plan`, whose members lie in `staging`.
-    pub fn new(staging: Staging, plan: Arc<PackPlan>) -> Self {
+    /// A source of the payload of `pack`.
+    pub fn new(pack: Arc<HeldPack>) -> Self {
         let digest = Digest::new(CrcAlgorithm::Crc64Nvme);
         Self {
-            staging,
-            plan,
+            pack,
             stage: Stage::Member,
             opening: FuturesOrdered::new(),
             opened: 0,
@@ -237,7 +252,7 @@ impl PackSource {
 
     /// What the payload was, once all of it was yielded.
     pub fn sealed(&self) -> Option<Sealed> {
-        let complete = self.yielded_bytes == self.plan.payload_bytes();
+        let complete = self.yielded_bytes == self.pack.plan.payload_bytes();
         complete.then(|| Sealed { payload_bytes: self.yielded_bytes, checksum: self.payload_digest.finalize() })
     }
 
@@ -284,9 +299,9 @@ impl PackSource {
 
     /// Opens members ahead, and begins with the next of them.
     async fn begin_member(&mut self) -> Result<(), PackError> {
-        while self.opening.len() < OPEN_AHEAD && self.opened < self.plan.members.len() {
-            let (staging, plan, index) = (self.staging.clone(), Arc::clone(&self.plan), self.opened);
-            self.opening.push_back(Box::pin(async move { open_member(&staging, &plan.members[index]).await }));
+        while self.opening.len() < OPEN_AHEAD && self.opened < self.pack.plan.members.len() {
+            let (pack, index) = (Arc::clone(&self.pack), self.opened);
+            self.opening.push_back(Box::pin(async move { pack.open_member(index).await }));
             self.opened += 1;
         }
         self.stage = match self.opening.next().await {
@@ -301,13 +316,13 @@ impl PackSource {
 
     /// Entry `index` of the index, with the index's header before the first.
     fn index_entry(&mut self, index: usize) -> Bytes {
-        let members = self.plan.members.len();
+        let members = self.pack.plan.members.len();
         let mut bytes = Vec::new();
         if index == 0 {
             bytes.extend_from_slice(&encode_index_header(members as u32));
         }
-        let PackMember { bucket, key, object, .. } = &self.plan.members[index];
-        bytes.extend_from_slice(&encode_entry(bucket, key, self.plan.offsets[index], object));
+        let PackMember { bucket, key, object, .. } = &self.pack.plan.members[index];
+        bytes.extend_from_slice(&encode_entry(bucket, key, self.pack.plan.offsets[index], object));
         self.stage = if index + 1 < members { Stage::Entry(index + 1) } else { Stage::Checksums(0) };
         self.index_digest.update(&bytes);
         bytes.into()
@@ -329,21 +344,11 @@ impl PackSource {
 
     fn footer(&self) -> PackFooter {
         PackFooter {
-            members: self.plan.members.len() as u32,
-            index_offset: self.plan.index_offset,
-            index_bytes: self.plan.index_bytes,
+            members: self.pack.plan.members.len() as u32,
+            index_offset: self.pack.plan.index_offset,
+            index_bytes: self.pack.plan.index_bytes,
             index_checksum: self.index_digest.finalize(),
         }
-    }
-}
-
-async fn open_member(staging: &Staging, member: &PackMember) -> Result<StagedReader, PackError> {
-    let reader = staging.open(member.slot).await?;
-    let (staged_bytes, record_bytes) = (reader.bytes(), member.object.bytes);
-    if staged_bytes == record_bytes {
-        Ok(reader)
-    } else {
-        Err(PackError::MemberLength { slot: member.slot, staged_bytes, record_bytes })
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) const MEMBER_CHECKSUM_BYTES: usize = 8;
 const FOOTER_MAGIC: [u8; 8] = *b"larder-p";
 const INDEX_MAGIC: [u8; 8] = *b"larder-i";
 const VERSION: u32 = 1;
-/// The shortest entry: its length, four numbers, and seven empty lists and texts.
+/// The shortest entry: its length, four numbers, three empty texts and three empty lists.
 const ENTRY_BYTES_MIN: usize = 4 + 4 * 8 + 6 * 4;
 
 /// A member of a pack, as its index names it.

@@ -1,1 +1,171 @@
+//! Tests of the index and the footer of packs, with a corpus that is mutated by seed.
+#![allow(clippy::unwrap_used)]
+use super::*;
+use model::Rng;
+use proptest::prelude::*;
 
+fn texts() -> impl Strategy<Value = String> {
+    "\\PC{0,12}"
+}
+
+fn pairs() -> impl Strategy<Value = Vec<(String, String)>> {
+    proptest::collection::vec((texts(), texts()), 0..3)
+}
+
+fn kinds() -> impl Strategy<Value = ChecksumKind> {
+    (1u8..=5).prop_map(|code| kind_of(code).unwrap())
+}
+
+fn objects() -> impl Strategy<Value = Object> {
+    let checksums = (kinds(), texts()).prop_map(|(kind, base64)| Checksum { kind, base64 });
+    let numbers = (any::<u64>(), 0u64..1 << 40, any::<u64>());
+    (numbers, texts(), pairs(), pairs(), proptest::collection::vec(checksums, 0..3)).prop_map(
+        |((version, bytes, modified_ms), etag, headers, metadata, checksums)| Object {
+            version: VersionId(version),
+            bytes,
+            etag,
+            modified_ms,
+            headers,
+            metadata,
+            checksums,
+        },
+    )
+}
+
+fn members() -> impl Strategy<Value = Vec<(String, String, Object, u64)>> {
+    proptest::collection::vec((texts(), texts(), objects(), any::<u64>()), 0..6)
+}
+
+/// An index of these members, with the footer that goes with it.
+fn encode(members: &[(String, String, Object, u64)]) -> (Vec<u8>, PackFooter) {
+    let mut bytes = encode_index_header(members.len() as u32).to_vec();
+    let mut offset = 0;
+    for (bucket, key, object, _) in members {
+        let entry = encode_entry(bucket, key, offset, object);
+        assert_eq!(entry.len(), entry_bytes(bucket, key, object), "the length is known before");
+        bytes.extend_from_slice(&entry);
+        offset += object.bytes;
+    }
+    for (_, _, _, checksum) in members {
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+    }
+    let footer = PackFooter {
+        members: members.len() as u32,
+        index_offset: offset,
+        index_bytes: bytes.len() as u64,
+        index_checksum: crc_fast::crc64_nvme(&bytes),
+    };
+    (bytes, footer)
+}
+
+/// What any bytes may do to the decoders: be refused, or be exactly what would be written for what they say.
+fn decode_anything(bytes: &[u8]) {
+    if let Ok(entries) = parse_index(bytes) {
+        let members: Vec<_> =
+            entries.into_iter().map(|entry| (entry.bucket, entry.key, entry.object, entry.checksum)).collect();
+        assert_eq!(encode(&members).0, bytes);
+    }
+    if let Ok(footer) = decode_footer(bytes) {
+        assert_eq!(footer.encode(), bytes);
+        assert!(footer.payload_bytes() > footer.index_offset);
+    }
+}
+
+/// Changes `bytes` a little, in a way that `rng` chooses.
+fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
+    let at = rng.below(bytes.len().max(1) as u64) as usize;
+    match rng.below(5) {
+        0 => bytes.truncate(at),
+        1 => bytes.insert(at, rng.below(256) as u8),
+        2 if at + 4 <= bytes.len() => bytes[at..at + 4].copy_from_slice(&[0xff; 4]),
+        3 if at + 4 <= bytes.len() => bytes[at..at + 4].copy_from_slice(&(rng.below(40) as u32).to_le_bytes()),
+        _ if at < bytes.len() => bytes[at] ^= 1 << rng.below(8),
+        _ => {}
+    }
+}
+
+fn corpus() -> Vec<Vec<u8>> {
+    let object = Object {
+        version: VersionId(4),
+        bytes: 99,
+        etag: "d41d8cd98f00b204e9800998ecf8427e".into(),
+        modified_ms: 1_700_000_000_000,
+        headers: vec![("content-type".into(), "image/png".into())],
+        metadata: vec![("camera".into(), "box".into()), ("place".into(), String::new())],
+        checksums: vec![Checksum { kind: ChecksumKind::Crc32c, base64: "AAAAAA==".into() }],
+    };
+    let member = ("photos".to_owned(), "2019/a.png".to_owned(), object, 17);
+    let (one, footer) = encode(std::slice::from_ref(&member));
+    let (none, _) = encode(&[]);
+    let (several, _) = encode(&[member.clone(), member.clone(), member]);
+    vec![none, one, several, footer.encode().to_vec(), Vec::new()]
+}
+
+#[test]
+fn mutated_indexes_and_footers_never_panic_and_never_mean_two_things() {
+    let mut rng = Rng::new(11);
+    for seed in corpus() {
+        decode_anything(&seed);
+        for _ in 0..40_000 {
+            let mut bytes = seed.clone();
+            for _ in 0..=rng.below(3) {
+                mutate(&mut bytes, &mut rng);
+            }
+            decode_anything(&bytes);
+        }
+    }
+}
+
+#[test]
+fn a_footer_beyond_all_lengths_is_refused() {
+    let footer = PackFooter { members: 1, index_offset: u64::MAX - 70, index_bytes: 10, index_checksum: 0 };
+    assert_eq!(decode_footer(&footer.encode()), Err(FormatError::Field("length")));
+}
+
+#[test]
+fn an_index_that_promises_more_than_it_has_takes_no_memory() {
+    let mut bytes = encode_index_header(u32::MAX).to_vec();
+    bytes.extend_from_slice(&[0; 4096]);
+    assert_eq!(parse_index(&bytes), Err(FormatError::Field("number of members")));
+}
+
+#[test]
+fn a_newer_index_or_footer_is_refused_as_such() {
+    let (mut index, footer) = encode(&[]);
+    index[8] = 2;
+    assert_eq!(parse_index(&index), Err(FormatError::Version(2)));
+    let mut bytes = footer.encode();
+    bytes[8] = 2;
+    let crc = crc32c(&bytes[..60]);
+    bytes[60..].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(decode_footer(&bytes), Err(FormatError::Version(2)));
+}
+
+#[test]
+fn the_bytes_of_version_1_stay_what_they_are() {
+    let [_, one, _, footer, _] = &corpus()[..] else { panic!("the corpus has five seeds") };
+    assert_eq!((one.len(), crc_fast::crc64_nvme(one)), (204, 18_275_013_383_202_645_887));
+    assert_eq!(crc_fast::crc64_nvme(footer), 9_900_127_333_257_154_145);
+}
+
+proptest! {
+    #[test]
+    fn any_index_comes_back_as_it_was_written(members in members()) {
+        let (bytes, footer) = encode(&members);
+        prop_assert_eq!(decode_footer(&footer.encode()), Ok(footer));
+        let entries = decode_index(&footer, &bytes).unwrap();
+        prop_assert_eq!(entries.len(), members.len());
+        for (entry, (bucket, key, object, checksum)) in entries.iter().zip(&members) {
+            prop_assert_eq!((&entry.bucket, &entry.key), (bucket, key));
+            prop_assert_eq!((&entry.object, entry.checksum), (object, *checksum));
+        }
+    }
+
+    #[test]
+    fn any_changed_bit_of_an_index_is_noticed(members in members(), place in 0.0..1.0) {
+        let (mut bytes, footer) = encode(&members);
+        let bit = (place * (8 * bytes.len()) as f64) as usize;
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        prop_assert_eq!(decode_index(&footer, &bytes), Err(FormatError::Checksum));
+    }
+}

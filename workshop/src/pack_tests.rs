@@ -1,1 +1,150 @@
+//! Tests of packs: plans, sources, and telling a payload from another.
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::pack_format::{decode_footer, decode_index};
+use crate::testing::{run, sample, settle, stage, staging};
+use catalog::{Checksum, ChecksumKind, VersionId};
+use futures::stream;
+use proptest::prelude::*;
 
+fn member(slot: u64, bytes: u64) -> PackMember {
+    let object = Object {
+        version: VersionId(slot),
+        bytes,
+        etag: format!("{slot:032x}"),
+        modified_ms: 1_700_000_000_000 + slot,
+        headers: vec![("content-type".into(), "text/plain".into())],
+        metadata: vec![("n".into(), "x".repeat(slot as usize % 50))],
+        checksums: vec![Checksum { kind: ChecksumKind::Crc64Nvme, base64: "AAAAAAAAAAA=".into() }],
+    };
+    PackMember { bucket: "photos".into(), key: format!("2019/{slot:05}.png"), object, slot }
+}
+
+/// Stages a member for each length, and plans a pack of them.
+async fn staged_pack(staging: &Staging, lengths: &[usize]) -> PackPlan {
+    let mut members = Vec::new();
+    for (slot, bytes) in lengths.iter().enumerate() {
+        let slot = slot as u64;
+        stage(staging, slot, &sample(slot, *bytes)).await.unwrap();
+        members.push(member(slot, *bytes as u64));
+    }
+    PackPlan::new(members).unwrap()
+}
+
+async fn payload(staging: &Staging, plan: &PackPlan) -> Result<(Vec<u8>, Sealed), PackError> {
+    yielded(&Arc::new(plan.clone().hold(staging)?)).await
+}
+
+async fn yielded(pack: &Arc<HeldPack>) -> Result<(Vec<u8>, Sealed), PackError> {
+    let mut source = PackSource::new(Arc::clone(pack));
+    let mut all = Vec::new();
+    let mut last = BLOCK_BYTES;
+    while let Some(chunk) = source.next().await? {
+        assert!(last == BLOCK_BYTES && (1..=BLOCK_BYTES).contains(&chunk.len()), "all but the last are blocks");
+        last = chunk.len();
+        all.extend_from_slice(&chunk);
+    }
+    Ok((all, source.sealed().unwrap()))
+}
+
+#[test]
+fn a_plan_of_nothing_or_of_the_impossible_is_refused() {
+    assert!(matches!(PackPlan::new(Vec::new()), Err(PackError::Members(0))));
+    assert!(matches!(PackPlan::new(vec![member(1, u64::MAX), member(2, 2)]), Err(PackError::TooLong)));
+    assert!(matches!(PackPlan::new(vec![member(1, u64::MAX)]), Err(PackError::TooLong)));
+    let mut long = member(3, 1);
+    long.object.metadata = vec![("a".into(), "x".repeat(ENTRY_BYTES_MAX))];
+    assert!(matches!(PackPlan::new(vec![long]), Err(PackError::EntryTooLong { slot: 3, .. })));
+}
+
+#[test]
+fn members_that_are_gone_or_not_what_their_record_says_are_named() {
+    run(async {
+        let (_, staging) = staging(1 << 20);
+        let plan = staged_pack(&staging, &[10, 20, 30]).await;
+        let mut wrong = plan.members().to_vec();
+        wrong[1].object.bytes = 21;
+        let wrong = PackPlan::new(wrong).unwrap();
+        let error = payload(&staging, &wrong).await.err().unwrap();
+        assert!(matches!(error, PackError::MemberLength { slot: 1, staged_bytes: 20, record_bytes: 21 }));
+        staging.free(2).await.unwrap();
+        assert!(matches!(payload(&staging, &plan).await, Err(PackError::MemberGone { slot: 2 })));
+        staging.free(0).await.unwrap();
+    });
+}
+
+#[test]
+fn a_held_pack_is_yielded_twice_though_its_members_are_freed() {
+    run(async {
+        let (_, staging) = staging(1 << 20);
+        let plan = staged_pack(&staging, &[10, 5 * BLOCK_BYTES, 30]).await;
+        let pack = Arc::new(plan.hold(&staging).unwrap());
+        for slot in 0..3 {
+            staging.free(slot).await.unwrap();
+        }
+        let first = yielded(&pack).await.unwrap();
+        assert_eq!(first.0.len() as u64, pack.plan().payload_bytes());
+        assert!(first == yielded(&pack).await.unwrap());
+        drop(pack);
+        settle().await;
+        assert_eq!(staging.usage().staged_bytes, 0);
+    });
+}
+
+#[test]
+fn damage_to_a_member_is_noticed_while_packing() {
+    run(async {
+        let (drive, staging) = staging(1 << 20);
+        let plan = staged_pack(&staging, &[10, 3 * BLOCK_BYTES, 30]).await;
+        drive.flip_bit(&crate::staged_format::staged_name(1), BLOCK_BYTES as u64, 1);
+        let error = payload(&staging, &plan).await.err().unwrap();
+        assert!(matches!(error, PackError::Read(ReadError::Damaged { slot: 1, block: 1 })));
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_payload_is_its_members_its_index_and_its_footer(
+        lengths in proptest::collection::vec(prop_oneof![0usize..50, 0usize..9 * BLOCK_BYTES, Just(BLOCK_BYTES)], 1..40)
+    ) {
+        run(async {
+            let (_, staging) = staging(1 << 24);
+            let plan = staged_pack(&staging, &lengths).await;
+            let (all, sealed) = payload(&staging, &plan).await.unwrap();
+            assert_eq!(all.len() as u64, plan.payload_bytes());
+            assert_eq!(payload(&staging, &plan).await.unwrap(), (all.clone(), sealed));
+            let footer = decode_footer(&all[all.len() - PACK_FOOTER_BYTES..]).unwrap();
+            assert_eq!(footer.payload_bytes(), plan.payload_bytes());
+            let index = &all[footer.index_offset as usize..all.len() - PACK_FOOTER_BYTES];
+            let entries = decode_index(&footer, index).unwrap();
+            assert_eq!(entries.len(), lengths.len());
+            for ((entry, member), offset) in entries.iter().zip(plan.members()).zip(plan.offsets()) {
+                let bytes = &all[*offset as usize..][..member.object.bytes as usize];
+                assert!(bytes == sample(member.slot, bytes.len()));
+                assert_eq!((&entry.key, &entry.object, entry.offset), (&member.key, &member.object, *offset));
+                assert_eq!(entry.checksum, crc_fast::crc64_nvme(bytes));
+            }
+        });
+    }
+
+    #[test]
+    fn a_payload_read_back_is_told_from_any_other(length in 0usize..3 * BLOCK_BYTES, place in 0.0..1.0, cut in 1usize..9000) {
+        run(async {
+            let (_, staging) = staging(1 << 20);
+            let plan = staged_pack(&staging, &[length, 3]).await;
+            let (mut all, sealed) = payload(&staging, &plan).await.unwrap();
+            let read_back = |bytes: &[u8]| {
+                let chunks: Vec<Result<Vec<u8>, PackError>> = bytes.chunks(cut).map(|chunk| Ok(chunk.to_vec())).collect();
+                verify_payload(stream::iter(chunks), sealed)
+            };
+            assert!(read_back(&all).await.is_ok());
+            let short = read_back(&all[1..]).await;
+            assert!(matches!(short, Err(VerifyError::Payload(PayloadError::Length(_)))));
+            let at = (place * all.len() as f64) as usize;
+            all[at] ^= 1;
+            assert!(matches!(read_back(&all).await, Err(VerifyError::Payload(PayloadError::Checksum))));
+        });
+    }
+}

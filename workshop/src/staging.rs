@@ -148,8 +148,7 @@ impl Staging {
 
     /// A reader of the finished file of `slot`. The file stays at least as long as the reader.
     pub async fn open(&self, slot: u64) -> Result<StagedReader, ReadError> {
-        let hold = self.hold(slot).ok_or(ReadError::NotFound { slot })?;
-        StagedReader::open(hold).await
+        self.hold(slot).ok_or(ReadError::NotFound { slot })?.open().await
     }
 
     /// Keeps the file of `slot` from being removed until the hold is dropped. `None` if it was freed already. Whether there
@@ -342,8 +341,21 @@ impl SlotHold {
         self.slot
     }
 
+    /// A reader of the slot's file, also if it was freed meanwhile.
+    pub async fn open(&self) -> Result<StagedReader, ReadError> {
+        StagedReader::open(self.clone()).await
+    }
+
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.inner
+    }
+}
+
+impl Clone for SlotHold {
+    fn clone(&self) -> Self {
+        let mut state = lock(&self.inner.state);
+        state.slots.get_mut(&self.slot).expect("a held slot is known").holds += 1;
+        Self { inner: Arc::clone(&self.inner), slot: self.slot }
     }
 }
 

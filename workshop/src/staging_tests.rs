@@ -1,3 +1,4 @@
+//! Tests of staging: what is read is what was written, what is damaged is noticed, and nothing leaks.
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::BLOCK_BYTES;
@@ -6,6 +7,7 @@ use crate::testing::{collect, files, read_all, run, sample, settle, stage, stage
 use disk::{Call, FileName, MemoryDrive};
 use futures::FutureExt;
 use futures::stream::StreamExt;
+use model::Rng;
 use proptest::prelude::*;
 use std::ops::Range;
 
@@ -232,6 +234,32 @@ fn a_file_that_was_never_finished_cannot_be_opened() {
         drive.create(&staged_name(2), 10).await.unwrap();
         assert!(matches!(staging.open(1).await, Err(ReadError::Unusable { slot: 1, .. })));
         assert!(matches!(staging.open(2).await, Err(ReadError::Unusable { slot: 2, .. })));
+    });
+}
+
+#[test]
+fn after_a_torn_crash_whatever_was_finished_is_whole() {
+    run(async {
+        for seed in 0..200 {
+            let (drive, staging) = staging(1 << 20);
+            drive.fail_call(1 + seed % 60);
+            let mut finished = Vec::new();
+            for slot in 0..6 {
+                let data = sample(slot, 7 * BLOCK + 100 * slot as usize);
+                if stage_in_pieces(&staging, slot, &data, 999, data.len() as u64).await.is_ok() {
+                    finished.push(slot);
+                }
+            }
+            drive.crash_torn(&mut Rng::new(seed));
+            let staging = Staging::new(Arc::clone(&drive) as Arc<dyn Drive>, 1 << 20);
+            let report = staging.sweep(|slot| finished.contains(&slot)).await.unwrap();
+            assert_eq!(report.kept, finished.len() as u64);
+            assert_eq!(files(&drive).await.0, finished.len());
+            for slot in finished {
+                let read = read_all(&staging, slot).await.unwrap();
+                assert!(read == sample(slot, 7 * BLOCK + 100 * slot as usize));
+            }
+        }
     });
 }
 
