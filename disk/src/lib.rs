@@ -9,18 +9,28 @@
 
 mod buffer;
 mod clock;
+mod code;
 mod directory;
 mod drive;
 mod emulated;
 mod format;
 pub mod label;
 mod memory;
+pub mod stack;
 
 pub use buffer::{ALIGNMENT_BYTES, Buffer, Meter};
 pub use clock::{Clock, TokioClock};
+pub use code::{Codec, TooFewFragments};
 pub use directory::{DirectoryDrive, IoMode};
 pub use drive::{Drive, DriveError, DriveFuture, FileName, Space};
 pub use emulated::{DriveNews, EmulatedDrive, EmulatedRack, FUSE_RESET, News, Overrun};
 pub use format::{BLOCK_BYTES, FORMAT_VERSION, FormatError};
 pub use label::{Label, LabelError, RackUuid};
 pub use memory::{Call, MemoryDrive};
+
+/// Bytes of fragments that one request to a drive carries, unless a single fragment is longer: enough for a seek to be a small
+/// part of it.
+pub const REQUEST_FRAGMENTS_BYTES: u64 = 1 << 20;
+
+/// Bytes of the longest request: fragments, and the checksum page that may go along with them.
+pub const REQUEST_BYTES: usize = REQUEST_FRAGMENTS_BYTES as usize + BLOCK_BYTES;

@@ -320,7 +320,7 @@ mod tests {
         let drive = MemoryDrive::new(1 << 20);
         drive.create(&name("torn"), 64 * 4096).await.unwrap();
         drive.sync(&name("torn")).await.unwrap();
-        drive.write_at(&name("torn"), 0, Buffer::copy_of(&[1; 64 * 4096])).await.unwrap();
+        drive.write_at(&name("torn"), 0, Buffer::copy_of(&vec![1; 64 * 4096])).await.unwrap();
         drive.crash_torn(&mut Rng::new(3));
         let left = drive.contents(&name("torn")).unwrap();
         let kept = left.chunks(4096).filter(|sector| sector.iter().all(|b| *b == 1)).count();

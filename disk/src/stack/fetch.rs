@@ -1,0 +1,171 @@
+//! One stack's part of a batch: opening it, reading its checksums and fragments, checking each fragment.
+//!
+//! Invariant: nothing here outlives its request; what is learnt of a stack goes back to the reader, which alone decides.
+
+use super::format::{Batch, Blob, ChecksumPage, Footer, Header, RUN_STRIPES, Shape, fragment_sum, stack_name};
+use crate::format::BLOCK_BYTES;
+use crate::{Buffer, Drive, DriveError, FileName, Meter};
+use std::sync::Arc;
+
+/// A batch to be fetched from one stack.
+pub(super) struct Order {
+    pub(super) blob: Blob,
+    pub(super) shape: Shape,
+    pub(super) index: u8,
+    pub(super) drive: Arc<dyn Drive>,
+    pub(super) name: FileName,
+    pub(super) batch: Batch,
+    /// The checksums of the batch's run, if they are known already.
+    pub(super) page: Option<Arc<ChecksumPage>>,
+    pub(super) buffer: Buffer,
+    pub(super) meter: Arc<Meter>,
+}
+
+/// What came of an [`Order`].
+pub(super) struct Fetched {
+    /// The checksums of the batch's run, if they are good.
+    pub(super) page: Option<Arc<ChecksumPage>>,
+    pub(super) fetch: Fetch,
+}
+
+pub(super) enum Fetch {
+    /// The fragments, and which of them are good.
+    Read { buffer: Buffer, good: Vec<bool> },
+    /// The checksum page is bad, so that nothing can be said of the fragments. The buffer was not used.
+    NoChecksums(Buffer),
+    /// The drive does not answer.
+    Failed(DriveError),
+}
+
+/// Opens the stack with index `index`: its footer, and its last checksum page if that is good.
+/// A stack that is not the expected one is reported as [`DriveError::NotFound`].
+pub(super) async fn open(
+    blob: &Blob,
+    index: u8,
+    drive: &Arc<dyn Drive>,
+    meter: &Arc<Meter>,
+) -> Result<(Footer, Option<Arc<ChecksumPage>>), DriveError> {
+    let shape = Shape::new(blob.code, blob.payload_bytes);
+    let name = stack_name(blob.id, index);
+    let foreign = |why: &dyn std::fmt::Display| {
+        tracing::warn!(stack = %name, %why, "a stack is not what it should be");
+        DriveError::NotFound(name.clone())
+    };
+    if drive.len(&name).await? != shape.stack_bytes() {
+        return Err(foreign(&"its length is wrong"));
+    }
+    // The end first: the header lies before the first fragment, so that reading it costs no seek of its own.
+    let last_run = shape.runs() - 1;
+    let tail = drive.read_at(&name, shape.page_offset(last_run), meter.zeroed(2 * BLOCK_BYTES)).await?;
+    let footer = Footer::decode(&tail[BLOCK_BYTES..]).map_err(|error| foreign(&error))?;
+    let expected = Footer {
+        rack: blob.rack,
+        id: blob.id,
+        index,
+        payload_bytes: blob.payload_bytes,
+        payload_crc64: footer.payload_crc64,
+    };
+    if footer != expected {
+        return Err(foreign(&"its footer is another stack's"));
+    }
+    let page = right_page(blob, &shape, index, last_run, &tail[..BLOCK_BYTES]);
+    let head = drive.read_at(&name, 0, meter.zeroed(BLOCK_BYTES)).await?;
+    let header = Header::decode(&head).map_err(|error| foreign(&error))?;
+    if header.blob != *blob || header.index != index {
+        return Err(foreign(&"its header is another stack's"));
+    }
+    Ok((footer, page))
+}
+
+/// The checksum page that `block` is, if it is the one of this run.
+fn right_page(blob: &Blob, shape: &Shape, index: u8, run: u64, block: &[u8]) -> Option<Arc<ChecksumPage>> {
+    let page = ChecksumPage::decode(block).ok()?;
+    let first_stripe = run * RUN_STRIPES;
+    let is_right = page.rack == blob.rack
+        && page.id == blob.id
+        && page.index == index
+        && page.first_stripe == first_stripe
+        && page.sums.len() as u64 == shape.run_end(run) - first_stripe;
+    is_right.then(|| Arc::new(page))
+}
+
+/// Whether an error is about some bytes rather than about the drive as a whole.
+fn is_local(error: &DriveError) -> bool {
+    matches!(error, DriveError::Io { .. })
+}
+
+impl Order {
+    /// Reads and checks what was ordered.
+    pub(super) async fn fetch(mut self) -> Fetched {
+        if self.page.is_none() {
+            match self.read_page().await {
+                Ok(page) => self.page = page,
+                Err(error) => return Fetched { page: None, fetch: Fetch::Failed(error) },
+            }
+        }
+        let Some(page) = self.page.clone() else {
+            return Fetched { page: None, fetch: Fetch::NoChecksums(self.buffer) };
+        };
+        let fetch = self.read_fragments(&page).await;
+        Fetched { page: Some(page), fetch }
+    }
+
+    async fn read_page(&self) -> Result<Option<Arc<ChecksumPage>>, DriveError> {
+        let offset = self.shape.page_offset(self.batch.run());
+        match self.drive.read_at(&self.name, offset, self.meter.zeroed(BLOCK_BYTES)).await {
+            Ok(block) => Ok(right_page(&self.blob, &self.shape, self.index, self.batch.run(), &block)),
+            Err(error) if is_local(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn read_fragments(mut self, page: &ChecksumPage) -> Fetch {
+        let offset = self.shape.fragment_offset(self.batch.first);
+        self.buffer.set_len(self.shape.len(self.batch));
+        match self.drive.read_at(&self.name, offset, self.buffer).await {
+            Ok(buffer) => {
+                let sum = |stripe| {
+                    let fragment = &buffer[self.shape.within(self.batch, stripe)];
+                    fragment_sum(&self.blob, self.index, stripe, fragment)
+                };
+                let good = (self.batch.first..self.batch.end())
+                    .map(|stripe| sum(stripe) == page.sums[(stripe % RUN_STRIPES) as usize])
+                    .collect();
+                Fetch::Read { buffer, good }
+            }
+            Err(error) if is_local(&error) => {
+                self.buffer = self.meter.zeroed(self.shape.batch_bytes());
+                self.read_one_by_one(page, error).await
+            }
+            Err(error) => Fetch::Failed(error),
+        }
+    }
+
+    /// After an error of the medium: each fragment for itself, so that a bad sector costs one of them and not the batch. Takes
+    /// one fragment more of memory than the bound says, on this stack alone.
+    async fn read_one_by_one(mut self, page: &ChecksumPage, first_error: DriveError) -> Fetch {
+        self.buffer.set_len(self.shape.len(self.batch));
+        let mut good = vec![false; self.batch.stripes as usize];
+        let mut answered = false;
+        for (stripe, good) in (self.batch.first..self.batch.end()).zip(&mut good) {
+            let range = self.shape.within(self.batch, stripe);
+            let piece = self.meter.zeroed(range.len());
+            match self.drive.read_at(&self.name, self.shape.fragment_offset(stripe), piece).await {
+                Ok(piece) => {
+                    answered = true;
+                    let sum = fragment_sum(&self.blob, self.index, stripe, &piece);
+                    *good = sum == page.sums[(stripe % RUN_STRIPES) as usize];
+                    self.buffer[range].copy_from_slice(&piece);
+                }
+                Err(error) if is_local(&error) => {}
+                Err(error) => return Fetch::Failed(error),
+            }
+        }
+        // A drive of which not one fragment can be read is given up, unless only one was asked for and its header could be.
+        if answered || self.batch.stripes == 1 {
+            Fetch::Read { buffer: self.buffer, good }
+        } else {
+            Fetch::Failed(first_error)
+        }
+    }
+}

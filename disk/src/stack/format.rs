@@ -1,0 +1,382 @@
+//! The bytes of a stripe stack: where everything lies, and how headers, checksum pages and footers are read and written.
+//!
+//! `docs/format.md` draws it. In short:
+//!
+//! ```text
+//! header | fragments of run 0 | checksum page 0 | fragments of run 1 | checksum page 1 | ... | footer
+//! ```
+//!
+//! Invariants: everything starts at a multiple of 4 KiB; all lengths follow from the code and the payload's length alone; every
+//! checksum covers the identity of what it protects, so that bytes in the wrong place are as bad as wrong bytes.
+
+use crate::format::{BLOCK_BYTES, BlockReader, BlockWriter, FormatError, crc32c_digest};
+use crate::label::RackUuid;
+use crate::{FileName, REQUEST_FRAGMENTS_BYTES};
+use model::{BlobId, Code, DriveId};
+
+/// Fragments whose checksums share a page.
+pub const RUN_STRIPES: u64 = 960;
+
+const HEADER_MAGIC: [u8; 8] = *b"LARDSTCK";
+const PAGE_MAGIC: [u8; 8] = *b"LARDSUMS";
+const FOOTER_MAGIC: [u8; 8] = *b"LARDFOOT";
+/// Where the checksums begin in their page.
+const SUMS_OFFSET: usize = 64;
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+const _: () = assert!(SUMS_OFFSET + RUN_STRIPES as usize * 4 <= BLOCK_BYTES - 4, "a page holds a run's checksums");
+
+/// A blob: everything that says how its stacks look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blob {
+    /// The rack it belongs to.
+    pub rack: RackUuid,
+    /// Its number, unique in the rack for ever.
+    pub id: BlobId,
+    /// The code it is written in.
+    pub code: Code,
+    /// Its payload's length. At least 1.
+    pub payload_bytes: u64,
+}
+
+/// What each stack of a payload takes of its drive, in bytes, exactly. `payload_bytes` must be above 0.
+pub fn stack_bytes(code: Code, payload_bytes: u64) -> u64 {
+    Shape::new(code, payload_bytes).stack_bytes()
+}
+
+/// The name of the stack with index `index` of blob `id`.
+pub fn stack_name(id: BlobId, index: u8) -> FileName {
+    FileName::new(format!("{:016x}.{index:03}.stack", id.0)).expect("hexadecimal digits make a file name")
+}
+
+/// Where everything lies in the stacks of a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    code: Code,
+    payload_bytes: u64,
+}
+
+/// Stripes that are moved together: one request to each drive. Never across the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Batch {
+    pub(crate) first: u64,
+    pub(crate) stripes: u64,
+}
+
+impl Shape {
+    pub(crate) fn new(code: Code, payload_bytes: u64) -> Self {
+        assert!(payload_bytes > 0, "a blob has at least one byte");
+        assert!(code.data >= 1 && code.fragment_bytes >= 4096 && code.fragment_bytes.is_multiple_of(4096));
+        Self { code, payload_bytes }
+    }
+
+    /// Stripes of the blob: all of them full, but for the last.
+    pub(crate) fn stripes(&self) -> u64 {
+        self.payload_bytes.div_ceil(self.code.stripe_bytes())
+    }
+
+    pub(crate) fn runs(&self) -> u64 {
+        self.stripes().div_ceil(RUN_STRIPES)
+    }
+
+    /// Bytes of each fragment of `stripe`. Those of the last one are as short as k of them hold the rest of the payload in
+    /// whole blocks of 4 KiB.
+    pub(crate) fn fragment_bytes(&self, stripe: u64) -> usize {
+        assert!(stripe < self.stripes(), "the blob has no such stripe");
+        if stripe + 1 < self.stripes() {
+            return self.code.fragment_bytes as usize;
+        }
+        let rest = self.payload_bytes - stripe * self.code.stripe_bytes();
+        rest.div_ceil(u64::from(self.code.data)).next_multiple_of(BLOCK) as usize
+    }
+
+    /// Where the fragment of `stripe` begins in its stack.
+    pub(crate) fn fragment_offset(&self, stripe: u64) -> u64 {
+        assert!(stripe < self.stripes(), "the blob has no such stripe");
+        BLOCK + stripe * u64::from(self.code.fragment_bytes) + stripe / RUN_STRIPES * BLOCK
+    }
+
+    /// The stripe after the last one of `run`.
+    pub(crate) fn run_end(&self, run: u64) -> u64 {
+        ((run + 1) * RUN_STRIPES).min(self.stripes())
+    }
+
+    /// Where the checksum page of `run` lies.
+    pub(crate) fn page_offset(&self, run: u64) -> u64 {
+        let last = self.run_end(run) - 1;
+        self.fragment_offset(last) + self.fragment_bytes(last) as u64
+    }
+
+    pub(crate) fn footer_offset(&self) -> u64 {
+        self.page_offset(self.runs() - 1) + BLOCK
+    }
+
+    pub(crate) fn stack_bytes(&self) -> u64 {
+        self.footer_offset() + BLOCK
+    }
+
+    /// Stripes that one request can hold.
+    pub(crate) fn batch_stripes(&self) -> u64 {
+        (REQUEST_FRAGMENTS_BYTES / u64::from(self.code.fragment_bytes)).max(1)
+    }
+
+    /// Bytes of fragments that the longest request holds.
+    pub(crate) fn batch_bytes(&self) -> usize {
+        let stripes = self.batch_stripes().min(self.stripes());
+        if stripes == self.stripes() { self.len(Batch { first: 0, stripes }) } else { self.full(stripes) }
+    }
+
+    fn full(&self, stripes: u64) -> usize {
+        stripes as usize * self.code.fragment_bytes as usize
+    }
+
+    /// The batch that begins with stripe `first` and ends before `end`, the end of its run, or when it is full.
+    pub(crate) fn batch(&self, first: u64, end: u64) -> Batch {
+        let end = end.min(self.run_end(first / RUN_STRIPES)).min(first + self.batch_stripes());
+        assert!(first < end, "a batch has at least one stripe");
+        Batch { first, stripes: end - first }
+    }
+
+    /// Bytes of a batch on each drive.
+    pub(crate) fn len(&self, batch: Batch) -> usize {
+        self.full(batch.stripes - 1) + self.fragment_bytes(batch.first + batch.stripes - 1)
+    }
+
+    /// Where in a batch's buffer the fragment of `stripe` lies.
+    pub(crate) fn within(&self, batch: Batch, stripe: u64) -> std::ops::Range<usize> {
+        let start = self.full(stripe - batch.first);
+        start..start + self.fragment_bytes(stripe)
+    }
+
+    /// Payload bytes of `stripe`, as offsets into the payload.
+    pub(crate) fn payload_of(&self, stripe: u64) -> std::ops::Range<u64> {
+        let start = stripe * self.code.stripe_bytes();
+        start..(start + self.code.stripe_bytes()).min(self.payload_bytes)
+    }
+}
+
+impl Batch {
+    pub(crate) fn end(&self) -> u64 {
+        self.first + self.stripes
+    }
+
+    pub(crate) fn run(&self) -> u64 {
+        self.first / RUN_STRIPES
+    }
+}
+
+/// The checksum of a fragment, which covers whose fragment it is.
+pub(crate) fn fragment_sum(blob: &Blob, index: u8, stripe: u64, fragment: &[u8]) -> u32 {
+    let mut identity = [0; 33];
+    identity[..16].copy_from_slice(&blob.rack.0);
+    identity[16..24].copy_from_slice(&blob.id.0.to_le_bytes());
+    identity[24..32].copy_from_slice(&stripe.to_le_bytes());
+    identity[32] = index;
+    let mut digest = crc32c_digest();
+    digest.update(&identity);
+    digest.update(fragment);
+    digest.finalize() as u32
+}
+
+/// The first block of a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Whose stack it is.
+    pub blob: Blob,
+    /// Which of the blob's stacks: below k for data, from k for parity.
+    pub index: u8,
+    /// The drive of each of the blob's k + r stacks when it was written, in stack order.
+    pub drives: Vec<DriveId>,
+}
+
+impl Header {
+    /// Writes the header into `block`, which must have [`BLOCK_BYTES`] bytes.
+    pub fn encode(&self, block: &mut [u8]) {
+        let (blob, code) = (&self.blob, self.blob.code);
+        assert_eq!(self.drives.len(), code.stacks(), "every stack has its drive");
+        let mut writer = BlockWriter::new(block, HEADER_MAGIC);
+        writer.put(&[self.index, code.data, code.parity, 0]);
+        writer.put(&blob.rack.0);
+        writer.put(&blob.id.0.to_le_bytes());
+        writer.put(&blob.payload_bytes.to_le_bytes());
+        writer.put(&Shape::new(code, blob.payload_bytes).stripes().to_le_bytes());
+        writer.put(&code.fragment_bytes.to_le_bytes());
+        for drive in &self.drives {
+            writer.put(&drive.0.to_le_bytes());
+        }
+        writer.seal();
+    }
+
+    /// The header that `block` is.
+    pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
+        let mut reader = BlockReader::open(block, HEADER_MAGIC, "header of a stack")?;
+        let [index, data, parity, reserved] = reader.take();
+        let rack = RackUuid(reader.take());
+        let id = BlobId(reader.u64());
+        let payload_bytes = reader.u64();
+        let stripes = reader.u64();
+        let code = Code { data, parity, fragment_bytes: reader.u32() };
+        check(reserved == 0, "reserved byte")?;
+        check(data >= 1 && code.stacks() <= 255, "code")?;
+        check(usize::from(index) < code.stacks(), "index")?;
+        check(code.fragment_bytes >= 4096 && code.fragment_bytes.is_multiple_of(4096), "fragment length")?;
+        // Far above what any drive holds, and low enough for all lengths that follow from it.
+        check((1..1 << 56).contains(&payload_bytes), "payload length")?;
+        check(Shape::new(code, payload_bytes).stripes() == stripes, "number of stripes")?;
+        let drives = (0..code.stacks()).map(|_| DriveId(reader.u32())).collect();
+        reader.finish()?;
+        Ok(Self { blob: Blob { rack, id, code, payload_bytes }, index, drives })
+    }
+}
+
+/// The last block of a stack: it is there once everything before it is on the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footer {
+    /// The rack, as in the header.
+    pub rack: RackUuid,
+    /// The blob, as in the header.
+    pub id: BlobId,
+    /// Which stack, as in the header.
+    pub index: u8,
+    /// The payload's length, as in the header.
+    pub payload_bytes: u64,
+    /// CRC-64/NVME of the payload.
+    pub payload_crc64: u64,
+}
+
+impl Footer {
+    /// Writes the footer into `block`, which must have [`BLOCK_BYTES`] bytes.
+    pub fn encode(&self, block: &mut [u8]) {
+        let mut writer = BlockWriter::new(block, FOOTER_MAGIC);
+        writer.put(&[self.index, 0, 0, 0]);
+        writer.put(&self.rack.0);
+        writer.put(&self.id.0.to_le_bytes());
+        writer.put(&self.payload_bytes.to_le_bytes());
+        writer.put(&self.payload_crc64.to_le_bytes());
+        writer.seal();
+    }
+
+    /// The footer that `block` is.
+    pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
+        let mut reader = BlockReader::open(block, FOOTER_MAGIC, "footer of a stack")?;
+        let index = reader.u8();
+        reader.zeros_to(16)?;
+        let footer = Self {
+            rack: RackUuid(reader.take()),
+            id: BlobId(reader.u64()),
+            index,
+            payload_bytes: reader.u64(),
+            payload_crc64: reader.u64(),
+        };
+        reader.finish()?;
+        Ok(footer)
+    }
+}
+
+/// The checksums of one run of fragments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChecksumPage {
+    /// The rack, as in the header.
+    pub rack: RackUuid,
+    /// The blob, as in the header.
+    pub id: BlobId,
+    /// Which stack, as in the header.
+    pub index: u8,
+    /// The run's first stripe, a multiple of [`RUN_STRIPES`].
+    pub first_stripe: u64,
+    /// The checksum of each fragment of the run: 1 to [`RUN_STRIPES`].
+    pub sums: Vec<u32>,
+}
+
+impl ChecksumPage {
+    /// Writes the page into `block`, which must have [`BLOCK_BYTES`] bytes.
+    pub fn encode(&self, block: &mut [u8]) {
+        assert!((1..=RUN_STRIPES).contains(&(self.sums.len() as u64)), "a page has the checksums of a run");
+        let mut writer = BlockWriter::new(block, PAGE_MAGIC);
+        writer.put(&[self.index, 0, 0, 0]);
+        writer.put(&self.rack.0);
+        writer.put(&self.id.0.to_le_bytes());
+        writer.put(&self.first_stripe.to_le_bytes());
+        writer.put(&(self.sums.len() as u32).to_le_bytes());
+        writer.skip_to(SUMS_OFFSET);
+        for sum in &self.sums {
+            writer.put(&sum.to_le_bytes());
+        }
+        writer.seal();
+    }
+
+    /// The page that `block` is.
+    pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
+        let mut reader = BlockReader::open(block, PAGE_MAGIC, "checksum page")?;
+        let index = reader.u8();
+        reader.zeros_to(16)?;
+        let rack = RackUuid(reader.take());
+        let id = BlobId(reader.u64());
+        let first_stripe = reader.u64();
+        let count = reader.u32();
+        check(first_stripe.is_multiple_of(RUN_STRIPES), "first stripe")?;
+        check((1..=RUN_STRIPES).contains(&u64::from(count)), "number of checksums")?;
+        reader.zeros_to(SUMS_OFFSET)?;
+        let sums = (0..count).map(|_| reader.u32()).collect();
+        reader.finish()?;
+        Ok(Self { rack, id, index, first_stripe, sums })
+    }
+}
+
+fn check(holds: bool, field: &'static str) -> Result<(), FormatError> {
+    if holds { Ok(()) } else { Err(FormatError::Field(field)) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    const PELICAN: Code = Code { data: 15, parity: 3, fragment_bytes: 128 << 10 };
+
+    #[test]
+    fn a_gigabyte_has_the_stacks_that_the_documentation_computes() {
+        // 509 stripes, the last of 1,274,880 bytes in fragments of 86,016; header, page and footer.
+        let shape = Shape::new(PELICAN, 1_000_000_000);
+        assert_eq!(shape.stripes(), 509);
+        assert_eq!(shape.fragment_bytes(508), 86_016);
+        assert_eq!(stack_bytes(PELICAN, 1_000_000_000), 3 * 4096 + 508 * 131_072 + 86_016);
+        assert_eq!(stack_bytes(PELICAN, 1), 4 * 4096);
+    }
+
+    #[test]
+    fn stacks_are_named_by_blob_and_index() {
+        assert_eq!(stack_name(BlobId(0xbeef), 7).as_str(), "000000000000beef.007.stack");
+    }
+
+    proptest! {
+        #[test]
+        fn everything_follows_without_gap_or_overlap(
+            k in 1_u8..20, fragment in 1_u32..6, payload in 1_u64..200_000_000
+        ) {
+            let shape = Shape::new(Code { data: k, parity: 2, fragment_bytes: fragment * 4096 }, payload);
+            let (mut at, mut paid, mut stripe) = (4096, 0, 0);
+            while stripe < shape.stripes() {
+                let batch = shape.batch(stripe, shape.stripes());
+                prop_assert_eq!(shape.fragment_offset(stripe), at);
+                prop_assert!(shape.len(batch) <= shape.batch_bytes());
+                for stripe in batch.first..batch.end() {
+                    let range = shape.within(batch, stripe);
+                    prop_assert_eq!(at + range.start as u64, shape.fragment_offset(stripe));
+                    prop_assert_eq!(shape.payload_of(stripe).start, paid);
+                    paid = shape.payload_of(stripe).end;
+                    prop_assert!(paid - shape.payload_of(stripe).start <= u64::from(k) * range.len() as u64);
+                }
+                at += shape.len(batch) as u64;
+                stripe = batch.end();
+                if stripe == shape.run_end(batch.run()) {
+                    prop_assert_eq!(shape.page_offset(batch.run()), at);
+                    at += 4096;
+                }
+            }
+            prop_assert_eq!((paid, at), (payload, shape.footer_offset()));
+            prop_assert_eq!(at + 4096, shape.stack_bytes());
+        }
+    }
+}

@@ -1,0 +1,508 @@
+//! Reading a blob.
+//!
+//! 1. Each stack that is to be read is opened: footer, last checksum page and header are read and compared with what is expected.
+//! 2. Batches of stripes are fetched from all chosen stacks at once, each fragment checked; while one batch is given out the
+//!    next one is being fetched.
+//! 3. Where fewer than k fragments of a stripe are good, further stacks are fetched for that batch; then missing fragments are
+//!    rebuilt, and those that were bad are written back to where they came from.
+//!
+//! Invariants: see [`stack`](super); and a fragment is only written back if it matches the checksum that was there before.
+
+use super::fetch::{Fetch, Fetched, Order, open};
+use super::format::{Batch, Blob, ChecksumPage, RUN_STRIPES, Shape, fragment_sum, stack_name};
+use super::{Report, StackError, StackOutcome};
+use crate::code::Codec;
+use crate::{Buffer, Drive, DriveError, FileName, Meter};
+use crc_fast::{CrcAlgorithm, Digest};
+use futures::future::{BoxFuture, join_all};
+use std::ops::Range;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// Which stacks are read when all of them are good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// All k + r, so that each is checked (Pelican's policy).
+    All,
+    /// The first k, and others only when one of them fails.
+    K,
+}
+
+/// Whoever takes a payload does not want any more of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SinkClosed;
+
+/// Takes a payload, piece by piece and in order. Its answer is awaited before the next piece: whoever is slow slows down the
+/// reader.
+pub trait PayloadSink: Send {
+    /// Takes `bytes`, which go on where the last ones ended.
+    fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>>;
+}
+
+impl PayloadSink for Vec<u8> {
+    fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {
+        self.extend_from_slice(bytes);
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// What is known of a stack.
+enum State {
+    Unopened,
+    Open,
+    /// Of no use, and will not come back: the drive answers, but not with this stack.
+    Bad,
+    /// The drive does not answer; it may do so another time.
+    Failed(String),
+}
+
+struct Stack {
+    index: u8,
+    drive: Arc<dyn Drive>,
+    name: FileName,
+    state: State,
+    /// The checksum page read last.
+    page: Option<Arc<ChecksumPage>>,
+    /// Fragments repaired so far.
+    repaired: u32,
+    /// Something was found that was not repaired.
+    unsound: bool,
+}
+
+/// Reads one blob.
+pub struct StackReader {
+    blob: Blob,
+    shape: Shape,
+    codec: Codec,
+    policy: Policy,
+    repairs: bool,
+    stacks: Vec<Stack>,
+    payload_crc64: u64,
+    /// Buffers that wait for their next use.
+    free: Vec<Buffer>,
+    meter: Arc<Meter>,
+}
+
+/// A batch that was fetched: for each stack index what came of it, and scratch buffers for what did not come.
+struct Arrived {
+    batch: Batch,
+    /// By stack index: the buffer, and which of its fragments are good.
+    by_index: Vec<Option<(Buffer, Vec<bool>)>>,
+}
+
+type InFlight = JoinSet<Vec<(usize, Fetched)>>;
+
+impl StackReader {
+    /// Opens `blob` from these `stacks`, each given by its index and drive, each index at most once. At least k of them must
+    /// be good.
+    pub async fn open(blob: Blob, stacks: Vec<(u8, Arc<dyn Drive>)>, policy: Policy) -> Report<Self> {
+        let stack = |(index, drive): (u8, Arc<dyn Drive>)| {
+            assert!(usize::from(index) < blob.code.stacks(), "the blob has no stack {index}");
+            let (state, page) = (State::Unopened, None);
+            Stack { index, drive, name: stack_name(blob.id, index), state, page, repaired: 0, unsound: false }
+        };
+        let mut reader = Self {
+            blob,
+            shape: Shape::new(blob.code, blob.payload_bytes),
+            codec: Codec::new(blob.code),
+            policy,
+            repairs: true,
+            stacks: stacks.into_iter().map(stack).collect(),
+            payload_crc64: 0,
+            free: Vec::new(),
+            meter: Arc::new(Meter::default()),
+        };
+        let opened = reader.open_enough().await;
+        let outcomes = reader.outcomes();
+        Report { result: opened.map(|()| reader), outcomes }
+    }
+
+    /// Leaves what is bad as it is, for whoever wants to know whether anything is.
+    #[must_use]
+    pub fn without_repairs(mut self) -> Self {
+        self.repairs = false;
+        self
+    }
+
+    /// Gives the payload bytes of `range` to `sink`, reading only the stripes they lie in. Bytes that were given out before
+    /// an error are right.
+    pub async fn read(&mut self, range: Range<u64>, sink: &mut dyn PayloadSink) -> Result<(), StackError> {
+        assert!(range.end <= self.blob.payload_bytes, "the range lies within the payload");
+        if range.is_empty() {
+            return Ok(());
+        }
+        let stripe_bytes = self.blob.code.stripe_bytes();
+        let end = (range.end - 1) / stripe_bytes + 1;
+        let mut crc = Digest::new(CrcAlgorithm::Crc64Nvme);
+        let mut batch = self.shape.batch(range.start / stripe_bytes, end);
+        let mut in_flight = self.fetch(batch, &self.chosen());
+        loop {
+            let mut arrived = Arrived { batch, by_index: self.blob_slots() };
+            self.land(&mut in_flight, &mut arrived).await;
+            let next = (batch.end() < end).then(|| self.shape.batch(batch.end(), end));
+            if let Some(next) = next {
+                in_flight = self.fetch(next, &self.chosen());
+            }
+            self.fetch_more(&mut arrived).await?;
+            self.give_out(arrived, &range, &mut crc, sink).await?;
+            match next {
+                Some(next) => batch = next,
+                None => break,
+            }
+        }
+        self.sync_repairs().await;
+        let (expected, found) = (self.payload_crc64, crc.finalize());
+        let whole = range == (0..self.blob.payload_bytes);
+        if whole && expected != found { Err(StackError::WrongPayload { expected, found }) } else { Ok(()) }
+    }
+
+    /// CRC-64/NVME of the payload, as the footers have it.
+    pub fn payload_crc64(&self) -> u64 {
+        self.payload_crc64
+    }
+
+    /// How each stack has fared so far, in the order in which they were given.
+    pub fn outcomes(&self) -> Vec<StackOutcome> {
+        self.stacks.iter().map(Stack::outcome).collect()
+    }
+
+    /// The most bytes that the buffers of this transfer ever held at once.
+    pub fn peak_buffer_bytes(&self) -> usize {
+        self.meter.peak_bytes()
+    }
+
+    fn blob_slots(&self) -> Vec<Option<(Buffer, Vec<bool>)>> {
+        (0..self.blob.code.stacks()).map(|_| None).collect()
+    }
+
+    /// Opens what the policy asks for, and others in the place of those that turn out bad.
+    async fn open_enough(&mut self) -> Result<(), StackError> {
+        let need = usize::from(self.blob.code.data);
+        loop {
+            let open = self.stacks.iter().filter(|stack| matches!(stack.state, State::Open)).count();
+            let unopened = self.stacks.iter().enumerate().filter(|(_, stack)| matches!(stack.state, State::Unopened));
+            let mut unopened: Vec<usize> = unopened.map(|(at, _)| at).collect();
+            if self.policy == Policy::K {
+                unopened.sort_by_key(|at| self.stacks[*at].index);
+                unopened.truncate(need.saturating_sub(open));
+            }
+            if unopened.is_empty() {
+                return if open >= need { Ok(()) } else { Err(self.too_few(0, open, &[])) };
+            }
+            self.open_stacks(&unopened).await;
+        }
+    }
+
+    async fn open_stacks(&mut self, which: &[usize]) {
+        let opened = join_all(which.iter().map(|at| {
+            let stack = &self.stacks[*at];
+            open(&self.blob, stack.index, &stack.drive, &self.meter)
+        }))
+        .await;
+        let crcs: Vec<u64> = opened.iter().flatten().map(|(footer, _)| footer.payload_crc64).collect();
+        if self.stacks.iter().all(|stack| !matches!(stack.state, State::Open)) {
+            self.payload_crc64 = most_frequent(&crcs);
+        }
+        for (at, result) in which.iter().zip(opened) {
+            let stack = &mut self.stacks[*at];
+            match result {
+                Ok((footer, page)) if footer.payload_crc64 == self.payload_crc64 => {
+                    stack.state = State::Open;
+                    stack.page = page;
+                }
+                Ok(_) => stack.is_bad("its payload checksum differs from the others'"),
+                Err(error) => stack.fails(&error),
+            }
+        }
+    }
+
+    /// Places of the stacks to read from by default.
+    fn chosen(&self) -> Vec<usize> {
+        let open = self.stacks.iter().enumerate().filter(|(_, stack)| matches!(stack.state, State::Open));
+        let mut open: Vec<usize> = open.map(|(at, _)| at).collect();
+        if self.policy == Policy::K {
+            open.sort_by_key(|at| self.stacks[*at].index);
+            open.truncate(self.blob.code.data.into());
+        }
+        open
+    }
+
+    /// Starts to fetch `batch` from the stacks at `places`.
+    fn fetch(&mut self, batch: Batch, places: &[usize]) -> InFlight {
+        let mut orders = Vec::with_capacity(places.len());
+        for at in places {
+            let buffer = self.free_buffer();
+            let stack = &self.stacks[*at];
+            let first_stripe = batch.run() * RUN_STRIPES;
+            let page = stack.page.clone().filter(|page| page.first_stripe == first_stripe);
+            let (drive, name, meter) = (Arc::clone(&stack.drive), stack.name.clone(), Arc::clone(&self.meter));
+            let order = Order {
+                blob: self.blob,
+                shape: self.shape,
+                index: stack.index,
+                drive,
+                name,
+                batch,
+                page,
+                buffer,
+                meter,
+            };
+            let at = *at;
+            orders.push(async move { (at, order.fetch().await) });
+        }
+        let mut in_flight = JoinSet::new();
+        in_flight.spawn(join_all(orders));
+        in_flight
+    }
+
+    fn free_buffer(&mut self) -> Buffer {
+        let bytes = self.shape.batch_bytes();
+        self.free.pop().unwrap_or_else(|| self.meter.zeroed(bytes))
+    }
+
+    /// Waits for what is being fetched, and sorts it into `arrived`.
+    async fn land(&mut self, in_flight: &mut InFlight, arrived: &mut Arrived) {
+        while let Some(joined) = in_flight.join_next().await {
+            let fetched = match joined {
+                Ok(fetched) => fetched,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(_) => continue,
+                },
+            };
+            for (at, Fetched { page, fetch }) in fetched {
+                let stack = &mut self.stacks[at];
+                stack.page = page;
+                match fetch {
+                    Fetch::Read { buffer, good } => arrived.by_index[usize::from(stack.index)] = Some((buffer, good)),
+                    Fetch::NoChecksums(buffer) => {
+                        tracing::warn!(stack = %stack.name, run = arrived.batch.run(), "a checksum page is bad");
+                        stack.unsound = true;
+                        self.free.push(buffer);
+                    }
+                    Fetch::Failed(error) => stack.fails(&error),
+                }
+            }
+        }
+    }
+
+    /// Fetches further stacks for this batch until every stripe has k good fragments.
+    async fn fetch_more(&mut self, arrived: &mut Arrived) -> Result<(), StackError> {
+        let need = usize::from(self.blob.code.data);
+        let mut tried: Vec<usize> = Vec::new();
+        loop {
+            let Some((stripe, good)) = arrived.worst().filter(|(_, good)| *good < need) else { return Ok(()) };
+            let left = self.stacks.iter().enumerate().filter(|(at, stack)| {
+                let usable = matches!(stack.state, State::Open | State::Unopened);
+                usable && arrived.by_index[usize::from(stack.index)].is_none() && !tried.contains(at)
+            });
+            let mut left: Vec<usize> = left.map(|(at, _)| at).take(need - good).collect();
+            if left.is_empty() {
+                return Err(self.too_few(stripe, good, &arrived.bad(stripe)));
+            }
+            tried.extend(&left);
+            let unopened = left.iter().copied().filter(|at| matches!(self.stacks[*at].state, State::Unopened));
+            self.open_stacks(&unopened.collect::<Vec<_>>()).await;
+            left.retain(|at| matches!(self.stacks[*at].state, State::Open));
+            let mut in_flight = self.fetch(arrived.batch, &left);
+            self.land(&mut in_flight, arrived).await;
+        }
+    }
+
+    /// What it means that a stripe has only `good` good fragments.
+    fn too_few(&self, stripe: u64, good: usize, bad: &[u8]) -> StackError {
+        let need = self.blob.code.data;
+        let failed = self.stacks.iter().filter(|stack| matches!(stack.state, State::Failed(_))).count();
+        let may_come_back = self.blob.code.stacks() - self.stacks.len() + failed;
+        if good + may_come_back >= usize::from(need) {
+            return StackError::TooFewStacks { need, good: good as u8 };
+        }
+        let useless = self.stacks.iter().filter(|stack| stack.unsound || matches!(stack.state, State::Bad));
+        let mut bad: Vec<u8> = useless.map(|stack| stack.index).chain(bad.iter().copied()).collect();
+        bad.sort_unstable();
+        bad.dedup();
+        tracing::error!(blob = %self.blob.id, stripe, ?bad, "data is lost");
+        StackError::DataLost { blob: self.blob.id, stripe, bad }
+    }
+
+    /// Rebuilds what is missing, gives out what is wanted, repairs what was bad.
+    async fn give_out(
+        &mut self,
+        mut arrived: Arrived,
+        range: &Range<u64>,
+        crc: &mut Digest,
+        sink: &mut dyn PayloadSink,
+    ) -> Result<(), StackError> {
+        let mut scratch: Vec<Buffer> = Vec::new();
+        for stripe in arrived.batch.first..arrived.batch.end() {
+            if !arrived.is_whole(stripe, self.blob.code.data) {
+                self.rebuild(&mut arrived, stripe, &mut scratch)?;
+            }
+            let payload = self.shape.payload_of(stripe);
+            let wanted = payload.start.max(range.start)..payload.end.min(range.end);
+            let part = self.shape.within(arrived.batch, stripe);
+            for index in 0..u64::from(self.blob.code.data) {
+                let start = payload.start + index * part.len() as u64;
+                let (from, to) = (wanted.start.max(start), wanted.end.min(start + part.len() as u64));
+                if from >= to {
+                    continue;
+                }
+                let fragment = arrived.fragment(index as usize, &scratch, part.clone(), stripe);
+                let bytes = &fragment[(from - start) as usize..(to - start) as usize];
+                crc.update(bytes);
+                sink.take(bytes).await.map_err(|SinkClosed| StackError::SinkClosed)?;
+            }
+        }
+        self.free.extend(scratch);
+        self.repair(arrived).await;
+        Ok(())
+    }
+
+    /// Rebuilds the fragments of `stripe` that are bad or did not come: the bad ones in place, the others in `scratch`, which
+    /// has one buffer for each stack that did not come, in the order of their indices.
+    fn rebuild(&mut self, arrived: &mut Arrived, stripe: u64, scratch: &mut Vec<Buffer>) -> Result<(), StackError> {
+        while scratch.len() < arrived.by_index.iter().filter(|slot| slot.is_none()).count() {
+            scratch.push(self.free_buffer());
+        }
+        let part = self.shape.within(arrived.batch, stripe);
+        let at = (stripe - arrived.batch.first) as usize;
+        let mut spare = scratch.iter_mut();
+        let mut fragments = Vec::with_capacity(arrived.by_index.len());
+        for slot in &mut arrived.by_index {
+            if let Some((buffer, good)) = slot {
+                fragments.push((&mut buffer[part.clone()], good[at]));
+            } else {
+                let buffer = spare.next().expect("there is a scratch buffer for each stack that did not come");
+                buffer.set_len(self.shape.len(arrived.batch));
+                fragments.push((&mut buffer[part.clone()], false));
+            }
+        }
+        let rebuilt = self.codec.rebuild(&mut fragments);
+        rebuilt.expect("a batch is given out only if each of its stripes has k good fragments");
+        self.check_rebuilt(arrived, stripe)
+    }
+
+    /// A fragment that was bad and has been rebuilt must have the checksum that is on its drive.
+    fn check_rebuilt(&self, arrived: &Arrived, stripe: u64) -> Result<(), StackError> {
+        for index in arrived.bad(stripe) {
+            let Some((buffer, _)) = &arrived.by_index[usize::from(index)] else { continue };
+            let fragment = &buffer[self.shape.within(arrived.batch, stripe)];
+            let page = self.stacks.iter().find(|stack| stack.index == index).and_then(|stack| stack.page.as_ref());
+            let expected = page.map(|page| page.sums[(stripe % RUN_STRIPES) as usize]);
+            let found = fragment_sum(&self.blob, index, stripe, fragment);
+            if expected.is_some_and(|expected| expected != found) {
+                return Err(StackError::DataLost { blob: self.blob.id, stripe, bad: vec![index] });
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes bad fragments back, now that they are rebuilt. Uses up the buffers: each fragment is moved to the front of its own.
+    async fn repair(&mut self, arrived: Arrived) {
+        let batch = arrived.batch;
+        for (index, slot) in arrived.by_index.into_iter().enumerate() {
+            let Some((mut buffer, good)) = slot else { continue };
+            let stack = self.stacks.iter_mut().find(|stack| usize::from(stack.index) == index);
+            let stack = stack.expect("what arrived came from a stack");
+            for stripe in (batch.first..batch.end()).filter(|stripe| !good[(stripe - batch.first) as usize]) {
+                tracing::warn!(stack = %stack.name, stripe, repairs = self.repairs, "a fragment is bad");
+                if !self.repairs {
+                    stack.unsound = true;
+                    continue;
+                }
+                let part = self.shape.within(batch, stripe);
+                let bytes = part.len();
+                buffer.set_len(self.shape.len(batch));
+                buffer.copy_within(part, 0);
+                buffer.set_len(bytes);
+                match stack.drive.write_at(&stack.name, self.shape.fragment_offset(stripe), buffer).await {
+                    Ok(back) => buffer = back,
+                    Err(error) => {
+                        stack.fails(&error);
+                        buffer = Buffer::zeroed(0);
+                        break;
+                    }
+                }
+                stack.repaired += 1;
+            }
+            if !buffer.is_empty() {
+                self.free.push(buffer);
+            }
+        }
+    }
+
+    /// Makes repairs durable.
+    async fn sync_repairs(&mut self) {
+        for stack in self.stacks.iter_mut().filter(|stack| stack.repaired > 0) {
+            if let Err(error) = stack.drive.sync(&stack.name).await {
+                stack.fails(&error);
+            }
+        }
+    }
+}
+
+impl Stack {
+    fn outcome(&self) -> StackOutcome {
+        match &self.state {
+            State::Failed(error) => StackOutcome::Failed(error.clone()),
+            State::Bad => StackOutcome::StackBad,
+            State::Open if self.unsound => StackOutcome::StackBad,
+            State::Open if self.repaired > 0 => StackOutcome::Repaired { fragments: self.repaired },
+            State::Open => StackOutcome::Fine,
+            State::Unopened => StackOutcome::Unused,
+        }
+    }
+
+    fn is_bad(&mut self, why: &str) {
+        tracing::warn!(stack = %self.name, why, "a stack is bad");
+        self.state = State::Bad;
+    }
+
+    fn fails(&mut self, error: &DriveError) {
+        tracing::warn!(stack = %self.name, %error, "a stack cannot be read");
+        self.state = match StackOutcome::of(error) {
+            StackOutcome::Failed(text) => State::Failed(text),
+            _ => State::Bad,
+        };
+    }
+}
+
+impl Arrived {
+    /// The stripe with the fewest good fragments, and how many it has.
+    fn worst(&self) -> Option<(u64, usize)> {
+        let good = |stripe: u64| {
+            let at = (stripe - self.batch.first) as usize;
+            self.by_index.iter().flatten().filter(|(_, good)| good[at]).count()
+        };
+        (self.batch.first..self.batch.end()).map(|stripe| (stripe, good(stripe))).min_by_key(|(_, good)| *good)
+    }
+
+    /// The stacks whose fragment of `stripe` came and is bad.
+    fn bad(&self, stripe: u64) -> Vec<u8> {
+        let at = (stripe - self.batch.first) as usize;
+        let bad = |slot: &Option<(Buffer, Vec<bool>)>| slot.as_ref().is_some_and(|(_, good)| !good[at]);
+        self.by_index.iter().enumerate().filter(|(_, slot)| bad(slot)).map(|(index, _)| index as u8).collect()
+    }
+
+    /// Whether the data fragments of `stripe` all came, and nothing that came is bad.
+    fn is_whole(&self, stripe: u64, data: u8) -> bool {
+        self.by_index[..usize::from(data)].iter().all(Option::is_some) && self.bad(stripe).is_empty()
+    }
+
+    /// The fragment of a data stack: from what came, or from `scratch`.
+    fn fragment<'a>(&'a self, index: usize, scratch: &'a [Buffer], part: Range<usize>, stripe: u64) -> &'a [u8] {
+        assert!(self.batch.first <= stripe && stripe < self.batch.end(), "the stripe is of this batch");
+        if let Some((buffer, _)) = &self.by_index[index] {
+            &buffer[part]
+        } else {
+            let before = self.by_index[..index].iter().filter(|slot| slot.is_none()).count();
+            &scratch[before][part]
+        }
+    }
+}
+
+/// The value that most of `values` have; of several, the first. 0 if there is none.
+fn most_frequent(values: &[u64]) -> u64 {
+    let count = |value: u64| values.iter().filter(|other| **other == value).count();
+    values.iter().rev().copied().max_by_key(|value| count(*value)).unwrap_or(0)
+}

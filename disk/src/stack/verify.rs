@@ -1,0 +1,56 @@
+//! Whether a blob is what was written, and getting rid of it.
+
+use super::format::{Blob, stack_name};
+use super::read::{PayloadSink, Policy, SinkClosed, StackReader};
+use super::{Report, StackError, StackOutcome};
+use crate::{Drive, DriveError};
+use futures::future::{BoxFuture, join_all};
+use model::BlobId;
+use std::sync::Arc;
+
+/// Takes a payload and forgets it.
+struct Forget;
+
+impl PayloadSink for Forget {
+    fn take<'a>(&'a mut self, _: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// Reads back all k + r stacks of `blob`, given in stack order, checks every fragment and the payload's checksum. Repairs
+/// nothing: what was just written must be good. An error unless every stack is.
+pub async fn verify(blob: Blob, drives: &[Arc<dyn Drive>], payload_crc64: u64) -> Report<()> {
+    assert_eq!(drives.len(), blob.code.stacks(), "a blob lies on k + r drives");
+    let stacks = drives.iter().enumerate().map(|(index, drive)| (index as u8, Arc::clone(drive))).collect();
+    let opened = StackReader::open(blob, stacks, Policy::All).await;
+    let mut reader = match opened.result {
+        Ok(reader) => reader.without_repairs(),
+        Err(error) => return Report { result: Err(error), outcomes: opened.outcomes },
+    };
+    let result = reader.read(0..blob.payload_bytes, &mut Forget).await;
+    let outcomes = reader.outcomes();
+    let found = reader.payload_crc64();
+    let result = result.and_then(|()| {
+        if found != payload_crc64 {
+            Err(StackError::WrongPayload { expected: payload_crc64, found })
+        } else if outcomes.iter().any(|outcome| *outcome != StackOutcome::Fine) {
+            Err(StackError::Unsound)
+        } else {
+            Ok(())
+        }
+    });
+    Report { result, outcomes }
+}
+
+/// Removes the stacks of blob `id` from their drives, each given by its index and drive. One that is not there counts as removed.
+pub async fn remove(id: BlobId, stacks: &[(u8, Arc<dyn Drive>)]) -> Vec<StackOutcome> {
+    let removed = join_all(stacks.iter().map(|(index, drive)| async {
+        let name = stack_name(id, *index);
+        drive.remove(&name).await
+    }));
+    let outcome = |result| match result {
+        Ok(()) | Err(DriveError::NotFound(_)) => StackOutcome::Fine,
+        Err(error) => StackOutcome::of(&error),
+    };
+    removed.await.into_iter().map(outcome).collect()
+}
