@@ -80,15 +80,19 @@ impl<'a> Walk<'a> {
     fn new(bucket: &str, request: &'a ListRequest) -> Result<Self, CatalogError> {
         let bucket_prefix = key::object(bucket, "");
         let range = KeyRange::prefix(&key::object(bucket, &request.prefix));
+        let delimiter = request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty());
         let from = match (&request.token, &request.start_after) {
             (Some(token), _) => match decode_token(token).ok_or(CatalogError::BadToken)? {
                 Last::Key(key) => Bound::Excluded(key::object(bucket, &key)),
                 Last::CommonPrefix(prefix) => behind(&key::object(bucket, &prefix)),
             },
+            // Behind a common prefix lies nothing of it: so a page goes on behind its last entry, whichever kind that is.
+            (None, Some(key)) if common_prefix(&request.prefix, delimiter, key) == Some(key.as_str()) => {
+                behind(&key::object(bucket, key))
+            }
             (None, Some(key)) => Bound::Excluded(key::object(bucket, key)),
             (None, None) => range.start.clone(),
         };
-        let delimiter = request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty());
         let from = later(range.start, from);
         Ok(Self { request, delimiter, bucket_prefix, end: range.end, from, last: None, listing: Listing::default() })
     }
@@ -127,7 +131,7 @@ impl<'a> Walk<'a> {
     fn take(&mut self, entry: &Entry) -> Result<bool, CatalogError> {
         let key = entry.key.get(self.bucket_prefix.len()..).unwrap_or_default().to_vec();
         let key = String::from_utf8(key).map_err(|_| CatalogError::damaged(&entry.key, "its key is not UTF-8"))?;
-        if let Some(common) = self.common_prefix(&key) {
+        if let Some(common) = common_prefix(&self.request.prefix, self.delimiter, &key) {
             let mut store_prefix = self.bucket_prefix.clone();
             store_prefix.extend_from_slice(common.as_bytes());
             self.from = behind(&store_prefix);
@@ -141,14 +145,14 @@ impl<'a> Walk<'a> {
         self.listing.objects.push((key, object));
         Ok(false)
     }
+}
 
-    /// The part of `key` up to and with the first delimiter behind the prefix, if there is one.
-    fn common_prefix<'k>(&self, key: &'k str) -> Option<&'k str> {
-        let delimiter = self.delimiter?;
-        let behind_prefix = key.get(self.request.prefix.len()..)?;
-        let at = behind_prefix.find(delimiter)?;
-        key.get(..self.request.prefix.len() + at + delimiter.len())
-    }
+/// The part of `key` up to and with the first delimiter behind `prefix`, if there is one.
+fn common_prefix<'k>(prefix: &str, delimiter: Option<&str>, key: &'k str) -> Option<&'k str> {
+    let delimiter = delimiter?;
+    let behind_prefix = key.strip_prefix(prefix)?;
+    let at = behind_prefix.find(delimiter)?;
+    key.get(..prefix.len() + at + delimiter.len())
 }
 
 /// Where the keys behind all that begin with `prefix` start. Store keys begin with a tag, so there always are some.

@@ -145,12 +145,12 @@ pub enum Transfer {
         /// The drives, as they were written.
         drives: Vec<DriveId>,
     },
-    /// Remove the stacks of a blob from these drives. A stack that is not there counts as removed.
+    /// Remove these stacks of a blob. A stack that is not there counts as removed.
     Delete {
         /// Which blob.
         blob: BlobId,
-        /// The drives.
-        drives: Vec<DriveId>,
+        /// Stack index and drive of every stack that can be reached now.
+        stacks: Vec<(u8, DriveId)>,
     },
 }
 

@@ -162,7 +162,7 @@ pub enum Loss {
 /// An operation on the rack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// The world's number for it, never used before.
+    /// The world's number for it: above all it has used before, and above 0; or that of a composed write.
     pub op: OpId,
     /// Whose share it is charged to.
     pub lane: Lane,

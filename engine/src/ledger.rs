@@ -11,6 +11,9 @@
 //!
 //! A soft limit holds nobody back; that it was broken is counted. A limit on bytes/s is no concern of the ledger.
 
+#[cfg(test)]
+mod tests;
+
 use alloc::vec;
 use alloc::vec::Vec;
 use model::{DomainId, DomainLimit, DriveId, RackSpec, ResourceId, Watts};

@@ -19,6 +19,8 @@
 //! - a blob's drives are in ascending order, so that the order of its stacks needs no record of its own.
 
 mod spread;
+#[cfg(test)]
+mod tests;
 
 use crate::policy::{GroupChoice, PinnedTo};
 use alloc::collections::BTreeMap;

@@ -49,6 +49,8 @@ pub(crate) struct DriveState {
     pub(crate) attempt: Attempt,
     /// Transfers that failed on it since it last mounted.
     pub(crate) errors: u32,
+    /// Commands that failed since it last mounted.
+    pub(crate) strikes: u32,
     /// Whether it holds permits of the ledger.
     pub(crate) permitted: bool,
 }
@@ -167,6 +169,8 @@ pub struct Rack {
     /// Doomed payload bytes by group.
     pub(crate) doomed: Vec<u64>,
     pub(crate) rng: Rng,
+    /// The highest number the world has given an operation.
+    pub(crate) last_op: OpId,
     pub(crate) next_op: u64,
     pub(crate) stats: Stats,
     pub(crate) booted: bool,
@@ -185,6 +189,7 @@ impl Rack {
             phase: DrivePhase::Away(Loss::Died),
             attempt: Attempt(0),
             errors: 0,
+            strikes: 0,
             permitted: false,
         };
         let class = |_| ClassState {
@@ -205,6 +210,7 @@ impl Rack {
             ops: BTreeMap::new(),
             doomed: vec![0; layout.groups.len()],
             rng: Rng::new(seed),
+            last_op: OpId(0),
             next_op: OWN_OPS,
             stats: Stats::default(),
             booted: false,
@@ -224,7 +230,7 @@ impl Rack {
             Event::Mounted { drive, attempt, free_bytes } => self.mounted(drive, attempt, free_bytes),
             Event::Unmounted { drive, attempt } => self.unmounted(drive, attempt, actions),
             Event::Stopped { drive, attempt } => self.stopped(drive, attempt),
-            Event::DriveCommandFailed { drive, attempt, loss } => self.command_failed(drive, attempt, loss),
+            Event::DriveCommandFailed { drive, attempt, loss } => self.command_failed(drive, attempt, loss, actions),
             Event::DriveLost { drive, loss } => self.drive_lost(drive, loss),
             Event::DriveBack { drive } => self.drive_back(drive),
             Event::Submitted(request) => self.submitted(now, request, actions),

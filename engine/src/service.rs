@@ -23,8 +23,8 @@ const DOOMED_PAGE_BLOBS: u32 = 64;
 
 impl Rack {
     pub(crate) fn submitted(&mut self, now: Time, request: Request, actions: &mut Vec<Action>) {
-        if self.ops.contains_key(&request.op) {
-            return; // twice
+        if !self.is_new(&request) {
+            return;
         }
         if self.closing {
             self.reject(now, &request, Rejection::Closing, actions);
@@ -37,6 +37,23 @@ impl Rack {
                     self.visit_for_room(now, &request, actions);
                 }
                 self.reject(now, &request, reason, actions);
+            }
+        }
+    }
+
+    /// Whether the request is told for the first time: the world numbers its operations upwards, and a migration write is
+    /// awaited until it has come to its end.
+    fn is_new(&mut self, request: &Request) -> bool {
+        if self.ops.contains_key(&request.op) {
+            return false;
+        }
+        match request.work {
+            Work::Write { migration: true, .. } => self.migrator.awaits(request.op),
+            Work::Visit { .. } => true,
+            _ => {
+                let new = request.op > self.last_op;
+                self.last_op = self.last_op.max(request.op);
+                new
             }
         }
     }
@@ -251,7 +268,8 @@ impl Rack {
             Work::Read { blob, drives, .. } => self.start_read(pick, blob, &drives, now, actions),
             Work::Write { .. } => self.start_write(pick, now, actions),
             Work::Delete { blob, drives, .. } => {
-                self.begin_transfer(pick.op, pick.lane, Transfer::Delete { blob, drives }, now, actions);
+                let stacks = self.ready_stacks(&drives);
+                self.begin_transfer(pick.op, pick.lane, Transfer::Delete { blob, stacks }, now, actions);
                 false
             }
             Work::Visit { .. } => {
@@ -270,9 +288,7 @@ impl Rack {
         actions: &mut Vec<Action>,
     ) -> bool {
         let need = self.spec.code.data;
-        let ready = |drive: &DriveId| self.drives[drive.index()].phase == DrivePhase::Ready;
-        let stacks: Vec<(u8, DriveId)> =
-            drives.iter().enumerate().filter(|(_, drive)| ready(drive)).map(|(i, d)| (i as u8, *d)).collect();
+        let stacks = self.ready_stacks(drives);
         if stacks.len() < usize::from(need) {
             self.finish(now, pick.op, Outcome::Failed(Rejection::TooManyDrivesAway), actions);
             return true;
@@ -280,6 +296,14 @@ impl Rack {
         let transfer = Transfer::Read { blob, stacks, need, policy: self.policy.read_policy };
         self.begin_transfer(pick.op, pick.lane, transfer, now, actions);
         false
+    }
+
+    /// Index and drive of the stacks whose drives can be read and written now.
+    fn ready_stacks(&self, drives: &[DriveId]) -> Vec<(u8, DriveId)> {
+        let ready = |drive: &DriveId| {
+            self.drives.get(drive.index()).is_some_and(|state| state.phase == DrivePhase::Ready)
+        };
+        drives.iter().enumerate().filter(|(_, drive)| ready(drive)).map(|(i, d)| (i as u8, *d)).collect()
     }
 
     fn start_write(&mut self, pick: &Pick, now: Time, actions: &mut Vec<Action>) -> bool {
@@ -498,15 +522,12 @@ impl Rack {
         actions: &mut Vec<Action>,
     ) {
         let op = self.own_op();
-        let ready = |drive: &DriveId| {
-            self.drives.get(drive.index()).is_some_and(|state| state.phase == DrivePhase::Ready)
-        };
-        let drives: Vec<DriveId> = doomed.drives.iter().copied().filter(ready).collect();
+        let stacks = self.ready_stacks(&doomed.drives);
         let blob = doomed.blob;
         let work = Work::Delete {
             blob,
             group,
-            drives: drives.clone(),
+            drives: stacks.iter().map(|(_, drive)| *drive).collect(),
             stack_bytes: doomed.stack_bytes,
             bytes: doomed.doomed_bytes,
         };
@@ -523,7 +544,7 @@ impl Rack {
             verifying: false,
         };
         self.ops.insert(op, state);
-        self.begin_transfer(op, Lane::Background, Transfer::Delete { blob, drives }, now, actions);
+        self.begin_transfer(op, Lane::Background, Transfer::Delete { blob, stacks }, now, actions);
     }
 
     fn blob_removed(&mut self, group: GroupId, drives: &[DriveId], stack_bytes: u64, bytes: u64) {

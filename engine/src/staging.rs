@@ -96,6 +96,11 @@ impl Migrator {
         self.under_way.len()
     }
 
+    /// Whether `op` is a write that was composed and has not come to its end.
+    pub fn awaits(&self, op: OpId) -> bool {
+        self.under_way.contains_key(&op)
+    }
+
     /// Whether the workshop is above its critical threshold.
     pub fn is_critical(&self) -> bool {
         self.above(self.policy.critical_permille)

@@ -20,7 +20,10 @@ use crate::policy::{IdleTimeout, Lane};
 use crate::rack::{ClassPhase, ClassState, DrivePhase, Rack};
 use alloc::vec::Vec;
 use core::time::Duration;
-use model::{Attempt, ClassId, DriveId, GroupId, Time};
+use model::{Attempt, ClassId, DomainLimit, DriveId, DriveSpec, GroupId, Time};
+
+/// Starts or mounts that may fail in a row before a drive is left alone until it is back.
+const STRIKES_MAX: u32 = 3;
 
 /// Transfers that may fail on a drive between two mounts before it is taken out of service.
 const DRIVE_ERRORS_MAX: u32 = 3;
@@ -108,8 +111,8 @@ impl Rack {
             self.ask_for_permits(class, group, now, actions);
         }
         let members = self.layout.groups[group.index()].drives.clone();
-        if now >= until {
-            for drive in &members {
+        for drive in &members {
+            if now >= until || self.waits_in_vain(*drive) {
                 self.do_without(*drive);
             }
         }
@@ -128,6 +131,24 @@ impl Rack {
         }
         self.ready(class, group, now, actions);
         true
+    }
+
+    /// Whether `drive` waits for a permit that a lost drive holds and may never give back.
+    fn waits_in_vain(&self, drive: DriveId) -> bool {
+        if self.drives[drive.index()].phase != DrivePhase::AwaitingPermit {
+            return false;
+        }
+        self.spec.resources_by_id().any(|(id, resource)| {
+            let DomainLimit::ActiveDrives(limit) = resource.limit else { return false };
+            let domain = self.spec.domain_of(drive, id);
+            let lost = |other: &&DriveSpec| {
+                let state = &self.drives[other.id.index()];
+                state.permitted
+                    && matches!(state.phase, DrivePhase::Away(_))
+                    && other.resource_domains[id.index()] == domain
+            };
+            resource.hard && self.spec.drives.iter().filter(lost).count() >= limit as usize
+        })
     }
 
     fn is_moving(&self, drive: DriveId) -> bool {
@@ -175,7 +196,10 @@ impl Rack {
         let phase = self.drives[drive.index()].phase;
         match phase {
             DrivePhase::AwaitingPermit => self.drives[drive.index()].phase = DrivePhase::Standby,
-            DrivePhase::SpinningUp | DrivePhase::Mounting => self.set_away(drive, Loss::SpinUpFailed),
+            DrivePhase::SpinningUp | DrivePhase::Mounting => {
+                self.drives[drive.index()].strikes += 1;
+                self.set_away(drive, Loss::SpinUpFailed);
+            }
             _ => {}
         }
     }
@@ -204,10 +228,10 @@ impl Rack {
                     let attempt = self.command(drive, DrivePhase::Unmounting);
                     actions.push(Action::Unmount { drive, attempt });
                 }
-                // It may still turn: it is told to stop, so that its permits can be given back.
+                // It may still turn: it is stopped like the others, so that its permits can be given back.
                 DrivePhase::Away(_) if self.drives[drive.index()].permitted => {
-                    let attempt = self.command(drive, DrivePhase::Stopping);
-                    actions.push(Action::Stop { drive, attempt });
+                    let attempt = self.command(drive, DrivePhase::Unmounting);
+                    actions.push(Action::Unmount { drive, attempt });
                 }
                 DrivePhase::AwaitingPermit => self.do_without(drive),
                 _ => {}
@@ -259,6 +283,7 @@ impl Rack {
             let state = &mut self.drives[drive.index()];
             state.phase = DrivePhase::Ready;
             state.errors = 0;
+            state.strikes = 0;
             self.placement.set_free(drive, free_bytes);
         }
     }
@@ -273,15 +298,29 @@ impl Rack {
     pub(crate) fn stopped(&mut self, drive: DriveId, attempt: Attempt) {
         if self.answers(drive, attempt, DrivePhase::Stopping) {
             self.give_back_permit(drive);
-            let away = self.placement.is_away(drive);
+            let given_up = self.drives[drive.index()].strikes >= STRIKES_MAX;
+            self.placement.set_away(drive, given_up);
             self.drives[drive.index()].phase =
-                if away { DrivePhase::Away(Loss::Died) } else { DrivePhase::Standby };
+                if given_up { DrivePhase::Away(Loss::Died) } else { DrivePhase::Standby };
         }
     }
 
-    pub(crate) fn command_failed(&mut self, drive: DriveId, attempt: Attempt, loss: Loss) {
+    pub(crate) fn command_failed(
+        &mut self,
+        drive: DriveId,
+        attempt: Attempt,
+        loss: Loss,
+        actions: &mut Vec<Action>,
+    ) {
+        // What cannot be unmounted, perhaps because it never was mounted, is stopped all the same.
+        if loss != Loss::FuseTripped && self.answers(drive, attempt, DrivePhase::Unmounting) {
+            let attempt = self.command(drive, DrivePhase::Stopping);
+            actions.push(Action::Stop { drive, attempt });
+            return;
+        }
         let known = self.drives.get(drive.index()).is_some_and(|state| state.attempt == attempt);
         if known && !matches!(self.drives[drive.index()].phase, DrivePhase::Away(_) | DrivePhase::Standby) {
+            self.drives[drive.index()].strikes += 1;
             self.set_away(drive, loss);
         }
     }
@@ -296,6 +335,7 @@ impl Rack {
         let Some(state) = self.drives.get_mut(drive.index()) else { return };
         if matches!(state.phase, DrivePhase::Away(_)) {
             state.phase = DrivePhase::Standby;
+            state.strikes = 0;
             state.attempt = Attempt(state.attempt.0.wrapping_add(1));
             self.placement.set_away(drive, false);
             self.give_back_permit(drive);

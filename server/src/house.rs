@@ -17,7 +17,6 @@ use engine::{Event, Rejection};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 use workshop::{StageError, StagedWriter};
 

@@ -1,7 +1,16 @@
-//! Serves: the S3 front.
+//! Serves: the S3 front, the admin API, and the world in which the engine's decisions come true.
+//!
+//! `s3` speaks the protocol; [`house`] answers it from catalog, workshop and rack; [`recall`] brings cold bytes; [`world`] is the
+//! loop around the engine; [`app`] puts it all together from a data directory.
 
 pub mod admin;
+pub mod app;
 pub mod config;
 pub mod data_dir;
+pub mod holds;
+pub mod house;
+pub mod recall;
 pub mod report;
 pub mod s3;
+pub mod tell;
+pub mod world;

@@ -51,7 +51,7 @@ pub struct WorkshopStatus {
 }
 
 /// Power, by the ledger.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Default, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerStatus {
     /// Watts all drives draw now.
     pub watts: f64,

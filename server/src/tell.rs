@@ -167,7 +167,7 @@ impl Seen {
                 watts: rack.watts_mw() as f64 / 1000.0,
                 standby_watts: standby_mw as f64 / 1000.0,
                 active_drives: rack.active_drives() as u64,
-                active_drives_max: rack.layout().active_drives_max() as u64,
+                active_drives_max: rack.layout().drives_active_max().into(),
                 fuse_trips: 0,
             },
             drives: drive_counts(rack),

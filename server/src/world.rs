@@ -21,6 +21,7 @@ mod transfer;
 use crate::holds::Holds;
 use crate::recall;
 use catalog::{Blob, Catalog, Cursor, VersionId};
+use disk::label::RackUuid;
 use disk::{Clock, Drive};
 use engine::{Action, Event, Outcome, Rack, Rejection, Request, Usage, Work};
 use futures::future::{BoxFuture, FutureExt};
@@ -29,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::{mpsc, oneshot};
-use workshop::{PackPlan, Sealed, Spool, SpoolWriter, Staging};
+use workshop::{HeldPack, Sealed, Spool, SpoolWriter, Staging};
 
 /// Starts a task that nobody waits for.
 pub type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
@@ -52,7 +53,7 @@ pub struct Means {
     /// The drives, by their number.
     pub drives: Vec<Arc<dyn Drive>>,
     /// The rack's number, on every label and stack.
-    pub rack_uuid: [u8; 16],
+    pub rack_uuid: RackUuid,
     /// What is remembered.
     pub catalog: Catalog,
     /// Staged files.
@@ -99,7 +100,7 @@ pub(crate) enum Message {
     /// A look at the engine.
     Ask(Box<dyn FnOnce(&Rack, Time) + Send>),
     /// What was composed for a migration write; `None` if nothing of it was left.
-    Composed { op: OpId, versions: Vec<VersionId>, plan: Option<Arc<PackPlan>>, pin: Option<ClassId> },
+    Composed { op: OpId, versions: Vec<VersionId>, pack: Option<Arc<HeldPack>>, pin: Option<ClassId> },
     /// A read is over; its writer comes back, so that it can be gone on with on other drives.
     ReadEnded { event: Event, op: OpId, writer: Box<SpoolWriter>, appended_bytes: u64 },
     /// A write, or its verification, is over.
@@ -110,6 +111,8 @@ pub(crate) enum Message {
     Staged { attempt: Attempt, entries: Vec<engine::StagedEntry>, next: Option<migration::StagedCursor> },
     /// A page of doomed blobs, before those still held are left out.
     Doomed { group: GroupId, attempt: Attempt, page: reclaim::DoomedPage },
+    /// Whether a version belongs to a write under way.
+    IsMigrating { version: VersionId, answer: oneshot::Sender<bool> },
     /// A rescue has come to its end.
     Rescued(BlobId),
     /// Take in nothing more, put every group to sleep, and say so.
@@ -134,7 +137,7 @@ enum Job {
         refused: Arc<OnceLock<Rejection>>,
     },
     Write {
-        plan: Arc<PackPlan>,
+        pack: Arc<HeldPack>,
         versions: Vec<VersionId>,
         /// Set when the stacks are written and synced.
         written: Option<Written>,
@@ -165,6 +168,13 @@ impl WorldHandle {
             let _ = answer.send(look(rack, now));
         })));
         answered.await.ok()
+    }
+
+    /// Whether `version` belongs to a pack that is being written.
+    pub async fn is_migrating(&self, version: VersionId) -> bool {
+        let (answer, answered) = oneshot::channel();
+        self.send(Message::IsMigrating { version, answer });
+        answered.await.unwrap_or(false)
     }
 
     /// Takes in nothing more, lets what is in service end, and puts every group to sleep.
@@ -249,7 +259,7 @@ impl World {
             Message::Event(event) => self.apply(event),
             Message::Read(order) => self.order_read(*order),
             Message::Ask(look) => look(&self.rack, self.means.clock.now()),
-            Message::Composed { op, versions, plan, pin } => self.composed(op, versions, plan, pin),
+            Message::Composed { op, versions, pack, pin } => self.composed(op, versions, pack, pin),
             Message::ReadEnded { event, op, writer, appended_bytes: appended } => {
                 if let Some(Job::Read { writer: place, appended_bytes, .. }) = self.jobs.get_mut(&op) {
                     (*place, *appended_bytes) = (Some(writer), appended);
@@ -265,6 +275,9 @@ impl World {
             Message::Committed { versions } => self.committed(&versions),
             Message::Staged { attempt, entries, next } => self.staged_page(attempt, entries, next),
             Message::Doomed { group, attempt, page } => self.doomed_page(group, attempt, page),
+            Message::IsMigrating { version, answer } => {
+                let _ = answer.send(self.migrating.contains(&version));
+            }
             Message::Rescued(blob) => {
                 self.rescuing.remove(&blob);
             }
@@ -336,7 +349,7 @@ impl World {
                     self.read_ended(*writer, &outcome, &refused);
                 }
             }
-            Some(Job::Write { plan, versions, written }) => self.write_ended(plan, versions, written, &outcome),
+            Some(Job::Write { pack, versions, written }) => self.write_ended(pack, versions, written, &outcome),
             None if matches!(outcome, Outcome::Deleted) => self.blob_deleted(op),
             None => {
                 self.deleting.remove(&op);

@@ -407,7 +407,7 @@ impl World {
             Transfer::Write { drives, .. } | Transfer::Verify { drives } => {
                 (drives.clone(), op.0, drives.len())
             }
-            Transfer::Delete { blob, drives } => (drives.clone(), blob.0, 0),
+            Transfer::Delete { blob, stacks } => (stacks.iter().map(|(_, drive)| *drive).collect(), blob.0, 0),
         };
         let each = if matches!(transfer, Transfer::Delete { .. }) { 0 } else { each };
         let mut last = self.now;

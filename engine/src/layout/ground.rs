@@ -32,8 +32,12 @@ pub(super) struct Domain {
 }
 
 impl Domain {
-    fn hard(self) -> bool {
+    pub(super) fn hard(self) -> bool {
         matches!(self.role, Role::Hard(_))
+    }
+
+    pub(super) fn media(self) -> bool {
+        matches!(self.role, Role::Media(_))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::classes::{self, Share};
 use super::deal;
-use super::ground::{Ground, Role};
+use super::ground::Ground;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -50,7 +50,55 @@ pub(super) fn best(spec: &RackSpec, ground: &Ground) -> Plan {
             }
         }
     }
-    best.map_or_else(Plan::default, |(_, plan)| plan)
+    best.map(|(_, plan)| plan).filter(|plan| !plan.classes.is_empty()).unwrap_or_else(|| single(ground))
+}
+
+/// One group found by trying, where dealing found none. Looks at so many partial choices at most.
+fn single(ground: &Ground) -> Plan {
+    const CHOICES_MAX: u32 = 200_000;
+    let mut choice = Choice { ground, drives: Vec::new(), counts: BTreeMap::new(), budget: CHOICES_MAX };
+    let found = choice.extend(0);
+    Plan { classes: if found { vec![vec![choice.drives]] } else { Vec::new() } }
+}
+
+/// A group being put together, drive by drive.
+struct Choice<'a> {
+    ground: &'a Ground,
+    drives: Vec<u32>,
+    counts: BTreeMap<u32, u32>,
+    budget: u32,
+}
+
+impl Choice<'_> {
+    /// Whether drives at and behind `next` of the usable ones complete the group.
+    fn extend(&mut self, next: usize) -> bool {
+        let ground = self.ground;
+        if self.drives.len() == ground.group_drives {
+            return true;
+        }
+        for (place, drive) in ground.usable.iter().enumerate().skip(next) {
+            if self.budget == 0 {
+                return false;
+            }
+            self.budget -= 1;
+            let row = ground.of_drive(*drive);
+            let full = |number: &u32| {
+                let domain = ground.domain(*number);
+                domain.hard() && self.counts.get(number).copied().unwrap_or(0) >= domain.limit
+            };
+            if row.iter().any(full) {
+                continue;
+            }
+            row.iter().for_each(|number| *self.counts.entry(*number).or_insert(0) += 1);
+            self.drives.push(*drive);
+            if self.extend(place + 1) {
+                return true;
+            }
+            self.drives.pop();
+            row.iter().for_each(|number| *self.counts.entry(*number).or_insert(1) -= 1);
+        }
+        false
+    }
 }
 
 /// What no plan can exceed.
@@ -74,8 +122,7 @@ fn by_server(spec: &RackSpec, ground: &Ground) -> Option<Vec<Vec<u32>>> {
         let server = spec.drives[*drive as usize].failure_domains[kind].0;
         parts.entry(server).or_default().push(*drive);
         for number in ground.of_drive(*drive) {
-            let hard = matches!(ground.domain(*number).role, Role::Hard(_));
-            if hard && *owner.entry(*number).or_insert(server) != server {
+            if ground.domain(*number).hard() && *owner.entry(*number).or_insert(server) != server {
                 return None;
             }
         }
@@ -154,7 +201,7 @@ fn part_company(ground: &Ground, plan: Plan, taken: &mut [u32]) -> Plan {
                 let mut counts = ground.counts(group).into_iter();
                 counts.all(|(number, count)| {
                     let domain = ground.domain(number);
-                    matches!(domain.role, Role::Media(_)) || taken[number as usize] + count <= domain.limit
+                    domain.media() || taken[number as usize] + count <= domain.limit
                 })
             });
             let Some(place) = free else { break };

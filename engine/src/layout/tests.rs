@@ -3,11 +3,16 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::check::{self, Shortfall};
+use model::{DomainId, DomainLimit, DriveSpec, FailureDomains, Resource, ResourceId, Rng};
 use std::collections::BTreeMap;
 
+fn shipped_text(name: &str) -> &'static str {
+    model::text::SHIPPED.iter().find(|(n, _)| *n == name).unwrap().1
+}
+
 fn shipped(name: &str) -> RackSpec {
-    let text = model::text::SHIPPED.iter().find(|(n, _)| *n == name).unwrap().1;
-    model::text::parse(text, name).unwrap()
+    model::text::parse(shipped_text(name), name).unwrap()
 }
 
 /// The most drives of any group that have in common what `key` makes of their slot.
@@ -79,4 +84,128 @@ fn a_layout_survives_serde_with_its_table() {
     assert_eq!(back, layout);
     assert_eq!(back.group_of(layout.groups[1].drives[2]), Some(GroupId(1)));
     assert_eq!(back.group_of(DriveId(8)), None);
+}
+
+/// A small rack of any shape: rules, random domains, limits of every kind, sound but often impossible.
+fn random_rack(seed: u64, side_max: u64) -> RackSpec {
+    let mut rng = Rng::for_thing(0x6c61_796f_7574, seed);
+    let sides: [u64; 3] = core::array::from_fn(|_| rng.between(1, side_max));
+    let slots = (0..sides[0]).flat_map(|w| (0..sides[1]).flat_map(move |d| (0..sides[2]).map(move |h| [w, d, h])));
+    let slots: Vec<[u16; 3]> = slots.map(|slot| slot.map(|c| c as u16)).collect();
+    let mut draft = (*shipped("nas8")).clone();
+    draft.code.data = rng.between(1, 3) as u8;
+    draft.code.parity = rng.below(3) as u8;
+    draft.group_drives = draft.code.stacks() as u32 + rng.below(3) as u32;
+    let resources: Vec<Vec<DomainId>> = (0..rng.below(4)).map(|_| random_domains(&mut rng, &slots)).collect();
+    let kinds: Vec<Vec<DomainId>> = (0..rng.below(3)).map(|_| random_domains(&mut rng, &slots)).collect();
+    draft.resources = (0..resources.len()).map(|i| random_resource(&mut rng, i, slots.len() as u64)).collect();
+    let kind = |i: usize| FailureDomains { name: std::format!("f{i}"), loses_media: i > 0 || seed.is_multiple_of(2) };
+    draft.failure_domains = (0..kinds.len()).map(kind).collect();
+    let drive = |(id, slot): (usize, &[u16; 3])| DriveSpec {
+        id: DriveId(id as u32),
+        slot: *slot,
+        resource_domains: resources.iter().map(|column| column[id]).collect(),
+        failure_domains: kinds.iter().map(|column| column[id]).collect(),
+        capacity_bytes: None,
+        path: None,
+    };
+    draft.drives = slots.iter().enumerate().map(drive).collect();
+    RackSpec::validated(draft).unwrap()
+}
+
+fn random_resource(rng: &mut Rng, index: usize, drives: u64) -> Resource {
+    let limit = match rng.below(5) {
+        0 => DomainLimit::Watts((drives + 24 * rng.between(0, 5)) as u32),
+        1 => DomainLimit::ActiveDrives(rng.between(3, 8) as u32),
+        _ => DomainLimit::ActiveDrives(rng.between(1, 2) as u32),
+    };
+    Resource { name: std::format!("r{index}"), limit, hard: rng.below(4) > 0 }
+}
+
+/// Domains by a rule over the slots, or by chance.
+fn random_domains(rng: &mut Rng, slots: &[[u16; 3]]) -> Vec<DomainId> {
+    let by: [u16; 3] = core::array::from_fn(|_| [1, 2, 99][rng.below(3) as usize]);
+    let count = rng.between(1, slots.len() as u64);
+    let chance = rng.below(4) == 0;
+    let mut key = |slot: &[u16; 3]| if chance { [rng.below(count) as u16, 0, 0] } else { core::array::from_fn(|i| slot[i] / by[i]) };
+    let keys: Vec<[u16; 3]> = slots.iter().map(&mut key).collect();
+    let mut ranks = keys.clone();
+    ranks.sort_unstable();
+    ranks.dedup();
+    keys.iter().map(|key| DomainId(ranks.binary_search(key).unwrap() as u32)).collect()
+}
+
+/// Whether some g drives may be awake at once, by trying all choices.
+fn some_group_exists(spec: &RackSpec, next: usize, chosen: &mut Vec<DriveId>) -> bool {
+    let within = |(id, resource): (ResourceId, &Resource)| {
+        let awake = |domain| chosen.iter().filter(|d| spec.domain_of(**d, id) == domain).count() as u64;
+        let size = |domain| spec.drives.iter().filter(|d| d.resource_domains[id.index()] == domain).count() as u64;
+        !resource.hard
+            || chosen.iter().all(|drive| {
+                let domain = spec.domain_of(*drive, id);
+                match resource.limit {
+                    DomainLimit::ActiveDrives(limit) => awake(domain) <= u64::from(limit),
+                    DomainLimit::BytesPerS(_) => true,
+                    DomainLimit::Watts(watts) => {
+                        let asleep_mw = (size(domain) - awake(domain)) * u64::from(spec.profile.watts.standby_mw);
+                        awake(domain) * u64::from(spec.profile.watts.spin_up_mw) + asleep_mw <= u64::from(watts) * 1000
+                    }
+                }
+            })
+    };
+    if !spec.resources_by_id().all(within) {
+        return false;
+    }
+    if chosen.len() == spec.group_drives as usize {
+        return true;
+    }
+    (next..spec.drives.len()).any(|drive| {
+        chosen.push(DriveId(drive as u32));
+        let found = some_group_exists(spec, drive + 1, chosen);
+        chosen.pop();
+        found
+    })
+}
+
+/// Synthesises, and holds the result against the judge and against its own warnings.
+fn judged(spec: &RackSpec) -> Result<Layout, LayoutError> {
+    let layout = synthesise(spec)?;
+    let shortfalls = check::layout(spec, &layout).unwrap();
+    assert!(layout.active_groups_max() <= layout.bound.groups);
+    let soft = shortfalls.iter().filter(|s| matches!(s, Shortfall::SoftLimit { .. })).count();
+    let spread = shortfalls.iter().filter(|s| matches!(s, Shortfall::Spread { .. })).count();
+    let mut told = (0, 0);
+    for warning in &layout.warnings {
+        match warning {
+            Warning::SoftLimit { domains, .. } => told.0 += *domains as usize,
+            Warning::Spread { groups, .. } => told.1 += *groups as usize,
+            _ => {}
+        }
+    }
+    assert_eq!(told, (soft, spread), "the warnings are what the judge finds");
+    Ok(layout)
+}
+
+#[test]
+fn probe() {
+    let big = shipped_text("pelican").replace("width = 6", "width = 520");
+    let flat = big.replace("active_drives = 1     # text\nhard = true", "active_drives = 1000\nhard = false").replace("active_drives = 2     # text\nhard = true", "active_drives = 1000\nhard = false");
+    let cases = [
+        ("pelican x 87", big.clone()),
+        ("one server", big.replace("same = [\"width/3\"]\nloses", "same = []\nloses")),
+        ("no limits", flat.clone()),
+        ("one power", flat.replace("same = [\"width\", \"height\"]\nactive_drives = 1000\nhard = false", "same = []\nactive_drives = 960\nhard = true")),
+        ("tray 5", flat.replace("same = [\"width\", \"height\"]\nactive_drives = 1000\nhard = false", "same = [\"width\", \"height\"]\nactive_drives = 5\nhard = true")),
+        ("odd", big.replace("group_drives = 24", "group_drives = 23").replace("same = [\"width/3\"]\nloses", "same = []\nloses")),
+        ("paper letter", big.replace("active_drives = 2     #", "active_drives = 1     #").replace("same = [\"width/3\"]\nloses", "same = []\nloses")),
+    ];
+    for (name, text) in cases {
+        let spec = model::text::parse(&text, name).unwrap();
+        let t = std::time::Instant::now();
+        let l = synthesise(&spec);
+        let el = t.elapsed();
+        match l { Ok(l) => { std::println!("{name}: {} drives {} groups {} classes spares {} {:?} {el:?}", spec.drives.len(), l.groups.len(), l.classes.len(), l.spares.len(), l.warnings);
+            let t = std::time::Instant::now(); let s = check::layout(&spec, &l).map(|s| s.len()); std::println!("   check {s:?} {:?}", t.elapsed()); }
+            Err(e) => std::println!("{name}: {e} {el:?}") }
+    }
 }

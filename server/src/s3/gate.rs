@@ -19,8 +19,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How much of a refused request's body is still read, in bytes, so that its client reads the answer rather than a reset.
 const DRAIN_BYTES: u64 = 8 << 20;
-/// How long that may take.
+/// How long that may take in all, and how long a client may let it wait.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
+const DRAIN_STALL: Duration = Duration::from_millis(500);
 /// After how many seconds a client that was too many may come again.
 const RETRY_AFTER_S: u32 = 1;
 
@@ -111,7 +112,7 @@ impl Shared {
     async fn drain(mut self) {
         let mut left = DRAIN_BYTES;
         let read = async {
-            while let Some(Ok(frame)) = self.frame().await {
+            while let Ok(Some(Ok(frame))) = tokio::time::timeout(DRAIN_STALL, self.frame()).await {
                 let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
                 let Some(rest) = left.checked_sub(bytes) else { break };
                 left = rest;

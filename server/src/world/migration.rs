@@ -11,7 +11,7 @@ use engine::{Event, Lane, Outcome, Request, StagedEntry, Work};
 use model::{Attempt, ClassId, OpId};
 use std::sync::Arc;
 use std::time::Duration;
-use workshop::{PackMember, PackPlan};
+use workshop::{HeldPack, PackError, PackMember, PackPlan};
 
 /// Where a listing of staged versions stands.
 #[derive(Clone, Debug)]
@@ -53,13 +53,13 @@ impl World {
     pub(super) fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: Option<ClassId>) {
         let versions: Vec<VersionId> = versions.into_iter().map(VersionId).collect();
         self.migrating.extend(&versions);
-        let (handle, catalog) = (self.handle.clone(), self.means.catalog.clone());
+        let (handle, means) = (self.handle.clone(), self.means.clone());
         self.start(async move {
-            let plan = plan(&catalog, &versions).await.unwrap_or_else(|error| {
+            let pack = gather(&means, &versions).await.unwrap_or_else(|error| {
                 tracing::error!(%error, "a pack could not be composed; its versions stay in the workshop");
                 None
             });
-            handle.send(Message::Composed { op, versions, plan: plan.map(Arc::new), pin });
+            handle.send(Message::Composed { op, versions, pack: pack.map(Arc::new), pin });
         });
     }
 
@@ -67,25 +67,25 @@ impl World {
         &mut self,
         op: OpId,
         versions: Vec<VersionId>,
-        plan: Option<Arc<PackPlan>>,
+        pack: Option<Arc<HeldPack>>,
         pin: Option<ClassId>,
     ) {
-        let Some(plan) = plan else {
+        let Some(pack) = pack else {
             self.release_versions(&versions);
             self.apply(Event::Cancelled { op });
             return;
         };
-        let bytes = plan.payload_bytes();
+        let bytes = pack.plan().payload_bytes();
         let stack_bytes = stack::stack_bytes(self.rack.spec().code, bytes);
         let work = Work::Write { bytes, stack_bytes, pin, migration: true };
-        self.jobs.insert(op, Job::Write { plan, versions, written: None });
+        self.jobs.insert(op, Job::Write { pack, versions, written: None });
         self.apply(Event::Submitted(Request { op, lane: Lane::Background, overtake_limit: None, work }));
     }
 
     /// A write has come to its end. If it is done, its blob is committed and what it was made of is freed.
     pub(super) fn write_ended(
         &mut self,
-        plan: Arc<PackPlan>,
+        pack: Arc<HeldPack>,
         versions: Vec<VersionId>,
         written: Option<Written>,
         outcome: &Outcome,
@@ -95,13 +95,14 @@ impl World {
                 self.committing += 1;
                 let (handle, means) = (self.handle.clone(), self.means.clone());
                 self.start(async move {
-                    commit(&means, &handle, &plan, &written.blob).await;
+                    commit(&means, &handle, pack.plan(), &written.blob).await;
+                    drop(pack); // its files can go now
                     handle.send(Message::Committed { versions });
                 });
             }
             (outcome, _) => {
                 if let Outcome::Failed(reason) = outcome {
-                    tracing::warn!(?reason, bytes = plan.payload_bytes(), "migration of a pack failed; it stays in the workshop");
+                    tracing::warn!(?reason, bytes = pack.plan().payload_bytes(), "migration of a pack failed; it stays in the workshop");
                 }
                 self.release_versions(&versions);
             }
@@ -151,19 +152,36 @@ async fn list(
     Ok((entries, page.next.map(|after| StagedCursor { until_ms, after })))
 }
 
-/// What is left of `versions` as a pack, or `None` if all were overwritten or deleted.
-async fn plan(catalog: &catalog::Catalog, versions: &[VersionId]) -> Result<Option<PackPlan>, String> {
+/// Times a pack is gathered again because a member was deleted or overwritten meanwhile.
+const GATHER_TRIES: u32 = 8;
+
+/// What is left of `versions` as a pack whose files stay; `None` if all were overwritten or deleted.
+async fn gather(means: &super::Means, versions: &[VersionId]) -> Result<Option<HeldPack>, String> {
+    for _ in 0..GATHER_TRIES {
+        let members = members(&means.catalog, versions).await.map_err(|error| error.to_string())?;
+        if members.is_empty() {
+            return Ok(None);
+        }
+        match PackPlan::new(members).and_then(|plan| plan.hold(&means.staging)) {
+            Err(PackError::MemberGone { .. }) => {}
+            held => return held.map(Some).map_err(|error| error.to_string()),
+        }
+    }
+    Err("its members are overwritten again and again".into())
+}
+
+async fn members(
+    catalog: &catalog::Catalog,
+    versions: &[VersionId],
+) -> Result<Vec<PackMember>, catalog::CatalogError> {
     let mut members = Vec::with_capacity(versions.len());
     for version in versions {
-        let Some((found, object)) = catalog.object_of_version(*version).await.map_err(|error| error.to_string())? else { continue };
+        let Some((found, object)) = catalog.object_of_version(*version).await? else { continue };
         if let catalog::Place::Staged { slot } = found.place {
             members.push(PackMember { bucket: found.bucket, key: found.key, object, slot });
         }
     }
-    if members.is_empty() {
-        return Ok(None);
-    }
-    PackPlan::new(members).map(Some).map_err(|error| error.to_string())
+    Ok(members)
 }
 
 async fn commit(means: &super::Means, handle: &super::WorldHandle, plan: &PackPlan, blob: &Blob) {

@@ -146,9 +146,7 @@ impl ObjectStore for Fake {
             let first = futures::stream::iter([Ok(bytes.slice(..bytes.len().min(1)))]);
             let rest = match mood {
                 Mood::Hangs => futures::stream::pending().boxed(),
-                Mood::Breaks => {
-                    futures::stream::iter([Err(StoreError::DataLost { what: "a test".into() })]).boxed()
-                }
+                Mood::Breaks => futures::stream::iter([Err(StoreError::DataLost { what: "a test".into() })]).boxed(),
                 Mood::Well | Mood::Cold(_) => futures::stream::iter([Ok(bytes.slice(bytes.len().min(1)..))]).boxed(),
             };
             let bytes = first.chain(rest).map(move |piece| {

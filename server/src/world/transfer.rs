@@ -1,0 +1,277 @@
+//! Transfers: stripe stacks between the drives and the workshop. Each runs in a task of its own and answers with one event.
+//!
+//! A transfer that fails for a reason of the workshop's (a full spool, a staged file that cannot be read) is no drive's fault,
+//! and is told so: every drive is reported as it fared.
+
+use super::{Job, Means, Message, World, WorldHandle, Written};
+use catalog::Blob;
+use disk::stack::{self, PayloadSink, Policy, SinkClosed, StackError, StackOutcome, StackReader, StackWriter};
+use disk::Drive;
+use engine::{DriveOutcome, DriveResult, Event, ReadPolicy, Transfer};
+use futures::future::BoxFuture;
+use model::{Attempt, BlobId, ClassId, Code, DriveId, GroupId, OpId};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use workshop::{HeldPack, PackSource, Sealed, SpoolWriter};
+
+impl World {
+    pub(super) fn transfer(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
+        match transfer {
+            Transfer::Read { blob, stacks, policy, .. } => self.read(op, attempt, blob, &stacks, policy),
+            Transfer::Write { group, drives } => self.write(op, attempt, group, drives),
+            Transfer::Verify { drives } => self.verify(op, attempt, drives),
+            Transfer::Delete { blob, stacks } => self.delete(op, attempt, blob, &stacks),
+        }
+    }
+
+    fn with_drives(&self, stacks: &[(u8, DriveId)]) -> Vec<(u8, Arc<dyn Drive>)> {
+        stacks.iter().map(|(index, drive)| (*index, self.drive(*drive))).collect()
+    }
+
+    fn read(&mut self, op: OpId, attempt: Attempt, id: BlobId, stacks: &[(u8, DriveId)], policy: ReadPolicy) {
+        let stacks_with_drives = self.with_drives(stacks);
+        let Some(Job::Read { blob, writer, appended_bytes, .. }) = self.jobs.get_mut(&op) else {
+            panic!("{op} reads, and is no read");
+        };
+        assert_eq!(blob.blob, id, "an operation reads the blob it was asked for");
+        let Some(writer) = writer.take() else { panic!("{op} is read twice at once") };
+        let read = Read {
+            blob: described(&self.means, blob),
+            stacks: stacks_with_drives,
+            policy: match policy {
+                ReadPolicy::All => Policy::All,
+                ReadPolicy::K => Policy::K,
+            },
+            sink: SpoolSink { writer, appended_bytes: *appended_bytes, failed: false },
+        };
+        let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
+        let (handle, means) = (self.handle.clone(), self.means.clone());
+        self.start(async move {
+            let (sink, done, outcomes) = read.run(id).await;
+            let outcomes = told(&means, &drives, outcomes);
+            let event = Event::TransferEnded { op, attempt, done, outcomes };
+            let SpoolSink { writer, appended_bytes, .. } = sink;
+            handle.send(Message::ReadEnded { event, op, writer, appended_bytes });
+        });
+    }
+
+    fn write(&mut self, op: OpId, attempt: Attempt, group: GroupId, drives: Vec<DriveId>) {
+        let Some(Job::Write { pack, .. }) = self.jobs.get(&op) else { panic!("{op} writes, and is no write") };
+        let write = Write {
+            means: self.means.clone(),
+            pack: Arc::clone(pack),
+            code: self.rack.spec().code,
+            group,
+            class: self.rack.layout().class_of(group),
+            devices: drives.iter().map(|drive| (*drive, self.drive(*drive))).collect(),
+        };
+        let (handle, means) = (self.handle.clone(), self.means.clone());
+        self.start(async move {
+            let (written, outcomes) = write.run(&handle).await;
+            let outcomes = told(&means, &drives, outcomes);
+            let event = Event::TransferEnded { op, attempt, done: written.is_some(), outcomes };
+            handle.send(Message::WriteEnded { event, op, written });
+        });
+    }
+
+    fn verify(&mut self, op: OpId, attempt: Attempt, drives: Vec<DriveId>) {
+        let Some(Job::Write { written: Some(written), .. }) = self.jobs.get(&op) else {
+            panic!("{op} is verified, and was not written");
+        };
+        let written = written.clone();
+        let devices: Vec<Arc<dyn Drive>> = drives.iter().map(|drive| self.drive(*drive)).collect();
+        let (handle, means) = (self.handle.clone(), self.means.clone());
+        self.start(async move {
+            let blob = described(&means, &written.blob);
+            let report = stack::verify(blob, &devices, written.sealed.checksum).await;
+            let outcomes = told(&means, &drives, report.outcomes);
+            let done = report.result.is_ok();
+            let written = match report.result {
+                Ok(()) => Some(written),
+                Err(error) => {
+                    tracing::error!(blob = %blob.id, %error, "a blob does not read back as it was written; it is written anew");
+                    give_up(&means, &handle, &written.blob).await;
+                    None
+                }
+            };
+            handle.send(Message::WriteEnded { event: Event::TransferEnded { op, attempt, done, outcomes }, op, written });
+        });
+    }
+
+    fn delete(&mut self, op: OpId, attempt: Attempt, blob: BlobId, stacks: &[(u8, DriveId)]) {
+        self.deleting.insert(op, blob);
+        let devices = self.with_drives(stacks);
+        let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
+        let (handle, means) = (self.handle.clone(), self.means.clone());
+        self.start(async move {
+            let outcomes = stack::remove(blob, &devices).await;
+            let done = outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
+            let outcomes = told(&means, &drives, outcomes);
+            handle.send(Message::Event(Event::TransferEnded { op, attempt, done, outcomes }));
+        });
+    }
+}
+
+fn described(means: &Means, blob: &Blob) -> stack::Blob {
+    let code =
+        Code { data: blob.code_data, parity: blob.code_parity, fragment_bytes: blob.fragment_bytes };
+    stack::Blob { rack: means.rack_uuid, id: blob.blob, code, payload_bytes: blob.payload_bytes }
+}
+
+/// What each drive did, in the engine's words; repairs are counted.
+fn told(means: &Means, drives: &[DriveId], outcomes: Vec<StackOutcome>) -> Vec<DriveOutcome> {
+    let result = |outcome| match outcome {
+        StackOutcome::Fine => DriveResult::Fine,
+        StackOutcome::Unused => DriveResult::Unused,
+        StackOutcome::Repaired { fragments } => {
+            means.counters.repaired_fragments.fetch_add(u64::from(fragments), Ordering::Relaxed);
+            DriveResult::Repaired { fragments }
+        }
+        StackOutcome::StackBad => DriveResult::StackBad,
+        StackOutcome::Full => DriveResult::Full,
+        StackOutcome::Failed(_) => DriveResult::Failed,
+    };
+    let results = outcomes.into_iter().map(result);
+    drives.iter().zip(results).map(|(drive, result)| DriveOutcome { drive: *drive, result }).collect()
+}
+
+/// A written blob that is not to be: it is doomed as a whole, and goes at its group's next wake.
+pub(super) async fn give_up(means: &Means, handle: &WorldHandle, blob: &Blob) {
+    match means.catalog.abort_blob(blob.blob).await {
+        Ok(Some(doomed)) => handle.tell(Event::SpaceDoomed { group: doomed.group, bytes: doomed.bytes }),
+        Ok(None) => {}
+        Err(error) => {
+            tracing::error!(blob = %blob.blob, %error, "a failed blob could not be given up; the next start does it");
+        }
+    }
+}
+
+/// Takes a payload into the spool.
+struct SpoolSink {
+    writer: Box<SpoolWriter>,
+    appended_bytes: u64,
+    failed: bool,
+}
+
+impl PayloadSink for SpoolSink {
+    fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {
+        Box::pin(async move {
+            match self.writer.append(bytes).await {
+                Ok(()) => {
+                    self.appended_bytes += bytes.len() as u64;
+                    Ok(())
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the spool does not take a recall");
+                    self.failed = true;
+                    Err(SinkClosed)
+                }
+            }
+        })
+    }
+}
+
+struct Read {
+    blob: stack::Blob,
+    stacks: Vec<(u8, Arc<dyn Drive>)>,
+    policy: Policy,
+    sink: SpoolSink,
+}
+
+impl Read {
+    /// Goes on where the spool ends. Done is also what the spool, not the rack, could not take.
+    async fn run(mut self, id: BlobId) -> (SpoolSink, bool, Vec<StackOutcome>) {
+        let wanted = self.sink.writer.range();
+        let range = wanted.start + self.sink.appended_bytes..wanted.end;
+        let opened = StackReader::open(self.blob, self.stacks, self.policy).await;
+        let (result, outcomes) = match opened.result {
+            Ok(mut reader) => {
+                let result = reader.read(range, &mut self.sink).await;
+                (result, reader.outcomes())
+            }
+            Err(error) => (Err(error), opened.outcomes),
+        };
+        if let Err(error) = &result {
+            match error {
+                StackError::DataLost { .. } => tracing::error!(blob = %id, %error, "DATA LOST"),
+                error => tracing::warn!(blob = %id, %error, "a read failed"),
+            }
+        }
+        let done = result.is_ok() || self.sink.failed;
+        (self.sink, done, outcomes)
+    }
+}
+
+struct Write {
+    means: Means,
+    pack: Arc<HeldPack>,
+    code: Code,
+    group: GroupId,
+    class: ClassId,
+    devices: Vec<(DriveId, Arc<dyn Drive>)>,
+}
+
+impl Write {
+    /// Intent, stacks, sync. What fails leaves nothing but a doomed blob.
+    async fn run(&self, handle: &WorldHandle) -> (Option<Written>, Vec<StackOutcome>) {
+        let unused = || self.devices.iter().map(|_| StackOutcome::Unused).collect();
+        let blob = match self.begin().await {
+            Ok(blob) => blob,
+            Err(error) => {
+                tracing::error!(%error, "a blob could not be begun in the catalog");
+                return (None, unused());
+            }
+        };
+        let report = StackWriter::create(described(&self.means, &blob), &self.devices).await;
+        let (sealed, outcomes) = match report.result {
+            Err(_) => (None, report.outcomes),
+            Ok(writer) => self.fill(writer).await,
+        };
+        match sealed {
+            Some(sealed) => (Some(Written { blob, sealed }), outcomes),
+            None => {
+                give_up(&self.means, handle, &blob).await;
+                (None, outcomes)
+            }
+        }
+    }
+
+    async fn begin(&self) -> Result<Blob, catalog::CatalogError> {
+        let payload_bytes = self.pack.plan().payload_bytes();
+        let blob = Blob {
+            blob: self.means.catalog.next_blob_id().await?,
+            group: self.group,
+            class: self.class,
+            drives: self.devices.iter().map(|(drive, _)| *drive).collect(),
+            code_data: self.code.data,
+            code_parity: self.code.parity,
+            fragment_bytes: self.code.fragment_bytes,
+            payload_bytes,
+            stack_bytes: stack::stack_bytes(self.code, payload_bytes),
+            members: self.pack.plan().members().len() as u32,
+            written_ms: (self.means.wall)(),
+        };
+        self.means.catalog.begin_blob(&blob).await?;
+        Ok(blob)
+    }
+
+    async fn fill(&self, mut writer: StackWriter) -> (Option<Sealed>, Vec<StackOutcome>) {
+        let mut source = PackSource::new(Arc::clone(&self.pack));
+        loop {
+            let fed = match source.next().await {
+                Ok(Some(bytes)) => writer.write(&bytes).await.map_err(|error| error.to_string()),
+                Ok(None) => break,
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(error) = fed {
+                tracing::warn!(error, "a pack could not be written");
+                return (None, writer.abort().await);
+            }
+        }
+        let report = writer.finish().await;
+        match (report.result, source.sealed()) {
+            (Ok(_), Some(sealed)) => (Some(sealed), report.outcomes),
+            _ => (None, report.outcomes),
+        }
+    }
+}
