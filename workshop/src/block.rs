@@ -22,9 +22,9 @@ const PAGE_BYTES: u64 = 4096;
 /// Told how many bytes of the file are written, after each block.
 pub(crate) type Written = Arc<dyn Fn(u64) + Send + Sync>;
 
-/// What a file of `file_bytes` bytes is counted as: whole pages.
+/// What a file of `file_bytes` bytes is counted as: whole pages. More than any drive has if there is no such number.
 pub(crate) fn charge(file_bytes: u64) -> u64 {
-    file_bytes.next_multiple_of(PAGE_BYTES)
+    file_bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
 }
 
 /// The guarded value. A panic elsewhere does not make plain counters wrong, so a poisoned lock is used on.

@@ -182,6 +182,7 @@ fn what_does_not_fit_evicts_nothing_and_is_told_when_there_is_room() {
             Err(ReserveError::Full(full)) => assert_eq!(full.retry_after, None),
             _ => panic!("that never fits"),
         }
+        assert!(matches!(spool.reserve(BlobId(3), 0..u64::MAX).await, Err(ReserveError::Full(_))));
         settle().await;
         let mut changes = spool.changes();
         assert!(changes.changed().now_or_never().is_none());

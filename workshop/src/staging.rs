@@ -135,12 +135,9 @@ impl Staging {
         let hold = self.inner.take_slot(slot, reservation)?;
         match self.inner.drive.create(&staged_name(slot), layout.file_bytes()).await {
             Ok(()) => Ok(StagedWriter::new(hold, layout)),
-            Err(error @ DriveError::Exists(_)) => {
-                self.inner.forget(slot);
-                Err(error.into())
-            }
             Err(error) => {
-                self.inner.doom(slot);
+                // A drive leaves nothing of a file it could not create, and what was there before is not ours to remove.
+                self.inner.forget(slot);
                 Err(self.inner.stage_error(error, layout))
             }
         }
