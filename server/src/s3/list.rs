@@ -147,7 +147,7 @@ pub(super) async fn v1(route: &Route, ask: &Ask) -> Answer {
     let marker = ask.query("marker").unwrap_or_default();
     let bucket = route.owned_bucket(ask).await?;
     let page = terms.page(route, ask, Some(marker.to_owned()).filter(|marker| !marker.is_empty())).await?;
-    // Without a delimiter clients take the last key; one more header does them no harm, but S3 does not send it.
+    // Without a delimiter S3 leaves this out, and clients go on behind the last key.
     let next = page.last().filter(|_| page.truncated && terms.delimiter.is_some());
     xml(&ListObjectsOutput {
         name: Some(bucket.name.clone()),

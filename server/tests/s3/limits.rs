@@ -70,6 +70,18 @@ async fn a_download_cut_short_is_let_go_of() {
 }
 
 #[tokio::test]
+async fn a_client_that_takes_nothing_of_its_answer_is_cut_off() {
+    let house = House::with(Limits { stall: Duration::from_millis(300), ..Limits::default() }).await;
+    house.put("k", &vec![7; 32 << 20]).await;
+    let (head, _) = Call::new("GET", "/shelf/k").wire(house.address);
+    let mut stream = TcpStream::connect(house.address).await.unwrap();
+    stream.write_all(&head).await.unwrap();
+    eventually("it is being served", || house.store.streams.load(Ordering::SeqCst) == 1).await;
+    eventually("it is let go of", || house.store.streams.load(Ordering::SeqCst) == 0).await;
+    assert!(read_reply(&mut stream).await.body.len() < 32 << 20, "it did not get the whole");
+}
+
+#[tokio::test]
 async fn a_failure_underway_never_looks_like_the_whole() {
     let house = House::open().await;
     house.put("k", b"0123456789").await;
