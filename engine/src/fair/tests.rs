@@ -146,9 +146,9 @@ proptest! {
         for lane in busy {
             assert_near(class.charged[lane as usize], total(&class), shares[lane as usize], all);
         }
-        let before = total(&class);
+        let before = class.now;
         class.serve_backlogged(&Lane::ALL, 500);
-        let fair = (total(&class) - before) * shares[idle as usize] / shares.iter().sum();
+        let fair = class.now.since(before) * shares[idle as usize] / shares.iter().sum();
         prop_assert!(class.charged[idle as usize] <= fair + 2 * class.lead());
     }
 

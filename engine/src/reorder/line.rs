@@ -62,7 +62,7 @@ impl Stretch {
             operations: 1,
             weight: item.weight,
             runs: 1,
-            headroom: if bounded { item.overtake_limit as i64 - delay } else { UNBOUNDED },
+            headroom: if bounded { item.overtake_limit.cast_signed() - delay } else { UNBOUNDED },
             first_group: item.group,
             last_group: item.group,
         }
@@ -75,7 +75,7 @@ impl Stretch {
 
     /// Whether all of them may be delayed by `weight`.
     pub fn stands(&self, weight: u64) -> bool {
-        self.headroom == UNBOUNDED || self.headroom >= weight as i64
+        self.headroom == UNBOUNDED || self.headroom >= weight.cast_signed()
     }
 
     fn then(self, next: Self) -> Self {
@@ -182,13 +182,13 @@ impl Line {
 
     /// Adds `weight` to the delay of everything before `slot`.
     pub fn delay_before(&mut self, slot: Slot, weight: u64) {
-        self.delay_beyond(slot, LEFT, weight as i64);
+        self.delay_beyond(slot, LEFT, weight.cast_signed());
     }
 
     /// Puts an operation right behind `slot`, or at the very end if `slot` is `NIL`. Its weight is added to the delay of
     /// everything it overtakes, and what it overtakes is taken from its own. There must be room for it by [`Stretch::stands`].
     pub fn insert_behind(&mut self, slot: Slot, item: Queued, overtaken: u64) -> Slot {
-        let delay = -(overtaken as i64);
+        let delay = -overtaken.cast_signed();
         let fresh = self.allocate(item, delay);
         let (parent, side) = self.leaf_behind(slot);
         if parent == NIL {
@@ -200,7 +200,7 @@ impl Line {
         {
             self.rotate_up(fresh);
         }
-        self.delay_beyond(fresh, RIGHT, item.weight as i64);
+        self.delay_beyond(fresh, RIGHT, item.weight.cast_signed());
         fresh
     }
 

@@ -1,0 +1,222 @@
+//! The ledger against a recount from nothing but the states of drives, on random racks under random requests.
+
+#![allow(clippy::unwrap_used)]
+
+use super::{Ledger, PowerState};
+use alloc::vec::Vec;
+use model::{DomainId, DomainLimit, DriveId, DriveSpec, RackDraft, RackSpec, Resource, ResourceId, Watts};
+use proptest::prelude::*;
+
+const DRIVES: u32 = 12;
+
+fn rack(resources: &[(DomainLimit, bool, u32)], watts: Watts) -> RackSpec {
+    let box_of_eight = model::text::parse(include_str!("../../../racks/nas8.toml"), "nas8.toml").unwrap();
+    let mut draft = RackDraft::clone(&box_of_eight);
+    draft.profile.watts = watts;
+    draft.failure_domains.clear();
+    let named = |(i, (limit, hard, _)): (usize, &(DomainLimit, bool, u32))| Resource {
+        name: std::format!("resource-{i}"),
+        limit: *limit,
+        hard: *hard,
+    };
+    draft.resources = resources.iter().enumerate().map(named).collect();
+    let drive = |i: u32| DriveSpec {
+        id: DriveId(i),
+        slot: [i as u16, 0, 0],
+        resource_domains: resources.iter().map(|(_, _, domains)| DomainId(i % domains)).collect(),
+        failure_domains: Vec::new(),
+        capacity_bytes: None,
+        path: None,
+    };
+    draft.drives = (0..DRIVES).map(drive).collect();
+    RackSpec::validated(draft).unwrap()
+}
+
+fn resource() -> impl Strategy<Value = (DomainLimit, bool, u32)> {
+    let drives = (1..6_u32, any::<bool>()).prop_map(|(limit, hard)| (DomainLimit::ActiveDrives(limit), hard));
+    let watts = (40..120_u32, any::<bool>()).prop_map(|(limit, hard)| (DomainLimit::Watts(limit), hard));
+    let link = Just((DomainLimit::BytesPerS(1), false));
+    (prop_oneof![3 => drives, 3 => watts, 1 => link], 1..=DRIVES).prop_map(|((limit, hard), n)| (limit, hard, n))
+}
+
+fn watts() -> impl Strategy<Value = Watts> {
+    (0..2_000_u32, 0..25_000_u32, 0..25_000_u32).prop_map(|(standby_mw, spin_up_mw, active_mw)| Watts {
+        standby_mw,
+        spin_up_mw: standby_mw + spin_up_mw,
+        active_mw: standby_mw + active_mw,
+    })
+}
+
+/// Drives that spin or spin up in a domain, and what its drives draw, by looking at each.
+fn recount(spec: &RackSpec, states: &[PowerState], resource: ResourceId, domain: DomainId) -> (u64, u64) {
+    let inside = spec.drives.iter().filter(|drive| spec.domain_of(drive.id, resource) == domain);
+    inside.fold((0, 0), |(active, mw), drive| match states[drive.id.index()] {
+        PowerState::Standby => (active, mw + u64::from(spec.profile.watts.standby_mw)),
+        PowerState::SpinningUp => (active + 1, mw + u64::from(spec.profile.watts.spin_up_mw)),
+        PowerState::Active => (active + 1, mw + u64::from(spec.profile.watts.active_mw)),
+    })
+}
+
+/// Whether no hard limit is broken.
+fn safe(spec: &RackSpec, states: &[PowerState]) -> bool {
+    spec.resources_by_id().filter(|(_, resource)| resource.hard).all(|(id, resource)| {
+        (0..DRIVES).map(DomainId).all(|domain| {
+            let (active, mw) = recount(spec, states, id, domain);
+            match resource.limit {
+                DomainLimit::ActiveDrives(limit) => active <= u64::from(limit),
+                DomainLimit::Watts(limit) => active == 0 || mw <= u64::from(limit) * 1_000,
+                DomainLimit::BytesPerS(_) => true,
+            }
+        })
+    })
+}
+
+/// Whether `drive` may spin up by the limits, now and when all that spins up now has got to full speed.
+fn would_fit(spec: &RackSpec, states: &[PowerState], drive: DriveId) -> bool {
+    let mut worst = states.to_vec();
+    worst[drive.index()] = PowerState::SpinningUp;
+    if spec.profile.watts.active_mw > spec.profile.watts.spin_up_mw {
+        worst
+            .iter_mut()
+            .filter(|state| **state == PowerState::SpinningUp)
+            .for_each(|state| *state = PowerState::Active);
+    }
+    safe(spec, &worst)
+}
+
+fn check_books(spec: &RackSpec, ledger: &Ledger, states: &[PowerState]) {
+    let awake = states.iter().filter(|state| **state != PowerState::Standby).count();
+    assert_eq!(ledger.active_drives(), awake);
+    let in_use: Vec<_> = ledger.usage().collect();
+    for (id, resource) in spec.resources_by_id() {
+        for domain in (0..DRIVES).map(DomainId) {
+            let (active, mw) = recount(spec, states, id, domain);
+            let entry = in_use.iter().find(|entry| (entry.0, entry.1) == (id, domain));
+            match resource.limit {
+                DomainLimit::ActiveDrives(limit) => {
+                    let expected = (active > 0).then_some((id, domain, active, u64::from(limit)));
+                    assert_eq!(entry.copied(), expected);
+                }
+                DomainLimit::Watts(_) => {
+                    assert_eq!(entry.is_some(), active > 0);
+                    assert!(entry.is_none_or(|entry| entry.2 >= mw), "no less is booked than is drawn");
+                }
+                DomainLimit::BytesPerS(_) => assert_eq!(entry, None),
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_hard_domain_is_ever_above_its_limit_and_no_permit_is_lost(
+        resources in prop::collection::vec(resource(), 1..4), watts in watts(),
+        steps in prop::collection::vec((0..4_u8, prop::collection::vec(0..DRIVES, 1..DRIVES as usize)), 0..80),
+    ) {
+        let spec = rack(&resources, watts);
+        let mut ledger = Ledger::new(&spec);
+        let mut states = std::vec![PowerState::Standby; DRIVES as usize];
+        for (step, drives) in steps {
+            let mut drives: Vec<_> = drives.into_iter().map(DriveId).collect();
+            drives.sort_unstable();
+            drives.dedup();
+            let of = |state| drives.iter().copied().filter(|d| states[d.index()] == state).collect::<Vec<_>>();
+            match step {
+                0 | 1 => {
+                    let asked = of(PowerState::Standby);
+                    let granted = ledger.request(&asked);
+                    for drive in asked {
+                        prop_assert_eq!(granted.contains(&drive), would_fit(&spec, &states, drive));
+                        if granted.contains(&drive) {
+                            states[drive.index()] = PowerState::SpinningUp;
+                        }
+                    }
+                }
+                2 => for drive in of(PowerState::SpinningUp) {
+                    ledger.spun_up(drive);
+                    states[drive.index()] = PowerState::Active;
+                },
+                _ => for drive in drives.iter().filter(|d| states[d.index()] != PowerState::Standby).copied().collect::<Vec<_>>() {
+                    ledger.released(drive);
+                    states[drive.index()] = PowerState::Standby;
+                },
+            }
+            prop_assert!(safe(&spec, &states), "a fuse has tripped");
+            check_books(&spec, &ledger, &states);
+        }
+        for drive in (0..DRIVES).map(DriveId).filter(|d| states[d.index()] != PowerState::Standby) {
+            ledger.released(drive);
+        }
+        prop_assert_eq!(ledger.watts_mw(), u64::from(DRIVES * watts.standby_mw));
+        prop_assert_eq!(ledger.usage().count(), 0);
+        for drive in (0..DRIVES).map(DriveId) {
+            let granted = !ledger.request(&[drive]).is_empty();
+            prop_assert_eq!(granted, ledger.can_ever_grant(drive), "alone, it gets its permit now or never");
+            if granted {
+                ledger.released(drive);
+            }
+        }
+    }
+}
+
+const PAPER: Watts = Watts { standby_mw: 1_560, spin_up_mw: 21_530, active_mw: 9_420 };
+
+fn drives(ids: core::ops::Range<u32>) -> Vec<DriveId> {
+    ids.map(DriveId).collect()
+}
+
+#[test]
+fn a_whole_group_starts_at_once_where_the_budgets_allow() {
+    let spec = rack(&[(DomainLimit::ActiveDrives(1), true, DRIVES), (DomainLimit::ActiveDrives(2), true, 6)], PAPER);
+    let mut ledger = Ledger::new(&spec);
+    assert_eq!(ledger.request(&drives(0..DRIVES)), drives(0..DRIVES));
+    assert_eq!(ledger.watts_mw(), 12 * 21_530);
+}
+
+#[test]
+fn with_a_limit_of_watts_the_rest_starts_as_others_get_to_speed() {
+    // Nine asleep 14.04 W, two starting 43.06 W; a third would need 76.64 W in all.
+    let spec = rack(&[(DomainLimit::Watts(76), true, 1)], PAPER);
+    let mut ledger = Ledger::new(&spec);
+    assert_eq!(ledger.request(&drives(0..4)), drives(0..2));
+    assert_eq!(ledger.request(&drives(2..4)), []);
+    ledger.spun_up(DriveId(0));
+    assert_eq!(ledger.request(&drives(2..4)), drives(2..3));
+    assert_eq!(ledger.state(DriveId(3)), PowerState::Standby);
+}
+
+#[test]
+fn a_drive_that_does_not_fit_holds_no_other_back() {
+    let spec = rack(&[(DomainLimit::ActiveDrives(1), true, 2)], PAPER);
+    let granted = Ledger::new(&spec).request(&[DriveId(0), DriveId(2), DriveId(1)]);
+    assert_eq!(granted, [DriveId(0), DriveId(1)]);
+}
+
+#[test]
+fn soft_limits_hold_nobody_back_and_are_counted() {
+    let spec = rack(&[(DomainLimit::ActiveDrives(1), false, 6)], PAPER);
+    let mut ledger = Ledger::new(&spec);
+    assert_eq!(ledger.request(&drives(0..8)).len(), 8);
+    assert_eq!(ledger.soft_overruns(), 2);
+}
+
+#[test]
+fn a_permit_that_can_never_be_given_is_known_with_its_reason() {
+    let spec = rack(&[(DomainLimit::ActiveDrives(1), true, 3), (DomainLimit::Watts(30), true, 1)], PAPER);
+    let ledger = Ledger::new(&spec);
+    assert!(!ledger.can_ever_grant(DriveId(5)));
+    assert_eq!(ledger.obstacle(DriveId(5)), Some((ResourceId(1), DomainId(0))));
+}
+
+#[test]
+#[should_panic(expected = "has a permit already")]
+fn asking_twice_is_a_fault() {
+    let mut ledger = Ledger::new(&rack(&[(DomainLimit::ActiveDrives(2), true, 1)], PAPER));
+    ledger.request(&[DriveId(0), DriveId(0)]);
+}
+
+#[test]
+#[should_panic(expected = "no permit to give back")]
+fn giving_back_what_one_does_not_have_is_a_fault() {
+    Ledger::new(&rack(&[(DomainLimit::ActiveDrives(2), true, 1)], PAPER)).released(DriveId(0));
+}
