@@ -98,12 +98,18 @@ fn parse_at(text: &str) -> Result<RackSpec, Fault> {
     RackSpec::validated(draft).map_err(|error| Fault::new(tree::locate(root.get_ref(), &error.key), error.message))
 }
 
-/// The bytes that `text`, such as `"4.55 TB"`, means; what is wrong with it and what to write instead, otherwise.
+/// The bytes that `text`, such as `"4.55 TB"`, means.
+///
+/// # Errors
+/// What is wrong with it, and what to write instead.
 pub fn size(text: &str) -> Result<u64, String> {
     units::SIZE.parse(text)
 }
 
-/// The span that `text`, such as `"13.5 s"`, means; what is wrong with it and what to write instead, otherwise.
+/// The span that `text`, such as `"13.5 s"`, means.
+///
+/// # Errors
+/// What is wrong with it, and what to write instead.
 pub fn duration(text: &str) -> Result<Duration, String> {
     units::SPAN.parse(text).map(Duration::from_nanos)
 }

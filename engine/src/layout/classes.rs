@@ -9,9 +9,11 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Beyond this many looked-up counts, an atom looks at a window of the classes instead of all.
+/// Beyond this many looked-up counts, an atom looks at a few classes instead of all: the next of them in turn, and those
+/// that share one of its domains already.
 const LOOKUPS_MAX: usize = 4_000_000;
-const WINDOW: usize = 16;
+const WINDOW: usize = 8;
+const SHARERS_MAX: usize = 32;
 
 /// Drives that must be in one class.
 struct Atom {
@@ -58,11 +60,17 @@ pub(super) fn divide(ground: &Ground, drives: &[u32], count: usize, soft: bool) 
     let lookups: usize = atoms.iter().map(|a| a.counts.len()).sum::<usize>() * count;
     let window = if lookups > LOOKUPS_MAX { WINDOW } else { count };
     let mut planned = vec![0_u32; ground.domains.len()];
-    let mut last = 0;
+    let mut sharers: Vec<Vec<usize>> = vec![vec![]; ground.domains.len()];
     for (turn, atom) in atoms.into_iter().enumerate() {
-        let near = (0..window).map(|i| if window == count { i } else { (turn + i) % count });
-        let chosen = near.chain([last]).min_by_key(|i| harm(ground, &bins[*i], &atom, &planned, *i)).unwrap_or(0);
-        last = chosen;
+        let next = (0..window).map(|i| if window == count { i } else { (turn + i) % count });
+        let sharing = atom.counts.keys().flat_map(|n| &sharers[*n as usize]).copied().take(SHARERS_MAX);
+        let chosen = next.chain(sharing).min_by_key(|i| harm(ground, &bins[*i], &atom, &planned, *i)).unwrap_or(0);
+        for number in atom.counts.keys().filter(|n| ground.domain(**n).hard()) {
+            let sharers = &mut sharers[*number as usize];
+            if sharers.last() != Some(&chosen) && sharers.len() < WINDOW {
+                sharers.push(chosen);
+            }
+        }
         add(&mut bins[chosen], atom, &mut planned);
     }
     let share = |bin: Bin| Share { groups: bin.drives.len() / ground.group_drives, drives: bin.drives };

@@ -22,8 +22,6 @@ const SPREAD: i64 = 1 << 14;
 const ASSIGNED_MAX: usize = 64;
 /// Rotations tried for a round.
 const ROTATIONS_MAX: usize = 64;
-/// Exchanges tried for a class.
-const EXCHANGES_MAX: usize = 400_000;
 
 /// A group being dealt.
 #[derive(Clone, Default)]
@@ -40,14 +38,15 @@ struct Table<'a> {
     left: Vec<u32>,
 }
 
-/// The groups of a class, each of exactly g drives, within what `taken` leaves of every hard limit.
-pub(super) fn deal(ground: &Ground, share: &Share, taken: &[u32]) -> Vec<Vec<u32>> {
+/// The groups of a class, each of exactly g drives, within what `taken` leaves of every hard limit. At most `exchanges` are
+/// tried for what dealing leaves over.
+pub(super) fn deal(ground: &Ground, share: &Share, taken: &[u32], exchanges: usize) -> Vec<Vec<u32>> {
     let mut table = Table { ground, taken, hands: vec![Hand::default(); share.groups], left: Vec::new() };
     let mut uses = vec![0_u32; share.groups];
     for round in sorted(ground, share).chunks(share.groups) {
         table.deal_round(round, &mut uses);
     }
-    table.fit_in();
+    table.fit_in(exchanges);
     table.hands.into_iter().map(|hand| hand.drives).filter(|drives| drives.len() == ground.group_drives).collect()
 }
 
@@ -150,8 +149,7 @@ impl Table<'_> {
     }
 
     /// Fits what is left over into groups that are not full; then gives up the emptiest of these, as often as it helps.
-    fn fit_in(&mut self) {
-        let mut budget = EXCHANGES_MAX;
+    fn fit_in(&mut self, mut budget: usize) {
         loop {
             let left = core::mem::take(&mut self.left);
             for drive in left {

@@ -10,7 +10,9 @@ use core::cmp::Reverse;
 use model::RackSpec;
 
 /// Drives dealt in all attempts together, about; it bounds the number of attempts on large racks.
-const DEALT_MAX: usize = 1_000_000;
+const DEALT_MAX: usize = 400_000;
+/// Exchanges tried in an attempt.
+const EXCHANGES_MAX: usize = 1_000_000;
 
 /// Classes of groups of drives.
 #[derive(Clone, Debug, Default)]
@@ -176,7 +178,7 @@ fn attempt(ground: &Ground, drives: &[u32], count: usize, soft: bool) -> Plan {
     let mut plan = Plan::default();
     for (share, needs) in shares.iter().zip(&mut planned) {
         needs.iter().for_each(|(number, need)| taken[*number as usize] -= need);
-        let class = deal::deal(ground, share, &taken);
+        let class = deal::deal(ground, share, &taken, EXCHANGES_MAX / shares.len());
         ground.needs(&class).iter().for_each(|(number, need)| taken[*number as usize] += need);
         if !class.is_empty() {
             plan.classes.push(class);

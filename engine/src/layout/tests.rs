@@ -5,6 +5,7 @@
 use super::*;
 use crate::check::{self, Shortfall};
 use model::{DomainId, DomainLimit, DriveSpec, FailureDomains, Resource, ResourceId, Rng};
+use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 use std::collections::BTreeMap;
 
 fn shipped_text(name: &str) -> &'static str {
@@ -127,7 +128,9 @@ fn random_domains(rng: &mut Rng, slots: &[[u16; 3]]) -> Vec<DomainId> {
     let by: [u16; 3] = core::array::from_fn(|_| [1, 2, 99][rng.below(3) as usize]);
     let count = rng.between(1, slots.len() as u64);
     let chance = rng.below(4) == 0;
-    let mut key = |slot: &[u16; 3]| if chance { [rng.below(count) as u16, 0, 0] } else { core::array::from_fn(|i| slot[i] / by[i]) };
+    let mut key = |slot: &[u16; 3]| {
+        if chance { [rng.below(count) as u16, 0, 0] } else { core::array::from_fn(|i| slot[i] / by[i]) }
+    };
     let keys: Vec<[u16; 3]> = slots.iter().map(&mut key).collect();
     let mut ranks = keys.clone();
     ranks.sort_unstable();
@@ -186,26 +189,88 @@ fn judged(spec: &RackSpec) -> Result<Layout, LayoutError> {
     Ok(layout)
 }
 
-#[test]
-fn probe() {
-    let big = shipped_text("pelican").replace("width = 6", "width = 520");
-    let flat = big.replace("active_drives = 1     # text\nhard = true", "active_drives = 1000\nhard = false").replace("active_drives = 2     # text\nhard = true", "active_drives = 1000\nhard = false");
-    let cases = [
-        ("pelican x 87", big.clone()),
-        ("one server", big.replace("same = [\"width/3\"]\nloses", "same = []\nloses")),
-        ("no limits", flat.clone()),
-        ("one power", flat.replace("same = [\"width\", \"height\"]\nactive_drives = 1000\nhard = false", "same = []\nactive_drives = 960\nhard = true")),
-        ("tray 5", flat.replace("same = [\"width\", \"height\"]\nactive_drives = 1000\nhard = false", "same = [\"width\", \"height\"]\nactive_drives = 5\nhard = true")),
-        ("odd", big.replace("group_drives = 24", "group_drives = 23").replace("same = [\"width/3\"]\nloses", "same = []\nloses")),
-        ("paper letter", big.replace("active_drives = 2     #", "active_drives = 1     #").replace("same = [\"width/3\"]\nloses", "same = []\nloses")),
-    ];
-    for (name, text) in cases {
-        let spec = model::text::parse(&text, name).unwrap();
-        let t = std::time::Instant::now();
-        let l = synthesise(&spec);
-        let el = t.elapsed();
-        match l { Ok(l) => { std::println!("{name}: {} drives {} groups {} classes spares {} {:?} {el:?}", spec.drives.len(), l.groups.len(), l.classes.len(), l.spares.len(), l.warnings);
-            let t = std::time::Instant::now(); let s = check::layout(&spec, &l).map(|s| s.len()); std::println!("   check {s:?} {:?}", t.elapsed()); }
-            Err(e) => std::println!("{name}: {e} {el:?}") }
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn every_layout_of_a_random_rack_passes_the_judge(seed in any::<u64>(), side_max in 2_u64..9) {
+        let spec = random_rack(seed, side_max);
+        prop_assert_eq!(judged(&spec), synthesise(&spec), "the same description gives the same layout");
     }
+}
+
+#[test]
+fn a_rack_is_refused_only_if_no_group_exists() {
+    let mut refused = 0;
+    for seed in 0..4_000 {
+        let spec = random_rack(seed, 3);
+        if let Err(error) = judged(&spec) {
+            refused += 1;
+            assert!(!some_group_exists(&spec, 0, &mut vec![]), "seed {seed}: {error}");
+            assert!(error.to_string().contains("; "), "no mend in: {error}");
+        }
+    }
+    assert!(refused > 500, "the random racks must try this");
+}
+
+#[test]
+fn cuboids_by_pelicans_rule_reach_the_bound() {
+    for (width, depth, height, group) in [(6, 16, 12, 16), (4, 8, 6, 8), (2, 24, 12, 24), (6, 8, 4, 12), (8, 6, 8, 12)]
+    {
+        let text = shipped_text("pelican-mini")
+            .replace("width = 4", &std::format!("width = {width}"))
+            .replace("depth = 4", &std::format!("depth = {depth}"))
+            .replace("height = 6", &std::format!("height = {height}"))
+            .replace("width/2", &std::format!("width/{}", width / 2))
+            .replace("group_drives = 8", &std::format!("group_drives = {group}"));
+        let layout = judged(&model::text::parse(&text, "cuboid").unwrap()).unwrap();
+        let groups = width * depth * height / group;
+        assert_eq!(layout.groups.len(), groups, "{width} x {depth} x {height} by {group}");
+        assert_eq!(layout.active_groups_max(), layout.bound.groups, "{width} x {depth} x {height} by {group}");
+    }
+}
+
+#[test]
+fn a_group_without_room_to_rebuild_is_warned_of() {
+    let text = shipped_text("nas8").replace("k = 2", "k = 3");
+    let layout = judged(&model::text::parse(&text, "x").unwrap()).unwrap();
+    assert_eq!(layout.warnings, [Warning::NoRoomToRebuild { group_drives: 4 }]);
+}
+
+#[test]
+fn drives_that_fit_no_group_are_spares() {
+    let text = shipped_text("nas8").replace("group_drives = 4", "group_drives = 3");
+    let layout = judged(&model::text::parse(&text, "x").unwrap()).unwrap();
+    assert_eq!((layout.groups.len(), layout.spares.len()), (2, 2));
+    assert!(layout.spares.iter().all(|drive| layout.group_of(*drive).is_none()));
+}
+
+#[test]
+fn a_rack_that_carries_no_group_is_told_why() {
+    let told = |from: &str, to: &str| {
+        let spec = model::text::parse(&shipped_text("nas8").replacen(from, to, 1), "x").unwrap();
+        synthesise(&spec).unwrap_err().to_string()
+    };
+    let expected =
+        "`power` lets 3 drives be awake at once, and a group has 4; raise its limit, or write group_drives = 3";
+    assert!(told("active_drives = 4", "active_drives = 3").starts_with(expected));
+    let expected = "a group of 9 cannot be made of 8 drives; write group_drives = 8 or less";
+    let limitless = told("group_drives = 4 ", "group_drives = 9 ");
+    assert!(limitless.starts_with("`power` lets 4 drives"), "{limitless}");
+    let spec =
+        model::text::parse(&shipped_text("nas8").replace("active_drives = 4", "active_drives = 9"), "x").unwrap();
+    let mut draft = (*spec).clone();
+    draft.group_drives = 9;
+    let error = synthesise(&RackSpec::validated(draft).unwrap()).unwrap_err();
+    assert!(error.to_string().starts_with(expected), "{error}");
+}
+
+#[test]
+fn a_hundred_thousand_drives_are_laid_out() {
+    let text = shipped_text("pelican").replace("width = 6", "width = 522");
+    let spec = model::text::parse(&text, "x").unwrap();
+    let layout = judged(&spec).unwrap();
+    assert_eq!(spec.drives.len(), 100_224);
+    assert_eq!((layout.groups.len(), layout.active_groups_max()), (4176, 348), "87 Pelicans");
+    assert!(layout.warnings.is_empty() && layout.spares.is_empty());
 }
