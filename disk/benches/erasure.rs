@@ -16,6 +16,10 @@ const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(100);
 
 type Stripe = Vec<Vec<u8>>;
+/// What is measured, and what it does to a stripe.
+type Work<'a> = (&'a str, &'a mut dyn FnMut(&mut Stripe));
+/// Fragments, and whether they are there.
+type Marked<'a> = [(&'a mut [u8], bool)];
 
 fn stripes() -> Vec<Stripe> {
     let rng = &mut Rng::new(1);
@@ -36,7 +40,7 @@ fn rate(stripes: &mut [Stripe], work: &mut dyn FnMut(&mut Stripe)) -> f64 {
 }
 
 /// The medians of rounds that take turns, so that a disturbance hits all of them.
-fn compare(stripes: &mut [Stripe], works: &mut [(&str, &mut dyn FnMut(&mut Stripe))]) {
+fn compare(stripes: &mut [Stripe], works: &mut [Work<'_>]) {
     let mut rates = vec![Vec::new(); works.len()];
     for _ in 0..ROUNDS {
         for (at, (_, work)) in works.iter_mut().enumerate() {
@@ -91,7 +95,7 @@ fn main() {
         ],
     );
     for lost in 1..=usize::from(CODE.parity) {
-        let with_lost = |stripe: &mut Stripe, work: &mut dyn FnMut(&mut [(&mut [u8], bool)])| {
+        let with_lost = |stripe: &mut Stripe, work: &mut dyn FnMut(&mut Marked<'_>)| {
             let mut marked: Vec<(&mut [u8], bool)> = stripe
                 .iter_mut()
                 .enumerate()

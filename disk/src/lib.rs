@@ -14,6 +14,8 @@ mod directory;
 mod drive;
 mod emulated;
 mod format;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod label;
 mod memory;
 pub mod stack;

@@ -10,15 +10,35 @@ use crate::{Buffer, Drive, DriveError, DriveFuture, FileName, Space};
 use model::Rng;
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What a torn crash keeps or loses as a whole.
 const SECTOR_BYTES: usize = 4096;
 
-/// One unsynced write: where, and what was there before.
+/// One unsynced write: where, and what was there before; `None` is zeros, as in a file that was never synced.
 struct Undo {
-    offset: usize,
-    before: Vec<u8>,
+    range: Range<usize>,
+    before: Option<Vec<u8>>,
+}
+
+impl Undo {
+    /// Undoes what the medium has not got, sector by sector.
+    fn apply(&self, bytes: &mut [u8], keeps: &mut impl FnMut() -> bool) {
+        for at in self.range.clone().step_by(SECTOR_BYTES) {
+            let sector = at..self.range.end.min(at + SECTOR_BYTES);
+            if keeps() {
+                continue;
+            }
+            match &self.before {
+                Some(before) => {
+                    let old = sector.start - self.range.start..sector.end - self.range.start;
+                    bytes[sector].copy_from_slice(&before[old]);
+                }
+                None => bytes[sector].fill(0),
+            }
+        }
+    }
 }
 
 #[derive(Default)]
@@ -84,12 +104,7 @@ impl MemoryDrive {
     fn crash_keeping(&self, mut keeps: impl FnMut() -> bool) {
         self.state().files.retain(|_, file| {
             for undo in file.undo.drain(..).rev() {
-                for (i, sector) in undo.before.chunks(SECTOR_BYTES).enumerate() {
-                    let at = undo.offset + i * SECTOR_BYTES;
-                    if !keeps() {
-                        file.bytes[at..at + sector.len()].copy_from_slice(sector);
-                    }
-                }
+                undo.apply(&mut file.bytes, &mut keeps);
             }
             file.name_is_durable = file.name_is_durable || keeps();
             file.name_is_durable
@@ -194,7 +209,7 @@ impl State {
 }
 
 /// The part of a file that a transfer means, if the file is long enough.
-fn part(name: &FileName, file: &File, offset: u64, len: usize) -> Result<std::ops::Range<usize>, DriveError> {
+fn part(name: &FileName, file: &File, offset: u64, len: usize) -> Result<Range<usize>, DriveError> {
     let start = usize::try_from(offset).map_err(|_| DriveError::Short(name.clone()))?;
     match start.checked_add(len) {
         Some(end) if end <= file.bytes.len() => Ok(start..end),
@@ -224,7 +239,8 @@ impl Drive for MemoryDrive {
         self.call(Call::Write(name.clone(), offset, len), move |state| {
             let file = state.file(&name)?;
             let range = part(&name, file, offset, data.len())?;
-            file.undo.push(Undo { offset: range.start, before: file.bytes[range.clone()].to_vec() });
+            let before = file.name_is_durable.then(|| file.bytes[range.clone()].to_vec());
+            file.undo.push(Undo { range: range.clone(), before });
             file.bytes[range].copy_from_slice(&data);
             let covered = |at: u64, bytes: u64| offset <= at && at + bytes <= offset + len;
             state.unreadable.retain(|(file, at, bytes)| *file != name || !covered(*at, *bytes));

@@ -1,13 +1,15 @@
 //! What every drive must do, run over every kind of drive; and what an emulated rack does beyond that.
 
+#![allow(clippy::unwrap_used)]
+
 use disk::{
     Buffer, Clock, DirectoryDrive, Drive, DriveError, EmulatedRack, FUSE_RESET, FileName, IoMode, Label, LabelError,
-    MemoryDrive, News, RackUuid, TokioClock, label,
+    MemoryDrive, News, RackUuid, TokioClock, label, stack,
 };
 use model::physics::PowerState;
 use model::{
-    Code, Distribution, DomainId, DomainLimit, DriveId, DriveProfile, DriveSpec, RackDraft, RackSpec, Resource, Time,
-    Watts,
+    BlobId, Code, Distribution, DomainId, DomainLimit, DriveId, DriveProfile, DriveSpec, RackDraft, RackSpec, Resource,
+    Time, Watts,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -238,7 +240,7 @@ async fn a_gigabyte_takes_its_modelled_time_and_hours_pass_in_no_time() {
         drive.create(&name("a"), 4 << 20).await.unwrap();
         let (wall, began) = (std::time::Instant::now(), clock.now());
         for i in 0..1024 {
-            drive.write_at(&name("a"), i % 4 << 20, Buffer::zeroed(1 << 20)).await.unwrap();
+            drive.write_at(&name("a"), (i % 4) << 20, Buffer::zeroed(1 << 20)).await.unwrap();
         }
         let seconds = clock.now().since(began).as_secs();
         assert!((1022..=1035).contains(&seconds), "1 GiB at 1 MiB/s took {seconds} s at scale {scale}");
@@ -325,4 +327,44 @@ async fn a_slow_inner_drive_is_an_overrun() {
     assert!(overrun.requests >= 1);
     // A second of the wall is ten of the model, of which one was modelled.
     assert!((8..11).contains(&overrun.total.as_secs()), "{overrun:?}");
+}
+
+/// The seconds that it takes to write a blob to four drives (2+2) and to read it back from all of them.
+async fn write_and_read(scale: u32) -> (f64, f64) {
+    let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Time::ZERO, scale));
+    let mut draft = (*four_drives()).clone();
+    draft.resources.clear();
+    draft.drives.iter_mut().for_each(|drive| drive.resource_domains.clear());
+    draft.profile.capacity_bytes = 1 << 30;
+    draft.profile.bytes_per_s = 100_000_000;
+    let rack = EmulatedRack::new(&RackSpec::validated(draft).unwrap(), 1, Arc::clone(&clock), |_| {
+        Arc::new(MemoryDrive::new(1 << 30))
+    });
+    futures::future::join_all(rack.drives().iter().map(|drive| wake(&**drive))).await;
+
+    let code = Code { data: 2, parity: 2, fragment_bytes: 128 << 10 };
+    let blob = stack::Blob { rack: RackUuid([0; 16]), id: BlobId(1), code, payload_bytes: 200_000_000 };
+    let numbered: Vec<_> = rack.drives().into_iter().enumerate().map(|(i, drive)| (DriveId(i as u32), drive)).collect();
+    let began = clock.now();
+    let mut writer = stack::StackWriter::create(blob, &numbered).await.result.unwrap();
+    for _ in 0..200 {
+        writer.write(&vec![3; 1_000_000]).await.unwrap();
+    }
+    let written = writer.finish().await.result.unwrap();
+    let write_s = clock.now().since(began).as_secs_f64();
+    let began = clock.now();
+    stack::verify(blob, &rack.drives(), written.payload_crc64).await.result.unwrap();
+    (write_s, clock.now().since(began).as_secs_f64())
+}
+
+#[tokio::test(start_paused = true)]
+async fn blobs_move_at_the_speed_of_the_modelled_drives_whatever_the_time_scale() {
+    for scale in [1, 20, 200] {
+        let (write_s, read_s) = write_and_read(scale).await;
+        // 100 MB on each drive at 100 MB/s and a few seeks of 4 ms, to within 1 ms of the wall.
+        let timer = 0.001 * f64::from(scale);
+        let range = 1.0 - timer..1.1 + timer;
+        assert!(range.contains(&write_s), "writing took {write_s} s at scale {scale}");
+        assert!(range.contains(&read_s), "reading took {read_s} s at scale {scale}");
+    }
 }

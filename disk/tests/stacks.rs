@@ -1,5 +1,7 @@
 //! Blobs written to drives and read back, whatever happens to the drives in between.
 
+#![allow(clippy::unwrap_used)]
+
 use disk::stack::{
     Blob, Policy, Report, StackError, StackOutcome, StackReader, StackWriter, Written, remove, stack_bytes, stack_name,
     verify,

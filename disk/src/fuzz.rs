@@ -1,0 +1,157 @@
+//! Bodies for fuzzing: what must hold for any bytes that a drive may hand back.
+//!
+//! Each takes bytes as they are and also mended (magic, version and checksum put right), since hardly any random bytes would
+//! get past the checksum otherwise. Nothing may panic, and whatever decodes must encode to the same bytes again.
+
+use crate::format::{BLOCK_BYTES, FORMAT_VERSION, FormatError, crc32c};
+use crate::label::Label;
+use crate::stack::{ChecksumPage, Footer, Header};
+
+/// Fuzzes labels.
+pub fn label(bytes: &[u8]) {
+    both(bytes, *b"LARDLABL", Label::decode, |label, block| block.copy_from_slice(&label.encode()));
+}
+
+/// Fuzzes headers of stacks.
+pub fn header(bytes: &[u8]) {
+    both(bytes, *b"LARDSTCK", Header::decode, Header::encode);
+}
+
+/// Fuzzes footers of stacks.
+pub fn footer(bytes: &[u8]) {
+    both(bytes, *b"LARDFOOT", Footer::decode, Footer::encode);
+}
+
+/// Fuzzes checksum pages.
+pub fn checksum_page(bytes: &[u8]) {
+    both(bytes, *b"LARDSUMS", ChecksumPage::decode, ChecksumPage::encode);
+}
+
+fn both<T>(
+    bytes: &[u8],
+    magic: [u8; 8],
+    decode: impl Fn(&[u8]) -> Result<T, FormatError>,
+    encode: impl Fn(&T, &mut [u8]),
+) {
+    round_trip(bytes, &decode, &encode);
+    let mut mended = bytes.to_vec();
+    mended.resize(BLOCK_BYTES, 0);
+    mended[..8].copy_from_slice(&magic);
+    mended[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    let crc = crc32c(&mended[..BLOCK_BYTES - 4]);
+    mended[BLOCK_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+    round_trip(&mended, &decode, &encode);
+}
+
+fn round_trip<T>(bytes: &[u8], decode: &impl Fn(&[u8]) -> Result<T, FormatError>, encode: &impl Fn(&T, &mut [u8])) {
+    if let Ok(value) = decode(bytes) {
+        let mut again = vec![0xff; BLOCK_BYTES];
+        encode(&value, &mut again);
+        assert!(again == bytes, "what decodes encodes to the same bytes");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::label::RackUuid;
+    use crate::stack::Blob;
+    use model::{BlobId, Code, DriveId, Rng};
+    use std::path::PathBuf;
+
+    const BODIES: [fn(&[u8]); 4] = [label, header, footer, checksum_page];
+
+    fn block(encode: impl Fn(&mut [u8])) -> Vec<u8> {
+        let mut block = vec![0; BLOCK_BYTES];
+        encode(&mut block);
+        block
+    }
+
+    /// One of each block, as this version writes it.
+    fn examples() -> Vec<(&'static str, Vec<u8>)> {
+        let rack = RackUuid(*b"sixteen bytes id");
+        let (id, index) = (BlobId(0x0123_4567_89ab_cdef), 16);
+        let code = Code { data: 15, parity: 3, fragment_bytes: 128 << 10 };
+        let payload_bytes = 1_000_000_000;
+        let blob = Blob { rack, id, code, payload_bytes };
+        let header = Header { blob, index, drives: (100..118).map(DriveId).collect() };
+        let footer = Footer { rack, id, index, payload_bytes, payload_crc64: 0xfedc_ba98_7654_3210 };
+        let page =
+            ChecksumPage { rack, id, index, first_stripe: 960, sums: (0..509).map(|i| i * 0x0081_0081).collect() };
+        let label = Label { rack, rack_name: "cold-1".into(), drive: DriveId(1151) };
+        vec![
+            ("label", label.encode().to_vec()),
+            ("header", block(|block| header.encode(block))),
+            ("footer", block(|block| footer.encode(block))),
+            ("checksum-page", block(|block| page.encode(block))),
+        ]
+    }
+
+    fn corpus_file(name: &str) -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(format!("{name}.v1"))
+    }
+
+    #[test]
+    fn the_format_is_still_the_one_of_the_committed_corpus() {
+        for (name, bytes) in examples() {
+            if std::env::var_os("LARDER_WRITE_CORPUS").is_some() {
+                std::fs::write(corpus_file(name), &bytes).unwrap();
+            }
+            assert!(std::fs::read(corpus_file(name)).unwrap() == bytes, "{name} is written differently now");
+        }
+    }
+
+    #[test]
+    fn each_example_decodes() {
+        let [(_, label), (_, header), (_, footer), (_, page)] = examples().try_into().unwrap();
+        Label::decode(&label).unwrap();
+        Header::decode(&header).unwrap();
+        Footer::decode(&footer).unwrap();
+        ChecksumPage::decode(&page).unwrap();
+        assert_eq!(Header::decode(&footer), Err(FormatError::Magic { expected: "header of a stack" }));
+        assert_eq!(Header::decode(&[0; BLOCK_BYTES]), Err(FormatError::Blank));
+        assert_eq!(Header::decode(&header[1..]), Err(FormatError::Length(4095)));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let (_, header) = &examples()[1];
+        for bit in 0..BLOCK_BYTES * 8 {
+            let mut damaged = header.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Header::decode(&damaged).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_a_decoder_panic_or_lie() {
+        let mut seeds: Vec<Vec<u8>> = examples().into_iter().map(|(_, bytes)| bytes).collect();
+        seeds.extend([vec![], vec![0], vec![0xff; BLOCK_BYTES], vec![0; BLOCK_BYTES + 1]]);
+        let rng = &mut Rng::new(2026);
+        for seed in &seeds {
+            for round in 0..5_000 {
+                let bytes = if round == 0 { seed.clone() } else { mutated(seed, rng) };
+                for body in BODIES {
+                    body(&bytes);
+                }
+            }
+        }
+    }
+
+    /// A few bytes changed, mostly where the fields are; sometimes cut off or lengthened.
+    fn mutated(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
+        let mut bytes = seed.to_vec();
+        for _ in 0..=rng.below(4) {
+            let reach = if rng.below(8) == 0 { bytes.len() } else { bytes.len().min(128) };
+            if reach > 0 {
+                let at = rng.below(reach as u64) as usize;
+                bytes[at] = [0, 1, 0x7f, 0xff, rng.next_u64() as u8][rng.below(5) as usize];
+            }
+        }
+        if rng.below(16) == 0 {
+            bytes.resize(rng.below(2 * BLOCK_BYTES as u64) as usize, 0);
+        }
+        bytes
+    }
+}
