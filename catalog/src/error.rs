@@ -22,9 +22,6 @@ pub enum CatalogError {
     /// The condition of the request does not hold.
     #[error("the condition of the request does not hold")]
     PreconditionFailed,
-    /// The continuation token is none of this catalog.
-    #[error("the continuation token is not valid")]
-    BadToken,
     /// Others changed the same records again and again; try again later.
     #[error("others changed the same records again and again")]
     Conflict,

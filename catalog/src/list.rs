@@ -23,10 +23,9 @@ pub struct ListRequest {
     pub prefix: String,
     /// Keys are rolled up to the first occurrence of this behind the prefix. `None` or empty: not at all.
     pub delimiter: Option<String>,
-    /// Only keys behind this one. Ignored where there is a token.
+    /// Only keys behind this one in byte order. If it is itself a common prefix of this listing, all keys that begin with it
+    /// are left out. The last entry of a page, given here, continues the listing.
     pub start_after: Option<String>,
-    /// Go on where the page ended that gave this token.
-    pub token: Option<String>,
     /// Objects and common prefixes together, at most.
     pub max_keys: usize,
 }
@@ -38,15 +37,8 @@ pub struct Listing {
     pub objects: Vec<(String, Object)>,
     /// The common prefixes, in order.
     pub common_prefixes: Vec<String>,
-    /// The token of the next page, if there is one.
-    pub next: Option<String>,
-}
-
-/// The last item of a page: everything the next page has to know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Last {
-    Key(String),
-    CommonPrefix(String),
+    /// Whether there are more entries behind the last of this page.
+    pub truncated: bool,
 }
 
 impl Catalog {
@@ -54,10 +46,10 @@ impl Catalog {
     /// its reads; what is there throughout is listed exactly once over all pages.
     ///
     /// # Errors
-    /// [`CatalogError::NoSuchBucket`], [`CatalogError::BadToken`].
+    /// [`CatalogError::NoSuchBucket`].
     pub async fn list_objects(&self, bucket: &str, request: &ListRequest) -> Result<Listing, CatalogError> {
         self.bucket(bucket).await?;
-        let walk = Walk::new(bucket, request)?;
+        let walk = Walk::new(bucket, request);
         if request.max_keys == 0 { Ok(Listing::default()) } else { walk.run(self).await }
     }
 }
@@ -72,29 +64,24 @@ struct Walk<'a> {
     end: Bound<Vec<u8>>,
     /// The walk goes on at this store key.
     from: Bound<Vec<u8>>,
-    last: Option<Last>,
     listing: Listing,
 }
 
 impl<'a> Walk<'a> {
-    fn new(bucket: &str, request: &'a ListRequest) -> Result<Self, CatalogError> {
+    fn new(bucket: &str, request: &'a ListRequest) -> Self {
         let bucket_prefix = key::object(bucket, "");
         let range = KeyRange::prefix(&key::object(bucket, &request.prefix));
         let delimiter = request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty());
-        let from = match (&request.token, &request.start_after) {
-            (Some(token), _) => match decode_token(token).ok_or(CatalogError::BadToken)? {
-                Last::Key(key) => Bound::Excluded(key::object(bucket, &key)),
-                Last::CommonPrefix(prefix) => behind(&key::object(bucket, &prefix)),
-            },
+        let from = match request.start_after.as_deref() {
             // Behind a common prefix lies nothing of it: so a page goes on behind its last entry, whichever kind that is.
-            (None, Some(key)) if common_prefix(&request.prefix, delimiter, key) == Some(key.as_str()) => {
+            Some(key) if common_prefix(&request.prefix, delimiter, key) == Some(key) => {
                 behind(&key::object(bucket, key))
             }
-            (None, Some(key)) => Bound::Excluded(key::object(bucket, key)),
-            (None, None) => range.start.clone(),
+            Some(key) => Bound::Excluded(key::object(bucket, key)),
+            None => range.start.clone(),
         };
         let from = later(range.start, from);
-        Ok(Self { request, delimiter, bucket_prefix, end: range.end, from, last: None, listing: Listing::default() })
+        Self { request, delimiter, bucket_prefix, end: range.end, from, listing: Listing::default() }
     }
 
     async fn run(mut self, catalog: &Catalog) -> Result<Listing, CatalogError> {
@@ -111,7 +98,7 @@ impl<'a> Walk<'a> {
                     continue;
                 }
                 if self.count() == self.request.max_keys {
-                    self.listing.next = self.last.as_ref().map(encode_token);
+                    self.listing.truncated = true;
                     return Ok(self.listing);
                 }
                 jumped = self.take(entry)?;
@@ -136,12 +123,10 @@ impl<'a> Walk<'a> {
             store_prefix.extend_from_slice(common.as_bytes());
             self.from = behind(&store_prefix);
             self.listing.common_prefixes.push(common.to_owned());
-            self.last = Some(Last::CommonPrefix(common.to_owned()));
             return Ok(true);
         }
         let object = decode(&entry.key, &entry.value)?;
         self.from = Bound::Excluded(entry.key.clone());
-        self.last = Some(Last::Key(key.clone()));
         self.listing.objects.push((key, object));
         Ok(false)
     }
@@ -181,39 +166,4 @@ fn later(a: Bound<Vec<u8>>, b: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
             if before_a { a } else { b }
         }
     }
-}
-
-/// A token: format, kind, text and their checksum in hexadecimal, which every URL and XML text carries unharmed.
-fn encode_token(last: &Last) -> String {
-    let (kind, text) = match last {
-        Last::Key(text) => (b'k', text),
-        Last::CommonPrefix(text) => (b'p', text),
-    };
-    let mut bytes = vec![1, kind];
-    bytes.extend_from_slice(text.as_bytes());
-    bytes.extend_from_slice(&fnv1a(&bytes).to_be_bytes());
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| HEX[usize::from(digit)] as char).collect()
-}
-
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
-fn decode_token(token: &str) -> Option<Last> {
-    let (pairs, rest) = token.as_bytes().as_chunks::<2>();
-    let digit = |byte: u8| HEX.iter().position(|&hex| hex == byte).map(|digit| digit as u8);
-    let bytes: Vec<u8> =
-        pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect::<Option<_>>()?;
-    let (told, sum) = bytes.split_last_chunk::<4>()?;
-    if !rest.is_empty() || fnv1a(told) != u32::from_be_bytes(*sum) {
-        return None;
-    }
-    match told {
-        [1, b'k', text @ ..] => String::from_utf8(text.to_vec()).ok().map(Last::Key),
-        [1, b'p', text @ ..] => String::from_utf8(text.to_vec()).ok().map(Last::CommonPrefix),
-        _ => None,
-    }
-}
-
-/// FNV-1a, 32 bits: enough to tell a token of ours from a typing error.
-fn fnv1a(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

@@ -159,15 +159,10 @@ impl ObjectStore for House {
                 prefix: query.prefix,
                 delimiter: query.delimiter,
                 start_after: query.after,
-                token: None,
                 max_keys: query.max_keys,
             };
             let listing = self.means.catalog.list_objects(bucket, &request).await.map_err(catalog_error)?;
-            Ok(ListPage {
-                objects: listing.objects,
-                prefixes: listing.common_prefixes,
-                truncated: listing.next.is_some(),
-            })
+            Ok(ListPage { objects: listing.objects, prefixes: listing.common_prefixes, truncated: listing.truncated })
         })
     }
 }

@@ -11,18 +11,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// What is listed, in order: keys as `Err`, common prefixes as `Ok`.
 type Items = Vec<Result<String, String>>;
 
+/// The key or common prefix itself.
+fn text(item: &Result<String, String>) -> &str {
+    match item {
+        Ok(text) | Err(text) => text,
+    }
+}
+
 fn naive(keys: &BTreeSet<String>, request: &ListRequest) -> Items {
     let mut items = Items::new();
     let delimiter = request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty());
     for key in keys {
-        let start_after = request.start_after.as_deref().unwrap_or("");
-        let after = request.start_after.is_none() || key.as_bytes() > start_after.as_bytes();
-        let Some(rest) = key.strip_prefix(&request.prefix).filter(|_| after) else { continue };
+        let Some(rest) = key.strip_prefix(&request.prefix) else { continue };
         let item = match delimiter.and_then(|delimiter| rest.find(delimiter).map(|at| at + delimiter.len())) {
             Some(end) => Ok(key[..request.prefix.len() + end].to_owned()),
             None => Err(key.clone()),
         };
-        if items.last() != Some(&item) {
+        let passed = |after: &str| key.as_bytes() <= after.as_bytes() || item.as_deref() == Ok(after);
+        if !request.start_after.as_deref().is_some_and(passed) && items.last() != Some(&item) {
             items.push(item);
         }
     }
@@ -40,21 +46,22 @@ fn items_of(listing: &Listing) -> Items {
     items.into_iter().map(|(_, item)| item).collect()
 }
 
-/// All pages, each as full as it may be.
+/// All pages, each as full as it may be and behind the one before, whose last entry it continues.
 async fn all_pages(catalog: &Catalog, request: &ListRequest) -> Items {
     let mut items = Items::new();
     let mut request = request.clone();
     loop {
         let listing = catalog.list_objects("b", &request).await.unwrap();
         let page = items_of(&listing);
-        items.extend(page.iter().cloned());
-        match listing.next {
-            Some(token) => {
-                assert_eq!(page.len(), request.max_keys, "a page with a token is full");
-                request.token = Some(token);
-            }
-            None => return items,
+        if let (Some(last), Some(first)) = (items.last(), page.first()) {
+            assert!(text(last).as_bytes() < text(first).as_bytes(), "{first:?} comes behind {last:?}");
         }
+        items.extend(page.iter().cloned());
+        if !listing.truncated {
+            return items;
+        }
+        assert_eq!(page.len(), request.max_keys, "a truncated page is full");
+        request.start_after = page.last().map(|item| text(item).to_owned());
     }
 }
 
@@ -66,13 +73,13 @@ fn any_key() -> impl Strategy<Value = String> {
 fn any_request() -> impl Strategy<Value = ListRequest> {
     let delimiters = vec![None, Some("/"), Some("/"), Some("a"), Some("é"), Some("b/"), Some("")];
     let prefix = prop_oneof![Just(String::new()), any_key()];
-    let start_after = prop_oneof![2 => Just(None), 1 => any_key().prop_map(Some)];
+    let any_common_prefix = any_key().prop_map(|key| Some(key + "/"));
+    let start_after = prop_oneof![2 => Just(None), 1 => any_key().prop_map(Some), 1 => any_common_prefix];
     (prefix, prop::sample::select(delimiters), start_after, 1..7_usize).prop_map(
         |(prefix, delimiter, start_after, max_keys)| ListRequest {
             prefix,
             delimiter: delimiter.map(str::to_owned),
             start_after,
-            token: None,
             max_keys,
         },
     )
@@ -113,31 +120,49 @@ async fn listings_stay_within_their_bucket_and_page_as_s3_counts() {
     let mut request = ListRequest { delimiter: Some("/".into()), max_keys: 2, ..ListRequest::default() };
     let listing = catalog.list_objects("b", &request).await.unwrap();
     assert_eq!(items_of(&listing), [Ok("dir/".into()), Err("e".into())]);
-    assert_eq!(listing.next, None, "a last page that is just full is the last");
+    assert!(!listing.truncated, "a last page that is just full is the last");
     request.max_keys = 0;
     assert_eq!(catalog.list_objects("b", &request).await.unwrap(), Listing::default());
     let none = catalog.list_objects("none", &request).await;
     assert!(matches!(none, Err(CatalogError::NoSuchBucket)));
 }
 
+/// The first page, of all there is, behind `start_after`.
+async fn behind(catalog: &Catalog, prefix: &str, delimiter: Option<&str>, start_after: &str) -> Items {
+    let request = ListRequest {
+        prefix: prefix.into(),
+        delimiter: delimiter.map(str::to_owned),
+        start_after: Some(start_after.into()),
+        max_keys: 1_000,
+    };
+    items_of(&catalog.list_objects("b", &request).await.unwrap())
+}
+
 #[tokio::test]
-async fn a_token_survives_deletes_and_a_forged_one_is_refused() {
+async fn a_listing_goes_on_behind_an_entry_that_was_deleted_since() {
     let catalog = super::catalog().await;
-    for key in ["a", "b", "c"] {
+    for key in ["a", "b/1", "c"] {
         put(&catalog, key, 1, 1).await;
     }
-    let mut request = ListRequest { max_keys: 1, ..ListRequest::default() };
-    let token = catalog.list_objects("b", &request).await.unwrap().next.unwrap();
     catalog.delete_object("b", "a").await.unwrap();
-    request.token = Some(token.clone());
-    assert_eq!(catalog.list_objects("b", &request).await.unwrap().objects[0].0, "b");
-    let swapped = if token.as_bytes()[4] == b'0' { "1" } else { "0" };
-    let forged = [token[..4].to_owned() + swapped + &token[5..], token[1..].to_owned(), "é".into(), String::new()];
-    for bad in forged {
-        request.token = Some(bad);
-        let answer = catalog.list_objects("b", &request).await;
-        assert!(matches!(answer, Err(CatalogError::BadToken)));
+    assert_eq!(behind(&catalog, "", Some("/"), "a").await, [Ok("b/".into()), Err("c".into())]);
+    catalog.delete_object("b", "b/1").await.unwrap();
+    assert_eq!(behind(&catalog, "", Some("/"), "b/").await, [Err("c".into())]);
+}
+
+#[tokio::test]
+async fn only_behind_a_common_prefix_of_the_same_listing_what_begins_with_it_is_left_out() {
+    let catalog = super::catalog().await;
+    for key in ["d/", "d/1", "d/2/3", "d0"] {
+        put(&catalog, key, 1, 1).await;
     }
+    let key = |key: &str| Err(key.to_owned());
+    let common = |prefix: &str| Ok(prefix.to_owned());
+    assert_eq!(behind(&catalog, "", Some("/"), "d/").await, [key("d0")]);
+    assert_eq!(behind(&catalog, "", Some("/"), "d").await, [common("d/"), key("d0")]);
+    assert_eq!(behind(&catalog, "", Some("/"), "d/2").await, [common("d/"), key("d0")], "d/2 is no common prefix");
+    assert_eq!(behind(&catalog, "", None, "d/").await, [key("d/1"), key("d/2/3"), key("d0")]);
+    assert_eq!(behind(&catalog, "d/", Some("/"), "d/").await, [key("d/1"), common("d/2/")]);
 }
 
 /// A store that counts the entries it gives out.
