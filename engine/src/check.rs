@@ -1,10 +1,10 @@
 //! A judge of layouts and placements that shares no code with what makes them.
 //!
-//! Everything is recomputed from the description. What must hold is a [`Violation`] where it does not; what is merely worse
-//! than one would wish, and may be forced by the geometry, is a [`Shortfall`].
+//! Everything is recomputed from the description. What must hold is a [`Violation`] where it does not; what is merely
+//! worse than one would wish, and may be forced by the geometry, is a [`Shortfall`].
 //!
-//! The worst choice of one awake group per class is exact: classes choose independently, so a domain's worst case is the sum
-//! over classes of the most drives that any one group of the class has in it.
+//! The worst choice of one awake group per class is exact: classes choose independently, so a domain's worst case is
+//! the sum over classes of the most drives that any one group of the class has in it.
 
 mod placement;
 #[cfg(test)]
@@ -82,8 +82,8 @@ pub enum Shortfall {
         /// What there is, in the same unit.
         limit: u64,
     },
-    /// Two groups of the class collide only in part: some of their drives are in no hard domain that the two, beside the
-    /// other classes at their worst, would exceed. The first such pair of the class.
+    /// Two groups of the class collide only in part: some of their drives are in no hard domain that the two, beside
+    /// the other classes at their worst, would exceed. The first such pair of the class.
     PartialCollision {
         /// Which class.
         class: ClassId,
@@ -132,7 +132,8 @@ impl fmt::Display for Violation {
 /// Judges a layout.
 ///
 /// # Errors
-/// Everything that must hold and does not. Otherwise the shortfalls are the answer; none means the layout is as one would wish.
+/// Everything that must hold and does not. Otherwise the shortfalls are the answer; none means the layout is as one
+/// would wish.
 pub fn layout(spec: &RackSpec, layout: &Layout) -> Result<Vec<Shortfall>, Vec<Violation>> {
     let mut violations = drives_once(spec, layout);
     violations.extend(group_sizes(spec, layout));
@@ -210,11 +211,11 @@ fn conflicts(spec: &RackSpec, layout: &Layout) -> Vec<Violation> {
             let mut holders: BTreeMap<DomainId, DriveId> = BTreeMap::new();
             for drive in &group.drives {
                 let domain = spec.domain_of(*drive, resource);
-                if !carries(spec, what, sizes[domain.index()], 2) {
-                    if let Some(other) = holders.insert(domain, *drive) {
-                        let group = GroupId(id as u32);
-                        violations.push(Violation::Conflict { group, drive: *drive, other, resource });
-                    }
+                if !carries(spec, what, sizes[domain.index()], 2)
+                    && let Some(other) = holders.insert(domain, *drive)
+                {
+                    let group = GroupId(id as u32);
+                    violations.push(Violation::Conflict { group, drive: *drive, other, resource });
                 }
             }
         }
@@ -289,7 +290,9 @@ impl Uses {
 
 fn counts(spec: &RackSpec, drives: &[DriveId], resource: ResourceId) -> BTreeMap<DomainId, u64> {
     let mut counts = BTreeMap::new();
-    drives.iter().for_each(|drive| *counts.entry(spec.domain_of(*drive, resource)).or_insert(0) += 1);
+    for drive in drives {
+        *counts.entry(spec.domain_of(*drive, resource)).or_insert(0) += 1;
+    }
     counts
 }
 

@@ -1,21 +1,24 @@
 //! Layout synthesis: from a rack's description to groups and classes (Pelican, section 3, and its future work).
 //!
-//! A *group* is drives that may all be awake at once and hold blobs together. A *class* is groups of which one is awake at a
-//! time; classes do not disturb each other. Two drives conflict if they share a hard domain of limit 1; for larger limits,
-//! any choice of one group per class stays within the limit. So the number of classes is the number of groups that can be
-//! active at once, and the aim is as many as the limits carry, over as many drives as possible.
+//! A *group* is drives that may all be awake at once and hold blobs together. A *class* is groups of which one is awake
+//! at a time; classes do not disturb each other. Two drives conflict if they share a hard domain of limit 1; for larger
+//! limits, any choice of one group per class stays within the limit. So the number of classes is the number of groups
+//! that can be active at once, and the aim is as many as the limits carry, over as many drives as possible.
 //!
 //! How it is done, each step in a file of its own:
-//! 1. [`ground`]: every limit becomes a number of awake drives per domain, every failure domain a number of stacks it may cost;
-//! 2. [`classes`]: drives that share a domain of limit 1 must go to the same class (only one class may touch it), so these
-//!    sets are dealt whole, evenly over the classes, such that the sum of what the classes need stays within each limit;
-//! 3. [`deal`]: within a class, one domain after the other is dealt to the groups, one drive to each: as a rotation (the
-//!    paper's geometry allows an exact one), or as a cheapest assignment where rotations collide;
-//! 4. [`search`]: this is tried for the bound and then for fewer classes, with and without keeping soft domains and servers
-//!    whole, and the best result is kept. Work is bounded whatever the description says, and nothing is random.
+//! 1. `ground`: every limit becomes a number of awake drives per domain, every failure domain a number of stacks it
+//!    may cost;
+//! 2. `classes`: drives that share a domain of limit 1 must go to the same class (only one class may touch it), so
+//!    these sets are dealt whole, evenly over the classes, such that the sum of what the classes need stays within each
+//!    limit;
+//! 3. `deal`: within a class, one domain after the other is dealt to the groups, one drive to each: as a rotation
+//!    (the paper's geometry allows an exact one), or as a cheapest assignment where rotations collide;
+//! 4. `search`: this is tried for the bound and then for fewer classes, with and without keeping soft domains and
+//!    servers whole, and the best result is kept. Work is bounded whatever the description says, and nothing is random.
 //!
 //! Invariants of a [`Layout`] (judged by [`check`](crate::check), which shares no code with this):
-//! - every drive is in exactly one group or a spare; every group has exactly g drives; every group is in exactly one class;
+//! - every drive is in exactly one group or a spare; every group has exactly g drives; every group is in exactly one
+//!   class;
 //! - the worst choice of one group per class keeps every hard limit, all its drives spinning up at the same moment.
 
 mod assign;
@@ -26,7 +29,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
@@ -157,12 +160,13 @@ impl fmt::Display for Warning {
         match self {
             Self::NoRoomToRebuild { group_drives } => write!(
                 f,
-                "a group of {group_drives} has no drive beyond k + r, so that a failed drive cannot be rebuilt inside its group; \
-                 write a larger group_drives or a smaller k"
+                "a group of {group_drives} has no drive beyond k + r, so that a failed drive cannot be rebuilt inside its \
+                 group; write a larger group_drives or a smaller k"
             ),
             Self::NeverAwake { resource, drives } => write!(
                 f,
-                "`{resource}` is too low for any of {drives} drives to be awake, which are therefore spares; raise its limit"
+                "`{resource}` is too low for any of {drives} drives to be awake, which are therefore spares; \
+                 raise its limit"
             ),
             Self::SoftLimit { resource, domains } => {
                 write!(
@@ -172,8 +176,8 @@ impl fmt::Display for Warning {
             }
             Self::Spread { failure_domain, groups } => write!(
                 f,
-                "in {groups} groups the loss of one `{failure_domain}` can cost a blob more than r of its stacks, and so the \
-                 blob; write a larger r, or describe smaller domains"
+                "in {groups} groups the loss of one `{failure_domain}` can cost a blob more than r of its stacks, and so \
+                 the blob; write a larger r, or describe smaller domains"
             ),
             Self::BelowBound { groups, bound } => {
                 write!(f, "{groups} groups can be active at once, {} fewer than the bound", bound - groups)
@@ -215,13 +219,13 @@ impl fmt::Display for LayoutError {
         match self {
             Self::TooFewDrives { drives, group_drives } => write!(
                 f,
-                "a group of {group_drives} cannot be made of {drives} drives; write group_drives = {drives} or less, and k + r \
-                 no larger than that"
+                "a group of {group_drives} cannot be made of {drives} drives; write group_drives = {drives} or less, and \
+                 k + r no larger than that"
             ),
             Self::LimitTooLow { resource, drives_awake, group_drives } => write!(
                 f,
-                "`{resource}` lets {drives_awake} drives be awake at once, and a group has {group_drives}; raise its limit, or \
-                 write group_drives = {drives_awake} or less, and k + r no larger than that"
+                "`{resource}` lets {drives_awake} drives be awake at once, and a group has {group_drives}; raise its \
+                 limit, or write group_drives = {drives_awake} or less, and k + r no larger than that"
             ),
             Self::NoGroup { group_drives, resource } => {
                 let named = resource
@@ -229,8 +233,8 @@ impl fmt::Display for LayoutError {
                     .map_or_else(String::new, |name| alloc::format!(" (`{name}` leaves the least room)"));
                 write!(
                     f,
-                    "no {group_drives} drives were found that may all be awake at once under every hard limit{named}; write a \
-                     smaller group_drives, or raise the limits"
+                    "no {group_drives} drives were found that may all be awake at once under every hard limit{named}; \
+                     write a smaller group_drives, or raise the limits"
                 )
             }
         }
@@ -269,7 +273,9 @@ fn bound(spec: &RackSpec, ground: &Ground) -> Result<Bound, LayoutError> {
 fn finished(spec: &RackSpec, ground: &Ground, plan: &search::Plan, bound: Bound) -> Layout {
     let mut classes: Vec<Vec<Vec<u32>>> = plan.classes.clone();
     for class in &mut classes {
-        class.iter_mut().for_each(|group| group.sort_unstable());
+        for group in class.iter_mut() {
+            group.sort_unstable();
+        }
         class.sort_unstable();
     }
     classes.sort_unstable();
@@ -306,7 +312,7 @@ fn warnings(spec: &RackSpec, ground: &Ground, plan: &search::Plan, layout: &Layo
         warnings.push(Warning::SoftLimit { resource: spec.resources[kind].name.clone(), domains });
     }
     for (kind, groups) in ground.spread_shortfalls(plan) {
-        warnings.push(Warning::Spread { failure_domain: spec.failure_domains[kind].name.to_string(), groups });
+        warnings.push(Warning::Spread { failure_domain: spec.failure_domains[kind].name.clone(), groups });
     }
     warnings
 }

@@ -2,12 +2,14 @@
 //!
 //! How a text becomes a rack:
 //! 1. the TOML parser gives a tree whose every key and value knows its place in the text;
-//! 2. [`rack`] walks it into a [`RackDraft`](crate::RackDraft): unknown keys, wrong kinds and units are refused at their place;
+//! 2. `rack` walks it into a [`RackDraft`](crate::RackDraft): unknown keys, wrong kinds and units are refused at
+//!    their place;
 //! 3. [`RackSpec::validated`] judges the draft; the key it names is looked up in the tree again, for its place.
 //!
 //! Invariants:
 //! - every error has file, line and column, says what is wrong, and then what to write instead;
-//! - no input makes it panic, and memory is bounded by [`DRIVES_MAX`](crate::rack::DRIVES_MAX), whatever numbers are written.
+//! - no input makes it panic, and memory is bounded by the most drives a rack may have, whatever numbers are
+//!   written.
 
 #![cfg(feature = "toml")]
 

@@ -35,13 +35,13 @@ pub enum PlacementFault {
     },
 }
 
-/// Judges the drives of a blob, in any order: k + r different drives of `group`, and at most r of them in any domain whose
-/// loss loses media, *where the geometry allows it*.
+/// Judges the drives of a blob, in any order: k + r different drives of `group`, and at most r of them in any domain
+/// whose loss loses media, *where the geometry allows it*.
 ///
-/// It allows it for a kind of failure domain if the sum over the group's domains of min(drives of the group in it, r) is at
-/// least k + r: then some choice of k + r drives has at most r in each. Kinds for which this fails are not judged. If the
-/// kinds left cannot all be kept by one choice (they may cross each other), spread is not judged at all. All drives of the
-/// group are taken to be healthy and to have room.
+/// It allows it for a kind of failure domain if the sum over the group's domains of min(drives of the group in it, r)
+/// is at least k + r: then some choice of k + r drives has at most r in each. Kinds for which this fails are not
+/// judged. If the kinds left cannot all be kept by one choice (they may cross each other), spread is not judged at all.
+/// All drives of the group are taken to be healthy and to have room.
 ///
 /// # Errors
 /// Everything that is wrong.
@@ -90,7 +90,9 @@ fn crowded(spec: &RackSpec, members: &[DriveId], drives: &[DriveId]) -> Vec<Plac
 
 fn per_domain(spec: &RackSpec, drives: &[DriveId], kind: usize) -> BTreeMap<DomainId, usize> {
     let mut counts = BTreeMap::new();
-    drives.iter().for_each(|drive| *counts.entry(spec.drive(*drive).failure_domains[kind]).or_insert(0) += 1);
+    for drive in drives {
+        *counts.entry(spec.drive(*drive).failure_domains[kind]).or_insert(0) += 1;
+    }
     counts
 }
 
@@ -128,11 +130,15 @@ impl Search<'_> {
         let keys: Vec<(usize, DomainId)> = self.kinds.iter().map(|kind| (*kind, domains[*kind])).collect();
         let limit = self.spec.code.parity as usize;
         if keys.iter().all(|key| self.counts.get(key).is_none_or(|count| *count < limit)) {
-            keys.iter().for_each(|key| *self.counts.entry(*key).or_insert(0) += 1);
+            for key in &keys {
+                *self.counts.entry(*key).or_insert(0) += 1;
+            }
             if self.choose(next + 1, wanted - 1) {
                 return true;
             }
-            keys.iter().for_each(|key| *self.counts.entry(*key).or_insert(1) -= 1);
+            for key in &keys {
+                *self.counts.entry(*key).or_insert(1) -= 1;
+            }
         }
         self.choose(next + 1, wanted)
     }

@@ -3,8 +3,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// For each row its column, such that the sum of `cost(row, column)` is least. There must be at least as many columns as
-/// rows, and costs must stay below 2^50.
+/// For each row its column, such that the sum of `cost(row, column)` is least. There must be at least as many columns
+/// as rows, and costs must stay below 2^50.
 pub(super) fn cheapest(rows: usize, columns: usize, cost: impl Fn(usize, usize) -> i64) -> Vec<usize> {
     assert!(rows <= columns, "every row needs a column of its own");
     // Potentials of rows and columns, and the row (from 1) that each column (from 1) is given to; 0 is nobody.
@@ -92,7 +92,8 @@ mod tests {
         for _ in 0..300 {
             let columns = rng.between(1, 6) as usize;
             let rows = rng.between(1, columns as u64) as usize;
-            let costs: Vec<Vec<i64>> = (0..rows).map(|_| (0..columns).map(|_| rng.below(9) as i64).collect()).collect();
+            let costs: Vec<Vec<i64>> =
+                (0..rows).map(|_| (0..columns).map(|_| i64::from(rng.below(9) as u32)).collect()).collect();
             let given = cheapest(rows, columns, |r, c| costs[r][c]);
             let sum: i64 = given.iter().enumerate().map(|(row, column)| costs[row][*column]).sum();
             assert_eq!(sum, naive(&costs, 0, &mut vec![false; columns]));

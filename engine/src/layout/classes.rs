@@ -1,16 +1,16 @@
 //! Which drives go to which class.
 //!
-//! Only one class may touch a domain of limit 1, so drives that share one form an *atom*, which goes to one class whole.
-//! Atoms are dealt one by one to the class where they do the least harm: first, the sum of what the classes will need in a
-//! domain must not exceed its limit; then, domains are spread evenly over the classes that share them.
+//! Only one class may touch a domain of limit 1, so drives that share one form an *atom*, which goes to one class
+//! whole. Atoms are dealt one by one to the class where they do the least harm: first, the sum of what the classes will
+//! need in a domain must not exceed its limit; then, domains are spread evenly over the classes that share them.
 
 use super::ground::{Ground, Role};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Beyond this many looked-up counts, an atom looks at a few classes instead of all: the next of them in turn, and those
-/// that share one of its domains already.
+/// Beyond this many looked-up counts, an atom looks at a few classes instead of all: the next of them in turn, and
+/// those that share one of its domains already.
 const LOOKUPS_MAX: usize = 4_000_000;
 const WINDOW: usize = 8;
 const SHARERS_MAX: usize = 32;

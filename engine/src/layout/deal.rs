@@ -1,9 +1,10 @@
 //! Which drives of a class go to which group.
 //!
 //! The drives are sorted by their tightest domain and dealt in rounds of one drive a group, like cards. Each round is a
-//! rotation of the groups if that breaks nothing: on Pelican a round is a cooling column, and the rotations chosen are the
-//! paper's construction (one drive a column, at most one a tray, two a height row, four a chassis). Where no rotation fits,
-//! the round is a cheapest assignment. What finds no place then is fitted in by exchanges, a bounded number of them.
+//! rotation of the groups if that breaks nothing: on Pelican a round is a cooling column, and the rotations chosen are
+//! the paper's construction (one drive a column, at most one a tray, two a height row, four a chassis). Where no
+//! rotation fits, the round is a cheapest assignment. What finds no place then is fitted in by exchanges, a bounded
+//! number of them.
 
 use super::assign;
 use super::classes::Share;
@@ -38,8 +39,8 @@ struct Table<'a> {
     left: Vec<u32>,
 }
 
-/// The groups of a class, each of exactly g drives, within what `taken` leaves of every hard limit. At most `exchanges` are
-/// tried for what dealing leaves over.
+/// The groups of a class, each of exactly g drives, within what `taken` leaves of every hard limit. At most `exchanges`
+/// are tried for what dealing leaves over.
 pub(super) fn deal(ground: &Ground, share: &Share, taken: &[u32], exchanges: usize) -> Vec<Vec<u32>> {
     let mut table = Table { ground, taken, hands: vec![Hand::default(); share.groups], left: Vec::new() };
     let mut uses = vec![0_u32; share.groups];
@@ -50,7 +51,8 @@ pub(super) fn deal(ground: &Ground, share: &Share, taken: &[u32], exchanges: usi
     table.hands.into_iter().map(|hand| hand.drives).filter(|drives| drives.len() == ground.group_drives).collect()
 }
 
-/// The drives, those of one domain of the tightest hard resource together, within it by failure domains, larger ones first.
+/// The drives, those of one domain of the tightest hard resource together, within it by failure domains, larger ones
+/// first.
 fn sorted(ground: &Ground, share: &Share) -> Vec<u32> {
     let counts = ground.counts(&share.drives);
     let width = ground.of_drive(share.drives[0]).len();
@@ -120,8 +122,8 @@ impl Table<'_> {
         drive
     }
 
-    /// Deals one drive to each group, or leaves it over where that is banned. `uses` counts the rotations used so far, so
-    /// that equal choices go round: on Pelican this is what makes it two a height row.
+    /// Deals one drive to each group, or leaves it over where that is banned. `uses` counts the rotations used so far,
+    /// so that equal choices go round: on Pelican this is what makes it two a height row.
     fn deal_round(&mut self, round: &[u32], uses: &mut [u32]) {
         let hands = self.hands.len();
         let step = hands.div_ceil(ROTATIONS_MAX);

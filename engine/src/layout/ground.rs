@@ -1,8 +1,8 @@
 //! The rack as synthesis sees it: drives as numbers, and domains with a limit in drives.
 //!
 //! All domains of all resources and media-losing failure domains are numbered through, so that a drive is just a row of
-//! domain numbers. A watts limit becomes a number of drives by the worst case, in which all that are awake spin up at once.
-//! Links (bytes/s) never keep a drive asleep and do not appear.
+//! domain numbers. A watts limit becomes a number of drives by the worst case, in which all that are awake spin up at
+//! once. Links (bytes/s) never keep a drive asleep and do not appear.
 
 use super::search::Plan;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -127,8 +127,8 @@ impl Ground {
         counts
     }
 
-    /// How many of `drives` each hard resource lets be awake at once, at best: the least, and whose it is. `None` if there
-    /// are only so many drives.
+    /// How many of `drives` each hard resource lets be awake at once, at best: the least, and whose it is. `None` if
+    /// there are only so many drives.
     pub(super) fn awake_max(&self, drives: &[u32]) -> (u64, Option<usize>) {
         let counts = self.counts(drives);
         let mut sums: BTreeMap<usize, u64> = BTreeMap::new();

@@ -91,13 +91,17 @@ impl Choice<'_> {
             if row.iter().any(full) {
                 continue;
             }
-            row.iter().for_each(|number| *self.counts.entry(*number).or_insert(0) += 1);
+            for number in row {
+                *self.counts.entry(*number).or_insert(0) += 1;
+            }
             self.drives.push(*drive);
             if self.extend(place + 1) {
                 return true;
             }
             self.drives.pop();
-            row.iter().for_each(|number| *self.counts.entry(*number).or_insert(1) -= 1);
+            for number in row {
+                *self.counts.entry(*number).or_insert(1) -= 1;
+            }
         }
         false
     }
@@ -114,8 +118,8 @@ fn worth_bound(ground: &Ground, drives: &[u32]) -> Worth {
     (active * groups, groups, Reverse(0), Reverse(0))
 }
 
-/// The usable drives by server: by the first kind of failure domain that loses no media, if no hard limit spans two. Classes
-/// that lie within one server can be served, and taken over, as a whole.
+/// The usable drives by server: by the first kind of failure domain that loses no media, if no hard limit spans two.
+/// Classes that lie within one server can be served, and taken over, as a whole.
 fn by_server(spec: &RackSpec, ground: &Ground) -> Option<Vec<Vec<u32>>> {
     let kind = spec.failure_domains.iter().position(|kind| !kind.loses_media)?;
     let mut parts: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -177,7 +181,9 @@ fn attempt(ground: &Ground, drives: &[u32], count: usize, soft: bool) -> Plan {
     planned.iter().flatten().for_each(|(number, need)| taken[*number as usize] += need);
     let mut plan = Plan::default();
     for (share, needs) in shares.iter().zip(&mut planned) {
-        needs.iter().for_each(|(number, need)| taken[*number as usize] -= need);
+        for (number, need) in needs.iter() {
+            taken[*number as usize] -= need;
+        }
         let class = deal::deal(ground, share, &taken, EXCHANGES_MAX / shares.len());
         ground.needs(&class).iter().for_each(|(number, need)| taken[*number as usize] += need);
         if !class.is_empty() {

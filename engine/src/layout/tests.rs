@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::check::{self, Shortfall};
+use alloc::string::ToString;
 use model::{DomainId, DomainLimit, DriveSpec, FailureDomains, Resource, ResourceId, Rng};
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 use std::collections::BTreeMap;

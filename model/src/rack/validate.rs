@@ -1,8 +1,8 @@
 //! From what a description says to what everything else relies on.
 //!
-//! Each check states one invariant of [`RackSpec`](super::RackSpec); the first that fails is reported, with the key it is
-//! about and what to write instead. Bounds on counts and spans exist so that later arithmetic cannot overflow: a check
-//! here is what makes a `u64` sum over drives or a product of days safe elsewhere.
+//! Each check states one invariant of [`RackSpec`](super::RackSpec); the first that fails is reported, with the key it
+//! is about and what to write instead. Bounds on counts and spans exist so that later arithmetic cannot overflow: a
+//! check here is what makes a `u64` sum over drives or a product of days safe elsewhere.
 
 use super::{Code, Distribution, DomainLimit, DriveProfile, RackDraft, SpecError, Watts};
 use crate::{DomainId, DriveId};
