@@ -1,2 +1,63 @@
-//! Placeholder.
-fn main() {}
+//! `larder`: one binary for everything people do with Larder on a command line.
+//!
+//! Results go to standard output, logs and errors to standard error. An error is one sentence that ends with its mend, and exit
+//! code 1 (2 for a wrong command line); a reader who has seen enough (`| head`) ends the program quietly.
+
+mod args;
+mod drives;
+mod explain;
+mod human;
+mod output;
+mod plan;
+mod serve;
+mod status;
+
+use args::{Arguments, Command, DriveCommand};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Err(error) = log_to_stderr(arguments.log.as_deref()) {
+        eprintln!("larder: {error}");
+        return ExitCode::from(2);
+    }
+    match run(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("larder: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Quickstart(options) => serve::quickstart(&options),
+        Command::Plan(options) => plan::plan(&options),
+        Command::Init(options) => serve::init(&options),
+        Command::Serve(options) => serve::serve(&options),
+        Command::Status(options) => status::status(&options),
+        Command::Explain(options) => explain::explain(&options),
+        Command::Drive(DriveCommand::List(options)) => drives::list(&options),
+    }
+}
+
+/// Logs as `--log` says, or `RUST_LOG`, or from `info` on.
+fn log_to_stderr(filter: Option<&str>) -> Result<(), String> {
+    use std::io::IsTerminal;
+    use tracing_subscriber::filter::{LevelFilter, Targets};
+    use tracing_subscriber::prelude::*;
+    let from_environment = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
+    let filter = match filter.map(str::to_owned).or(from_environment) {
+        None => Targets::new().with_default(LevelFilter::INFO),
+        Some(text) => text.parse().map_err(|_| {
+            format!("`{text}` is no log filter; write a level such as `debug`, or targets such as `info,engine=trace`")
+        })?,
+    };
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    tracing_subscriber::registry().with(lines).with(filter).init();
+    Ok(())
+}

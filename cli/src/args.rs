@@ -1,0 +1,207 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A cold store for data that is written once and read seldom: an S3 store on drives that mostly sleep.
+#[derive(Debug, Parser)]
+#[command(name = "larder", version, arg_required_else_help = true, propagate_version = true)]
+pub struct Arguments {
+    /// What to log on standard error, such as `debug` or `info,engine=trace` [default: RUST_LOG, or info].
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub log: Option<String>,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve an emulated rack, making it first where there is none, and print the keys and what to try.
+    Quickstart(Quickstart),
+    /// Show the groups and classes of a rack: what can be active at once, and what that draws.
+    Plan(Plan),
+    /// Make a data directory.
+    Init(Init),
+    /// Serve a data directory.
+    Serve(Serve),
+    /// Show how the server goes: workshop, power, drives, queues.
+    Status(Status),
+    /// Tell where an object lies, and how long its first byte would take.
+    Explain(Explain),
+    /// Look at drives.
+    #[command(subcommand)]
+    Drive(DriveCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DriveCommand {
+    /// List the drives: slot, group, state, starts, room.
+    List(List),
+}
+
+/// Which data directory.
+#[derive(Clone, Debug, Args)]
+pub struct Data {
+    /// The data directory.
+    #[arg(long, value_name = "DIR", default_value = "./larder-data")]
+    pub data: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct Quickstart {
+    #[command(flatten)]
+    pub data: Data,
+    /// The port to serve S3 on; 0 picks a free one [default: what larder.toml says, 9000 in a new data directory].
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// How many times faster than life the emulated rack runs; 1 is true to life [default: what larder.toml says].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub time_scale: Option<u32>,
+    /// When a group without work sleeps, in modelled time, such as "30 s" or "never" [default: what larder.toml says].
+    #[arg(long, value_name = "SPAN", value_parser = idle_timeout)]
+    pub idle_timeout: Option<Idle>,
+    /// A shipped rack's name, or the path of a description [default: pelican in a new data directory].
+    #[arg(long, value_name = "RACK")]
+    pub rack: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// The path of a description, or a shipped rack's name.
+    #[arg(value_name = "RACK")]
+    pub rack: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Init {
+    #[command(flatten)]
+    pub data: Data,
+    /// A shipped rack's name, or the path of a description.
+    #[arg(long, value_name = "RACK")]
+    pub rack: String,
+    /// How many times faster than life an emulated rack runs.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub time_scale: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    #[command(flatten)]
+    pub data: Data,
+    /// The port to serve S3 on; 0 picks a free one [default: what larder.toml says].
+    #[arg(long)]
+    pub port: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub struct Status {
+    #[command(flatten)]
+    pub data: Data,
+    /// Show it again every second until interrupted.
+    #[arg(long)]
+    pub watch: bool,
+    /// Print JSON; with --watch, one line each second.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Explain {
+    #[command(flatten)]
+    pub data: Data,
+    /// The object, as s3://bucket/key.
+    #[arg(value_name = "OBJECT", value_parser = object)]
+    pub object: Object,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    #[command(flatten)]
+    pub data: Data,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// When a group without work sleeps; `None` is never.
+pub type Idle = Option<Duration>;
+
+/// An object's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    pub bucket: String,
+    pub key: String,
+}
+
+fn idle_timeout(text: &str) -> Result<Idle, String> {
+    if text == "never" {
+        return Ok(None);
+    }
+    model::text::duration(text).map(Some)
+}
+
+fn object(text: &str) -> Result<Object, String> {
+    match text.strip_prefix("s3://").and_then(|rest| rest.split_once('/')) {
+        Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
+            Ok(Object { bucket: bucket.to_owned(), key: key.to_owned() })
+        }
+        _ => Err("write it as s3://bucket/key".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Command, clap::Error> {
+        let words = std::iter::once("larder").chain(line.split_whitespace());
+        Arguments::try_parse_from(words).map(|arguments| arguments.command)
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_takes_the_data_directory_where_it_needs_one() {
+        let Command::Quickstart(options) = parse("quickstart").unwrap() else { panic!("not quickstart") };
+        assert_eq!(options.data.data, PathBuf::from("./larder-data"));
+        assert_eq!((options.port, options.time_scale, options.rack), (None, None, None));
+        for line in ["status", "serve", "drive list", "explain s3://b/k", "init --rack nas8"] {
+            parse(&format!("{line} --data /x")).unwrap();
+        }
+    }
+
+    #[test]
+    fn objects_are_named_as_in_s3() {
+        let Command::Explain(options) = parse("explain s3://b/a/b?c=%41 --json").unwrap() else {
+            panic!("not explain")
+        };
+        assert_eq!(options.object, Object { bucket: "b".into(), key: "a/b?c=%41".into() });
+        for wrong in ["b/k", "s3://b", "s3://b/", "s3:///k", "s3:/b/k", ""] {
+            assert!(object(wrong).unwrap_err().contains("s3://bucket/key"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_a_usage_error() {
+        for wrong in ["quickstart --time-scale 0", "quickstart --port 65536", "serve --prot 1", "init", "", "explain x"]
+        {
+            assert_eq!(parse(wrong).unwrap_err().exit_code(), 2, "{wrong}");
+        }
+        let Command::Quickstart(options) = parse("quickstart --idle-timeout 30s --port 0").unwrap() else {
+            panic!("not quickstart")
+        };
+        assert_eq!((options.idle_timeout, options.port), (Some(Some(Duration::from_secs(30))), Some(0)));
+    }
+}

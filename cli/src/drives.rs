@@ -1,0 +1,59 @@
+//! `larder drive list`: the drives, one row each.
+
+use crate::args::List;
+use crate::human::{self, bytes};
+use crate::output;
+use server::admin::Client;
+use server::report::DriveReport;
+use tokio::runtime::Builder;
+
+/// `larder drive list`.
+pub fn list(options: &List) -> anyhow::Result<()> {
+    let client = Client::of(&options.data.data)?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let drives = runtime.block_on(client.drives())?;
+    if options.json { output::print_json(&drives) } else { Ok(output::print(&table(&drives))?) }
+}
+
+/// A row for each of `drives`.
+pub fn table(drives: &[DriveReport]) -> String {
+    let rows: Vec<Vec<String>> = drives
+        .iter()
+        .map(|drive| {
+            let [width, depth, height] = drive.slot;
+            vec![
+                drive.drive.to_string(),
+                format!("{width},{depth},{height}"),
+                drive.group.map_or_else(|| "spare".to_owned(), |group| group.to_string()),
+                drive.state.clone(),
+                format!("{} of {}", drive.starts_today, drive.starts_per_day),
+                bytes(drive.free_bytes),
+                bytes(drive.capacity_bytes),
+            ]
+        })
+        .collect();
+    let head = ["drive", "slot", "group", "state", "starts today", "free", "holds"];
+    human::table(&head, &["drive", "group", "starts today", "free", "holds"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_drive_has_a_row() {
+        let drive = DriveReport {
+            drive: 3,
+            slot: [5, 15, 11],
+            group: None,
+            state: "ready".into(),
+            starts_today: 2,
+            starts_per_day: 10,
+            free_bytes: 1_000_000,
+            capacity_bytes: 4_550_000_000_000,
+        };
+        let text = table(&[drive]);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[1], ["3", "5,15,11", "spare", "ready", "2", "of", "10", "1.0", "MB", "4.5", "TB"]);
+    }
+}

@@ -1,0 +1,131 @@
+//! `larder explain`: where one object lies, and how long its first byte would take.
+
+use crate::args::Explain;
+use crate::drives;
+use crate::human::{bytes, count, counted, seconds};
+use crate::output;
+use anyhow::bail;
+use server::admin::Client;
+use server::report::{Explanation, PlaceReport};
+use std::fmt::Write;
+use std::time::{Duration, UNIX_EPOCH};
+use tokio::runtime::Builder;
+
+/// The last moment an HTTP date can tell: the year 9999.
+const LAST_DATE_MS: u64 = 253_402_300_799_000;
+
+/// `larder explain`.
+pub fn explain(options: &Explain) -> anyhow::Result<()> {
+    let client = Client::of(&options.data.data)?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (bucket, key) = (&options.object.bucket, &options.object.key);
+    let Some(explanation) = runtime.block_on(client.explain(bucket, key))? else {
+        bail!("there is no object s3://{bucket}/{key}; list what there is with `aws s3 ls s3://{bucket} --recursive`");
+    };
+    if options.json { output::print_json(&explanation) } else { Ok(output::print(&text(&explanation))?) }
+}
+
+fn text(explanation: &Explanation) -> String {
+    let Explanation { bucket, key, bytes: length, etag, modified_ms, place } = explanation;
+    let written = UNIX_EPOCH + Duration::from_millis((*modified_ms).min(LAST_DATE_MS));
+    let mut text = format!(
+        "object    s3://{bucket}/{key}\nsize      {} ({} bytes)\nwritten   {}\netag      {etag}\n",
+        bytes(*length),
+        count(*length),
+        httpdate::fmt_http_date(written),
+    );
+    let mut row = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<9} {value}");
+    };
+    match place {
+        PlaceReport::Workshop { slot, age_s, migrating } => {
+            let going = if *migrating { "on its way to the rack" } else { "not yet on its way to the rack" };
+            row("place", format!("workshop, slot {slot}, for {}, {going}", seconds(*age_s)));
+            row("wait", "none: it is read from the workshop".to_owned());
+        }
+        PlaceReport::Rack {
+            blob,
+            members,
+            offset,
+            group,
+            group_state,
+            class,
+            code_data,
+            code_parity,
+            drives,
+            wait_min_s,
+            wait_max_s,
+            recalled,
+        } => {
+            row("place", format!("rack, group {group} ({group_state}) of class {class}"));
+            let others = match members {
+                0 | 1 => "of its own".to_owned(),
+                _ => format!("with {}, at byte {}", counted(u64::from(members - 1), "other object"), count(*offset)),
+            };
+            row("blob", format!("{blob}, {others}, as {code_data} + {code_parity} stacks"));
+            let wait = if *recalled {
+                "none: a recall is in the spool".to_owned()
+            } else {
+                format!("{} to {} until the first byte", seconds(*wait_min_s), seconds(*wait_max_s))
+            };
+            row("wait", wait);
+            text.push('\n');
+            text.push_str(&drives::table(drives));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use server::report::DriveReport;
+
+    fn explanation(place: PlaceReport) -> Explanation {
+        Explanation { bucket: "b".into(), key: "k".into(), bytes: 1234, etag: "e".into(), modified_ms: 0, place }
+    }
+
+    #[test]
+    fn a_cold_object_is_told_with_its_drives_and_its_wait() {
+        let drive = DriveReport {
+            drive: 7,
+            slot: [1, 2, 3],
+            group: Some(4),
+            state: "standby".into(),
+            starts_today: 1,
+            starts_per_day: 10,
+            free_bytes: 5,
+            capacity_bytes: 10,
+        };
+        let place = PlaceReport::Rack {
+            blob: 9,
+            members: 3,
+            offset: 4096,
+            group: 4,
+            group_state: "asleep".into(),
+            class: 2,
+            code_data: 2,
+            code_parity: 1,
+            drives: vec![drive],
+            wait_min_s: 13.5,
+            wait_max_s: 90.0,
+            recalled: false,
+        };
+        let text = text(&explanation(place));
+        for told in [
+            "written   Thu, 01 Jan 1970 00:00:00 GMT",
+            "place     rack, group 4 (asleep) of class 2",
+            "blob      9, with 2 other objects, at byte 4,096, as 2 + 1 stacks",
+            "wait      14 s to 1 min 30 s until the first byte",
+            "1,2,3",
+        ] {
+            assert!(text.contains(told), "{told:?} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_staged_object_has_no_wait() {
+        let text = text(&explanation(PlaceReport::Workshop { slot: 3, age_s: 12.0, migrating: true }));
+        assert!(text.contains("workshop, slot 3, for 12 s, on its way to the rack") && text.contains("wait      none"));
+    }
+}

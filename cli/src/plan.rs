@@ -1,0 +1,222 @@
+//! `larder plan`: the groups and classes of a rack, what can be active at once, and what that draws.
+
+use crate::args::Plan;
+use crate::human::{binary_bytes, bytes, count, counted, runs, table, watts};
+use crate::output;
+use anyhow::bail;
+use engine::check;
+use engine::layout::{Bound, Layout, Warning, synthesise};
+use model::{Code, DriveId, DriveSpec, GroupId, RackSpec};
+use serde::Serialize;
+use server::data_dir::read_rack;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The plan as JSON. Ids are those of the description and of the groups' and classes' places in their lists.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    rack: &'a str,
+    code: Code,
+    group_drives: u32,
+    drives: Vec<Drive<'a>>,
+    groups: Vec<&'a [DriveId]>,
+    classes: &'a [Vec<GroupId>],
+    spares: &'a [DriveId],
+    active_groups_max: u32,
+    active_drives_max: u32,
+    bound: &'a Bound,
+    watts: Power,
+    capacity_bytes: u64,
+    warnings: Vec<Told<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Drive<'a> {
+    id: DriveId,
+    slot: [u16; 3],
+    group: Option<GroupId>,
+    domains: BTreeMap<&'a str, u32>,
+    failure_domains: BTreeMap<&'a str, u32>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Power {
+    asleep: f64,
+    waking: f64,
+    active: f64,
+}
+
+/// A warning for programs and for people.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    warning: &'a Warning,
+    message: String,
+}
+
+/// `larder plan`.
+pub fn plan(options: &Plan) -> anyhow::Result<()> {
+    let (_, spec) = read_rack(&options.rack)?;
+    let layout = checked(&spec)?;
+    let report = report(&spec, &layout);
+    if options.json { output::print_json(&report) } else { Ok(output::print(&text(&spec, &layout, &report))?) }
+}
+
+/// The layout of `spec`, judged by code that did not make it.
+fn checked(spec: &RackSpec) -> anyhow::Result<Layout> {
+    let layout = synthesise(spec)?;
+    if let Err(violations) = check::layout(spec, &layout) {
+        let told: Vec<String> = violations.iter().take(3).map(ToString::to_string).collect();
+        bail!(
+            "the layout found for {} is wrong ({}); please report this with the description",
+            spec.name,
+            told.join("; ")
+        );
+    }
+    Ok(layout)
+}
+
+fn report<'a>(spec: &'a RackSpec, layout: &'a Layout) -> Report<'a> {
+    let in_watts = |milliwatts: u64| milliwatts as f64 / 1000.0;
+    let grouped = layout.groups.iter().flat_map(|group| &group.drives);
+    Report {
+        rack: &spec.name,
+        code: spec.code,
+        group_drives: spec.group_drives,
+        drives: spec.drives.iter().map(|drive| described(spec, layout, drive)).collect(),
+        groups: layout.groups.iter().map(|group| group.drives.as_slice()).collect(),
+        classes: &layout.classes,
+        spares: &layout.spares,
+        active_groups_max: layout.active_groups_max(),
+        active_drives_max: layout.drives_active_max(),
+        bound: &layout.bound,
+        watts: Power {
+            asleep: in_watts(layout.asleep_mw(spec)),
+            waking: in_watts(layout.waking_mw(spec)),
+            active: in_watts(layout.active_mw(spec)),
+        },
+        capacity_bytes: grouped.map(|drive| spec.capacity_bytes(*drive)).sum(),
+        warnings: layout.warnings.iter().map(|warning| Told { warning, message: warning.to_string() }).collect(),
+    }
+}
+
+fn described<'a>(spec: &'a RackSpec, layout: &Layout, drive: &DriveSpec) -> Drive<'a> {
+    let resources = spec.resources.iter().map(|resource| resource.name.as_str());
+    let kinds = spec.failure_domains.iter().map(|kind| kind.name.as_str());
+    Drive {
+        id: drive.id,
+        slot: drive.slot,
+        group: layout.group_of(drive.id),
+        domains: resources.zip(drive.resource_domains.iter().map(|domain| domain.0)).collect(),
+        failure_domains: kinds.zip(drive.failure_domains.iter().map(|domain| domain.0)).collect(),
+    }
+}
+
+fn text(spec: &RackSpec, layout: &Layout, report: &Report<'_>) -> String {
+    let mut text = String::new();
+    let code = spec.code;
+    let row = |text: &mut String, name: &str, value: String| {
+        let _ = writeln!(text, "{name:<9} {value}");
+    };
+    row(&mut text, "rack", format!("{}, {}", spec.name, counted(spec.drives.len() as u64, "drive")));
+    let fragment = binary_bytes(u64::from(code.fragment_bytes));
+    row(&mut text, "code", format!("{} + {}, fragments of {fragment}", code.data, code.parity));
+    let (groups, classes) = (layout.groups.len() as u64, layout.classes.len());
+    let each = spec.group_drives;
+    row(&mut text, "groups", format!("{} of {each} drives in {classes} classes", count(groups)));
+    let useful = report.capacity_bytes / code.stacks() as u64 * u64::from(code.data);
+    row(&mut text, "capacity", format!("{}, {} of it for data", bytes(report.capacity_bytes), bytes(useful)));
+    let (active, drives) = (u64::from(report.active_groups_max), u64::from(report.active_drives_max));
+    row(&mut text, "active", format!("{} at once, {}", counted(active, "group"), counted(drives, "drive")));
+    row(&mut text, "bound", report.bound.to_string());
+    let Power { asleep, waking, active } = report.watts;
+    let shown =
+        format!("{} all asleep, {} all classes waking, {} all active", watts(asleep), watts(waking), watts(active));
+    row(&mut text, "power", shown);
+    let spares: Vec<u32> = layout.spares.iter().map(|drive| drive.0).collect();
+    row(&mut text, "spares", if spares.is_empty() { "none".to_owned() } else { runs(&spares) });
+    for told in &report.warnings {
+        row(&mut text, "warning", told.message.clone());
+    }
+    text.push('\n');
+    text.push_str(&groups_table(layout));
+    text
+}
+
+fn groups_table(layout: &Layout) -> String {
+    let rows: Vec<Vec<String>> = layout
+        .groups
+        .iter()
+        .enumerate()
+        .map(|(id, group)| {
+            let drives: Vec<u32> = group.drives.iter().map(|drive| drive.0).collect();
+            vec![group.class.0.to_string(), id.to_string(), runs(&drives)]
+        })
+        .collect();
+    table(&["class", "group", "drives"], &["class", "group"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn planned(rack: &str) -> (serde_json::Value, String) {
+        let (_, spec) = read_rack(rack).unwrap();
+        let layout = checked(&spec).unwrap();
+        let report = report(&spec, &layout);
+        (serde_json::to_value(&report).unwrap(), text(&spec, &layout, &report))
+    }
+
+    #[test]
+    fn pelican_is_48_groups_of_24_in_4_classes_with_96_drives_active() {
+        let (json, text) = planned("pelican");
+        assert_eq!(json["drives"].as_array().unwrap().len(), 1152);
+        assert_eq!(json["groups"].as_array().unwrap().len(), 48);
+        assert!(json["groups"].as_array().unwrap().iter().all(|group| group.as_array().unwrap().len() == 24));
+        let classes = json["classes"].as_array().unwrap();
+        assert!(classes.len() == 4 && classes.iter().all(|class| class.as_array().unwrap().len() == 12));
+        assert_eq!((&json["active_groups_max"], &json["active_drives_max"]), (&4.into(), &96.into()));
+        assert_eq!(json["spares"].as_array().unwrap().len(), 0);
+        let power: Vec<f64> =
+            ["asleep", "waking", "active"].iter().map(|w| json["watts"][w].as_f64().unwrap()).collect();
+        assert!((power[1] / 1000.0 - 3.7).abs() < 0.05 && (power[2] / 1000.0 - 2.6).abs() < 0.05, "{power:?}");
+        assert!(
+            text.contains("48 of 24 drives in 4 classes") && text.contains("4 groups at once, 96 drives"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_drive_is_told_with_slot_and_domains() {
+        let (json, _) = planned("pelican-mini");
+        let drive = &json["drives"][5];
+        assert_eq!(drive["id"], 5);
+        assert_eq!(drive["slot"].as_array().unwrap().len(), 3);
+        for domain in ["power", "cooling", "vibration", "pcie"] {
+            assert!(drive["domains"][domain].is_u64(), "{drive}");
+        }
+        assert!(drive["failure_domains"]["chassis"].is_u64());
+        let group = drive["group"].as_u64().unwrap() as usize;
+        assert!(json["groups"][group].as_array().unwrap().contains(&5.into()));
+        assert_eq!(json["code"]["data"], 4);
+    }
+
+    #[test]
+    fn every_shipped_rack_has_a_plan() {
+        for (name, _) in model::text::SHIPPED {
+            let (json, text) = planned(name);
+            assert!(!json["groups"].as_array().unwrap().is_empty() && !text.is_empty());
+        }
+    }
+
+    #[test]
+    fn wrong_descriptions_are_told_their_place() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("r.toml");
+        std::fs::write(&path, "name = \"x\"\ngroup_drives = \"y\"\n").unwrap();
+        let options = Plan { rack: path.to_str().unwrap().into(), json: false };
+        let told = plan(&options).unwrap_err().to_string();
+        assert!(told.contains("r.toml:"), "{told}");
+    }
+}

@@ -1,0 +1,237 @@
+//! `larder quickstart`, `init` and `serve`: a data directory made, opened, and served until a signal.
+
+use crate::args::{Data, Init, Quickstart, Serve};
+use crate::human::counted;
+use crate::output;
+use anyhow::{Context, bail};
+use engine::IdleTimeout;
+use server::app;
+use server::config::Config;
+use server::data_dir::{DataDir, InitOptions, read_rack};
+use server::s3::REGION;
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The rack a quickstart makes.
+const QUICKSTART_RACK: &str = "pelican";
+/// What a shell shows for a process that a second interrupt ended.
+const INTERRUPTED: i32 = 130;
+
+/// `larder quickstart`.
+pub fn quickstart(options: &Quickstart) -> anyhow::Result<()> {
+    let path = &options.data.data;
+    let dir = if DataDir::exists(path) { reused(options)? } else { first_made(options)? };
+    let mut config = configured(&dir, options.port)?;
+    if let Some(scale) = options.time_scale {
+        config.time_scale = scale;
+    }
+    if let Some(idle) = options.idle_timeout {
+        config.idle_timeout = idle.map_or(IdleTimeout::Never, IdleTimeout::After);
+    }
+    let shown = path.clone();
+    let keys = dir.credentials().clone();
+    run(dir, config, move |address| {
+        let mut text = exports(&keys.access_key, &keys.secret_key, address);
+        text.push_str(&examples(&shown));
+        text
+    })
+}
+
+fn reused(options: &Quickstart) -> anyhow::Result<DataDir> {
+    let dir = DataDir::open(&options.data.data)?;
+    if let Some(wanted) = &options.rack {
+        let (_, wanted) = read_rack(wanted)?;
+        if wanted.name != dir.rack().name {
+            bail!(
+                "{} holds the rack {}, not {}; leave --rack out, or choose another directory with --data",
+                options.data.data.display(),
+                dir.rack().name,
+                wanted.name
+            );
+        }
+    }
+    Ok(dir)
+}
+
+/// A rack for trying things: what was copied in moves to the drives while one watches.
+fn first_made(options: &Quickstart) -> anyhow::Result<DataDir> {
+    let settings = vec![
+        ("time_scale", options.time_scale.unwrap_or(1).to_string()),
+        ("migrate.older_than", "\"30 s\"".to_owned()),
+        ("migrate.linger", "\"10 s\"".to_owned()),
+        ("migrate.scan_interval", "\"5 s\"".to_owned()),
+    ];
+    let rack = options.rack.clone().unwrap_or_else(|| QUICKSTART_RACK.to_owned());
+    let dir = DataDir::init(&options.data.data, &InitOptions { rack, settings })?;
+    tracing::info!(
+        "made an emulated {} of {} in {}",
+        dir.rack().name,
+        counted(dir.rack().drives.len() as u64, "drive"),
+        options.data.data.display()
+    );
+    Ok(dir)
+}
+
+/// `larder init`.
+pub fn init(options: &Init) -> anyhow::Result<()> {
+    let settings = vec![("time_scale", options.time_scale.to_string())];
+    let dir = DataDir::init(&options.data.data, &InitOptions { rack: options.rack.clone(), settings })?;
+    let path = options.data.data.display();
+    output::print(&format!(
+        "made {path} for the rack {} of {}\n\
+         the keys are in {path}/credentials, the configuration is {path}/larder.toml\n\
+         start it with: larder serve --data {path}\n",
+        dir.rack().name,
+        counted(dir.rack().drives.len() as u64, "drive"),
+    ))?;
+    Ok(())
+}
+
+/// `larder serve`.
+pub fn serve(options: &Serve) -> anyhow::Result<()> {
+    let Data { data } = &options.data;
+    let dir = DataDir::open(data)?;
+    let config = configured(&dir, options.port)?;
+    let shown = data.display().to_string();
+    run(dir, config, move |address| {
+        format!("serving S3 on {}\nthe keys are in {shown}/credentials\n", endpoint(address))
+    })
+}
+
+fn configured(dir: &DataDir, port: Option<u16>) -> anyhow::Result<Config> {
+    let mut config = dir.config()?;
+    if let Some(port) = port {
+        config.listen.set_port(port);
+    }
+    Ok(config)
+}
+
+/// Serves until a signal; what `announce` says is printed when requests are answered, and then `ready`.
+fn run(dir: DataDir, config: Config, announce: impl FnOnce(SocketAddr) -> String) -> anyhow::Result<()> {
+    let runtime = Runtime::new().context("starting")?;
+    runtime.block_on(async {
+        let signals = Signals::watch().context("watching for signals")?;
+        let ready = |address| {
+            // A reader who is gone is no reason not to serve.
+            let _ = output::print(&format!("{}ready\n", announce(address)));
+        };
+        app::run(dir, config, ready, signals.first()).await?;
+        tracing::info!("stopped");
+        Ok(())
+    })
+}
+
+/// SIGINT and SIGTERM.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn watch() -> std::io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+
+    /// The first signal: the server stops in order. A second one ends the process where it stands, which loses nothing that
+    /// was acknowledged.
+    async fn first(mut self) {
+        self.next().await;
+        tracing::info!("stopping: requests under way are finished and drives put to sleep; once more stops at once");
+        tokio::spawn(async move {
+            self.next().await;
+            std::process::exit(INTERRUPTED);
+        });
+    }
+}
+
+/// Where clients on this machine find the server.
+fn endpoint(address: SocketAddr) -> String {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    format!("http://{}", SocketAddr::new(ip, address.port()))
+}
+
+fn exports(access_key: &str, secret_key: &str, address: SocketAddr) -> String {
+    format!(
+        "export AWS_ACCESS_KEY_ID={access_key}\n\
+         export AWS_SECRET_ACCESS_KEY={secret_key}\n\
+         export AWS_DEFAULT_REGION={REGION}\n\
+         export AWS_ENDPOINT_URL={}\n",
+        endpoint(address)
+    )
+}
+
+/// What to try, with this program called as it was called.
+fn examples(data: &Path) -> String {
+    let program = std::env::args().next().unwrap_or_else(|| "larder".to_owned());
+    let data = data.display();
+    let mut text = String::from("\n# paste the lines above into another terminal, and then try:\n");
+    for (line, what) in [
+        ("aws s3 mb s3://attic".to_owned(), "make a bucket"),
+        ("aws s3 cp --recursive /usr/share/doc s3://attic/doc".to_owned(), "copy a tree in; it lands in the workshop"),
+        (format!("{program} status --data {data} --watch"), "see it move to the rack"),
+        (format!("{program} explain --data {data} s3://attic/doc/..."), "ask where one object lies"),
+        ("aws s3 cp --recursive s3://attic/doc ./doc".to_owned(), "read it back, from sleeping drives"),
+    ] {
+        let _ = writeln!(text, "#   {line}   # {what}");
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_is_printed_can_be_read_by_a_shell() {
+        let address = "0.0.0.0:4711".parse().unwrap();
+        let text = exports("KEY", "SECRET", address) + &examples(Path::new("./d"));
+        assert!(text.contains("export AWS_ENDPOINT_URL=http://127.0.0.1:4711\n"));
+        assert!(text.contains("export AWS_DEFAULT_REGION=us-east-1\n"));
+        let shell = text.lines().all(|line| line.is_empty() || line.starts_with("export ") || line.starts_with('#'));
+        assert!(shell, "{text}");
+    }
+
+    #[test]
+    fn clients_are_shown_an_address_they_can_reach() {
+        assert_eq!(endpoint("[::]:1".parse().unwrap()), "http://[::1]:1");
+        assert_eq!(endpoint("192.0.2.1:9000".parse().unwrap()), "http://192.0.2.1:9000");
+    }
+
+    fn options(data: &Path, rack: Option<&str>) -> Quickstart {
+        Quickstart {
+            data: Data { data: data.to_owned() },
+            port: Some(0),
+            time_scale: None,
+            idle_timeout: None,
+            rack: rack.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_quickstart_rack_migrates_soon_and_is_used_again() {
+        let root = tempfile::tempdir().unwrap();
+        let data = root.path().join("d");
+        let made = first_made(&options(&data, Some("nas8"))).unwrap();
+        assert_eq!(made.config().unwrap().migrate.older_than, Some(std::time::Duration::from_secs(30)));
+        drop(made);
+        assert_eq!(reused(&options(&data, None)).unwrap().rack().name, "nas8");
+        let told = reused(&options(&data, Some("pelican"))).unwrap_err().to_string();
+        assert!(told.contains("holds the rack nas8, not pelican; leave --rack out"), "{told}");
+    }
+}

@@ -1,0 +1,235 @@
+//! `larder status`: how the server goes, once or every second.
+
+use crate::args::Status as Options;
+use crate::human::{bytes, count, counted, percent, seconds, table, watts};
+use crate::output;
+use server::admin::Client;
+use server::report::{Status, Totals};
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::time::Duration;
+use tokio::runtime::Builder;
+
+/// How often `--watch` looks.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// `larder status`.
+pub fn status(options: &Options) -> anyhow::Result<()> {
+    let client = Client::of(&options.data.data)?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    if options.watch {
+        return runtime.block_on(watch(&client, options.json));
+    }
+    let status = runtime.block_on(client.status())?;
+    if options.json { output::print_json(&status) } else { Ok(output::print(&text(&status))?) }
+}
+
+/// Until interrupted, or the server is gone.
+async fn watch(client: &Client, json: bool) -> anyhow::Result<()> {
+    let in_place = std::io::stdout().is_terminal() && !json;
+    let mut ticks = tokio::time::interval(EVERY);
+    let mut drawn_lines = None;
+    loop {
+        ticks.tick().await;
+        let status = client.status().await?;
+        if json {
+            output::print_json_line(&status)?;
+            continue;
+        }
+        let text = text(&status);
+        let before = match drawn_lines {
+            None => String::new(),
+            // Back to the first line of what was drawn, and clear from there on.
+            Some(lines) if in_place => format!("\x1b[{lines}F\x1b[J"),
+            Some(_) => "\n".to_owned(),
+        };
+        output::print(&(before + &text))?;
+        drawn_lines = Some(text.lines().count());
+    }
+}
+
+fn text(status: &Status) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<9} {value}");
+    };
+    let uptime = seconds(status.uptime_s);
+    row("rack", format!("{}, up {uptime}, {}", status.rack, times(status)));
+    row("workshop", workshop(status));
+    row("spool", format!("{} of {}", bytes(status.workshop.spool_bytes), bytes(status.workshop.spool_capacity_bytes)));
+    let room = &status.capacity;
+    row("room", format!("{} free of {}", bytes(room.free_bytes), bytes(room.total_bytes)));
+    let power = &status.power;
+    row("power", format!("{}, of which {} are standby", watts(power.watts), watts(power.standby_watts)));
+    row("active", format!("{} of at most {}", counted(power.active_drives, "drive"), count(power.active_drives_max)));
+    let drives = &status.drives;
+    row(
+        "drives",
+        format!(
+            "{} asleep, {} moving, {} ready, {} away",
+            count(drives.standby),
+            count(drives.moving),
+            count(drives.ready),
+            count(drives.away)
+        ),
+    );
+    for (name, value) in totals(&status.totals) {
+        row(name, value);
+    }
+    for warning in &status.warnings {
+        row("warning", warning.clone());
+    }
+    text.push('\n');
+    text.push_str(&classes(status));
+    text
+}
+
+fn times(status: &Status) -> String {
+    match status.time_scale {
+        1 => "in real time".to_owned(),
+        scale => format!("{} times real time, {} modelled", count(u64::from(scale)), seconds(status.modelled_s)),
+    }
+}
+
+fn workshop(status: &Status) -> String {
+    let workshop = &status.workshop;
+    format!(
+        "{} staged in {}, {} of {}, {} on the way to the rack",
+        bytes(workshop.staged_bytes),
+        counted(workshop.staged_count, "object"),
+        percent(workshop.staged_bytes, workshop.capacity_bytes),
+        bytes(workshop.capacity_bytes),
+        counted(workshop.migrations_under_way, "pack"),
+    )
+}
+
+/// What happened since the start. Trouble has a row only where there is some.
+fn totals(totals: &Totals) -> Vec<(&'static str, String)> {
+    let [client, rebuild, background] = totals.group_wakes;
+    let mut wakes = format!(
+        "{} for clients, {} for rebuilds, {} for background work, {} of drives",
+        count(client),
+        count(rebuild),
+        count(background),
+        counted(totals.drive_starts, "start"),
+    );
+    if let Some(per_gb) = totals.wakes_per_gb_migrated {
+        let _ = write!(wakes, ", {per_gb:.2} per GB migrated");
+    }
+    let moved = format!("{} to the rack, {} read from it", bytes(totals.migrated_bytes), bytes(totals.read_bytes));
+    let mut rows = vec![("wakes", wakes), ("moved", moved)];
+    if totals.waiting_reclaim_bytes > 0 || totals.reclaimed_bytes > 0 {
+        let (given, waiting) = (bytes(totals.reclaimed_bytes), bytes(totals.waiting_reclaim_bytes));
+        rows.push(("deleted", format!("{given} given back, {waiting} waiting for their group to wake")));
+    }
+    if totals.refused > 0 {
+        rows.push(("refused", counted(totals.refused, "operation")));
+    }
+    if totals.repaired_fragments > 0 {
+        rows.push(("repaired", counted(totals.repaired_fragments, "fragment")));
+    }
+    if totals.data_lost > 0 {
+        rows.push((
+            "lost",
+            format!("{} failed because data is lost; look into the log", counted(totals.data_lost, "read")),
+        ));
+    }
+    if totals.overruns > 0 {
+        let (calls, late) = (counted(totals.overruns, "call"), seconds(totals.overrun_s));
+        rows.push(("overrun", format!("{calls} slower than the emulated drive would be, by {late} in all")));
+    }
+    rows
+}
+
+fn classes(status: &Status) -> String {
+    let rows: Vec<Vec<String>> = status
+        .classes
+        .iter()
+        .map(|class| {
+            let group = class.group.map_or_else(|| "-".to_owned(), |group| group.to_string());
+            let mut row = vec![class.class.to_string(), group, class.state.clone()];
+            row.extend(class.queued.iter().map(|queued| count(*queued)));
+            row
+        })
+        .collect();
+    let head = ["class", "group", "state", "client", "rebuild", "background"];
+    table(&head, &["class", "group", "client", "rebuild", "background"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use server::report::{CapacityStatus, ClassStatus, DriveCounts, PowerStatus, WorkshopStatus};
+
+    fn sample() -> Status {
+        Status {
+            rack: "pelican".into(),
+            modelled_s: 7200.0,
+            wall_ms: 1_750_000_000_000,
+            time_scale: 10,
+            uptime_s: 720.0,
+            workshop: WorkshopStatus {
+                staged_bytes: 1_500_000,
+                staged_count: 1200,
+                capacity_bytes: 10_000_000_000,
+                spool_bytes: 0,
+                spool_capacity_bytes: 2_500_000_000,
+                migrations_under_way: 1,
+            },
+            power: PowerStatus {
+                watts: 1797.1,
+                standby_watts: 1797.1,
+                active_drives: 0,
+                active_drives_max: 96,
+                fuse_trips: 0,
+            },
+            drives: DriveCounts { standby: 1152, moving: 0, ready: 0, away: 0 },
+            classes: vec![
+                ClassStatus { class: 0, group: Some(11), state: "waking".into(), queued: [1, 0, 12] },
+                ClassStatus { class: 1, group: None, state: "asleep".into(), queued: [0, 0, 0] },
+            ],
+            totals: Totals { wakes_per_gb_migrated: Some(0.125), ..Totals::default() },
+            capacity: CapacityStatus { total_bytes: 5_000_000_000_000_000, free_bytes: 4_000_000_000_000_000 },
+            warnings: vec!["drive 3 is away; look for its cable".into()],
+        }
+    }
+
+    #[test]
+    fn the_table_tells_everything_calmly() {
+        let text = text(&sample());
+        for line in [
+            "rack      pelican, up 12 min, 10 times real time, 2 h modelled",
+            "workshop  1.5 MB staged in 1,200 objects, < 1 % of 10.0 GB, 1 pack on the way to the rack",
+            "active    0 drives of at most 96",
+            "wakes     0 for clients, 0 for rebuilds, 0 for background work, 0 starts of drives, 0.12 per GB migrated",
+            "warning   drive 3 is away; look for its cable",
+            "class  group  state   client  rebuild  background",
+            "    0     11  waking       1        0          12",
+            "    1      -  asleep       0        0           0",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");
+        }
+        for absent in ["lost", "overrun", "refused", "repaired", "deleted"] {
+            assert!(!text.contains(absent), "nothing of {absent} is to be told");
+        }
+    }
+
+    #[test]
+    fn trouble_is_told_where_there_is_some() {
+        let mut status = sample();
+        status.totals = Totals {
+            data_lost: 1,
+            overruns: 2,
+            overrun_s: 0.5,
+            refused: 3,
+            repaired_fragments: 4,
+            waiting_reclaim_bytes: 5000,
+            ..Totals::default()
+        };
+        let text = text(&status);
+        for told in ["1 read failed", "2 calls slower", "3 operations", "4 fragments", "5.0 kB waiting"] {
+            assert!(text.contains(told), "{told} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The binary as a shell sees it: exit codes, what goes to which stream, signals.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+fn larder(words: &[&str], data: Option<&Path>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.args(words).env_remove("RUST_LOG");
+    if let Some(data) = data {
+        command.arg("--data").arg(data);
+    }
+    command
+}
+
+fn run(words: &[&str], data: Option<&Path>) -> Output {
+    larder(words, data).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Fails with `code`, nothing on standard output, and one line on standard error that says `mend`.
+fn refused(output: &Output, code: i32, mend: &str) {
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{told}");
+    assert!(output.stdout.is_empty() && told.contains(mend), "{told}");
+    assert!(code == 2 || told.lines().count() == 1, "one sentence: {told}");
+}
+
+/// A quickstart that says it is ready.
+struct Server {
+    child: Child,
+    said: Vec<String>,
+}
+
+impl Server {
+    fn start(data: &Path) -> Self {
+        let words = ["quickstart", "--port", "0", "--time-scale", "100", "--rack", "nas8", "--log", "warn"];
+        let child = larder(&words, Some(data)).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut server = Self { child, said: Vec::new() };
+        for line in BufReader::new(server.child.stdout.take().unwrap()).lines().map(Result::unwrap) {
+            if line == "ready" {
+                return server;
+            }
+            server.said.push(line);
+        }
+        panic!("it ended before it was ready: {:?}", server.said);
+    }
+
+    fn said(&self, name: &str) -> &str {
+        let prefix = format!("export {name}=");
+        self.said.iter().find_map(|line| line.strip_prefix(&prefix)).unwrap()
+    }
+
+    fn stop(mut self, signal: &str) -> Option<i32> {
+        assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_mins(1) {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("it does not stop at {signal}");
+    }
+}
+
+impl Drop for Server {
+    /// No server outlives its test, however that ends.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_quickstart_is_made_served_told_of_stopped_and_used_again() {
+    let root = TempDir::new().unwrap();
+    let data = root.path().join("d");
+    let server = Server::start(&data);
+    let keys = [server.said("AWS_ACCESS_KEY_ID").to_owned(), server.said("AWS_SECRET_ACCESS_KEY").to_owned()];
+    assert_eq!((keys[0].len(), keys[1].len()), (20, 40));
+    assert_eq!(server.said("AWS_DEFAULT_REGION"), "us-east-1");
+    let endpoint = server.said("AWS_ENDPOINT_URL").strip_prefix("http://127.0.0.1:").unwrap().to_owned();
+    assert_ne!(endpoint.parse::<u16>().unwrap(), 0);
+    std::net::TcpStream::connect(format!("127.0.0.1:{endpoint}")).unwrap();
+
+    let status = run(&["status", "--json"], Some(&data));
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!((&status["time_scale"], &status["drives"]["standby"]), (&100.into(), &8.into()));
+    let drives = run(&["drive", "list", "--json"], Some(&data));
+    let drives: serde_json::Value = serde_json::from_slice(&drives.stdout).unwrap();
+    assert_eq!(drives.as_array().unwrap().len(), 8);
+    refused(&run(&["explain", "s3://b/k"], Some(&data)), 1, "there is no object s3://b/k; list what there is");
+    refused(&run(&["serve", "--port", "0"], Some(&data)), 1, &format!("in use by process {}", server.child.id()));
+
+    assert_eq!(server.stop("-TERM"), Some(0));
+    refused(&run(&["status"], Some(&data)), 1, "start it with `larder serve --data");
+    let again = Server::start(&data);
+    assert_eq!(
+        [again.said("AWS_ACCESS_KEY_ID"), again.said("AWS_SECRET_ACCESS_KEY")],
+        keys.each_ref().map(String::as_str)
+    );
+    assert_eq!(again.stop("-KILL"), None);
+    let after_a_crash = Server::start(&data);
+    assert_eq!(after_a_crash.stop("-INT"), Some(0));
+}
+
+#[test]
+fn status_is_watched_until_the_server_is_gone() {
+    let root = TempDir::new().unwrap();
+    let data = root.path().join("d");
+    let server = Server::start(&data);
+    let mut watching = larder(&["status", "--watch", "--json"], Some(&data))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    for _ in 0..2 {
+        let line: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(line["rack"], "nas8");
+    }
+    // Whoever reads no more ends it without a word.
+    drop(lines);
+    let mut told = String::new();
+    watching.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    assert_eq!((watching.wait().unwrap().code(), told.as_str()), (Some(0), ""));
+
+    let watching =
+        larder(&["status", "--watch"], Some(&data)).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    assert_eq!(server.stop("-TERM"), Some(0));
+    let output = watching.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no server runs on"));
+}
+
+#[test]
+fn refusals_are_one_sentence_with_the_mend() {
+    let root = TempDir::new().unwrap();
+    std::fs::write(root.path().join("letter.txt"), "dear").unwrap();
+    refused(&run(&["quickstart"], Some(root.path())), 1, "(it holds letter.txt); choose a new or empty directory");
+    refused(&run(&["serve"], Some(&root.path().join("x"))), 1, "make one with `larder init --data");
+    refused(&run(&["plan", "nosuch"], None), 1, "or one of pelican, pelican-mini, nas8");
+    refused(&run(&["plan"], None), 2, "larder plan");
+    refused(&run(&["stat"], None), 2, "status");
+    refused(&run(&["plan", "nas8", "--log", "a=b=c"], None), 2, "write a level such as `debug`");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let words = ["quickstart", "--rack", "nas8", "--log", "error", "--port", &port];
+    refused(&run(&words, Some(&root.path().join("d"))), 1, "choose another with --port");
+}
+
+#[test]
+fn a_configuration_that_is_wrong_is_refused_at_its_place() {
+    let root = TempDir::new().unwrap();
+    let data = root.path().join("d");
+    let made = run(&["init", "--rack", "nas8"], Some(&data));
+    assert!(made.status.success() && String::from_utf8_lossy(&made.stdout).contains("larder serve --data"));
+    let toml = data.join("larder.toml");
+    let text = std::fs::read_to_string(&toml).unwrap();
+    std::fs::write(&toml, format!("patiens = \"1 s\"\n{text}")).unwrap();
+    refused(&run(&["serve"], Some(&data)), 1, "larder.toml:1:1: there is no key `patiens` here; write `patience`");
+}
+
+#[test]
+fn plans_are_for_people_and_programs() {
+    let output = run(&["plan", "pelican"], None);
+    assert!(output.status.success() && output.stderr.is_empty());
+    assert!(String::from_utf8_lossy(&output.stdout).contains("48 of 24 drives in 4 classes"));
+    let json = run(&["plan", "pelican", "--json"], None).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["groups"].as_array().unwrap().len(), 48);
+}
