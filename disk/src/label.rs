@@ -1,6 +1,6 @@
 //! The label of a drive: which rack and which place in it the drive belongs to.
 //!
-//! It is the file `larder.label`, one [block](crate::format) that is checked at every mount, so that a drive in the wrong slot,
+//! It is the file `larder.label`, one block of 4 KiB that is checked at every mount, so that a drive in the wrong slot,
 //! of another rack, or with a damaged file system is never written to. `docs/format.md` draws its bytes.
 //!
 //! Invariant: a label is written once, when the rack is made or a drive replaced, and never over another one.

@@ -619,7 +619,7 @@ mod tests {
         let away = Refused { state: PowerState::Away, mounted: false };
         assert_eq!(drive.spin_up(now), Err(away));
         let before = drive.energy(now);
-        let later = now + Duration::from_secs(60);
+        let later = now + Duration::from_mins(1);
         assert_eq!(drive.energy(later), before);
         drive.come_back(later);
         assert_eq!(drive.state(later), PowerState::Standby);
