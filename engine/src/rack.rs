@@ -311,8 +311,7 @@ impl Rack {
         self.placement.restate(report.drive, report.capacity_bytes, report.used_bytes);
         self.placement.set_away(report.drive, !report.present);
         self.budget.restore(report.drive, report.day, report.starts);
-        self.drives[index].phase =
-            if report.present { DrivePhase::Standby } else { DrivePhase::Away(Loss::Died) };
+        self.drives[index].phase = if report.present { DrivePhase::Standby } else { DrivePhase::Away(Loss::Died) };
     }
 
     fn space_doomed(&mut self, group: GroupId, bytes: u64) {

@@ -12,6 +12,7 @@ use crate::fair::Pick;
 use crate::policy::{IdleTimeout, Lane, PinnedTo, Weighing};
 use crate::rack::{ClassPhase, DrivePhase, InService, Op, Rack};
 use crate::reorder::Queued;
+use crate::view::GroupState;
 use alloc::vec::Vec;
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time, transfer_time};
 
@@ -30,7 +31,7 @@ impl Rack {
             self.reject(now, &request, Rejection::Closing, actions);
             return;
         }
-        match self.admit(&request) {
+        match self.admit(now, &request) {
             Ok((group, drives)) => self.enqueue(now, request, group, drives, actions),
             Err(reason) => {
                 if reason == Rejection::NoRoom {
@@ -59,7 +60,7 @@ impl Rack {
     }
 
     /// Where the operation will be served, and for a write on which drives.
-    fn admit(&mut self, request: &Request) -> Result<(GroupId, Vec<DriveId>), Rejection> {
+    fn admit(&mut self, now: Time, request: &Request) -> Result<(GroupId, Vec<DriveId>), Rejection> {
         match &request.work {
             Work::Read { group, drives, .. } => {
                 self.known(*group, drives)?;
@@ -76,9 +77,19 @@ impl Rack {
                 if pin.is_some_and(|class| class.index() >= self.classes.len()) {
                     return Err(Rejection::Malformed);
                 }
-                self.place(stack_bytes, bytes, pin, &[]).ok_or(Rejection::NoRoom)
+                let spent = self.without_starts(request.lane, now);
+                let refusal = if spent.is_empty() { Rejection::NoRoom } else { Rejection::StartBudgetSpent };
+                self.place(stack_bytes, bytes, pin, &spent).ok_or(refusal)
             }
         }
+    }
+
+    /// Groups that sleep and may not be woken for `lane` any more today.
+    fn without_starts(&self, lane: Lane, now: Time) -> Vec<GroupId> {
+        let groups = (0..self.layout.groups.len()).map(|group| GroupId(group as u32));
+        groups
+            .filter(|group| self.group_state(*group) == GroupState::Asleep && !self.may_start(*group, lane, now))
+            .collect()
     }
 
     fn known(&self, group: GroupId, drives: &[DriveId]) -> Result<(), Rejection> {
@@ -300,9 +311,8 @@ impl Rack {
 
     /// Index and drive of the stacks whose drives can be read and written now.
     fn ready_stacks(&self, drives: &[DriveId]) -> Vec<(u8, DriveId)> {
-        let ready = |drive: &DriveId| {
-            self.drives.get(drive.index()).is_some_and(|state| state.phase == DrivePhase::Ready)
-        };
+        let ready =
+            |drive: &DriveId| self.drives.get(drive.index()).is_some_and(|state| state.phase == DrivePhase::Ready);
         drives.iter().enumerate().filter(|(_, drive)| ready(drive)).map(|(i, d)| (i as u8, *d)).collect()
     }
 
@@ -394,8 +404,7 @@ impl Rack {
     fn retry_read(&mut self, now: Time, service: InService, actions: &mut Vec<Action>) {
         let Some(op) = self.ops.get(&service.op) else { return };
         let Work::Read { blob, drives, .. } = op.request.work.clone() else { return };
-        let pick =
-            Pick { op: service.op, lane: service.lane, group: op.group, weight: op.weight, ride_along: false };
+        let pick = Pick { op: service.op, lane: service.lane, group: op.group, weight: op.weight, ride_along: false };
         self.start_read(&pick, blob, &drives, now, actions);
     }
 

@@ -95,7 +95,7 @@ impl Rack {
         true
     }
 
-    fn may_start(&self, group: GroupId, lane: Lane, now: Time) -> bool {
+    pub(crate) fn may_start(&self, group: GroupId, lane: Lane, now: Time) -> bool {
         self.layout.groups[group.index()].drives.iter().all(|drive| self.budget.may_start(*drive, now, lane))
     }
 
@@ -305,13 +305,7 @@ impl Rack {
         }
     }
 
-    pub(crate) fn command_failed(
-        &mut self,
-        drive: DriveId,
-        attempt: Attempt,
-        loss: Loss,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(crate) fn command_failed(&mut self, drive: DriveId, attempt: Attempt, loss: Loss, actions: &mut Vec<Action>) {
         // What cannot be unmounted, perhaps because it never was mounted, is stopped all the same.
         if loss != Loss::FuseTripped && self.answers(drive, attempt, DrivePhase::Unmounting) {
             let attempt = self.command(drive, DrivePhase::Stopping);

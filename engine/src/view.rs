@@ -1,6 +1,5 @@
 //! Looking at a rack: states for people, and forecasts. All of it is `&self`; nothing here changes anything.
 
-use crate::action::Action;
 use crate::event::Usage;
 use crate::fair::FairQueues;
 use crate::layout::Layout;
@@ -189,16 +188,5 @@ impl Rack {
         };
         let seeks = each * u32::try_from(ahead.operations).unwrap_or(u32::MAX);
         (u32::try_from(ahead.group_switches).unwrap_or(u32::MAX), bytes_time + seeks)
-    }
-}
-
-impl Action {
-    /// The operation an action is about, if it is about one.
-    pub fn op(&self) -> Option<OpId> {
-        match self {
-            Self::Rejected { op, .. } | Self::Transfer { op, .. } | Self::Finished { op, .. } => Some(*op),
-            Self::Compose { op, .. } => Some(*op),
-            _ => None,
-        }
     }
 }

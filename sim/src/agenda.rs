@@ -38,7 +38,7 @@ impl<T> Agenda<T> {
     }
 
     /// The next thing and its moment.
-    pub fn next(&mut self) -> Option<(Time, T)> {
+    pub fn pop(&mut self) -> Option<(Time, T)> {
         self.heap.pop().map(|planned| (planned.when, planned.what))
     }
 
@@ -92,7 +92,7 @@ mod tests {
             agenda.plan(Time::from_secs(when), what);
         }
         assert_eq!(agenda.next_moment(), Some(Time::from_secs(1)));
-        let order: String = std::iter::from_fn(|| agenda.next()).map(|(_, what)| what).collect();
+        let order: String = std::iter::from_fn(|| agenda.pop()).map(|(_, what)| what).collect();
         assert_eq!(order, "abcd");
     }
 }

@@ -101,8 +101,7 @@ impl World {
     /// A world around `rack`, with every drive reported and booted. `seed` is for physics and faults.
     pub fn new(rack: Rack, seed: u64) -> Self {
         let spec = rack.spec().clone();
-        let physics =
-            spec.drives.iter().map(|drive| DrivePhysics::new(spec.profile.clone(), seed, drive.id)).collect();
+        let physics = spec.drives.iter().map(|drive| DrivePhysics::new(spec.profile.clone(), seed, drive.id)).collect();
         let fuses = Fuses::new(&spec, Duration::from_secs(30));
         let mut world = Self {
             rack,
@@ -279,7 +278,7 @@ impl World {
     }
 
     fn happen(&mut self) {
-        let Some((_, what)) = self.agenda.next() else { return };
+        let Some((_, what)) = self.agenda.pop() else { return };
         match what {
             Happening::Tell(event, about) => {
                 if about.is_some_and(|(drive, losses)| self.physics[drive.index()].losses() != losses) {
@@ -317,7 +316,9 @@ impl World {
 
     fn obey(&mut self, action: Action) {
         match action {
-            Action::PersistStarts { .. } => {}
+            // Nothing survives a run, so nothing need be remembered; and bytes are not kept here, so there is nothing to copy
+            // back: what lives in a mostly doomed blob stays there.
+            Action::PersistStarts { .. } | Action::Rescue { .. } => {}
             Action::SpinUp { drive, attempt } => self.spin_up(drive, attempt),
             Action::Mount { drive, attempt } => self.mount(drive, attempt),
             Action::Unmount { drive, attempt } => {
@@ -339,8 +340,6 @@ impl World {
             }
             Action::Compose { op, versions, pin } => self.compose(op, versions, pin),
             Action::ListDoomed { group, attempt, limit, restart } => self.list_doomed(group, attempt, limit, restart),
-            // Bytes are not kept here, so there is nothing to copy back: what lives in the blob stays there.
-            Action::Rescue { .. } => {}
         }
     }
 
@@ -404,9 +403,7 @@ impl World {
             Transfer::Read { blob, stacks, need, .. } => {
                 (stacks.iter().map(|(_, drive)| *drive).collect(), blob.0, usize::from(*need))
             }
-            Transfer::Write { drives, .. } | Transfer::Verify { drives } => {
-                (drives.clone(), op.0, drives.len())
-            }
+            Transfer::Write { drives, .. } | Transfer::Verify { drives } => (drives.clone(), op.0, drives.len()),
             Transfer::Delete { blob, stacks } => (stacks.iter().map(|(_, drive)| *drive).collect(), blob.0, 0),
         };
         let each = if matches!(transfer, Transfer::Delete { .. }) { 0 } else { each };
