@@ -39,12 +39,8 @@ impl House {
         Self { means, world, recalls, patience }
     }
 
-    async fn bytes_of(
-        &self,
-        bucket: &str,
-        key: &str,
-        range: Option<Range<u64>>,
-    ) -> Result<GetBody, StoreError> {
+    async fn bytes_of(&self, bucket: &str, key: &str, range: Option<Range<u64>>) -> Result<GetBody, StoreError> {
+        let mut missing = None;
         for _ in 0..LOOKS {
             let (object, place) = self.means.catalog.get_object(bucket, key).await.map_err(catalog_error)?;
             let range = range.clone().unwrap_or(0..object.bytes);
@@ -52,6 +48,12 @@ impl House {
                 Place::Staged { slot } => {
                     if let Some(bytes) = self.staged(slot, range).await? {
                         return Ok(GetBody { object, bytes });
+                    }
+                    // Gone because it has migrated or was overwritten, or else it should be there and is not.
+                    if missing.replace(slot) == Some(slot) {
+                        return Err(StoreError::Unavailable {
+                            reason: format!("the staged file of slot {slot} is missing"),
+                        });
                     }
                 }
                 Place::Stored { blob, offset } => {
@@ -278,12 +280,14 @@ fn damaged(error: &workshop::ReadError) -> StoreError {
 
 fn recall_error(error: RecallError) -> StoreError {
     match error {
-        RecallError::TooLong(wait) => {
-            StoreError::SlowDown { retry_after_s: retry_after_s(Some(wait)), reason: "the object is cold and is being recalled".into() }
-        }
-        RecallError::SpoolFull(full) => {
-            StoreError::SlowDown { retry_after_s: retry_after_s(full.retry_after), reason: "too many recalls at once".into() }
-        }
+        RecallError::TooLong(wait) => StoreError::SlowDown {
+            retry_after_s: retry_after_s(Some(wait)),
+            reason: "the object is cold and is being recalled".into(),
+        },
+        RecallError::SpoolFull(full) => StoreError::SlowDown {
+            retry_after_s: retry_after_s(full.retry_after),
+            reason: "too many recalls at once".into(),
+        },
         RecallError::Refused(reason @ (Rejection::QueueFull | Rejection::Closing)) => {
             StoreError::SlowDown { retry_after_s: 5, reason: crate::recall::told(reason).into() }
         }

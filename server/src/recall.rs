@@ -21,7 +21,7 @@ use tokio::sync::{Mutex, mpsc};
 use workshop::{Full, ReserveError, SpoolReader};
 
 /// How long a stream waits for room in the spool for its next segment before it gives up, in wall time.
-const SPOOL_PATIENCE: Duration = Duration::from_secs(600);
+const SPOOL_PATIENCE: Duration = Duration::from_mins(10);
 
 /// Why a recall did not give its bytes.
 #[derive(Debug, thiserror::Error)]
@@ -96,18 +96,17 @@ impl Recalls {
         let mut next = std::pin::pin!(stream.next());
         // What is warm answers at once; only for the rest is the engine asked how long it will be.
         let soon = Duration::from_millis(20).min(patience);
-        let first = match tokio::time::timeout(soon, next.as_mut()).await {
-            Ok(first) => first,
-            Err(_) => {
-                let wait = self.forecast(group).await;
-                if wait > patience {
-                    return Err(RecallError::TooLong(wait));
-                }
-                let Ok(first) = tokio::time::timeout(patience.saturating_sub(soon), next).await else {
-                    return Err(RecallError::TooLong(self.forecast(group).await));
-                };
-                first
+        let first = if let Ok(first) = tokio::time::timeout(soon, next.as_mut()).await {
+            first
+        } else {
+            let wait = self.forecast(group).await;
+            if wait > patience {
+                return Err(RecallError::TooLong(wait));
             }
+            let Ok(first) = tokio::time::timeout(patience.saturating_sub(soon), next).await else {
+                return Err(RecallError::TooLong(self.forecast(group).await));
+            };
+            first
         };
         match first {
             Some(Ok(bytes)) => {
@@ -126,12 +125,7 @@ impl Recalls {
     }
 
     /// The payload bytes `range` of `blob`, however long it takes.
-    pub fn stream(
-        &self,
-        blob: Blob,
-        range: Range<u64>,
-        lane: Lane,
-    ) -> BoxStream<'static, Result<Bytes, RecallError>> {
+    pub fn stream(&self, blob: Blob, range: Range<u64>, lane: Lane) -> BoxStream<'static, Result<Bytes, RecallError>> {
         self.feed(blob, range, lane, None)
     }
 
@@ -149,7 +143,8 @@ impl Recalls {
                 let _ = sender.send(Err(error)).await;
             }
         }));
-        futures::stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) }).boxed()
+        futures::stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) })
+            .boxed()
     }
 
     async fn pump(
@@ -212,7 +207,7 @@ impl Recalls {
         let wanted = self.widened(blob, range);
         let writer = self.means.spool.reserve(blob.blob, wanted).await.map_err(|error| match error {
             ReserveError::Full(full) => RecallError::SpoolFull(full),
-            error => RecallError::Spool(error.to_string()),
+            ReserveError::Drive(error) => RecallError::Spool(error.to_string()),
         })?;
         let reader = self.means.spool.find(blob.blob, range.start);
         let reader = reader.ok_or_else(|| RecallError::Spool("a recall was lost as it began".into()))?;

@@ -30,7 +30,7 @@ impl Teller {
     }
 
     async fn tell_status(&self) -> Status {
-        let seen = self.world.ask(|rack, now| Seen::of(rack, now)).await.unwrap_or_default();
+        let seen = self.world.ask(|rack, _| Seen::of(rack)).await.unwrap_or_default();
         let staging = self.means.staging.usage();
         let spool = self.means.spool.usage();
         let overrun = self.emulated.overrun();
@@ -107,7 +107,8 @@ impl Teller {
         };
         let Some((drives, state, forecast)) = self.world.ask(look).await else { return Ok(None) };
         let recalled = object.bytes > 0 && self.means.spool.find(blob.blob, offset).is_some();
-        let Forecast { min, max } = if recalled { Forecast { min: Duration::ZERO, max: Duration::ZERO } } else { forecast };
+        let Forecast { min, max } =
+            if recalled { Forecast { min: Duration::ZERO, max: Duration::ZERO } } else { forecast };
         Ok(Some(PlaceReport::Rack {
             blob: blob.blob.0,
             members: blob.members,
@@ -157,7 +158,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(rack: &Rack, _now: Time) -> Self {
+    fn of(rack: &Rack) -> Self {
         let spec = rack.spec();
         let standby_mw = u64::from(spec.profile.watts.standby_mw) * spec.drives.len() as u64;
         Self {

@@ -91,6 +91,9 @@ pub struct ReadOrder {
     pub refused: Arc<OnceLock<Rejection>>,
 }
 
+/// A look at the engine between two events.
+type Look = Box<dyn FnOnce(&Rack, Time) + Send>;
+
 /// What the world's task is told.
 pub(crate) enum Message {
     /// A fact for the engine.
@@ -98,7 +101,7 @@ pub(crate) enum Message {
     /// A recall is wanted.
     Read(Box<ReadOrder>),
     /// A look at the engine.
-    Ask(Box<dyn FnOnce(&Rack, Time) + Send>),
+    Ask(Look),
     /// What was composed for a migration write; `None` if nothing of it was left.
     Composed { op: OpId, versions: Vec<VersionId>, pack: Option<Arc<HeldPack>>, pin: Option<ClassId> },
     /// A read is over; its writer comes back, so that it can be gone on with on other drives.
@@ -309,8 +312,8 @@ impl World {
             Action::Mount { drive, attempt } => self.mount(drive, attempt),
             Action::Unmount { drive, attempt } => self.unmount(drive, attempt),
             Action::Stop { drive, attempt } => self.stop(drive, attempt),
-            Action::Rejected { op, reason } => self.ended(op, Outcome::Failed(reason)),
-            Action::Finished { op, outcome } => self.ended(op, outcome),
+            Action::Rejected { op, reason } => self.ended(op, &Outcome::Failed(reason)),
+            Action::Finished { op, outcome } => self.ended(op, &outcome),
             Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, transfer),
             Action::ListStaged { attempt, older_than, coldest_bytes, limit, restart } => {
                 self.list_staged(attempt, older_than, coldest_bytes, limit, restart);
@@ -341,15 +344,15 @@ impl World {
     }
 
     /// An operation is over: its job is brought to its end and forgotten.
-    fn ended(&mut self, op: OpId, outcome: Outcome) {
+    fn ended(&mut self, op: OpId, outcome: &Outcome) {
         match self.jobs.remove(&op) {
             Some(Job::Read { blob, writer, refused, .. }) => {
                 self.means.holds.release(blob.blob);
                 if let Some(writer) = writer {
-                    self.read_ended(*writer, &outcome, &refused);
+                    self.read_ended(*writer, outcome, &refused);
                 }
             }
-            Some(Job::Write { pack, versions, written }) => self.write_ended(pack, versions, written, &outcome),
+            Some(Job::Write { pack, versions, written }) => self.write_ended(pack, versions, written, outcome),
             None if matches!(outcome, Outcome::Deleted) => self.blob_deleted(op),
             None => {
                 self.deleting.remove(&op);

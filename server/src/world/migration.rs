@@ -102,7 +102,11 @@ impl World {
             }
             (outcome, _) => {
                 if let Outcome::Failed(reason) = outcome {
-                    tracing::warn!(?reason, bytes = pack.plan().payload_bytes(), "migration of a pack failed; it stays in the workshop");
+                    tracing::warn!(
+                        ?reason,
+                        bytes = pack.plan().payload_bytes(),
+                        "migration of a pack failed; it stays in the workshop"
+                    );
                 }
                 self.release_versions(&versions);
             }
@@ -129,17 +133,16 @@ async fn list(
     limit: u32,
     go_on: Option<StagedCursor>,
 ) -> Result<(Vec<StagedEntry>, Option<StagedCursor>), catalog::CatalogError> {
-    let (until_ms, after) = match go_on {
-        Some(cursor) => (cursor.until_ms, Some(cursor.after)),
-        None => {
-            let age_ms = means.clock.to_wall(older_than).as_millis() as u64;
-            let old_enough = now_ms.saturating_sub(age_ms);
-            let cold_enough = match coldest_bytes {
-                Some(bytes) => means.catalog.coldest_cutoff_ms(bytes).await?.unwrap_or(0),
-                None => u64::MAX,
-            };
-            (old_enough.min(cold_enough), None)
-        }
+    let (until_ms, after) = if let Some(cursor) = go_on {
+        (cursor.until_ms, Some(cursor.after))
+    } else {
+        let age_ms = means.clock.to_wall(older_than).as_millis() as u64;
+        let old_enough = now_ms.saturating_sub(age_ms);
+        let cold_enough = match coldest_bytes {
+            Some(bytes) => means.catalog.coldest_cutoff_ms(bytes).await?.unwrap_or(0),
+            None => u64::MAX,
+        };
+        (old_enough.min(cold_enough), None)
     };
     let page = means.catalog.staged_page(after.as_ref(), until_ms, limit as usize).await?;
     let entry = |version: catalog::Version| StagedEntry {
@@ -170,10 +173,7 @@ async fn gather(means: &super::Means, versions: &[VersionId]) -> Result<Option<H
     Err("its members are overwritten again and again".into())
 }
 
-async fn members(
-    catalog: &catalog::Catalog,
-    versions: &[VersionId],
-) -> Result<Vec<PackMember>, catalog::CatalogError> {
+async fn members(catalog: &catalog::Catalog, versions: &[VersionId]) -> Result<Vec<PackMember>, catalog::CatalogError> {
     let mut members = Vec::with_capacity(versions.len());
     for version in versions {
         let Some((found, object)) = catalog.object_of_version(*version).await? else { continue };

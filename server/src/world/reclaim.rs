@@ -67,7 +67,9 @@ impl World {
             let rescue = Rescue { recalls: Recalls::new(means.clone(), handle.clone()), means };
             match rescue.run(blob).await {
                 Ok(versions) => tracing::info!(%blob, versions, "rescued what still lived in a mostly doomed blob"),
-                Err(error) => tracing::warn!(%blob, error, "rescue given up; it is tried again at the group's next wake"),
+                Err(error) => {
+                    tracing::warn!(%blob, error, "rescue given up; it is tried again at the group's next wake");
+                }
             }
             handle.send(Message::Rescued(blob));
         });
@@ -132,6 +134,7 @@ impl Rescue {
     }
 }
 
+#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
 fn text(error: impl ToString) -> String {
     error.to_string()
 }

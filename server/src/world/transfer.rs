@@ -5,8 +5,8 @@
 
 use super::{Job, Means, Message, World, WorldHandle, Written};
 use catalog::Blob;
-use disk::stack::{self, PayloadSink, Policy, SinkClosed, StackError, StackOutcome, StackReader, StackWriter};
 use disk::Drive;
+use disk::stack::{self, PayloadSink, Policy, SinkClosed, StackError, StackOutcome, StackReader, StackWriter};
 use engine::{DriveOutcome, DriveResult, Event, ReadPolicy, Transfer};
 use futures::future::BoxFuture;
 use model::{Attempt, BlobId, ClassId, Code, DriveId, GroupId, OpId};
@@ -113,8 +113,7 @@ impl World {
 }
 
 fn described(means: &Means, blob: &Blob) -> stack::Blob {
-    let code =
-        Code { data: blob.code_data, parity: blob.code_parity, fragment_bytes: blob.fragment_bytes };
+    let code = Code { data: blob.code_data, parity: blob.code_parity, fragment_bytes: blob.fragment_bytes };
     stack::Blob { rack: means.rack_uuid, id: blob.blob, code, payload_bytes: blob.payload_bytes }
 }
 
@@ -227,13 +226,11 @@ impl Write {
             Err(_) => (None, report.outcomes),
             Ok(writer) => self.fill(writer).await,
         };
-        match sealed {
-            Some(sealed) => (Some(Written { blob, sealed }), outcomes),
-            None => {
-                give_up(&self.means, handle, &blob).await;
-                (None, outcomes)
-            }
-        }
+        let Some(sealed) = sealed else {
+            give_up(&self.means, handle, &blob).await;
+            return (None, outcomes);
+        };
+        (Some(Written { blob, sealed }), outcomes)
     }
 
     async fn begin(&self) -> Result<Blob, catalog::CatalogError> {
