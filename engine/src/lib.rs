@@ -37,7 +37,8 @@ mod view;
 pub use action::{Action, Outcome, Rejection, Transfer};
 pub use event::{DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work};
 pub use policy::{
-    GroupChoice, IdleTimeout, Lane, MigrationPolicy, PinnedTo, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing,
+    GroupChoice, IdleTimeout, Lane, MigrationPolicy, PinnedTo, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,
+    Weighing,
 };
 pub use rack::{ClassPhase, DrivePhase, Rack, Stats};
 pub use view::{ClassView, Forecast, GroupState};

@@ -1,0 +1,189 @@
+//! Bringing a world up: from what is durable to an engine that knows everything it must.
+//!
+//! The engine's beliefs are restated from the catalog: used bytes from the blobs, starts of the day from the drives' records,
+//! doomed bytes from the tombstones. Blobs that were being written when the last server ended are given up, staged files that
+//! no object refers to are removed, recalls are forgotten.
+//!
+//! Like the world itself it takes its means as arguments and touches no thread, file or clock of its own, so that the same
+//! steps follow a crash in virtual time.
+
+use crate::world::{Means, World, WorldHandle, usage_of};
+use catalog::{Catalog, CatalogError, ClockAnchor};
+use disk::label::RackUuid;
+use disk::{Clock, DriveError, EmulatedRack, News, TokioClock};
+use engine::layout::{Layout, LayoutError};
+use engine::{DriveReport, Event, Loss, Rack, RackPolicy};
+use model::{DriveId, GroupId, RackSpec, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Records that are read at once.
+const PAGE: usize = 1024;
+
+/// Why a world does not come up.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// The catalog cannot be read or written.
+    #[error("catalog: {0}")]
+    Catalog(#[from] CatalogError),
+    /// The workshop cannot be used.
+    #[error("workshop: {0}")]
+    Workshop(DriveError),
+    /// The rack cannot be laid out.
+    #[error("rack: {0}")]
+    Layout(#[from] LayoutError),
+    /// What is remembered and what the rack's description says do not fit.
+    #[error("{0}")]
+    Contradiction(String),
+}
+
+/// The clock of modelled time, going on as if the rack had run all the while since it was last looked at. A wall clock that
+/// was set back does not set it back. `wall_ms` is now, in milliseconds of the Unix epoch.
+///
+/// # Errors
+/// [`CatalogError`].
+pub async fn clock(catalog: &Catalog, wall_ms: u64, time_scale: u32) -> Result<Arc<dyn Clock>, CatalogError> {
+    let origin = match catalog.clock_anchor().await? {
+        None => Time::ZERO,
+        Some(anchor) => {
+            let away = Duration::from_millis(wall_ms.saturating_sub(anchor.wall_ms));
+            Time::from_nanos(anchor.modelled_ns) + away.saturating_mul(time_scale)
+        }
+    };
+    catalog.set_clock_anchor(ClockAnchor { wall_ms, modelled_ns: origin.as_nanos() }).await?;
+    Ok(Arc::new(TokioClock::starting_at(origin, time_scale)))
+}
+
+/// Starts the world of the rack `spec` over `emulated`, whose drives are those of `means`. `seed` is for the engine's choices.
+///
+/// # Errors
+/// [`BootError`]. Nothing runs then.
+pub async fn boot(
+    spec: RackSpec,
+    policy: RackPolicy,
+    seed: u64,
+    means: &Means,
+    emulated: Arc<EmulatedRack>,
+) -> Result<WorldHandle, BootError> {
+    let layout = engine::layout::synthesise(&spec)?;
+    if let Err(violations) = engine::check::layout(&spec, &layout) {
+        return Err(BootError::Contradiction(format!("the layout breaks the rack's own rules: {violations:?}")));
+    }
+    claim(&means.catalog, means.rack_uuid).await?;
+    sweep(means).await?;
+    let rack = Rack::new(spec, layout, policy, seed);
+    let facts = restate(means, &rack).await?;
+    let (world, handle) = World::new(rack, means.clone());
+    facts.into_iter().for_each(|fact| handle.tell(fact));
+    (means.spawn)(Box::pin(world.run()));
+    (means.spawn)(Box::pin(pass_on_news(emulated, handle.clone())));
+    Ok(handle)
+}
+
+/// A new catalog becomes this rack's; that of another one is refused.
+async fn claim(catalog: &Catalog, uuid: RackUuid) -> Result<(), BootError> {
+    match catalog.rack_uuid().await? {
+        None => Ok(catalog.set_rack_uuid(uuid.0).await?),
+        Some(found) if found == uuid.0 => Ok(()),
+        Some(found) => Err(BootError::Contradiction(format!(
+            "the catalog is that of rack {}, and all else belongs to rack {uuid}; put the right catalog back",
+            RackUuid(found),
+        ))),
+    }
+}
+
+/// Removes what nobody refers to from the workshop.
+async fn sweep(means: &Means) -> Result<(), BootError> {
+    let known = known_slots(&means.catalog).await?;
+    let swept = means.staging.sweep(|slot| known.contains(&slot)).await.map_err(BootError::Workshop)?;
+    if (swept.kept as usize) < known.len() {
+        let missing = known.len() - swept.kept as usize;
+        tracing::error!(missing, "staged files are missing; GETs of them will fail");
+    }
+    means.spool.wipe().await.map_err(BootError::Workshop)?;
+    Ok(())
+}
+
+async fn known_slots(catalog: &Catalog) -> Result<BTreeSet<u64>, CatalogError> {
+    let mut known = BTreeSet::new();
+    let mut after = None;
+    loop {
+        let page = catalog.staged_slots(after.as_ref(), PAGE).await?;
+        known.extend(page.items.iter().map(|staged| staged.slot));
+        after = page.next;
+        if after.is_none() {
+            return Ok(known);
+        }
+    }
+}
+
+/// Everything the engine must be told before work begins.
+async fn restate(means: &Means, rack: &Rack) -> Result<Vec<Event>, BootError> {
+    for intent in means.catalog.pending_intents().await? {
+        tracing::warn!(blob = %intent.blob, "a blob was being written when the last server ended; its stacks are given up");
+        means.catalog.abort_blob(intent.blob).await?;
+    }
+    let used = used_bytes(means, rack.layout()).await?;
+    let starts: BTreeMap<_, _> =
+        means.catalog.drives().await?.into_iter().map(|record| (record.drive, record)).collect();
+    let mut facts = Vec::new();
+    for drive in &rack.spec().drives {
+        let record = starts.get(&drive.id);
+        facts.push(Event::DriveReported(DriveReport {
+            drive: drive.id,
+            capacity_bytes: rack.spec().capacity_bytes(drive.id),
+            used_bytes: used.get(&drive.id).copied().unwrap_or(0),
+            day: record.map_or(0, |record| record.day),
+            starts: record.map_or(0, |record| record.starts),
+            present: true,
+        }));
+    }
+    for (group, bytes) in means.catalog.doomed_totals().await? {
+        facts.push(Event::SpaceDoomed { group, bytes });
+    }
+    facts.push(Event::StagingChanged(usage_of(&means.staging)));
+    facts.push(Event::Booted);
+    Ok(facts)
+}
+
+/// What the blobs of the catalog take of each drive. A blob must lie within its group as the rack is laid out now.
+async fn used_bytes(means: &Means, layout: &Layout) -> Result<BTreeMap<DriveId, u64>, BootError> {
+    let mut used = BTreeMap::new();
+    let mut after = None;
+    loop {
+        let page = means.catalog.blobs_page(after.as_ref(), PAGE).await?;
+        for blob in &page.items {
+            let group: Option<GroupId> = blob.drives.first().and_then(|drive| layout.group_of(*drive));
+            if group != Some(blob.group) || blob.drives.iter().any(|drive| layout.group_of(*drive) != group) {
+                return Err(BootError::Contradiction(format!(
+                    "{} lies in group {}, which the rack as described has not; put the rack.toml back that it was written with",
+                    blob.blob, blob.group
+                )));
+            }
+            for drive in &blob.drives {
+                *used.entry(*drive).or_default() += blob.stack_bytes;
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(used);
+        }
+    }
+}
+
+/// Drives that go and come without being asked: told to the engine.
+async fn pass_on_news(emulated: Arc<EmulatedRack>, world: WorldHandle) {
+    loop {
+        let news = emulated.news().await;
+        let drive = news.drive;
+        world.tell(match news.news {
+            News::FuseTripped { domain } => {
+                tracing::error!(%drive, domain, "a fuse tripped");
+                Event::DriveLost { drive, loss: Loss::FuseTripped }
+            }
+            News::Pulled => Event::DriveLost { drive, loss: Loss::Died },
+            News::Back => Event::DriveBack { drive },
+        });
+    }
+}
