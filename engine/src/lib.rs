@@ -32,6 +32,7 @@ pub mod reorder;
 mod service;
 mod staging;
 mod switch;
+pub mod trace;
 mod view;
 
 pub use action::{Action, Outcome, Rejection, Transfer};

@@ -10,4 +10,4 @@ mod agenda;
 mod world;
 
 pub use agenda::Agenda;
-pub use world::{Ended, Faults, StagedVersion, World};
+pub use world::{Ended, Faults, Recorder, StagedVersion, World};

@@ -10,6 +10,7 @@
 //! - a drive that was lost answers nothing until it is back.
 
 use crate::agenda::Agenda;
+use engine::trace::{Record, Told};
 use engine::{
     Action, DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Lane, Loss, Outcome, Rack, Request, StagedEntry,
     Transfer, Usage, Work,
@@ -63,6 +64,9 @@ pub struct Ended {
     pub at: Time,
 }
 
+/// Takes the records of a trace.
+pub type Recorder = Box<dyn FnMut(Record)>;
+
 /// What is going to happen.
 #[derive(Clone, Debug)]
 enum Happening {
@@ -95,11 +99,18 @@ pub struct World {
     ended: Vec<Ended>,
     trips: u64,
     trace: DefaultHasher,
+    /// Takes every record of the trace.
+    recorder: Option<Recorder>,
 }
 
 impl World {
     /// A world around `rack`, with every drive reported and booted. `seed` is for physics and faults.
     pub fn new(rack: Rack, seed: u64) -> Self {
+        Self::traced(rack, seed, None)
+    }
+
+    /// Like [`World::new`], with every record of the trace given to `recorder`.
+    pub fn traced(rack: Rack, seed: u64, recorder: Option<Recorder>) -> Self {
         let spec = rack.spec().clone();
         let physics = spec.drives.iter().map(|drive| DrivePhysics::new(spec.profile.clone(), seed, drive.id)).collect();
         let fuses = Fuses::new(&spec, Duration::from_secs(30));
@@ -124,6 +135,7 @@ impl World {
             ended: Vec::new(),
             trips: 0,
             trace: DefaultHasher::new(),
+            recorder,
         };
         for drive in &spec.drives {
             let capacity_bytes = spec.capacity_bytes(drive.id);
@@ -305,12 +317,22 @@ impl World {
     }
 
     fn tell(&mut self, event: Event) {
-        (self.now, format!("{event:?}")).hash(&mut self.trace);
+        self.record(Told::Event(event.clone()));
         let mut actions = Vec::new();
         self.rack.apply(self.now, event, &mut actions);
+        for action in &actions {
+            self.record(Told::Action(action.clone()));
+        }
         for action in actions {
-            format!("{action:?}").hash(&mut self.trace);
             self.obey(action);
+        }
+    }
+
+    fn record(&mut self, told: Told) {
+        let record = Record { now: self.now, told };
+        format!("{record:?}").hash(&mut self.trace);
+        if let Some(recorder) = &mut self.recorder {
+            recorder(record);
         }
     }
 

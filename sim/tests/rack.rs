@@ -8,7 +8,10 @@ use engine::{
 };
 use model::{BlobId, DriveId, GroupId, RackSpec, Rng, Time};
 use proptest::prelude::*;
+use engine::trace::{Record, Replay};
 use sim::{Faults, World};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 const MB: u64 = 1_000_000;
@@ -317,6 +320,33 @@ fn closing_lets_what_is_in_service_end_and_puts_everything_to_sleep() {
     assert!(world.rack.is_closed() && is_asleep(&world));
     assert_eq!(world.open_ops(), 0, "every operation was answered");
     assert_eq!(world.trips(), 0);
+}
+
+#[test]
+fn a_trace_replays_through_a_fresh_rack_and_any_change_to_it_is_noticed() {
+    let rack = || {
+        let spec = shipped("pelican-mini");
+        let layout = engine::layout::synthesise(&spec).unwrap();
+        let policy = policy(&spec);
+        Rack::new(spec, layout, policy, 12)
+    };
+    let records = Rc::new(RefCell::new(Vec::<Record>::new()));
+    let recorder = Rc::clone(&records);
+    let mut world = World::traced(rack(), 12, Some(Box::new(move |record| recorder.borrow_mut().push(record))));
+    let blobs = with_blobs(&mut world, 10, 10 * MB);
+    world.read(blobs[0], MB).unwrap();
+    world.run_for(10 * MINUTE);
+    let replayed = |records: &[Record]| {
+        let mut replay = Replay::new(rack());
+        records.iter().try_for_each(|record| replay.take(record))
+    };
+    let records = records.borrow();
+    assert_eq!(replayed(&records), Ok(()));
+    for index in (100..records.len()).step_by(97) {
+        let mut changed = records.clone();
+        changed.remove(index);
+        assert!(replayed(&changed).is_err(), "without record {index}: {:?}", records[index]);
+    }
 }
 
 /// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.

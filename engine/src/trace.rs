@@ -1,0 +1,99 @@
+//! The trace: everything a rack was told and everything it asked for, in order.
+//!
+//! A world that keeps a trace writes one [`Record`] for each event before it is applied, and one for each action behind it.
+//! Since the engine has no other input than its description, its policy and its seed, a trace can be [replayed](Replay) through
+//! a fresh [`Rack`], which must ask for the same again: whatever happened in a server or a simulation can be looked at afterwards,
+//! and a trace of one world can be judged by the means of the other.
+//!
+//! Written down, a record is one line of JSON: `{"now":<ns>,"told":{"event":{...}}}` or `{"now":<ns>,"told":{"action":{...}}}`.
+
+use crate::action::Action;
+use crate::event::Event;
+use crate::rack::Rack;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+use model::Time;
+use serde::{Deserialize, Serialize};
+
+/// One line of a trace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// When.
+    pub now: Time,
+    /// What.
+    pub told: Told,
+}
+
+/// What passed between a rack and its world.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Told {
+    /// To the rack.
+    Event(Event),
+    /// By the rack.
+    Action(Action),
+}
+
+/// Feeds a trace to a rack and compares what it asks for.
+pub struct Replay {
+    rack: Rack,
+    /// Actions of the rack that the trace has not shown yet.
+    expected: VecDeque<Action>,
+    records: u64,
+}
+
+/// Where a replay and its trace part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// Which record of the trace, counted from 0.
+    pub record: u64,
+    /// What the rack asked for now; `None` is nothing more.
+    pub asked: Option<Action>,
+    /// What it had asked for then; `None` is nothing more.
+    pub traced: Option<Action>,
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "record {}: the rack asks for {:?}, and the trace has {:?}", self.record, self.asked, self.traced)
+    }
+}
+
+impl core::error::Error for Divergence {}
+
+impl Replay {
+    /// A replay through `rack`, which must be as the traced one was when its trace began.
+    pub fn new(rack: Rack) -> Self {
+        Self { rack, expected: VecDeque::new(), records: 0 }
+    }
+
+    /// Takes the next record.
+    ///
+    /// # Errors
+    /// [`Divergence`] if the rack asks for anything else than it did.
+    pub fn take(&mut self, record: &Record) -> Result<(), Divergence> {
+        let at = self.records;
+        self.records += 1;
+        match &record.told {
+            Told::Event(event) => {
+                if let Some(asked) = self.expected.pop_front() {
+                    return Err(Divergence { record: at, asked: Some(asked), traced: None });
+                }
+                let mut actions = Vec::new();
+                self.rack.apply(record.now, event.clone(), &mut actions);
+                self.expected.extend(actions);
+                Ok(())
+            }
+            Told::Action(traced) => match self.expected.pop_front() {
+                Some(asked) if asked == *traced => Ok(()),
+                asked => Err(Divergence { record: at, asked, traced: Some(traced.clone()) }),
+            },
+        }
+    }
+
+    /// The rack as it is by now.
+    pub fn rack(&self) -> &Rack {
+        &self.rack
+    }
+}
