@@ -37,13 +37,14 @@ async fn watch(client: &Client, json: bool) -> anyhow::Result<()> {
             continue;
         }
         let text = text(&status);
-        let before = match drawn_lines {
-            None => String::new(),
-            // Back to the first line of what was drawn, and clear from there on.
-            Some(lines) if in_place => format!("\x1b[{lines}F\x1b[J"),
-            Some(_) => "\n".to_owned(),
+        let shown = match drawn_lines {
+            // Lines are cut at the edge rather than wrapped, so that counting them finds the way back.
+            None if in_place => format!("\x1b[?7l{text}\x1b[?7h"),
+            Some(lines) if in_place => format!("\x1b[{lines}F\x1b[J\x1b[?7l{text}\x1b[?7h"),
+            None => text.clone(),
+            Some(_) => format!("\n{text}"),
         };
-        output::print(&(before + &text))?;
+        output::print(&shown)?;
         drawn_lines = Some(text.lines().count());
     }
 }

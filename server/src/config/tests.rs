@@ -3,6 +3,8 @@
 
 use super::*;
 
+const OPERATING: &str = include_str!("../../../docs/operating.md");
+
 fn parse(text: &str) -> Result<Config, ConfigError> {
     Config::parse(Path::new("larder.toml"), text)
 }
@@ -65,6 +67,9 @@ fn every_key_there_is_stands_in_the_template() {
         for key in keys.split(", ") {
             let known = TEMPLATE.contains(&format!("\n#{key} = ")) || TEMPLATE.contains(&format!("[{key}]"));
             assert!(known, "{table}.{key} is not documented");
+            let name = if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") };
+            let told = OPERATING.contains(&format!("\n| `{name}` |")) || OPERATING.contains(&format!("\n| `{key}."));
+            assert!(told, "{name} is not in docs/operating.md");
         }
     }
 }
