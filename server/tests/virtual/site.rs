@@ -1,0 +1,378 @@
+//! The harness: a site whose media survive, and the house that runs on them from one boot to the next crash.
+//!
+//! What an object holds is a function of its key and a serial number, which its ETag tells together with its length; so
+//! every answer can be checked without a copy of anything.
+
+use crate::steps::{Power, Powered, PoweredStore};
+use bytes::Bytes;
+use catalog::{Catalog, MemoryStore, Object, Place};
+use disk::label::RackUuid;
+use disk::{Drive, EmulatedRack, MemoryDrive};
+use engine::{
+    GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Rack, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,
+    Weighing,
+};
+use futures::StreamExt;
+use model::{ClassId, DriveId, GroupId, RackSpec, Rng};
+use server::boot;
+use server::holds::Holds;
+use server::house::House;
+use server::s3::store::{Condition, GetBody, ListQuery, ObjectStore, PutMeta, StoreError};
+use server::world::{Counters, Means, WorldHandle};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
+use workshop::{Spool, Staging};
+
+pub const KIB: u64 = 1 << 10;
+pub const MIB: u64 = 1 << 20;
+pub const SECOND: Duration = Duration::from_secs(1);
+pub const MINUTE: Duration = Duration::from_mins(1);
+pub const HOUR: Duration = Duration::from_hours(1);
+
+/// The bucket of every test.
+pub const BUCKET: &str = "shelf";
+
+/// Everything that is still there after a crash, and the settings.
+pub struct Site {
+    pub spec: RackSpec,
+    pub policy: RackPolicy,
+    pub patience: Duration,
+    pub workshop_bytes: u64,
+    pub spool_bytes: u64,
+    pub seed: u64,
+    pub power: Power,
+    pub catalog: MemoryStore,
+    pub staged: Arc<MemoryDrive>,
+    pub spooled: Arc<MemoryDrive>,
+    pub media: Vec<Arc<MemoryDrive>>,
+    /// Keys that begin so are pinned to a class.
+    pub pin: Option<(&'static str, ClassId)>,
+    wall_ms: u64,
+}
+
+/// A house that runs.
+pub struct Larder {
+    pub house: House,
+    pub world: WorldHandle,
+    pub means: Means,
+    pub rack: Arc<EmulatedRack>,
+    started: Instant,
+}
+
+/// What became of a history.
+pub enum Ended<T> {
+    Finished(T),
+    /// The power failed first.
+    Crashed,
+}
+
+fn shipped(name: &str) -> RackSpec {
+    let (_, text) = model::text::SHIPPED.into_iter().find(|(shipped, _)| *shipped == name).unwrap();
+    model::text::parse(text, name).unwrap()
+}
+
+fn policy(spec: &RackSpec) -> RackPolicy {
+    RackPolicy {
+        scheduler: SchedulerPolicy {
+            queue_depth: 1000,
+            overtake_limit: 500_000_000_000,
+            weighing: Weighing::Bytes,
+            join_in_service: true,
+            shares: Shares { client: 60, rebuild: 30, background: 10 },
+            quantum: MINUTE,
+        },
+        group_choice: GroupChoice::Random,
+        idle_timeout: IdleTimeout::After(5 * MINUTE),
+        read_policy: ReadPolicy::All,
+        starts_per_day: spec.profile.starts_per_day(),
+        migration: MigrationPolicy {
+            due_age: Some(30 * SECOND),
+            min_age: 10 * SECOND,
+            min_bytes: 0,
+            regular_permille: 300,
+            critical_permille: 800,
+            pack_bytes: 4 * MIB,
+            pack_members: 1000,
+            linger: Duration::ZERO,
+            window: 16,
+            scan_interval: 5 * SECOND,
+        },
+        rescue_permille: 1000,
+        classes: Vec::new(),
+    }
+}
+
+impl Site {
+    pub fn new(rack: &str) -> Self {
+        let spec = shipped(rack);
+        let medium = || Arc::new(MemoryDrive::new(1 << 30));
+        Self {
+            policy: policy(&spec),
+            patience: 45 * SECOND,
+            workshop_bytes: 256 * MIB,
+            spool_bytes: 64 * MIB,
+            seed: 1,
+            power: Power::default(),
+            catalog: MemoryStore::new(),
+            staged: medium(),
+            spooled: medium(),
+            media: spec.drives.iter().map(|_| medium()).collect(),
+            pin: None,
+            wall_ms: 1_700_000_000_000,
+            spec,
+        }
+    }
+
+    pub fn nas8() -> Self {
+        Self::new("nas8")
+    }
+
+    /// Boots, does `history` and closes. A history that does not come to its end is a deadlock, and found out.
+    pub fn run<T>(&mut self, history: impl AsyncFnOnce(&Larder) -> T) -> T {
+        match self.boot_and(async |larder| {
+            let done = history(larder).await;
+            larder.close().await;
+            done
+        }) {
+            Ended::Finished(done) => done,
+            Ended::Crashed => panic!("the power failed, and nobody had asked for it"),
+        }
+    }
+
+    /// Boots and does `history`, until it ends or the power fails. Whatever else is under way then ends as in a crash.
+    pub fn boot_and<T>(&mut self, history: impl AsyncFnOnce(&Larder) -> T) -> Ended<T> {
+        let runtime = virtual_time();
+        let (ended, wall_ms) = runtime.block_on(async {
+            let started = Instant::now();
+            let power = self.power.clone();
+            let ended = tokio::select! {
+                biased;
+                () = power.failed() => Ended::Crashed,
+                done = async { history(&self.boot(started).await).await } => Ended::Finished(done),
+            };
+            (ended, self.wall_ms + started.elapsed().as_millis() as u64)
+        });
+        self.wall_ms = wall_ms;
+        drop(runtime);
+        ended
+    }
+
+    /// What was not synced is lost, at all places at once.
+    pub fn lose_power(&mut self, torn: &mut Rng) {
+        self.catalog = self.catalog.crash();
+        for drive in self.media.iter().chain([&self.staged, &self.spooled]) {
+            if torn.below(2) == 0 { drive.crash() } else { drive.crash_torn(torn) }
+        }
+        self.power.restore();
+    }
+
+    fn powered(&self, drive: &Arc<MemoryDrive>) -> Arc<dyn Drive> {
+        Arc::new(Powered { drive: Arc::clone(drive), power: self.power.clone() })
+    }
+
+    async fn boot(&self, started: Instant) -> Larder {
+        let base_ms = self.wall_ms;
+        let store = PoweredStore { store: self.catalog.clone(), power: self.power.clone() };
+        let catalog = Catalog::open(Arc::new(store)).await.unwrap();
+        let clock = boot::clock(&catalog, base_ms, 1).await.unwrap();
+        let inner = |drive: DriveId| self.powered(&self.media[drive.index()]);
+        let rack = Arc::new(EmulatedRack::new(&self.spec, self.seed, Arc::clone(&clock), inner));
+        let pin = self.pin;
+        let means = Means {
+            clock,
+            wall: Arc::new(move || base_ms + started.elapsed().as_millis() as u64),
+            spawn: Arc::new(|task| drop(tokio::spawn(task))),
+            drives: rack.drives(),
+            rack_uuid: RackUuid([8; 16]),
+            catalog,
+            staging: Staging::new(self.powered(&self.staged), self.workshop_bytes),
+            spool: Spool::new(self.powered(&self.spooled), self.spool_bytes),
+            holds: Holds::default(),
+            ordering: Arc::default(),
+            pin_of: Arc::new(move |_, key| pin.filter(|(prefix, _)| key.starts_with(prefix)).map(|(_, class)| class)),
+            counters: Arc::new(Counters::default()),
+        };
+        let (spec, policy) = (self.spec.clone(), self.policy.clone());
+        let world = boot::boot(spec, policy, self.seed, &means, Arc::clone(&rack)).await.unwrap();
+        let house = House::new(means.clone(), world.clone(), self.patience);
+        if house.head_bucket(BUCKET).await.is_err() {
+            house.create_bucket("alice", BUCKET).await.unwrap();
+        }
+        Larder { house, world, means, rack, started }
+    }
+}
+
+/// A runtime on this thread whose clock goes on when nothing else can.
+fn virtual_time() -> Runtime {
+    Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
+}
+
+/// The bytes of the object that was put as number `serial` at `key`.
+pub fn content(key: &str, serial: u64, bytes: u64) -> Vec<u8> {
+    let salt = key.bytes().fold(serial, |salt, byte| salt.wrapping_mul(257).wrapping_add(u64::from(byte)));
+    let mut rng = Rng::for_thing(0x1a2d_e200, salt);
+    let mut content = Vec::with_capacity(bytes as usize + 8);
+    while content.len() < bytes as usize {
+        content.extend_from_slice(&rng.next_u64().to_le_bytes());
+    }
+    content.truncate(bytes as usize);
+    content
+}
+
+/// Serial number and length, as an ETag tells them.
+pub fn told(object: &Object) -> (u64, u64) {
+    let (serial, bytes) = object.etag.split_once('-').unwrap();
+    assert_eq!(bytes.parse(), Ok(object.bytes), "an object's length is that of what was put");
+    (serial.parse().unwrap(), object.bytes)
+}
+
+pub fn retry_after_s(error: &StoreError) -> Option<u32> {
+    if let StoreError::SlowDown { retry_after_s, .. } = error { Some(*retry_after_s) } else { None }
+}
+
+impl Larder {
+    pub async fn put(&self, key: &str, serial: u64, bytes: u64) -> Result<(), StoreError> {
+        let mut sink = self.house.begin_put(BUCKET, key, Some(bytes)).await?;
+        let content = Bytes::from(content(key, serial, bytes));
+        let piece = 1 + content.len() / 3;
+        for at in (0..content.len()).step_by(piece) {
+            sink.write(content.slice(at..content.len().min(at + piece))).await?;
+        }
+        let meta = PutMeta {
+            etag: format!("{serial}-{bytes}"),
+            headers: Vec::new(),
+            metadata: Vec::new(),
+            checksums: Vec::new(),
+            condition: Condition::Always,
+        };
+        sink.commit(meta).await.map(drop)
+    }
+
+    /// Puts `count` objects of `bytes` bytes each: `prefix` and a number, with serial number 1.
+    pub async fn put_many(&self, prefix: &str, count: u64, bytes: u64) -> Vec<String> {
+        let keys: Vec<_> = (0..count).map(|n| format!("{prefix}{n:04}")).collect();
+        for key in &keys {
+            self.put(key, 1, bytes).await.unwrap();
+        }
+        keys
+    }
+
+    /// What lies at `key`, checked byte by byte: its serial number.
+    pub async fn get(&self, key: &str) -> Result<u64, StoreError> {
+        self.get_range(key, None).await
+    }
+
+    pub async fn get_range(&self, key: &str, range: Option<Range<u64>>) -> Result<u64, StoreError> {
+        let body = self.house.get(BUCKET, key, range.clone()).await?;
+        read_out(key, body, range).await
+    }
+
+    /// As [`get`](Self::get), asking again as long as it is told to come again.
+    pub async fn get_patiently(&self, key: &str) -> Result<u64, StoreError> {
+        loop {
+            match self.get(key).await {
+                Err(StoreError::SlowDown { retry_after_s, .. }) => {
+                    tokio::time::sleep(SECOND * retry_after_s).await;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    pub async fn delete(&self, key: &str) {
+        self.house.delete(BUCKET, key).await.unwrap();
+    }
+
+    pub async fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = Vec::new();
+        loop {
+            let query = ListQuery { after: keys.last().cloned(), max_keys: 7, ..ListQuery::default() };
+            let page = self.house.list(BUCKET, query).await.unwrap();
+            keys.extend(page.objects.into_iter().map(|(key, _)| key));
+            if !page.truncated {
+                return keys;
+            }
+        }
+    }
+
+    pub async fn place(&self, key: &str) -> Place {
+        self.means.catalog.get_object(BUCKET, key).await.unwrap().1
+    }
+
+    /// The group of a stored object.
+    pub async fn group_of(&self, key: &str) -> GroupId {
+        let Place::Stored { blob, .. } = self.place(key).await else { panic!("{key} is not in the rack") };
+        self.means.catalog.blob(blob).await.unwrap().unwrap().group
+    }
+
+    pub async fn ask<T: Send + 'static>(&self, look: impl FnOnce(&Rack) -> T + Send + 'static) -> T {
+        self.world.ask(move |rack, _| look(rack)).await.expect("the world runs")
+    }
+
+    pub async fn state(&self, group: GroupId) -> GroupState {
+        self.ask(move |rack| rack.group_state(group)).await
+    }
+
+    pub async fn is_asleep(&self) -> bool {
+        self.ask(|rack| {
+            rack.active_drives() == 0
+                && (0..rack.layout().groups.len()).all(|g| rack.group_state(GroupId(g as u32)) == GroupState::Asleep)
+        })
+        .await
+    }
+
+    /// How often any drive was started.
+    pub fn starts(&self) -> u32 {
+        (0..self.means.drives.len()).map(|drive| self.rack.starts(DriveId(drive as u32))).sum()
+    }
+
+    /// Waits for `done`, looking once in a second, for at most `limit`.
+    pub async fn until(&self, what: &str, limit: Duration, mut done: impl AsyncFnMut() -> bool) {
+        let begun = Instant::now();
+        while !done().await {
+            assert!(begun.elapsed() < limit, "{what}: not within {limit:?}");
+            tokio::time::sleep(SECOND).await;
+        }
+    }
+
+    /// Waits until nothing is staged and every group sleeps.
+    pub async fn settle(&self) {
+        self.until("all migrated and asleep", 40 * 24 * HOUR, async || {
+            self.means.catalog.staged_usage().await.unwrap().count == 0
+                && self.means.staging.usage().staged_bytes == 0
+                && self.is_asleep().await
+        })
+        .await;
+    }
+
+    pub async fn close(&self) {
+        tokio::time::timeout(HOUR, self.world.close()).await.expect("the world closes");
+        for drive in 0..self.means.drives.len() as u32 {
+            let state = self.rack.state(DriveId(drive));
+            use model::physics::PowerState::{Away, Standby};
+            assert!(matches!(state, Standby | Away), "drive {drive} is {state:?} after closing");
+        }
+    }
+
+    /// Since boot.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// Takes a body to its end and checks every byte of it; gives the serial number.
+pub async fn read_out(key: &str, body: GetBody, range: Option<Range<u64>>) -> Result<u64, StoreError> {
+    let GetBody { object, mut bytes } = body;
+    let (serial, length) = told(&object);
+    let mut all = Vec::new();
+    while let Some(piece) = bytes.next().await {
+        all.extend_from_slice(&piece?);
+    }
+    let Range { start, end } = range.unwrap_or(0..length);
+    let wanted = content(key, serial, length);
+    assert!(all == wanted[start as usize..end as usize], "{key} number {serial} is not what was put");
+    Ok(serial)
+}

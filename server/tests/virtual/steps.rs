@@ -1,0 +1,149 @@
+//! Power that fails at a chosen step: every call of a drive and every commit of the catalog is a step before it is done and
+//! one after.
+
+use catalog::{Batch, Entry, KeyRange, MemoryStore, Store, StoreFuture};
+use disk::{Buffer, Drive, DriveFuture, FileName, MemoryDrive, Space};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::Notify;
+
+/// The power of a site. Clones share it.
+#[derive(Clone, Default)]
+pub struct Power(Arc<Wires>);
+
+#[derive(Default)]
+struct Wires {
+    taken: AtomicU64,
+    /// The step at which it fails; 0 is never.
+    fails_at: AtomicU64,
+    failed: Notify,
+}
+
+impl Power {
+    /// It fails `steps` steps from now.
+    pub fn fail_in(&self, steps: u64) {
+        assert!(steps > 0, "a step that lies ahead");
+        self.0.fails_at.store(self.steps() + steps, Ordering::Relaxed);
+    }
+
+    /// It is there again, and stays.
+    pub fn restore(&self) {
+        self.0.fails_at.store(0, Ordering::Relaxed);
+    }
+
+    /// Steps that were taken.
+    pub fn steps(&self) -> u64 {
+        self.0.taken.load(Ordering::Relaxed)
+    }
+
+    /// Returns when it has failed.
+    pub async fn failed(&self) {
+        self.0.failed.notified().await;
+    }
+
+    /// One step. Without power there is no next one.
+    async fn step(&self) {
+        let taken = self.0.taken.fetch_add(1, Ordering::Relaxed) + 1;
+        let fails_at = self.0.fails_at.load(Ordering::Relaxed);
+        if fails_at != 0 && taken >= fails_at {
+            self.0.failed.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// A drive in memory under a site's power.
+pub struct Powered {
+    pub drive: Arc<MemoryDrive>,
+    pub power: Power,
+}
+
+impl Powered {
+    fn stepped<'a, T: Send + 'a>(&'a self, call: DriveFuture<'a, T>) -> DriveFuture<'a, T> {
+        Box::pin(async move {
+            self.power.step().await;
+            let answer = call.await;
+            self.power.step().await;
+            answer
+        })
+    }
+}
+
+impl Drive for Powered {
+    fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
+        self.stepped(self.drive.create(name, bytes))
+    }
+
+    fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer> {
+        self.stepped(self.drive.write_at(name, offset, data))
+    }
+
+    fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> DriveFuture<'_, Buffer> {
+        self.stepped(self.drive.read_at(name, offset, into))
+    }
+
+    fn sync(&self, name: &FileName) -> DriveFuture<'_, ()> {
+        self.stepped(self.drive.sync(name))
+    }
+
+    fn remove(&self, name: &FileName) -> DriveFuture<'_, ()> {
+        self.stepped(self.drive.remove(name))
+    }
+
+    fn len(&self, name: &FileName) -> DriveFuture<'_, u64> {
+        self.drive.len(name)
+    }
+
+    fn list(&self) -> DriveFuture<'_, Vec<FileName>> {
+        self.drive.list()
+    }
+
+    fn space(&self) -> DriveFuture<'_, Space> {
+        self.drive.space()
+    }
+
+    fn spin_up(&self) -> DriveFuture<'_, ()> {
+        self.stepped(self.drive.spin_up())
+    }
+
+    fn mount(&self) -> DriveFuture<'_, Space> {
+        self.stepped(self.drive.mount())
+    }
+
+    fn unmount(&self) -> DriveFuture<'_, ()> {
+        self.stepped(self.drive.unmount())
+    }
+
+    fn stop(&self) -> DriveFuture<'_, ()> {
+        self.stepped(self.drive.stop())
+    }
+}
+
+/// A store in memory under a site's power.
+pub struct PoweredStore {
+    pub store: MemoryStore,
+    pub power: Power,
+}
+
+impl Store for PoweredStore {
+    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Vec<u8>>> {
+        self.store.get(key)
+    }
+
+    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Vec<u8>>>> {
+        self.store.get_many(keys)
+    }
+
+    fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {
+        self.store.scan(range, limit)
+    }
+
+    fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.power.step().await;
+            let answer = self.store.commit(batch).await;
+            self.power.step().await;
+            answer
+        })
+    }
+}
