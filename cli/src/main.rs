@@ -51,7 +51,8 @@ fn log_to_stderr(filter: Option<&str>) -> Result<(), String> {
     use tracing_subscriber::prelude::*;
     let from_environment = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
     let filter = match filter.map(str::to_owned).or(from_environment) {
-        None => Targets::new().with_default(LevelFilter::INFO),
+        // The protocol library reports every request that is refused as an error; the front reports what an operator needs.
+        None => Targets::new().with_default(LevelFilter::INFO).with_target("s3s", LevelFilter::OFF),
         Some(text) => text.parse().map_err(|_| {
             format!("`{text}` is no log filter; write a level such as `debug`, or targets such as `info,engine=trace`")
         })?,

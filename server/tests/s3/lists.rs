@@ -97,7 +97,7 @@ async fn buckets_come_and_go_and_belong_to_somebody() {
     let house = House::open().await;
     let bob = |method, path| Call::new(method, path).user("BOB", "bobs secret");
     let reply = house.send(Call::new("PUT", "/shelf")).await;
-    assert_eq!((reply.status, reply.code().as_str()), (409, "BucketAlreadyOwnedByYou"));
+    assert_eq!(reply.status, 200, "as in us-east-1");
     assert_eq!(house.send(bob("PUT", "/shelf")).await.code(), "BucketAlreadyExists");
     assert_eq!(house.send(bob("PUT", "/bobs")).await.status, 200);
     assert_eq!(house.send(Call::new("GET", "/")).await.all("Name"), ["shelf"]);
