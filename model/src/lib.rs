@@ -17,6 +17,7 @@ mod id;
 pub mod physics;
 mod rack;
 mod random;
+#[cfg(feature = "toml")]
 pub mod text;
 mod time;
 
