@@ -1,0 +1,295 @@
+"""What the system tests share: a server of the release binary on a free port, clients for it, and waits that end.
+
+Every test has a temporary directory of its own and ends the processes it started, whatever happens. Times in settings
+are those of larder.toml: ages and patience are wall time, idle timeouts modelled time.
+"""
+
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.parse
+
+import boto3
+import botocore.auth
+import botocore.awsrequest
+import botocore.config
+import botocore.credentials
+
+BINARY = os.environ["LARDER_BINARY"]
+LABEL = "larder.label"
+
+# Data moves as soon as it is looked at, groups sleep soon, and no budget of starts stands in the way of a test.
+BRISK = {
+    "time_scale": 100,
+    "idle_timeout": "20 s",
+    "starts_per_day": 10000,
+    "workshop.capacity": "2 GB",
+    "workshop.spool": "500 MB",
+    "migrate.older_than": "0 s",
+    "migrate.linger": "0 s",
+    "migrate.scan_interval": "200 ms",
+}
+# The same without migration.
+STAYING = {**BRISK, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}
+
+
+def larder(*words, timeout=60):
+    """Runs the binary to its end."""
+    command = [BINARY, *map(str, words)]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+
+
+def noise(size, seed):
+    """Bytes that do not repeat and are the same for the same seed."""
+    return random.Random(seed).randbytes(size)
+
+
+def in_toml(value):
+    return json.dumps(value)
+
+
+def configuration(settings):
+    """`{"table.key": value}` as the text of a larder.toml; None leaves a key out."""
+    tables = {}
+    for name, value in settings.items():
+        table, _, key = name.rpartition(".")
+        if value is not None:
+            tables.setdefault(table, []).append(f"{key} = {in_toml(value)}")
+    lines = tables.pop("", [])
+    for table, keys in tables.items():
+        lines += [f"[{table}]", *keys]
+    return "\n".join(lines) + "\n"
+
+
+def refusal(output):
+    """What a command that failed in order said."""
+    assert output.returncode == 1, f"exit code {output.returncode}: {output.stdout}{output.stderr}"
+    assert output.stderr.count("\n") == 1, f"one sentence, not {output.stderr}"
+    return output.stderr
+
+
+class Server:
+    """A server on a data directory, from its start to its end."""
+
+    def __init__(self, data, *words):
+        self.data = data
+        self.output_path = f"{data}.out"
+        self.log_path = f"{data}.log"
+        with open(self.output_path, "wb") as output, open(self.log_path, "ab") as log:
+            command = [BINARY, *words, "--data", data, "--port", "0", "--log", "info"]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=log)
+        try:
+            self._until_ready()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _until_ready(self):
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            said = self.said()
+            if said.endswith("ready\n"):
+                break
+            if self.process.poll() is not None:
+                raise AssertionError(f"the server ended with {self.process.returncode}: {self.log()[-3000:]}")
+            time.sleep(0.02)
+        else:
+            raise AssertionError(f"the server is not ready: {self.log()[-3000:]}")
+        with open(os.path.join(self.data, "credentials"), encoding="ascii") as credentials:
+            exports = dict(line.split(" ", 1)[1].rstrip("\n").split("=", 1) for line in credentials)
+        self.access_key, self.secret_key = exports["AWS_ACCESS_KEY_ID"], exports["AWS_SECRET_ACCESS_KEY"]
+        self.endpoint = next(word for word in said.replace("=", " ").split() if word.startswith("http://"))
+        self.address = urllib.parse.urlsplit(self.endpoint).netloc
+
+    def said(self):
+        with open(self.output_path, encoding="utf-8") as output:
+            return output.read()
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def stop(self, with_signal=signal.SIGTERM, timeout=120):
+        """Ends it in order; gives the exit code."""
+        self.process.send_signal(with_signal)
+        return self.process.wait(timeout)
+
+    def kill(self):
+        """Ends it at once, as a power cut would."""
+        self.process.kill()
+        self.process.wait(60)
+
+    def client(self, **config):
+        """A boto3 client that does not try again."""
+        options = {"retries": {"total_max_attempts": 1}, "connect_timeout": 20, "read_timeout": 120, **config}
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name="us-east-1",
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+            config=botocore.config.Config(**options),
+        )
+
+    def ask(self, method, path, headers=None, body=b"", query="", timeout=120):
+        """One signed request as it stands: nothing added to it but the signature. Gives status, headers and body."""
+        response, connection = self.open(method, path, headers, body, query, timeout)
+        try:
+            return response.status, dict((k.lower(), v) for k, v in response.getheaders()), response.read()
+        finally:
+            connection.close()
+
+    def open(self, method, path, headers=None, body=b"", query="", timeout=120):
+        """As `ask`, with the response unread."""
+        url = f"{self.endpoint}{urllib.parse.quote(path)}" + (f"?{query}" if query else "")
+        request = botocore.awsrequest.AWSRequest(method=method, url=url, data=body, headers=headers or {})
+        keys = botocore.credentials.Credentials(self.access_key, self.secret_key)
+        botocore.auth.S3SigV4Auth(keys, "s3", "us-east-1").add_auth(request)
+        connection = http.client.HTTPConnection(self.address, timeout=timeout)
+        target = urllib.parse.quote(path) + (f"?{query}" if query else "")
+        connection.request(method, target, body=body, headers=dict(request.headers.items()))
+        return connection.getresponse(), connection
+
+    def status(self):
+        return self._json("status")
+
+    def drives(self):
+        return self._json("drive", "list")
+
+    def explain(self, bucket, key):
+        return self._json("explain", f"s3://{bucket}/{key}")
+
+    def _json(self, *words):
+        output = larder(*words, "--data", self.data, "--json")
+        assert output.returncode == 0, output.stderr
+        return json.loads(output.stdout)
+
+    def totals(self):
+        return self.status()["totals"]
+
+    def until(self, what, holds, timeout=90):
+        """Waits until `holds(status)` is true; gives that status."""
+        end = time.monotonic() + timeout
+        while True:
+            status = self.status()
+            if holds(status):
+                return status
+            if time.monotonic() > end:
+                raise AssertionError(f"not within {timeout} s: {what}; {json.dumps(status)}; {self.log()[-2000:]}")
+            time.sleep(0.1)
+
+    def until_migrated(self, timeout=120):
+        def none_is_left(status):
+            workshop = status["workshop"]
+            return workshop["staged_count"] == 0 and workshop["migrations_under_way"] == 0
+
+        return self.until("everything is in the rack", none_is_left, timeout)
+
+    def until_asleep(self, timeout=120):
+        def all_sleep(status):
+            drives = status["drives"]
+            return drives["moving"] == 0 and drives["ready"] == 0
+
+        return self.until("all drives sleep", all_sleep, timeout)
+
+    def until_cold(self):
+        self.until_migrated()
+        return self.until_asleep()
+
+    def stacks(self, drives=None):
+        """The stack files on the drives numbered `drives`, or on all."""
+        root = os.path.join(self.data, "drives")
+        names = [f"{drive:04}" for drive in drives] if drives is not None else sorted(os.listdir(root))
+        found = []
+        for name in names:
+            for folder, _, files in os.walk(os.path.join(root, name)):
+                found += [os.path.join(folder, file) for file in sorted(files) if file != LABEL]
+        return found
+
+
+class SystemTest(unittest.TestCase):
+    """A test with a temporary directory, whose servers end with it."""
+
+    maxDiff = 2000
+
+    def setUp(self):
+        self.root = tempfile.mkdtemp(prefix="larder-system-")
+        self.servers = []
+        self.addCleanup(self._clean)
+
+    def _clean(self):
+        for server in self.servers:
+            server.kill()
+        if os.environ.get("LARDER_KEEP"):
+            print(f"kept {self.root}", file=sys.stderr)
+        else:
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    def made(self, rack="pelican-mini", name="data", **settings):
+        """A data directory for `rack`."""
+        data = os.path.join(self.root, name)
+        output = larder("init", "--rack", rack, "--data", data)
+        self.assertEqual(output.returncode, 0, output.stderr)
+        self.configure(data, settings)
+        return data
+
+    def configure(self, data, settings):
+        with open(os.path.join(data, "larder.toml"), "w", encoding="utf-8") as config:
+            config.write(configuration(settings))
+
+    def serve(self, data):
+        server = Server(data, "serve")
+        self.servers.append(server)
+        return server
+
+    def quickstart(self, *words, name="data"):
+        server = Server(os.path.join(self.root, name), "quickstart", *words)
+        self.servers.append(server)
+        return server
+
+    def rack(self, rack="pelican-mini", settings=None):
+        """A new server on an emulated rack."""
+        return self.serve(self.made(rack, **(BRISK if settings is None else settings)))
+
+    def fails(self, status, code, call, *arguments, **keywords):
+        """`call` is refused by the server with this HTTP status and S3 code; gives the answer."""
+        with self.assertRaises(botocore.exceptions.ClientError) as caught:
+            call(*arguments, **keywords)
+        answer = caught.exception.response
+        self.assertEqual((answer["ResponseMetadata"]["HTTPStatusCode"], answer["Error"]["Code"]), (status, code))
+        return answer
+
+    def reads(self, client, bucket, objects):
+        """Every object of `{key: bytes}` is read as it was written."""
+        for key, expected in objects.items():
+            found = client.get_object(Bucket=bucket, Key=key)["Body"].read()
+            self.assertEqual(len(found), len(expected), key)
+            self.assertTrue(found == expected, f"{key} is not what was written")
+
+
+def aws(server, folder, *words, timeout=300):
+    """Runs the aws CLI. Objects up to a gigabyte are one PUT each: multipart uploads are not served."""
+    config = os.path.join(folder, "aws-config")
+    with open(config, "w", encoding="ascii") as file:
+        file.write("[default]\ns3 =\n    multipart_threshold = 1GB\n    max_concurrent_requests = 8\n")
+    environment = {
+        **os.environ,
+        "AWS_CONFIG_FILE": config,
+        "AWS_SHARED_CREDENTIALS_FILE": os.path.join(folder, "no-credentials"),
+        "AWS_ACCESS_KEY_ID": server.access_key,
+        "AWS_SECRET_ACCESS_KEY": server.secret_key,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": server.endpoint,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_PAGER": "",
+    }
+    command = [sys.executable, "-m", "awscli", *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)

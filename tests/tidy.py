@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""What compilers do not see: checks of the tree as text. Each check is one test; the last line is the count."""
+
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FILE_LINES_MAX = 800
+LINE_WIDTH_MAX = 120
+FUNCTION_LINES_MAX = 70
+# Who may know whom; DESIGN's arrows. Tests may know one more: a catalog to fill, a rack to drive.
+ARROWS = {
+    "model": set(),
+    "engine": {"model"},
+    "disk": {"model"},
+    "catalog": {"model"},
+    "workshop": {"model", "disk", "catalog"},
+    "sim": {"model", "engine"},
+    "server": {"model", "engine", "disk", "catalog", "workshop"},
+    "cli": {"model", "engine", "sim", "server"},
+}
+TEXT = (".rs", ".toml", ".md", ".py", ".sh")
+# Written so that this file does not contain what it looks for.
+UNFINISHED = re.compile(r"\b(TO(?:DO)|FIX(?:ME)|XX(?:X))\b|\b(d(?:bg)|todo|unimplemented)!")
+SECTION = re.compile(r"^\[((?:[\w.'()\" -]*\.)?(dev-|build-)?dependencies)\]\n(.*?)(?=^\[|\Z)", re.M | re.S)
+CLOCKS = re.compile(r"\b(Instant|SystemTime)::now\b")
+WALL_PATHS = re.compile(r"(?<![\w.])/(home|Users|work|root)/\w")
+
+
+def tracked():
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                            cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode == 0:
+        names = [name for name in listed.stdout.split("\0") if name]
+    else:  # a tree without its history
+        names = [os.path.relpath(os.path.join(folder, file), ROOT)
+                 for folder, _, files in os.walk(ROOT) for file in files
+                 if not {"target", ".git"} & set(os.path.relpath(folder, ROOT).split(os.sep))]
+    return sorted({name for name in names if os.path.isfile(os.path.join(ROOT, name))})
+
+
+FILES = tracked()
+
+
+def read(name):
+    with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def texts(*ends):
+    extra = () if ends else ("test", ".ci/run")
+    return [(name, read(name)) for name in FILES if name.endswith(ends or TEXT) or name in extra]
+
+
+def rust():
+    return texts(".rs")
+
+
+def is_test(name):
+    parts = re.split(r"[/_.]", name)
+    return "tests" in parts or "benches" in parts or "testing" in parts
+
+
+def blanked(text):
+    """Rust with the insides of comments, strings and character literals blanked; lines stay where they are."""
+    pattern = re.compile(
+        r"//[^\n]*|/\*.*?\*/|b?r(?P<h>#*)\".*?\"(?P=h)|b?\"(?:\\.|[^\"\\])*\"|b?'(?:\\[^\n]{1,8}?|[^'\\\n])'", re.S)
+    return pattern.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
+
+
+def production(text):
+    """The lines of a file before its tests, blanked."""
+    code = blanked(text)
+    tests = re.search(r"^#\[cfg\(test\)\]\s*\nmod \w+ \{", code, re.M)
+    return code[: tests.start()] if tests else code
+
+
+def functions(code):
+    """(line, name, lines) of each function of blanked `code`."""
+    for found in re.finditer(r"\bfn (\w+)", code):
+        depth, at = 0, found.end()
+        while at < len(code) and (depth or code[at] not in "{;"):
+            depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(code[at], 0)
+            at += 1
+        if at >= len(code) or code[at] == ";":
+            continue
+        depth, end = 0, at
+        while end < len(code):
+            depth += {"{": 1, "}": -1}.get(code[end], 0)
+            end += 1
+            if depth == 0:
+                break
+        line = code.count("\n", 0, found.start()) + 1
+        yield line, found.group(1), code.count("\n", found.start(), end) + 1
+
+
+def every_rust_file_says_what_it_is_for():
+    return [f"{name}: begin with a `//!` header" for name, text in rust() if not text.startswith("//!")]
+
+
+def files_are_short():
+    return [f"{name}: {lines} lines; split it by purpose"
+            for name, text in rust() if (lines := text.count("\n")) > FILE_LINES_MAX]
+
+
+def lines_are_short():
+    return [f"{name}:{i}: {len(line)} characters; wrap at {LINE_WIDTH_MAX}"
+            for name, text in texts(".rs", ".toml", ".py", ".sh") for i, line in enumerate(text.splitlines(), 1)
+            if len(line) > LINE_WIDTH_MAX]
+
+
+def functions_are_short():
+    return [f"{name}:{line}: `{function}` has {lines} lines; split it"
+            for name, text in rust() if not is_test(name)
+            for line, function, lines in functions(production(text)) if lines > FUNCTION_LINES_MAX]
+
+
+def crates_know_only_whom_they_may():
+    wrong = []
+    for crate, allowed in ARROWS.items():
+        text = read(f"{crate}/Cargo.toml")
+        for section in SECTION.finditer(text):
+            known = {line.split("=")[0].split(".")[0].strip() for line in section.group(3).splitlines() if "=" in line}
+            known = (known & set(ARROWS)) - allowed - {crate}
+            if section.group(2) == "dev-":
+                # What is tried may be tried with more, except that server and sim never meet.
+                known = {name for name in known if {name, crate} == {"server", "sim"}}
+            wrong += [f"{crate}/Cargo.toml: [{section.group(1)}] must not know `{name}`" for name in sorted(known)]
+    members = re.search(r"^members = \[(.*?)\]", read("Cargo.toml"), re.M | re.S).group(1)
+    undrawn = set(re.findall(r'"(\w+)"', members)) ^ set(ARROWS)
+    return wrong + [f"Cargo.toml: the arrows of `{name}` are not drawn in tests/tidy.py" for name in sorted(undrawn)]
+
+
+def pure_crates_need_no_operating_system():
+    return [f"{crate}/src/lib.rs: begin with `#![no_std]`"
+            for crate in ("model", "engine") if "#![no_std]" not in read(f"{crate}/src/lib.rs")]
+
+
+def only_disk_is_unsafe():
+    return [f"{name}: `unsafe` belongs in disk" for name, text in rust()
+            if not name.startswith("disk/") and re.search(r"\bunsafe\b", blanked(text))]
+
+
+def pure_crates_read_no_clock():
+    pure = [(name, text) for name, text in rust()
+            if name.split("/")[0] in ("model", "engine", "sim") and "/benches/" not in name]
+    return [f"{name}: time is an argument here" for name, text in pure if CLOCKS.search(blanked(text))]
+
+
+def nothing_is_left_unfinished():
+    return [f"{name}:{i}: finish it, or file an issue" for name, text in texts()
+            for i, line in enumerate(text.splitlines(), 1) if UNFINISHED.search(line)]
+
+
+def no_path_of_a_machine_is_written_down():
+    return [f"{name}:{i}: names a path of one machine" for name, text in texts()
+            for i, line in enumerate(text.splitlines(), 1) if WALL_PATHS.search(line)]
+
+
+def every_rack_is_shipped():
+    shipped = "".join(text for name, text in rust() if name.startswith("model/src/text"))
+    return [f"{name}: list it in SHIPPED (model/src/text.rs)" for name in FILES
+            if re.fullmatch(r"racks/[^/]+\.toml", name) and f'{name}"' not in shipped]
+
+
+def every_link_leads_somewhere():
+    wrong = []
+    for name, text in texts(".md"):
+        text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"[a-z]+:", link) or link.startswith("#"):
+                continue
+            path = os.path.join(ROOT, os.path.dirname(name), link.split("#")[0])
+            if not os.path.exists(path):
+                wrong.append(f"{name}: {link} is not there")
+    return wrong
+
+
+CHECKS = [
+    every_rust_file_says_what_it_is_for,
+    files_are_short,
+    lines_are_short,
+    functions_are_short,
+    crates_know_only_whom_they_may,
+    pure_crates_need_no_operating_system,
+    only_disk_is_unsafe,
+    pure_crates_read_no_clock,
+    nothing_is_left_unfinished,
+    no_path_of_a_machine_is_written_down,
+    every_rack_is_shipped,
+    every_link_leads_somewhere,
+]
+
+
+def main():
+    failed = 0
+    for check in CHECKS:
+        wrong = check()
+        failed += bool(wrong)
+        print(f"{'failed' if wrong else 'passed'}  {check.__name__}")
+        for line in wrong:
+            print(f"        {line}")
+    print(f"tidy: {len(CHECKS) - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
