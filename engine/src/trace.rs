@@ -5,16 +5,34 @@
 //! a fresh [`Rack`], which must ask for the same again: whatever happened in a server or a simulation can be looked at afterwards,
 //! and a trace of one world can be judged by the means of the other.
 //!
-//! Written down, a record is one line of JSON: `{"now":<ns>,"told":{"event":{...}}}` or `{"now":<ns>,"told":{"action":{...}}}`.
+//! Written down, a trace is lines of JSON: a [`Header`], and then `{"now":<ns>,"told":{"event":{...}}}` or
+//! `{"now":<ns>,"told":{"action":{...}}}` for each record.
 
 use crate::action::Action;
 use crate::event::Event;
+use crate::policy::RackPolicy;
 use crate::rack::Rack;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
-use model::Time;
+use model::{RackSpec, Time};
 use serde::{Deserialize, Serialize};
+
+/// The version of the trace's format, of its events and its actions.
+pub const TRACE_FORMAT: u32 = 1;
+
+/// The first line of a trace: everything a rack is made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`TRACE_FORMAT`]. A reader refuses others.
+    pub trace: u32,
+    /// The rack's description; its layout follows from it.
+    pub spec: RackSpec,
+    /// The operator's settings.
+    pub policy: RackPolicy,
+    /// What its choices are drawn from.
+    pub seed: u64,
+}
 
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

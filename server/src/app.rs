@@ -13,10 +13,12 @@ use crate::holds::Holds;
 use crate::house::House;
 use crate::s3::{self, Keys, Limits};
 use crate::tell::Teller;
+use crate::trace_file;
 use crate::world::{Counters, Means, WorldHandle};
 use catalog::{Catalog, CatalogError, ClockAnchor, SqliteStore, StoreError};
 use disk::label::{self, Label};
 use disk::{Clock, DirectoryDrive, Drive, DriveError, EmulatedRack};
+use engine::trace::{Header, TRACE_FORMAT};
 use model::{DriveId, RackSpec};
 use std::collections::BTreeMap;
 use std::io;
@@ -153,7 +155,7 @@ impl Boot<'_> {
         let emulated = Arc::new(self.drives(&spec, &clock).await?);
         let (staging, spool) = self.workshop(&catalog).await?;
         let pins = self.config.pins.clone();
-        let means = Means {
+        let mut means = Means {
             clock,
             wall: Arc::new(wall_ms),
             spawn: Arc::new(|task| drop(tokio::spawn(task))),
@@ -171,9 +173,17 @@ impl Boot<'_> {
                     .map(|pin| pin.class)
             }),
             counters: Arc::new(Counters::default()),
+            trace: None,
         };
         let policy = self.config.rack_policy(&spec);
-        let world = boot::boot(spec, policy, wall_ms(), &means, Arc::clone(&emulated)).await?;
+        let seed = wall_ms();
+        if let Some(path) = &self.config.trace {
+            let header = Header { trace: TRACE_FORMAT, spec: spec.clone(), policy: policy.clone(), seed };
+            let opened = trace_file::create(path, &header);
+            means.trace =
+                Some(opened.map_err(|source| io_error(&format!("writing the trace {}", path.display()), source))?);
+        }
+        let world = boot::boot(spec, policy, seed, &means, Arc::clone(&emulated)).await?;
         let teller = Arc::new(Teller::new(means.clone(), world.clone(), emulated));
         Ok(Running { means, world, teller })
     }

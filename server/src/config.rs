@@ -52,6 +52,8 @@ pub struct Config {
     /// Starts a drive may use on one day for work nobody waits for; the rack's rating if not set.
     #[serde(deserialize_with = "text::some_at_least_one")]
     pub starts_per_day: Option<u32>,
+    /// The file that the engine's trace is written to, if one is kept.
+    pub trace: Option<PathBuf>,
     /// The doomed share of a blob at which the rest is rescued, in thousandths.
     #[serde(rename = "rescue_fraction", deserialize_with = "text::permille")]
     pub rescue_permille: u32,
@@ -82,6 +84,7 @@ impl Default for Config {
             idle_timeout: IdleTimeout::After(Duration::from_mins(5)),
             read_policy: ReadPolicy::All,
             starts_per_day: None,
+            trace: None,
             rescue_permille: 500,
             workshop: WorkshopConfig::default(),
             migrate: MigrateConfig::default(),

@@ -14,4 +14,5 @@ pub mod recall;
 pub mod report;
 pub mod s3;
 pub mod tell;
+pub mod trace_file;
 pub mod world;

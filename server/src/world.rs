@@ -23,6 +23,7 @@ use crate::recall;
 use catalog::{Blob, Catalog, Cursor, VersionId};
 use disk::label::RackUuid;
 use disk::{Clock, Drive};
+use engine::trace::{Record, Told};
 use engine::{Action, Event, Outcome, Rack, Rejection, Request, Usage, Work};
 use futures::future::{BoxFuture, FutureExt};
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time};
@@ -40,6 +41,9 @@ pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Tells the class that a key of a bucket is pinned to.
 pub type PinOf = Arc<dyn Fn(&str, &str) -> Option<ClassId> + Send + Sync>;
+
+/// Takes the records of the engine's trace.
+pub type Tracer = Arc<dyn Fn(&Record) + Send + Sync>;
 
 /// Everything the world does its work with.
 #[derive(Clone)]
@@ -68,6 +72,8 @@ pub struct Means {
     pub pin_of: PinOf,
     /// Counters that the engine does not keep.
     pub counters: Arc<Counters>,
+    /// Takes the engine's trace, if one is kept.
+    pub trace: Option<Tracer>,
 }
 
 /// Counters of what only the world sees.
@@ -296,11 +302,22 @@ impl World {
         if matches!(event, Event::DriveLost { loss: engine::Loss::FuseTripped, .. }) {
             self.means.counters.fuse_trips.fetch_add(1, Ordering::Relaxed);
         }
+        let now = self.means.clock.now();
+        self.trace(now, || Told::Event(event.clone()));
         let mut actions = Vec::new();
-        self.rack.apply(self.means.clock.now(), event, &mut actions);
+        self.rack.apply(now, event, &mut actions);
+        for action in &actions {
+            self.trace(now, || Told::Action(action.clone()));
+        }
         self.persist_starts(&mut actions);
         for action in actions {
             self.obey(action);
+        }
+    }
+
+    fn trace(&self, now: Time, told: impl FnOnce() -> Told) {
+        if let Some(trace) = &self.means.trace {
+            trace(&Record { now, told: told() });
         }
     }
 

@@ -7,18 +7,19 @@ use crate::steps::{Power, Powered, PoweredStore};
 use bytes::Bytes;
 use catalog::{Catalog, MemoryStore, Object, Place};
 use disk::label::RackUuid;
-use disk::{Drive, EmulatedRack, MemoryDrive};
+use disk::{Drive, EmulatedRack, FileName, MemoryDrive};
 use engine::{
     GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Rack, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,
     Weighing,
 };
-use futures::StreamExt;
-use model::{ClassId, DriveId, GroupId, RackSpec, Rng};
+use futures::{FutureExt, StreamExt};
+use model::{BlobId, ClassId, DriveId, GroupId, RackSpec, Rng};
 use server::boot;
 use server::holds::Holds;
 use server::house::House;
 use server::s3::store::{Condition, GetBody, ListQuery, ObjectStore, PutMeta, StoreError};
 use server::world::{Counters, Means, WorldHandle};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +52,14 @@ pub struct Site {
     /// Keys that begin so are pinned to a class.
     pub pin: Option<(&'static str, ClassId)>,
     wall_ms: u64,
+}
+
+/// A file on a drive of the rack.
+pub struct Stack {
+    pub drive: usize,
+    pub blob: BlobId,
+    pub index: usize,
+    pub name: FileName,
 }
 
 /// A house that runs.
@@ -169,6 +178,11 @@ impl Site {
         self.power.restore();
     }
 
+    /// The media, to look at while the house runs.
+    pub fn facts(&self) -> Facts {
+        Facts { media: self.media.clone(), staged: Arc::clone(&self.staged) }
+    }
+
     fn powered(&self, drive: &Arc<MemoryDrive>) -> Arc<dyn Drive> {
         Arc::new(Powered { drive: Arc::clone(drive), power: self.power.clone() })
     }
@@ -194,6 +208,7 @@ impl Site {
             ordering: Arc::default(),
             pin_of: Arc::new(move |_, key| pin.filter(|(prefix, _)| key.starts_with(prefix)).map(|(_, class)| class)),
             counters: Arc::new(Counters::default()),
+            trace: None,
         };
         let (spec, policy) = (self.spec.clone(), self.policy.clone());
         let world = boot::boot(spec, policy, self.seed, &means, Arc::clone(&rack)).await.unwrap();
@@ -202,6 +217,38 @@ impl Site {
             house.create_bucket("alice", BUCKET).await.unwrap();
         }
         Larder { house, world, means, rack, started }
+    }
+}
+
+/// What lies on the media, whatever anybody believes.
+pub struct Facts {
+    pub media: Vec<Arc<MemoryDrive>>,
+    pub staged: Arc<MemoryDrive>,
+}
+
+impl Facts {
+    /// Bytes of all files on all drives of the rack.
+    pub fn media_bytes(&self) -> u64 {
+        self.stacks().into_iter().map(|stack| self.media[stack.drive].contents(&stack.name).unwrap().len() as u64).sum()
+    }
+
+    /// Every stack that lies on a drive of the rack.
+    pub fn stacks(&self) -> Vec<Stack> {
+        let mut stacks = Vec::new();
+        for (drive, medium) in self.media.iter().enumerate() {
+            for name in medium.list().now_or_never().unwrap().unwrap() {
+                let (blob, rest) = name.as_str().split_once('.').unwrap();
+                let blob = BlobId(u64::from_str_radix(blob, 16).unwrap());
+                let index = rest.split_once('.').unwrap().0.parse().unwrap();
+                stacks.push(Stack { drive, blob, index, name });
+            }
+        }
+        stacks
+    }
+
+    /// How many staged files there are.
+    pub fn staged_files(&self) -> u64 {
+        self.staged.list().now_or_never().unwrap().unwrap().len() as u64
     }
 }
 
@@ -346,6 +393,30 @@ impl Larder {
                 && self.is_asleep().await
         })
         .await;
+    }
+
+    /// Nothing contradicts anything: records among each other, staged files and stacks with the records.
+    pub async fn audit(&self, site: &Facts) {
+        let audit = self.means.catalog.audit().await.unwrap();
+        assert_eq!((audit.contradictions, audit.told), (0, Vec::new()));
+        assert_eq!(site.staged_files(), audit.staged, "a file for each staged version, and no other");
+        for stack in site.stacks() {
+            let blob = self.means.catalog.blob(stack.blob).await.unwrap();
+            let blob = blob.unwrap_or_else(|| panic!("nobody knows {} on drive {}", stack.name, stack.drive));
+            assert_eq!(blob.drives[stack.index].index(), stack.drive, "{} lies where it belongs", stack.name);
+        }
+        self.audit_living(site).await;
+    }
+
+    /// Every stack of a blob in which something lives is there.
+    async fn audit_living(&self, site: &Facts) {
+        let here: BTreeSet<_> = site.stacks().into_iter().map(|stack| (stack.blob, stack.index)).collect();
+        for key in self.keys().await {
+            if let Place::Stored { blob, .. } = self.place(&key).await {
+                let stacks = self.means.catalog.blob(blob).await.unwrap().unwrap().drives.len();
+                assert!((0..stacks).all(|index| here.contains(&(blob, index))), "{key}: {blob} lacks a stack");
+            }
+        }
     }
 
     pub async fn close(&self) {

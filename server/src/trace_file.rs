@@ -1,0 +1,36 @@
+//! Writing the engine's trace to a file, line by line of JSON: first the header with everything a replay needs, then the records.
+//!
+//! A trace is for looking at afterwards. A disk that does not take it is reported once, and the server goes on without it.
+
+use crate::world::Tracer;
+use engine::trace::{Header, Record};
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A trace in the file `path`, which is made anew, with its first line written.
+///
+/// # Errors
+/// What the system says of the file.
+pub fn create(path: &Path, header: &Header) -> io::Result<Tracer> {
+    let mut file = BufWriter::new(File::create(path)?);
+    line(&mut file, header)?;
+    let file = Mutex::new(Some(file));
+    Ok(Arc::new(move |record: &Record| {
+        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = file.as_mut().map(|file| line(file, record));
+        if let Some(Err(error)) = written {
+            tracing::error!(%error, "the trace cannot be written any more; it ends here");
+            *file = None;
+        }
+    }))
+}
+
+/// A line at a time is flushed, so that the trace of a killed server is whole but for its last line.
+fn line(file: &mut BufWriter<File>, what: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *file, what)?;
+    file.write_all(b"\n")?;
+    file.flush()
+}
