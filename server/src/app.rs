@@ -150,7 +150,7 @@ struct Boot<'a> {
 impl Boot<'_> {
     async fn boot(&self) -> Result<Running, RunError> {
         let spec = self.dir.rack().clone();
-        let catalog = Catalog::open(Arc::new(SqliteStore::open(&self.dir.catalog())?)).await?;
+        let catalog = Catalog::open(Arc::new(SqliteStore::open(self.dir.catalog())?)).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
         let emulated = Arc::new(self.drives(&spec, &clock).await?);
         let (staging, spool) = self.workshop(&catalog).await?;

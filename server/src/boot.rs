@@ -75,7 +75,9 @@ pub async fn boot(
     let rack = Rack::new(spec, layout, policy, seed);
     let facts = restate(means, &rack).await?;
     let (world, handle) = World::new(rack, means.clone());
-    facts.into_iter().for_each(|fact| handle.tell(fact));
+    for fact in facts {
+        handle.tell(fact);
+    }
     (means.spawn)(Box::pin(world.run()));
     (means.spawn)(Box::pin(pass_on_news(emulated, handle.clone())));
     Ok(handle)
