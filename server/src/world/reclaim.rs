@@ -64,8 +64,12 @@ impl World {
         }
         let (handle, means) = (self.handle.clone(), self.means.clone());
         self.start(async move {
-            let rescue = Rescue { recalls: Recalls::new(means.clone(), handle.clone()), means };
-            match rescue.run(blob).await {
+            let recalls = Recalls::new(means.clone(), handle.clone());
+            let rescue = Rescue { means: means.clone(), recalls, handle: handle.clone() };
+            let ran = rescue.run(blob).await;
+            // What was copied has to find its way back to the rack, however far this got.
+            handle.tell(Event::StagingChanged(super::usage_of(&means.staging)));
+            match ran {
                 Ok(versions) => tracing::info!(%blob, versions, "rescued what still lived in a mostly doomed blob"),
                 Err(error) => {
                     tracing::warn!(%blob, error, "rescue given up; it is tried again at the group's next wake");
@@ -92,6 +96,7 @@ fn doomed_blob(doomed: catalog::Doomed) -> DoomedBlob {
 struct Rescue {
     means: super::Means,
     recalls: Recalls,
+    handle: super::WorldHandle,
 }
 
 impl Rescue {
@@ -127,8 +132,11 @@ impl Rescue {
         }
         writer.finish().await.map_err(text)?;
         let doomed = self.means.catalog.restage(version, blob.blob, slot).await.map_err(text)?;
-        if doomed.is_none() {
-            self.means.staging.free(slot).await.map_err(text)?;
+        match &doomed {
+            Some(doomed) => {
+                self.handle.tell(Event::SpaceDoomed { group: doomed.group, bytes: doomed.bytes });
+            }
+            None => self.means.staging.free(slot).await.map_err(text)?,
         }
         Ok(doomed.is_some())
     }
