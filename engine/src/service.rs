@@ -19,6 +19,10 @@ use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time, transfer_tim
 /// How often an operation is tried before it is given up.
 const TRIES_MAX: u32 = 3;
 
+/// Blobs of one page of doomed ones that are rescued; the others wait for the next wake. A rescue reads and stages what lives in a
+/// blob, and the workshop must not be filled by many at once.
+const RESCUES_PER_PAGE: usize = 2;
+
 /// Doomed blobs asked for at once.
 const DOOMED_PAGE_BLOBS: u32 = 64;
 
@@ -392,9 +396,11 @@ impl Rack {
             state.tries += 1;
             state.tries
         });
-        if failed == 0 {
+        // Lost is only what every stack was asked for and answered; a drive that is away may bring back what is missing.
+        let all_asked = outcomes.len() == self.spec.code.stacks();
+        if failed == 0 && all_asked {
             self.finish(now, service.op, Outcome::Failed(Rejection::DataLost), actions);
-        } else if tries >= TRIES_MAX {
+        } else if failed == 0 || tries >= TRIES_MAX {
             self.finish(now, service.op, Outcome::Failed(Rejection::TooManyDrivesAway), actions);
         } else {
             self.retry_read(now, service, actions);
@@ -482,11 +488,11 @@ impl Rack {
         let Some(class) = self.awaits_doomed(group, attempt) else { return };
         let shown: u64 = blobs.iter().map(|blob| blob.doomed_bytes).sum();
         let (part, whole): (Vec<_>, Vec<_>) = blobs.into_iter().partition(|blob| blob.living);
-        for blob in part {
-            let worth_it = blob.doomed_bytes * 1000 >= blob.bytes * u64::from(self.policy.rescue_permille);
-            if worth_it && !self.migrator.is_critical() {
-                actions.push(Action::Rescue { blob: blob.blob });
-            }
+        let permille = u64::from(self.policy.rescue_permille);
+        let worth_it = |blob: &&DoomedBlob| blob.doomed_bytes * 1000 >= blob.bytes * permille;
+        if !self.migrator.is_critical() {
+            let rescued = part.iter().filter(worth_it).take(RESCUES_PER_PAGE);
+            actions.extend(rescued.map(|blob| Action::Rescue { blob: blob.blob }));
         }
         let reclaim = &mut self.classes[class.index()].reclaim;
         reclaim.shown += shown + held_bytes;
@@ -507,15 +513,18 @@ impl Rack {
 
     /// Goes on with reclaiming on the awake group. True while there is something to wait for.
     fn reclaim_next(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) -> bool {
-        let reclaim = &mut self.classes[class.index()].reclaim;
-        if reclaim.awaiting.is_some() {
+        if self.classes[class.index()].reclaim.awaiting.is_some() {
             return true;
         }
-        if let Some(blob) = reclaim.blobs.pop_front() {
-            self.remove_blob(class, group, &blob, now, actions);
-            return true;
+        while let Some(blob) = self.classes[class.index()].reclaim.blobs.pop_front() {
+            // What cannot be removed as a whole waits: forgotten now, it would lie on the missing drive for ever.
+            let stacks = self.ready_stacks(&blob.drives);
+            if stacks.len() == blob.drives.len() {
+                self.remove_blob(class, group, &blob, stacks, now, actions);
+                return true;
+            }
         }
-        if core::mem::take(&mut reclaim.more) {
+        if core::mem::take(&mut self.classes[class.index()].reclaim.more) {
             self.ask_for_doomed(class, group, false, actions);
             return true;
         }
@@ -527,16 +536,16 @@ impl Rack {
         class: ClassId,
         group: GroupId,
         doomed: &DoomedBlob,
+        stacks: Vec<(u8, DriveId)>,
         now: Time,
         actions: &mut Vec<Action>,
     ) {
         let op = self.own_op();
-        let stacks = self.ready_stacks(&doomed.drives);
         let blob = doomed.blob;
         let work = Work::Delete {
             blob,
             group,
-            drives: stacks.iter().map(|(_, drive)| *drive).collect(),
+            drives: doomed.drives.clone(),
             stack_bytes: doomed.stack_bytes,
             bytes: doomed.doomed_bytes,
         };
