@@ -439,10 +439,12 @@ impl Rack {
         self.release_space(&state.request.work, &state.drives);
         state.excluded.push(state.group);
         state.tries += 1;
-        let again = if state.tries < TRIES_MAX { self.place(stack_bytes, bytes, pin, &state.excluded) } else { None };
-        let Some((group, drives)) = again else {
+        let again = !self.closing && state.tries < TRIES_MAX;
+        let place = if again { self.place(stack_bytes, bytes, pin, &state.excluded) } else { None };
+        let Some((group, drives)) = place else {
             self.ops.insert(op, state);
-            self.finish(now, op, Outcome::Failed(Rejection::WriteFailed), actions);
+            let reason = if self.closing { Rejection::Closing } else { Rejection::WriteFailed };
+            self.finish(now, op, Outcome::Failed(reason), actions);
             return;
         };
         let (excluded, tries, attempt) = (state.excluded, state.tries, state.attempt);
