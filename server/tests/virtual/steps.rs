@@ -17,6 +17,9 @@ struct Wires {
     /// The step at which it fails; 0 is never.
     fails_at: AtomicU64,
     failed: Notify,
+    /// The step at which somebody is told; 0 is never.
+    tells_at: AtomicU64,
+    told: Notify,
 }
 
 impl Power {
@@ -24,6 +27,12 @@ impl Power {
     pub fn fail_in(&self, steps: u64) {
         assert!(steps > 0, "a step that lies ahead");
         self.0.fails_at.store(self.steps() + steps, Ordering::Relaxed);
+    }
+
+    /// Returns `steps` steps from now, between that step and the next one of whoever took it.
+    pub async fn after(&self, steps: u64) {
+        self.0.tells_at.store(self.steps() + steps, Ordering::Relaxed);
+        self.0.told.notified().await;
     }
 
     /// It is there again, and stays.
@@ -38,12 +47,22 @@ impl Power {
 
     /// Returns when it has failed.
     pub async fn failed(&self) {
-        self.0.failed.notified().await;
+        loop {
+            self.0.failed.notified().await;
+            // Told by a failure of old, otherwise.
+            if self.0.fails_at.load(Ordering::Relaxed) != 0 {
+                return;
+            }
+        }
     }
 
     /// One step. Without power there is no next one.
     async fn step(&self) {
         let taken = self.0.taken.fetch_add(1, Ordering::Relaxed) + 1;
+        if taken == self.0.tells_at.load(Ordering::Relaxed) {
+            self.0.told.notify_one();
+            tokio::task::yield_now().await;
+        }
         let fails_at = self.0.fails_at.load(Ordering::Relaxed);
         if fails_at != 0 && taken >= fails_at {
             self.0.failed.notify_one();
