@@ -90,6 +90,8 @@ pub(crate) struct ClassState {
     pub(crate) pending: Option<Pick>,
     /// In service: the one operation that moves bytes now.
     pub(crate) in_service: Option<InService>,
+    /// Members of the group that wakes or is awake came back after they were lost; they do not turn.
+    pub(crate) returned: bool,
     /// When the switch under way began, and whom it is charged to.
     pub(crate) switch: Option<(Time, Lane)>,
     /// What is to be reclaimed on the group that is awake.
@@ -196,6 +198,7 @@ impl Rack {
             phase: ClassPhase::Asleep,
             queues: FairQueues::new(&policy.scheduler),
             pending: None,
+            returned: false,
             in_service: None,
             switch: None,
             reclaim: Reclaim::default(),

@@ -233,7 +233,11 @@ impl Rack {
             state.pending = state.queues.next(now, Some(group));
         }
         match state.pending.as_ref().map(|pick| (pick.group, pick.lane)) {
-            Some((wanted, _)) if wanted == group => {
+            Some((wanted, lane)) if wanted == group => {
+                if self.wake_returned(class, group, lane, now) {
+                    return true;
+                }
+                let state = &mut self.classes[class.index()];
                 let pick = state.pending.take();
                 self.set_idle(class, group, None);
                 pick.is_some_and(|pick| self.start(&pick, now, actions))

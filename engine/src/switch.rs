@@ -82,17 +82,33 @@ impl Rack {
             }
             return true;
         }
+        self.begin_waking(class, group, lane, now);
+        true
+    }
+
+    /// Starts the members that came back after their group had got ready, before it serves anything else: with too few of them
+    /// it would refuse everything, and yet never be idle for long enough to go to sleep and wake as a whole.
+    pub(crate) fn wake_returned(&mut self, class: ClassId, group: GroupId, lane: Lane, now: Time) -> bool {
+        if !self.classes[class.index()].returned || !self.may_start(group, lane, now) {
+            return false;
+        }
+        self.begin_waking(class, group, lane, now);
+        true
+    }
+
+    fn begin_waking(&mut self, class: ClassId, group: GroupId, lane: Lane, now: Time) {
+        let until = now + self.patience_with_drives();
         let state = &mut self.classes[class.index()];
         state.switch.get_or_insert((now, lane));
-        let until = now + self.patience_with_drives();
-        self.classes[class.index()].phase = ClassPhase::Waking { group, until };
+        state.phase = ClassPhase::Waking { group, until };
+        state.returned = false;
+        state.reclaim = crate::rack::Reclaim::default();
         for drive in self.layout.groups[group.index()].drives.clone() {
             let state = &mut self.drives[drive.index()];
             if state.phase == DrivePhase::Standby {
                 state.phase = DrivePhase::AwaitingPermit;
             }
         }
-        true
     }
 
     pub(crate) fn may_start(&self, group: GroupId, lane: Lane, now: Time) -> bool {
@@ -333,7 +349,17 @@ impl Rack {
             state.attempt = Attempt(state.attempt.0.wrapping_add(1));
             self.placement.set_away(drive, false);
             self.give_back_permit(drive);
+            self.note_return(drive);
         }
+    }
+
+    fn note_return(&mut self, drive: DriveId) {
+        let Some(home) = self.layout.group_of(drive) else { return };
+        let class = self.class_of(home);
+        let state = &mut self.classes[class.index()];
+        let up =
+            matches!(state.phase, ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. } if group == home);
+        state.returned |= up;
     }
 
     fn set_away(&mut self, drive: DriveId, loss: Loss) {
