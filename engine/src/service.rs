@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time, transfer_time};
 
 /// How often an operation is tried before it is given up.
-const TRIES_MAX: u32 = 3;
+pub(crate) const TRIES_MAX: u32 = 3;
 
 /// Blobs of one page of doomed ones that are rescued; the others wait for the next wake. A rescue reads and stages what lives in a
 /// blob, and the workshop must not be filled by many at once.

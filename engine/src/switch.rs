@@ -18,6 +18,7 @@ use crate::action::Action;
 use crate::event::Loss;
 use crate::policy::{IdleTimeout, Lane};
 use crate::rack::{ClassPhase, ClassState, DrivePhase, Rack};
+use crate::service::TRIES_MAX;
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, ClassId, DomainLimit, DriveId, DriveSpec, GroupId, Time};
@@ -25,14 +26,19 @@ use model::{Attempt, ClassId, DomainLimit, DriveId, DriveSpec, GroupId, Time};
 /// Starts or mounts that may fail in a row before a drive is left alone until it is back.
 const STRIKES_MAX: u32 = 3;
 
+/// Turns of [`Rack::advance_class`] that an operation may take at once.
+const TURNS_PER_OP: usize = 5 * TRIES_MAX as usize + 1;
+
 /// Transfers that may fail on a drive between two mounts before it is taken out of service.
 const DRIVE_ERRORS_MAX: u32 = 3;
 
 impl Rack {
     /// Lets `class` go on until it waits for the world.
     pub(crate) fn advance_class(&mut self, class: ClassId, now: Time, actions: &mut Vec<Action>) {
-        // Each turn of the loop changes the phase or puts an operation into service; three phases lie between two of these.
-        for _ in 0..self.ops.len() * 4 + 16 {
+        // Each turn of the loop changes the phase, or puts an operation into service or ends it. Where every member of the groups
+        // that are wanted is away, nothing is waited for, and all operations may come to their end here, each after all its
+        // tries, and each on another group than the one before: four phases and a turn for every try.
+        for _ in 0..(self.ops.len() + 4) * TURNS_PER_OP {
             let moved = match self.classes[class.index()].phase {
                 ClassPhase::Asleep => self.leave_sleep(class, now, actions),
                 ClassPhase::Waking { group, until } => self.go_on_waking(class, group, until, now, actions),

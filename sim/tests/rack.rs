@@ -308,6 +308,34 @@ fn background_work_stays_within_the_start_budget_and_clients_do_not_wait_for_it(
 }
 
 #[test]
+fn everything_asked_of_groups_that_are_gone_as_a_whole_is_refused_at_once() {
+    let mut world = world_of("pelican-mini", 3, |policy| policy.scheduler.overtake_limit = 0);
+    let blobs = with_blobs(&mut world, 60, MB);
+    let homes: std::collections::BTreeMap<_, _> = world.blobs().collect();
+    let groups = world.rack.layout().groups.clone();
+    let class = groups[homes[&blobs[0]].index()].class;
+    let one_of = |group: GroupId| blobs.iter().find(|blob| homes[blob] == group).copied();
+    let of_class =
+        (0..groups.len()).map(|group| GroupId(group as u32)).filter(|group| groups[group.index()].class == class);
+    let there: Vec<BlobId> = of_class.filter_map(one_of).collect();
+    let [served, ref gone @ ..] = there[..] else { panic!("a class has groups") };
+    world.read(served, MB).unwrap();
+    for _ in 0..20 {
+        for &blob in gone {
+            world.read(blob, MB).unwrap();
+        }
+    }
+    for &blob in gone {
+        groups[homes[&blob].index()].drives.iter().for_each(|drive| world.kill(*drive));
+    }
+    world.run_for(60 * MINUTE);
+    let ended = world.take_ended();
+    assert_eq!(ended.len(), 1 + 20 * gone.len());
+    let refused = ended.iter().filter(|ended| ended.outcome == Outcome::Failed(Rejection::TooManyDrivesAway)).count();
+    assert_eq!(refused, 20 * gone.len());
+}
+
+#[test]
 fn closing_lets_what_is_in_service_end_and_puts_everything_to_sleep() {
     let mut world = world_of("pelican-mini", 11, |_| {});
     let blobs = with_blobs(&mut world, 30, 10 * MB);
