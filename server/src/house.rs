@@ -250,14 +250,14 @@ impl Sink {
 /// Whether the catalog surely changed nothing. After any other error the change may be durable all the same, and a file that it
 /// refers to must stay; one that nobody refers to goes at the next start.
 fn is_refusal(error: &CatalogError) -> bool {
-    match error {
+    matches!(
+        error,
         CatalogError::NoSuchBucket
-        | CatalogError::NoSuchKey
-        | CatalogError::PreconditionFailed
-        | CatalogError::Conflict
-        | CatalogError::Store(catalog::StoreError::Full) => true,
-        _ => false,
-    }
+            | CatalogError::NoSuchKey
+            | CatalogError::PreconditionFailed
+            | CatalogError::Conflict
+            | CatalogError::Store(catalog::StoreError::Full)
+    )
 }
 
 fn catalog_error(error: CatalogError) -> StoreError {

@@ -46,8 +46,9 @@ fn torture(seed: u64) -> Left {
     for round in 0..CRASHES {
         site.power.fail_in(rng.between(1, 6000));
         let history_seed = rng.next_u64();
+        let facts = site.facts();
         let ended = site.boot_and(async |larder| {
-            live(larder, &book, history_seed, 40, weather).await;
+            live(larder, &facts, &book, history_seed, 40, weather).await;
         });
         if matches!(ended, Ended::Finished(())) && rng.below(2) == 0 {
             println!("round {round}: killed, not crashed");
@@ -55,7 +56,7 @@ fn torture(seed: u64) -> Left {
         } else {
             site.lose_power(&mut rng);
         }
-        let facts = site.facts();
+        facts.heal();
         // Right after the boot, before anything else has had time to happen.
         if round % 2 == 0 {
             site.boot_and(async |larder| larder.audit(&facts).await);

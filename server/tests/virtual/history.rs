@@ -1,6 +1,6 @@
 //! Random histories, and the book that says which states each key may be in.
 
-use crate::site::{BUCKET, KIB, Larder, SECOND, content};
+use crate::site::{BUCKET, Facts, KIB, Larder, SECOND, content};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::join_all;
@@ -78,7 +78,7 @@ pub enum Weather {
 }
 
 /// Several clients, each with keys of its own, do `ops` random things each.
-pub async fn live(larder: &Larder, book: &Book, seed: u64, ops: u64, weather: Weather) {
+pub async fn live(larder: &Larder, facts: &Facts, book: &Book, seed: u64, ops: u64, weather: Weather) {
     let clients = (0..3).map(|id| {
         let rng = Rng::for_thing(seed, id + 1);
         Client { larder, book, id, rng, weather }.live(ops)
@@ -89,7 +89,7 @@ pub async fn live(larder: &Larder, book: &Book, seed: u64, ops: u64, weather: We
         tokio::select! {
             biased;
             _ = clients => {}
-            () = storm(larder, weather_rng) => {}
+            () = storm(larder, facts, weather_rng) => {}
         }
     } else {
         clients.await;
@@ -99,14 +99,20 @@ pub async fn live(larder: &Larder, book: &Book, seed: u64, ops: u64, weather: We
     }
 }
 
-/// Pulls a drive, plugs it again, for ever. Never more than one is away.
-async fn storm(larder: &Larder, mut rng: Rng) {
+/// Pulls a drive and plugs it again, or lets a call of one fail, for ever. Never more than one is away.
+async fn storm(larder: &Larder, facts: &Facts, mut rng: Rng) {
     loop {
-        tokio::time::sleep(SECOND * rng.between(5, 300) as u32).await;
-        let drive = DriveId(rng.below(larder.means.drives.len() as u64) as u32);
-        larder.rack.pull(drive);
-        tokio::time::sleep(SECOND * rng.between(1, 120) as u32).await;
-        larder.rack.plug(drive);
+        tokio::time::sleep(SECOND * rng.between(5, 200) as u32).await;
+        let drive = rng.below(larder.means.drives.len() as u64);
+        match rng.below(4) {
+            0 => facts.staged.fail_call(rng.between(1, 20)),
+            1 => facts.media[drive as usize].fail_call(rng.between(1, 20)),
+            _ => {
+                larder.rack.pull(DriveId(drive as u32));
+                tokio::time::sleep(SECOND * rng.between(1, 120) as u32).await;
+                larder.rack.plug(DriveId(drive as u32));
+            }
+        }
     }
 }
 
