@@ -16,10 +16,13 @@ use engine::{
     Transfer, Usage, Work,
 };
 use model::physics::{DrivePhysics, Fuses, Load, Refused};
-use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Rng, Time};
+use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, ResourceId, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
+
+/// How long after it tripped a fuse resets.
+const FUSE_RESETS_AFTER: Duration = Duration::from_secs(30);
 
 /// How often things go wrong, in thousandths of the commands given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub struct Faults {
     pub transfer_permille: u64,
     /// Events that are told twice.
     pub twice_permille: u64,
+    /// Commands that a drive obeys and never answers.
+    pub mute_permille: u64,
 }
 
 /// A blob in the rack.
@@ -93,6 +98,8 @@ pub struct World {
     packs: BTreeMap<OpId, Vec<u64>>,
     blobs: BTreeMap<BlobId, SimBlob>,
     deleting: BTreeMap<OpId, BlobId>,
+    doomed_after: BTreeMap<GroupId, BlobId>,
+    spoilt: BTreeSet<(BlobId, DriveId)>,
     next_blob: u64,
     open: BTreeMap<OpId, Work>,
     next_op: u64,
@@ -113,7 +120,7 @@ impl World {
     pub fn traced(rack: Rack, seed: u64, recorder: Option<Recorder>) -> Self {
         let spec = rack.spec().clone();
         let physics = spec.drives.iter().map(|drive| DrivePhysics::new(spec.profile.clone(), seed, drive.id)).collect();
-        let fuses = Fuses::new(&spec, Duration::from_secs(30));
+        let fuses = Fuses::new(&spec, FUSE_RESETS_AFTER);
         let mut world = Self {
             rack,
             now: Time::ZERO,
@@ -129,6 +136,8 @@ impl World {
             packs: BTreeMap::new(),
             blobs: BTreeMap::new(),
             deleting: BTreeMap::new(),
+            doomed_after: BTreeMap::new(),
+            spoilt: BTreeSet::new(),
             next_blob: 1,
             open: BTreeMap::new(),
             next_op: 1,
@@ -182,6 +191,11 @@ impl World {
         &self.staged
     }
 
+    /// The drive of each stack of a blob.
+    pub fn drives_of(&self, blob: BlobId) -> &[DriveId] {
+        &self.blobs[&blob].drives
+    }
+
     /// The blobs in the rack.
     pub fn blobs(&self) -> impl Iterator<Item = (BlobId, GroupId)> + '_ {
         self.blobs.iter().map(|(id, blob)| (*id, blob.group))
@@ -189,9 +203,14 @@ impl World {
 
     /// Asks for a read of `bytes` of a blob.
     pub fn read(&mut self, blob: BlobId, bytes: u64) -> Option<OpId> {
+        self.read_for(Lane::Client, blob, bytes)
+    }
+
+    /// The same, for whoever it is.
+    pub fn read_for(&mut self, lane: Lane, blob: BlobId, bytes: u64) -> Option<OpId> {
         let found = self.blobs.get(&blob)?;
         let work = Work::Read { blob, group: found.group, drives: found.drives.clone(), bytes };
-        Some(self.submit(Lane::Client, work))
+        Some(self.submit(lane, work))
     }
 
     /// Asks for a write by a client, past the workshop.
@@ -233,6 +252,7 @@ impl World {
     /// Dooms so many bytes of a blob.
     pub fn doom(&mut self, blob: BlobId, bytes: u64) {
         if let Some(found) = self.blobs.get_mut(&blob) {
+            let bytes = bytes.min(found.bytes - found.doomed_bytes);
             found.doomed_bytes += bytes;
             let group = found.group;
             self.tell(Event::SpaceDoomed { group, bytes });
@@ -254,6 +274,28 @@ impl World {
             self.physics[drive.index()].come_back(self.now);
             self.tell(Event::DriveBack { drive });
         }
+    }
+
+    /// Makes the stack of `blob` on `drive` unreadable; the drive itself is well.
+    pub fn spoil(&mut self, blob: BlobId, drive: DriveId) {
+        self.spoilt.insert((blob, drive));
+    }
+
+    /// Trips the fuse of the domain of `resource` that `drive` is in, for no fault of the engine's. It resets by itself.
+    pub fn trip(&mut self, resource: ResourceId, drive: DriveId) {
+        let spec = self.rack.spec();
+        let domain = spec.domain_of(drive, resource);
+        let of_domain = spec.drives.iter().map(|drive| drive.id).filter(|id| spec.domain_of(*id, resource) == domain);
+        let drives: Vec<DriveId> = of_domain.filter(|drive| !self.away.contains(drive)).collect();
+        for drive in &drives {
+            self.away.insert(*drive);
+            self.physics[drive.index()].lose(self.now);
+            self.fuses.lose(*drive);
+        }
+        for drive in &drives {
+            self.tell(Event::DriveLost { drive: *drive, loss: Loss::FuseTripped });
+        }
+        self.agenda.plan(self.now + FUSE_RESETS_AFTER, Happening::FuseResets(drives));
     }
 
     /// Tells the rack to close.
@@ -372,6 +414,7 @@ impl World {
 
     fn answer(&mut self, drive: DriveId, attempt: Attempt, done: Result<Time, Refused>, event: Event) {
         match done {
+            Ok(_) if self.unlucky(self.faults.mute_permille) => {}
             Ok(when) => self.plan(when, event, Some(drive)),
             Err(_) => self.plan(self.now, Event::DriveCommandFailed { drive, attempt, loss: Loss::MountFailed }, None),
         }
@@ -429,12 +472,18 @@ impl World {
             Transfer::Delete { blob, stacks } => (stacks.iter().map(|(_, drive)| *drive).collect(), blob.0, 0),
         };
         let each = if matches!(transfer, Transfer::Delete { .. }) { 0 } else { each };
+        let read = match transfer {
+            Transfer::Read { blob, .. } => Some(*blob),
+            _ => None,
+        };
         let mut last = self.now;
         let mut outcomes = Vec::with_capacity(drives.len());
         for drive in drives {
             let unlucky = self.unlucky(self.faults.transfer_permille);
             let done = self.physics[drive.index()].transfer(self.now, file, 0, each);
+            let spoilt = read.is_some_and(|blob| self.spoilt.contains(&(blob, drive)));
             let result = match done {
+                Ok(_) if spoilt => DriveResult::StackBad,
                 Ok(when) if !unlucky => {
                     last = last.max(when);
                     DriveResult::Fine
@@ -534,7 +583,11 @@ impl World {
         self.plan(self.now, Event::Submitted(request), None);
     }
 
-    fn list_doomed(&mut self, group: GroupId, attempt: Attempt, limit: u32, _restart: bool) {
+    fn list_doomed(&mut self, group: GroupId, attempt: Attempt, limit: u32, restart: bool) {
+        if restart {
+            self.doomed_after.remove(&group);
+        }
+        let from = self.doomed_after.get(&group).map_or(BlobId(0), |after| BlobId(after.0 + 1));
         let doomed = |(id, blob): (&BlobId, &SimBlob)| {
             (blob.group == group && blob.doomed_bytes > 0).then(|| DoomedBlob {
                 blob: *id,
@@ -545,8 +598,13 @@ impl World {
                 living: blob.doomed_bytes < blob.bytes,
             })
         };
-        let blobs: Vec<DoomedBlob> = self.blobs.iter().filter_map(doomed).take(limit as usize).collect();
-        let page = Event::DoomedPage { group, attempt, blobs, held_bytes: 0, more: false };
+        let mut blobs: Vec<DoomedBlob> = self.blobs.range(from..).filter_map(doomed).take(limit as usize + 1).collect();
+        let more = blobs.len() > limit as usize;
+        blobs.truncate(limit as usize);
+        if let Some(last) = blobs.last() {
+            self.doomed_after.insert(group, last.blob);
+        }
+        let page = Event::DoomedPage { group, attempt, blobs, held_bytes: 0, more };
         self.plan(self.now, page, None);
     }
 }

@@ -7,7 +7,7 @@ use engine::{
     GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Outcome, Rack, RackPolicy, ReadPolicy, Rejection,
     SchedulerPolicy, Shares, Weighing,
 };
-use model::{BlobId, DriveId, GroupId, RackSpec, Rng, Time};
+use model::{BlobId, DriveId, GroupId, OpId, RackSpec, Rng, Time};
 use proptest::prelude::*;
 use sim::{Faults, World};
 use std::cell::RefCell;
@@ -377,6 +377,55 @@ fn a_trace_replays_through_a_fresh_rack_and_any_change_to_it_is_noticed() {
     }
 }
 
+/// What is the same in the tests of a box of eight drives: a blob in each of its two groups.
+fn one_blob_each(world: &mut World) -> [BlobId; 2] {
+    let blobs = with_blobs(world, 12, 10 * MB);
+    let of = |world: &World, group| world.blobs().find(|(b, g)| *g == GroupId(group) && blobs.contains(b)).unwrap().0;
+    [of(world, 0), of(world, 1)]
+}
+
+fn outcome_of(world: &mut World, op: OpId) -> Option<Outcome> {
+    world.take_ended().into_iter().find(|ended| ended.op == op).map(|ended| ended.outcome)
+}
+
+#[test]
+fn a_write_that_fails_while_the_rack_closes_ends_with_it() {
+    let mut world = world_of("pelican-mini", 21, |_| {});
+    let op = world.write(50 * MB, None);
+    while world.rack.class_view(model::ClassId(0)).in_service.is_none()
+        && world.rack.class_view(model::ClassId(1)).in_service.is_none()
+    {
+        world.run_for(Duration::from_millis(1));
+    }
+    world.set_faults(Faults { transfer_permille: 1000, ..Faults::default() });
+    world.close();
+    world.run_for(10 * MINUTE);
+    assert!(outcome_of(&mut world, op).is_some());
+    assert!(world.rack.is_closed() && is_asleep(&world));
+}
+
+#[test]
+fn drives_that_come_back_while_their_group_is_awake_are_used_again() {
+    let mut world = world_of("nas8", 23, |policy| policy.idle_timeout = IdleTimeout::Never);
+    let blobs = {
+        for _ in 0..12 {
+            world.write(10 * MB, None);
+        }
+        world.run_for(10 * MINUTE);
+        world.take_ended();
+        world.blobs().next().unwrap().0
+    };
+    world.read(blobs, MB).unwrap();
+    world.run_for(MINUTE);
+    let power = world.rack.spec().resources_by_id().find(|(_, r)| r.name == "power").unwrap().0;
+    world.trip(power, DriveId(0));
+    world.run_for(MINUTE);
+    world.take_ended();
+    let op = world.read(blobs, MB).unwrap();
+    world.run_for(10 * MINUTE);
+    assert_eq!(outcome_of(&mut world, op), Some(Outcome::Read));
+}
+
 /// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.
 fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
     let mut world = world_of(name, seed, |policy| policy.idle_timeout = IdleTimeout::After(MINUTE));
@@ -443,7 +492,7 @@ proptest! {
 
     #[test]
     fn faults_lose_no_operation_and_trip_no_fuse(seed in any::<u64>()) {
-        let faults = Faults { command_permille: 20, transfer_permille: 20, twice_permille: 100 };
+        let faults = Faults { command_permille: 20, transfer_permille: 20, twice_permille: 100, ..Faults::default() };
         for name in ["pelican-mini", "nas8"] {
             let mut world = live(name, seed, faults, true);
             came_to_rest(&world);
@@ -463,7 +512,7 @@ proptest! {
 
     #[test]
     fn the_same_seed_gives_the_same_trace(seed in any::<u64>()) {
-        let faults = Faults { command_permille: 20, transfer_permille: 20, twice_permille: 50 };
+        let faults = Faults { command_permille: 20, transfer_permille: 20, twice_permille: 50, ..Faults::default() };
         let once = live("nas8", seed, faults, true).trace_hash();
         prop_assert_eq!(once, live("nas8", seed, faults, true).trace_hash());
     }
