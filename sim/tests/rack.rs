@@ -426,6 +426,20 @@ fn drives_that_come_back_while_their_group_is_awake_are_used_again() {
     assert_eq!(outcome_of(&mut world, op), Some(Outcome::Read));
 }
 
+#[test]
+fn a_queue_of_two_groups_in_turn_ends_when_all_its_drives_are_gone() {
+    let mut world = world_of("nas8", 22, |policy| policy.scheduler.overtake_limit = 0);
+    let blobs = one_blob_each(&mut world);
+    for index in 0..200 {
+        world.read(blobs[index % 2], MB).unwrap();
+    }
+    world.run_for(Duration::from_secs(5));
+    let power = world.rack.spec().resources_by_id().find(|(_, r)| r.name == "power").unwrap().0;
+    world.trip(power, DriveId(0));
+    world.run_for(10 * MINUTE);
+    assert_eq!(world.open_ops(), 0);
+}
+
 /// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.
 fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
     let mut world = world_of(name, seed, |policy| policy.idle_timeout = IdleTimeout::After(MINUTE));
