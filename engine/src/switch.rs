@@ -21,7 +21,7 @@ use crate::rack::{ClassPhase, ClassState, DrivePhase, Rack};
 use crate::service::TRIES_MAX;
 use alloc::vec::Vec;
 use core::time::Duration;
-use model::{Attempt, ClassId, DomainLimit, DriveId, DriveSpec, GroupId, Time};
+use model::{Attempt, ClassId, DriveId, DriveSpec, GroupId, Time};
 
 /// Starts or mounts that may fail in a row before a drive is left alone until it is back.
 const STRIKES_MAX: u32 = 3;
@@ -130,14 +130,15 @@ impl Rack {
         actions: &mut Vec<Action>,
     ) -> bool {
         if !self.closing {
-            self.ask_for_permits(class, group, now, actions);
+            self.ask_for_permits(group, now, actions);
         }
         let members = self.layout.groups[group.index()].drives.clone();
         for drive in &members {
-            if now >= until || self.waits_in_vain(*drive) {
+            if now >= until || self.waits_in_vain(group, *drive) {
                 self.do_without(*drive);
             }
         }
+        self.make_room(class, &members, now);
         if self.closing && !members.iter().any(|drive| self.is_moving(*drive)) {
             self.rest(class, group, now, actions);
             return true;
@@ -155,21 +156,22 @@ impl Rack {
         true
     }
 
-    /// Whether `drive` waits for a permit that a lost drive holds and may never give back.
-    fn waits_in_vain(&self, drive: DriveId) -> bool {
+    /// Whether `drive`, a member of `group`, waits for a permit that nobody will give back: those of some domain are held by lost
+    /// drives and by other members.
+    fn waits_in_vain(&self, group: GroupId, drive: DriveId) -> bool {
         if self.drives[drive.index()].phase != DrivePhase::AwaitingPermit {
             return false;
         }
-        self.spec.resources_by_id().any(|(id, resource)| {
-            let DomainLimit::ActiveDrives(limit) = resource.limit else { return false };
-            let domain = self.spec.domain_of(drive, id);
-            let lost = |other: &&DriveSpec| {
+        let members = &self.layout.groups[group.index()].drives;
+        self.ledger.blocking(drive).any(|(resource, domain)| {
+            let may_give_back = |other: &DriveSpec| {
                 let state = &self.drives[other.id.index()];
-                state.permitted
-                    && matches!(state.phase, DrivePhase::Away(_))
-                    && other.resource_domains[id.index()] == domain
+                let lost = matches!(state.phase, DrivePhase::Away(_));
+                // A member that has come up to speed draws less than before.
+                let stays = members.contains(&other.id) && state.phase != DrivePhase::SpinningUp;
+                state.permitted && !lost && !stays && self.spec.domain_of(other.id, resource) == domain
             };
-            resource.hard && self.spec.drives.iter().filter(lost).count() >= limit as usize
+            !self.spec.drives.iter().any(may_give_back)
         })
     }
 
@@ -178,7 +180,7 @@ impl Rack {
     }
 
     /// Starts as many waiting members as the ledger grants now.
-    fn ask_for_permits(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) {
+    fn ask_for_permits(&mut self, group: GroupId, now: Time, actions: &mut Vec<Action>) {
         let waiting: Vec<DriveId> = self.layout.groups[group.index()]
             .drives
             .iter()
@@ -188,11 +190,7 @@ impl Rack {
         if waiting.is_empty() {
             return;
         }
-        let granted = self.ledger.request(&waiting);
-        if granted.len() < waiting.len() {
-            self.make_room_for_others(class, now);
-        }
-        for drive in granted {
+        for drive in self.ledger.request(&waiting) {
             let (day, starts) = self.budget.record(drive, now);
             actions.push(Action::PersistStarts { drive, day, starts });
             self.drives[drive.index()].permitted = true;
@@ -202,13 +200,18 @@ impl Rack {
         }
     }
 
-    /// A class that has nothing to do does not hold on to permits that another one waits for.
-    fn make_room_for_others(&mut self, waiting: ClassId, now: Time) {
+    /// A class that has nothing to do does not hold on to permits that members of another one's group wait for.
+    fn make_room(&mut self, waiting: ClassId, members: &[DriveId], now: Time) {
         let IdleTimeout::After(timeout) = self.policy.idle_timeout else { return };
+        let awaiting = members.iter().filter(|drive| self.drives[drive.index()].phase == DrivePhase::AwaitingPermit);
+        let blocking: Vec<_> = awaiting.flat_map(|drive| self.ledger.blocking(*drive)).collect();
         for (index, class) in self.classes.iter_mut().enumerate() {
-            if let ClassPhase::Awake { idle_since: Some(since), .. } = &mut class.phase
-                && index != waiting.index()
-            {
+            let ClassPhase::Awake { group, idle_since: Some(since) } = &mut class.phase else { continue };
+            let holds = |drive: &DriveId| {
+                let held = |(resource, domain): &(_, _)| self.spec.domain_of(*drive, *resource) == *domain;
+                self.drives[drive.index()].permitted && blocking.iter().any(held)
+            };
+            if index != waiting.index() && self.layout.groups[group.index()].drives.iter().any(holds) {
                 *since = (*since).min(now - timeout);
             }
         }

@@ -440,6 +440,55 @@ fn a_queue_of_two_groups_in_turn_ends_when_all_its_drives_are_gone() {
     assert_eq!(world.open_ops(), 0);
 }
 
+#[test]
+fn a_dead_drive_does_not_slow_every_wake_of_another_group() {
+    let mut world = world_of("nas8", 24, |_| {});
+    let blobs = one_blob_each(&mut world);
+    world.read(blobs[0], MB).unwrap();
+    world.run_for(MINUTE);
+    let dead = world.drives_of(blobs[0])[0];
+    world.kill(dead);
+    world.run_for(10 * MINUTE);
+    world.take_ended();
+    world.read(blobs[1], MB).unwrap();
+    let before = world.now();
+    world.run_for(10 * MINUTE);
+    let ended = world.take_ended();
+    let took = ended[0].at.since(before);
+    println!("{took:?} {:?}", ended[0].outcome);
+    assert!(took < Duration::from_secs(40), "{took:?}");
+}
+
+#[test]
+fn a_permit_that_a_dead_drive_holds_sends_no_other_class_to_sleep() {
+    let mut world = world_of("pelican", 25, |_| {});
+    for _ in 0..200 {
+        world.write(10 * MB, None);
+    }
+    world.run_for(120 * MINUTE);
+    world.take_ended();
+    let of = |world: &World, group: GroupId| world.blobs().find(|(_, g)| *g == group).unwrap().0;
+    let groups: Vec<GroupId> = world.blobs().map(|(_, g)| g).collect();
+    let class = |world: &World, g: &GroupId| world.rack.layout().class_of(*g);
+    let a = groups[0];
+    let b = *groups.iter().find(|g| **g != a && class(&world, g) == class(&world, &a)).unwrap();
+    let c = *groups.iter().find(|g| class(&world, g) != class(&world, &a)).unwrap();
+    let blob = of(&world, a);
+    world.read(blob, MB).unwrap();
+    world.run_for(MINUTE);
+    let dead = world.rack.layout().groups[a.index()].drives[0];
+    world.kill(dead);
+    world.run_for(10 * MINUTE);
+    let blob = of(&world, c);
+    world.read(blob, MB).unwrap();
+    world.run_for(MINUTE);
+    assert_eq!(world.rack.group_state(c), GroupState::Idle);
+    let blob = of(&world, b);
+    world.read(blob, MB).unwrap();
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.rack.group_state(c), GroupState::Idle, "its five minutes are not over");
+}
+
 /// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.
 fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
     let mut world = world_of(name, seed, |policy| policy.idle_timeout = IdleTimeout::After(MINUTE));
