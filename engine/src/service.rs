@@ -205,7 +205,11 @@ impl Rack {
         self.finish(now, op, Outcome::Cancelled, actions);
     }
 
-    pub(crate) fn give_up_for_budget(&mut self, op: OpId, now: Time, actions: &mut Vec<Action>) {
+    /// The pending operation may not wake its group any more today. There is no switch, and so nobody is charged for one.
+    pub(crate) fn give_up_for_budget(&mut self, class: ClassId, now: Time, actions: &mut Vec<Action>) {
+        let state = &mut self.classes[class.index()];
+        state.switch = None;
+        let Some(Pick { op, .. }) = state.pending.take() else { return };
         if let Some(known) = self.ops.get(&op).cloned() {
             self.release_space(&known.request.work, &known.drives);
         }
@@ -241,6 +245,10 @@ impl Rack {
                 let pick = state.pending.take();
                 self.set_idle(class, group, None);
                 pick.is_some_and(|pick| self.start(&pick, now, actions))
+            }
+            Some((wanted, lane)) if !self.may_start(wanted, lane, now) => {
+                self.give_up_for_budget(class, now, actions);
+                true
             }
             Some((_, lane)) => {
                 if self.reclaim_next(class, group, now, actions) {

@@ -82,10 +82,7 @@ impl Rack {
             return false;
         };
         if !self.may_start(group, lane, now) {
-            let state = &mut self.classes[class.index()];
-            if let Some(pick) = state.pending.take() {
-                self.give_up_for_budget(pick.op, now, actions);
-            }
+            self.give_up_for_budget(class, now, actions);
             return true;
         }
         self.begin_waking(class, group, lane, now);

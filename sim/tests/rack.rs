@@ -489,6 +489,28 @@ fn a_permit_that_a_dead_drive_holds_sends_no_other_class_to_sleep() {
     assert_eq!(world.rack.group_state(c), GroupState::Idle, "its five minutes are not over");
 }
 
+#[test]
+fn work_given_up_for_the_start_budget_is_charged_for_no_switch() {
+    let mut world = world_of("nas8", 26, |policy| policy.starts_per_day = 3);
+    let blobs = one_blob_each(&mut world);
+    for _ in 0..4 {
+        world.read(blobs[0], MB).unwrap();
+        world.run_for(20 * MINUTE);
+    }
+    world.read(blobs[1], MB).unwrap();
+    world.run_for(MINUTE);
+    world.read_for(engine::Lane::Background, blobs[0], MB).unwrap();
+    world.run_for(Duration::from_secs(1));
+    let awake = world.rack.group_state(GroupId(1));
+    assert_eq!(awake, GroupState::Idle, "nothing is put to sleep for what may not wake");
+    world.run_for(60 * MINUTE);
+    let before = world.rack.stats().group_wakes;
+    world.read(blobs[0], MB).unwrap();
+    world.run_for(MINUTE);
+    let after = world.rack.stats().group_wakes;
+    assert_eq!((after[0] - before[0], after[2] - before[2]), (1, 0));
+}
+
 /// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.
 fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
     let mut world = world_of(name, seed, |policy| policy.idle_timeout = IdleTimeout::After(MINUTE));
