@@ -585,6 +585,11 @@ impl Rack {
         }
         let doomed = &mut self.doomed[group.index()];
         *doomed = doomed.saturating_sub(bytes);
+        // A listing under way may have more pages: what is gone is neither believed nor shown any more.
+        let class = self.class_of(group);
+        let reclaim = &mut self.classes[class.index()].reclaim;
+        reclaim.believed = reclaim.believed.saturating_sub(bytes);
+        reclaim.shown = reclaim.shown.saturating_sub(bytes);
         self.stats.reclaimed_bytes += bytes;
     }
 }

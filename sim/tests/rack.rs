@@ -511,6 +511,23 @@ fn work_given_up_for_the_start_budget_is_charged_for_no_switch() {
     assert_eq!((after[0] - before[0], after[2] - before[2]), (1, 0));
 }
 
+#[test]
+fn doomed_bytes_are_right_after_more_than_one_page_of_them() {
+    let mut world = world_of("nas8", 27, |_| {});
+    let blobs = with_blobs(&mut world, 300, 10 * MB);
+    let kept = one_blob_each(&mut world);
+    for blob in &blobs {
+        if !kept.contains(blob) {
+            world.doom(*blob, 10 * MB);
+        }
+    }
+    world.read(kept[0], MB).unwrap();
+    world.read(kept[1], MB).unwrap();
+    world.run_for(60 * MINUTE);
+    assert!(world.blobs().count() <= 14, "{}", world.blobs().count());
+    assert_eq!([0, 1].map(|group| world.rack.doomed_bytes(GroupId(group))), [0, 0]);
+}
+
 /// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.
 fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
     let mut world = world_of(name, seed, |policy| policy.idle_timeout = IdleTimeout::After(MINUTE));
