@@ -299,7 +299,9 @@ impl Rack {
                 self.begin_transfer(pick.op, pick.lane, Transfer::Delete { blob, stacks }, now, actions);
                 false
             }
-            Work::Visit { .. } => {
+            Work::Visit { group } => {
+                // A group that was awake already has not been asked for what was doomed since.
+                self.begin_reclaim(op.class, group, actions);
                 self.finish(now, pick.op, Outcome::Deleted, actions);
                 true
             }
@@ -466,9 +468,11 @@ impl Rack {
         }
     }
 
-    /// On a group that has just got ready: ask for what is to be reclaimed there.
+    /// On a group that is ready: ask for what is to be reclaimed there, unless that is under way.
     pub(crate) fn begin_reclaim(&mut self, class: ClassId, group: GroupId, actions: &mut Vec<Action>) {
-        if self.doomed[group.index()] > 0 {
+        let reclaim = &self.classes[class.index()].reclaim;
+        let under_way = reclaim.awaiting.is_some() || reclaim.more || !reclaim.blobs.is_empty();
+        if self.doomed[group.index()] > 0 && !under_way {
             self.ask_for_doomed(class, group, true, actions);
         }
     }

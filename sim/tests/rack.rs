@@ -528,6 +528,36 @@ fn doomed_bytes_are_right_after_more_than_one_page_of_them() {
     assert_eq!([0, 1].map(|group| world.rack.doomed_bytes(GroupId(group))), [0, 0]);
 }
 
+/// Fills the box; gives the blobs of each group.
+fn filled(world: &mut World) -> [Vec<BlobId>; 2] {
+    let blob = world.rack.spec().profile.capacity_bytes / 4;
+    loop {
+        world.write(blob, None);
+        world.run_for(2000 * MINUTE);
+        match world.take_ended().pop().unwrap().outcome {
+            Outcome::Written { .. } => {}
+            Outcome::Failed(Rejection::NoRoom) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    [0, 1].map(|group| world.blobs().filter(|(_, g)| *g == GroupId(group)).map(|(blob, _)| blob).collect())
+}
+
+#[test]
+fn room_is_made_on_a_group_that_is_awake_already() {
+    let mut world = world_of("nas8", 28, |policy| policy.idle_timeout = IdleTimeout::Never);
+    let blob = world.rack.spec().profile.capacity_bytes / 4;
+    let [of_0, of_1] = filled(&mut world);
+    let awake = if world.rack.group_state(GroupId(0)) == GroupState::Idle { &of_0 } else { &of_1 };
+    world.doom(awake[0], blob);
+    world.write(blob, None);
+    world.run_for(60 * MINUTE);
+    world.take_ended();
+    let op = world.write(blob, None);
+    world.run_for(2000 * MINUTE);
+    assert!(matches!(outcome_of(&mut world, op), Some(Outcome::Written { .. })));
+}
+
 /// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.
 fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
     let mut world = world_of(name, seed, |policy| policy.idle_timeout = IdleTimeout::After(MINUTE));
