@@ -170,6 +170,8 @@ pub struct Rack {
     pub(crate) ops: BTreeMap<OpId, Op>,
     /// Doomed payload bytes by group.
     pub(crate) doomed: Vec<u64>,
+    /// Those of them that the last listing showed and that could not be given back: a visit would not either.
+    pub(crate) stuck: Vec<u64>,
     pub(crate) rng: Rng,
     /// The highest number the world has given an operation.
     pub(crate) last_op: OpId,
@@ -212,6 +214,7 @@ impl Rack {
             migrator: Migrator::new(policy.migration.clone()),
             ops: BTreeMap::new(),
             doomed: vec![0; layout.groups.len()],
+            stuck: vec![0; layout.groups.len()],
             rng: Rng::new(seed),
             last_op: OpId(0),
             next_op: OWN_OPS,

@@ -120,13 +120,15 @@ impl Rack {
         self.placement.choose(stack_bytes, bytes, pin, &self.policy.group_choice, &excluded, &mut self.rng)
     }
 
-    /// A write found no room: a group that holds doomed bytes is visited, so that there is some the next time.
+    /// A write found no room: the group where most can be given back is visited, so that there is some the next time.
     fn visit_for_room(&mut self, now: Time, request: &Request, actions: &mut Vec<Action>) {
         let Work::Write { pin, .. } = request.work else { return };
+        let hopeful = |group: &GroupId| self.doomed[group.index()].saturating_sub(self.stuck[group.index()]);
         let most = (0..self.layout.groups.len())
             .map(|group| GroupId(group as u32))
-            .filter(|group| self.doomed[group.index()] > 0 && pin.is_none_or(|class| class == self.class_of(*group)))
-            .max_by_key(|group| self.doomed[group.index()]);
+            .filter(|group| hopeful(group) > 0 && self.owns(self.class_of(*group)))
+            .filter(|group| pin.is_none_or(|class| class == self.class_of(*group)))
+            .max_by_key(hopeful);
         if let Some(group) = most {
             self.visit(now, group, actions);
         }
@@ -483,6 +485,7 @@ impl Rack {
         reclaim.awaiting = Some(attempt);
         if restart {
             (reclaim.believed, reclaim.shown) = (self.doomed[group.index()], 0);
+            self.stuck[group.index()] = 0;
         }
         actions.push(Action::ListDoomed { group, attempt, limit: DOOMED_PAGE_BLOBS, restart });
     }
@@ -508,7 +511,10 @@ impl Rack {
         let (part, whole): (Vec<_>, Vec<_>) = blobs.into_iter().partition(|blob| blob.living);
         let permille = u64::from(self.policy.rescue_permille);
         let worth_it = |blob: &&DoomedBlob| blob.doomed_bytes * 1000 >= blob.bytes * permille;
-        if !self.migrator.is_critical() {
+        let may_rescue = !self.migrator.is_critical();
+        let stays = part.iter().filter(|blob| !may_rescue || !worth_it(blob)).map(|blob| blob.doomed_bytes);
+        self.stuck[group.index()] += stays.sum::<u64>();
+        if may_rescue {
             let rescued = part.iter().filter(worth_it).take(RESCUES_PER_PAGE);
             actions.extend(rescued.map(|blob| Action::Rescue { blob: blob.blob }));
         }
@@ -541,6 +547,7 @@ impl Rack {
                 self.remove_blob(class, group, &blob, stacks, now, actions);
                 return true;
             }
+            self.stuck[group.index()] += blob.doomed_bytes;
         }
         if core::mem::take(&mut self.classes[class.index()].reclaim.more) {
             self.ask_for_doomed(class, group, false, actions);

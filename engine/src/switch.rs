@@ -356,6 +356,9 @@ impl Rack {
             self.placement.set_away(drive, false);
             self.give_back_permit(drive);
             self.note_return(drive);
+            if let Some(group) = self.layout.group_of(drive) {
+                self.stuck[group.index()] = 0; // a blob that waited for this drive can go now
+            }
         }
     }
 

@@ -558,6 +558,24 @@ fn room_is_made_on_a_group_that_is_awake_already() {
     assert!(matches!(outcome_of(&mut world, op), Some(Outcome::Written { .. })));
 }
 
+#[test]
+fn room_is_made_where_some_can_be_made() {
+    let mut world = world_of("nas8", 29, |policy| policy.rescue_permille = 1000);
+    let blob = world.rack.spec().profile.capacity_bytes / 4;
+    let [of_0, of_1] = filled(&mut world);
+    for partly in &of_0 {
+        world.doom(*partly, blob / 2);
+    }
+    world.doom(of_1[0], blob);
+    let mut written = false;
+    for _ in 0..5 {
+        let op = world.write(blob, None);
+        world.run_for(2000 * MINUTE);
+        written |= matches!(outcome_of(&mut world, op), Some(Outcome::Written { .. }));
+    }
+    assert!(written, "one blob of the other group can go");
+}
+
 /// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.
 fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
     let mut world = world_of(name, seed, |policy| policy.idle_timeout = IdleTimeout::After(MINUTE));
