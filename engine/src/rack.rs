@@ -117,6 +117,8 @@ pub(crate) struct Reclaim {
     pub(crate) believed: u64,
     /// Doomed bytes that the listing has shown so far.
     pub(crate) shown: u64,
+    /// Since somebody waits for another group: when he has waited long enough.
+    pub(crate) gives_way: Option<Time>,
 }
 
 #[derive(Clone, Debug)]

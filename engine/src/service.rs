@@ -4,7 +4,8 @@
 //!   the drives that did not fail; what every drive answered badly is lost, and is said so loudly.
 //! - A write is placed when it is admitted, so that space is reserved while it waits. It is written, read back, and only then
 //!   reported; what fails is placed anew, elsewhere.
-//! - Doomed blobs of a group are removed while it is awake, after the work that is queued for it and before it sleeps.
+//! - Doomed blobs of a group are removed while it is awake, after the work that is queued for it and before it sleeps. Whoever
+//!   waits for another group waits no longer for that than a quantum; the rest goes at the next wake.
 
 use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{DoomedBlob, DriveOutcome, DriveResult, Request, Work};
@@ -253,7 +254,9 @@ impl Rack {
                 true
             }
             Some((_, lane)) => {
-                if self.reclaim_next(class, group, now, actions) {
+                let long_enough = now + self.policy.scheduler.quantum;
+                let gives_way = *self.classes[class.index()].reclaim.gives_way.get_or_insert(long_enough);
+                if now < gives_way && self.reclaim_next(class, group, now, actions) {
                     return false;
                 }
                 self.classes[class.index()].switch.get_or_insert((now, lane));

@@ -576,6 +576,27 @@ fn room_is_made_where_some_can_be_made() {
     assert!(written, "one blob of the other group can go");
 }
 
+#[test]
+fn a_client_of_another_group_does_not_wait_for_all_that_is_doomed() {
+    let mut world = world_of("nas8", 30, |policy| policy.scheduler.quantum = Duration::from_secs(2));
+    let blobs = with_blobs(&mut world, 900, MB);
+    let kept = one_blob_each(&mut world);
+    for blob in &blobs {
+        if !kept.contains(blob) {
+            world.doom(*blob, MB);
+        }
+    }
+    world.read(kept[0], MB).unwrap();
+    world.run_for(Duration::from_secs(1));
+    let op = world.read(kept[1], MB).unwrap();
+    let before = world.now();
+    world.run_for(60 * MINUTE);
+    let at = world.take_ended().into_iter().find(|ended| ended.op == op).unwrap().at;
+    let waited = at.since(before);
+    println!("{waited:?}");
+    assert!(waited < Duration::from_secs(50), "{waited:?}");
+}
+
 /// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.
 fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
     let mut world = world_of(name, seed, |policy| policy.idle_timeout = IdleTimeout::After(MINUTE));
