@@ -597,6 +597,41 @@ fn a_client_of_another_group_does_not_wait_for_all_that_is_doomed() {
     assert!(waited < Duration::from_secs(50), "{waited:?}");
 }
 
+#[test]
+fn a_wait_is_not_longer_than_forecast() {
+    let mut world = world_of("nas8", 31, |policy| policy.scheduler.overtake_limit = 0);
+    let blobs = one_blob_each(&mut world);
+    world.read(blobs[0], 10 * MB).unwrap();
+    world.run_for(MINUTE);
+    world.take_ended();
+    // Group 0 is awake and serves; then somebody wants group 1, and then somebody group 0 again.
+    world.read(blobs[0], 10 * MB).unwrap();
+    world.read(blobs[1], 10 * MB).unwrap();
+    let told = world.rack.forecast(GroupId(0), world.now());
+    let op = world.read(blobs[0], MB).unwrap();
+    let before = world.now();
+    world.run_for(10 * MINUTE);
+    let waited = world.take_ended().into_iter().find(|ended| ended.op == op).unwrap().at.since(before);
+    println!("{told:?} {waited:?}");
+    assert!(told.min <= waited && waited <= told.max + Duration::from_secs(3), "{told:?}, and it took {waited:?}");
+}
+
+#[test]
+fn extreme_shares_forecast_something() {
+    let mut world = world_of("nas8", 33, |policy| {
+        policy.scheduler.shares = Shares { client: 1, rebuild: u32::MAX, background: u32::MAX };
+    });
+    let blobs = one_blob_each(&mut world);
+    for blob in blobs {
+        world.read_for(engine::Lane::Background, blob, MB).unwrap();
+        world.read_for(engine::Lane::Rebuild, blob, MB).unwrap();
+        world.read_for(engine::Lane::Background, blob, MB).unwrap();
+        world.read_for(engine::Lane::Rebuild, blob, MB).unwrap();
+    }
+    let told = world.rack.forecast(GroupId(0), world.now());
+    assert!(told.min <= told.max);
+}
+
 /// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.
 fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
     let mut world = world_of(name, seed, |policy| policy.idle_timeout = IdleTimeout::After(MINUTE));
