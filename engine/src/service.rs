@@ -69,7 +69,7 @@ impl Rack {
         match &request.work {
             Work::Read { group, drives, .. } => {
                 self.known(*group, drives)?;
-                let there = drives.iter().filter(|drive| !self.is_away(**drive)).count();
+                let there = drives.iter().filter(|drive| !self.is_away(**drive) || self.may_recover(**drive)).count();
                 if there < usize::from(self.spec.code.data) {
                     return Err(Rejection::TooManyDrivesAway);
                 }

@@ -85,6 +85,10 @@ impl Rack {
             self.give_up_for_budget(class, now, actions);
             return true;
         }
+        self.classes[class.index()].switch.get_or_insert((now, lane));
+        if self.recover(class, group, now, actions) {
+            return true;
+        }
         self.begin_waking(class, group, lane, now);
         true
     }
@@ -112,6 +116,25 @@ impl Rack {
                 state.phase = DrivePhase::AwaitingPermit;
             }
         }
+    }
+
+    /// Whether `drive` was given up on for want of an answer, and may yet be there: told to stop once more, it may say so.
+    pub(crate) fn may_recover(&self, drive: DriveId) -> bool {
+        let state = &self.drives[drive.index()];
+        let silent = matches!(state.phase, DrivePhase::Away(loss) if loss != Loss::FuseTripped);
+        silent && state.permitted && state.strikes < STRIKES_MAX
+    }
+
+    /// Before a group that is too small to be read wakes, members that may recover are told to stop once more. Each time counts
+    /// against them, so this comes to an end.
+    fn recover(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) -> bool {
+        let members = &self.layout.groups[group.index()].drives;
+        let there = members.iter().filter(|d| !matches!(self.drives[d.index()].phase, DrivePhase::Away(_))).count();
+        if there >= usize::from(self.spec.code.data) || !members.iter().any(|drive| self.may_recover(*drive)) {
+            return false;
+        }
+        self.rest(class, group, now, actions);
+        true
     }
 
     pub(crate) fn may_start(&self, group: GroupId, lane: Lane, now: Time) -> bool {
@@ -271,6 +294,7 @@ impl Rack {
             }
             for drive in members.clone() {
                 if moving_phase(self.drives[drive.index()].phase) {
+                    self.drives[drive.index()].strikes += 1;
                     self.set_away(drive, Loss::MountFailed);
                 }
             }

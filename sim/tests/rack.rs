@@ -632,6 +632,27 @@ fn extreme_shares_forecast_something() {
     assert!(told.min <= told.max);
 }
 
+#[test]
+fn a_group_whose_drives_once_did_not_answer_is_read_again() {
+    let mut world = world_of("nas8", 32, |_| {});
+    let blobs = one_blob_each(&mut world);
+    world.read(blobs[0], MB).unwrap();
+    world.run_for(MINUTE);
+    world.set_faults(Faults { mute_permille: 1000, ..Faults::default() });
+    world.run_for(20 * MINUTE);
+    world.set_faults(Faults::default());
+    world.take_ended();
+    let mut read = false;
+    for _ in 0..5 {
+        let op = world.read(blobs[0], MB).unwrap();
+        world.run_for(20 * MINUTE);
+        let outcome = outcome_of(&mut world, op);
+        println!("{outcome:?}");
+        read |= outcome == Some(Outcome::Read);
+    }
+    assert!(read);
+}
+
 /// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.
 fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
     let mut world = world_of(name, seed, |policy| policy.idle_timeout = IdleTimeout::After(MINUTE));
