@@ -6,8 +6,8 @@ use engine::IdleTimeout;
 use model::Rng;
 use std::time::Duration;
 
-/// Seeds of a run of the tests.
-const SEEDS: std::ops::Range<u64> = 0..40;
+/// Seeds of a run of the tests, unless `LARDER_SEEDS` says how many.
+const SEEDS: u64 = 160;
 
 /// Crashes in one history.
 const CRASHES: u64 = 4;
@@ -75,7 +75,8 @@ fn torture(seed: u64) -> Left {
 }
 
 fn every(part: u64) {
-    for seed in SEEDS.filter(|seed| seed % 4 == part) {
+    let seeds = std::env::var("LARDER_SEEDS").map_or(SEEDS, |seeds| seeds.parse().unwrap());
+    for seed in (0..seeds).filter(|seed| seed % 4 == part) {
         torture(seed);
     }
 }
