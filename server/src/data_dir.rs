@@ -23,6 +23,7 @@ use crate::config::{Config, ConfigError};
 use catalog::{SqliteStore, StoreError};
 use disk::DriveError;
 use disk::label::{self, Label, RackUuid};
+use engine::layout::synthesise;
 use identity::Identity;
 use model::text::{SHIPPED, TextError};
 use model::{DriveId, RackSpec};
@@ -186,7 +187,7 @@ impl DataDir {
 /// The description called `rack`: its text, and what it says. A shipped name wins over a file of that name.
 ///
 /// # Errors
-/// When there is no such description, or it makes no sense.
+/// When there is no such description, it makes no sense, or no group of drives can be awake in it.
 pub fn read_rack(rack: &str) -> Result<(String, RackSpec), DataDirError> {
     let (text, origin) = match SHIPPED.iter().find(|(name, _)| *name == rack) {
         Some((name, text)) => ((*text).to_owned(), format!("{name}.toml")),
@@ -200,6 +201,9 @@ pub fn read_rack(rack: &str) -> Result<(String, RackSpec), DataDirError> {
         },
     };
     let spec = model::text::parse(&text, &origin)?;
+    if let Err(error) = synthesise(&spec) {
+        return Err(model::text::complaint(&text, &origin, "group_drives", error.to_string()).into());
+    }
     Ok((text, spec))
 }
 
