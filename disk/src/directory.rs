@@ -1,12 +1,12 @@
 //! A drive in a directory: a file system on a device, or any directory at all.
 //!
 //! Blocking calls run on tokio's threads for blocking work, one per call. Files stay open in a small cache. With
-//! [`IoMode::Direct`] aligned transfers pass the page cache by (O_DIRECT), which costs a third of the CPU; where the file system
-//! refuses that, and with [`IoMode::Buffered`], the page cache is told to forget a file once it is synced, so that a
-//! verification reads the medium and not the memory.
+//! [`IoMode::Direct`] aligned transfers pass the page cache by (O_DIRECT), which costs a third of the CPU; where the
+//! file system refuses that, and with [`IoMode::Buffered`], the page cache is told to forget a file once it is synced,
+//! so that a verification reads the medium and not the memory.
 //!
-//! Invariants: a file that could not be created whole is not there; `sync` returns after fdatasync of the file and a sync of the
-//! directory since it was created; nothing reaches outside the directory, since names cannot hold a `/`.
+//! Invariants: a file that could not be created whole is not there; `sync` returns after fdatasync of the file and a
+//! sync of the directory since it was created; nothing reaches outside the directory, since names cannot hold a `/`.
 
 use crate::buffer::ALIGNMENT_BYTES;
 use crate::label::{self, Label};

@@ -1,11 +1,11 @@
 //! The rack: one state machine over all classes this instance owns.
 //!
-//! `apply` takes a fact, updates belief, and lets every class it concerns go on as far as it can. Nothing in it fails: what
-//! makes no sense is rejected in an action, what comes late is ignored.
+//! `apply` takes a fact, updates belief, and lets every class it concerns go on as far as it can. Nothing in it fails:
+//! what makes no sense is rejected in an action, what comes late is ignored.
 //!
 //! The parts: [`crate::fair`] orders operations, [`crate::ledger`] permits spin-ups, [`crate::budget`] counts them,
-//! [`crate::placement`] chooses drives, [`crate::staging`] migrates; `switch.rs` moves groups between sleep and service, and
-//! `service.rs` takes one operation at a time through a class.
+//! [`crate::placement`] chooses drives, [`crate::staging`] migrates; `switch.rs` moves groups between sleep and
+//! service, and `service.rs` takes one operation at a time through a class.
 
 use crate::action::{Action, Outcome, Rejection};
 use crate::budget::StartBudget;

@@ -7,12 +7,12 @@
 //!     |                    unmount, stop                                  | or idle for long enough
 //!     +---------------- Resting <-----------------------------------------+
 //! ```
-//! A class leaves Awake only when nothing is in service, which is the drain. All drives of a group start together; where a
-//! budget of watts does not allow it, the rest follows as the first come up to speed. A member that does not answer in time
-//! is done without: a blob needs k of its k + r stacks.
+//! A class leaves Awake only when nothing is in service, which is the drain. All drives of a group start together;
+//! where a budget of watts does not allow it, the rest follows as the first come up to speed. A member that does not
+//! answer in time is done without: a blob needs k of its k + r stacks.
 //!
-//! Invariant: `SpinUp` is pushed only for a drive that the ledger has just granted; a permit is given back only when the drive
-//! says it stands still, or is known to have no power.
+//! Invariant: `SpinUp` is pushed only for a drive that the ledger has just granted; a permit is given back only when
+//! the drive says it stands still, or is known to have no power.
 
 use crate::action::Action;
 use crate::event::Loss;
@@ -35,9 +35,10 @@ const DRIVE_ERRORS_MAX: u32 = 3;
 impl Rack {
     /// Lets `class` go on until it waits for the world.
     pub(crate) fn advance_class(&mut self, class: ClassId, now: Time, actions: &mut Vec<Action>) {
-        // Each turn of the loop changes the phase, or puts an operation into service or ends it. Where every member of the groups
-        // that are wanted is away, nothing is waited for, and all operations may come to their end here, each after all its
-        // tries, and each on another group than the one before: four phases and a turn for every try.
+        // Each turn of the loop changes the phase, or puts an operation into service or ends it. Where every member of
+        // the groups that are wanted is away, nothing is waited for, and all operations may come to their end here,
+        // each after all its tries, and each on another group than the one before: four phases and a turn for every
+        // try.
         for _ in 0..(self.ops.len() + 4) * TURNS_PER_OP {
             let moved = match self.classes[class.index()].phase {
                 ClassPhase::Asleep => self.leave_sleep(class, now, actions),
@@ -93,8 +94,8 @@ impl Rack {
         true
     }
 
-    /// Starts the members that came back after their group had got ready, before it serves anything else: with too few of them
-    /// it would refuse everything, and yet never be idle for long enough to go to sleep and wake as a whole.
+    /// Starts the members that came back after their group had got ready, before it serves anything else: with too few
+    /// of them it would refuse everything, and yet never be idle for long enough to go to sleep and wake as a whole.
     pub(crate) fn wake_returned(&mut self, class: ClassId, group: GroupId, lane: Lane, now: Time) -> bool {
         if !self.classes[class.index()].returned || !self.may_start(group, lane, now) {
             return false;
@@ -118,15 +119,16 @@ impl Rack {
         }
     }
 
-    /// Whether `drive` was given up on for want of an answer, and may yet be there: told to stop once more, it may say so.
+    /// Whether `drive` was given up on for want of an answer, and may yet be there: told to stop once more, it may say
+    /// so.
     pub(crate) fn may_recover(&self, drive: DriveId) -> bool {
         let state = &self.drives[drive.index()];
         let silent = matches!(state.phase, DrivePhase::Away(loss) if loss != Loss::FuseTripped);
         silent && state.permitted && state.strikes < STRIKES_MAX
     }
 
-    /// Before a group that is too small to be read wakes, members that may recover are told to stop once more. Each time counts
-    /// against them, so this comes to an end.
+    /// Before a group that is too small to be read wakes, members that may recover are told to stop once more. Each
+    /// time counts against them, so this comes to an end.
     fn recover(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) -> bool {
         let members = &self.layout.groups[group.index()].drives;
         let there = members.iter().filter(|d| !matches!(self.drives[d.index()].phase, DrivePhase::Away(_))).count();
@@ -176,8 +178,8 @@ impl Rack {
         true
     }
 
-    /// Whether `drive`, a member of `group`, waits for a permit that nobody will give back: those of some domain are held by lost
-    /// drives and by other members.
+    /// Whether `drive`, a member of `group`, waits for a permit that nobody will give back: those of some domain are
+    /// held by lost drives and by other members.
     fn waits_in_vain(&self, group: GroupId, drive: DriveId) -> bool {
         if self.drives[drive.index()].phase != DrivePhase::AwaitingPermit {
             return false;

@@ -1,9 +1,10 @@
 //! Putting the house together: from a data directory to a server, and back to sleeping drives.
 //!
-//! What is particular to a data directory is here: the catalog's file, directories behind emulated drives, labels, the admin
-//! socket. The rest of the way is [`boot`]'s.
+//! What is particular to a data directory is here: the catalog's file, directories behind emulated drives, labels, the
+//! admin socket. The rest of the way is [`boot`]'s.
 //!
-//! Shutdown goes the other way round: no new connections, requests in flight end, groups go to sleep, the catalog closes.
+//! Shutdown goes the other way round: no new connections, requests in flight end, groups go to sleep, the catalog
+//! closes.
 
 use crate::admin;
 use crate::boot::{self, BootError};

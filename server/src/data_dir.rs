@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Invariants:
-//! - a [`DataDir`] that exists holds the lock, and its identity, description and credentials were read and fit together;
+//! - a [`DataDir`] that exists holds the lock, and its identity, description and credentials were read and fit
+//!   together;
 //! - a directory that is not ours is never changed, not even by a lock file;
 //! - `init` that was killed at any moment leaves a directory that `init` completes and nothing else opens.
 
@@ -160,7 +161,8 @@ impl DataDir {
         self.path.join(WORKSHOP)
     }
 
-    /// The directory behind `drive`: the one its description names (relative to the data directory), or one in `drives`.
+    /// The directory behind `drive`: the one its description names (relative to the data directory), or one in
+    /// `drives`.
     pub fn drive(&self, drive: DriveId) -> PathBuf {
         drive_path(&self.path, &self.rack, drive)
     }
@@ -287,8 +289,8 @@ fn begin(path: &Path, rack: &RackSpec) -> Result<RackUuid, DataDirError> {
     Ok(uuid)
 }
 
-/// Takes the labels of the unfinished rack `uuid` off drives that lie outside of the data directory. What cannot be taken off
-/// is refused when the drives are labelled.
+/// Takes the labels of the unfinished rack `uuid` off drives that lie outside of the data directory. What cannot be
+/// taken off is refused when the drives are labelled.
 fn forget_labels(path: &Path, rack: &RackSpec, uuid: RackUuid) {
     for drive in rack.drives.iter().filter(|drive| drive.path.is_some()) {
         let file = drive_path(path, rack, drive.id).join(label::file_name().as_str());

@@ -1,13 +1,13 @@
-//! Recalls: what a client wants of a blob is read by the rack into the spool, at the drives' speed, and fed to the client from
-//! there, at the client's.
+//! Recalls: what a client wants of a blob is read by the rack into the spool, at the drives' speed, and fed to the
+//! client from there, at the client's.
 //!
 //! 1. The wanted range is cut into segments. What the spool already holds, or is about to hold, is not read again.
 //! 2. A segment is widened to whole stripes: they are read and checked anyway, and neighbours in a pack come for free.
-//! 3. While a client takes one segment, the next one is already asked for; no more than that, so that a slow client costs the
-//!    rack nothing and a vanished one at most a segment.
+//! 3. While a client takes one segment, the next one is already asked for; no more than that, so that a slow client
+//!    costs the rack nothing and a vanished one at most a segment.
 //!
-//! Memory: two blocks of the spool for each client. A recall that was ordered goes on when its client has gone: whoever comes
-//! again finds it in the spool.
+//! Memory: two blocks of the spool for each client. A recall that was ordered goes on when its client has gone: whoever
+//! comes again finds it in the spool.
 
 use crate::world::{Means, ReadOrder, WorldHandle};
 use bytes::Bytes;
@@ -73,8 +73,8 @@ impl Recalls {
         Self { means, world }
     }
 
-    /// The payload bytes `range` of `blob`, once the first of them is there; [`RecallError::TooLong`] if that takes longer
-    /// than `patience` (wall time), or surely will. The recall goes on all the same.
+    /// The payload bytes `range` of `blob`, once the first of them is there; [`RecallError::TooLong`] if that takes
+    /// longer than `patience` (wall time), or surely will. The recall goes on all the same.
     ///
     /// # Errors
     /// As told by [`RecallError`].
@@ -170,7 +170,8 @@ impl Recalls {
                 None => self.segment(blob, &(at..range.end), lane).await?,
             };
             let end = range.end.min(current.reader.range().end);
-            // Not waited for: if everybody held on to one segment until there was room for the next, there never would be any.
+            // Not waited for: if everybody held on to one segment until there was room for the next, there never would
+            // be any.
             let ahead = if end < range.end { self.order(blob, &(end..range.end), lane).await.ok() } else { None };
             let mut bytes = current.reader.read(at..end);
             while let Some(piece) = bytes.next().await {
@@ -188,7 +189,8 @@ impl Recalls {
         Ok(())
     }
 
-    /// A segment that begins at the start of `range`: what the spool has of it, or a new recall, waiting for room if need be.
+    /// A segment that begins at the start of `range`: what the spool has of it, or a new recall, waiting for room if
+    /// need be.
     async fn segment(&self, blob: &Blob, range: &Range<u64>, lane: Lane) -> Result<Segment, RecallError> {
         let mut changes = self.means.spool.changes();
         let patient = tokio::time::sleep(SPOOL_PATIENCE);

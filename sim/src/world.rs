@@ -1,8 +1,9 @@
-//! The world as the simulator has it: the second interpreter of [`engine::Action`], over `model`'s physics and no bytes at all.
+//! The world as the simulator has it: the second interpreter of [`engine::Action`], over `model`'s physics and no bytes
+//! at all.
 //!
-//! What the catalog and the workshop would remember is kept here in its smallest form: which blob lies on which drives, which
-//! versions are staged, what is doomed. Faults are drawn from streams of their own and can be switched off again, so that a
-//! run can first be made unsafe and must then come to rest.
+//! What the catalog and the workshop would remember is kept here in its smallest form: which blob lies on which drives,
+//! which versions are staged, what is doomed. Faults are drawn from streams of their own and can be switched off again,
+//! so that a run can first be made unsafe and must then come to rest.
 //!
 //! Invariants:
 //! - every operation ends exactly once (asserted);
@@ -281,7 +282,8 @@ impl World {
         self.spoilt.insert((blob, drive));
     }
 
-    /// Trips the fuse of the domain of `resource` that `drive` is in, for no fault of the engine's. It resets by itself.
+    /// Trips the fuse of the domain of `resource` that `drive` is in, for no fault of the engine's. It resets by
+    /// itself.
     pub fn trip(&mut self, resource: ResourceId, drive: DriveId) {
         let spec = self.rack.spec();
         let domain = spec.domain_of(drive, resource);
@@ -380,8 +382,8 @@ impl World {
 
     fn obey(&mut self, action: Action) {
         match action {
-            // Nothing survives a run, so nothing need be remembered; and bytes are not kept here, so there is nothing to copy
-            // back: what lives in a mostly doomed blob stays there.
+            // Nothing survives a run, so nothing need be remembered; and bytes are not kept here, so there is nothing
+            // to copy back: what lives in a mostly doomed blob stays there.
             Action::PersistStarts { .. } | Action::Rescue { .. } => {}
             Action::SpinUp { drive, attempt } => self.spin_up(drive, attempt),
             Action::Mount { drive, attempt } => self.mount(drive, attempt),

@@ -1,8 +1,8 @@
 //! Migration: listing what is staged, composing packs, and what follows a written blob: commit, then free.
 //!
-//! The order is the promise: intent, stacks, sync, read back, commit, free. Whatever fails before the commit leaves the staged
-//! files as they were and the stacks doomed; whatever fails after it leaves at worst a file that nobody refers to, which the
-//! next start sweeps away.
+//! The order is the promise: intent, stacks, sync, read back, commit, free. Whatever fails before the commit leaves the
+//! staged files as they were and the stacks doomed; whatever fails after it leaves at worst a file that nobody refers
+//! to, which the next start sweeps away.
 
 use super::{Job, Message, World, Written};
 use catalog::{Blob, Cursor, Member, VersionId};

@@ -1,7 +1,8 @@
-//! Transfers: stripe stacks between the drives and the workshop. Each runs in a task of its own and answers with one event.
+//! Transfers: stripe stacks between the drives and the workshop. Each runs in a task of its own and answers with one
+//! event.
 //!
-//! A transfer that fails for a reason of the workshop's (a full spool, a staged file that cannot be read) is no drive's fault,
-//! and is told so: every drive is reported as it fared.
+//! A transfer that fails for a reason of the workshop's (a full spool, a staged file that cannot be read) is no drive's
+//! fault, and is told so: every drive is reported as it fared.
 
 use super::{Job, Means, Message, World, WorldHandle, Written};
 use catalog::Blob;
