@@ -104,8 +104,9 @@ async fn sweep(means: &Means) -> Result<(), BootError> {
     let highest = means.staging.highest_slot().await.map_err(BootError::Workshop)?;
     if let Some(slot) = highest.filter(|slot| *slot >= end) {
         return Err(BootError::Contradiction(format!(
-            "the workshop holds a staged file of slot {slot}, and the catalog has given out none from {end} on, so it is older \
-             than the workshop; put the newest catalog back, or move workshop/staged away to give up what was staged since"
+            "the workshop holds a staged file of slot {slot}, and the catalog has given out none from {end} on, so it \
+             is older than the workshop; put the newest catalog back, or move workshop/staged away to give up what was \
+             staged since"
         )));
     }
     let known = known_slots(&means.catalog).await?;
@@ -134,7 +135,8 @@ async fn known_slots(catalog: &Catalog) -> Result<BTreeSet<u64>, CatalogError> {
 /// Everything the engine must be told before work begins.
 async fn restate(means: &Means, rack: &Rack) -> Result<Vec<Event>, BootError> {
     for intent in means.catalog.pending_intents().await? {
-        tracing::warn!(blob = %intent.blob, "a blob was being written when the last server ended; its stacks are given up");
+        let blob = intent.blob;
+        tracing::warn!(%blob, "a blob was being written when the last server ended; its stacks are given up");
         means.catalog.abort_blob(intent.blob).await?;
     }
     let used = used_bytes(means, rack.layout()).await?;
@@ -170,7 +172,8 @@ async fn used_bytes(means: &Means, layout: &Layout) -> Result<BTreeMap<DriveId, 
             let group: Option<GroupId> = blob.drives.first().and_then(|drive| layout.group_of(*drive));
             if group != Some(blob.group) || blob.drives.iter().any(|drive| layout.group_of(*drive) != group) {
                 return Err(BootError::Contradiction(format!(
-                    "{} lies in group {}, which the rack as described has not; put the rack.toml back that it was written with",
+                    "{} lies in group {}, which the rack as described has not; put the rack.toml back that it was \
+                     written with",
                     blob.blob, blob.group
                 )));
             }

@@ -1,7 +1,7 @@
 //! The data directory: everything a server keeps, but for drives that are described by their own paths.
 //!
 //! ```text
-//! larder.toml   the configuration               identity   what makes it ours; written last, so that it means "complete"
+//! larder.toml   the configuration               identity   what makes it ours; written last: "complete"
 //! rack.toml     the rack's description           lock       held while a server or `init` works here; its process id
 //! credentials   the keys, for the owner alone    admin.sock the admin API while a server runs
 //! catalog.db    key -> place                     drives/0000 ... the drives of an emulated rack
@@ -337,13 +337,19 @@ fn failed(doing: &str, source: io::Error) -> DataDirError {
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// Nothing is there.
-    #[error("there is no Larder data directory at {path}; make one with `larder init --data {path} --rack pelican`", path = .0.display())]
+    #[error(
+        "there is no Larder data directory at {path}; make one with `larder init --data {path} --rack pelican`",
+        path = .0.display()
+    )]
     Missing(PathBuf),
     /// There is a file.
     #[error("{} is not a directory; choose another path", .0.display())]
     NotADirectory(PathBuf),
     /// There is one already.
-    #[error("{path} is a Larder data directory already; start it with `larder serve --data {path}`", path = .0.display())]
+    #[error(
+        "{path} is a Larder data directory already; start it with `larder serve --data {path}`",
+        path = .0.display()
+    )]
     Exists(PathBuf),
     /// `init` was killed.
     #[error(
@@ -352,7 +358,10 @@ pub enum DataDirError {
     )]
     Unfinished(PathBuf),
     /// Somebody else's directory.
-    #[error("{} is not empty and no Larder data directory (it holds {found}); choose a new or empty directory", .path.display())]
+    #[error(
+        "{} is not empty and no Larder data directory (it holds {found}); choose a new or empty directory",
+        .path.display()
+    )]
     Foreign {
         /// The directory.
         path: PathBuf,
@@ -376,7 +385,10 @@ pub enum DataDirError {
         what: String,
     },
     /// Another version of Larder made it.
-    #[error("{} has format version {found}, and this Larder knows version {known}; use the Larder that made it", .path.display())]
+    #[error(
+        "{} has format version {found}, and this Larder knows version {known}; use the Larder that made it",
+        .path.display()
+    )]
     OtherVersion {
         /// The identity.
         path: PathBuf,
@@ -387,8 +399,8 @@ pub enum DataDirError {
     },
     /// The description is not the one the drives were laid out by.
     #[error(
-        "{} describes another rack: {what} is {now}, and the drives were laid out for {then}; put the description back as it \
-         was, or make a new data directory",
+        "{} describes another rack: {what} is {now}, and the drives were laid out for {then}; put the description back \
+         as it was, or make a new data directory",
         .path.display()
     )]
     OtherRack {

@@ -6,7 +6,8 @@
 //! for.
 //!
 //! ```text
-//! serve -> gate (limits, request ids, error bodies) -> s3s (signature) -> route -> bucket | put | get | list | delete -> ObjectStore
+//! serve -> gate (limits, request ids, error bodies) -> s3s (signature) -> route
+//!       -> bucket | put | get | list | delete -> ObjectStore
 //! ```
 
 mod ask;

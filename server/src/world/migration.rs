@@ -208,7 +208,10 @@ async fn commit(means: &super::Means, handle: &super::WorldHandle, plan: &PackPl
             handle.tell(Event::StagingChanged(super::usage_of(&means.staging)));
         }
         Err(error) => {
-            tracing::error!(blob = %blob.blob, %error, "a written blob could not be committed; its objects stay in the workshop");
+            tracing::error!(
+                blob = %blob.blob, %error,
+                "a written blob could not be committed; its objects stay in the workshop"
+            );
             super::transfer::give_up(means, handle, blob).await;
         }
     }

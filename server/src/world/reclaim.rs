@@ -54,7 +54,10 @@ impl World {
         let catalog = self.means.catalog.clone();
         self.start(async move {
             if let Err(error) = catalog.forget_blob(blob).await {
-                tracing::error!(%blob, %error, "a reclaimed blob could not be forgotten; it is tried again at the group's next wake");
+                tracing::error!(
+                    %blob, %error,
+                    "a reclaimed blob could not be forgotten; it is tried again at the group's next wake"
+                );
             }
         });
     }

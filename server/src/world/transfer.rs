@@ -90,12 +90,16 @@ impl World {
             let written = match report.result {
                 Ok(()) => Some(written),
                 Err(error) => {
-                    tracing::error!(blob = %blob.id, %error, "a blob does not read back as it was written; it is written anew");
+                    tracing::error!(
+                        blob = %blob.id, %error,
+                        "a blob does not read back as it was written; it is written anew"
+                    );
                     give_up(&means, &handle, &written.blob).await;
                     None
                 }
             };
-            handle.send(Message::WriteEnded { event: Event::TransferEnded { op, attempt, done, outcomes }, op, written });
+            let event = Event::TransferEnded { op, attempt, done, outcomes };
+            handle.send(Message::WriteEnded { event, op, written });
         });
     }
 
