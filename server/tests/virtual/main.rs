@@ -10,5 +10,6 @@ mod crashes;
 mod faults;
 mod history;
 mod life;
+mod replay;
 mod site;
 mod steps;
