@@ -164,7 +164,8 @@ impl Shared {
         if !exists && self.capacity_bytes.is_some_and(|capacity| bytes > capacity.saturating_sub(already)) {
             return Err(DriveError::Full);
         }
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        // For the owner alone: what lies here is somebody's data.
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
         let file = file.map_err(|source| self.error("creating", name, source))?;
         if let Err(source) = preallocate(&file, bytes) {
             // The error is the preallocation's; a file that cannot even be removed is found by the next listing.

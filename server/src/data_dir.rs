@@ -28,9 +28,9 @@ use engine::layout::synthesise;
 use identity::Identity;
 use model::text::{SHIPPED, TextError};
 use model::{DriveId, RackSpec};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const CONFIG: &str = "larder.toml";
@@ -283,6 +283,8 @@ fn begin(path: &Path, rack: &RackSpec) -> Result<RackUuid, DataDirError> {
     for name in [WORKSHOP, DRIVES] {
         gone(fs::remove_dir_all(path.join(name)), name)?;
     }
+    // A directory that was there before may be open to all; what will lie in it is not for all.
+    fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(|e| failed("closing it to others", e))?;
     let uuid = identity::random_uuid()?;
     write_new(&path.join(UNFINISHED), format!("{uuid}\n").as_bytes(), 0o644)?;
     sync_directory(path)?;
