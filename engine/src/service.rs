@@ -242,7 +242,7 @@ impl Rack {
         }
         match state.pending.as_ref().map(|pick| (pick.group, pick.lane)) {
             Some((wanted, lane)) if wanted == group => {
-                if self.wake_returned(class, group, lane, now) {
+                if self.wake_returned(class, group, lane, now) || self.recover(class, group, now, actions) {
                     return true;
                 }
                 let state = &mut self.classes[class.index()];

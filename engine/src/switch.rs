@@ -127,9 +127,9 @@ impl Rack {
         silent && state.permitted && state.strikes < STRIKES_MAX
     }
 
-    /// Before a group that is too small to be read wakes, members that may recover are told to stop once more. Each
-    /// time counts against them, so this comes to an end.
-    fn recover(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) -> bool {
+    /// Before a group that is too small to be read wakes or serves, members that may recover are told to stop once
+    /// more. A drive that stays silent is asked only so often, so this comes to an end.
+    pub(crate) fn recover(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) -> bool {
         let members = &self.layout.groups[group.index()].drives;
         let there = members.iter().filter(|d| !matches!(self.drives[d.index()].phase, DrivePhase::Away(_))).count();
         if there >= usize::from(self.spec.code.data) || !members.iter().any(|drive| self.may_recover(*drive)) {
