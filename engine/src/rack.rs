@@ -53,6 +53,8 @@ pub(crate) struct DriveState {
     pub(crate) strikes: u32,
     /// Whether it holds permits of the ledger.
     pub(crate) permitted: bool,
+    /// It was lost with them.
+    pub(crate) lost_permitted: bool,
 }
 
 /// What a class is doing. One group of it is out of [`ClassPhase::Asleep`] at a time.
@@ -166,6 +168,8 @@ pub struct Rack {
     pub(crate) drives: Vec<DriveState>,
     pub(crate) classes: Vec<ClassState>,
     pub(crate) ledger: Ledger,
+    /// Drives whose permits lost drives hold: they cannot be written to before one of those gives its own back.
+    pub(crate) unpermitted: Vec<DriveId>,
     pub(crate) budget: StartBudget,
     pub(crate) placement: Placement,
     pub(crate) migrator: Migrator,
@@ -197,6 +201,7 @@ impl Rack {
             errors: 0,
             strikes: 0,
             permitted: false,
+            lost_permitted: false,
         };
         let class = |_| ClassState {
             phase: ClassPhase::Asleep,
@@ -211,6 +216,7 @@ impl Rack {
             drives: vec![drive; spec.drives.len()],
             classes: (0..layout.classes.len()).map(class).collect(),
             ledger: Ledger::new(&spec),
+            unpermitted: Vec::new(),
             budget: StartBudget::new(spec.drives.len(), policy.starts_per_day),
             placement: Placement::new(&spec, &groups, &class_of),
             migrator: Migrator::new(policy.migration.clone()),

@@ -156,8 +156,9 @@ impl Rack {
         }
         let members = self.layout.groups[group.index()].drives.clone();
         for drive in &members {
-            if now >= until || self.waits_in_vain(group, *drive) {
-                self.do_without(*drive);
+            let in_vain = self.waits_in_vain(group, *drive);
+            if now >= until || in_vain {
+                self.do_without(*drive, in_vain);
             }
         }
         self.make_room(class, &members, now);
@@ -239,10 +240,17 @@ impl Rack {
         }
     }
 
-    fn do_without(&mut self, drive: DriveId) {
+    fn do_without(&mut self, drive: DriveId, in_vain: bool) {
         let phase = self.drives[drive.index()].phase;
         match phase {
-            DrivePhase::AwaitingPermit => self.drives[drive.index()].phase = DrivePhase::Standby,
+            DrivePhase::AwaitingPermit => {
+                self.drives[drive.index()].phase = DrivePhase::Standby;
+                if in_vain {
+                    self.placement.set_away(drive, true);
+                    self.unpermitted.retain(|other| *other != drive);
+                    self.unpermitted.push(drive);
+                }
+            }
             DrivePhase::SpinningUp | DrivePhase::Mounting => {
                 self.drives[drive.index()].strikes += 1;
                 self.set_away(drive, Loss::SpinUpFailed);
@@ -280,7 +288,7 @@ impl Rack {
                     let attempt = self.command(drive, DrivePhase::Unmounting);
                     actions.push(Action::Unmount { drive, attempt });
                 }
-                DrivePhase::AwaitingPermit => self.do_without(drive),
+                DrivePhase::AwaitingPermit => self.do_without(drive, false),
                 _ => {}
             }
         }
@@ -332,6 +340,7 @@ impl Rack {
             state.phase = DrivePhase::Ready;
             state.errors = 0;
             state.strikes = 0;
+            self.placement.set_away(drive, false);
             self.placement.set_free(drive, free_bytes);
         }
     }
@@ -400,6 +409,7 @@ impl Rack {
     fn set_away(&mut self, drive: DriveId, loss: Loss) {
         let state = &mut self.drives[drive.index()];
         state.phase = DrivePhase::Away(loss);
+        state.lost_permitted = state.permitted;
         state.attempt = Attempt(state.attempt.0.wrapping_add(1));
         self.placement.set_away(drive, true);
         // Behind a tripped fuse there is no power. Any other loss may leave the platters turning.
@@ -411,6 +421,17 @@ impl Rack {
     fn give_back_permit(&mut self, drive: DriveId) {
         if core::mem::take(&mut self.drives[drive.index()].permitted) {
             self.ledger.released(drive);
+            if core::mem::take(&mut self.drives[drive.index()].lost_permitted) {
+                self.try_unpermitted_again();
+            }
+        }
+    }
+
+    fn try_unpermitted_again(&mut self) {
+        for drive in core::mem::take(&mut self.unpermitted) {
+            if !matches!(self.drives[drive.index()].phase, DrivePhase::Away(_)) {
+                self.placement.set_away(drive, false);
+            }
         }
     }
 
