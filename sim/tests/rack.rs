@@ -7,7 +7,7 @@ use engine::{
     GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Outcome, Rack, RackPolicy, ReadPolicy, Rejection,
     SchedulerPolicy, Shares, Weighing,
 };
-use model::{BlobId, DriveId, GroupId, OpId, RackSpec, Rng, Time};
+use model::{BlobId, DriveId, GroupId, OpId, RackSpec, Time};
 use sim::{Faults, World};
 use std::cell::RefCell;
 use std::rc::Rc;

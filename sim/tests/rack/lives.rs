@@ -63,8 +63,8 @@ fn small_box_of_watts() -> RackSpec {
     model::text::parse(&changed, "nas8").unwrap()
 }
 
-/// A rougher life: drives that never answer, fuses that trip by themselves, full racks, pins, and a rack that may close at any
-/// moment of it.
+/// A rougher life: drives that never answer, fuses that trip by themselves, full racks, pins, and a rack that may close
+/// at any moment of it.
 fn live_roughly(spec: RackSpec, seed: u64, closes: bool) -> World {
     let mut rng = Rng::for_thing(seed, 98);
     let layout = engine::layout::synthesise(&spec).unwrap();
@@ -160,7 +160,7 @@ proptest! {
         for spec in [shipped("pelican-mini"), shipped("nas8"), small_box_of_watts()] {
             let mut world = live_roughly(spec, seed, closes);
             prop_assert_eq!(world.trips(), 0, "no fuse trips by the engine's doing");
-            prop_assert_eq!((world.open_ops(), world.rack.ops_len()), (0, 0), "every operation is answered and forgotten");
+            prop_assert_eq!((world.open_ops(), world.rack.ops_len()), (0, 0), "every operation is answered");
             if closes {
                 prop_assert!(world.rack.is_closed(), "whatever never answered is given up on");
                 continue;
