@@ -23,6 +23,9 @@ use workshop::{Full, ReserveError, SpoolReader};
 /// How long a stream waits for room in the spool for its next segment before it gives up, in wall time.
 const SPOOL_PATIENCE: Duration = Duration::from_mins(10);
 
+/// How long the disk of the spool may take for the first bytes of what it holds, in wall time.
+const SPOOL_DISK_PATIENCE: Duration = Duration::from_secs(30);
+
 /// Why a recall did not give its bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum RecallError {
@@ -92,10 +95,12 @@ impl Recalls {
             None => self.order(&blob, &range, Lane::Client).await?,
         };
         let group = blob.group;
+        let is_here = first.reader.is_complete();
         let mut stream = self.feed(blob, range, Lane::Client, Some(first));
         let mut next = std::pin::pin!(stream.next());
-        // What is warm answers at once; only for the rest is the engine asked how long it will be.
-        let soon = Duration::from_millis(20).min(patience);
+        // What lies in the spool is not waited for, whatever the patience: a retry of who was sent away must find it. Only for
+        // the rest is the engine asked how long it will be.
+        let soon = if is_here { SPOOL_DISK_PATIENCE } else { Duration::from_millis(20).min(patience) };
         let first = if let Ok(first) = tokio::time::timeout(soon, next.as_mut()).await {
             first
         } else {
