@@ -43,7 +43,10 @@ impl House {
         let mut missing = None;
         for _ in 0..LOOKS {
             let (object, place) = self.means.catalog.get_object(bucket, key).await.map_err(catalog_error)?;
-            let range = range.clone().unwrap_or(0..object.bytes);
+            // Whoever asked for bytes of an older, longer version is told by the version of the answer.
+            let range = range
+                .clone()
+                .map_or(0..object.bytes, |range| range.start.min(object.bytes)..range.end.min(object.bytes));
             match place {
                 Place::Staged { slot } => {
                     if let Some(bytes) = self.staged(slot, range).await? {
