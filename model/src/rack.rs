@@ -81,9 +81,9 @@ pub struct DriveSpec {
     pub id: DriveId,
     /// Where it is: [width, depth, height], each from 0.
     pub slot: [u16; 3],
-    /// Its domain of each resource, in the order of [`RackSpec::resources`].
+    /// Its domain of each resource, in the order of [`RackDraft::resources`].
     pub resource_domains: Vec<DomainId>,
-    /// Its domain of each kind of failure domain, in the order of [`RackSpec::failure_domains`].
+    /// Its domain of each kind of failure domain, in the order of [`RackDraft::failure_domains`].
     pub failure_domains: Vec<DomainId>,
     /// What it holds, where it differs from the profile.
     pub capacity_bytes: Option<u64>,

@@ -1,7 +1,7 @@
 //! The S3 front: HTTP, signatures, digests and XML before an [`ObjectStore`].
 //!
 //! `s3s` verifies signatures, takes `aws-chunked` bodies apart and knows S3's XML; it stays behind this module. Every
-//! request goes through one [`route`], which knows the operations, headers and query parameters we honour. What it does
+//! request goes through one `route`, which knows the operations, headers and query parameters we honour. What it does
 //! not know is answered with `NotImplemented`: a client never gets a success that means something else than it asked
 //! for.
 //!
