@@ -222,7 +222,8 @@ impl Boot<'_> {
         let needed_bytes = SPOOL_STRIPES_MIN * self.dir.rack().code.stripe_bytes();
         if spool_bytes < needed_bytes {
             let what = format!(
-                "the spool has {spool_bytes} bytes, and recalls are made in stripes of {}; set workshop.spool to at least {needed_bytes}",
+                "the spool has {spool_bytes} bytes, and recalls are made in stripes of {}; set workshop.spool to at \
+                 least {needed_bytes}",
                 self.dir.rack().code.stripe_bytes()
             );
             return Err(BootError::Contradiction(what).into());
@@ -231,8 +232,8 @@ impl Boot<'_> {
     }
 }
 
-/// Starts a task of the world. One that panics leaves the world waiting for an answer that never comes; a server that ends is
-/// better than one that waits for ever, and loses nothing that was acknowledged.
+/// Starts a task of the world. One that panics leaves the world waiting for an answer that never comes; a server that
+/// ends is better than one that waits for ever, and loses nothing that was acknowledged.
 fn supervised(task: BoxFuture<'static, ()>) {
     drop(tokio::spawn(async move {
         if AssertUnwindSafe(task).catch_unwind().await.is_err() {

@@ -98,8 +98,8 @@ impl Recalls {
         let is_here = first.reader.is_complete();
         let mut stream = self.feed(blob, range, Lane::Client, Some(first));
         let mut next = std::pin::pin!(stream.next());
-        // What lies in the spool is not waited for, whatever the patience: a retry of who was sent away must find it. Only for
-        // the rest is the engine asked how long it will be.
+        // What lies in the spool is not waited for, whatever the patience: a retry of who was sent away must find it.
+        // Only for the rest is the engine asked how long it will be.
         let soon = if is_here { SPOOL_DISK_PATIENCE } else { Duration::from_millis(20).min(patience) };
         let first = if let Ok(first) = tokio::time::timeout(soon, next.as_mut()).await {
             first
