@@ -76,6 +76,7 @@ impl DataDir {
     /// When it is something else, or the rack or the settings make no sense; nothing is changed then.
     pub fn init(path: &Path, options: &InitOptions) -> Result<Self, DataDirError> {
         let (text, rack) = read_rack(&options.rack)?;
+        refuse_devices(&rack)?;
         let config_text = Config::template(&options.settings);
         Config::parse(&path.join(CONFIG), &config_text)?;
         let path = made(path)?;
@@ -184,6 +185,13 @@ impl DataDir {
         sync_directory(&self.path)?;
         self.path.parent().map_or(Ok(()), sync_directory)
     }
+}
+
+/// Drives are emulated over directories; a path that names a device is a misunderstanding that must not become a directory.
+fn refuse_devices(rack: &RackSpec) -> Result<(), DataDirError> {
+    let paths = rack.drives.iter().filter_map(|drive| drive.path.as_deref());
+    let device = paths.map(Path::new).find(|path| path.starts_with("/dev") || (path.exists() && !path.is_dir()));
+    device.map_or(Ok(()), |path| Err(DataDirError::Device(path.to_owned())))
 }
 
 /// The description called `rack`: its text, and what it says. A shipped name wins over a file of that name.
@@ -347,6 +355,13 @@ pub enum DataDirError {
     /// There is a file.
     #[error("{} is not a directory; choose another path", .0.display())]
     NotADirectory(PathBuf),
+    /// A drive's path names something that no directory can be.
+    #[error(
+        "the rack gives a drive the path {}, which is no directory; devices are not driven yet, so name a directory on a \
+         mounted file system, or leave the path out",
+        .0.display()
+    )]
+    Device(PathBuf),
     /// There is one already.
     #[error(
         "{path} is a Larder data directory already; start it with `larder serve --data {path}`",

@@ -106,7 +106,8 @@ impl Teller {
             (drives, rack.group_state(group), rack.forecast(group, now))
         };
         let Some((drives, state, forecast)) = self.world.ask(look).await else { return Ok(None) };
-        let recalled = object.bytes > 0 && self.means.spool.find(blob.blob, offset).is_some();
+        let in_spool = self.means.spool.find(blob.blob, offset);
+        let recalled = object.bytes > 0 && in_spool.is_some_and(|reader| reader.is_complete());
         let Forecast { min, max } =
             if recalled { Forecast { min: Duration::ZERO, max: Duration::ZERO } } else { forecast };
         Ok(Some(PlaceReport::Rack {

@@ -217,3 +217,17 @@ fn uuids_are_read_as_they_are_written() {
         assert_eq!(identity::uuid_from(wrong), None);
     }
 }
+
+#[test]
+fn a_path_that_is_no_directory_is_refused_before_anything_is_made() {
+    let root = tempfile::tempdir().unwrap();
+    let (_, nas8) = SHIPPED.iter().find(|(name, _)| *name == "nas8").unwrap();
+    for path in ["/dev/sdx0", "/dev/null"] {
+        let rack = root.path().join("rack.toml");
+        fs::write(&rack, nas8.replacen("[[drives]]", &format!("[[drives]]\npath = \"{path}\""), 1)).unwrap();
+        let wanted = InitOptions { rack: rack.to_str().unwrap().into(), ..options() };
+        let told = DataDir::init(&root.path().join("data"), &wanted).unwrap_err().to_string();
+        assert!(told.contains(path) && told.contains("name a directory"), "{told}");
+        assert!(!root.path().join("data").exists() && !Path::new("/dev/sdx0").exists());
+    }
+}
