@@ -25,6 +25,7 @@ mod event;
 pub mod fair;
 pub mod layout;
 pub mod ledger;
+mod mind;
 pub mod placement;
 mod policy;
 mod rack;
@@ -37,6 +38,7 @@ mod view;
 
 pub use action::{Action, Outcome, Rejection, Transfer};
 pub use event::{DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work};
+pub use mind::{Mind, Waking};
 pub use policy::{
     GroupChoice, IdleTimeout, Lane, MigrationPolicy, PinnedTo, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,
     Weighing,

@@ -7,7 +7,13 @@
 //! - no policy is written here: what a drive does and when is physics, everything else the engine decides.
 
 mod agenda;
+pub mod flow;
+mod links;
+mod meter;
+mod trace_hash;
 mod world;
 
 pub use agenda::Agenda;
-pub use world::{Ended, Faults, Recorder, StagedVersion, World};
+pub use links::{Links, Network};
+pub use meter::Meter;
+pub use world::{Counted, Ended, Faults, Recorder, Setting, StagedVersion, World};

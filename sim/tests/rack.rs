@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use engine::trace::{Record, Replay};
 use engine::{
     GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Outcome, Rack, RackPolicy, ReadPolicy, Rejection,
     SchedulerPolicy, Shares, Weighing,
 };
 use model::{BlobId, DriveId, GroupId, RackSpec, Rng, Time};
 use proptest::prelude::*;
-use engine::trace::{Record, Replay};
 use sim::{Faults, World};
 use std::cell::RefCell;
 use std::rc::Rc;
