@@ -7,6 +7,7 @@
 //! Invariants:
 //! - every operation ends exactly once (asserted);
 //! - a staged version leaves the workshop only when a blob that holds it was written and read back (asserted);
+//! - what the engine asks for is judged by `engine::check` where a judge is given (asserted);
 //! - a drive that was lost answers nothing until it is back;
 //! - bytes move as flows over the links of the rack ([`crate::flow`]), which hold nobody else up;
 //! - memory grows with drives, open operations and what is stored, not with time.
@@ -22,6 +23,7 @@ use crate::flow::Flows;
 use crate::links::{Links, Network};
 use crate::meter::Meter;
 use crate::trace_hash::TraceHasher;
+use engine::check::TraceCheck;
 use engine::trace::{Record, Told};
 use engine::{Action, DriveReport, Event, Lane, Loss, Mind, Outcome, Rack, Request, Work};
 use keep::SimBlob;
@@ -76,6 +78,8 @@ pub struct Setting {
     pub used_bytes: Vec<u64>,
     /// Takes every record of the trace.
     pub recorder: Option<Recorder>,
+    /// Judges the trace as it comes into being. What it finds ends the run with a panic.
+    pub judge: Option<TraceCheck>,
 }
 
 /// What is going to happen.
@@ -152,6 +156,7 @@ pub struct World<M = Rack> {
     actions: Vec<Action>,
     trace: TraceHasher,
     recorder: Option<Recorder>,
+    judge: Option<TraceCheck>,
 }
 
 impl World {
@@ -203,6 +208,7 @@ impl<M: Mind> World<M> {
             actions: Vec::new(),
             trace: TraceHasher::default(),
             recorder: setting.recorder,
+            judge: setting.judge,
         };
         for drive in &spec.drives {
             let capacity_bytes = spec.capacity_bytes(drive.id);
@@ -390,11 +396,17 @@ impl<M: Mind> World<M> {
         if let Some(recorder) = &mut self.recorder {
             recorder(Record { now: self.now, told: Told::Event(event.clone()) });
         }
+        if let Some(judge) = &mut self.judge {
+            judge.event(self.now, &event).unwrap_or_else(|fault| panic!("at {}, before {event:?}: {fault}", self.now));
+        }
         let mut actions = std::mem::take(&mut self.actions);
         self.rack.apply(self.now, event, &mut actions);
         self.deadline = self.rack.next_deadline();
         for action in &actions {
             action.hash(&mut self.trace);
+            if let Some(judge) = &mut self.judge {
+                judge.action(action).unwrap_or_else(|fault| panic!("at {}, {action:?}: {fault}", self.now));
+            }
             if let Some(recorder) = &mut self.recorder {
                 recorder(Record { now: self.now, told: Told::Action(action.clone()) });
             }
