@@ -19,6 +19,7 @@ extern crate alloc;
 extern crate std;
 
 mod action;
+pub mod baseline;
 pub mod budget;
 pub mod check;
 mod event;
