@@ -7,13 +7,24 @@
 //! - no policy is written here: what a drive does and when is physics, everything else the engine decides.
 
 mod agenda;
+mod chance;
+mod experiment;
 pub mod flow;
+mod histogram;
 mod links;
+mod measure;
 mod meter;
+pub mod replay;
+mod stored;
 mod trace_hash;
 mod world;
 
 pub use agenda::Agenda;
+pub use chance::{Popularity, Sizes};
+pub use experiment::{Arrivals, Experiment, ExperimentError, System, Workload, run, run_once};
+pub use histogram::Histogram;
 pub use links::{Links, Network};
+pub use measure::{Confidence, Measured, Parameters, Point, Power, Summary};
 pub use meter::Meter;
+pub use stored::Stored;
 pub use world::{Counted, Ended, Faults, Recorder, Setting, StagedVersion, World};

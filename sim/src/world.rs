@@ -235,6 +235,16 @@ impl<M: Mind> World<M> {
         std::mem::take(&mut self.ended)
     }
 
+    /// Gives out how operations ended since the last call, in their order.
+    pub fn drain_ended(&mut self, take: impl FnMut(Ended)) {
+        self.ended.drain(..).for_each(take);
+    }
+
+    /// The number that the next blob written here will have.
+    pub fn next_blob(&self) -> BlobId {
+        BlobId(self.next_blob)
+    }
+
     /// Operations that have not ended yet.
     pub fn open_ops(&self) -> usize {
         self.open.len()
@@ -332,23 +342,31 @@ impl<M: Mind> World<M> {
 
     /// Lets everything happen that happens until `until`.
     pub fn run_until(&mut self, until: Time) {
-        loop {
-            let planned = self.agenda.next_moment().unwrap_or(Time::MAX);
-            let flows = self.flows.next_end();
-            let next = planned.min(flows).min(self.deadline);
-            if next > until || next == Time::MAX {
-                self.now = until.max(self.now);
-                return;
-            }
-            self.now = next.max(self.now);
-            if planned <= self.now {
-                self.happen();
-            } else if flows <= self.now {
-                self.flow_ended();
-            } else {
-                self.tell(Event::DeadlineReached);
-            }
+        while self.step_until(until) {}
+        self.now = until.max(self.now);
+    }
+
+    /// Lets the next thing happen, whenever that is; false if nothing will.
+    pub fn step(&mut self) -> bool {
+        self.step_until(Time::MAX)
+    }
+
+    fn step_until(&mut self, until: Time) -> bool {
+        let planned = self.agenda.next_moment().unwrap_or(Time::MAX);
+        let flows = self.flows.next_end();
+        let next = planned.min(flows).min(self.deadline);
+        if next > until || next == Time::MAX {
+            return false;
         }
+        self.now = next.max(self.now);
+        if planned <= self.now {
+            self.happen();
+        } else if flows <= self.now {
+            self.flow_ended();
+        } else {
+            self.tell(Event::DeadlineReached);
+        }
+        true
     }
 
     /// Lets `span` pass.
