@@ -33,6 +33,11 @@ impl Catalog {
         self.next_id("slot", &self.ids.slots).await
     }
 
+    /// Every slot that was ever given out is below this, whatever became of whoever it was given to.
+    pub async fn slots_end(&self) -> Result<u64, CatalogError> {
+        Ok(self.read(&key::counter("slot")).await?.unwrap_or(1))
+    }
+
     /// A blob number that was never given out. At least 1.
     pub async fn next_blob_id(&self) -> Result<BlobId, CatalogError> {
         self.next_id("blob", &self.ids.blobs).await.map(BlobId)

@@ -26,10 +26,22 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("larder: {error:#}");
+            eprintln!("larder: {}", told(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// The error and its causes, but for those whose words it has used already.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(if text.is_empty() { "" } else { ": " });
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 fn run(command: Command) -> anyhow::Result<()> {

@@ -122,8 +122,8 @@ fn text(spec: &RackSpec, layout: &Layout, report: &Report<'_>) -> String {
     let fragment = binary_bytes(u64::from(code.fragment_bytes));
     row(&mut text, "code", format!("{} + {}, fragments of {fragment}", code.data, code.parity));
     let (groups, classes) = (layout.groups.len() as u64, layout.classes.len());
-    let each = spec.group_drives;
-    row(&mut text, "groups", format!("{} of {each} drives in {classes} classes", count(groups)));
+    let (each, kind) = (spec.group_drives, if classes == 1 { "class" } else { "classes" });
+    row(&mut text, "groups", format!("{} of {each} drives in {classes} {kind}", count(groups)));
     let useful = report.capacity_bytes / code.stacks() as u64 * u64::from(code.data);
     row(&mut text, "capacity", format!("{}, {} of it for data", bytes(report.capacity_bytes), bytes(useful)));
     let (active, drives) = (u64::from(report.active_groups_max), u64::from(report.active_drives_max));

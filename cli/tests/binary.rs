@@ -153,6 +153,20 @@ fn refusals_are_one_sentence_with_the_mend() {
 }
 
 #[test]
+fn a_catalog_that_is_older_than_the_workshop_is_refused_and_nothing_removed() {
+    let dir = TempDir::new().unwrap();
+    let data = dir.path().join("data");
+    assert!(run(&["init", "--rack", "nas8"], Some(&data)).status.success());
+    let staged = data.join("workshop/staged");
+    std::fs::create_dir_all(&staged).unwrap();
+    std::fs::write(staged.join("s-0000000000000001"), "the only copy").unwrap();
+    for _ in 0..2 {
+        refused(&run(&["serve", "--port", "0"], Some(&data)), 1, "put the newest catalog back");
+    }
+    assert!(staged.join("s-0000000000000001").exists());
+}
+
+#[test]
 fn a_configuration_that_is_wrong_is_refused_at_its_place() {
     let root = TempDir::new().unwrap();
     let data = root.path().join("d");

@@ -144,6 +144,11 @@ impl FairQueues {
         self.lanes.iter().all(|lane| lane.queue.is_empty())
     }
 
+    /// The operation that `lane` would be served next.
+    pub fn head(&self, lane: Lane) -> Option<Queued> {
+        self.lanes[lane as usize].queue.head()
+    }
+
     /// How many operations are queued in `lane`.
     pub fn lane_len(&self, lane: Lane) -> usize {
         self.lanes[lane as usize].queue.len()

@@ -107,11 +107,11 @@ pub struct Bound {
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { groups, drives_awake, .. } = self;
+        let plural = if *groups == 1 { "" } else { "s" };
+        write!(f, "at most {groups} group{plural}, since ")?;
         match &self.resource {
-            Some(name) => {
-                write!(f, "at most {groups} groups, since `{name}` lets {drives_awake} drives be awake at once")
-            }
-            None => write!(f, "at most {groups} groups, since there are {drives_awake} drives"),
+            Some(name) => write!(f, "`{name}` lets {drives_awake} drives be awake at once"),
+            None => write!(f, "there are {drives_awake} drives"),
         }
     }
 }

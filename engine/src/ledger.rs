@@ -171,6 +171,21 @@ impl Ledger {
         })
     }
 
+    /// The hard domains that have no permit left for `drive`, which has none.
+    pub fn blocking(&self, drive: DriveId) -> impl Iterator<Item = (ResourceId, DomainId)> + '_ {
+        let more_mw = self.draw_of(PowerState::SpinningUp);
+        let less_mw = self.draw_of(PowerState::Standby);
+        let full = move |book: &&Book| {
+            let Domain { active, draw_mw } = *book.domain(drive);
+            !book.limit.holds(&Domain { active: active + 1, draw_mw: draw_mw - less_mw + more_mw })
+        };
+        self.books
+            .iter()
+            .filter(|book| book.hard)
+            .filter(full)
+            .map(move |book| (book.resource, book.domain_of[drive.index()]))
+    }
+
     /// What all drives are booked for, in milliwatts.
     pub fn watts_mw(&self) -> u64 {
         self.draw_mw
@@ -207,12 +222,7 @@ impl Ledger {
     }
 
     fn fits(&self, drive: DriveId) -> bool {
-        let more_mw = self.draw_of(PowerState::SpinningUp);
-        let less_mw = self.draw_of(PowerState::Standby);
-        self.books.iter().filter(|book| book.hard).all(|book| {
-            let Domain { active, draw_mw } = *book.domain(drive);
-            book.limit.holds(&Domain { active: active + 1, draw_mw: draw_mw - less_mw + more_mw })
-        })
+        self.blocking(drive).next().is_none()
     }
 
     fn soft_limits_broken(&self, drive: DriveId) -> u64 {

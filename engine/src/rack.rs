@@ -93,6 +93,8 @@ pub(crate) struct ClassState {
     pub(crate) picked_at: Time,
     /// In service: the one operation that moves bytes now.
     pub(crate) in_service: Option<InService>,
+    /// Members of the group that wakes or is awake came back after they were lost; they do not turn.
+    pub(crate) returned: bool,
     /// When the switch under way began, and whom it is charged to.
     pub(crate) switch: Option<(Time, Lane)>,
     /// What is to be reclaimed on the group that is awake.
@@ -118,6 +120,8 @@ pub(crate) struct Reclaim {
     pub(crate) believed: u64,
     /// Doomed bytes that the listing has shown so far.
     pub(crate) shown: u64,
+    /// Since somebody waits for another group: when he has waited long enough.
+    pub(crate) gives_way: Option<Time>,
 }
 
 #[derive(Clone, Debug)]
@@ -173,6 +177,8 @@ pub struct Rack {
     pub(crate) ops: BTreeMap<OpId, Op>,
     /// Doomed payload bytes by group.
     pub(crate) doomed: Vec<u64>,
+    /// Those of them that the last listing showed and that could not be given back: a visit would not either.
+    pub(crate) stuck: Vec<u64>,
     pub(crate) rng: Rng,
     /// The highest number the world has given an operation.
     pub(crate) last_op: OpId,
@@ -202,6 +208,7 @@ impl Rack {
             queues: FairQueues::new(&policy.scheduler),
             pending: None,
             picked_at: Time::ZERO,
+            returned: false,
             in_service: None,
             switch: None,
             reclaim: Reclaim::default(),
@@ -215,6 +222,7 @@ impl Rack {
             migrator: Migrator::new(policy.migration.clone()),
             ops: BTreeMap::new(),
             doomed: vec![0; layout.groups.len()],
+            stuck: vec![0; layout.groups.len()],
             rng: Rng::new(seed),
             last_op: OpId(0),
             next_op: OWN_OPS,

@@ -4,7 +4,8 @@
 //!   the drives that did not fail; what every drive answered badly is lost, and is said so loudly.
 //! - A write is placed when it is admitted, so that space is reserved while it waits. It is written, read back, and only then
 //!   reported; what fails is placed anew, elsewhere.
-//! - Doomed blobs of a group are removed while it is awake, after the work that is queued for it and before it sleeps.
+//! - Doomed blobs of a group are removed while it is awake, after the work that is queued for it and before it sleeps. Whoever
+//!   waits for another group waits no longer for that than a quantum; the rest goes at the next wake.
 
 use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{DoomedBlob, DriveOutcome, DriveResult, Request, Work};
@@ -17,7 +18,11 @@ use alloc::vec::Vec;
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time, transfer_time};
 
 /// How often an operation is tried before it is given up.
-const TRIES_MAX: u32 = 3;
+pub(crate) const TRIES_MAX: u32 = 3;
+
+/// Blobs of one page of doomed ones that are rescued; the others wait for the next wake. A rescue reads and stages what lives in a
+/// blob, and the workshop must not be filled by many at once.
+const RESCUES_PER_PAGE: usize = 2;
 
 /// Doomed blobs asked for at once.
 const DOOMED_PAGE_BLOBS: u32 = 64;
@@ -64,7 +69,7 @@ impl Rack {
         match &request.work {
             Work::Read { group, drives, .. } => {
                 self.known(*group, drives)?;
-                let there = drives.iter().filter(|drive| !self.is_away(**drive)).count();
+                let there = drives.iter().filter(|drive| !self.is_away(**drive) || self.may_recover(**drive)).count();
                 if there < usize::from(self.spec.code.data) {
                     return Err(Rejection::TooManyDrivesAway);
                 }
@@ -116,13 +121,15 @@ impl Rack {
         self.placement.choose(stack_bytes, bytes, pin, &self.policy.group_choice, &excluded, &mut self.rng)
     }
 
-    /// A write found no room: a group that holds doomed bytes is visited, so that there is some the next time.
+    /// A write found no room: the group where most can be given back is visited, so that there is some the next time.
     fn visit_for_room(&mut self, now: Time, request: &Request, actions: &mut Vec<Action>) {
         let Work::Write { pin, .. } = request.work else { return };
+        let hopeful = |group: &GroupId| self.doomed[group.index()].saturating_sub(self.stuck[group.index()]);
         let most = (0..self.layout.groups.len())
             .map(|group| GroupId(group as u32))
-            .filter(|group| self.doomed[group.index()] > 0 && pin.is_none_or(|class| class == self.class_of(*group)))
-            .max_by_key(|group| self.doomed[group.index()]);
+            .filter(|group| hopeful(group) > 0 && self.owns(self.class_of(*group)))
+            .filter(|group| pin.is_none_or(|class| class == self.class_of(*group)))
+            .max_by_key(hopeful);
         if let Some(group) = most {
             self.visit(now, group, actions);
         }
@@ -201,7 +208,11 @@ impl Rack {
         self.finish(now, op, Outcome::Cancelled, actions);
     }
 
-    pub(crate) fn give_up_for_budget(&mut self, op: OpId, now: Time, actions: &mut Vec<Action>) {
+    /// The pending operation may not wake its group any more today. There is no switch, and so nobody is charged for one.
+    pub(crate) fn give_up_for_budget(&mut self, class: ClassId, now: Time, actions: &mut Vec<Action>) {
+        let state = &mut self.classes[class.index()];
+        state.switch = None;
+        let Some(Pick { op, .. }) = state.pending.take() else { return };
         if let Some(known) = self.ops.get(&op).cloned() {
             self.release_space(&known.request.work, &known.drives);
         }
@@ -230,13 +241,23 @@ impl Rack {
             state.picked_at = now;
         }
         match state.pending.as_ref().map(|pick| (pick.group, pick.lane)) {
-            Some((wanted, _)) if wanted == group => {
+            Some((wanted, lane)) if wanted == group => {
+                if self.wake_returned(class, group, lane, now) {
+                    return true;
+                }
+                let state = &mut self.classes[class.index()];
                 let pick = state.pending.take();
                 self.set_idle(class, group, None);
                 pick.is_some_and(|pick| self.start(&pick, now, actions))
             }
+            Some((wanted, lane)) if !self.may_start(wanted, lane, now) => {
+                self.give_up_for_budget(class, now, actions);
+                true
+            }
             Some((_, lane)) => {
-                if self.reclaim_next(class, group, now, actions) {
+                let long_enough = now + self.policy.scheduler.quantum;
+                let gives_way = *self.classes[class.index()].reclaim.gives_way.get_or_insert(long_enough);
+                if now < gives_way && self.reclaim_next(class, group, now, actions) {
                     return false;
                 }
                 self.classes[class.index()].switch.get_or_insert((now, lane));
@@ -284,7 +305,9 @@ impl Rack {
                 self.begin_transfer(pick.op, pick.lane, Transfer::Delete { blob, stacks }, now, actions);
                 false
             }
-            Work::Visit { .. } => {
+            Work::Visit { group } => {
+                // A group that was awake already has not been asked for what was doomed since.
+                self.begin_reclaim(op.class, group, actions);
                 self.finish(now, pick.op, Outcome::Deleted, actions);
                 true
             }
@@ -393,9 +416,11 @@ impl Rack {
             state.tries += 1;
             state.tries
         });
-        if failed == 0 {
+        // Lost is only what every stack was asked for and answered; a drive that is away may bring back what is missing.
+        let all_asked = outcomes.len() == self.spec.code.stacks();
+        if failed == 0 && all_asked {
             self.finish(now, service.op, Outcome::Failed(Rejection::DataLost), actions);
-        } else if tries >= TRIES_MAX {
+        } else if failed == 0 || tries >= TRIES_MAX {
             self.finish(now, service.op, Outcome::Failed(Rejection::TooManyDrivesAway), actions);
         } else {
             self.retry_read(now, service, actions);
@@ -434,10 +459,12 @@ impl Rack {
         self.release_space(&state.request.work, &state.drives);
         state.excluded.push(state.group);
         state.tries += 1;
-        let again = if state.tries < TRIES_MAX { self.place(stack_bytes, bytes, pin, &state.excluded) } else { None };
-        let Some((group, drives)) = again else {
+        let again = !self.closing && state.tries < TRIES_MAX;
+        let place = if again { self.place(stack_bytes, bytes, pin, &state.excluded) } else { None };
+        let Some((group, drives)) = place else {
             self.ops.insert(op, state);
-            self.finish(now, op, Outcome::Failed(Rejection::WriteFailed), actions);
+            let reason = if self.closing { Rejection::Closing } else { Rejection::WriteFailed };
+            self.finish(now, op, Outcome::Failed(reason), actions);
             return;
         };
         let (excluded, tries, attempt) = (state.excluded, state.tries, state.attempt);
@@ -447,9 +474,11 @@ impl Rack {
         }
     }
 
-    /// On a group that has just got ready: ask for what is to be reclaimed there.
+    /// On a group that is ready: ask for what is to be reclaimed there, unless that is under way.
     pub(crate) fn begin_reclaim(&mut self, class: ClassId, group: GroupId, actions: &mut Vec<Action>) {
-        if self.doomed[group.index()] > 0 {
+        let reclaim = &self.classes[class.index()].reclaim;
+        let under_way = reclaim.awaiting.is_some() || reclaim.more || !reclaim.blobs.is_empty();
+        if self.doomed[group.index()] > 0 && !under_way {
             self.ask_for_doomed(class, group, true, actions);
         }
     }
@@ -460,6 +489,7 @@ impl Rack {
         reclaim.awaiting = Some(attempt);
         if restart {
             (reclaim.believed, reclaim.shown) = (self.doomed[group.index()], 0);
+            self.stuck[group.index()] = 0;
         }
         actions.push(Action::ListDoomed { group, attempt, limit: DOOMED_PAGE_BLOBS, restart });
     }
@@ -483,11 +513,14 @@ impl Rack {
         let Some(class) = self.awaits_doomed(group, attempt) else { return };
         let shown: u64 = blobs.iter().map(|blob| blob.doomed_bytes).sum();
         let (part, whole): (Vec<_>, Vec<_>) = blobs.into_iter().partition(|blob| blob.living);
-        for blob in part {
-            let worth_it = blob.doomed_bytes * 1000 >= blob.bytes * u64::from(self.policy.rescue_permille);
-            if worth_it && !self.migrator.is_critical() {
-                actions.push(Action::Rescue { blob: blob.blob });
-            }
+        let permille = u64::from(self.policy.rescue_permille);
+        let worth_it = |blob: &&DoomedBlob| blob.doomed_bytes * 1000 >= blob.bytes * permille;
+        let may_rescue = !self.migrator.is_critical();
+        let stays = part.iter().filter(|blob| !may_rescue || !worth_it(blob)).map(|blob| blob.doomed_bytes);
+        self.stuck[group.index()] += stays.sum::<u64>();
+        if may_rescue {
+            let rescued = part.iter().filter(worth_it).take(RESCUES_PER_PAGE);
+            actions.extend(rescued.map(|blob| Action::Rescue { blob: blob.blob }));
         }
         let reclaim = &mut self.classes[class.index()].reclaim;
         reclaim.shown += shown + held_bytes;
@@ -508,15 +541,19 @@ impl Rack {
 
     /// Goes on with reclaiming on the awake group. True while there is something to wait for.
     fn reclaim_next(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) -> bool {
-        let reclaim = &mut self.classes[class.index()].reclaim;
-        if reclaim.awaiting.is_some() {
+        if self.classes[class.index()].reclaim.awaiting.is_some() {
             return true;
         }
-        if let Some(blob) = reclaim.blobs.pop_front() {
-            self.remove_blob(class, group, &blob, now, actions);
-            return true;
+        while let Some(blob) = self.classes[class.index()].reclaim.blobs.pop_front() {
+            // What cannot be removed as a whole waits: forgotten now, it would lie on the missing drive for ever.
+            let stacks = self.ready_stacks(&blob.drives);
+            if stacks.len() == blob.drives.len() {
+                self.remove_blob(class, group, &blob, stacks, now, actions);
+                return true;
+            }
+            self.stuck[group.index()] += blob.doomed_bytes;
         }
-        if core::mem::take(&mut reclaim.more) {
+        if core::mem::take(&mut self.classes[class.index()].reclaim.more) {
             self.ask_for_doomed(class, group, false, actions);
             return true;
         }
@@ -528,16 +565,16 @@ impl Rack {
         class: ClassId,
         group: GroupId,
         doomed: &DoomedBlob,
+        stacks: Vec<(u8, DriveId)>,
         now: Time,
         actions: &mut Vec<Action>,
     ) {
         let op = self.own_op();
-        let stacks = self.ready_stacks(&doomed.drives);
         let blob = doomed.blob;
         let work = Work::Delete {
             blob,
             group,
-            drives: stacks.iter().map(|(_, drive)| *drive).collect(),
+            drives: doomed.drives.clone(),
             stack_bytes: doomed.stack_bytes,
             bytes: doomed.doomed_bytes,
         };
@@ -563,6 +600,11 @@ impl Rack {
         }
         let doomed = &mut self.doomed[group.index()];
         *doomed = doomed.saturating_sub(bytes);
+        // A listing under way may have more pages: what is gone is neither believed nor shown any more.
+        let class = self.class_of(group);
+        let reclaim = &mut self.classes[class.index()].reclaim;
+        reclaim.believed = reclaim.believed.saturating_sub(bytes);
+        reclaim.shown = reclaim.shown.saturating_sub(bytes);
         self.stats.reclaimed_bytes += bytes;
     }
 }

@@ -25,6 +25,9 @@ pub const STAGED_PAGE_ENTRIES: u32 = 512;
 /// How long the migrator leaves the rack alone after a write was refused or failed.
 const BACKOFF: Duration = Duration::from_secs(30);
 
+/// The workshop is looked through no more often than this, or a rack with nothing to move would never come to rest.
+const SCAN_INTERVAL_MIN: Duration = Duration::from_millis(100);
+
 /// Operations that the engine makes are numbered from here, out of the way of the world's own.
 pub const ENGINE_OPS: u64 = 1 << 63;
 
@@ -72,8 +75,9 @@ pub struct Migrator {
 
 impl Migrator {
     /// A migrator that has seen nothing yet.
-    pub fn new(policy: MigrationPolicy) -> Self {
+    pub fn new(mut policy: MigrationPolicy) -> Self {
         assert!(policy.regular_permille <= policy.critical_permille, "critical lies above regular");
+        policy.scan_interval = policy.scan_interval.max(SCAN_INTERVAL_MIN);
         assert!(policy.pack_bytes > 0 && policy.pack_members > 0 && policy.window > 0, "a pack holds something");
         Self {
             policy,
@@ -354,6 +358,15 @@ mod tests {
         assert!(actions.is_empty(), "after a failure the rack is left alone");
         migrator.poll(migrator.deadline(), false, &mut actions);
         assert!(matches!(actions[..], [Action::ListStaged { restart: false, .. }]));
+    }
+
+    #[test]
+    fn an_interval_of_nothing_still_lets_time_pass() {
+        let mut migrator = Migrator::new(MigrationPolicy { scan_interval: Duration::ZERO, due_age: None, ..policy() });
+        migrator.usage_changed(Usage { staged_bytes: MB, capacity_bytes: 100 * MB });
+        let now = Time::from_secs(1);
+        migrator.poll(now, false, &mut vec![]);
+        assert!(migrator.deadline() > now);
     }
 
     #[test]

@@ -18,12 +18,16 @@ use crate::action::Action;
 use crate::event::Loss;
 use crate::policy::{IdleTimeout, Lane};
 use crate::rack::{ClassPhase, ClassState, DrivePhase, Rack};
+use crate::service::TRIES_MAX;
 use alloc::vec::Vec;
 use core::time::Duration;
-use model::{Attempt, ClassId, DomainLimit, DriveId, DriveSpec, GroupId, Time};
+use model::{Attempt, ClassId, DriveId, DriveSpec, GroupId, Time};
 
 /// Starts or mounts that may fail in a row before a drive is left alone until it is back.
 const STRIKES_MAX: u32 = 3;
+
+/// Turns of [`Rack::advance_class`] that an operation may take at once.
+const TURNS_PER_OP: usize = 5 * TRIES_MAX as usize + 1;
 
 /// Transfers that may fail on a drive between two mounts before it is taken out of service.
 const DRIVE_ERRORS_MAX: u32 = 3;
@@ -31,8 +35,10 @@ const DRIVE_ERRORS_MAX: u32 = 3;
 impl Rack {
     /// Lets `class` go on until it waits for the world.
     pub(crate) fn advance_class(&mut self, class: ClassId, now: Time, actions: &mut Vec<Action>) {
-        // Each turn of the loop changes the phase or puts an operation into service; three phases lie between two of these.
-        for _ in 0..self.ops.len() * 4 + 16 {
+        // Each turn of the loop changes the phase, or puts an operation into service or ends it. Where every member of the groups
+        // that are wanted is away, nothing is waited for, and all operations may come to their end here, each after all its
+        // tries, and each on another group than the one before: four phases and a turn for every try.
+        for _ in 0..(self.ops.len() + 4) * TURNS_PER_OP {
             let moved = match self.classes[class.index()].phase {
                 ClassPhase::Asleep => self.leave_sleep(class, now, actions),
                 ClassPhase::Waking { group, until } => self.go_on_waking(class, group, until, now, actions),
@@ -77,22 +83,58 @@ impl Rack {
             return false;
         };
         if !self.may_start(group, lane, now) {
-            let state = &mut self.classes[class.index()];
-            if let Some(pick) = state.pending.take() {
-                self.give_up_for_budget(pick.op, now, actions);
-            }
+            self.give_up_for_budget(class, now, actions);
             return true;
         }
+        self.classes[class.index()].switch.get_or_insert((now, lane));
+        if self.recover(class, group, now, actions) {
+            return true;
+        }
+        self.begin_waking(class, group, lane, now);
+        true
+    }
+
+    /// Starts the members that came back after their group had got ready, before it serves anything else: with too few of them
+    /// it would refuse everything, and yet never be idle for long enough to go to sleep and wake as a whole.
+    pub(crate) fn wake_returned(&mut self, class: ClassId, group: GroupId, lane: Lane, now: Time) -> bool {
+        if !self.classes[class.index()].returned || !self.may_start(group, lane, now) {
+            return false;
+        }
+        self.begin_waking(class, group, lane, now);
+        true
+    }
+
+    fn begin_waking(&mut self, class: ClassId, group: GroupId, lane: Lane, now: Time) {
+        let until = now + self.patience_with_drives();
         let state = &mut self.classes[class.index()];
         state.switch.get_or_insert((now, lane));
-        let until = now + self.patience_with_drives();
-        self.classes[class.index()].phase = ClassPhase::Waking { group, until };
+        state.phase = ClassPhase::Waking { group, until };
+        state.returned = false;
+        state.reclaim = crate::rack::Reclaim::default();
         for drive in self.layout.groups[group.index()].drives.clone() {
             let state = &mut self.drives[drive.index()];
             if state.phase == DrivePhase::Standby {
                 state.phase = DrivePhase::AwaitingPermit;
             }
         }
+    }
+
+    /// Whether `drive` was given up on for want of an answer, and may yet be there: told to stop once more, it may say so.
+    pub(crate) fn may_recover(&self, drive: DriveId) -> bool {
+        let state = &self.drives[drive.index()];
+        let silent = matches!(state.phase, DrivePhase::Away(loss) if loss != Loss::FuseTripped);
+        silent && state.permitted && state.strikes < STRIKES_MAX
+    }
+
+    /// Before a group that is too small to be read wakes, members that may recover are told to stop once more. Each time counts
+    /// against them, so this comes to an end.
+    fn recover(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) -> bool {
+        let members = &self.layout.groups[group.index()].drives;
+        let there = members.iter().filter(|d| !matches!(self.drives[d.index()].phase, DrivePhase::Away(_))).count();
+        if there >= usize::from(self.spec.code.data) || !members.iter().any(|drive| self.may_recover(*drive)) {
+            return false;
+        }
+        self.rest(class, group, now, actions);
         true
     }
 
@@ -109,14 +151,15 @@ impl Rack {
         actions: &mut Vec<Action>,
     ) -> bool {
         if !self.closing {
-            self.ask_for_permits(class, group, now, actions);
+            self.ask_for_permits(group, now, actions);
         }
         let members = self.layout.groups[group.index()].drives.clone();
         for drive in &members {
-            if now >= until || self.waits_in_vain(*drive) {
+            if now >= until || self.waits_in_vain(group, *drive) {
                 self.do_without(*drive);
             }
         }
+        self.make_room(class, &members, now);
         if self.closing && !members.iter().any(|drive| self.is_moving(*drive)) {
             self.rest(class, group, now, actions);
             return true;
@@ -134,21 +177,22 @@ impl Rack {
         true
     }
 
-    /// Whether `drive` waits for a permit that a lost drive holds and may never give back.
-    fn waits_in_vain(&self, drive: DriveId) -> bool {
+    /// Whether `drive`, a member of `group`, waits for a permit that nobody will give back: those of some domain are held by lost
+    /// drives and by other members.
+    fn waits_in_vain(&self, group: GroupId, drive: DriveId) -> bool {
         if self.drives[drive.index()].phase != DrivePhase::AwaitingPermit {
             return false;
         }
-        self.spec.resources_by_id().any(|(id, resource)| {
-            let DomainLimit::ActiveDrives(limit) = resource.limit else { return false };
-            let domain = self.spec.domain_of(drive, id);
-            let lost = |other: &&DriveSpec| {
+        let members = &self.layout.groups[group.index()].drives;
+        self.ledger.blocking(drive).any(|(resource, domain)| {
+            let may_give_back = |other: &DriveSpec| {
                 let state = &self.drives[other.id.index()];
-                state.permitted
-                    && matches!(state.phase, DrivePhase::Away(_))
-                    && other.resource_domains[id.index()] == domain
+                let lost = matches!(state.phase, DrivePhase::Away(_));
+                // A member that has come up to speed draws less than before.
+                let stays = members.contains(&other.id) && state.phase != DrivePhase::SpinningUp;
+                state.permitted && !lost && !stays && self.spec.domain_of(other.id, resource) == domain
             };
-            resource.hard && self.spec.drives.iter().filter(lost).count() >= limit as usize
+            !self.spec.drives.iter().any(may_give_back)
         })
     }
 
@@ -157,7 +201,7 @@ impl Rack {
     }
 
     /// Starts as many waiting members as the ledger grants now.
-    fn ask_for_permits(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) {
+    fn ask_for_permits(&mut self, group: GroupId, now: Time, actions: &mut Vec<Action>) {
         let waiting: Vec<DriveId> = self.layout.groups[group.index()]
             .drives
             .iter()
@@ -167,11 +211,7 @@ impl Rack {
         if waiting.is_empty() {
             return;
         }
-        let granted = self.ledger.request(&waiting);
-        if granted.len() < waiting.len() {
-            self.make_room_for_others(class, now);
-        }
-        for drive in granted {
+        for drive in self.ledger.request(&waiting) {
             let (day, starts) = self.budget.record(drive, now);
             actions.push(Action::PersistStarts { drive, day, starts });
             self.drives[drive.index()].permitted = true;
@@ -181,13 +221,18 @@ impl Rack {
         }
     }
 
-    /// A class that has nothing to do does not hold on to permits that another one waits for.
-    fn make_room_for_others(&mut self, waiting: ClassId, now: Time) {
+    /// A class that has nothing to do does not hold on to permits that members of another one's group wait for.
+    fn make_room(&mut self, waiting: ClassId, members: &[DriveId], now: Time) {
         let IdleTimeout::After(timeout) = self.policy.idle_timeout else { return };
+        let awaiting = members.iter().filter(|drive| self.drives[drive.index()].phase == DrivePhase::AwaitingPermit);
+        let blocking: Vec<_> = awaiting.flat_map(|drive| self.ledger.blocking(*drive)).collect();
         for (index, class) in self.classes.iter_mut().enumerate() {
-            if let ClassPhase::Awake { idle_since: Some(since), .. } = &mut class.phase
-                && index != waiting.index()
-            {
+            let ClassPhase::Awake { group, idle_since: Some(since) } = &mut class.phase else { continue };
+            let holds = |drive: &DriveId| {
+                let held = |(resource, domain): &(_, _)| self.spec.domain_of(*drive, *resource) == *domain;
+                self.drives[drive.index()].permitted && blocking.iter().any(held)
+            };
+            if index != waiting.index() && self.layout.groups[group.index()].drives.iter().any(holds) {
                 *since = (*since).min(now - timeout);
             }
         }
@@ -251,6 +296,7 @@ impl Rack {
             }
             for drive in members.clone() {
                 if moving_phase(self.drives[drive.index()].phase) {
+                    self.drives[drive.index()].strikes += 1;
                     self.set_away(drive, Loss::MountFailed);
                 }
             }
@@ -335,7 +381,20 @@ impl Rack {
             state.attempt = Attempt(state.attempt.0.wrapping_add(1));
             self.placement.set_away(drive, false);
             self.give_back_permit(drive);
+            self.note_return(drive);
+            if let Some(group) = self.layout.group_of(drive) {
+                self.stuck[group.index()] = 0; // a blob that waited for this drive can go now
+            }
         }
+    }
+
+    fn note_return(&mut self, drive: DriveId) {
+        let Some(home) = self.layout.group_of(drive) else { return };
+        let class = self.class_of(home);
+        let state = &mut self.classes[class.index()];
+        let up =
+            matches!(state.phase, ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. } if group == home);
+        state.returned |= up;
     }
 
     fn set_away(&mut self, drive: DriveId, loss: Loss) {

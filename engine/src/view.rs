@@ -165,16 +165,23 @@ impl Rack {
         let seek = self.spec.profile.seek;
         let queue = self.queue_ahead(&state.queues, group);
         let min = until_ready + in_service + queue.1 + seek;
-        let switches = (wake + rest) * queue.0;
+        let pending = state.pending.as_ref().map_or(Duration::ZERO, |pick| {
+            let bytes = self.ops.get(&pick.op).map_or(0, |op| op.request.work.transfer_bytes());
+            self.transfer_estimate(bytes)
+        });
+        // What lies before it may first take the class away from the group that it wants and that is awake.
+        let leaves = until_ready.is_zero() && state.queues.head(Lane::Client).is_some_and(|head| head.group != group);
+        let switches = (wake + rest).saturating_mul(queue.0 + u32::from(leaves));
+        let alone = min.saturating_add(switches).saturating_add(pending);
         let shares = self.policy.scheduler.shares;
-        let others: u32 = Lane::ALL
+        let others = Lane::ALL
             .into_iter()
             .filter(|lane| *lane != Lane::Client && state.queues.lane_len(*lane) > 0)
-            .map(|lane| shares.of(lane))
-            .sum();
-        let crowd = (min + switches).saturating_mul(others) / shares.client.max(1);
-        let quantum = if others > 0 { self.policy.scheduler.quantum + rest + wake } else { Duration::ZERO };
-        Forecast { min, max: (min + switches) + crowd + quantum }
+            .fold(0_u32, |sum, lane| sum.saturating_add(shares.of(lane)));
+        let crowd = alone.saturating_mul(others) / shares.client.max(1);
+        let quantum =
+            if others > 0 { self.policy.scheduler.quantum.saturating_add(rest + wake) } else { Duration::ZERO };
+        Forecast { min, max: alone.saturating_add(crowd).saturating_add(quantum) }
     }
 
     /// Group switches and transfer time of the client operations that would lie before a new one of `group`.

@@ -56,7 +56,7 @@ pub enum RunError {
     #[error("catalog: {0}")]
     Store(#[from] StoreError),
     /// A drive is not the one it should be.
-    #[error("drive {drive}: {source}")]
+    #[error("drive {drive}: {source}; put this rack's own drive in its place")]
     Drive {
         /// Which.
         drive: DriveId,

@@ -95,8 +95,17 @@ async fn claim(catalog: &Catalog, uuid: RackUuid) -> Result<(), BootError> {
     }
 }
 
-/// Removes what nobody refers to from the workshop.
+/// Removes what nobody refers to from the workshop, provided that the catalog is not older than the workshop: to one that was
+/// restored from a backup, or lost its log, what was staged since would look the same, and may be the only copy.
 async fn sweep(means: &Means) -> Result<(), BootError> {
+    let end = means.catalog.slots_end().await?;
+    let highest = means.staging.highest_slot().await.map_err(BootError::Workshop)?;
+    if let Some(slot) = highest.filter(|slot| *slot >= end) {
+        return Err(BootError::Contradiction(format!(
+            "the workshop holds a staged file of slot {slot}, and the catalog has given out none from {end} on, so it is older \
+             than the workshop; put the newest catalog back, or move workshop/staged away to give up what was staged since"
+        )));
+    }
     let known = known_slots(&means.catalog).await?;
     let swept = means.staging.sweep(|slot| known.contains(&slot)).await.map_err(BootError::Workshop)?;
     if (swept.kept as usize) < known.len() {

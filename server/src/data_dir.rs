@@ -20,8 +20,10 @@ mod lock;
 pub use credentials::Credentials;
 
 use crate::config::{Config, ConfigError};
+use catalog::{SqliteStore, StoreError};
 use disk::DriveError;
 use disk::label::{self, Label, RackUuid};
+use engine::layout::synthesise;
 use identity::Identity;
 use model::text::{SHIPPED, TextError};
 use model::{DriveId, RackSpec};
@@ -86,6 +88,8 @@ impl DataDir {
         let credentials = Credentials::random()?;
         write_new(&path.join(CREDENTIALS), credentials.to_text().as_bytes(), 0o600)?;
         fs::create_dir(path.join(WORKSHOP)).map_err(|e| failed("making the workshop", e))?;
+        // Now, so that a catalog which is missing later is known to be lost rather than new.
+        drop(SqliteStore::open(path.join(CATALOG))?);
         let dir = Self { path, rack, rack_uuid, credentials, _lock: lock };
         label::write_directories(&dir.labels()).map_err(DataDirError::Drives)?;
         dir.finish()?;
@@ -106,10 +110,14 @@ impl DataDir {
         let rack = model::text::parse(&text, &rack_path.to_string_lossy())?;
         identity.must_fit(&rack, &rack_path)?;
         let credentials = Credentials::from_text(&path.join(CREDENTIALS), &read_part(&path.join(CREDENTIALS))?)?;
-        for part in [WORKSHOP, CONFIG] {
+        for part in [WORKSHOP, CONFIG, CATALOG] {
             if !path.join(part).exists() {
                 return Err(DataDirError::damaged(&path.join(part), "is missing"));
             }
+        }
+        // SQLite takes an empty file for a new one.
+        if fs::metadata(path.join(CATALOG)).is_ok_and(|file| file.len() == 0) {
+            return Err(DataDirError::damaged(&path.join(CATALOG), "is empty"));
         }
         Ok(Self { path, rack, rack_uuid: identity.rack_uuid, credentials, _lock: lock })
     }
@@ -179,7 +187,7 @@ impl DataDir {
 /// The description called `rack`: its text, and what it says. A shipped name wins over a file of that name.
 ///
 /// # Errors
-/// When there is no such description, or it makes no sense.
+/// When there is no such description, it makes no sense, or no group of drives can be awake in it.
 pub fn read_rack(rack: &str) -> Result<(String, RackSpec), DataDirError> {
     let (text, origin) = match SHIPPED.iter().find(|(name, _)| *name == rack) {
         Some((name, text)) => ((*text).to_owned(), format!("{name}.toml")),
@@ -193,6 +201,9 @@ pub fn read_rack(rack: &str) -> Result<(String, RackSpec), DataDirError> {
         },
     };
     let spec = model::text::parse(&text, &origin)?;
+    if let Err(error) = synthesise(&spec) {
+        return Err(model::text::complaint(&text, &origin, "group_drives", error.to_string()).into());
+    }
     Ok((text, spec))
 }
 
@@ -264,7 +275,7 @@ fn begin(path: &Path, rack: &RackSpec) -> Result<RackUuid, DataDirError> {
     {
         forget_labels(path, rack, uuid);
     }
-    for name in [RACK, CONFIG, CREDENTIALS, "identity.new", UNFINISHED] {
+    for name in [RACK, CONFIG, CREDENTIALS, CATALOG, "identity.new", UNFINISHED] {
         gone(fs::remove_file(path.join(name)), name)?;
     }
     for name in [WORKSHOP, DRIVES] {
@@ -402,6 +413,9 @@ pub enum DataDirError {
     /// The configuration makes no sense.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The catalog cannot be made.
+    #[error("catalog: {0}")]
+    Catalog(#[from] StoreError),
     /// The drives cannot be labelled.
     #[error("the drives cannot be labelled: {0}; use drives that belong to no other rack, and that can be written")]
     Drives(DriveError),

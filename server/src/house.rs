@@ -215,8 +215,9 @@ impl PutSink for Sink {
 impl Sink {
     async fn commit_all(self, meta: PutMeta) -> Result<Committed, StoreError> {
         let Self { house, bucket, key, slot, writer } = self;
-        let staged = writer.finish().await.map_err(stage_error)?;
+        // Before the file is finished: if it fails, the writer still takes its file away.
         let version = house.means.catalog.next_version_id().await.map_err(catalog_error)?;
+        let staged = writer.finish().await.map_err(stage_error)?;
         let object = Object {
             version,
             bytes: staged.bytes,
@@ -237,11 +238,26 @@ impl Sink {
                 Ok(Committed { etag: meta.etag, version })
             }
             Err(error) => {
-                house.free(slot).await;
+                if is_refusal(&error) {
+                    house.free(slot).await;
+                }
                 Err(catalog_error(error))
             }
         }
     }
+}
+
+/// Whether the catalog surely changed nothing. After any other error the change may be durable all the same, and a file that it
+/// refers to must stay; one that nobody refers to goes at the next start.
+fn is_refusal(error: &CatalogError) -> bool {
+    matches!(
+        error,
+        CatalogError::NoSuchBucket
+            | CatalogError::NoSuchKey
+            | CatalogError::PreconditionFailed
+            | CatalogError::Conflict
+            | CatalogError::Store(catalog::StoreError::Full)
+    )
 }
 
 fn catalog_error(error: CatalogError) -> StoreError {

@@ -139,7 +139,13 @@ impl Recalls {
         let (sender, receiver) = mpsc::channel(1);
         let recalls = self.clone();
         (self.means.spawn)(Box::pin(async move {
-            if let Err(error) = recalls.pump(&blob, range, lane, first, &sender).await {
+            let pumped = tokio::select! {
+                biased;
+                // Nobody listens any more: what is ordered goes on, and nothing else is ordered or held in the spool.
+                () = sender.closed() => return,
+                pumped = recalls.pump(&blob, range, lane, first, &sender) => pumped,
+            };
+            if let Err(error) = pumped {
                 let _ = sender.send(Err(error)).await;
             }
         }));
@@ -164,7 +170,8 @@ impl Recalls {
                 None => self.segment(blob, &(at..range.end), lane).await?,
             };
             let end = range.end.min(current.reader.range().end);
-            let ahead = if end < range.end { self.segment(blob, &(end..range.end), lane).await.ok() } else { None };
+            // Not waited for: if everybody held on to one segment until there was room for the next, there never would be any.
+            let ahead = if end < range.end { self.order(blob, &(end..range.end), lane).await.ok() } else { None };
             let mut bytes = current.reader.read(at..end);
             while let Some(piece) = bytes.next().await {
                 let piece = piece.map_err(|error| match current.refused.get() {

@@ -249,6 +249,8 @@ impl World {
         loop {
             let deadline = self.means.clock.sleep_until(self.rack.next_deadline());
             let message = tokio::select! {
+                // In a fixed order, so that the same history has the same outcome. Every event lets deadlines take effect.
+                biased;
                 message = self.messages.recv() => message,
                 () = deadline => Some(Message::Event(Event::DeadlineReached)),
             };

@@ -28,13 +28,16 @@ use engine::trace::{Record, Told};
 use engine::{Action, DriveReport, Event, Lane, Loss, Mind, Outcome, Rack, Request, Work};
 use keep::SimBlob;
 use model::physics::{DrivePhysics, Fuses};
-use model::{BlobId, ClassId, DriveId, GroupId, OpId, Rng, Time};
+use model::{BlobId, ClassId, DriveId, GroupId, OpId, ResourceId, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 use transfer::{Begin, Moving};
 
 pub use keep::StagedVersion;
+
+/// How long after it tripped a fuse resets.
+const FUSE_RESETS_AFTER: Duration = Duration::from_secs(30);
 
 /// How often things go wrong, in thousandths of the commands given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +48,8 @@ pub struct Faults {
     pub transfer_permille: u64,
     /// Events that are told twice.
     pub twice_permille: u64,
+    /// Commands that a drive obeys and never answers.
+    pub mute_permille: u64,
 }
 
 /// How an operation ended, and its moments.
@@ -148,6 +153,8 @@ pub struct World<M = Rack> {
     /// What blobs take of each drive, in bytes.
     used_bytes: Vec<u64>,
     deleting: BTreeMap<OpId, BlobId>,
+    doomed_after: BTreeMap<GroupId, BlobId>,
+    spoilt: BTreeSet<(BlobId, DriveId)>,
     next_blob: u64,
     open: BTreeMap<OpId, OpenOp>,
     next_op: u64,
@@ -185,7 +192,7 @@ impl<M: Mind> World<M> {
             deadline: Time::MAX,
             agenda: Agenda::default(),
             physics,
-            fuses: Fuses::new(&spec, Duration::from_secs(30)),
+            fuses: Fuses::new(&spec, FUSE_RESETS_AFTER),
             flows: Flows::new(links.capacities().to_vec()),
             busy: vec![0; links.servers()],
             links,
@@ -201,6 +208,8 @@ impl<M: Mind> World<M> {
             blobs: BTreeMap::new(),
             used_bytes,
             deleting: BTreeMap::new(),
+            doomed_after: BTreeMap::new(),
+            spoilt: BTreeSet::new(),
             next_blob: 1,
             open: BTreeMap::new(),
             next_op: 1,
@@ -275,6 +284,11 @@ impl<M: Mind> World<M> {
         &self.staged
     }
 
+    /// The drive of each stack of a blob that was written here.
+    pub fn drives_of(&self, blob: BlobId) -> &[DriveId] {
+        &self.blobs[&blob].drives
+    }
+
     /// The blobs in the rack that were written here.
     pub fn blobs(&self) -> impl Iterator<Item = (BlobId, GroupId)> + '_ {
         self.blobs.iter().map(|(id, blob)| (*id, blob.group))
@@ -282,9 +296,14 @@ impl<M: Mind> World<M> {
 
     /// Asks for a read of `bytes` of a blob that was written here.
     pub fn read(&mut self, blob: BlobId, bytes: u64) -> Option<OpId> {
+        self.read_for(Lane::Client, blob, bytes)
+    }
+
+    /// The same, for whoever it is.
+    pub fn read_for(&mut self, lane: Lane, blob: BlobId, bytes: u64) -> Option<OpId> {
         let found = self.blobs.get(&blob)?;
-        let (group, drives) = (found.group, found.drives.clone());
-        Some(self.read_at(blob, group, drives, bytes))
+        let work = Work::Read { blob, group: found.group, drives: found.drives.clone(), bytes };
+        Some(self.submit(lane, 0, work))
     }
 
     /// Asks for a read of `bytes` of a blob that lies there.
@@ -333,6 +352,29 @@ impl<M: Mind> World<M> {
             self.look_at_meter(drive);
             self.tell(Event::DriveBack { drive });
         }
+    }
+
+    /// Makes the stack of `blob` on `drive` unreadable; the drive itself is well.
+    pub fn spoil(&mut self, blob: BlobId, drive: DriveId) {
+        self.spoilt.insert((blob, drive));
+    }
+
+    /// Trips the fuse of the domain of `resource` that `drive` is in, for no fault of the engine's. It resets by itself.
+    pub fn trip(&mut self, resource: ResourceId, drive: DriveId) {
+        let spec = self.rack.spec();
+        let domain = spec.domain_of(drive, resource);
+        let of_domain = spec.drives.iter().map(|drive| drive.id).filter(|id| spec.domain_of(*id, resource) == domain);
+        let drives: Vec<DriveId> = of_domain.filter(|drive| !self.away.contains(drive)).collect();
+        for drive in &drives {
+            self.away.insert(*drive);
+            self.physics[drive.index()].lose(self.now);
+            self.look_at_meter(*drive);
+            self.fuses.lose(*drive);
+        }
+        for drive in &drives {
+            self.tell(Event::DriveLost { drive: *drive, loss: Loss::FuseTripped });
+        }
+        self.agenda.plan(self.now + FUSE_RESETS_AFTER, Happening::FuseResets(drives));
     }
 
     /// Tells the rack to close.

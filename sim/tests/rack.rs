@@ -8,7 +8,7 @@ use engine::{
     GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Outcome, Rack, RackPolicy, ReadPolicy, Rejection,
     SchedulerPolicy, Shares, Weighing,
 };
-use model::{BlobId, DriveId, GroupId, RackSpec, Rng, Time};
+use model::{BlobId, DriveId, GroupId, OpId, RackSpec, Rng, Time};
 use proptest::prelude::*;
 use sim::{Faults, Setting, World};
 use std::cell::RefCell;
@@ -311,6 +311,34 @@ fn background_work_stays_within_the_start_budget_and_clients_do_not_wait_for_it(
 }
 
 #[test]
+fn everything_asked_of_groups_that_are_gone_as_a_whole_is_refused_at_once() {
+    let mut world = world_of("pelican-mini", 3, |policy| policy.scheduler.overtake_limit = 0);
+    let blobs = with_blobs(&mut world, 60, MB);
+    let homes: std::collections::BTreeMap<_, _> = world.blobs().collect();
+    let groups = world.rack.layout().groups.clone();
+    let class = groups[homes[&blobs[0]].index()].class;
+    let one_of = |group: GroupId| blobs.iter().find(|blob| homes[blob] == group).copied();
+    let of_class =
+        (0..groups.len()).map(|group| GroupId(group as u32)).filter(|group| groups[group.index()].class == class);
+    let there: Vec<BlobId> = of_class.filter_map(one_of).collect();
+    let [served, ref gone @ ..] = there[..] else { panic!("a class has groups") };
+    world.read(served, MB).unwrap();
+    for _ in 0..20 {
+        for &blob in gone {
+            world.read(blob, MB).unwrap();
+        }
+    }
+    for &blob in gone {
+        groups[homes[&blob].index()].drives.iter().for_each(|drive| world.kill(*drive));
+    }
+    world.run_for(60 * MINUTE);
+    let ended = world.take_ended();
+    assert_eq!(ended.len(), 1 + 20 * gone.len());
+    let refused = ended.iter().filter(|ended| ended.outcome == Outcome::Failed(Rejection::TooManyDrivesAway)).count();
+    assert_eq!(refused, 20 * gone.len());
+}
+
+#[test]
 fn closing_lets_what_is_in_service_end_and_puts_everything_to_sleep() {
     let mut world = world_of("pelican-mini", 11, |_| {});
     let blobs = with_blobs(&mut world, 30, 10 * MB);
@@ -350,6 +378,282 @@ fn a_trace_replays_through_a_fresh_rack_and_any_change_to_it_is_noticed() {
         changed.remove(index);
         assert!(replayed(&changed).is_err(), "without record {index}: {:?}", records[index]);
     }
+}
+
+/// What is the same in the tests of a box of eight drives: a blob in each of its two groups.
+fn one_blob_each(world: &mut World) -> [BlobId; 2] {
+    let blobs = with_blobs(world, 12, 10 * MB);
+    let of = |world: &World, group| world.blobs().find(|(b, g)| *g == GroupId(group) && blobs.contains(b)).unwrap().0;
+    [of(world, 0), of(world, 1)]
+}
+
+fn outcome_of(world: &mut World, op: OpId) -> Option<Outcome> {
+    world.take_ended().into_iter().find(|ended| ended.op == op).map(|ended| ended.outcome)
+}
+
+#[test]
+fn a_write_that_fails_while_the_rack_closes_ends_with_it() {
+    let mut world = world_of("pelican-mini", 21, |_| {});
+    let op = world.write(50 * MB, None);
+    while world.rack.class_view(model::ClassId(0)).in_service.is_none()
+        && world.rack.class_view(model::ClassId(1)).in_service.is_none()
+    {
+        world.run_for(Duration::from_millis(1));
+    }
+    world.set_faults(Faults { transfer_permille: 1000, ..Faults::default() });
+    world.close();
+    world.run_for(10 * MINUTE);
+    assert!(outcome_of(&mut world, op).is_some());
+    assert!(world.rack.is_closed() && is_asleep(&world));
+}
+
+#[test]
+fn drives_that_come_back_while_their_group_is_awake_are_used_again() {
+    let mut world = world_of("nas8", 23, |policy| policy.idle_timeout = IdleTimeout::Never);
+    let blobs = {
+        for _ in 0..12 {
+            world.write(10 * MB, None);
+        }
+        world.run_for(10 * MINUTE);
+        world.take_ended();
+        world.blobs().next().unwrap().0
+    };
+    world.read(blobs, MB).unwrap();
+    world.run_for(MINUTE);
+    let power = world.rack.spec().resources_by_id().find(|(_, r)| r.name == "power").unwrap().0;
+    world.trip(power, DriveId(0));
+    world.run_for(MINUTE);
+    world.take_ended();
+    let op = world.read(blobs, MB).unwrap();
+    world.run_for(10 * MINUTE);
+    assert_eq!(outcome_of(&mut world, op), Some(Outcome::Read));
+}
+
+#[test]
+fn a_queue_of_two_groups_in_turn_ends_when_all_its_drives_are_gone() {
+    let mut world = world_of("nas8", 22, |policy| policy.scheduler.overtake_limit = 0);
+    let blobs = one_blob_each(&mut world);
+    for index in 0..200 {
+        world.read(blobs[index % 2], MB).unwrap();
+    }
+    world.run_for(Duration::from_secs(5));
+    let power = world.rack.spec().resources_by_id().find(|(_, r)| r.name == "power").unwrap().0;
+    world.trip(power, DriveId(0));
+    world.run_for(10 * MINUTE);
+    assert_eq!(world.open_ops(), 0);
+}
+
+#[test]
+fn a_dead_drive_does_not_slow_every_wake_of_another_group() {
+    let mut world = world_of("nas8", 24, |_| {});
+    let blobs = one_blob_each(&mut world);
+    world.read(blobs[0], MB).unwrap();
+    world.run_for(MINUTE);
+    let dead = world.drives_of(blobs[0])[0];
+    world.kill(dead);
+    world.run_for(10 * MINUTE);
+    world.take_ended();
+    world.read(blobs[1], MB).unwrap();
+    let before = world.now();
+    world.run_for(10 * MINUTE);
+    let ended = world.take_ended();
+    let took = ended[0].at.since(before);
+    println!("{took:?} {:?}", ended[0].outcome);
+    assert!(took < Duration::from_secs(40), "{took:?}");
+}
+
+#[test]
+fn a_permit_that_a_dead_drive_holds_sends_no_other_class_to_sleep() {
+    let mut world = world_of("pelican", 25, |_| {});
+    for _ in 0..200 {
+        world.write(10 * MB, None);
+    }
+    world.run_for(120 * MINUTE);
+    world.take_ended();
+    let of = |world: &World, group: GroupId| world.blobs().find(|(_, g)| *g == group).unwrap().0;
+    let groups: Vec<GroupId> = world.blobs().map(|(_, g)| g).collect();
+    let class = |world: &World, g: &GroupId| world.rack.layout().class_of(*g);
+    let a = groups[0];
+    let b = *groups.iter().find(|g| **g != a && class(&world, g) == class(&world, &a)).unwrap();
+    let c = *groups.iter().find(|g| class(&world, g) != class(&world, &a)).unwrap();
+    let blob = of(&world, a);
+    world.read(blob, MB).unwrap();
+    world.run_for(MINUTE);
+    let dead = world.rack.layout().groups[a.index()].drives[0];
+    world.kill(dead);
+    world.run_for(10 * MINUTE);
+    let blob = of(&world, c);
+    world.read(blob, MB).unwrap();
+    world.run_for(MINUTE);
+    assert_eq!(world.rack.group_state(c), GroupState::Idle);
+    let blob = of(&world, b);
+    world.read(blob, MB).unwrap();
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(world.rack.group_state(c), GroupState::Idle, "its five minutes are not over");
+}
+
+#[test]
+fn work_given_up_for_the_start_budget_is_charged_for_no_switch() {
+    let mut world = world_of("nas8", 26, |policy| policy.starts_per_day = 3);
+    let blobs = one_blob_each(&mut world);
+    for _ in 0..4 {
+        world.read(blobs[0], MB).unwrap();
+        world.run_for(20 * MINUTE);
+    }
+    world.read(blobs[1], MB).unwrap();
+    world.run_for(MINUTE);
+    world.read_for(engine::Lane::Background, blobs[0], MB).unwrap();
+    world.run_for(Duration::from_secs(1));
+    let awake = world.rack.group_state(GroupId(1));
+    assert_eq!(awake, GroupState::Idle, "nothing is put to sleep for what may not wake");
+    world.run_for(60 * MINUTE);
+    let before = world.rack.stats().group_wakes;
+    world.read(blobs[0], MB).unwrap();
+    world.run_for(MINUTE);
+    let after = world.rack.stats().group_wakes;
+    assert_eq!((after[0] - before[0], after[2] - before[2]), (1, 0));
+}
+
+#[test]
+fn doomed_bytes_are_right_after_more_than_one_page_of_them() {
+    let mut world = world_of("nas8", 27, |_| {});
+    let blobs = with_blobs(&mut world, 300, 10 * MB);
+    let kept = one_blob_each(&mut world);
+    for blob in &blobs {
+        if !kept.contains(blob) {
+            world.doom(*blob, 10 * MB);
+        }
+    }
+    world.read(kept[0], MB).unwrap();
+    world.read(kept[1], MB).unwrap();
+    world.run_for(60 * MINUTE);
+    assert!(world.blobs().count() <= 14, "{}", world.blobs().count());
+    assert_eq!([0, 1].map(|group| world.rack.doomed_bytes(GroupId(group))), [0, 0]);
+}
+
+/// Fills the box; gives the blobs of each group.
+fn filled(world: &mut World) -> [Vec<BlobId>; 2] {
+    let blob = world.rack.spec().profile.capacity_bytes / 4;
+    loop {
+        world.write(blob, None);
+        world.run_for(2000 * MINUTE);
+        match world.take_ended().pop().unwrap().outcome {
+            Outcome::Written { .. } => {}
+            Outcome::Failed(Rejection::NoRoom) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    [0, 1].map(|group| world.blobs().filter(|(_, g)| *g == GroupId(group)).map(|(blob, _)| blob).collect())
+}
+
+#[test]
+fn room_is_made_on_a_group_that_is_awake_already() {
+    let mut world = world_of("nas8", 28, |policy| policy.idle_timeout = IdleTimeout::Never);
+    let blob = world.rack.spec().profile.capacity_bytes / 4;
+    let [of_0, of_1] = filled(&mut world);
+    let awake = if world.rack.group_state(GroupId(0)) == GroupState::Idle { &of_0 } else { &of_1 };
+    world.doom(awake[0], blob);
+    world.write(blob, None);
+    world.run_for(60 * MINUTE);
+    world.take_ended();
+    let op = world.write(blob, None);
+    world.run_for(2000 * MINUTE);
+    assert!(matches!(outcome_of(&mut world, op), Some(Outcome::Written { .. })));
+}
+
+#[test]
+fn room_is_made_where_some_can_be_made() {
+    let mut world = world_of("nas8", 29, |policy| policy.rescue_permille = 1000);
+    let blob = world.rack.spec().profile.capacity_bytes / 4;
+    let [of_0, of_1] = filled(&mut world);
+    for partly in &of_0 {
+        world.doom(*partly, blob / 2);
+    }
+    world.doom(of_1[0], blob);
+    let mut written = false;
+    for _ in 0..5 {
+        let op = world.write(blob, None);
+        world.run_for(2000 * MINUTE);
+        written |= matches!(outcome_of(&mut world, op), Some(Outcome::Written { .. }));
+    }
+    assert!(written, "one blob of the other group can go");
+}
+
+#[test]
+fn a_client_of_another_group_does_not_wait_for_all_that_is_doomed() {
+    let mut world = world_of("nas8", 30, |policy| policy.scheduler.quantum = Duration::from_secs(2));
+    let blobs = with_blobs(&mut world, 900, MB);
+    let kept = one_blob_each(&mut world);
+    for blob in &blobs {
+        if !kept.contains(blob) {
+            world.doom(*blob, MB);
+        }
+    }
+    world.read(kept[0], MB).unwrap();
+    world.run_for(Duration::from_secs(1));
+    let op = world.read(kept[1], MB).unwrap();
+    let before = world.now();
+    world.run_for(60 * MINUTE);
+    let at = world.take_ended().into_iter().find(|ended| ended.op == op).unwrap().at;
+    let waited = at.since(before);
+    println!("{waited:?}");
+    assert!(waited < Duration::from_secs(50), "{waited:?}");
+}
+
+#[test]
+fn a_wait_is_not_longer_than_forecast() {
+    let mut world = world_of("nas8", 31, |policy| policy.scheduler.overtake_limit = 0);
+    let blobs = one_blob_each(&mut world);
+    world.read(blobs[0], 10 * MB).unwrap();
+    world.run_for(MINUTE);
+    world.take_ended();
+    // Group 0 is awake and serves; then somebody wants group 1, and then somebody group 0 again.
+    world.read(blobs[0], 10 * MB).unwrap();
+    world.read(blobs[1], 10 * MB).unwrap();
+    let told = world.rack.forecast(GroupId(0), world.now());
+    let op = world.read(blobs[0], MB).unwrap();
+    let before = world.now();
+    world.run_for(10 * MINUTE);
+    let waited = world.take_ended().into_iter().find(|ended| ended.op == op).unwrap().at.since(before);
+    println!("{told:?} {waited:?}");
+    assert!(told.min <= waited && waited <= told.max + Duration::from_secs(3), "{told:?}, and it took {waited:?}");
+}
+
+#[test]
+fn extreme_shares_forecast_something() {
+    let mut world = world_of("nas8", 33, |policy| {
+        policy.scheduler.shares = Shares { client: 1, rebuild: u32::MAX, background: u32::MAX };
+    });
+    let blobs = one_blob_each(&mut world);
+    for blob in blobs {
+        world.read_for(engine::Lane::Background, blob, MB).unwrap();
+        world.read_for(engine::Lane::Rebuild, blob, MB).unwrap();
+        world.read_for(engine::Lane::Background, blob, MB).unwrap();
+        world.read_for(engine::Lane::Rebuild, blob, MB).unwrap();
+    }
+    let told = world.rack.forecast(GroupId(0), world.now());
+    assert!(told.min <= told.max);
+}
+
+#[test]
+fn a_group_whose_drives_once_did_not_answer_is_read_again() {
+    let mut world = world_of("nas8", 32, |_| {});
+    let blobs = one_blob_each(&mut world);
+    world.read(blobs[0], MB).unwrap();
+    world.run_for(MINUTE);
+    world.set_faults(Faults { mute_permille: 1000, ..Faults::default() });
+    world.run_for(20 * MINUTE);
+    world.set_faults(Faults::default());
+    world.take_ended();
+    let mut read = false;
+    for _ in 0..5 {
+        let op = world.read(blobs[0], MB).unwrap();
+        world.run_for(20 * MINUTE);
+        let outcome = outcome_of(&mut world, op);
+        println!("{outcome:?}");
+        read |= outcome == Some(Outcome::Read);
+    }
+    assert!(read);
 }
 
 /// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.
@@ -418,7 +722,7 @@ proptest! {
 
     #[test]
     fn faults_lose_no_operation_and_trip_no_fuse(seed in any::<u64>()) {
-        let faults = Faults { command_permille: 20, transfer_permille: 20, twice_permille: 100 };
+        let faults = Faults { command_permille: 20, transfer_permille: 20, twice_permille: 100, ..Faults::default() };
         for name in ["pelican-mini", "nas8"] {
             let mut world = live(name, seed, faults, true);
             came_to_rest(&world);
@@ -438,7 +742,7 @@ proptest! {
 
     #[test]
     fn the_same_seed_gives_the_same_trace(seed in any::<u64>()) {
-        let faults = Faults { command_permille: 20, transfer_permille: 20, twice_permille: 50 };
+        let faults = Faults { command_permille: 20, transfer_permille: 20, twice_permille: 50, ..Faults::default() };
         let once = live("nas8", seed, faults, true).trace_hash();
         prop_assert_eq!(once, live("nas8", seed, faults, true).trace_hash());
     }

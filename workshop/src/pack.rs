@@ -81,6 +81,17 @@ pub enum PackError {
     Read(ReadError),
 }
 
+impl PackError {
+    /// The member whose staged file is lost or damaged, if that is what is wrong.
+    pub fn bad_slot(&self) -> Option<u64> {
+        match self {
+            Self::MemberGone { slot } | Self::MemberLength { slot, .. } => Some(*slot),
+            Self::Read(error) => error.slot(),
+            Self::Members(_) | Self::EntryTooLong { .. } | Self::TooLong => None,
+        }
+    }
+}
+
 impl From<ReadError> for PackError {
     fn from(error: ReadError) -> Self {
         match error {

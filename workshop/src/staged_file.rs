@@ -75,6 +75,16 @@ pub enum ReadError {
     Drive(#[from] DriveError),
 }
 
+impl ReadError {
+    /// The slot that cannot be read, where that is not the disk's fault.
+    pub fn slot(&self) -> Option<u64> {
+        match self {
+            Self::NotFound { slot } | Self::Damaged { slot, .. } | Self::Unusable { slot, .. } => Some(*slot),
+            Self::OutOfRange { .. } | Self::Drive(_) => None,
+        }
+    }
+}
+
 /// A file that is staged: durable, and ready to be committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StagedFile {

@@ -19,7 +19,7 @@ use crate::drain::{Drain, Full};
 use crate::staged_file::{ReadError, StageError, StagedReader, StagedWriter};
 use crate::staged_format::{BYTES_MAX, Layout, slot_of, staged_name};
 use disk::{Drive, DriveError};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
 
@@ -65,6 +65,8 @@ struct State {
     slots: HashMap<u64, Slot>,
     /// Slots whose files can be removed now.
     removable: Vec<u64>,
+    /// Slots whose files cannot be read.
+    set_aside: BTreeSet<u64>,
     drain: Drain,
 }
 
@@ -84,6 +86,7 @@ impl Staging {
             reserved_bytes: 0,
             slots: HashMap::new(),
             removable: Vec::new(),
+            set_aside: BTreeSet::new(),
             drain: Drain::new(),
         };
         Self { inner: Arc::new(Inner { drive, capacity_bytes, state: Mutex::new(state) }) }
@@ -106,6 +109,11 @@ impl Staging {
         }
         lock(&self.inner.state).staged_bytes = report.kept_bytes;
         Ok(report)
+    }
+
+    /// The highest slot of which there is a file, finished or not.
+    pub async fn highest_slot(&self) -> Result<Option<u64>, DriveError> {
+        Ok(self.inner.drive.list().await?.iter().filter_map(slot_of).max())
     }
 
     /// Sets room aside for a file of at most `bytes` bytes.
@@ -168,6 +176,20 @@ impl Staging {
         detached(async move { inner.remove_all().await }).await
     }
 
+    /// Remembers, until it is freed or the server is started anew, that the file of `slot` cannot be read, so that nobody
+    /// tries to move it again and again.
+    pub fn set_aside(&self, slot: u64) {
+        let mut state = lock(&self.inner.state);
+        if !state.slots.get(&slot).is_some_and(|entry| entry.doomed) {
+            state.set_aside.insert(slot);
+        }
+    }
+
+    /// Whether the file of `slot` was found not to be readable.
+    pub fn is_set_aside(&self, slot: u64) -> bool {
+        lock(&self.inner.state).set_aside.contains(&slot)
+    }
+
     /// How full it is.
     pub fn usage(&self) -> StagingUsage {
         let state = lock(&self.inner.state);
@@ -182,6 +204,7 @@ impl Staging {
 impl State {
     /// Marks `slot` as one that goes, and lets it go if nobody holds it.
     fn doom(&mut self, slot: u64) {
+        self.set_aside.remove(&slot);
         let entry = self.slots.entry(slot).or_default();
         if std::mem::replace(&mut entry.doomed, true) {
             return;

@@ -17,7 +17,9 @@ pub(super) struct Order {
     pub(super) batch: Batch,
     /// The checksums of the batch's run, if they are known already.
     pub(super) page: Option<Arc<ChecksumPage>>,
-    pub(super) buffer: Buffer,
+    /// Where the fragments go; made when it is needed, if there is none: a buffer takes time to make, and a whole set of them
+    /// keeps a thread busy for longer than a drive takes to answer.
+    pub(super) buffer: Option<Buffer>,
     pub(super) meter: Arc<Meter>,
 }
 
@@ -31,8 +33,8 @@ pub(super) struct Fetched {
 pub(super) enum Fetch {
     /// The fragments, and which of them are good.
     Read { buffer: Buffer, good: Vec<bool> },
-    /// The checksum page is bad, so that nothing can be said of the fragments. The buffer was not used.
-    NoChecksums(Buffer),
+    /// The checksum page is bad, so that nothing can be said of the fragments. The buffer, if there was one, was not used.
+    NoChecksums(Option<Buffer>),
     /// The drive does not answer.
     Failed(DriveError),
 }
@@ -121,8 +123,9 @@ impl Order {
 
     async fn read_fragments(mut self, page: &ChecksumPage) -> Fetch {
         let offset = self.shape.fragment_offset(self.batch.first);
-        self.buffer.set_len(self.shape.len(self.batch));
-        match self.drive.read_at(&self.name, offset, self.buffer).await {
+        let mut buffer = self.buffer.take().unwrap_or_else(|| self.meter.zeroed(self.shape.batch_bytes()));
+        buffer.set_len(self.shape.len(self.batch));
+        match self.drive.read_at(&self.name, offset, buffer).await {
             Ok(buffer) => {
                 let sum = |stripe| {
                     let fragment = &buffer[self.shape.within(self.batch, stripe)];
@@ -133,18 +136,16 @@ impl Order {
                     .collect();
                 Fetch::Read { buffer, good }
             }
-            Err(error) if is_local(&error) => {
-                self.buffer = self.meter.zeroed(self.shape.batch_bytes());
-                self.read_one_by_one(page, error).await
-            }
+            Err(error) if is_local(&error) => self.read_one_by_one(page, error).await,
             Err(error) => Fetch::Failed(error),
         }
     }
 
     /// After an error of the medium: each fragment for itself, so that a bad sector costs one of them and not the batch. Takes
     /// one fragment more of memory than the bound says, on this stack alone.
-    async fn read_one_by_one(mut self, page: &ChecksumPage, first_error: DriveError) -> Fetch {
-        self.buffer.set_len(self.shape.len(self.batch));
+    async fn read_one_by_one(self, page: &ChecksumPage, first_error: DriveError) -> Fetch {
+        let mut buffer = self.meter.zeroed(self.shape.batch_bytes());
+        buffer.set_len(self.shape.len(self.batch));
         let mut good = vec![false; self.batch.stripes as usize];
         let mut answered = false;
         for (stripe, good) in (self.batch.first..self.batch.end()).zip(&mut good) {
@@ -155,17 +156,13 @@ impl Order {
                     answered = true;
                     let sum = fragment_sum(&self.blob, self.index, stripe, &piece);
                     *good = sum == page.sums[(stripe % RUN_STRIPES) as usize];
-                    self.buffer[range].copy_from_slice(&piece);
+                    buffer[range].copy_from_slice(&piece);
                 }
                 Err(error) if is_local(&error) => {}
                 Err(error) => return Fetch::Failed(error),
             }
         }
         // A drive of which not one fragment can be read is given up, unless only one was asked for and its header could be.
-        if answered || self.batch.stripes == 1 {
-            Fetch::Read { buffer: self.buffer, good }
-        } else {
-            Fetch::Failed(first_error)
-        }
+        if answered || self.batch.stripes == 1 { Fetch::Read { buffer, good } } else { Fetch::Failed(first_error) }
     }
 }

@@ -90,7 +90,7 @@ struct Arrived {
     by_index: Vec<Option<(Buffer, Vec<bool>)>>,
 }
 
-type InFlight = JoinSet<Vec<(usize, Fetched)>>;
+type InFlight = JoinSet<(usize, Fetched)>;
 
 impl StackReader {
     /// Opens `blob` from these `stacks`, each given by its index and drive, each index at most once. At least k of them must
@@ -229,9 +229,9 @@ impl StackReader {
 
     /// Starts to fetch `batch` from the stacks at `places`.
     fn fetch(&mut self, batch: Batch, places: &[usize]) -> InFlight {
-        let mut orders = Vec::with_capacity(places.len());
+        let mut in_flight = JoinSet::new();
         for at in places {
-            let buffer = self.free_buffer();
+            let buffer = self.free.pop();
             let stack = &self.stacks[*at];
             let first_stripe = batch.run() * RUN_STRIPES;
             let page = stack.page.clone().filter(|page| page.first_stripe == first_stripe);
@@ -248,10 +248,8 @@ impl StackReader {
                 meter,
             };
             let at = *at;
-            orders.push(async move { (at, order.fetch().await) });
+            in_flight.spawn(async move { (at, order.fetch().await) });
         }
-        let mut in_flight = JoinSet::new();
-        in_flight.spawn(join_all(orders));
         in_flight
     }
 
@@ -270,18 +268,17 @@ impl StackReader {
                     Err(_) => continue,
                 },
             };
-            for (at, Fetched { page, fetch }) in fetched {
-                let stack = &mut self.stacks[at];
-                stack.page = page;
-                match fetch {
-                    Fetch::Read { buffer, good } => arrived.by_index[usize::from(stack.index)] = Some((buffer, good)),
-                    Fetch::NoChecksums(buffer) => {
-                        tracing::warn!(stack = %stack.name, run = arrived.batch.run(), "a checksum page is bad");
-                        stack.unsound = true;
-                        self.free.push(buffer);
-                    }
-                    Fetch::Failed(error) => stack.fails(&error),
+            let (at, Fetched { page, fetch }) = fetched;
+            let stack = &mut self.stacks[at];
+            stack.page = page;
+            match fetch {
+                Fetch::Read { buffer, good } => arrived.by_index[usize::from(stack.index)] = Some((buffer, good)),
+                Fetch::NoChecksums(buffer) => {
+                    tracing::warn!(stack = %stack.name, run = arrived.batch.run(), "a checksum page is bad");
+                    stack.unsound = true;
+                    self.free.extend(buffer);
                 }
+                Fetch::Failed(error) => stack.fails(&error),
             }
         }
     }

@@ -4,6 +4,7 @@
 use super::error::{Fault, usual_message};
 use super::framing::Framing;
 use bytes::Bytes;
+use http::header::CONNECTION;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -49,6 +50,7 @@ impl Gate {
         let id = format!("{:08X}{:08X}", self.started_s, self.count.fetch_add(1, Ordering::Relaxed));
         let waits_for_continue = request.headers().contains_key("expect");
         let (parts, body) = request.into_parts();
+        let is_empty = body.is_end_stream();
         let shared = Shared(Arc::new(Mutex::new(body)));
         let refusal = refusal(&parts.method, &parts.headers);
         let room = self.room.clone().try_acquire_owned();
@@ -69,6 +71,11 @@ impl Gate {
             response.headers_mut().insert("x-amz-request-id", value);
         }
         response.headers_mut().insert("server", HeaderValue::from_static("Larder"));
+        if waits_for_continue && (is_empty || failed) {
+            // No `100 Continue` may have gone before this answer (there is none for an empty body, though some clients
+            // ask for it). botocore then misreads the next answer on the same connection and waits for its end forever.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         Ok(response.map(|body| Guarded { body, _permit: permit }))
     }
 }

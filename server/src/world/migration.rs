@@ -151,7 +151,11 @@ async fn list(
         age: means.clock.to_modelled(Duration::from_millis(now_ms.saturating_sub(version.staged_ms))),
         pin: (means.pin_of)(&version.bucket, &version.key),
     };
-    let entries = page.items.into_iter().map(entry).collect();
+    let readable = |version: &catalog::Version| match version.place {
+        catalog::Place::Staged { slot } => !means.staging.is_set_aside(slot),
+        catalog::Place::Stored { .. } => true,
+    };
+    let entries = page.items.into_iter().filter(readable).map(entry).collect();
     Ok((entries, page.next.map(|after| StagedCursor { until_ms, after })))
 }
 
@@ -161,7 +165,7 @@ const GATHER_TRIES: u32 = 8;
 /// What is left of `versions` as a pack whose files stay; `None` if all were overwritten or deleted.
 async fn gather(means: &super::Means, versions: &[VersionId]) -> Result<Option<HeldPack>, String> {
     for _ in 0..GATHER_TRIES {
-        let members = members(&means.catalog, versions).await.map_err(|error| error.to_string())?;
+        let members = members(means, versions).await.map_err(|error| error.to_string())?;
         if members.is_empty() {
             return Ok(None);
         }
@@ -173,11 +177,13 @@ async fn gather(means: &super::Means, versions: &[VersionId]) -> Result<Option<H
     Err("its members are overwritten again and again".into())
 }
 
-async fn members(catalog: &catalog::Catalog, versions: &[VersionId]) -> Result<Vec<PackMember>, catalog::CatalogError> {
+async fn members(means: &super::Means, versions: &[VersionId]) -> Result<Vec<PackMember>, catalog::CatalogError> {
     let mut members = Vec::with_capacity(versions.len());
     for version in versions {
-        let Some((found, object)) = catalog.object_of_version(*version).await? else { continue };
-        if let catalog::Place::Staged { slot } = found.place {
+        let Some((found, object)) = means.catalog.object_of_version(*version).await? else { continue };
+        if let catalog::Place::Staged { slot } = found.place
+            && !means.staging.is_set_aside(slot)
+        {
             members.push(PackMember { bucket: found.bucket, key: found.key, object, slot });
         }
     }

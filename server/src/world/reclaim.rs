@@ -39,10 +39,10 @@ impl World {
             Some(cursor) => self.doomed_cursors.insert(group, cursor),
             None => self.doomed_cursors.remove(&group),
         };
-        let (held, blobs): (Vec<_>, Vec<_>) = page
-            .blobs
-            .into_iter()
-            .partition(|doomed| self.means.holds.is_held(doomed.blob) || self.rescuing.contains(&doomed.blob));
+        // A hold keeps stacks from being removed. It is no reason against a rescue: who woke the group reads what still lives.
+        let stays = |doomed: &DoomedBlob| !doomed.living && self.means.holds.is_held(doomed.blob);
+        let (held, blobs): (Vec<_>, Vec<_>) =
+            page.blobs.into_iter().partition(|doomed| stays(doomed) || self.rescuing.contains(&doomed.blob));
         let held_bytes = held.iter().map(|doomed| doomed.doomed_bytes).sum();
         self.apply(Event::DoomedPage { group, attempt, blobs, held_bytes, more });
     }

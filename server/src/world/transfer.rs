@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use model::{Attempt, BlobId, ClassId, Code, DriveId, GroupId, OpId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use workshop::{HeldPack, PackSource, Sealed, SpoolWriter};
+use workshop::{HeldPack, PackError, PackSource, Sealed, SpoolWriter};
 
 impl World {
     pub(super) fn transfer(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
@@ -252,13 +252,27 @@ impl Write {
         Ok(blob)
     }
 
+    /// A member whose staged file is lost or damaged would fail every pack it is in, and wake a group for each.
+    fn set_aside(&self, error: &PackError) {
+        let Some(slot) = error.bad_slot() else { return };
+        let members = self.pack.plan().members();
+        if let Some(member) = members.iter().find(|member| member.slot == slot) {
+            tracing::error!(bucket = %member.bucket, key = %member.key, %error,
+                "a staged object cannot be read and does not move to the rack; write it again, or restore the file");
+            self.means.staging.set_aside(slot);
+        }
+    }
+
     async fn fill(&self, mut writer: StackWriter) -> (Option<Sealed>, Vec<StackOutcome>) {
         let mut source = PackSource::new(Arc::clone(&self.pack));
         loop {
             let fed = match source.next().await {
                 Ok(Some(bytes)) => writer.write(&bytes).await.map_err(|error| error.to_string()),
                 Ok(None) => break,
-                Err(error) => Err(error.to_string()),
+                Err(error) => {
+                    self.set_aside(&error);
+                    Err(error.to_string())
+                }
             };
             if let Err(error) = fed {
                 tracing::warn!(error, "a pack could not be written");

@@ -1,1 +1,169 @@
-//! Faults.
+//! Drives that go, bits that rot, fuses that trip, starts that run out.
+
+use crate::site::{HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site};
+use catalog::{Blob, Place};
+use engine::GroupState;
+use model::DriveId;
+use server::s3::store::StoreError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+async fn blob_of(larder: &Larder, key: &str) -> Blob {
+    let Place::Stored { blob, .. } = larder.place(key).await else { panic!("{key} is staged") };
+    larder.means.catalog.blob(blob).await.unwrap().unwrap()
+}
+
+#[test]
+fn r_lost_drives_cost_nothing_and_one_more_is_refused_until_it_is_back() {
+    for (rack, r) in [("nas8", 1), ("pelican-mini", 2)] {
+        Site::new(rack).run(async |larder| {
+            larder.put("o", 1, 3 * MIB).await.unwrap();
+            larder.put("p", 1, 5 * MIB).await.unwrap();
+            larder.settle().await;
+            let blob = blob_of(larder, "o").await;
+            for drive in &blob.drives[..r] {
+                larder.rack.pull(*drive);
+            }
+            assert_eq!(larder.get("o").await.unwrap(), 1);
+            larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+            let other = blob_of(larder, "p").await;
+            for drive in &other.drives[..=r] {
+                larder.rack.pull(*drive);
+            }
+            assert!(matches!(larder.get("p").await, Err(StoreError::Unavailable { .. })));
+            for drive in other.drives.iter().chain(&blob.drives) {
+                larder.rack.plug(*drive);
+            }
+            assert_eq!(larder.get("p").await.unwrap(), 1);
+        });
+    }
+}
+
+#[test]
+fn a_drive_may_go_at_any_moment_of_a_read() {
+    for ms in [1_u64, 5_000, 11_900, 13_000, 16_000, 17_000, 17_500, 18_000, 18_200, 18_400, 18_600, 18_800, 19_000] {
+        Site::nas8().run(async |larder| {
+            larder.put("o", 1, 60 * MIB).await.unwrap();
+            larder.settle().await;
+            let drive = blob_of(larder, "o").await.drives[(ms % 3) as usize];
+            let (got, ()) = tokio::join!(larder.get_patiently("o"), async {
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+                larder.rack.pull(drive);
+            });
+            assert_eq!(got.unwrap(), 1, "{ms} ms");
+            larder.rack.plug(drive);
+            larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+        });
+    }
+}
+
+#[test]
+fn bits_that_rot_are_repaired_by_the_next_read() {
+    let mut site = Site::nas8();
+    let facts = site.facts();
+    site.run(async |larder| {
+        larder.put("o", 1, 3 * MIB).await.unwrap();
+        larder.settle().await;
+    });
+    for stack in facts.stacks().iter().filter(|stack| stack.index == 1) {
+        facts.media[stack.drive].flip_bit(&stack.name, 300_000, 16);
+    }
+    for repaired in [1, 0] {
+        // The spool forgets at every boot, so each of these reads the drives.
+        site.run(async |larder| {
+            assert_eq!(larder.get("o").await.unwrap(), 1);
+            tokio::time::sleep(SECOND).await; // the transfer ends a little after its last bytes
+            assert_eq!(larder.means.counters.repaired_fragments.load(Ordering::Relaxed), repaired);
+        });
+    }
+}
+
+#[test]
+fn more_rot_than_the_code_makes_up_for_is_said_loudly() {
+    let mut site = Site::nas8();
+    let facts = site.facts();
+    site.run(async |larder| {
+        larder.put("o", 1, 3 * MIB).await.unwrap();
+        larder.settle().await;
+    });
+    for stack in facts.stacks().iter().filter(|stack| stack.index < 2) {
+        facts.media[stack.drive].flip_bit(&stack.name, 10_000, 16);
+    }
+    site.run(async |larder| {
+        assert!(matches!(larder.get("o").await, Err(StoreError::DataLost { .. })));
+        assert_eq!(larder.ask(|rack| rack.stats().data_lost).await, 1);
+    });
+}
+
+#[test]
+fn a_rack_recovers_from_a_fuse_that_tripped_behind_the_ledgers_back() {
+    let mut site = Site::nas8();
+    site.policy.idle_timeout = engine::IdleTimeout::After(HOUR);
+    site.run(async |larder| {
+        larder.put("o", 1, 3 * MIB).await.unwrap();
+        larder.settle().await;
+        let group = larder.group_of("o").await;
+        larder.get_range("o", Some(0..10)).await.unwrap();
+        assert_eq!(larder.state(group).await, GroupState::Idle);
+        let members = larder.ask(move |rack| rack.layout().groups[group.index()].drives.clone()).await;
+        let stranger = (0..8).map(DriveId).find(|drive| !members.contains(drive)).unwrap();
+        let _ = larder.rack.drive(stranger).spin_up().await;
+        tokio::time::sleep(SECOND).await;
+        assert!(larder.means.counters.fuse_trips.load(Ordering::Relaxed) >= 4, "all that drew current are gone");
+        let mut seen = Vec::new();
+        larder
+            .until("served again", HOUR, async || {
+                let got = larder.get("o").await;
+                seen.push(format!("{got:?}"));
+                got.is_ok()
+            })
+            .await;
+        larder.put("n", 1, MIB).await.unwrap();
+        larder.settle().await;
+    });
+}
+
+#[test]
+fn work_that_nobody_waits_for_stays_within_the_starts_of_a_day() {
+    let mut site = Site::nas8();
+    site.policy.starts_per_day = 2;
+    site.policy.idle_timeout = engine::IdleTimeout::After(MINUTE);
+    site.run(async |larder| {
+        for n in 0..40 {
+            larder.put(&format!("k{n:02}"), 1, 100 * KIB).await.unwrap();
+            tokio::time::sleep(10 * MINUTE).await;
+        }
+        let most = (0..8).map(|drive| larder.rack.starts(DriveId(drive))).max().unwrap();
+        assert_eq!(most, 2, "in less than seven hours of one day");
+        larder.settle().await;
+        assert!(larder.elapsed() >= 24 * HOUR, "the rest waited for the next day");
+    });
+}
+
+#[test]
+fn clients_go_beyond_the_starts_of_a_day() {
+    let mut site = Site::nas8();
+    site.policy.starts_per_day = 1;
+    site.run(async |larder| {
+        larder.put("o", 1, 100 * KIB).await.unwrap();
+        larder.settle().await;
+        assert_eq!(larder.get("o").await.unwrap(), 1);
+        assert!(larder.elapsed() < HOUR);
+        assert_eq!((0..8).map(|drive| larder.rack.starts(DriveId(drive))).max(), Some(2));
+    });
+}
+
+#[test]
+fn starts_of_the_day_are_remembered_over_a_crash() {
+    let mut site = Site::nas8();
+    site.policy.starts_per_day = 1;
+    for n in 0..4 {
+        site.boot_and(async |larder| {
+            larder.put(&format!("k{n}"), 1, 100 * KIB).await.unwrap();
+            tokio::time::sleep(HOUR).await;
+            let today: u32 = (0..8).map(|drive| larder.rack.starts(DriveId(drive))).sum();
+            assert!(if n < 2 { today == 4 } else { today == 0 }, "boot {n}: {today}");
+        });
+        site.lose_power(&mut model::Rng::new(n));
+    }
+}

@@ -5,7 +5,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod changes;
+mod crashes;
 mod faults;
+mod history;
 mod life;
 mod site;
 mod steps;

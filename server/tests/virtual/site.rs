@@ -13,15 +13,18 @@ use engine::{
     Weighing,
 };
 use futures::{FutureExt, StreamExt};
+use model::physics::PowerState;
 use model::{BlobId, ClassId, DriveId, GroupId, RackSpec, Rng};
 use server::boot;
 use server::holds::Holds;
 use server::house::House;
 use server::s3::store::{Condition, GetBody, ListQuery, ObjectStore, PutMeta, StoreError};
-use server::world::{Counters, Means, WorldHandle};
+use server::world::{Counters, Means, Spawn, WorldHandle};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
@@ -52,6 +55,8 @@ pub struct Site {
     /// Keys that begin so are pinned to a class.
     pub pin: Option<(&'static str, ClassId)>,
     wall_ms: u64,
+    /// Tasks of the world that panicked.
+    panics: Arc<AtomicU64>,
 }
 
 /// A file on a drive of the rack.
@@ -131,6 +136,7 @@ impl Site {
             media: spec.drives.iter().map(|_| medium()).collect(),
             pin: None,
             wall_ms: 1_700_000_000_000,
+            panics: Arc::default(),
             spec,
         }
     }
@@ -161,11 +167,13 @@ impl Site {
                 biased;
                 () = power.failed() => Ended::Crashed,
                 done = async { history(&self.boot(started).await).await } => Ended::Finished(done),
+                () = tokio::time::sleep(120 * 24 * HOUR) => panic!("a history went on for four months"),
             };
             (ended, self.wall_ms + started.elapsed().as_millis() as u64)
         });
         self.wall_ms = wall_ms;
         drop(runtime);
+        assert_eq!(self.panics.load(Ordering::Relaxed), 0, "no task of the world panics");
         ended
     }
 
@@ -187,6 +195,19 @@ impl Site {
         Arc::new(Powered { drive: Arc::clone(drive), power: self.power.clone() })
     }
 
+    /// Spawns tasks that do not panic unnoticed.
+    fn watched_spawn(&self) -> Spawn {
+        let panics = Arc::clone(&self.panics);
+        Arc::new(move |task| {
+            let panics = Arc::clone(&panics);
+            drop(tokio::spawn(async move {
+                if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+                    panics.fetch_add(1, Ordering::Relaxed);
+                }
+            }));
+        })
+    }
+
     async fn boot(&self, started: Instant) -> Larder {
         let base_ms = self.wall_ms;
         let store = PoweredStore { store: self.catalog.clone(), power: self.power.clone() };
@@ -198,7 +219,7 @@ impl Site {
         let means = Means {
             clock,
             wall: Arc::new(move || base_ms + started.elapsed().as_millis() as u64),
-            spawn: Arc::new(|task| drop(tokio::spawn(task))),
+            spawn: self.watched_spawn(),
             drives: rack.drives(),
             rack_uuid: RackUuid([8; 16]),
             catalog,
@@ -227,6 +248,13 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// No call fails any more that was still to fail.
+    pub fn heal(&self) {
+        for drive in self.media.iter().chain([&self.staged]) {
+            drive.fail_call(u64::MAX);
+        }
+    }
+
     /// Bytes of all files on all drives of the rack.
     pub fn media_bytes(&self) -> u64 {
         self.stacks().into_iter().map(|stack| self.media[stack.drive].contents(&stack.name).unwrap().len() as u64).sum()
@@ -423,8 +451,10 @@ impl Larder {
         tokio::time::timeout(HOUR, self.world.close()).await.expect("the world closes");
         for drive in 0..self.means.drives.len() as u32 {
             let state = self.rack.state(DriveId(drive));
-            use model::physics::PowerState::{Away, Standby};
-            assert!(matches!(state, Standby | Away), "drive {drive} is {state:?} after closing");
+            assert!(
+                matches!(state, PowerState::Standby | PowerState::Away),
+                "drive {drive} is {state:?} after closing"
+            );
         }
     }
 

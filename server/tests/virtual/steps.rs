@@ -1,7 +1,7 @@
 //! Power that fails at a chosen step: every call of a drive and every commit of the catalog is a step before it is done and
 //! one after.
 
-use catalog::{Batch, Entry, KeyRange, MemoryStore, Store, StoreFuture};
+use catalog::{Batch, Entry, KeyRange, MemoryStore, Store, StoreError, StoreFuture};
 use disk::{Buffer, Drive, DriveFuture, FileName, MemoryDrive, Space};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +17,11 @@ struct Wires {
     /// The step at which it fails; 0 is never.
     fails_at: AtomicU64,
     failed: Notify,
+    /// Commits until one is done and answered with an error; 0 is never.
+    spoils_in: AtomicU64,
+    /// The step at which somebody is told; 0 is never.
+    tells_at: AtomicU64,
+    told: Notify,
 }
 
 impl Power {
@@ -24,6 +29,22 @@ impl Power {
     pub fn fail_in(&self, steps: u64) {
         assert!(steps > 0, "a step that lies ahead");
         self.0.fails_at.store(self.steps() + steps, Ordering::Relaxed);
+    }
+
+    /// Returns `steps` steps from now, between that step and the next one of whoever took it.
+    pub async fn after(&self, steps: u64) {
+        self.0.tells_at.store(self.steps() + steps, Ordering::Relaxed);
+        self.0.told.notified().await;
+    }
+
+    /// The `commits`th commit from now is done, and answered with an error: 1 is the next one.
+    pub fn spoil_answer(&self, commits: u64) {
+        self.0.spoils_in.store(commits, Ordering::Relaxed);
+    }
+
+    fn spoils(&self) -> bool {
+        let count = |left: u64| left.checked_sub(1);
+        self.0.spoils_in.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count) == Ok(1)
     }
 
     /// It is there again, and stays.
@@ -38,12 +59,22 @@ impl Power {
 
     /// Returns when it has failed.
     pub async fn failed(&self) {
-        self.0.failed.notified().await;
+        loop {
+            self.0.failed.notified().await;
+            // Told by a failure of old, otherwise.
+            if self.0.fails_at.load(Ordering::Relaxed) != 0 {
+                return;
+            }
+        }
     }
 
     /// One step. Without power there is no next one.
     async fn step(&self) {
         let taken = self.0.taken.fetch_add(1, Ordering::Relaxed) + 1;
+        if taken == self.0.tells_at.load(Ordering::Relaxed) {
+            self.0.told.notify_one();
+            tokio::task::yield_now().await;
+        }
         let fails_at = self.0.fails_at.load(Ordering::Relaxed);
         if fails_at != 0 && taken >= fails_at {
             self.0.failed.notify_one();
@@ -143,6 +174,9 @@ impl Store for PoweredStore {
             self.power.step().await;
             let answer = self.store.commit(batch).await;
             self.power.step().await;
+            if self.power.spoils() {
+                return Err(StoreError::Failed("an error that was asked for".into()));
+            }
             answer
         })
     }

@@ -48,6 +48,7 @@ impl<M: Mind> World<M> {
     /// Dooms so many bytes of a blob.
     pub fn doom(&mut self, blob: BlobId, bytes: u64) {
         if let Some(found) = self.blobs.get_mut(&blob) {
+            let bytes = bytes.min(found.bytes - found.doomed_bytes);
             found.doomed_bytes += bytes;
             let group = found.group;
             self.tell(Event::SpaceDoomed { group, bytes });
@@ -148,7 +149,11 @@ impl<M: Mind> World<M> {
         self.plan(self.now, Event::Submitted(request), None);
     }
 
-    pub(super) fn list_doomed(&mut self, group: GroupId, attempt: Attempt, limit: u32, _restart: bool) {
+    pub(super) fn list_doomed(&mut self, group: GroupId, attempt: Attempt, limit: u32, restart: bool) {
+        if restart {
+            self.doomed_after.remove(&group);
+        }
+        let from = self.doomed_after.get(&group).map_or(BlobId(0), |after| BlobId(after.0 + 1));
         let doomed = |(id, blob): (&BlobId, &SimBlob)| {
             (blob.group == group && blob.doomed_bytes > 0).then(|| DoomedBlob {
                 blob: *id,
@@ -159,8 +164,13 @@ impl<M: Mind> World<M> {
                 living: blob.doomed_bytes < blob.bytes,
             })
         };
-        let blobs: Vec<DoomedBlob> = self.blobs.iter().filter_map(doomed).take(limit as usize).collect();
-        let page = Event::DoomedPage { group, attempt, blobs, held_bytes: 0, more: false };
+        let mut blobs: Vec<DoomedBlob> = self.blobs.range(from..).filter_map(doomed).take(limit as usize + 1).collect();
+        let more = blobs.len() > limit as usize;
+        blobs.truncate(limit as usize);
+        if let Some(last) = blobs.last() {
+            self.doomed_after.insert(group, last.blob);
+        }
+        let page = Event::DoomedPage { group, attempt, blobs, held_bytes: 0, more };
         self.plan(self.now, page, None);
     }
 }

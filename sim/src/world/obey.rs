@@ -46,6 +46,7 @@ impl<M: Mind> World<M> {
 
     fn answer(&mut self, drive: DriveId, attempt: Attempt, done: Result<Time, Refused>, event: Event) {
         match done {
+            Ok(_) if self.unlucky(self.faults.mute_permille) => {}
             Ok(when) => self.plan(when, event, Some(drive)),
             Err(_) => self.plan(self.now, Event::DriveCommandFailed { drive, attempt, loss: Loss::MountFailed }, None),
         }

@@ -3,7 +3,7 @@
 use super::{Happening, World};
 use crate::flow::Demand;
 use engine::{DriveOutcome, DriveResult, Event, Mind, Transfer};
-use model::{Attempt, DriveId, OpId, transfer_time};
+use model::{Attempt, BlobId, DriveId, OpId, transfer_time};
 
 /// A transfer that is under way, or about to be.
 #[derive(Clone, Debug)]
@@ -44,26 +44,27 @@ struct Asked {
     need: usize,
     /// How many of the drives that can are to take part.
     streams: usize,
+    /// The blob that is read.
+    read: Option<BlobId>,
     moves: bool,
-    sends: bool,
 }
 
 impl Asked {
     fn of(transfer: &Transfer) -> Self {
         match transfer {
-            Transfer::Read { stacks, need, policy, .. } => {
+            Transfer::Read { blob, stacks, need, policy } => {
                 let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
                 let need = usize::from(*need);
                 let streams = if *policy == engine::ReadPolicy::All { drives.len() } else { need };
-                Self { drives, need, streams, moves: true, sends: true }
+                Self { drives, need, streams, read: Some(*blob), moves: true }
             }
             Transfer::Write { drives, .. } | Transfer::Verify { drives } => {
                 let streams = drives.len();
-                Self { drives: drives.clone(), need: streams, streams, moves: true, sends: false }
+                Self { drives: drives.clone(), need: streams, streams, read: None, moves: true }
             }
             Transfer::Delete { stacks, .. } => {
                 let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
-                Self { streams: drives.len(), drives, need: 0, moves: false, sends: false }
+                Self { streams: drives.len(), drives, need: 0, read: None, moves: false }
             }
         }
     }
@@ -89,11 +90,11 @@ impl<M: Mind> World<M> {
             attempt,
             need: asked.need,
             stream_bytes: if asked.moves { payload_bytes.div_ceil(data) } else { 0 },
-            sent_bytes: if asked.sends { payload_bytes } else { 0 },
+            sent_bytes: if asked.read.is_some() { payload_bytes } else { 0 },
             servers: self.servers_of(&drives),
             drives,
         };
-        self.begin_transfer(moving, if asked.sends { data } else { 0 });
+        self.begin_transfer(moving, if asked.read.is_some() { data } else { 0 });
     }
 
     /// Who takes part: drives that can, until there are enough; those that fail are found out at once.
@@ -107,6 +108,8 @@ impl<M: Mind> World<M> {
                 || self.physics[drive.index()].ready(self.now).is_err()
             {
                 DriveResult::Failed
+            } else if asked.read.is_some_and(|blob| self.spoilt.contains(&(blob, *drive))) {
+                DriveResult::StackBad
             } else {
                 fine += 1;
                 DriveResult::Fine

@@ -1,0 +1,169 @@
+//! Objects of 64 MiB through the whole server, by HTTP with signatures: PUT, GET from sleeping drives, and GET of what was
+//! recalled, each against a plain copy or a plain read of files on the same disk, in turns within one run. Only the ratios
+//! mean anything on a machine that does other things as well.
+//!
+//! `cargo bench -p server --bench through_http`. The rack is the Pelican at a thousand times its speed, so that what is
+//! measured is this program and not the hardware it models; what remains of the hardware's waits is printed beside it.
+//! Takes a minute or two and 3 GB below `target`, which it gives back.
+
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code, reason = "the tests of the S3 front use more of it")]
+#[path = "../../tests/s3/client.rs"]
+mod client;
+
+mod house;
+
+use house::{House, OBJECT_BYTES, OBJECTS, TIME_SCALE, name_of};
+use rustix::fs::{Advice, fadvise};
+use s3s::crypto::{Checksum as _, Md5};
+use std::fs::File;
+use std::hint::black_box;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 5;
+const CLIENTS: [usize; 2] = [1, 4];
+/// Seconds that each round of a row took.
+type Took = Vec<f64>;
+
+/// Does `work` for `count` objects from `first` on, with as many threads; gives how long that took.
+fn at_once(first: usize, count: usize, work: &(impl Fn(usize) + Sync)) -> Duration {
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for object in first..first + count {
+            scope.spawn(move || work(object));
+        }
+    });
+    began.elapsed()
+}
+
+/// Does `work` for all objects, so many at a time, and `before` before each time; gives the seconds the work took.
+fn round(clients: usize, before: &dyn Fn(), work: &(impl Fn(usize) + Sync)) -> f64 {
+    let once = |first| {
+        before();
+        at_once(first, clients, work).as_secs_f64()
+    };
+    (0..OBJECTS).step_by(clients).map(once).sum()
+}
+
+fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Prints a row: its median rate, and the median of the rounds' ratios to the reference of the same round.
+fn tell(name: &str, clients: usize, took: &Took, reference: &Took) {
+    let mb = OBJECTS as f64 * OBJECT_BYTES as f64 / 1e6;
+    let rate = mb / median(took.iter().copied());
+    let ratio = median(took.iter().zip(reference).map(|(took, reference)| reference / took));
+    println!("{name:<42} {clients:>7} {rate:>9.0} {ratio:>9.2}");
+}
+
+/// PUT's counterpart: the file copied, and safe on the disk.
+fn copy(source: &Path, to: &Path) {
+    std::fs::copy(source, to).unwrap();
+    File::open(to).unwrap().sync_all().unwrap();
+    File::open(to.parent().unwrap()).unwrap().sync_all().unwrap();
+}
+
+/// GET's counterpart: the file read from the disk, not from the page cache.
+fn read(file: &Path, expected: &[u8]) {
+    let mut file = File::open(file).unwrap();
+    let mut buffer = vec![0; 1 << 20];
+    for expected in expected.chunks(buffer.len()) {
+        file.read_exact(&mut buffer[..expected.len()]).unwrap();
+        assert!(buffer[..expected.len()] == *expected, "a plain copy differs");
+    }
+}
+
+/// What no PUT can do without, since S3's ETag is an MD5 and an MD5 is computed on one core.
+fn md5(bytes: &[u8]) {
+    let mut hasher = Md5::new();
+    hasher.update(bytes);
+    black_box(hasher.finalize());
+}
+
+fn forget(file: &Path) {
+    fadvise(File::open(file).unwrap(), 0, None, Advice::DontNeed).unwrap();
+}
+
+fn puts(house: &mut House, clients: usize) {
+    let server = house.serve(None);
+    let (mut put, mut staged, mut copied, mut hashed) = (Took::new(), Took::new(), Took::new(), Took::new());
+    for _ in 0..ROUNDS {
+        copied.push(round(clients, &|| {}, &|object| copy(&house.source_file(), &house.plain_file(object))));
+        hashed.push(round(clients, &|| {}, &|_| md5(house.source())));
+        put.push(round(clients, &|| {}, &|object| server.put(&name_of(object))));
+        staged.push(round(clients, &|| {}, &|object| {
+            server.get(&name_of(object));
+        }));
+    }
+    tell("plain copy, synced", clients, &copied, &copied);
+    tell("MD5 of the same bytes, nothing else", clients, &hashed, &copied);
+    tell("PUT", clients, &put, &copied);
+    tell("GET of what is staged", clients, &staged, &copied);
+}
+
+/// Gives how long the first bytes of the cold GETs took.
+fn gets(house: &mut House, clients: usize) -> Vec<f64> {
+    let (mut cold, mut warm, mut plain) = (Took::new(), Took::new(), Took::new());
+    let waits = Mutex::new(Vec::new());
+    for _ in 0..ROUNDS {
+        // A server that starts has forgotten all recalls.
+        let server = house.serve(None);
+        let forget_all = || (0..OBJECTS).for_each(|object| forget(&house.plain_file(object)));
+        plain.push(round(clients, &forget_all, &|object| read(&house.plain_file(object), house.source())));
+        cold.push(round(clients, &|| server.wait_until_asleep(), &|object| {
+            let wait = server.get(&name_of(object));
+            waits.lock().unwrap().push(wait.as_secs_f64());
+        }));
+        warm.push(round(clients, &|| {}, &|object| {
+            server.get(&name_of(object));
+        }));
+    }
+    tell("plain read from the disk", clients, &plain, &plain);
+    tell("GET from sleeping drives", clients, &cold, &plain);
+    tell("GET of what was recalled", clients, &warm, &plain);
+    waits.into_inner().unwrap()
+}
+
+fn migrate(house: &mut House) {
+    let server = house.serve(Some(Duration::ZERO));
+    let began = Instant::now();
+    server.wait_until_migrated();
+    let mb = OBJECTS as f64 * OBJECT_BYTES as f64 / 1e6;
+    let took = began.elapsed().as_secs_f64();
+    println!("\nmigrated, read back and put to sleep in {took:.1} s ({:.0} MB/s, waits included)", mb / took);
+    server.wait_until_asleep();
+    let (least, most) = server.forecast(&name_of(0));
+    println!(
+        "a sleeping group takes {:.1} to {:.1} modelled s to wake, {:.0} to {:.0} ms here\n",
+        least * f64::from(TIME_SCALE),
+        most * f64::from(TIME_SCALE),
+        least * 1e3,
+        most * 1e3,
+    );
+}
+
+fn main() {
+    // `cargo test --benches` only wants to know that it can be started.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let mut house = House::build();
+    println!("{OBJECTS} objects of 64 MiB a round, median of {ROUNDS} rounds; 1 MB is 10^6 bytes\n");
+    println!("{:<42} {:>7} {:>9} {:>9}", "", "clients", "MB/s", "ratio");
+    for clients in CLIENTS {
+        puts(&mut house, clients);
+    }
+    migrate(&mut house);
+    for clients in CLIENTS {
+        let waits = gets(&mut house, clients);
+        println!("    first bytes of a cold GET after {:.0} ms (median)", 1e3 * median(waits));
+    }
+}

@@ -1,0 +1,204 @@
+//! Random histories, and the book that says which states each key may be in.
+
+use crate::site::{BUCKET, Facts, KIB, Larder, SECOND, content};
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::future::join_all;
+use model::{DriveId, Rng};
+use server::s3::store::{ObjectStore, StoreError};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// Keys of each client.
+const KEYS: u64 = 8;
+
+/// What may be at a key: a serial number, or nothing.
+type State = Option<u64>;
+
+/// What is known of a key.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// What was acknowledged last, or seen after that.
+    sure: State,
+    /// What may be there instead: changes that were not acknowledged.
+    open: Vec<State>,
+}
+
+/// What every key may hold.
+#[derive(Default)]
+pub struct Book {
+    keys: RefCell<BTreeMap<String, Known>>,
+}
+
+impl Book {
+    /// A change to `state` begins.
+    fn begins(&self, key: &str, state: State) {
+        self.keys.borrow_mut().entry(key.into()).or_default().open.push(state);
+    }
+
+    /// `state` was acknowledged, or seen when nothing was under way.
+    fn is_sure(&self, key: &str, state: State) {
+        self.keys.borrow_mut().insert(key.into(), Known { sure: state, open: Vec::new() });
+    }
+
+    fn check(&self, key: &str, seen: State) {
+        let known = self.keys.borrow().get(key).cloned().unwrap_or_default();
+        assert!(known.sure == seen || known.open.contains(&seen), "{key} holds {seen:?}, and should {known:?}");
+    }
+
+    /// Every key that was ever written holds what it may, byte for byte, and no other key is there. What is seen is sure
+    /// from now on.
+    pub async fn hold_against(&self, larder: &Larder) {
+        let listed = larder.keys().await;
+        let known: Vec<String> = self.keys.borrow().keys().cloned().collect();
+        assert!(listed.iter().all(|key| known.contains(key)), "{listed:?}");
+        for key in known {
+            let seen = match larder.get_patiently(&key).await {
+                Ok(serial) => Some(serial),
+                Err(StoreError::NoSuchKey) => None,
+                Err(error) => panic!("{key}: {error}"),
+            };
+            self.check(&key, seen);
+            assert_eq!(listed.contains(&key), seen.is_some(), "{key} is listed if it is there");
+            self.is_sure(&key, seen);
+        }
+    }
+
+    /// What is sure, for comparisons.
+    pub fn states(&self) -> Vec<(String, State)> {
+        self.keys.borrow().iter().map(|(key, known)| (key.clone(), known.sure)).collect()
+    }
+}
+
+/// Whether drives come and go, and answer with errors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Weather {
+    Fair,
+    Foul,
+}
+
+/// Several clients, each with keys of its own, do `ops` random things each.
+pub async fn live(larder: &Larder, facts: &Facts, book: &Book, seed: u64, ops: u64, weather: Weather) {
+    let clients = (0..3).map(|id| {
+        let rng = Rng::for_thing(seed, id + 1);
+        Client { larder, book, id, rng, weather }.live(ops)
+    });
+    let weather_rng = Rng::for_thing(seed, 99);
+    let clients = join_all(clients);
+    if weather == Weather::Foul {
+        tokio::select! {
+            biased;
+            _ = clients => {}
+            () = storm(larder, facts, weather_rng) => {}
+        }
+    } else {
+        clients.await;
+    }
+    for drive in 0..larder.means.drives.len() as u32 {
+        larder.rack.plug(DriveId(drive));
+    }
+}
+
+/// Pulls a drive and plugs it again, or lets a call of one fail, for ever. Never more than one is away.
+async fn storm(larder: &Larder, facts: &Facts, mut rng: Rng) {
+    loop {
+        tokio::time::sleep(SECOND * rng.between(5, 200) as u32).await;
+        let drive = rng.below(larder.means.drives.len() as u64);
+        match rng.below(4) {
+            0 => facts.staged.fail_call(rng.between(1, 20)),
+            1 => facts.media[drive as usize].fail_call(rng.between(1, 20)),
+            _ => {
+                larder.rack.pull(DriveId(drive as u32));
+                tokio::time::sleep(SECOND * rng.between(1, 120) as u32).await;
+                larder.rack.plug(DriveId(drive as u32));
+            }
+        }
+    }
+}
+
+struct Client<'a> {
+    larder: &'a Larder,
+    book: &'a Book,
+    id: u64,
+    rng: Rng,
+    weather: Weather,
+}
+
+impl Client<'_> {
+    async fn live(mut self, ops: u64) {
+        for _ in 0..ops {
+            let key = format!("c{}/{}", self.id, self.rng.below(KEYS));
+            match self.rng.below(20) {
+                0..=7 => self.put(&key).await,
+                8..=9 => self.delete(&key).await,
+                10..=15 => self.get(&key).await,
+                16 => self.give_up(&key).await,
+                17 => self.look_and_leave(&key).await,
+                18 => drop(self.larder.keys().await),
+                _ => tokio::time::sleep(SECOND * self.rng.between(1, 400) as u32).await,
+            }
+            tokio::time::sleep(SECOND * self.rng.below(20) as u32).await;
+        }
+    }
+
+    fn bytes(&mut self) -> u64 {
+        match self.rng.below(8) {
+            0 => 0,
+            1..=4 => self.rng.between(1, 20 * KIB),
+            5..=6 => self.rng.between(1, 200 * KIB),
+            _ => self.rng.between(1, 2000 * KIB),
+        }
+    }
+
+    /// A serial number that nobody had.
+    fn serial(&mut self) -> u64 {
+        self.rng.next_u64() >> 8
+    }
+
+    async fn put(&mut self, key: &str) {
+        let (serial, bytes) = (self.serial(), self.bytes());
+        self.book.begins(key, Some(serial));
+        match self.larder.put(key, serial, bytes).await {
+            Ok(()) => self.book.is_sure(key, Some(serial)),
+            Err(StoreError::SlowDown { .. }) => {}
+            Err(error) => self.may_fail(key, &error),
+        }
+    }
+
+    async fn delete(&mut self, key: &str) {
+        self.book.begins(key, None);
+        match self.larder.house.delete(BUCKET, key).await {
+            Ok(()) => self.book.is_sure(key, None),
+            Err(error) => self.may_fail(key, &error),
+        }
+    }
+
+    async fn get(&mut self, key: &str) {
+        match self.larder.get(key).await {
+            Ok(serial) => self.book.check(key, Some(serial)),
+            Err(StoreError::NoSuchKey) => self.book.check(key, None),
+            Err(StoreError::SlowDown { .. }) => {}
+            Err(error) => self.may_fail(key, &error),
+        }
+    }
+
+    /// Begins a put and goes away in the middle.
+    async fn give_up(&mut self, key: &str) {
+        let serial = self.serial();
+        if let Ok(mut sink) = self.larder.house.begin_put(BUCKET, key, Some(5 * KIB)).await {
+            let _ = sink.write(Bytes::from(content(key, serial, 2 * KIB))).await;
+        }
+    }
+
+    /// Begins a get and goes away after the first bytes.
+    async fn look_and_leave(&mut self, key: &str) {
+        if let Ok(mut body) = self.larder.house.get(BUCKET, key, None).await {
+            let _ = body.bytes.next().await;
+        }
+    }
+
+    fn may_fail(&self, key: &str, error: &StoreError) {
+        assert!(self.weather == Weather::Foul, "{key}: {error}");
+        assert!(!matches!(error, StoreError::DataLost { .. } | StoreError::Internal(_)), "{key}: {error}");
+    }
+}

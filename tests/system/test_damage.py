@@ -1,0 +1,153 @@
+"""Bit rot and lost stacks: what the code can make up for is right, what it cannot is an error, never wrong bytes."""
+
+import os
+
+from harness import BRISK, STAYING, SystemTest, noise
+
+
+class Damage(SystemTest):
+    def cold(self, rack, objects):
+        server = self.rack(rack, {**BRISK, "migrate.pack_size": "1 MB"})
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        for key, body in objects.items():
+            client.put_object(Bucket="pantry", Key=key, Body=body)
+        server.until_cold()
+        return server, client
+
+    def stacks_of(self, server, key):
+        """The stack files of an object's blob; its stacks are told apart from others by their length and name."""
+        place = server.explain("pantry", key)["place"]
+        stacks = server.stacks([drive["drive"] for drive in place["drives"]])
+        by_name = {}
+        for path in stacks:
+            by_name.setdefault(os.path.basename(path).split(".")[0], []).append(path)
+        mine = [paths for name, paths in by_name.items() if int(name, 16) == place["blob"]]
+        self.assertEqual(len(mine), 1, f"{by_name} {place['blob']}")
+        self.assertEqual(len(mine[0]), place["code_data"] + place["code_parity"])
+        return mine[0]
+
+    def flip(self, path, every):
+        """Flips a bit every so many bytes, from the middle of the first fragment on."""
+        size = os.path.getsize(path)
+        with open(path, "r+b") as file:
+            for at in range(min(20_000, size // 2), size, every):
+                file.seek(at)
+                byte = file.read(1)
+                file.seek(at)
+                file.write(bytes([byte[0] ^ 0x10]))
+
+    def test_bit_rot_is_repaired_and_counted(self):
+        for rack in ("pelican-mini", "nas8"):
+            with self.subTest(rack=rack):
+                self.root = os.path.join(self.root, rack)
+                os.mkdir(self.root)
+                objects = {"k": noise(3_000_000, 1)}
+                server, client = self.cold(rack, objects)
+                self.flip(self.stacks_of(server, "k")[0], 70_000)
+                self.assertEqual(server.totals()["repaired_fragments"], 0)
+                self.reads(client, "pantry", objects)
+                self.assertGreater(server.totals()["repaired_fragments"], 0)
+                self.assertEqual(server.totals()["data_lost"], 0)
+                self.root = os.path.dirname(self.root)
+
+    def test_rot_in_as_many_stacks_as_there_is_parity_is_repaired(self):
+        objects = {"k": noise(3_000_000, 1)}
+        server, client = self.cold("pelican-mini", objects)
+        for path in self.stacks_of(server, "k")[2:4]:
+            self.flip(path, 5000)
+        self.reads(client, "pantry", objects)
+
+    def test_lost_stacks_are_made_up_for_until_there_are_too_many(self):
+        objects = {"k": noise(3_000_000, 1), "other": noise(2_500_000, 2), "hot": b"hot"}
+        server, client = self.cold("pelican-mini", objects)
+        stacks = self.stacks_of(server, "k")
+        for path in stacks[:2]:
+            os.remove(path)
+        self.reads(client, "pantry", objects)
+        # Restarted, so that nothing is in the spool.
+        self.assertEqual(server.stop(), 0)
+        server = self.serve(server.data)
+        self.reads(server.client(), "pantry", objects)
+        self.assertEqual(server.stop(), 0)
+        os.remove(stacks[2])
+        server = self.serve(server.data)
+        status, _, body = server.ask("GET", "/pantry/k")
+        self.assertGreaterEqual(status, 500)
+        self.assertNotEqual(status, 501)
+        self.assertLess(len(body), 3000, "a message, no bytes of the object")
+        client = server.client()
+        self.reads(client, "pantry", {key: objects[key] for key in ("other", "hot")})
+        self.assertGreater(server.totals()["data_lost"], 0)
+        self.assertEqual(client.head_object(Bucket="pantry", Key="k")["ContentLength"], 3_000_000)
+
+    def test_rot_beyond_repair_never_gives_wrong_bytes(self):
+        objects = {"k": noise(3_000_000, 1), "other": noise(2_500_000, 2)}
+        server, client = self.cold("pelican-mini", objects)
+        for path in self.stacks_of(server, "k")[:3]:
+            self.flip(path, 5000)
+        try:
+            response, connection = server.open("GET", "/pantry/k")
+            body = response.read() if response.status == 200 else b""
+            connection.close()
+        except Exception:  # cut off in the middle
+            body = b""
+        self.assertLess(len(body), len(objects["k"]))
+        self.assertTrue(objects["k"].startswith(body))
+        self.reads(client, "pantry", {"other": objects["other"]})
+
+    def test_a_lost_staged_file_is_an_error_of_that_object_alone(self):
+        server = self.rack("nas8", STAYING)
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        workshop = os.path.join(server.data, "workshop")
+
+        def files():
+            return {os.path.join(folder, file) for folder, _, names in os.walk(workshop) for file in names}
+
+        client.put_object(Bucket="pantry", Key="kept", Body=noise(50_000, 1))
+        before = files()
+        for key in ("lost", "rotten"):
+            client.put_object(Bucket="pantry", Key=key, Body=noise(50_000, key))
+        lost, rotten = sorted(files() - before)
+        # While it is away, since a file that is open can still be read.
+        self.assertEqual(server.stop(), 0)
+        os.remove(lost)
+        self.flip(rotten, 1000)
+        server = self.serve(server.data)
+        client = server.client()
+        for key in ("lost", "rotten"):
+            try:
+                status, _, body = server.ask("GET", f"/pantry/{key}")
+            except Exception:  # cut off in the middle
+                status, body = 500, b""
+            self.assertTrue(status >= 500 or len(body) < 50_000, f"{key}: {status}")
+        self.reads(client, "pantry", {"kept": noise(50_000, 1)})
+
+    def test_a_lost_staged_file_does_not_stop_migration(self):
+        data = self.made("nas8", **STAYING)
+        server = self.serve(data)
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        objects = {f"{i}": noise(50_000, i) for i in range(6)}
+        for key, body in objects.items():
+            client.put_object(Bucket="pantry", Key=key, Body=body)
+        slots = {key: server.explain("pantry", key)["place"]["slot"] for key in objects}
+        self.assertEqual(len(set(slots.values())), 6)
+        self.assertEqual(server.stop(), 0)
+        workshop = os.path.join(data, "workshop")
+        files = sorted(os.path.join(f, n) for f, _, names in os.walk(workshop) for n in names)
+        staged = [path for path in files if os.path.getsize(path) >= 50_000]
+        self.assertEqual(len(staged), 6)
+        os.remove(staged[3])
+        self.configure(data, BRISK)
+        server = self.serve(data)
+        server.until("the others migrate", lambda s: s["totals"]["migrated_bytes"] >= 5 * 50_000, timeout=40)
+        client = server.client()
+        gone = sum(self.is_gone(server, key, body) for key, body in objects.items())
+        self.assertEqual(gone, 1)
+
+    def is_gone(self, server, key, body):
+        status, _, found = server.ask("GET", f"/pantry/{key}")
+        self.assertTrue(status >= 500 or found == body, key)
+        return status >= 500
