@@ -9,6 +9,7 @@
 mod agenda;
 mod chance;
 mod experiment;
+pub mod fill;
 pub mod flow;
 mod histogram;
 mod links;
