@@ -1,5 +1,5 @@
-//! One point of Pelican's evaluation, as JSON: `cargo run --release -p sim --example point -- engine 5000 40`.
-//! The arguments are the system (engine, fp, random), reads in 1,000 s, and Gb/s of the rack's network (0 is no limit).
+//! One point of Pelican's evaluation, as JSON: `cargo run --release -p sim --example point -- engine 5 40`.
+//! The arguments are the system (engine, fp, random), reads a second, and Gb/s of the rack's network (0 is no limit).
 
 use sim::{Arrivals, Experiment, Network, System};
 use std::time::Instant;
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "random" => System::RandomLayout,
         _ => System::Engine,
     };
-    experiment.workload.arrivals = Arrivals::Poisson { per_1000_s: argument(1, "1000").parse()? };
+    experiment.workload.arrivals = Arrivals::poisson(argument(1, "1").parse()?);
     let gb_per_s: u64 = argument(2, "40").parse()?;
     let bytes_per_s = (gb_per_s > 0).then_some(gb_per_s * 1_000_000_000 / 16);
     experiment.network = Network { bytes_per_s, shared: false };

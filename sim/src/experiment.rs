@@ -5,7 +5,7 @@
 //! let (name, text) = model::text::SHIPPED.into_iter().find(|(name, _)| *name == "pelican").ok_or("no such rack")?;
 //! let rack = model::text::parse(text, name)?;
 //! let mut experiment = sim::Experiment::pelican(rack);
-//! experiment.workload.arrivals = sim::Arrivals::Poisson { per_1000_s: 4_000 };
+//! experiment.workload.arrivals = sim::Arrivals::poisson(4.0);
 //! let point = sim::run(&experiment)?;
 //! println!("{} Gb/s", point.throughput_bytes_per_s * 8.0 / 1e9);
 //! # Ok(())
@@ -50,10 +50,10 @@ pub enum System {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
-    /// Reads at random moments, so many in 1,000 s on average.
+    /// Reads at random moments, independent of each other.
     Poisson {
-        /// Reads in 1,000 s.
-        per_1000_s: u64,
+        /// The mean time between two: 200 ms are 5 reads a second.
+        mean_gap: Duration,
     },
     /// So many reads, each at a random moment of the span; ends when all are answered.
     Burst {
@@ -64,6 +64,14 @@ pub enum Arrivals {
     },
     /// The requests of a trace ([`crate::replay`]); ends when all are answered.
     Replay(Vec<Row>),
+}
+
+impl Arrivals {
+    /// So many reads a second, at random moments. A rate that is no number above 0 gives a gap of 0, which [`run`] refuses.
+    pub fn poisson(reads_per_s: f64) -> Self {
+        let gap = Duration::try_from_secs_f64(reads_per_s.recip());
+        Self::Poisson { mean_gap: gap.unwrap_or(Duration::ZERO) }
+    }
 }
 
 /// A load.
@@ -114,7 +122,7 @@ impl Experiment {
             system: System::Engine,
             network: Network::PELICAN,
             workload: Workload {
-                arrivals: Arrivals::Poisson { per_1000_s: 1_000 },
+                arrivals: Arrivals::poisson(1.0),
                 sizes: Sizes::Fixed(1_000_000_000),
                 popularity: Popularity::Uniform,
             },
@@ -173,8 +181,8 @@ pub enum ExperimentError {
     /// Nothing is stored, or nothing could be.
     #[error("an experiment needs at least one stored blob, and a rack that can take it")]
     NothingStored,
-    /// Nothing ever comes.
-    #[error("requests must come: the rate must be above 0")]
+    /// Nothing ever comes, or everything at once.
+    #[error("requests must come, and not all at once: the mean gap between two must be above 0")]
     NoArrivals,
 }
 
@@ -186,7 +194,7 @@ pub fn run(experiment: &Experiment) -> Result<Point, ExperimentError> {
     if experiment.seeds.is_empty() {
         return Err(ExperimentError::NoSeed);
     }
-    if experiment.workload.arrivals == (Arrivals::Poisson { per_1000_s: 0 }) {
+    if experiment.workload.arrivals == (Arrivals::Poisson { mean_gap: Duration::ZERO }) {
         return Err(ExperimentError::NoArrivals);
     }
     let layout = engine::layout::synthesise(&experiment.rack)?;
@@ -267,8 +275,8 @@ impl<'a, M: Mind> Run<'a, M> {
     fn go(mut self) -> Measured {
         self.boot();
         match &self.experiment.workload.arrivals {
-            Arrivals::Poisson { per_1000_s } => {
-                let mean_gap_ns = 1_000_000_000_000 / per_1000_s;
+            Arrivals::Poisson { mean_gap } => {
+                let mean_gap_ns = u64::try_from(mean_gap.as_nanos()).unwrap_or(u64::MAX);
                 let measured_from = self.world.now() + self.experiment.warm_up;
                 let until = measured_from + self.experiment.duration;
                 let mut next = self.arrive_until(mean_gap_ns, self.world.now(), measured_from);

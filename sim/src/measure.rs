@@ -303,7 +303,7 @@ fn parameters(experiment: &Experiment, measured_s: f64) -> Parameters {
         system: experiment.system,
         network: experiment.network,
         reads_per_s: match arrivals {
-            Arrivals::Poisson { per_1000_s } => Some(*per_1000_s as f64 / 1e3),
+            Arrivals::Poisson { mean_gap } => Some(mean_gap.as_secs_f64().recip()),
             _ => None,
         },
         burst_reads: match arrivals {

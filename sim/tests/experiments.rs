@@ -59,7 +59,7 @@ fn one_read_of_an_awake_rack_takes_a_seek_and_its_share_of_the_drives_rate() {
 #[test]
 fn a_popular_few_are_served_with_fewer_wakes() {
     let mut experiment = pelican();
-    experiment.workload.arrivals = Arrivals::Poisson { per_1000_s: 500 };
+    experiment.workload.arrivals = Arrivals::poisson(0.5);
     let uniform = sim::run(&experiment).unwrap();
     experiment.workload.popularity = Popularity::Zipf { exponent_permille: 1_500 };
     let few = sim::run(&experiment).unwrap();
@@ -70,7 +70,7 @@ fn a_popular_few_are_served_with_fewer_wakes() {
 #[test]
 fn larger_blobs_take_longer() {
     let mut experiment = pelican();
-    experiment.workload.arrivals = Arrivals::Poisson { per_1000_s: 100 };
+    experiment.workload.arrivals = Arrivals::poisson(0.1);
     let fixed = sim::run(&experiment).unwrap();
     experiment.workload.sizes = Sizes::VHD;
     let images = sim::run(&experiment).unwrap();
