@@ -1,7 +1,7 @@
 //! The audit: every record against every other that speaks of the same thing.
 //!
-//! It reads in pages and looks up what each entry points at, so it needs little memory however much is stored (but for the
-//! slots, of which there are as many as staged files). Changes while it runs may look like contradictions.
+//! It reads in pages and looks up what each entry points at, so it needs little memory however much is stored (but for
+//! the slots, of which there are as many as staged files). Changes while it runs may look like contradictions.
 
 use crate::blob::{WHOLE, member_of};
 use crate::catalog::{Catalog, Cursor, STEP};

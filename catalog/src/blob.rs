@@ -82,7 +82,8 @@ impl Catalog {
         }
     }
 
-    /// Gives up a blob that was begun: whatever was written of it is doomed as a whole. `None` if it is not being written.
+    /// Gives up a blob that was begun: whatever was written of it is doomed as a whole. `None` if it is not being
+    /// written.
     ///
     /// # Errors
     /// [`CatalogError::Store`].

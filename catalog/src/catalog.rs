@@ -1,10 +1,11 @@
 //! The typed catalog over any store: what all its parts share.
 //!
-//! Every change is read, planned and committed as one batch whose checks are what was read; if somebody else was faster, it
-//! is planned anew. To guarantee progress within a process, a change that lost several times takes its next turn alone.
+//! Every change is read, planned and committed as one batch whose checks are what was read; if somebody else was
+//! faster, it is planned anew. To guarantee progress within a process, a change that lost several times takes its next
+//! turn alone.
 //!
-//! A call whose future is dropped may or may not have happened. Where the answer names something to free (a slot), let the
-//! call run to its end in a task of its own; what is lost anyway is found at boot ([`Catalog::staged_slots`]).
+//! A call whose future is dropped may or may not have happened. Where the answer names something to free (a slot), let
+//! the call run to its end in a task of its own; what is lost anyway is found at boot ([`Catalog::staged_slots`]).
 
 use crate::error::CatalogError;
 use crate::ids::Ids;

@@ -1,6 +1,7 @@
 //! Numbers that are never given out twice.
 //!
-//! A block of them is reserved durably before the first is used; a crash loses what is left of a block, never reuses it.
+//! A block of them is reserved durably before the first is used; a crash loses what is left of a block, never reuses
+//! it.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;

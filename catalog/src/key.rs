@@ -16,10 +16,10 @@
 //! X group blob offset version tombstones    bytes                   dead bytes of a blob (version 0: all of it)
 //! R drive                     drives        DriveRecord
 //! ```
-//! The tag is one byte. Numbers are 8 bytes, big-endian, so that their order is the order of keys. `bucket/` is the name
-//! with every zero byte written as `00 FF` and closed by `00 01`: no name is a prefix of another, and order is kept.
-//! What comes last (a key, a name) is its plain UTF-8, whose byte order is S3's order. The version stands in `N` and `X`
-//! since empty members share their offset with the next one.
+//! The tag is one byte. Numbers are 8 bytes, big-endian, so that their order is the order of keys. `bucket/` is the
+//! name with every zero byte written as `00 FF` and closed by `00 01`: no name is a prefix of another, and order is
+//! kept. What comes last (a key, a name) is its plain UTF-8, whose byte order is S3's order. The version stands in `N`
+//! and `X` since empty members share their offset with the next one.
 
 use crate::error::CatalogError;
 use crate::record::VersionId;

@@ -1,8 +1,8 @@
 //! ListObjectsV2 over ordered keys.
 //!
 //! A page is filled by a walk. When a key rolls up into a common prefix, the walk jumps behind that prefix instead of
-//! reading what it holds, so that listing a root costs as much as it has entries, however much lies below. Reads grow while
-//! they are used up and shrink after a jump.
+//! reading what it holds, so that listing a root costs as much as it has entries, however much lies below. Reads grow
+//! while they are used up and shrink after a jump.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -23,8 +23,8 @@ pub struct ListRequest {
     pub prefix: String,
     /// Keys are rolled up to the first occurrence of this behind the prefix. `None` or empty: not at all.
     pub delimiter: Option<String>,
-    /// Only keys behind this one in byte order. If it is itself a common prefix of this listing, all keys that begin with it
-    /// are left out. The last entry of a page, given here, continues the listing.
+    /// Only keys behind this one in byte order. If it is itself a common prefix of this listing, all keys that begin
+    /// with it are left out. The last entry of a page, given here, continues the listing.
     pub start_after: Option<String>,
     /// Objects and common prefixes together, at most.
     pub max_keys: usize,
@@ -42,8 +42,8 @@ pub struct Listing {
 }
 
 impl Catalog {
-    /// A page of the objects of `bucket`, in the byte order of their keys. It sees what was there at the time of each of
-    /// its reads; what is there throughout is listed exactly once over all pages.
+    /// A page of the objects of `bucket`, in the byte order of their keys. It sees what was there at the time of each
+    /// of its reads; what is there throughout is listed exactly once over all pages.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`].
@@ -73,7 +73,8 @@ impl<'a> Walk<'a> {
         let range = KeyRange::prefix(&key::object(bucket, &request.prefix));
         let delimiter = request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty());
         let from = match request.start_after.as_deref() {
-            // Behind a common prefix lies nothing of it: so a page goes on behind its last entry, whichever kind that is.
+            // Behind a common prefix lies nothing of it: so a page goes on behind its last entry, whichever kind that
+            // is.
             Some(key) if common_prefix(&request.prefix, delimiter, key) == Some(key) => {
                 behind(&key::object(bucket, key))
             }

@@ -1,9 +1,9 @@
 //! A store in memory, for virtual time: no threads, no sync, and crashes on demand.
 //!
-//! Without a delay every future is ready at once. With one, a batch becomes durable (and visible, as in any store) after
-//! half of it and is answered after the other half, on tokio's clock; so a crash finds batches that were never applied and
-//! batches that were applied and never answered. [`MemoryStore::crash`] leaves what was durable to a new store and makes
-//! the old one answer nothing but errors, to whoever still holds it.
+//! Without a delay every future is ready at once. With one, a batch becomes durable (and visible, as in any store)
+//! after half of it and is answered after the other half, on tokio's clock; so a crash finds batches that were never
+//! applied and batches that were applied and never answered. [`MemoryStore::crash`] leaves what was durable to a new
+//! store and makes the old one answer nothing but errors, to whoever still holds it.
 
 use crate::store::{Batch, Check, Entry, KeyRange, Store, StoreError, StoreFuture, Write};
 use std::collections::BTreeMap;

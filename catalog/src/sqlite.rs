@@ -1,8 +1,9 @@
 //! The embedded store: one SQLite file on the server's own disk.
 //!
 //! Invariants:
-//! - all changes go through one writer thread, which puts every batch that waits into one transaction (group commit) and
-//!   answers them once it is durable (WAL, `synchronous = FULL`); one sync is shared by as many batches as there are;
+//! - all changes go through one writer thread, which puts every batch that waits into one transaction (group commit)
+//!   and answers them once it is durable (WAL, `synchronous = FULL`); one sync is shared by as many batches as there
+//!   are;
 //! - reads go through connections of their own, which never wait for the writer and see every batch that was answered;
 //! - one process at a time: a lock on the file beside it is held from open until the writer has ended;
 //! - after an error that leaves open what is durable (a failed sync), no more is written until the file is opened anew.

@@ -1,4 +1,5 @@
-//! What is in the workshop: in key order for packing, by age for choosing what goes first, and by slot for the sweep at boot.
+//! What is in the workshop: in key order for packing, by age for choosing what goes first, and by slot for the sweep at
+//! boot.
 
 use crate::catalog::{Catalog, Cursor, Page, STEP};
 use crate::error::CatalogError;
@@ -40,7 +41,8 @@ pub struct DoomedBytes {
 }
 
 impl Catalog {
-    /// At most `limit` staged versions behind `after`, by bucket and key, that were staged at `staged_until_ms` or before.
+    /// At most `limit` staged versions behind `after`, by bucket and key, that were staged at `staged_until_ms` or
+    /// before.
     pub async fn staged_page(
         &self,
         after: Option<&Cursor>,
@@ -119,9 +121,9 @@ impl Catalog {
         Ok(Page { items, next: page.next })
     }
 
-    /// Moves `version`, whose bytes were copied to the workshop file of `slot`, out of `blob`, where they are doomed from
-    /// now on. `None` if it does not lie there any more; then the caller frees the slot. It keeps the time at which it
-    /// was staged first, so that it is among the first to migrate again.
+    /// Moves `version`, whose bytes were copied to the workshop file of `slot`, out of `blob`, where they are doomed
+    /// from now on. `None` if it does not lie there any more; then the caller frees the slot. It keeps the time at
+    /// which it was staged first, so that it is among the first to migrate again.
     ///
     /// # Errors
     /// [`CatalogError::Conflict`].

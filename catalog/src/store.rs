@@ -60,7 +60,8 @@ pub struct Batch {
 /// Ordered keys, kept durably.
 ///
 /// The checks of a batch are evaluated before any of its writes; the writes are then done in their order. Batches are
-/// applied one after another: each sees the ones before it whole. A `commit` whose future is dropped may or may not happen.
+/// applied one after another: each sees the ones before it whole. A `commit` whose future is dropped may or may not
+/// happen.
 pub trait Store: Send + Sync + 'static {
     /// The value of `key`, as of the last batch that was answered.
     fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Vec<u8>>>;

@@ -1,7 +1,7 @@
 //! `larder`: one binary for everything people do with Larder on a command line.
 //!
-//! Results go to standard output, logs and errors to standard error. An error is one sentence that ends with its mend, and exit
-//! code 1 (2 for a wrong command line); a reader who has seen enough (`| head`) ends the program quietly.
+//! Results go to standard output, logs and errors to standard error. An error is one sentence that ends with its mend,
+//! and exit code 1 (2 for a wrong command line); a reader who has seen enough (`| head`) ends the program quietly.
 
 mod args;
 mod drives;
@@ -63,7 +63,8 @@ fn log_to_stderr(filter: Option<&str>) -> Result<(), String> {
     use tracing_subscriber::prelude::*;
     let from_environment = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
     let filter = match filter.map(str::to_owned).or(from_environment) {
-        // The protocol library reports every request that is refused as an error; the front reports what an operator needs.
+        // The protocol library reports every request that is refused as an error; the front reports what an operator
+        // needs.
         None => Targets::new().with_default(LevelFilter::INFO).with_target("s3s", LevelFilter::OFF),
         Some(text) => text.parse().map_err(|_| {
             format!("`{text}` is no log filter; write a level such as `debug`, or targets such as `info,engine=trace`")

@@ -142,8 +142,8 @@ impl Signals {
         }
     }
 
-    /// The first signal: the server stops in order. A second one ends the process where it stands, which loses nothing that
-    /// was acknowledged.
+    /// The first signal: the server stops in order. A second one ends the process where it stands, which loses nothing
+    /// that was acknowledged.
     async fn first(mut self) {
         self.next().await;
         tracing::info!("stopping: requests under way are finished and drives put to sleep; once more stops at once");

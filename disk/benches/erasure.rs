@@ -1,5 +1,5 @@
-//! How fast stripes are encoded and rebuilt: our path against the bare library in the same run, since only the ratio means
-//! anything on a machine that does other things as well.
+//! How fast stripes are encoded and rebuilt: our path against the bare library in the same run, since only the ratio
+//! means anything on a machine that does other things as well.
 //!
 //! `cargo bench -p disk --bench erasure`
 

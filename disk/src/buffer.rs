@@ -1,7 +1,7 @@
 //! Bytes on their way to or from a drive.
 //!
-//! A [`Buffer`] starts at an address that is a multiple of 4096, so that a transfer past the page cache (O_DIRECT) can use it as
-//! it is. A [`Meter`] counts what the buffers of one transfer hold, and the most they ever held.
+//! A [`Buffer`] starts at an address that is a multiple of 4096, so that a transfer past the page cache (O_DIRECT) can
+//! use it as it is. A [`Meter`] counts what the buffers of one transfer hold, and the most they ever held.
 //!
 //! Invariant: the address of the bytes never changes while a buffer lives, since its allocation never grows.
 
@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// What O_DIRECT asks of addresses, offsets and lengths: the sector of a 4Kn drive, which suits all others.
 pub const ALIGNMENT_BYTES: usize = 4096;
 
-/// Bytes on their way to or from a drive, aligned to [`ALIGNMENT_BYTES`]. Given with the call, given back with the answer.
+/// Bytes on their way to or from a drive, aligned to [`ALIGNMENT_BYTES`]. Given with the call, given back with the
+/// answer.
 pub struct Buffer {
     /// `capacity` aligned bytes, and the slack before and behind them.
     storage: Vec<u8>,
@@ -39,7 +40,8 @@ impl Buffer {
         buffer
     }
 
-    /// Shortens or lengthens the buffer within what it was made with. Bytes that come back into view are whatever they were.
+    /// Shortens or lengthens the buffer within what it was made with. Bytes that come back into view are whatever they
+    /// were.
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity, "a buffer never grows beyond what it was made with");
         self.len = len;

@@ -1,7 +1,7 @@
 //! The clock of modelled time, as an argument.
 //!
-//! One implementation serves both worlds: tokio's clock, which a paused runtime turns into virtual time. A time scale above 1
-//! lets modelled time run faster than the wall's.
+//! One implementation serves both worlds: tokio's clock, which a paused runtime turns into virtual time. A time scale
+//! above 1 lets modelled time run faster than the wall's.
 
 use futures::future::BoxFuture;
 use model::Time;

@@ -1,10 +1,11 @@
 //! The erasure code: Cauchy Reed-Solomon over GF(2^8), systematic.
 //!
-//! The polynomial is 0x11d and the parity matrix is inv(i ^ j) for parity row i (from k) and data column j, as in ISA-L's
-//! `gf_gen_cauchy1_matrix`; a test holds the library to that, byte by byte, since it is what lies on the drives for decades.
+//! The polynomial is 0x11d and the parity matrix is inv(i ^ j) for parity row i (from k) and data column j, as in
+//! ISA-L's `gf_gen_cauchy1_matrix`; a test holds the library to that, byte by byte, since it is what lies on the drives
+//! for decades.
 //!
-//! Invariants: the code works byte by byte, so fragments may have any length, as long as those of a stripe have the same; with
-//! r = 0 there is nothing to encode and nothing can be rebuilt.
+//! Invariants: the code works byte by byte, so fragments may have any length, as long as those of a stripe have the
+//! same; with r = 0 there is nothing to encode and nothing can be rebuilt.
 
 use model::Code;
 use rustfs_erasure_codec::galois_8::{Field, ReedSolomon};

@@ -1,12 +1,12 @@
 //! A drive in a directory: a file system on a device, or any directory at all.
 //!
 //! Blocking calls run on tokio's threads for blocking work, one per call. Files stay open in a small cache. With
-//! [`IoMode::Direct`] aligned transfers pass the page cache by (O_DIRECT), which costs a third of the CPU; where the file system
-//! refuses that, and with [`IoMode::Buffered`], the page cache is told to forget a file once it is synced, so that a
-//! verification reads the medium and not the memory.
+//! [`IoMode::Direct`] aligned transfers pass the page cache by (O_DIRECT), which costs a third of the CPU; where the
+//! file system refuses that, and with [`IoMode::Buffered`], the page cache is told to forget a file once it is synced,
+//! so that a verification reads the medium and not the memory.
 //!
-//! Invariants: a file that could not be created whole is not there; `sync` returns after fdatasync of the file and a sync of the
-//! directory since it was created; nothing reaches outside the directory, since names cannot hold a `/`.
+//! Invariants: a file that could not be created whole is not there; `sync` returns after fdatasync of the file and a
+//! sync of the directory since it was created; nothing reaches outside the directory, since names cannot hold a `/`.
 
 use crate::buffer::ALIGNMENT_BYTES;
 use crate::label::{self, Label};
@@ -164,7 +164,8 @@ impl Shared {
         if !exists && self.capacity_bytes.is_some_and(|capacity| bytes > capacity.saturating_sub(already)) {
             return Err(DriveError::Full);
         }
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        // For the owner alone: what lies here is somebody's data.
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
         let file = file.map_err(|source| self.error("creating", name, source))?;
         if let Err(source) = preallocate(&file, bytes) {
             // The error is the preallocation's; a file that cannot even be removed is found by the next listing.

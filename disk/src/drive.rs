@@ -1,7 +1,8 @@
 //! What a drive is to everybody else.
 //!
-//! Files are named, preallocated, written by offset and never changed once they are complete (but for repairs). All calls are
-//! futures, because an emulated drive completes at the modelled moment; none of them blocks the caller's thread.
+//! Files are named, preallocated, written by offset and never changed once they are complete (but for repairs). All
+//! calls are futures, because an emulated drive completes at the modelled moment; none of them blocks the caller's
+//! thread.
 //!
 //! Buffers are given and given back, so that a transfer's memory is bounded by the buffers it owns.
 
@@ -57,10 +58,11 @@ pub struct Space {
 
 /// A drive: files, and the commands of its power. Nothing is done before the future is polled.
 pub trait Drive: Send + Sync + 'static {
-    /// Makes a file of `bytes` zero bytes, preallocated. Fails with [`DriveError::Exists`] if there is one of that name, with
-    /// [`DriveError::Full`] if it does not fit; there is no such file then.
+    /// Makes a file of `bytes` zero bytes, preallocated. Fails with [`DriveError::Exists`] if there is one of that
+    /// name, with [`DriveError::Full`] if it does not fit; there is no such file then.
     fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()>;
-    /// Writes all of `data` at `offset`. Gives the buffer back. Writing past the preallocated end is [`DriveError::Short`].
+    /// Writes all of `data` at `offset`. Gives the buffer back. Writing past the preallocated end is
+    /// [`DriveError::Short`].
     fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer>;
     /// Fills all of `into` from `offset`. Reading past the file's end is [`DriveError::Short`].
     fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> DriveFuture<'_, Buffer>;

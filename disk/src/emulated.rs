@@ -1,19 +1,21 @@
 //! Drives that behave like the hardware they are not: `model`'s physics over any inner drive.
 //!
-//! An [`EmulatedRack`] holds the truth of all its drives under one lock, since they share fuses. Its drives do the real transfer
-//! on the inner drive and then wait for the modelled moment at which the modelled drive would have been done:
+//! An [`EmulatedRack`] holds the truth of all its drives under one lock, since they share fuses. Its drives do the real
+//! transfer on the inner drive and then wait for the modelled moment at which the modelled drive would have been done:
 //!
-//! 1. Under the lock: may it be done (turning, mounted, powered)? When would it be done? The heads are taken until then.
+//! 1. Under the lock: may it be done (turning, mounted, powered)? When would it be done? The heads are taken until
+//!    then.
 //! 2. The inner drive does it.
 //! 3. Wait for the modelled moment; then look whether the drive lost its power meanwhile.
 //!
 //! Invariants:
-//! - A request never ends before its modelled moment, but for waits of less than 1 ms on the wall: those are left out, and made
-//!   up for by the next request, because the heads stay taken until the modelled moment all the same. A timer that wakes
-//!   late is made up for as well: a request that follows at once counts from when the last one should have ended. So a
-//!   high time scale does not drown in the granularity of timers.
+//! - A request never ends before its modelled moment, but for waits of less than 1 ms on the wall: those are left out,
+//!   and made up for by the next request, because the heads stay taken until the modelled moment all the same. A timer
+//!   that wakes late is made up for as well: a request that follows at once counts from when the last one should have
+//!   ended. So a high time scale does not drown in the granularity of timers.
 //! - Where the inner drive was slower than the model, that is an [`Overrun`], counted and shown.
-//! - The same seed and the same commands at the same moments give the same physics. Nothing here spawns a task or a thread.
+//! - The same seed and the same commands at the same moments give the same physics. Nothing here spawns a task or a
+//!   thread.
 
 use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
 use crc_fast::CrcAlgorithm;

@@ -1,8 +1,8 @@
 //! The 4 KiB block: what headers, footers, checksum pages and labels are made of.
 //!
-//! A block is a magic of 8 bytes, a format version, fields in little-endian order without gaps, zeros, and in its last 4 bytes a
-//! CRC-32C over all that comes before. Invariant: a block that decodes encodes to the same bytes again, so nothing can hide
-//! in one.
+//! A block is a magic of 8 bytes, a format version, fields in little-endian order without gaps, zeros, and in its last
+//! 4 bytes a CRC-32C over all that comes before. Invariant: a block that decodes encodes to the same bytes again, so
+//! nothing can hide in one.
 
 use crc_fast::{CrcAlgorithm, Digest};
 

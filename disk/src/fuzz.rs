@@ -1,7 +1,7 @@
 //! Bodies for fuzzing: what must hold for any bytes that a drive may hand back.
 //!
-//! Each takes bytes as they are and also mended (magic, version and checksum put right), since hardly any random bytes would
-//! get past the checksum otherwise. Nothing may panic, and whatever decodes must encode to the same bytes again.
+//! Each takes bytes as they are and also mended (magic, version and checksum put right), since hardly any random bytes
+//! would get past the checksum otherwise. Nothing may panic, and whatever decodes must encode to the same bytes again.
 
 use crate::format::{BLOCK_BYTES, FORMAT_VERSION, FormatError, crc32c};
 use crate::label::Label;

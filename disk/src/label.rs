@@ -165,8 +165,8 @@ pub async fn check_all(drives: &[(Arc<dyn Drive>, Label)]) -> Result<(), (DriveI
         .await
 }
 
-/// Makes the directories of a rack and labels them, with one sync of each file system in the end rather than one of each file.
-/// Blocks the caller's thread. Nothing may have labelled them before. On an error some are labelled.
+/// Makes the directories of a rack and labels them, with one sync of each file system in the end rather than one of
+/// each file. Blocks the caller's thread. Nothing may have labelled them before. On an error some are labelled.
 pub fn write_directories(labels: &[(PathBuf, Label)]) -> Result<(), DriveError> {
     let mut unsynced = BTreeSet::new();
     for (path, label) in labels {

@@ -1,7 +1,8 @@
 //! Drives and what lies on them.
 //!
 //! - [`Drive`] is the seam: named files, written once, read by offset; and the four power commands.
-//! - [`DirectoryDrive`] keeps them in a directory, [`MemoryDrive`] in memory, [`EmulatedDrive`] puts `model`'s physics over either.
+//! - [`DirectoryDrive`] keeps them in a directory, [`MemoryDrive`] in memory, [`EmulatedDrive`] puts `model`'s physics
+//!   over either.
 //! - [`label`] says which rack and which place in it a drive belongs to.
 //! - [`stack`] is the stripe stack: the format in which a blob lies on k + r drives, its writer, reader and verifier.
 //!
@@ -30,8 +31,8 @@ pub use format::{BLOCK_BYTES, FORMAT_VERSION, FormatError};
 pub use label::{Label, LabelError, RackUuid};
 pub use memory::{Call, MemoryDrive};
 
-/// Bytes of fragments that one request to a drive carries, unless a single fragment is longer: enough for a seek to be a small
-/// part of it.
+/// Bytes of fragments that one request to a drive carries, unless a single fragment is longer: enough for a seek to be
+/// a small part of it.
 pub const REQUEST_FRAGMENTS_BYTES: u64 = 1 << 20;
 
 /// Bytes of the longest request: fragments, and the checksum page that may go along with them.

@@ -1,7 +1,7 @@
 //! A drive in memory, for tests and for racks in virtual time.
 //!
-//! It does what it is asked when the future is first polled, on the caller's thread. What is not synced is lost by [`MemoryDrive::crash`]; faults are dealt out on
-//! demand.
+//! It does what it is asked when the future is first polled, on the caller's thread. What is not synced is lost by
+//! [`MemoryDrive::crash`]; faults are dealt out on demand.
 //!
 //! How a crash is modelled: a file remembers what each unsynced write replaced, and whether its name was ever synced.
 //! Invariant: undoing those writes backwards gives the bytes of the last sync. Nothing is kept twice once it is synced.

@@ -124,6 +124,14 @@ async fn a_directory_is_a_drive_in_both_modes() {
 }
 
 #[tokio::test]
+async fn files_in_a_directory_are_for_the_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    DirectoryDrive::open(directory.path()).unwrap().create(&name("a.stack"), 4096).await.unwrap();
+    assert_eq!(directory.path().join("a.stack").metadata().unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[tokio::test]
 async fn a_directory_opened_again_holds_what_it_held() {
     let directory = tempfile::tempdir().unwrap();
     let open = || DirectoryDrive::open(directory.path()).unwrap().with_capacity(CAPACITY_BYTES);

@@ -1,8 +1,8 @@
-//! Insertions into a scheduler queue, the balanced tree against the plain transcription of Pelican's rule, at the paper's
-//! depth (1,000) and a hundred times it. Both get the same operations and must give the same order.
+//! Insertions into a scheduler queue, the balanced tree against the plain transcription of Pelican's rule, at the
+//! paper's depth (1,000) and a hundred times it. Both get the same operations and must give the same order.
 //!
-//! `cargo bench -p engine --bench reorder`. Each queue is kept at its depth: every measured insertion follows a removal of
-//! the head, whose time is left out of neither.
+//! `cargo bench -p engine --bench reorder`. Each queue is kept at its depth: every measured insertion follows a removal
+//! of the head, whose time is left out of neither.
 
 #[allow(dead_code, reason = "the queue's tests use more of it")]
 #[path = "../src/reorder/naive.rs"]

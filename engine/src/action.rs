@@ -1,7 +1,7 @@
 //! Everything a rack can ask of the world.
 //!
-//! An action leaves no choice to the world: it names drives, lengths, how many fragments suffice and what policy holds. The
-//! world answers with one event, with the same attempt.
+//! An action leaves no choice to the world: it names drives, lengths, how many fragments suffice and what policy holds.
+//! The world answers with one event, with the same attempt.
 
 use crate::policy::{PinnedTo, ReadPolicy};
 use alloc::vec::Vec;
@@ -66,8 +66,8 @@ pub enum Action {
         /// What to move.
         transfer: Transfer,
     },
-    /// The operation is over. For a write that is done, the world commits the blob to the catalog and only then frees what
-    /// it was made of.
+    /// The operation is over. For a write that is done, the world commits the blob to the catalog and only then frees
+    /// what it was made of.
     Finished {
         /// Which operation.
         op: OpId,
@@ -89,8 +89,8 @@ pub enum Action {
         /// Whether to begin at the first key.
         restart: bool,
     },
-    /// Make one blob of these versions, in this order, and submit it as a background write with `migration` set. A version
-    /// that is gone by then is left out; if none is left, answer with `Cancelled`.
+    /// Make one blob of these versions, in this order, and submit it as a background write with `migration` set. A
+    /// version that is gone by then is left out; if none is left, answer with `Cancelled`.
     Compose {
         /// The number of the write to come.
         op: OpId,
@@ -111,8 +111,8 @@ pub enum Action {
         /// Whether to begin at the first.
         restart: bool,
     },
-    /// Copy what is still wanted of a blob back to the workshop, so that the blob is doomed as a whole. The world reads it
-    /// through an ordinary background read.
+    /// Copy what is still wanted of a blob back to the workshop, so that the blob is doomed as a whole. The world reads
+    /// it through an ordinary background read.
     Rescue {
         /// Which blob.
         blob: BlobId,

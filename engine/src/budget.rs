@@ -1,8 +1,8 @@
 //! The daily start budget: how often each drive may be started for work that nobody waits for.
 //!
 //! Drives are rated for so many start-stop cycles over their life; spread evenly, 30,000 over 8 years is 10 a day
-//! (Serviceable cold storage, section 4). Clients and rebuilds may go beyond it, since a wait until tomorrow costs more than a
-//! cycle; that is counted. Background work may not.
+//! (Serviceable cold storage, section 4). Clients and rebuilds may go beyond it, since a wait until tomorrow costs more
+//! than a cycle; that is counted. Background work may not.
 //!
 //! Invariants: a drive's day never goes back, so a clock that is set back gives nobody a second budget for one day.
 

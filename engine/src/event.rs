@@ -1,7 +1,8 @@
 //! Everything that can happen to a rack.
 //!
-//! Events are facts, never wishes: a drive that failed to start is as good an event as one that started. Answers carry the
-//! attempt of the action they answer, so that late and duplicate ones are recognised. Lists come in pages of bounded length.
+//! Events are facts, never wishes: a drive that failed to start is as good an event as one that started. Answers carry
+//! the attempt of the action they answer, so that late and duplicate ones are recognised. Lists come in pages of
+//! bounded length.
 
 use crate::policy::{Lane, PinnedTo};
 use alloc::vec::Vec;
@@ -75,7 +76,8 @@ pub enum Event {
         /// Which operation.
         op: OpId,
     },
-    /// A transfer is over, well or badly. Answers [`Action::Transfer`](crate::Action::Transfer); one event for all drives.
+    /// A transfer is over, well or badly. Answers [`Action::Transfer`](crate::Action::Transfer); one event for all
+    /// drives.
     TransferEnded {
         /// Which operation.
         op: OpId,

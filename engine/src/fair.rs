@@ -1,23 +1,25 @@
 //! The queues of one class and whose turn it is: weighted fair queuing between clients, rebuild and background work.
 //!
 //! Pelican, section 3, puts weighted fair queuing between its queues and does not say what is charged. Here:
-//! - Shares are of the class's time. A lane's *virtual time* is the time it was charged over its share; the lane that is
-//!   furthest behind goes next. A lane that was idle starts level with the others: idleness is no credit (start-time fair
-//!   queuing; Goyal, Vin, Cheng 1996).
-//! - A *turn* lasts while the lane's next operation is in the group that is awake (a batch), but no longer than a quantum,
-//!   not counting switches. Lanes alternate between turns, not between operations, so that batches stay whole.
-//! - Waking a group is charged to the lane whose operation wants it. Before a turn ends for want of work in the group awake,
-//!   other lanes' work for that group *rides along*, charged for its transfer only: within the turn's quantum, within the
-//!   overtaking bound of its own queue, and by a lane that is less than a quantum of its own ahead.
+//! - Shares are of the class's time. A lane's *virtual time* is the time it was charged over its share; the lane that
+//!   is furthest behind goes next. A lane that was idle starts level with the others: idleness is no credit (start-time
+//!   fair queuing; Goyal, Vin, Cheng 1996).
+//! - A *turn* lasts while the lane's next operation is in the group that is awake (a batch), but no longer than a
+//!   quantum, not counting switches. Lanes alternate between turns, not between operations, so that batches stay whole.
+//! - Waking a group is charged to the lane whose operation wants it. Before a turn ends for want of work in the group
+//!   awake, other lanes' work for that group *rides along*, charged for its transfer only: within the turn's quantum,
+//!   within the overtaking bound of its own queue, and by a lane that is less than a quantum of its own ahead.
 //! - If there is work, some is chosen. A share of 0 is served (and rides) only while no lane with a share has work.
 //!
-//! **No starvation.** Let Q be the quantum and C the longest that one operation takes, switch included. A lane of share s > 0
-//! is at most (Q + 2 C) / s of virtual time ahead of the lane furthest behind: at the start of its turn it is not ahead at
-//! all, and a turn holds a switch, a quantum, and the one operation that overruns it. So let W be the time of its own that a
-//! lane needs before it gets to an operation: that of everything it had queued when the operation came, and of u more. Then
-//! the operation is begun within `W + (Q + 2 C) + sum over the other lanes of (s'/s (W + Q + 2 C) + Q + 2 C)`.
+//! **No starvation.** Let Q be the quantum and C the longest that one operation takes, switch included. A lane of share
+//! s > 0 is at most (Q + 2 C) / s of virtual time ahead of the lane furthest behind: at the start of its turn it is not
+//! ahead at all, and a turn holds a switch, a quantum, and the one operation that overruns it. So let W be the time of
+//! its own that a lane needs before it gets to an operation: that of everything it had queued when the operation came,
+//! and of u more. Then the operation is begun within `W + (Q + 2 C) + sum over the other lanes of (s'/s (W + Q + 2 C) +
+//! Q + 2 C)`.
 //!
-//! Invariants: virtual times never fall; the floor never lies above that of a lane with work; arithmetic is in integers.
+//! Invariants: virtual times never fall; the floor never lies above that of a lane with work; arithmetic is in
+//! integers.
 
 #[cfg(test)]
 mod tests;
@@ -102,8 +104,8 @@ impl FairQueues {
         Ok(())
     }
 
-    /// Chooses the operation to serve next and takes it out of its queue; `awake` is the group that needs no switch. To be
-    /// asked when nothing is in service, after what was served has been charged.
+    /// Chooses the operation to serve next and takes it out of its queue; `awake` is the group that needs no switch. To
+    /// be asked when nothing is in service, after what was served has been charged.
     pub fn next(&mut self, now: Time, awake: Option<GroupId>) -> Option<Pick> {
         let tier = self.tier_with_work()?;
         if let Some(group) = awake

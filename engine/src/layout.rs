@@ -160,8 +160,8 @@ impl fmt::Display for Warning {
         match self {
             Self::NoRoomToRebuild { group_drives } => write!(
                 f,
-                "a group of {group_drives} has no drive beyond k + r, so that a failed drive cannot be rebuilt inside its \
-                 group; write a larger group_drives or a smaller k"
+                "a group of {group_drives} has no drive beyond k + r, so that a failed drive cannot be rebuilt inside \
+                 its group; write a larger group_drives or a smaller k"
             ),
             Self::NeverAwake { resource, drives } => write!(
                 f,
@@ -176,8 +176,8 @@ impl fmt::Display for Warning {
             }
             Self::Spread { failure_domain, groups } => write!(
                 f,
-                "in {groups} groups the loss of one `{failure_domain}` can cost a blob more than r of its stacks, and so \
-                 the blob; write a larger r, or describe smaller domains"
+                "in {groups} groups the loss of one `{failure_domain}` can cost a blob more than r of its stacks, and \
+                 so the blob; write a larger r, or describe smaller domains"
             ),
             Self::BelowBound { groups, bound } => {
                 write!(f, "{groups} groups can be active at once, {} fewer than the bound", bound - groups)
@@ -219,8 +219,8 @@ impl fmt::Display for LayoutError {
         match self {
             Self::TooFewDrives { drives, group_drives } => write!(
                 f,
-                "a group of {group_drives} cannot be made of {drives} drives; write group_drives = {drives} or less, and \
-                 k + r no larger than that"
+                "a group of {group_drives} cannot be made of {drives} drives; write group_drives = {drives} or less, \
+                 and k + r no larger than that"
             ),
             Self::LimitTooLow { resource, drives_awake, group_drives } => write!(
                 f,

@@ -1,8 +1,8 @@
 //! The power ledger: no drive spins up without a permit from every domain it is in.
 //!
-//! It knows nothing of groups and classes, so that no mistake above it can trip a fuse. A drive has a permit from the request
-//! that granted it until it is released, when its platters stand still again. A domain that limits how many drives are active
-//! counts permits; a domain that limits watts adds up what its drives draw: standby, spin-up, active.
+//! It knows nothing of groups and classes, so that no mistake above it can trip a fuse. A drive has a permit from the
+//! request that granted it until it is released, when its platters stand still again. A domain that limits how many
+//! drives are active counts permits; a domain that limits watts adds up what its drives draw: standby, spin-up, active.
 //!
 //! Invariants:
 //! - no domain of a hard limit is ever above it, provided that its drives asleep alone are not;
@@ -123,8 +123,9 @@ impl Ledger {
         }
     }
 
-    /// Permits for as many of `drives` as fit now, each asked in its turn; a drive that does not fit holds no later one back.
-    /// The others may be asked for again when a drive has spun up or was released. None of them may have a permit.
+    /// Permits for as many of `drives` as fit now, each asked in its turn; a drive that does not fit holds no later one
+    /// back. The others may be asked for again when a drive has spun up or was released. None of them may have a
+    /// permit.
     pub fn request(&mut self, drives: &[DriveId]) -> Vec<DriveId> {
         let mut granted = Vec::with_capacity(drives.len());
         for &drive in drives {
@@ -201,7 +202,8 @@ impl Ledger {
         self.soft_overruns
     }
 
-    /// Domains with a permit out: resource, domain, how much is used, and the limit. Drives or milliwatts, by the resource.
+    /// Domains with a permit out: resource, domain, how much is used, and the limit. Drives or milliwatts, by the
+    /// resource.
     pub fn usage(&self) -> impl Iterator<Item = (ResourceId, DomainId, u64, u64)> + '_ {
         self.books.iter().flat_map(|book| {
             let used = book.domains.iter().enumerate().filter(|(_, domain)| domain.active > 0);

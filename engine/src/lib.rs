@@ -1,10 +1,12 @@
 //! Larder's mind: given what happened and when, what should the rack do next?
 //!
-//! Everything that can happen is an [`Event`]; everything that can be asked of the world is an [`Action`]. A [`Rack`] takes
-//! one and gives the other: [`Rack::apply`] cannot fail, because failures are events. It has no clock, no I/O, no thread and
-//! no randomness of its own: time is an argument, the seed is an argument. Payload bytes never pass through it.
+//! Everything that can happen is an [`Event`]; everything that can be asked of the world is an [`Action`]. A [`Rack`]
+//! takes one and gives the other: [`Rack::apply`] cannot fail, because failures are events. It has no clock, no I/O, no
+//! thread and no randomness of its own: time is an argument, the seed is an argument. Payload bytes never pass through
+//! it.
 //!
-//! The same code is run by the server (`server/src/world.rs`) and by the simulator (`sim/src/world.rs`), and by nothing else.
+//! The same code is run by the server (`server/src/world.rs`) and by the simulator (`sim/src/world.rs`), and by nothing
+//! else.
 //!
 //! Invariants:
 //! - no drive spins up without a permit from every domain it is in ([`ledger`]);

@@ -1,7 +1,7 @@
 //! What a world needs of whatever decides: facts in, wishes out, and when to be woken.
 //!
-//! [`Rack`] is the one that serves. The simulator puts a straw man of the paper beside it ([`crate::baseline`]) in the very
-//! same world, so that what is compared is the deciding alone.
+//! [`Rack`] is the one that serves. The simulator puts a straw man of the paper beside it ([`crate::baseline`]) in the
+//! very same world, so that what is compared is the deciding alone.
 
 use crate::action::Action;
 use crate::event::Event;
@@ -30,8 +30,8 @@ pub trait Mind {
     /// The rack's description.
     fn spec(&self) -> &RackSpec;
 
-    /// When `op`, which is in service, was taken out of its queue: its service time counts from then, and so with the wake
-    /// that it caused.
+    /// When `op`, which is in service, was taken out of its queue: its service time counts from then, and so with the
+    /// wake that it caused.
     fn picked_at(&self, op: OpId) -> Option<Time>;
 
     /// What was spent on waking so far.

@@ -1,15 +1,15 @@
 //! Where a new blob goes: the book-keeping of capacity, the choice of a group, and of drives in it.
 //!
-//! Pelican, section 3, "Data placement", for any geometry. Each of the k + r stacks of a blob goes to another drive of one
-//! group.
-//! 1. *Group.* A random one with room; or, so that a migration wakes few groups, the one drawn last, until its share of bytes
-//!    is used up.
-//! 2. *Drives.* Those with most spare capacity, but no more than r in any domain whose loss loses media (tray, chassis), for
-//!    every kind of such domains at once: then losing one domain loses no blob. On Pelican's rack these are the three with most
-//!    spare capacity of each of six chassis. Ties go to the lower drive id.
-//! 3. *Relaxed.* If no group can keep rule 2, because members are away or full or the geometry has too few domains, the most
-//!    stacks in one domain are kept as few as possible. A write is refused only when no group (of the class it is pinned to) has
-//!    k + r drives with room.
+//! Pelican, section 3, "Data placement", for any geometry. Each of the k + r stacks of a blob goes to another drive of
+//! one group.
+//! 1. *Group.* A random one with room; or, so that a migration wakes few groups, the one drawn last, until its share of
+//!    bytes is used up.
+//! 2. *Drives.* Those with most spare capacity, but no more than r in any domain whose loss loses media (tray,
+//!    chassis), for every kind of such domains at once: then losing one domain loses no blob. On Pelican's rack these
+//!    are the three with most spare capacity of each of six chassis. Ties go to the lower drive id.
+//! 3. *Relaxed.* If no group can keep rule 2, because members are away or full or the geometry has too few domains, the
+//!    most stacks in one domain are kept as few as possible. A write is refused only when no group (of the class it is
+//!    pinned to) has k + r drives with room.
 //!
 //! Space is reserved by the choice, and settled, released or freed later.
 //!
@@ -103,7 +103,8 @@ impl Placement {
         *space = Space { capacity: capacity_bytes, used: used_bytes, shortfall: 0, ..*space };
     }
 
-    /// A mount found so many bytes free. If that is less than believed, the drive takes less until a mount says otherwise.
+    /// A mount found so many bytes free. If that is less than believed, the drive takes less until a mount says
+    /// otherwise.
     pub fn set_free(&mut self, drive: DriveId, free_bytes: u64) {
         let space = &mut self.drives[drive.index()];
         space.shortfall = space.capacity.saturating_sub(space.used).saturating_sub(free_bytes);
@@ -145,8 +146,8 @@ impl Placement {
         fitting.count() >= self.spread.stacks()
     }
 
-    /// Chooses group and drives for a blob of `payload_bytes` with stacks of `stack_bytes`, and reserves them. `None` means
-    /// that no group (of class `pin`, and not among `excluded_groups`) has room.
+    /// Chooses group and drives for a blob of `payload_bytes` with stacks of `stack_bytes`, and reserves them. `None`
+    /// means that no group (of class `pin`, and not among `excluded_groups`) has room.
     pub fn choose(
         &mut self,
         stack_bytes: u64,

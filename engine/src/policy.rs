@@ -65,7 +65,8 @@ pub struct SchedulerPolicy {
     pub overtake_limit: u64,
     /// The unit of `overtake_limit`.
     pub weighing: Weighing,
-    /// Whether a new operation may join the group in service, within the same bound. Beyond the paper; off in reproductions.
+    /// Whether a new operation may join the group in service, within the same bound. Beyond the paper; off in
+    /// reproductions.
     pub join_in_service: bool,
     /// Shares of the lanes.
     pub shares: Shares,
@@ -79,7 +80,8 @@ pub struct SchedulerPolicy {
 pub enum GroupChoice {
     /// A random group with room, for every write (Pelican, section 3).
     Random,
-    /// Stay with one random group for so many bytes, so that a migration wakes few groups and keys of a kind lie together.
+    /// Stay with one random group for so many bytes, so that a migration wakes few groups and keys of a kind lie
+    /// together.
     Batch {
         /// Payload bytes that go to one group before another is drawn.
         bytes: u64,
@@ -116,7 +118,8 @@ pub struct MigrationPolicy {
     pub due_age: Option<Duration>,
     /// Nothing younger than this moves, except above the critical threshold.
     pub min_age: Duration,
-    /// Objects smaller than this are never cold of themselves; they move only above the critical threshold. 0 is no floor.
+    /// Objects smaller than this are never cold of themselves; they move only above the critical threshold. 0 is no
+    /// floor.
     pub min_bytes: u64,
     /// Above this share of the workshop's capacity (in thousandths) cold data moves when no client waits. SOHO: 300.
     pub regular_permille: u32,

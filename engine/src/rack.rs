@@ -1,11 +1,11 @@
 //! The rack: one state machine over all classes this instance owns.
 //!
-//! `apply` takes a fact, updates belief, and lets every class it concerns go on as far as it can. Nothing in it fails: what
-//! makes no sense is rejected in an action, what comes late is ignored.
+//! `apply` takes a fact, updates belief, and lets every class it concerns go on as far as it can. Nothing in it fails:
+//! what makes no sense is rejected in an action, what comes late is ignored.
 //!
 //! The parts: [`crate::fair`] orders operations, [`crate::ledger`] permits spin-ups, [`crate::budget`] counts them,
-//! [`crate::placement`] chooses drives, [`crate::staging`] migrates; `switch.rs` moves groups between sleep and service, and
-//! `service.rs` takes one operation at a time through a class.
+//! [`crate::placement`] chooses drives, [`crate::staging`] migrates; `switch.rs` moves groups between sleep and
+//! service, and `service.rs` takes one operation at a time through a class.
 
 use crate::action::{Action, Outcome, Rejection};
 use crate::budget::StartBudget;
@@ -54,6 +54,8 @@ pub(crate) struct DriveState {
     pub(crate) strikes: u32,
     /// Whether it holds permits of the ledger.
     pub(crate) permitted: bool,
+    /// It was lost with them.
+    pub(crate) lost_permitted: bool,
 }
 
 /// What a class is doing. One group of it is out of [`ClassPhase::Asleep`] at a time.
@@ -171,6 +173,8 @@ pub struct Rack {
     pub(crate) drives: Vec<DriveState>,
     pub(crate) classes: Vec<ClassState>,
     pub(crate) ledger: Ledger,
+    /// Drives whose permits lost drives hold: they cannot be written to before one of those gives its own back.
+    pub(crate) unpermitted: Vec<DriveId>,
     pub(crate) budget: StartBudget,
     pub(crate) placement: Placement,
     pub(crate) migrator: Migrator,
@@ -202,6 +206,7 @@ impl Rack {
             errors: 0,
             strikes: 0,
             permitted: false,
+            lost_permitted: false,
         };
         let class = |_| ClassState {
             phase: ClassPhase::Asleep,
@@ -217,6 +222,7 @@ impl Rack {
             drives: vec![drive; spec.drives.len()],
             classes: (0..layout.classes.len()).map(class).collect(),
             ledger: Ledger::new(&spec),
+            unpermitted: Vec::new(),
             budget: StartBudget::new(spec.drives.len(), policy.starts_per_day),
             placement: Placement::new(&spec, &groups, &class_of),
             migrator: Migrator::new(policy.migration.clone()),

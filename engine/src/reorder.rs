@@ -1,14 +1,15 @@
 //! One queue of a class's scheduler: batches operations of a group, within a bound on how far any may be overtaken.
 //!
-//! Pelican, section 3, "Reordering", with weights instead of counts. The queue keeps a counter t, the weight admitted so far.
+//! Pelican, section 3, "Reordering", with weights instead of counts. The queue keeps a counter t, the weight admitted
+//! so far.
 //! 1. A new operation r of weight w gets t_r = o_r = t; then t grows by w.
 //! 2. Let l be the last queued operation of r's group. If there is none, r goes to the end.
-//! 3. If o_i + w - t_i <= u_i for every operation i behind l, then r goes right behind l, every such o_i grows by w, and o_r
-//!    becomes t_r less the weight overtaken. Otherwise r goes to the end.
+//! 3. If o_i + w - t_i <= u_i for every operation i behind l, then r goes right behind l, every such o_i grows by w,
+//!    and o_r becomes t_r less the weight overtaken. Otherwise r goes to the end.
 //!
 //! The paper's u is one number for the queue; here each operation brings its own, which is the same if all are equal.
-//! Beyond the paper, [`ReorderQueue::pop_of_group`] lets a later operation of the group in service go first, and charges
-//! everything it passes in the same way.
+//! Beyond the paper, [`ReorderQueue::pop_of_group`] lets a later operation of the group in service go first, and
+//! charges everything it passes in the same way.
 //!
 //! Invariants:
 //! - o - t <= u for every queued operation, always;
@@ -35,8 +36,8 @@ pub struct Queued {
     /// The group it needs awake.
     pub group: GroupId,
     /// What it counts for, in the unit of [`Weighing`](crate::Weighing). Fixed at admission. 0 is taken for 1, since
-    /// otherwise something weightless could overtake without end; above 2^61 over the queue's depth (2 PB at 1,000) it is
-    /// taken for that, so that sums fit.
+    /// otherwise something weightless could overtake without end; above 2^61 over the queue's depth (2 PB at 1,000) it
+    /// is taken for that, so that sums fit.
     pub weight: u64,
     /// u: how much weight may overtake it, in the same unit. Above 2^61 (`u64::MAX`, say) it is any amount.
     pub overtake_limit: u64,
@@ -165,8 +166,8 @@ impl ReorderQueue {
         Some(ahead(&self.line.before(slot), self.line.item(slot).group))
     }
 
-    /// What would lie before an operation of this group and weight if it were queued now, full or not. How far it may be
-    /// overtaken itself plays no part in where it goes, only in what may overtake it afterwards.
+    /// What would lie before an operation of this group and weight if it were queued now, full or not. How far it may
+    /// be overtaken itself plays no part in where it goes, only in what may overtake it afterwards.
     pub fn ahead_of_new(&self, group: GroupId, weight: u64, _overtake_limit: u64) -> Ahead {
         match self.joinable(group, self.weight_of(weight)) {
             Some((last, _)) => {

@@ -1,11 +1,11 @@
 //! One operation at a time through a class: admission, service, retry, end; and what is reclaimed on the way.
 //!
-//! - A read is served by the members that are ready, if they hold at least k of its stacks. A failed read is tried again with
-//!   the drives that did not fail; what every drive answered badly is lost, and is said so loudly.
-//! - A write is placed when it is admitted, so that space is reserved while it waits. It is written, read back, and only then
-//!   reported; what fails is placed anew, elsewhere.
-//! - Doomed blobs of a group are removed while it is awake, after the work that is queued for it and before it sleeps. Whoever
-//!   waits for another group waits no longer for that than a quantum; the rest goes at the next wake.
+//! - A read is served by the members that are ready, if they hold at least k of its stacks. A failed read is tried
+//!   again with the drives that did not fail; what every drive answered badly is lost, and is said so loudly.
+//! - A write is placed when it is admitted, so that space is reserved while it waits. It is written, read back, and
+//!   only then reported; what fails is placed anew, elsewhere.
+//! - Doomed blobs of a group are removed while it is awake, after the work that is queued for it and before it sleeps.
+//!   Whoever waits for another group waits no longer for that than a quantum; the rest goes at the next wake.
 
 use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{DoomedBlob, DriveOutcome, DriveResult, Request, Work};
@@ -20,8 +20,8 @@ use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time, transfer_tim
 /// How often an operation is tried before it is given up.
 pub(crate) const TRIES_MAX: u32 = 3;
 
-/// Blobs of one page of doomed ones that are rescued; the others wait for the next wake. A rescue reads and stages what lives in a
-/// blob, and the workshop must not be filled by many at once.
+/// Blobs of one page of doomed ones that are rescued; the others wait for the next wake. A rescue reads and stages what
+/// lives in a blob, and the workshop must not be filled by many at once.
 const RESCUES_PER_PAGE: usize = 2;
 
 /// Doomed blobs asked for at once.
@@ -47,8 +47,8 @@ impl Rack {
         }
     }
 
-    /// Whether the request is told for the first time: the world numbers its operations upwards, and a migration write is
-    /// awaited until it has come to its end.
+    /// Whether the request is told for the first time: the world numbers its operations upwards, and a migration write
+    /// is awaited until it has come to its end.
     fn is_new(&mut self, request: &Request) -> bool {
         if self.ops.contains_key(&request.op) {
             return false;
@@ -208,7 +208,8 @@ impl Rack {
         self.finish(now, op, Outcome::Cancelled, actions);
     }
 
-    /// The pending operation may not wake its group any more today. There is no switch, and so nobody is charged for one.
+    /// The pending operation may not wake its group any more today. There is no switch, and so nobody is charged for
+    /// one.
     pub(crate) fn give_up_for_budget(&mut self, class: ClassId, now: Time, actions: &mut Vec<Action>) {
         let state = &mut self.classes[class.index()];
         state.switch = None;
@@ -242,7 +243,7 @@ impl Rack {
         }
         match state.pending.as_ref().map(|pick| (pick.group, pick.lane)) {
             Some((wanted, lane)) if wanted == group => {
-                if self.wake_returned(class, group, lane, now) {
+                if self.wake_returned(class, group, lane, now) || self.recover(class, group, now, actions) {
                     return true;
                 }
                 let state = &mut self.classes[class.index()];
@@ -416,7 +417,8 @@ impl Rack {
             state.tries += 1;
             state.tries
         });
-        // Lost is only what every stack was asked for and answered; a drive that is away may bring back what is missing.
+        // Lost is only what every stack was asked for and answered; a drive that is away may bring back what is
+        // missing.
         let all_asked = outcomes.len() == self.spec.code.stacks();
         if failed == 0 && all_asked {
             self.finish(now, service.op, Outcome::Failed(Rejection::DataLost), actions);
@@ -452,7 +454,8 @@ impl Rack {
         self.finish(now, service.op, Outcome::Written { group, drives }, actions);
     }
 
-    /// A write could not be done where it was placed: its space is given back and it is placed and queued again, elsewhere.
+    /// A write could not be done where it was placed: its space is given back and it is placed and queued again,
+    /// elsewhere.
     fn place_anew(&mut self, op: OpId, now: Time, actions: &mut Vec<Action>) {
         let Some(mut state) = self.ops.remove(&op) else { return };
         let Work::Write { bytes, stack_bytes, pin, .. } = state.request.work else { return };

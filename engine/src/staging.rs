@@ -1,15 +1,15 @@
 //! The migrator: when staged data moves to the rack, and in what packs.
 //!
-//! 1. A scan starts when something may be due: data above its due age, the workshop above its regular threshold while no
-//!    client waits, or above its critical one whoever waits (SOHO, Table I; what "regular" means is ours).
-//! 2. The world lists staged versions in key order, page by page. Small ones are gathered into packs up to the target size,
-//!    one open pack per pin; one as large as a pack is a blob of its own.
-//! 3. A full pack is composed by the world and comes back as a background write. So many writes may be under way at once
-//!    that the scheduler can batch them by group; while the window is full, the listing waits.
+//! 1. A scan starts when something may be due: data above its due age, the workshop above its regular threshold while
+//!    no client waits, or above its critical one whoever waits (SOHO, Table I; what "regular" means is ours).
+//! 2. The world lists staged versions in key order, page by page. Small ones are gathered into packs up to the target
+//!    size, one open pack per pin; one as large as a pack is a blob of its own.
+//! 3. A full pack is composed by the world and comes back as a background write. So many writes may be under way at
+//!    once that the scheduler can batch them by group; while the window is full, the listing waits.
 //! 4. At the end of the listing a pack below its size is written only if its data has waited long enough, or must go.
 //!
-//! Invariant: what the migrator holds is bounded by one page and one pack per pin; it never names a version twice in one
-//! scan. Freeing staged data is not decided here: it follows a committed blob and nothing else.
+//! Invariant: what the migrator holds is bounded by one page and one pack per pin; it never names a version twice in
+//! one scan. Freeing staged data is not decided here: it follows a committed blob and nothing else.
 
 use crate::action::Action;
 use crate::event::{StagedEntry, Usage};
@@ -137,8 +137,8 @@ impl Migrator {
         self.under_way.len() >= self.policy.window as usize
     }
 
-    /// Starts or goes on with a scan if there is reason to. `clients_wait` tells whether any client's operation is queued or
-    /// in service.
+    /// Starts or goes on with a scan if there is reason to. `clients_wait` tells whether any client's operation is
+    /// queued or in service.
     pub fn poll(&mut self, now: Time, clients_wait: bool, actions: &mut Vec<Action>) {
         if self.window_is_full() || now < self.next_scan {
             return;
@@ -247,8 +247,8 @@ impl Migrator {
         actions.push(Action::Compose { op, versions, pin });
     }
 
-    /// A write of this migrator came to its end; ignored if it is not one. After a failure it leaves the rack alone for a
-    /// while, since the same data would meet the same fate.
+    /// A write of this migrator came to its end; ignored if it is not one. After a failure it leaves the rack alone for
+    /// a while, since the same data would meet the same fate.
     pub fn ended(&mut self, now: Time, op: OpId, well: bool) {
         if self.under_way.remove(&op).is_some() && !well {
             self.next_scan = self.next_scan.max(now + BACKOFF);

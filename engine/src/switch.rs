@@ -7,12 +7,12 @@
 //!     |                    unmount, stop                                  | or idle for long enough
 //!     +---------------- Resting <-----------------------------------------+
 //! ```
-//! A class leaves Awake only when nothing is in service, which is the drain. All drives of a group start together; where a
-//! budget of watts does not allow it, the rest follows as the first come up to speed. A member that does not answer in time
-//! is done without: a blob needs k of its k + r stacks.
+//! A class leaves Awake only when nothing is in service, which is the drain. All drives of a group start together;
+//! where a budget of watts does not allow it, the rest follows as the first come up to speed. A member that does not
+//! answer in time is done without: a blob needs k of its k + r stacks.
 //!
-//! Invariant: `SpinUp` is pushed only for a drive that the ledger has just granted; a permit is given back only when the drive
-//! says it stands still, or is known to have no power.
+//! Invariant: `SpinUp` is pushed only for a drive that the ledger has just granted; a permit is given back only when
+//! the drive says it stands still, or is known to have no power.
 
 use crate::action::Action;
 use crate::event::Loss;
@@ -35,9 +35,10 @@ const DRIVE_ERRORS_MAX: u32 = 3;
 impl Rack {
     /// Lets `class` go on until it waits for the world.
     pub(crate) fn advance_class(&mut self, class: ClassId, now: Time, actions: &mut Vec<Action>) {
-        // Each turn of the loop changes the phase, or puts an operation into service or ends it. Where every member of the groups
-        // that are wanted is away, nothing is waited for, and all operations may come to their end here, each after all its
-        // tries, and each on another group than the one before: four phases and a turn for every try.
+        // Each turn of the loop changes the phase, or puts an operation into service or ends it. Where every member of
+        // the groups that are wanted is away, nothing is waited for, and all operations may come to their end here,
+        // each after all its tries, and each on another group than the one before: four phases and a turn for every
+        // try.
         for _ in 0..(self.ops.len() + 4) * TURNS_PER_OP {
             let moved = match self.classes[class.index()].phase {
                 ClassPhase::Asleep => self.leave_sleep(class, now, actions),
@@ -94,8 +95,8 @@ impl Rack {
         true
     }
 
-    /// Starts the members that came back after their group had got ready, before it serves anything else: with too few of them
-    /// it would refuse everything, and yet never be idle for long enough to go to sleep and wake as a whole.
+    /// Starts the members that came back after their group had got ready, before it serves anything else: with too few
+    /// of them it would refuse everything, and yet never be idle for long enough to go to sleep and wake as a whole.
     pub(crate) fn wake_returned(&mut self, class: ClassId, group: GroupId, lane: Lane, now: Time) -> bool {
         if !self.classes[class.index()].returned || !self.may_start(group, lane, now) {
             return false;
@@ -119,16 +120,17 @@ impl Rack {
         }
     }
 
-    /// Whether `drive` was given up on for want of an answer, and may yet be there: told to stop once more, it may say so.
+    /// Whether `drive` was given up on for want of an answer, and may yet be there: told to stop once more, it may say
+    /// so.
     pub(crate) fn may_recover(&self, drive: DriveId) -> bool {
         let state = &self.drives[drive.index()];
         let silent = matches!(state.phase, DrivePhase::Away(loss) if loss != Loss::FuseTripped);
         silent && state.permitted && state.strikes < STRIKES_MAX
     }
 
-    /// Before a group that is too small to be read wakes, members that may recover are told to stop once more. Each time counts
-    /// against them, so this comes to an end.
-    fn recover(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) -> bool {
+    /// Before a group that is too small to be read wakes or serves, members that may recover are told to stop once
+    /// more. A drive that stays silent is asked only so often, so this comes to an end.
+    pub(crate) fn recover(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) -> bool {
         let members = &self.layout.groups[group.index()].drives;
         let there = members.iter().filter(|d| !matches!(self.drives[d.index()].phase, DrivePhase::Away(_))).count();
         if there >= usize::from(self.spec.code.data) || !members.iter().any(|drive| self.may_recover(*drive)) {
@@ -155,8 +157,9 @@ impl Rack {
         }
         let members = self.layout.groups[group.index()].drives.clone();
         for drive in &members {
-            if now >= until || self.waits_in_vain(group, *drive) {
-                self.do_without(*drive);
+            let in_vain = self.waits_in_vain(group, *drive);
+            if now >= until || in_vain {
+                self.do_without(*drive, in_vain);
             }
         }
         self.make_room(class, &members, now);
@@ -177,8 +180,8 @@ impl Rack {
         true
     }
 
-    /// Whether `drive`, a member of `group`, waits for a permit that nobody will give back: those of some domain are held by lost
-    /// drives and by other members.
+    /// Whether `drive`, a member of `group`, waits for a permit that nobody will give back: those of some domain are
+    /// held by lost drives and by other members.
     fn waits_in_vain(&self, group: GroupId, drive: DriveId) -> bool {
         if self.drives[drive.index()].phase != DrivePhase::AwaitingPermit {
             return false;
@@ -238,10 +241,17 @@ impl Rack {
         }
     }
 
-    fn do_without(&mut self, drive: DriveId) {
+    fn do_without(&mut self, drive: DriveId, in_vain: bool) {
         let phase = self.drives[drive.index()].phase;
         match phase {
-            DrivePhase::AwaitingPermit => self.drives[drive.index()].phase = DrivePhase::Standby,
+            DrivePhase::AwaitingPermit => {
+                self.drives[drive.index()].phase = DrivePhase::Standby;
+                if in_vain {
+                    self.placement.set_away(drive, true);
+                    self.unpermitted.retain(|other| *other != drive);
+                    self.unpermitted.push(drive);
+                }
+            }
             DrivePhase::SpinningUp | DrivePhase::Mounting => {
                 self.drives[drive.index()].strikes += 1;
                 self.set_away(drive, Loss::SpinUpFailed);
@@ -280,7 +290,7 @@ impl Rack {
                     let attempt = self.command(drive, DrivePhase::Unmounting);
                     actions.push(Action::Unmount { drive, attempt });
                 }
-                DrivePhase::AwaitingPermit => self.do_without(drive),
+                DrivePhase::AwaitingPermit => self.do_without(drive, false),
                 _ => {}
             }
         }
@@ -332,6 +342,7 @@ impl Rack {
             state.phase = DrivePhase::Ready;
             state.errors = 0;
             state.strikes = 0;
+            self.placement.set_away(drive, false);
             self.placement.set_free(drive, free_bytes);
         }
     }
@@ -400,6 +411,7 @@ impl Rack {
     fn set_away(&mut self, drive: DriveId, loss: Loss) {
         let state = &mut self.drives[drive.index()];
         state.phase = DrivePhase::Away(loss);
+        state.lost_permitted = state.permitted;
         state.attempt = Attempt(state.attempt.0.wrapping_add(1));
         self.placement.set_away(drive, true);
         // Behind a tripped fuse there is no power. Any other loss may leave the platters turning.
@@ -411,6 +423,17 @@ impl Rack {
     fn give_back_permit(&mut self, drive: DriveId) {
         if core::mem::take(&mut self.drives[drive.index()].permitted) {
             self.ledger.released(drive);
+            if core::mem::take(&mut self.drives[drive.index()].lost_permitted) {
+                self.try_unpermitted_again();
+            }
+        }
+    }
+
+    fn try_unpermitted_again(&mut self) {
+        for drive in core::mem::take(&mut self.unpermitted) {
+            if !matches!(self.drives[drive.index()].phase, DrivePhase::Away(_)) {
+                self.placement.set_away(drive, false);
+            }
         }
     }
 

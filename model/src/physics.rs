@@ -8,15 +8,16 @@
 //!      +------------------- SpinningDown <---------------+          any state --lose--> Away --come_back--> Standby
 //! ```
 //!
-//! A [`DrivePhysics`] is told of commands and the moment they are given, and answers with the moment they are done; the caller
-//! does the waiting. [`Fuses`] know what spins in each hard domain of a rack and trip when that is too much.
+//! A [`DrivePhysics`] is told of commands and the moment they are given, and answers with the moment they are done; the
+//! caller does the waiting. [`Fuses`] know what spins in each hard domain of a rack and trip when that is too much.
 //!
 //! Invariants:
 //! - Time never runs backwards for a drive; a moment before the last one counts as the last one.
 //! - A drive draws its durations from a random stream of its own: what other drives do shifts none of them.
-//! - Platters that still turn count as turning: a drive that spins down is active to the fuses and to the meter until it
-//!   stands still.
-//! - Energy is counted in whole picojoules (milliwatts x nanoseconds), so that it does not depend on how often one looks.
+//! - Platters that still turn count as turning: a drive that spins down is active to the fuses and to the meter until
+//!   it stands still.
+//! - Energy is counted in whole picojoules (milliwatts x nanoseconds), so that it does not depend on how often one
+//!   looks.
 
 use crate::{DomainId, DomainLimit, DriveId, DriveProfile, RackSpec, ResourceId, Rng, Time, Watts, transfer_time};
 use alloc::vec::Vec;
@@ -211,8 +212,8 @@ impl DrivePhysics {
         }
     }
 
-    /// Stops the platters; answers when they will stand still. The file system must be unmounted. A drive whose platters
-    /// stand still already is done at once; one on its way to speed turns round.
+    /// Stops the platters; answers when they will stand still. The file system must be unmounted. A drive whose
+    /// platters stand still already is done at once; one on its way to speed turns round.
     ///
     /// # Errors
     /// [`Refused`] if the file system is mounted, or the drive is away.
@@ -230,8 +231,8 @@ impl DrivePhysics {
         }
     }
 
-    /// Mounts the file system; answers when it will be mounted. It counts as mounted from now on; whoever does not wait reads
-    /// from a drive whose heads are busy until then.
+    /// Mounts the file system; answers when it will be mounted. It counts as mounted from now on; whoever does not wait
+    /// reads from a drive whose heads are busy until then.
     ///
     /// # Errors
     /// [`Refused`] if the platters do not turn at speed.
@@ -268,8 +269,8 @@ impl DrivePhysics {
         Ok(self.busy_until.max(now))
     }
 
-    /// Transfers `bytes` bytes at `offset` of the file numbered `file`; answers when that will be done. Transfers follow each
-    /// other; one that does not go on where the last one ended starts with a seek.
+    /// Transfers `bytes` bytes at `offset` of the file numbered `file`; answers when that will be done. Transfers
+    /// follow each other; one that does not go on where the last one ended starts with a seek.
     ///
     /// # Errors
     /// [`Refused`] if the drive is not [`ready`](Self::ready).
@@ -384,8 +385,9 @@ struct Fuse {
     reset_at: Time,
 }
 
-/// The fuses of a rack: for each domain of each hard [`DomainLimit::ActiveDrives`] or [`DomainLimit::Watts`] resource, what
-/// really spins there. They know nothing of groups, classes or permits; no error above can talk them out of tripping.
+/// The fuses of a rack: for each domain of each hard [`DomainLimit::ActiveDrives`] or [`DomainLimit::Watts`] resource,
+/// what really spins there. They know nothing of groups, classes or permits; no error above can talk them out of
+/// tripping.
 #[derive(Clone, Debug)]
 pub struct Fuses {
     domains: Vec<Fuse>,
@@ -423,9 +425,9 @@ impl Fuses {
         Self { domains, of_drive, turning, watts: rack.profile.watts, reset_after }
     }
 
-    /// Drive `drive` starts at `now` and will be at speed at `at_speed`. If that is too much for one of its domains, the fuse
-    /// of that domain trips. Only the first one does, in the order of the resources: it takes this drive away, and thereby
-    /// what was too much for the others.
+    /// Drive `drive` starts at `now` and will be at speed at `at_speed`. If that is too much for one of its domains,
+    /// the fuse of that domain trips. Only the first one does, in the order of the resources: it takes this drive away,
+    /// and thereby what was too much for the others.
     pub fn spin_up(&mut self, now: Time, drive: DriveId, at_speed: Time) -> Option<Trip> {
         assert!(self.tripped(now, drive).is_none(), "{drive} has no power");
         self.turning[drive.index()] = Turning::Since(at_speed);
@@ -449,7 +451,8 @@ impl Fuses {
         self.turning[drive.index()] = Turning::No;
     }
 
-    /// The tripped fuse that keeps `drive` away at `now`, if there is one; the one that resets last, if there are several.
+    /// The tripped fuse that keeps `drive` away at `now`, if there is one; the one that resets last, if there are
+    /// several.
     pub fn tripped(&self, now: Time, drive: DriveId) -> Option<(ResourceId, DomainId, Time)> {
         let fuses = self.of_drive[drive.index()].iter().map(|&fuse| &self.domains[fuse]);
         let last = fuses.filter(|fuse| fuse.reset_at > now).max_by_key(|fuse| fuse.reset_at)?;
@@ -665,7 +668,8 @@ mod tests {
 
     #[test]
     fn watts_are_added_up_with_those_asleep() {
-        // Two spinning up and two asleep draw 46.18 W; one at speed, one spinning up, 34.07 W; soft vibration never trips.
+        // Two spinning up and two asleep draw 46.18 W; one at speed, one spinning up, 34.07 W; soft vibration never
+        // trips.
         let rack = rack(DomainLimit::Watts(40));
         let mut fuses = Fuses::new(&rack, Duration::from_secs(30));
         assert_eq!(fuses.spin_up(Time::ZERO, DriveId(0), Time::from_secs(8)), None);

@@ -88,8 +88,8 @@ pub fn parse(text: &str, origin: &str) -> Result<RackSpec, TextError> {
     parse_at(text).map_err(|fault| fault.located(text, origin))
 }
 
-/// What is wrong with the value of `key` (such as `group_drives`) in a `text` that is a description, but not one that can be
-/// used; `origin` as for [`parse`].
+/// What is wrong with the value of `key` (such as `group_drives`) in a `text` that is a description, but not one that
+/// can be used; `origin` as for [`parse`].
 pub fn complaint(text: &str, origin: &str, key: &str, message: String) -> TextError {
     let span = DeTable::parse(text).map_or(0..0, |root| tree::locate(root.get_ref(), key));
     Fault { span, message }.located(text, origin)

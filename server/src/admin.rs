@@ -1,4 +1,5 @@
-//! The admin API: what the server tells about itself, as JSON over HTTP on the socket `admin.sock` in the data directory.
+//! The admin API: what the server tells about itself, as JSON over HTTP on the socket `admin.sock` in the data
+//! directory.
 //!
 //! ```text
 //! GET /status                     report::Status
@@ -8,8 +9,8 @@
 //! ```
 //!
 //! Invariants:
-//! - only the data directory's owner can connect: the socket is made with mode 0600 in a directory of mode 0700, and only then
-//!   moved to its name, which also replaces what a killed server left;
+//! - only the data directory's owner can connect: the socket is made with mode 0600 in a directory of mode 0700, and
+//!   only then moved to its name, which also replaces what a killed server left;
 //! - it reads, it never changes anything, and it waits for no drive;
 //! - it ends with [`serve`]'s `stop`, and removes its socket.
 
@@ -70,8 +71,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds the socket of the data directory `dir`, which this process must have locked: a socket that is there is taken for
-    /// a killed server's.
+    /// Binds the socket of the data directory `dir`, which this process must have locked: a socket that is there is
+    /// taken for a killed server's.
     ///
     /// # Errors
     /// When the system refuses the socket.

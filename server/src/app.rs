@@ -1,9 +1,10 @@
 //! Putting the house together: from a data directory to a server, and back to sleeping drives.
 //!
-//! What is particular to a data directory is here: the catalog's file, directories behind emulated drives, labels, the admin
-//! socket. The rest of the way is [`boot`]'s.
+//! What is particular to a data directory is here: the catalog's file, directories behind emulated drives, labels, the
+//! admin socket. The rest of the way is [`boot`]'s.
 //!
-//! Shutdown goes the other way round: no new connections, requests in flight end, groups go to sleep, the catalog closes.
+//! Shutdown goes the other way round: no new connections, requests in flight end, groups go to sleep, the catalog
+//! closes.
 
 use crate::admin;
 use crate::boot::{self, BootError};
@@ -19,16 +20,21 @@ use catalog::{Catalog, CatalogError, ClockAnchor, SqliteStore, StoreError};
 use disk::label::{self, Label};
 use disk::{Clock, DirectoryDrive, Drive, DriveError, EmulatedRack};
 use engine::trace::{Header, TRACE_FORMAT};
+use futures::future::{BoxFuture, FutureExt};
 use model::{DriveId, RackSpec};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use workshop::{Spool, Staging};
+
+/// Stripes that the spool holds at least, so that a recall always fits while another one is read.
+const SPOOL_STRIPES_MIN: u64 = 2;
 
 /// How long groups may take to go to sleep at shutdown before the server ends all the same, in wall time.
 const SLEEP_PATIENCE: Duration = Duration::from_secs(90);
@@ -158,7 +164,7 @@ impl Boot<'_> {
         let mut means = Means {
             clock,
             wall: Arc::new(wall_ms),
-            spawn: Arc::new(|task| drop(tokio::spawn(task))),
+            spawn: Arc::new(supervised),
             drives: emulated.drives(),
             rack_uuid: self.dir.rack_uuid(),
             catalog,
@@ -212,9 +218,28 @@ impl Boot<'_> {
         let usage = catalog.staged_usage().await?;
         let capacity_bytes = self.config.workshop.capacity_bytes(free_bytes, usage.bytes);
         let staging = Staging::new(staged, capacity_bytes);
-        let spool = Spool::new(recalls, self.config.workshop.spool_bytes(capacity_bytes));
-        Ok((staging, spool))
+        let spool_bytes = self.config.workshop.spool_bytes(capacity_bytes);
+        let needed_bytes = SPOOL_STRIPES_MIN * self.dir.rack().code.stripe_bytes();
+        if spool_bytes < needed_bytes {
+            let what = format!(
+                "the spool has {spool_bytes} bytes, and recalls are made in stripes of {}; set workshop.spool to at least {needed_bytes}",
+                self.dir.rack().code.stripe_bytes()
+            );
+            return Err(BootError::Contradiction(what).into());
+        }
+        Ok((staging, Spool::new(recalls, spool_bytes)))
     }
+}
+
+/// Starts a task of the world. One that panics leaves the world waiting for an answer that never comes; a server that ends is
+/// better than one that waits for ever, and loses nothing that was acknowledged.
+fn supervised(task: BoxFuture<'static, ()>) {
+    drop(tokio::spawn(async move {
+        if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+            tracing::error!("a task of the server failed in a way that must not be; the server ends, start it again");
+            std::process::abort();
+        }
+    }));
 }
 
 fn workshop_error(error: DriveError) -> RunError {

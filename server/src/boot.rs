@@ -1,11 +1,11 @@
 //! Bringing a world up: from what is durable to an engine that knows everything it must.
 //!
-//! The engine's beliefs are restated from the catalog: used bytes from the blobs, starts of the day from the drives' records,
-//! doomed bytes from the tombstones. Blobs that were being written when the last server ended are given up, staged files that
-//! no object refers to are removed, recalls are forgotten.
+//! The engine's beliefs are restated from the catalog: used bytes from the blobs, starts of the day from the drives'
+//! records, doomed bytes from the tombstones. Blobs that were being written when the last server ended are given up,
+//! staged files that no object refers to are removed, recalls are forgotten.
 //!
-//! Like the world itself it takes its means as arguments and touches no thread, file or clock of its own, so that the same
-//! steps follow a crash in virtual time.
+//! Like the world itself it takes its means as arguments and touches no thread, file or clock of its own, so that the
+//! same steps follow a crash in virtual time.
 
 use crate::world::{Means, World, WorldHandle, usage_of};
 use catalog::{Catalog, CatalogError, ClockAnchor};
@@ -38,8 +38,8 @@ pub enum BootError {
     Contradiction(String),
 }
 
-/// The clock of modelled time, going on as if the rack had run all the while since it was last looked at. A wall clock that
-/// was set back does not set it back. `wall_ms` is now, in milliseconds of the Unix epoch.
+/// The clock of modelled time, going on as if the rack had run all the while since it was last looked at. A wall clock
+/// that was set back does not set it back. `wall_ms` is now, in milliseconds of the Unix epoch.
 ///
 /// # Errors
 /// [`CatalogError`].
@@ -55,7 +55,8 @@ pub async fn clock(catalog: &Catalog, wall_ms: u64, time_scale: u32) -> Result<A
     Ok(Arc::new(TokioClock::starting_at(origin, time_scale)))
 }
 
-/// Starts the world of the rack `spec` over `emulated`, whose drives are those of `means`. `seed` is for the engine's choices.
+/// Starts the world of the rack `spec` over `emulated`, whose drives are those of `means`. `seed` is for the engine's
+/// choices.
 ///
 /// # Errors
 /// [`BootError`]. Nothing runs then.
@@ -95,15 +96,17 @@ async fn claim(catalog: &Catalog, uuid: RackUuid) -> Result<(), BootError> {
     }
 }
 
-/// Removes what nobody refers to from the workshop, provided that the catalog is not older than the workshop: to one that was
-/// restored from a backup, or lost its log, what was staged since would look the same, and may be the only copy.
+/// Removes what nobody refers to from the workshop, provided that the catalog is not older than the workshop: to one
+/// that was restored from a backup, or lost its log, what was staged since would look the same, and may be the only
+/// copy.
 async fn sweep(means: &Means) -> Result<(), BootError> {
     let end = means.catalog.slots_end().await?;
     let highest = means.staging.highest_slot().await.map_err(BootError::Workshop)?;
     if let Some(slot) = highest.filter(|slot| *slot >= end) {
         return Err(BootError::Contradiction(format!(
-            "the workshop holds a staged file of slot {slot}, and the catalog has given out none from {end} on, so it is older \
-             than the workshop; put the newest catalog back, or move workshop/staged away to give up what was staged since"
+            "the workshop holds a staged file of slot {slot}, and the catalog has given out none from {end} on, so it \
+             is older than the workshop; put the newest catalog back, or move workshop/staged away to give up what was \
+             staged since"
         )));
     }
     let known = known_slots(&means.catalog).await?;
@@ -132,7 +135,8 @@ async fn known_slots(catalog: &Catalog) -> Result<BTreeSet<u64>, CatalogError> {
 /// Everything the engine must be told before work begins.
 async fn restate(means: &Means, rack: &Rack) -> Result<Vec<Event>, BootError> {
     for intent in means.catalog.pending_intents().await? {
-        tracing::warn!(blob = %intent.blob, "a blob was being written when the last server ended; its stacks are given up");
+        let blob = intent.blob;
+        tracing::warn!(%blob, "a blob was being written when the last server ended; its stacks are given up");
         means.catalog.abort_blob(intent.blob).await?;
     }
     let used = used_bytes(means, rack.layout()).await?;
@@ -168,7 +172,8 @@ async fn used_bytes(means: &Means, layout: &Layout) -> Result<BTreeMap<DriveId, 
             let group: Option<GroupId> = blob.drives.first().and_then(|drive| layout.group_of(*drive));
             if group != Some(blob.group) || blob.drives.iter().any(|drive| layout.group_of(*drive) != group) {
                 return Err(BootError::Contradiction(format!(
-                    "{} lies in group {}, which the rack as described has not; put the rack.toml back that it was written with",
+                    "{} lies in group {}, which the rack as described has not; put the rack.toml back that it was \
+                     written with",
                     blob.blob, blob.group
                 )));
             }

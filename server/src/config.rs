@@ -122,8 +122,8 @@ impl Default for WorkshopConfig {
 }
 
 impl WorkshopConfig {
-    /// What may be staged: what is set, or a quarter of the room there would be if nothing were staged. An emulated rack
-    /// lives on the same file system and takes (k + r) / k of every byte, so that more would run into the wall.
+    /// What may be staged: what is set, or a quarter of the room there would be if nothing were staged. An emulated
+    /// rack lives on the same file system and takes (k + r) / k of every byte, so that more would run into the wall.
     pub fn capacity_bytes(&self, free_bytes: u64, staged_bytes: u64) -> u64 {
         self.capacity.unwrap_or_else(|| free_bytes.saturating_add(staged_bytes) / 4)
     }

@@ -1,7 +1,7 @@
 //! The data directory: everything a server keeps, but for drives that are described by their own paths.
 //!
 //! ```text
-//! larder.toml   the configuration               identity   what makes it ours; written last, so that it means "complete"
+//! larder.toml   the configuration               identity   what makes it ours; written last: "complete"
 //! rack.toml     the rack's description           lock       held while a server or `init` works here; its process id
 //! credentials   the keys, for the owner alone    admin.sock the admin API while a server runs
 //! catalog.db    key -> place                     drives/0000 ... the drives of an emulated rack
@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Invariants:
-//! - a [`DataDir`] that exists holds the lock, and its identity, description and credentials were read and fit together;
+//! - a [`DataDir`] that exists holds the lock, and its identity, description and credentials were read and fit
+//!   together;
 //! - a directory that is not ours is never changed, not even by a lock file;
 //! - `init` that was killed at any moment leaves a directory that `init` completes and nothing else opens.
 
@@ -27,9 +28,9 @@ use engine::layout::synthesise;
 use identity::Identity;
 use model::text::{SHIPPED, TextError};
 use model::{DriveId, RackSpec};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const CONFIG: &str = "larder.toml";
@@ -160,7 +161,8 @@ impl DataDir {
         self.path.join(WORKSHOP)
     }
 
-    /// The directory behind `drive`: the one its description names (relative to the data directory), or one in `drives`.
+    /// The directory behind `drive`: the one its description names (relative to the data directory), or one in
+    /// `drives`.
     pub fn drive(&self, drive: DriveId) -> PathBuf {
         drive_path(&self.path, &self.rack, drive)
     }
@@ -281,14 +283,16 @@ fn begin(path: &Path, rack: &RackSpec) -> Result<RackUuid, DataDirError> {
     for name in [WORKSHOP, DRIVES] {
         gone(fs::remove_dir_all(path.join(name)), name)?;
     }
+    // A directory that was there before may be open to all; what will lie in it is not for all.
+    fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(|e| failed("closing it to others", e))?;
     let uuid = identity::random_uuid()?;
     write_new(&path.join(UNFINISHED), format!("{uuid}\n").as_bytes(), 0o644)?;
     sync_directory(path)?;
     Ok(uuid)
 }
 
-/// Takes the labels of the unfinished rack `uuid` off drives that lie outside of the data directory. What cannot be taken off
-/// is refused when the drives are labelled.
+/// Takes the labels of the unfinished rack `uuid` off drives that lie outside of the data directory. What cannot be
+/// taken off is refused when the drives are labelled.
 fn forget_labels(path: &Path, rack: &RackSpec, uuid: RackUuid) {
     for drive in rack.drives.iter().filter(|drive| drive.path.is_some()) {
         let file = drive_path(path, rack, drive.id).join(label::file_name().as_str());
@@ -335,13 +339,19 @@ fn failed(doing: &str, source: io::Error) -> DataDirError {
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// Nothing is there.
-    #[error("there is no Larder data directory at {path}; make one with `larder init --data {path} --rack pelican`", path = .0.display())]
+    #[error(
+        "there is no Larder data directory at {path}; make one with `larder init --data {path} --rack pelican`",
+        path = .0.display()
+    )]
     Missing(PathBuf),
     /// There is a file.
     #[error("{} is not a directory; choose another path", .0.display())]
     NotADirectory(PathBuf),
     /// There is one already.
-    #[error("{path} is a Larder data directory already; start it with `larder serve --data {path}`", path = .0.display())]
+    #[error(
+        "{path} is a Larder data directory already; start it with `larder serve --data {path}`",
+        path = .0.display()
+    )]
     Exists(PathBuf),
     /// `init` was killed.
     #[error(
@@ -350,7 +360,10 @@ pub enum DataDirError {
     )]
     Unfinished(PathBuf),
     /// Somebody else's directory.
-    #[error("{} is not empty and no Larder data directory (it holds {found}); choose a new or empty directory", .path.display())]
+    #[error(
+        "{} is not empty and no Larder data directory (it holds {found}); choose a new or empty directory",
+        .path.display()
+    )]
     Foreign {
         /// The directory.
         path: PathBuf,
@@ -374,7 +387,10 @@ pub enum DataDirError {
         what: String,
     },
     /// Another version of Larder made it.
-    #[error("{} has format version {found}, and this Larder knows version {known}; use the Larder that made it", .path.display())]
+    #[error(
+        "{} has format version {found}, and this Larder knows version {known}; use the Larder that made it",
+        .path.display()
+    )]
     OtherVersion {
         /// The identity.
         path: PathBuf,
@@ -385,8 +401,8 @@ pub enum DataDirError {
     },
     /// The description is not the one the drives were laid out by.
     #[error(
-        "{} describes another rack: {what} is {now}, and the drives were laid out for {then}; put the description back as it \
-         was, or make a new data directory",
+        "{} describes another rack: {what} is {now}, and the drives were laid out for {then}; put the description back \
+         as it was, or make a new data directory",
         .path.display()
     )]
     OtherRack {

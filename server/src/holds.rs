@@ -1,7 +1,7 @@
 //! Blobs that somebody reads: the stacks of a blob are not removed while it is held.
 //!
-//! A reader takes its hold and then looks the object up once more. If the object still lies in the blob, whatever dooms the
-//! blob comes later and will see the hold; so a reader of an old version always finishes.
+//! A reader takes its hold and then looks the object up once more. If the object still lies in the blob, whatever dooms
+//! the blob comes later and will see the hold; so a reader of an old version always finishes.
 
 use model::BlobId;
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
 //! The house behind the S3 front: buckets and objects over catalog, workshop and rack.
 //!
-//! - A PUT is a staged file that is synced, and then one batch of the catalog; both run in a task of their own, so that a client
-//!   who hangs up in between leaves either nothing or a whole object.
-//! - A GET of a staged object reads its file; of a stored one, a recall. A hold is taken and the object looked up once more, so
-//!   that what is read cannot be reclaimed meanwhile.
+//! - A PUT is a staged file that is synced, and then one batch of the catalog; both run in a task of their own, so that
+//!   a client who hangs up in between leaves either nothing or a whole object.
+//! - A GET of a staged object reads its file; of a stored one, a recall. A hold is taken and the object looked up once
+//!   more, so that what is read cannot be reclaimed meanwhile.
 //! - Lists and HEADs ask the catalog alone.
 
 use crate::recall::{RecallError, Recalls};
@@ -43,7 +43,10 @@ impl House {
         let mut missing = None;
         for _ in 0..LOOKS {
             let (object, place) = self.means.catalog.get_object(bucket, key).await.map_err(catalog_error)?;
-            let range = range.clone().unwrap_or(0..object.bytes);
+            // Whoever asked for bytes of an older, longer version is told by the version of the answer.
+            let range = range
+                .clone()
+                .map_or(0..object.bytes, |range| range.start.min(object.bytes)..range.end.min(object.bytes));
             match place {
                 Place::Staged { slot } => {
                     if let Some(bytes) = self.staged(slot, range).await? {
@@ -247,8 +250,8 @@ impl Sink {
     }
 }
 
-/// Whether the catalog surely changed nothing. After any other error the change may be durable all the same, and a file that it
-/// refers to must stay; one that nobody refers to goes at the next start.
+/// Whether the catalog surely changed nothing. After any other error the change may be durable all the same, and a file
+/// that it refers to must stay; one that nobody refers to goes at the next start.
 fn is_refusal(error: &CatalogError) -> bool {
     matches!(
         error,
@@ -274,7 +277,8 @@ fn catalog_error(error: CatalogError) -> StoreError {
     }
 }
 
-/// Seconds to wait before trying again; what never fits is told to wait an hour, in which an operator may have made room.
+/// Seconds to wait before trying again; what never fits is told to wait an hour, in which an operator may have made
+/// room.
 fn retry_after_s(wait: Option<Duration>) -> u32 {
     wait.map_or(3600, |wait| wait.as_secs_f64().ceil().clamp(1.0, 3600.0) as u32)
 }

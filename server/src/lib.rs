@@ -1,7 +1,7 @@
 //! Serves: the S3 front, the admin API, and the world in which the engine's decisions come true.
 //!
-//! `s3` speaks the protocol; [`house`] answers it from catalog, workshop and rack; [`recall`] brings cold bytes; [`world`] is the
-//! loop around the engine; [`boot`] brings it up; [`app`] puts it all together from a data directory.
+//! `s3` speaks the protocol; [`house`] answers it from catalog, workshop and rack; [`recall`] brings cold bytes;
+//! [`world`] is the loop around the engine; [`boot`] brings it up; [`app`] puts it all together from a data directory.
 
 pub mod admin;
 pub mod app;

@@ -1,13 +1,13 @@
-//! Recalls: what a client wants of a blob is read by the rack into the spool, at the drives' speed, and fed to the client from
-//! there, at the client's.
+//! Recalls: what a client wants of a blob is read by the rack into the spool, at the drives' speed, and fed to the
+//! client from there, at the client's.
 //!
 //! 1. The wanted range is cut into segments. What the spool already holds, or is about to hold, is not read again.
 //! 2. A segment is widened to whole stripes: they are read and checked anyway, and neighbours in a pack come for free.
-//! 3. While a client takes one segment, the next one is already asked for; no more than that, so that a slow client costs the
-//!    rack nothing and a vanished one at most a segment.
+//! 3. While a client takes one segment, the next one is already asked for; no more than that, so that a slow client
+//!    costs the rack nothing and a vanished one at most a segment.
 //!
-//! Memory: two blocks of the spool for each client. A recall that was ordered goes on when its client has gone: whoever comes
-//! again finds it in the spool.
+//! Memory: two blocks of the spool for each client. A recall that was ordered goes on when its client has gone: whoever
+//! comes again finds it in the spool.
 
 use crate::world::{Means, ReadOrder, WorldHandle};
 use bytes::Bytes;
@@ -22,6 +22,9 @@ use workshop::{Full, ReserveError, SpoolReader};
 
 /// How long a stream waits for room in the spool for its next segment before it gives up, in wall time.
 const SPOOL_PATIENCE: Duration = Duration::from_mins(10);
+
+/// How long the disk of the spool may take for the first bytes of what it holds, in wall time.
+const SPOOL_DISK_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why a recall did not give its bytes.
 #[derive(Debug, thiserror::Error)]
@@ -73,8 +76,8 @@ impl Recalls {
         Self { means, world }
     }
 
-    /// The payload bytes `range` of `blob`, once the first of them is there; [`RecallError::TooLong`] if that takes longer
-    /// than `patience` (wall time), or surely will. The recall goes on all the same.
+    /// The payload bytes `range` of `blob`, once the first of them is there; [`RecallError::TooLong`] if that takes
+    /// longer than `patience` (wall time), or surely will. The recall goes on all the same.
     ///
     /// # Errors
     /// As told by [`RecallError`].
@@ -92,10 +95,12 @@ impl Recalls {
             None => self.order(&blob, &range, Lane::Client).await?,
         };
         let group = blob.group;
+        let is_here = first.reader.is_complete();
         let mut stream = self.feed(blob, range, Lane::Client, Some(first));
         let mut next = std::pin::pin!(stream.next());
-        // What is warm answers at once; only for the rest is the engine asked how long it will be.
-        let soon = Duration::from_millis(20).min(patience);
+        // What lies in the spool is not waited for, whatever the patience: a retry of who was sent away must find it. Only for
+        // the rest is the engine asked how long it will be.
+        let soon = if is_here { SPOOL_DISK_PATIENCE } else { Duration::from_millis(20).min(patience) };
         let first = if let Ok(first) = tokio::time::timeout(soon, next.as_mut()).await {
             first
         } else {
@@ -170,7 +175,8 @@ impl Recalls {
                 None => self.segment(blob, &(at..range.end), lane).await?,
             };
             let end = range.end.min(current.reader.range().end);
-            // Not waited for: if everybody held on to one segment until there was room for the next, there never would be any.
+            // Not waited for: if everybody held on to one segment until there was room for the next, there never would
+            // be any.
             let ahead = if end < range.end { self.order(blob, &(end..range.end), lane).await.ok() } else { None };
             let mut bytes = current.reader.read(at..end);
             while let Some(piece) = bytes.next().await {
@@ -188,7 +194,8 @@ impl Recalls {
         Ok(())
     }
 
-    /// A segment that begins at the start of `range`: what the spool has of it, or a new recall, waiting for room if need be.
+    /// A segment that begins at the start of `range`: what the spool has of it, or a new recall, waiting for room if
+    /// need be.
     async fn segment(&self, blob: &Blob, range: &Range<u64>, lane: Lane) -> Result<Segment, RecallError> {
         let mut changes = self.means.spool.changes();
         let patient = tokio::time::sleep(SPOOL_PATIENCE);

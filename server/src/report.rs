@@ -1,6 +1,8 @@
-//! What the server tells about itself: the answers of the admin API, printed by `larder status`, `explain`, `drive list`.
+//! What the server tells about itself: the answers of the admin API, printed by `larder status`, `explain`, `drive
+//! list`.
 //!
-//! Times say which time they are in: `_ms` and `_s` of the wall, `modelled_` of the hardware (they differ by the time scale).
+//! Times say which time they are in: `_ms` and `_s` of the wall, `modelled_` of the hardware (they differ by the time
+//! scale).
 
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,8 @@
-//! Writing the engine's trace to a file, line by line of JSON: first the header with everything a replay needs, then the records.
+//! Writing the engine's trace to a file, line by line of JSON: first the header with everything a replay needs, then
+//! the records.
 //!
-//! A trace is for looking at afterwards. A disk that does not take it is reported once, and the server goes on without it.
+//! A trace is for looking at afterwards. A disk that does not take it is reported once, and the server goes on without
+//! it.
 
 use crate::world::Tracer;
 use engine::trace::{Header, Record};

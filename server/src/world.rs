@@ -1,11 +1,11 @@
 //! The world as the server has it: the interpreter of [`engine::Action`] over real drives, catalog and workshop.
 //!
-//! One task owns the [`Rack`]. It takes a message, tells the engine what happened, and does what the engine asks for; whatever
-//! takes time runs in a task of its own and comes back as a message. So there is no lock around the engine, and no decision
-//! here: a branch in this file asks only how, never whether.
+//! One task owns the [`Rack`]. It takes a message, tells the engine what happened, and does what the engine asks for;
+//! whatever takes time runs in a task of its own and comes back as a message. So there is no lock around the engine,
+//! and no decision here: a branch in this file asks only how, never whether.
 //!
-//! Clock, drives, catalog, workshop and the spawning of tasks are arguments ([`Means`]). Given tokio's paused clock, drives and
-//! a catalog in memory, this same interpreter runs in virtual time on one thread.
+//! Clock, drives, catalog, workshop and the spawning of tasks are arguments ([`Means`]). Given tokio's paused clock,
+//! drives and a catalog in memory, this same interpreter runs in virtual time on one thread.
 //!
 //! Invariants:
 //! - a blob's intent is durable before its first stack is made, its stacks are synced and read back before the catalog
@@ -249,7 +249,8 @@ impl World {
         loop {
             let deadline = self.means.clock.sleep_until(self.rack.next_deadline());
             let message = tokio::select! {
-                // In a fixed order, so that the same history has the same outcome. Every event lets deadlines take effect.
+                // In a fixed order, so that the same history has the same outcome. Every event lets deadlines take
+                // effect.
                 biased;
                 message = self.messages.recv() => message,
                 () = deadline => Some(Message::Event(Event::DeadlineReached)),

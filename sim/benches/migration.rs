@@ -1,6 +1,6 @@
-//! What batching a migration saves: wakes of groups and starts of drives for each GB that moves to the rack, with one group
-//! taking many packs in turn against a random group for every pack. Counted in modelled time, so a run gives the same figures
-//! on every machine.
+//! What batching a migration saves: wakes of groups and starts of drives for each GB that moves to the rack, with one
+//! group taking many packs in turn against a random group for every pack. Counted in modelled time, so a run gives the
+//! same figures on every machine.
 //!
 //! `cargo bench -p sim --bench migration`
 
@@ -55,7 +55,8 @@ fn pelican() -> RackSpec {
     model::text::parse(text, name).unwrap()
 }
 
-/// Migrates `bytes` of small objects; gives the wakes and the drive starts for each GB, and how many modelled minutes it took.
+/// Migrates `bytes` of small objects; gives the wakes and the drive starts for each GB, and how many modelled minutes
+/// it took.
 fn migrate(group_choice: GroupChoice, pack_bytes: u64, bytes: u64, seed: u64) -> [f64; 3] {
     let spec = pelican();
     let layout = engine::layout::synthesise(&spec).unwrap();

@@ -1,7 +1,8 @@
-//! How fast the simulator is: 24 hours of Pelican's rack at 8 reads a second, in events a second, against a bare binary heap
-//! in the same run that only plans and takes as many moments, with as many waiting as the simulator has.
+//! How fast the simulator is: 24 hours of Pelican's rack at 8 reads a second, in events a second, against a bare binary
+//! heap in the same run that only plans and takes as many moments, with as many waiting as the simulator has.
 //!
-//! `cargo bench -p sim --bench speed`. Both run on one thread. The judge of traces runs along, as it does in every experiment.
+//! `cargo bench -p sim --bench speed`. Both run on one thread. The judge of traces runs along, as it does in every
+//! experiment.
 
 #![allow(clippy::unwrap_used)]
 

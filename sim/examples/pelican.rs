@@ -1,6 +1,6 @@
-//! Pelican's evaluation, row by row: `cargo run --release -p sim --example pelican [hours]`. Prints what the paper's text says,
-//! what comes out here, and by how much it differs. Nothing is tuned but the two calibrations that the description of the rack
-//! names (idle time to first byte; rejects at 5 reads a second and unbounded network).
+//! Pelican's evaluation, row by row: `cargo run --release -p sim --example pelican [hours]`. Prints what the paper's
+//! text says, what comes out here, and by how much it differs. Nothing is tuned but the two calibrations that the
+//! description of the rack names (idle time to first byte; rejects at 5 reads a second and unbounded network).
 
 use model::RackSpec;
 use sim::fill::{Capacities, DriveRule, clipped, fill, varied};
@@ -113,7 +113,8 @@ fn print_curves(curves: &Curves) {
     for (name, points) in named {
         for point in points {
             println!(
-                "{name:<18} {:>6.3} {:>6} {:>7.2} {:>9.2} {:>9.2} {:>9.2} {:>8.3} {:>7.3} {:>6.3} {:>8.0} {:>6.1} {:>7.0} {:>7.0}",
+                "{name:<18} {:>6.3} {:>6} {:>7.2} {:>9.2} {:>9.2} {:>9.2} {:>8.3} {:>7.3} {:>6.3} {:>8.0} {:>6.1} \
+                 {:>7.0} {:>7.0}",
                 point.parameters.reads_per_s.unwrap_or(0.0),
                 point.parameters.overtake_limit / 1_000_000_000,
                 gbit(point),

@@ -35,9 +35,9 @@ fn neg_log2_q32(x: u64) -> u64 {
 pub enum Sizes {
     /// Always so many bytes.
     Fixed(u64),
-    /// Between `min` and `max` with this mean, small ones more likely than large ones: a mixture of a uniform draw and the
-    /// lesser of two. Pelican's VHD images are 200 MB to 9 GB with a mean of 3.3 GB; their distribution did not survive, this
-    /// shape is ours.
+    /// Between `min` and `max` with this mean, small ones more likely than large ones: a mixture of a uniform draw and
+    /// the lesser of two. Pelican's VHD images are 200 MB to 9 GB with a mean of 3.3 GB; their distribution did not
+    /// survive, this shape is ours.
     Spread {
         /// The smallest, in bytes.
         min: u64,

@@ -12,10 +12,10 @@
 //! # }
 //! ```
 //!
-//! [`run`] simulates one point for each seed and answers with the [`Point`]: what was asked, and what was measured. A point
-//! begins with every group waked once (Pelican's boot: an initialisation request for each group), then a warm-up whose
-//! measurements are thrown away, then the time that is measured. A burst and a trace are measured from their first request to
-//! their last answer instead.
+//! [`run`] simulates one point for each seed and answers with the [`Point`]: what was asked, and what was measured. A
+//! point begins with every group waked once (Pelican's boot: an initialisation request for each group), then a warm-up
+//! whose measurements are thrown away, then the time that is measured. A burst and a trace are measured from their
+//! first request to their last answer instead.
 //!
 //! Invariants: the same experiment gives the same point, to the last bit; memory does not grow with simulated time.
 
@@ -67,7 +67,8 @@ pub enum Arrivals {
 }
 
 impl Arrivals {
-    /// So many reads a second, at random moments. A rate that is no number above 0 gives a gap of 0, which [`run`] refuses.
+    /// So many reads a second, at random moments. A rate that is no number above 0 gives a gap of 0, which [`run`]
+    /// refuses.
     pub fn poisson(reads_per_s: f64) -> Self {
         let gap = Duration::try_from_secs_f64(reads_per_s.recip());
         Self::Poisson { mean_gap: gap.unwrap_or(Duration::ZERO) }
@@ -111,9 +112,9 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Pelican's evaluation (section 5): u = 500 GB in bytes, 1,000 requests a queue, groups that stay up until another one of
-    /// their class is wanted, 20 Gb/s a server, 1 GB reads of any blob with equal chance, one a second; a warm-up of 6 hours,
-    /// measured for 24, with three seeds.
+    /// Pelican's evaluation (section 5): u = 500 GB in bytes, 1,000 requests a queue, groups that stay up until another
+    /// one of their class is wanted, 20 Gb/s a server, 1 GB reads of any blob with equal chance, one a second; a
+    /// warm-up of 6 hours, measured for 24, with three seeds.
     pub fn pelican(rack: RackSpec) -> Self {
         let starts_per_day = rack.profile.starts_per_day();
         Self {

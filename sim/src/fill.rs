@@ -1,7 +1,8 @@
 //! How full a rack gets: writes until the first one is refused (Pelican, section 5, figure 9(c)).
 //!
-//! Nothing but the engine's placement decides what fits where, so no time is simulated. Drives of unequal size come from a
-//! distribution of ours between two bounds: the paper's did not survive, only its mean (4.55 TB) and its smallest (4.2 TB).
+//! Nothing but the engine's placement decides what fits where, so no time is simulated. Drives of unequal size come
+//! from a distribution of ours between two bounds: the paper's did not survive, only its mean (4.55 TB) and its
+//! smallest (4.2 TB).
 //!
 //! Invariants: a run stops at the first refusal, and a write is refused only when no group has room.
 

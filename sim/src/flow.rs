@@ -1,15 +1,18 @@
 //! Bytes in motion: flows that share links by max-min fairness.
 //!
-//! A flow is one transfer: so many streams, one for each drive, all at the same rate since they move in step (fragment by
-//! fragment of one stripe). On each link that it crosses it counts with a multiplicity: how many of its streams cross there,
-//! in thousandths, since a read sends only its k data fragments' worth of k + r streams out by the network. Rates are shared
-//! max-min fairly *per stream* (Pelican, section 5: "max-min fair sharing"), found by progressive filling: all rates rise
-//! together until a link is full or a flow's drives give no more; what is held back is frozen, the others rise on.
+//! A flow is one transfer: so many streams, one for each drive, all at the same rate since they move in step (fragment
+//! by fragment of one stripe). On each link that it crosses it counts with a multiplicity: how many of its streams
+//! cross there, in thousandths, since a read sends only its k data fragments' worth of k + r streams out by the
+//! network. Rates are shared max-min fairly *per stream* (Pelican, section 5: "max-min fair sharing"), found by
+//! progressive filling: all rates rise together until a link is full or a flow's drives give no more; what is held back
+//! is frozen, the others rise on.
 //!
 //! Invariants:
 //! - no link carries more than its capacity; no flow is faster than its drives;
-//! - a flow below its drives' rate crosses a full link on which no flow is faster (property-tested against this definition);
-//! - rates are whole bytes/s, bytes left are counted in billionths, so that nothing depends on a machine's floating point.
+//! - a flow below its drives' rate crosses a full link on which no flow is faster (property-tested against this
+//!   definition);
+//! - rates are whole bytes/s, bytes left are counted in billionths, so that nothing depends on a machine's floating
+//!   point.
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! A histogram of durations in constant memory.
 //!
-//! Buckets are as wide as 1/128 of the power of two they lie in (the idea of HdrHistogram), so that a quantile is at most
-//! 0.4 % off; mean and maximum are exact.
+//! Buckets are as wide as 1/128 of the power of two they lie in (the idea of HdrHistogram), so that a quantile is at
+//! most 0.4 % off; mean and maximum are exact.
 
 use std::time::Duration;
 

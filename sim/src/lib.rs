@@ -1,8 +1,9 @@
-//! A world that pretends: drives that spin, fail and trip fuses, time that jumps from event to event, for the very engine that
-//! the server runs.
+//! A world that pretends: drives that spin, fail and trip fuses, time that jumps from event to event, for the very
+//! engine that the server runs.
 //!
 //! Invariants:
-//! - time is an integer and goes from event to event; two events of one moment keep the order in which they were planned;
+//! - time is an integer and goes from event to event; two events of one moment keep the order in which they were
+//!   planned;
 //! - one random stream for each kind of thing, so that the same seed gives the same trace;
 //! - no policy is written here: what a drive does and when is physics, everything else the engine decides.
 

@@ -1,11 +1,12 @@
 //! The links of a rack: each server's PCIe root, and its network.
 //!
 //! A server is a domain of the description's first resource that is counted in bytes/s (Pelican: the root of a PCIe
-//! hierarchy); without such a resource there is one server. Every stream of a transfer crosses the links of its own drive. A
-//! read's payload leaves by the networks of the servers that its drives hang on, in proportion to their streams. Writes come
-//! in by the other direction of the network, which nothing else uses, and are not held back there.
+//! hierarchy); without such a resource there is one server. Every stream of a transfer crosses the links of its own
+//! drive. A read's payload leaves by the networks of the servers that its drives hang on, in proportion to their
+//! streams. Writes come in by the other direction of the network, which nothing else uses, and are not held back there.
 //!
-//! Invariants: multiplicities are in thousandths of a stream, so that a read's k of k + r streams divide without floats.
+//! Invariants: multiplicities are in thousandths of a stream, so that a read's k of k + r streams divide without
+//! floats.
 
 use crate::flow::{Demand, LinkId};
 use model::{DomainLimit, DriveId, RackSpec};
@@ -89,8 +90,8 @@ impl Links {
         self.server_of[drive.index()]
     }
 
-    /// What a transfer with one stream for each of `drives` asks of the links. For a read, `sent` streams' worth of payload
-    /// leaves by the network.
+    /// What a transfer with one stream for each of `drives` asks of the links. For a read, `sent` streams' worth of
+    /// payload leaves by the network.
     pub fn demand(&self, drives: &[DriveId], sent: u64) -> Demand {
         let mut crosses: Vec<(LinkId, u64)> = Vec::with_capacity(4);
         let mut add = |link: LinkId, streams: u64| match crosses.iter_mut().find(|(known, _)| *known == link) {

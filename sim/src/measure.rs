@@ -1,10 +1,10 @@
 //! What is measured of a run, and what several runs say together.
 //!
-//! Completion and time to first byte count from the moment a request was issued, service from the moment it left its queue to
-//! its last byte, the wake it caused included (Pelican, section 5).
+//! Completion and time to first byte count from the moment a request was issued, service from the moment it left its
+//! queue to its last byte, the wake it caused included (Pelican, section 5).
 //!
-//! Invariants: constant memory; an operation is counted when it ends, a request when it was issued or refused in the time that
-//! is measured.
+//! Invariants: constant memory; an operation is counted when it ends, a request when it was issued or refused in the
+//! time that is measured.
 
 use crate::experiment::{Arrivals, Experiment, System};
 use crate::histogram::Histogram;

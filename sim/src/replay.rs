@@ -1,9 +1,9 @@
 //! Traces of requests: `time,operation,key,bytes`, one request a line.
 //!
-//! Time is in seconds with up to nine decimals and never goes back; the operation is `read` or `write`; a key is any text
-//! without a comma. A first line that begins with `time` is a heading; empty lines and lines that begin with `#` are skipped.
-//! A read of a key that the trace has written before, if the write has ended well, reads that blob; any other key stands for
-//! one of the stored blobs, always the same.
+//! Time is in seconds with up to nine decimals and never goes back; the operation is `read` or `write`; a key is any
+//! text without a comma. A first line that begins with `time` is a heading; empty lines and lines that begin with `#`
+//! are skipped. A read of a key that the trace has written before, if the write has ended well, reads that blob; any
+//! other key stands for one of the stored blobs, always the same.
 
 use crate::measure::Taking;
 use crate::stored::Stored;

@@ -1,8 +1,9 @@
 //! What lies in the rack when a run begins, without simulating how it got there.
 //!
-//! Blobs are placed by the engine's own placement until the rack is as full as it shall be. So that this need not be done for the millions of
-//! blobs of a full rack, each placed blob stands for many: the rack is divided among `count` of them. Where requests fall is
-//! the same, since what matters of a blob is its group and its drives; and groups are as evenly filled as in a full rack.
+//! Blobs are placed by the engine's own placement until the rack is as full as it shall be. So that this need not be
+//! done for the millions of blobs of a full rack, each placed blob stands for many: the rack is divided among `count`
+//! of them. Where requests fall is the same, since what matters of a blob is its group and its drives; and groups are
+//! as evenly filled as in a full rack.
 //!
 //! Invariants: memory is one number for each stack of each blob placed.
 
@@ -22,8 +23,8 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Fills so many thousandths of a rack with `count` blobs of equal size by the engine's placement, or with as many as
-    /// find room.
+    /// Fills so many thousandths of a rack with `count` blobs of equal size by the engine's placement, or with as many
+    /// as find room.
     pub fn in_groups(spec: &RackSpec, layout: &Layout, count: u32, permille: u32, rng: &mut Rng) -> Self {
         let groups: Vec<Vec<DriveId>> = layout.groups.iter().map(|group| group.drives.clone()).collect();
         let class_of: Vec<ClassId> = layout.groups.iter().map(|group| group.class).collect();

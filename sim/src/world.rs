@@ -1,8 +1,9 @@
-//! The world as the simulator has it: the second interpreter of [`engine::Action`], over `model`'s physics and no bytes at all.
+//! The world as the simulator has it: the second interpreter of [`engine::Action`], over `model`'s physics and no bytes
+//! at all.
 //!
-//! What the catalog and the workshop would remember is kept here in its smallest form: which blob lies on which drives, which
-//! versions are staged, what is doomed. Faults are drawn from streams of their own and can be switched off again, so that a
-//! run can first be made unsafe and must then come to rest.
+//! What the catalog and the workshop would remember is kept here in its smallest form: which blob lies on which drives,
+//! which versions are staged, what is doomed. Faults are drawn from streams of their own and can be switched off again,
+//! so that a run can first be made unsafe and must then come to rest.
 //!
 //! Invariants:
 //! - every operation ends exactly once (asserted);
@@ -359,7 +360,8 @@ impl<M: Mind> World<M> {
         self.spoilt.insert((blob, drive));
     }
 
-    /// Trips the fuse of the domain of `resource` that `drive` is in, for no fault of the engine's. It resets by itself.
+    /// Trips the fuse of the domain of `resource` that `drive` is in, for no fault of the engine's. It resets by
+    /// itself.
     pub fn trip(&mut self, resource: ResourceId, drive: DriveId) {
         let spec = self.rack.spec();
         let domain = spec.domain_of(drive, resource);

@@ -83,7 +83,8 @@ fn overload_refuses_the_21_percent_that_the_busy_mounts_are_calibrated_on() {
     experiment.network = Network::PELICAN;
     let bounded = sim::run(&experiment).unwrap();
     println!(
-        "rejects at 5/s: unbounded paper 21 %, ours {:.1} % (waking {:.1} % of the time, paper ~38 %); 40 Gb/s paper 35 %, ours {:.1} %",
+        "rejects at 5/s: unbounded paper 21 %, ours {:.1} % (waking {:.1} % of the time, paper ~38 %); \
+         40 Gb/s paper 35 %, ours {:.1} %",
         unbounded.reject_rate * 100.0,
         unbounded.wake_time_fraction * 100.0,
         bounded.reject_rate * 100.0

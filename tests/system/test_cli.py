@@ -1,4 +1,4 @@
-"""The binary's other words: plans of the shipped racks, refusals with a place and a mend, JSON that programs can read."""
+"""The binary's other words: plans of the shipped racks, refusals with place and mend, JSON that programs can read."""
 
 import json
 import os

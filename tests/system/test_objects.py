@@ -23,7 +23,8 @@ class Objects(SystemTest):
                 self.kinds(rack)
 
     def kinds(self, rack):
-        server = self.serve(self.made(rack, name=rack, **{**BRISK, "migrate.pack_size": "4 MiB", "migrate.linger": "3 s"}))
+        settings = {**BRISK, "migrate.pack_size": "4 MiB", "migrate.linger": "3 s"}
+        server = self.serve(self.made(rack, name=rack, **settings))
         client = server.client()
         client.create_bucket(Bucket="pantry")
         objects = {key: noise(100 + 37 * i, i) for i, key in enumerate(ODD_KEYS)}

@@ -1,4 +1,4 @@
-"""A directory tree as any system has it, through the aws CLI: into the workshop, onto the drives, and back while cold."""
+"""A directory tree as any system has it, through the aws CLI: into the workshop, onto drives, and back while cold."""
 
 import filecmp
 import os

@@ -1,7 +1,8 @@
 //! Blocks: the unit in which the workshop writes, checks and reads its files.
 //!
-//! [`BlockWriter`] fills one block while the one before it is on its way to the drive, so a stream holds two. Writes run in
-//! tasks of their own: a caller that is dropped in the middle leaves no write half under way with its buffer gone.
+//! [`BlockWriter`] fills one block while the one before it is on its way to the drive, so a stream holds two. Writes
+//! run in tasks of their own: a caller that is dropped in the middle leaves no write half under way with its buffer
+//! gone.
 //!
 //! Invariant: the checksum of a block is in the table before anybody is told that the block was written.
 
@@ -12,8 +13,8 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinHandle;
 
-/// Length of a block, but for a file's last: what has one checksum and is read and written at once. 1 MiB; this crate's own
-/// tests use a small one, so that files of many blocks and tables of many pages are cheap.
+/// Length of a block, but for a file's last: what has one checksum and is read and written at once. 1 MiB; this crate's
+/// own tests use a small one, so that files of many blocks and tables of many pages are cheap.
 pub const BLOCK_BYTES: usize = if cfg!(test) { 4 << 10 } else { 1 << 20 };
 
 /// What one file takes of the drive beyond its bytes is at most what fills its last page.

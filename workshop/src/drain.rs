@@ -3,7 +3,8 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Over how long the rate is averaged: long enough to see more than one pack being freed, short enough to follow the load.
+/// Over how long the rate is averaged: long enough to see more than one pack being freed, short enough to follow the
+/// load.
 const MEMORY: Duration = Duration::from_mins(2);
 /// Nobody is asked to come back sooner.
 const RETRY_MIN: Duration = Duration::from_secs(5);

@@ -1,6 +1,8 @@
-//! What all formats of the workshop share: little-endian fields, magic numbers, and the ways in which bytes can be wrong.
+//! What all formats of the workshop share: little-endian fields, magic numbers, and the ways in which bytes can be
+//! wrong.
 //!
-//! Invariant: no input, however mad, makes a decoder panic or take more memory than a small multiple of the input's length.
+//! Invariant: no input, however mad, makes a decoder panic or take more memory than a small multiple of the input's
+//! length.
 
 /// Why bytes are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,13 +1,14 @@
 //! The workshop: the server's own fast disk.
 //!
 //! - [`Staging`] holds staged files: a PUT is durable there before it is acknowledged (SOHO, section 3).
-//! - [`PackPlan`] and [`PackSource`] make payloads for the rack out of staged files; small objects never get a blob each.
+//! - [`PackPlan`] and [`PackSource`] make payloads for the rack out of staged files; small objects never get a blob
+//!   each.
 //! - [`Spool`] holds recalls: what drives of the rack read at their speed and clients take at theirs.
 //!
 //! Invariants:
 //! - every access to the disk goes through [`disk::Drive`]; nothing here blocks a thread or needs more than one;
-//! - capacity is counted before a file is made, so that neither part ever exceeds its own; what does not fit is refused with
-//!   [`Full`], and nothing is left behind;
+//! - capacity is counted before a file is made, so that neither part ever exceeds its own; what does not fit is refused
+//!   with [`Full`], and nothing is left behind;
 //! - a stream holds at most two blocks of [`BLOCK_BYTES`] and one table page of 64 KiB;
 //! - every block has a checksum, and no byte is given out before its block was checked;
 //! - a file goes only when nobody reads it any more.

@@ -1,12 +1,12 @@
 //! Packs: the payload of a blob, made of staged files.
 //!
 //! A payload is the members' bytes in the order given, then the index, then the footer; also when there is one member.
-//! [`PackPlan`] knows every offset before a byte is read, [`PackSource`] yields the bytes, and [`PayloadCheck`] tells whether
-//! what was read back from the rack is what the source yielded.
+//! [`PackPlan`] knows every offset before a byte is read, [`PackSource`] yields the bytes, and [`PayloadCheck`] tells
+//! whether what was read back from the rack is what the source yielded.
 //!
-//! Invariants: two sources of one plan yield the same bytes, so a write can be tried again; every member is checked block by
-//! block as it is read; a source holds two blocks and a few opened small members, and nothing that grows with the payload
-//! but 8 bytes for each member.
+//! Invariants: two sources of one plan yield the same bytes, so a write can be tried again; every member is checked
+//! block by block as it is read; a source holds two blocks and a few opened small members, and nothing that grows with
+//! the payload but 8 bytes for each member.
 
 use crate::block::BLOCK_BYTES;
 use crate::pack_format::{

@@ -1,8 +1,8 @@
 //! The bytes of a pack behind its members: index and footer, format version 1. `docs/format.md` draws them.
 //!
-//! The index names every member with all that S3 knows of it, so that a catalog can be rebuilt from the drives alone. The
-//! checksums of the members have a place of fixed length at its end: they are known only when the members were read, and the
-//! length of a pack is known before.
+//! The index names every member with all that S3 knows of it, so that a catalog can be rebuilt from the drives alone.
+//! The checksums of the members have a place of fixed length at its end: they are known only when the members were
+//! read, and the length of a pack is known before.
 //!
 //! Invariants: what is written here does not follow the catalog's records when those change, except by a new version;
 //! decoding takes memory in proportion to the bytes it is given.

@@ -143,13 +143,16 @@ proptest! {
     }
 
     #[test]
-    fn a_payload_read_back_is_told_from_any_other(length in 0usize..3 * BLOCK_BYTES, place in 0.0..1.0, cut in 1usize..9000) {
+    fn a_payload_read_back_is_told_from_any_other(
+        length in 0usize..3 * BLOCK_BYTES, place in 0.0..1.0, cut in 1usize..9000
+    ) {
         run(async {
             let (_, staging) = staging(1 << 20);
             let plan = staged_pack(&staging, &[length, 3]).await;
             let (mut all, sealed) = payload(&staging, &plan).await.unwrap();
             let read_back = |bytes: &[u8]| {
-                let chunks: Vec<Result<Vec<u8>, PackError>> = bytes.chunks(cut).map(|chunk| Ok(chunk.to_vec())).collect();
+                let chunk = |bytes: &[u8]| Ok::<_, PackError>(bytes.to_vec());
+                let chunks: Vec<_> = bytes.chunks(cut).map(chunk).collect();
                 verify_payload(stream::iter(chunks), sealed)
             };
             assert!(read_back(&all).await.is_ok());

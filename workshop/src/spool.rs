@@ -1,7 +1,8 @@
 //! The spool: bounded room for recalls, between drives that read at their speed and clients that take at theirs.
 //!
-//! An entry holds a range of a blob's payload. It is reserved, grows while the rack reads, and is then complete; readers follow
-//! it while it grows. What nobody reads is evicted, least recently used first, when room is wanted for something else.
+//! An entry holds a range of a blob's payload. It is reserved, grows while the rack reads, and is then complete;
+//! readers follow it while it grows. What nobody reads is evicted, least recently used first, when room is wanted for
+//! something else.
 //!
 //! Invariants:
 //! - the files on the disk never exceed the capacity: a new file is made only after the files it replaces are gone;
@@ -11,8 +12,9 @@
 //! - nothing here outlives the process: everything is wiped at boot, so nothing is synced.
 //!
 //! When it is full of entries that are read or growing, [`Spool::reserve`] answers [`Full`]. The caller waits for
-//! [`Spool::changes`] (or asks for less) and tries again. A caller that recalls in [`segments`] of [`Spool::segment_bytes`] and
-//! drops the reader of a segment before it asks for the one after next never stops the others for good.
+//! [`Spool::changes`] (or asks for less) and tries again. A caller that recalls in [`segments`] of
+//! [`Spool::segment_bytes`] and drops the reader of a segment before it asks for the one after next never stops the
+//! others for good.
 
 use crate::block::{BLOCK_BYTES, charge, detached, lock};
 use crate::drain::{Drain, Full};
@@ -155,7 +157,8 @@ impl Spool {
         Some(SpoolReader::new(SpoolHold { inner: Arc::clone(&self.inner), number }, recall))
     }
 
-    /// The most bytes that a recall should ask for at once: an eighth of the capacity, in whole blocks, and at least one.
+    /// The most bytes that a recall should ask for at once: an eighth of the capacity, in whole blocks, and at least
+    /// one.
     pub fn segment_bytes(&self) -> u64 {
         let block_bytes = BLOCK_BYTES as u64;
         (self.inner.capacity_bytes / SEGMENTS_IN_CAPACITY / block_bytes).max(1) * block_bytes
@@ -248,8 +251,8 @@ impl State {
         self.next
     }
 
-    /// Takes out idle entries, oldest first, until `wanted_bytes` more fit into `capacity_bytes` with all that is removable
-    /// gone. `false`, and nothing taken out, if that cannot be.
+    /// Takes out idle entries, oldest first, until `wanted_bytes` more fit into `capacity_bytes` with all that is
+    /// removable gone. `false`, and nothing taken out, if that cannot be.
     fn make_room(&mut self, wanted_bytes: u64, capacity_bytes: u64) -> bool {
         let removable_bytes: u64 = self.removable.iter().map(|(_, bytes)| bytes).sum();
         let mut used_bytes = self.used_bytes - removable_bytes;
@@ -339,7 +342,8 @@ impl Inner {
         result
     }
 
-    /// Removes what can go, without anybody waiting for it. Without a runtime it waits for the next reservation, or boot.
+    /// Removes what can go, without anybody waiting for it. Without a runtime it waits for the next reservation, or
+    /// boot.
     fn remove_in_background(self: &Arc<Self>) {
         let Ok(runtime) = Handle::try_current() else { return };
         let inner = Arc::clone(self);

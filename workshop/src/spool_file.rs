@@ -1,7 +1,7 @@
 //! One recall on its way through the spool: its writer, and the readers that follow it.
 //!
-//! Invariant: a reader gives out no byte that the writer did not announce as written, and none whose block it did not check
-//! against the checksum the writer took of it in memory.
+//! Invariant: a reader gives out no byte that the writer did not announce as written, and none whose block it did not
+//! check against the checksum the writer took of it in memory.
 
 use crate::block::{BLOCK_BYTES, BlockWriter, lock, read_block};
 use crate::spool::{SpoolHold, spool_name};
@@ -133,7 +133,8 @@ impl SpoolWriter {
         Ok(())
     }
 
-    /// The rack could not read it. Readers come to an error behind what was appended so far, and the entry goes with them.
+    /// The rack could not read it. Readers come to an error behind what was appended so far, and the entry goes with
+    /// them.
     pub fn fail(self, reason: &str) {
         self.recall.fail(reason);
     }
@@ -176,8 +177,8 @@ impl SpoolReader {
         self.file.recall.progress.borrow().bytes == self.file.recall.bytes()
     }
 
-    /// Payload bytes `range` of the blob, in chunks of at most a block each, as they come. The stream ends after its first
-    /// error.
+    /// Payload bytes `range` of the blob, in chunks of at most a block each, as they come. The stream ends after its
+    /// first error.
     pub fn read(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes, SpoolError>> {
         let here = self.range();
         if range.start > range.end || range.start < here.start || range.end > here.end {

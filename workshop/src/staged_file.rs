@@ -2,8 +2,8 @@
 //!
 //! A small file costs one create, one write and one sync to stage, and one read to open; its bytes come with it.
 //!
-//! Invariants: `finish` returns only when bytes, table, footer and name would survive a power cut; a reader gives out no byte
-//! whose block it did not check.
+//! Invariants: `finish` returns only when bytes, table, footer and name would survive a power cut; a reader gives out
+//! no byte whose block it did not check.
 
 use crate::block::{BLOCK_BYTES, BlockWriter, charge, lock, read_block, read_bytes};
 use crate::drain::Full;
@@ -320,8 +320,8 @@ impl Cursor {
         checked.ok_or(ReadError::Damaged { slot: self.file.hold.slot(), block })
     }
 
-    /// The checksum of a block. The table was checked when the file was opened; a page that was damaged since gives a wrong
-    /// checksum, which makes a good block look bad and never a bad one good.
+    /// The checksum of a block. The table was checked when the file was opened; a page that was damaged since gives a
+    /// wrong checksum, which makes a good block look bad and never a bad one good.
     async fn crc(&mut self, block: u64) -> Result<u32, ReadError> {
         let page = block / PAGE_BLOCKS;
         if self.page.0 != page {

@@ -6,8 +6,8 @@
 //! ```
 //! Everything but the data lies where `bytes_max` puts it, so that a table of any length is written and read in pages.
 //!
-//! Invariant: a file without a valid footer was never finished. The footer is written last and synced before anybody hears of
-//! the file.
+//! Invariant: a file without a valid footer was never finished. The footer is written last and synced before anybody
+//! hears of the file.
 
 use crate::block::BLOCK_BYTES;
 use crate::format::{Fields, FormatError, crc32c};

@@ -1,8 +1,8 @@
 //! Staging: what lies where in the workshop, how much room is left, and which files may go.
 //!
-//! A staged file is named by its slot, a number that the caller uses once and never again. Its life: room is reserved, the
-//! file is created and written, `finish` makes it durable, the catalog commits it, and when its bytes lie elsewhere (or nobody
-//! wants them) it is freed.
+//! A staged file is named by its slot, a number that the caller uses once and never again. Its life: room is reserved,
+//! the file is created and written, `finish` makes it durable, the catalog commits it, and when its bytes lie elsewhere
+//! (or nobody wants them) it is freed.
 //!
 //! Invariants:
 //! - reserved and staged bytes together never exceed the capacity; a reservation lives exactly as long as its holder;
@@ -10,9 +10,9 @@
 //! - removals run in tasks of their own; one that fails is tried again with the next, and counts until it succeeds;
 //! - memory: a few words for each slot that is being read, written or removed right now, and nothing for all others.
 //!
-//! When it is full: [`Staging::reserve`] answers [`Full`], with a hint when to try again. What is already reserved always has
-//! its room, unless the disk itself is fuller than the capacity it was given; then `create` answers the same, and nothing
-//! is left behind.
+//! When it is full: [`Staging::reserve`] answers [`Full`], with a hint when to try again. What is already reserved
+//! always has its room, unless the disk itself is fuller than the capacity it was given; then `create` answers the
+//! same, and nothing is left behind.
 
 use crate::block::{charge, detached, lock};
 use crate::drain::{Drain, Full};
@@ -92,8 +92,8 @@ impl Staging {
         Self { inner: Arc::new(Inner { drive, capacity_bytes, state: Mutex::new(state) }) }
     }
 
-    /// At boot, before anything else: counts the files whose slot `is_known`, and removes all others (those that were never
-    /// finished, and those that were freed or never committed). Files that are not staged files are left alone.
+    /// At boot, before anything else: counts the files whose slot `is_known`, and removes all others (those that were
+    /// never finished, and those that were freed or never committed). Files that are not staged files are left alone.
     pub async fn sweep(&self, mut is_known: impl FnMut(u64) -> bool + Send) -> Result<SweepReport, DriveError> {
         let drive = &self.inner.drive;
         let mut report = SweepReport::default();
@@ -128,8 +128,8 @@ impl Staging {
         Ok(Reservation { inner: Arc::clone(&self.inner), layout, charged_bytes: wanted_bytes })
     }
 
-    /// Creates the file of `slot`, with the room of `reservation`. A writer that is dropped before it is finished takes the
-    /// file away again.
+    /// Creates the file of `slot`, with the room of `reservation`. A writer that is dropped before it is finished takes
+    /// the file away again.
     ///
     /// A file that ends up shorter than was reserved keeps all of its room until it is freed.
     pub async fn create(&self, slot: u64, reservation: Reservation) -> Result<StagedWriter, StageError> {
@@ -144,7 +144,8 @@ impl Staging {
         match self.inner.drive.create(&staged_name(slot), layout.file_bytes()).await {
             Ok(()) => Ok(StagedWriter::new(hold, layout)),
             Err(error) => {
-                // A drive leaves nothing of a file it could not create, and what was there before is not ours to remove.
+                // A drive leaves nothing of a file it could not create, and what was there before is not ours to
+                // remove.
                 self.inner.forget(slot);
                 Err(self.inner.stage_error(error, layout))
             }
@@ -156,8 +157,8 @@ impl Staging {
         self.hold(slot).ok_or(ReadError::NotFound { slot })?.open().await
     }
 
-    /// Keeps the file of `slot` from being removed until the hold is dropped. `None` if it was freed already. Whether there
-    /// is such a file is not looked at.
+    /// Keeps the file of `slot` from being removed until the hold is dropped. `None` if it was freed already. Whether
+    /// there is such a file is not looked at.
     pub fn hold(&self, slot: u64) -> Option<SlotHold> {
         let mut state = lock(&self.inner.state);
         let entry = state.slots.entry(slot).or_default();
@@ -168,16 +169,16 @@ impl Staging {
         Some(SlotHold { inner: Arc::clone(&self.inner), slot })
     }
 
-    /// Gives up the file of `slot`: it cannot be opened any more, and is removed when nobody holds it. Freeing what is not
-    /// there, or twice, is no error. An error means that a removal failed; it will be tried again.
+    /// Gives up the file of `slot`: it cannot be opened any more, and is removed when nobody holds it. Freeing what is
+    /// not there, or twice, is no error. An error means that a removal failed; it will be tried again.
     pub async fn free(&self, slot: u64) -> Result<(), DriveError> {
         lock(&self.inner.state).doom(slot);
         let inner = Arc::clone(&self.inner);
         detached(async move { inner.remove_all().await }).await
     }
 
-    /// Remembers, until it is freed or the server is started anew, that the file of `slot` cannot be read, so that nobody
-    /// tries to move it again and again.
+    /// Remembers, until it is freed or the server is started anew, that the file of `slot` cannot be read, so that
+    /// nobody tries to move it again and again.
     pub fn set_aside(&self, slot: u64) {
         let mut state = lock(&self.inner.state);
         if !state.slots.get(&slot).is_some_and(|entry| entry.doomed) {
@@ -308,7 +309,8 @@ impl Inner {
         state.drain.note(charged_bytes);
     }
 
-    /// Removes what can go, without anybody waiting for it. Without a runtime it waits for the next call, or the next boot.
+    /// Removes what can go, without anybody waiting for it. Without a runtime it waits for the next call, or the next
+    /// boot.
     fn remove_in_background(self: &Arc<Self>) {
         if let Ok(runtime) = Handle::try_current() {
             let inner = Arc::clone(self);

@@ -1,8 +1,8 @@
 //! The one thread that writes: it takes every batch that waits, commits them together, and then answers them all.
 //!
-//! No savepoint is needed between the batches of a transaction: the checks of a batch are evaluated before its first write,
-//! and a write that then fails can only be the medium's fault, for which the whole transaction is rolled back. If the medium
-//! is full, each batch is tried again alone, so that a large one does not take small ones with it.
+//! No savepoint is needed between the batches of a transaction: the checks of a batch are evaluated before its first
+//! write, and a write that then fails can only be the medium's fault, for which the whole transaction is rolled back.
+//! If the medium is full, each batch is tried again alone, so that a large one does not take small ones with it.
 
 use super::statements::{failed_check, write};
 use super::{Counters, store_error};

@@ -1,8 +1,8 @@
 //! Random concurrent histories with crashes, against what every actor knows to be acknowledged and a world of bytes.
 //!
 //! Clients put, overwrite and delete keys of their own; migrators pack what is staged; rescuers bring versions back;
-//! reclaimers remove blobs in which nothing lives. The world of bytes is a set of workshop files and of blobs: whatever the
-//! catalog says lies somewhere must lie there in it, at every read and after every crash.
+//! reclaimers remove blobs in which nothing lives. The world of bytes is a set of workshop files and of blobs: whatever
+//! the catalog says lies somewhere must lie there in it, at every read and after every crash.
 
 use super::{blob, catalog_in, object, sound};
 use crate::{Catalog, Displaced, Member, MemoryStore, Object, Place, PutCondition, SqliteStore, Store, VersionId};

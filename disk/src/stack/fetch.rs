@@ -1,6 +1,7 @@
 //! One stack's part of a batch: opening it, reading its checksums and fragments, checking each fragment.
 //!
-//! Invariant: nothing here outlives its request; what is learnt of a stack goes back to the reader, which alone decides.
+//! Invariant: nothing here outlives its request; what is learnt of a stack goes back to the reader, which alone
+//! decides.
 
 use super::format::{Batch, Blob, ChecksumPage, Footer, Header, RUN_STRIPES, Shape, fragment_sum, stack_name};
 use crate::format::BLOCK_BYTES;
@@ -17,8 +18,8 @@ pub(super) struct Order {
     pub(super) batch: Batch,
     /// The checksums of the batch's run, if they are known already.
     pub(super) page: Option<Arc<ChecksumPage>>,
-    /// Where the fragments go; made when it is needed, if there is none: a buffer takes time to make, and a whole set of them
-    /// keeps a thread busy for longer than a drive takes to answer.
+    /// Where the fragments go; made when it is needed, if there is none: a buffer takes time to make, and a whole set
+    /// of them keeps a thread busy for longer than a drive takes to answer.
     pub(super) buffer: Option<Buffer>,
     pub(super) meter: Arc<Meter>,
 }
@@ -33,7 +34,8 @@ pub(super) struct Fetched {
 pub(super) enum Fetch {
     /// The fragments, and which of them are good.
     Read { buffer: Buffer, good: Vec<bool> },
-    /// The checksum page is bad, so that nothing can be said of the fragments. The buffer, if there was one, was not used.
+    /// The checksum page is bad, so that nothing can be said of the fragments. The buffer, if there was one, was not
+    /// used.
     NoChecksums(Option<Buffer>),
     /// The drive does not answer.
     Failed(DriveError),
@@ -141,8 +143,8 @@ impl Order {
         }
     }
 
-    /// After an error of the medium: each fragment for itself, so that a bad sector costs one of them and not the batch. Takes
-    /// one fragment more of memory than the bound says, on this stack alone.
+    /// After an error of the medium: each fragment for itself, so that a bad sector costs one of them and not the
+    /// batch. Takes one fragment more of memory than the bound says, on this stack alone.
     async fn read_one_by_one(self, page: &ChecksumPage, first_error: DriveError) -> Fetch {
         let mut buffer = self.meter.zeroed(self.shape.batch_bytes());
         buffer.set_len(self.shape.len(self.batch));
@@ -162,7 +164,8 @@ impl Order {
                 Err(error) => return Fetch::Failed(error),
             }
         }
-        // A drive of which not one fragment can be read is given up, unless only one was asked for and its header could be.
+        // A drive of which not one fragment can be read is given up, unless only one was asked for and its header could
+        // be.
         if answered || self.batch.stripes == 1 { Fetch::Read { buffer, good } } else { Fetch::Failed(first_error) }
     }
 }

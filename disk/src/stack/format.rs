@@ -1,4 +1,5 @@
-//! The bytes of a stripe stack: where everything lies, and how headers, checksum pages and footers are read and written.
+//! The bytes of a stripe stack: where everything lies, and how headers, checksum pages and footers are read and
+//! written.
 //!
 //! `docs/format.md` draws it. In short:
 //!
@@ -6,8 +7,9 @@
 //! header | fragments of run 0 | checksum page 0 | fragments of run 1 | checksum page 1 | ... | footer
 //! ```
 //!
-//! Invariants: everything starts at a multiple of 4 KiB; all lengths follow from the code and the payload's length alone; every
-//! checksum covers the identity of what it protects, so that bytes in the wrong place are as bad as wrong bytes.
+//! Invariants: everything starts at a multiple of 4 KiB; all lengths follow from the code and the payload's length
+//! alone; every checksum covers the identity of what it protects, so that bytes in the wrong place are as bad as wrong
+//! bytes.
 
 use crate::format::{BLOCK_BYTES, BlockReader, BlockWriter, FormatError, crc32c_digest};
 use crate::label::RackUuid;
@@ -79,8 +81,8 @@ impl Shape {
         self.stripes().div_ceil(RUN_STRIPES)
     }
 
-    /// Bytes of each fragment of `stripe`. Those of the last one are as short as k of them hold the rest of the payload in
-    /// whole blocks of 4 KiB.
+    /// Bytes of each fragment of `stripe`. Those of the last one are as short as k of them hold the rest of the payload
+    /// in whole blocks of 4 KiB.
     pub(crate) fn fragment_bytes(&self, stripe: u64) -> usize {
         assert!(stripe < self.stripes(), "the blob has no such stripe");
         if stripe + 1 < self.stripes() {

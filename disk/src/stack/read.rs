@@ -1,12 +1,14 @@
 //! Reading a blob.
 //!
-//! 1. Each stack that is to be read is opened: footer, last checksum page and header are read and compared with what is expected.
-//! 2. Batches of stripes are fetched from all chosen stacks at once, each fragment checked; while one batch is given out the
-//!    next one is being fetched.
-//! 3. Where fewer than k fragments of a stripe are good, further stacks are fetched for that batch; then missing fragments are
-//!    rebuilt, and those that were bad are written back to where they came from.
+//! 1. Each stack that is to be read is opened: footer, last checksum page and header are read and compared with what is
+//!    expected.
+//! 2. Batches of stripes are fetched from all chosen stacks at once, each fragment checked; while one batch is given
+//!    out the next one is being fetched.
+//! 3. Where fewer than k fragments of a stripe are good, further stacks are fetched for that batch; then missing
+//!    fragments are rebuilt, and those that were bad are written back to where they came from.
 //!
-//! Invariants: see [`stack`](super); and a fragment is only written back if it matches the checksum that was there before.
+//! Invariants: see [`stack`](super); and a fragment is only written back if it matches the checksum that was there
+//! before.
 
 use super::fetch::{Fetch, Fetched, Order, open};
 use super::format::{Batch, Blob, ChecksumPage, RUN_STRIPES, Shape, fragment_sum, stack_name};
@@ -32,8 +34,8 @@ pub enum Policy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkClosed;
 
-/// Takes a payload, piece by piece and in order. Its answer is awaited before the next piece: whoever is slow slows down the
-/// reader.
+/// Takes a payload, piece by piece and in order. Its answer is awaited before the next piece: whoever is slow slows
+/// down the reader.
 pub trait PayloadSink: Send {
     /// Takes `bytes`, which go on where the last ones ended.
     fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>>;
@@ -93,8 +95,8 @@ struct Arrived {
 type InFlight = JoinSet<(usize, Fetched)>;
 
 impl StackReader {
-    /// Opens `blob` from these `stacks`, each given by its index and drive, each index at most once. At least k of them must
-    /// be good.
+    /// Opens `blob` from these `stacks`, each given by its index and drive, each index at most once. At least k of them
+    /// must be good.
     pub async fn open(blob: Blob, stacks: Vec<(u8, Arc<dyn Drive>)>, policy: Policy) -> Report<Self> {
         let stack = |(index, drive): (u8, Arc<dyn Drive>)| {
             assert!(usize::from(index) < blob.code.stacks(), "the blob has no stack {index}");
@@ -124,8 +126,8 @@ impl StackReader {
         self
     }
 
-    /// Gives the payload bytes of `range` to `sink`, reading only the stripes they lie in. Bytes that were given out before
-    /// an error are right.
+    /// Gives the payload bytes of `range` to `sink`, reading only the stripes they lie in. Bytes that were given out
+    /// before an error are right.
     pub async fn read(&mut self, range: Range<u64>, sink: &mut dyn PayloadSink) -> Result<(), StackError> {
         assert!(range.end <= self.blob.payload_bytes, "the range lies within the payload");
         if range.is_empty() {
@@ -355,8 +357,8 @@ impl StackReader {
         Ok(())
     }
 
-    /// Rebuilds the fragments of `stripe` that are bad or did not come: the bad ones in place, the others in `scratch`, which
-    /// has one buffer for each stack that did not come, in the order of their indices.
+    /// Rebuilds the fragments of `stripe` that are bad or did not come: the bad ones in place, the others in `scratch`,
+    /// which has one buffer for each stack that did not come, in the order of their indices.
     fn rebuild(&mut self, arrived: &mut Arrived, stripe: u64, scratch: &mut Vec<Buffer>) -> Result<(), StackError> {
         while scratch.len() < arrived.by_index.iter().filter(|slot| slot.is_none()).count() {
             scratch.push(self.free_buffer());
@@ -394,7 +396,8 @@ impl StackReader {
         Ok(())
     }
 
-    /// Writes bad fragments back, now that they are rebuilt. Uses up the buffers: each fragment is moved to the front of its own.
+    /// Writes bad fragments back, now that they are rebuilt. Uses up the buffers: each fragment is moved to the front
+    /// of its own.
     async fn repair(&mut self, arrived: Arrived) {
         let batch = arrived.batch;
         for (index, slot) in arrived.by_index.into_iter().enumerate() {

@@ -17,8 +17,8 @@ impl PayloadSink for Forget {
     }
 }
 
-/// Reads back all k + r stacks of `blob`, given in stack order, checks every fragment and the payload's checksum. Repairs
-/// nothing: what was just written must be good. An error unless every stack is.
+/// Reads back all k + r stacks of `blob`, given in stack order, checks every fragment and the payload's checksum.
+/// Repairs nothing: what was just written must be good. An error unless every stack is.
 pub async fn verify(blob: Blob, drives: &[Arc<dyn Drive>], payload_crc64: u64) -> Report<()> {
     assert_eq!(drives.len(), blob.code.stacks(), "a blob lies on k + r drives");
     let stacks = drives.iter().enumerate().map(|(index, drive)| (index as u8, Arc::clone(drive))).collect();
@@ -42,7 +42,8 @@ pub async fn verify(blob: Blob, drives: &[Arc<dyn Drive>], payload_crc64: u64) -
     Report { result, outcomes }
 }
 
-/// Removes the stacks of blob `id` from their drives, each given by its index and drive. One that is not there counts as removed.
+/// Removes the stacks of blob `id` from their drives, each given by its index and drive. One that is not there counts
+/// as removed.
 pub async fn remove(id: BlobId, stacks: &[(u8, Arc<dyn Drive>)]) -> Vec<StackOutcome> {
     let removed = join_all(stacks.iter().map(|(index, drive)| async {
         let name = stack_name(id, *index);

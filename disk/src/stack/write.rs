@@ -1,13 +1,14 @@
 //! Writing a blob.
 //!
 //! 1. Every drive preallocates its file and takes the header.
-//! 2. Payload is copied into the data fragments of a batch of stripes; a full batch is encoded and summed up, and written to all
-//!    drives at once while the next one is being filled. At the end of a run its checksum page goes along with it.
+//! 2. Payload is copied into the data fragments of a batch of stripes; a full batch is encoded and summed up, and
+//!    written to all drives at once while the next one is being filled. At the end of a run its checksum page goes
+//!    along with it.
 //! 3. When all is written it is synced; then the footers are written and synced. So a footer on the medium proves that
 //!    everything before it is there too.
 //!
-//! Invariants: two batches of buffers, whatever the blob's size; the write fails as a whole if one stack cannot be written, and
-//! removes what it has made; nobody is told of success before the second sync.
+//! Invariants: two batches of buffers, whatever the blob's size; the write fails as a whole if one stack cannot be
+//! written, and removes what it has made; nobody is told of success before the second sync.
 
 use super::format::{Batch, Blob, ChecksumPage, Footer, Header, Shape, fragment_sum, stack_name};
 use super::{Report, StackError, StackOutcome};
@@ -29,8 +30,8 @@ pub struct Written {
     pub stack_bytes: u64,
 }
 
-/// Writes one blob. Dropped without [`finish`](Self::finish) or [`abort`](Self::abort) it leaves incomplete stacks behind, which
-/// are recognised as such.
+/// Writes one blob. Dropped without [`finish`](Self::finish) or [`abort`](Self::abort) it leaves incomplete stacks
+/// behind, which are recognised as such.
 pub struct StackWriter {
     blob: Blob,
     shape: Shape,

@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, BlobId, DomainLimit, DriveId, OpId, RackSpec, Rng, Time};
 
-/// k + r drives for a blob, drawn one after the other; a drawn drive that would break a hard limit beside those drawn before
-/// it is dropped. `None` if all drives were drawn and too few are left.
+/// k + r drives for a blob, drawn one after the other; a drawn drive that would break a hard limit beside those drawn
+/// before it is dropped. `None` if all drives were drawn and too few are left.
 pub fn random_stacks(spec: &RackSpec, rng: &mut Rng) -> Option<Vec<DriveId>> {
     let mut left: Vec<DriveId> = spec.drives.iter().map(|drive| drive.id).collect();
     let mut taken = Claims::new(spec);

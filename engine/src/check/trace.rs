@@ -1,17 +1,17 @@
 //! A judge of traces: is what a rack was told and what it asked for, event by event, what it may ask for?
 //!
-//! It is fed with every event before it is applied and with every action behind it, and keeps nothing but what is open: a
-//! state for each drive, each domain and each operation that has not ended. Everything is recounted from the trace and the
-//! description; nothing is asked of the rack. Judged are:
-//! - *power*: a drive turns from the `SpinUp` that was asked for until `Stopped`, a tripped fuse, or its coming back; no hard
-//!   domain ever has more turning, or draws more, than it carries;
+//! It is fed with every event before it is applied and with every action behind it, and keeps nothing but what is open:
+//! a state for each drive, each domain and each operation that has not ended. Everything is recounted from the trace
+//! and the description; nothing is asked of the rack. Judged are:
+//! - *power*: a drive turns from the `SpinUp` that was asked for until `Stopped`, a tripped fuse, or its coming back;
+//!   no hard domain ever has more turning, or draws more, than it carries;
 //! - *answers*: every operation that was submitted, composed or begun is answered once, and nothing else is answered;
 //! - *service*: one transfer at a time in each class;
-//! - *fairness*: for every read that is served, the weight that came later and was served before it, less the weight that came
-//!   earlier and is served after it, is at most u (Pelican, section 3: o - t <= u, seen from outside).
+//! - *fairness*: for every read that is served, the weight that came later and was served before it, less the weight
+//!   that came earlier and is served after it, is at most u (Pelican, section 3: o - t <= u, seen from outside).
 //!
-//! What cannot be seen from outside is decided in the rack's favour: the class of a write before it is served, and what a
-//! cancelled operation had been overtaken by, may have lowered an operation's o - t, and are added to its bound.
+//! What cannot be seen from outside is decided in the rack's favour: the class of a write before it is served, and what
+//! a cancelled operation had been overtaken by, may have lowered an operation's o - t, and are added to its bound.
 
 #[cfg(test)]
 mod tests;

@@ -136,9 +136,11 @@ proptest! {
                     ledger.spun_up(drive);
                     states[drive.index()] = PowerState::Active;
                 },
-                _ => for drive in drives.iter().filter(|d| states[d.index()] != PowerState::Standby).copied().collect::<Vec<_>>() {
-                    ledger.released(drive);
-                    states[drive.index()] = PowerState::Standby;
+                _ => for drive in &drives {
+                    if states[drive.index()] != PowerState::Standby {
+                        ledger.released(*drive);
+                        states[drive.index()] = PowerState::Standby;
+                    }
                 },
             }
             prop_assert!(safe(&spec, &states), "a fuse has tripped");

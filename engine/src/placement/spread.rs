@@ -1,9 +1,10 @@
 //! Choosing k + r drives so that the loss of one failure domain costs no more than r of them.
 //!
-//! Candidates come in order of preference. Taking them greedily, unless a domain has its fill, gives the most preferred drives
-//! and never fails needlessly as long as the kinds of domains are nested (a tray lies in one chassis): the sets allowed form a
-//! laminar matroid, where greed is right. For kinds that cross, where the question is as hard as matching, a bounded search
-//! follows the greedy order; should it give up on a choice that exists, the rule is relaxed a little early, never the room.
+//! Candidates come in order of preference. Taking them greedily, unless a domain has its fill, gives the most preferred
+//! drives and never fails needlessly as long as the kinds of domains are nested (a tray lies in one chassis): the sets
+//! allowed form a laminar matroid, where greed is right. For kinds that cross, where the question is as hard as
+//! matching, a bounded search follows the greedy order; should it give up on a choice that exists, the rule is relaxed
+//! a little early, never the room.
 //!
 //! Invariants: what is chosen is k + r distinct candidates, or nothing; `relaxed` chooses whenever there are k + r.
 
@@ -85,8 +86,8 @@ impl Spread {
         self.within(candidates, &vec![cap; self.kinds.len()])
     }
 
-    /// k + r of the candidates, the earlier the better, with as few as possible above r in any domain: first the worst kind
-    /// of domain is made as good as it can be, then each other kind, in the order of the description.
+    /// k + r of the candidates, the earlier the better, with as few as possible above r in any domain: first the worst
+    /// kind of domain is made as good as it can be, then each other kind, in the order of the description.
     pub fn relaxed(&self, candidates: &[DriveId]) -> Option<Vec<DriveId>> {
         let least = self.per_domain.max(1);
         let mut caps = vec![self.stacks; self.kinds.len()];

@@ -118,7 +118,8 @@ proptest! {
                     let excluded: Vec<_> = excluded.into_iter().map(GroupId).collect();
                     let got = placement.choose(stack, stack, pin.map(ClassId), &choice, &excluded, &mut rng);
                     let possible: Vec<_> = (0..3_u32).map(GroupId)
-                        .filter(|g| pin.is_none_or(|class| class_of[g.index()] == ClassId(class)) && !excluded.contains(g))
+                        .filter(|g| pin.is_none_or(|class| class_of[g.index()] == ClassId(class)))
+                        .filter(|g| !excluded.contains(g))
                         .flat_map(|g| {
                             let fits = |d: &DriveId| !accounts[d.index()].away && accounts[d.index()].free >= stack;
                             let fitting: Vec<_> = groups[g.index()].iter().copied().filter(fits).collect();

@@ -1,8 +1,8 @@
 //! A line of operations in which one may be let in anywhere, and everybody behind (or before) it be charged for that.
 //!
-//! A treap over positions (Seidel, Aragon 1996): the in-order walk is the line, and each node knows a [`Stretch`] that sums up
-//! its subtree. Nodes lie in an arena and know their parent, so a place in the line is found from its slot, not by search.
-//! A charge to a whole subtree is kept at its root as `pending` until a walk passes through.
+//! A treap over positions (Seidel, Aragon 1996): the in-order walk is the line, and each node knows a [`Stretch`] that
+//! sums up its subtree. Nodes lie in an arena and know their parent, so a place in the line is found from its slot, not
+//! by search. A charge to a whole subtree is kept at its root as `pending` until a walk passes through.
 //!
 //! Invariants:
 //! - a node's `delay` and `stretch` are right once the `pending` of all its ancestors are added;
@@ -20,8 +20,8 @@ pub(super) type Slot = u32;
 /// No node.
 pub(super) const NIL: Slot = u32::MAX;
 
-/// What weights may add up to in one line, and the largest limit that is one; whatever is above stands for no limit. Sums and
-/// differences of two such numbers fit into 64 bits.
+/// What weights may add up to in one line, and the largest limit that is one; whatever is above stands for no limit.
+/// Sums and differences of two such numbers fit into 64 bits.
 pub(super) const WEIGHT_SUM_MAX: u64 = 1 << 61;
 
 /// The headroom of an operation without limit. No delay changes it.
@@ -99,8 +99,8 @@ impl Stretch {
 
 struct Node {
     item: Queued,
-    /// o - t: how much weight it was overtaken by, less what it has overtaken. Saturates, which only an operation without
-    /// limit can live to see.
+    /// o - t: how much weight it was overtaken by, less what it has overtaken. Saturates, which only an operation
+    /// without limit can live to see.
     delay: i64,
     /// To be added to the delays of everything below this node.
     pending: i64,
@@ -185,8 +185,9 @@ impl Line {
         self.delay_beyond(slot, LEFT, weight.cast_signed());
     }
 
-    /// Puts an operation right behind `slot`, or at the very end if `slot` is `NIL`. Its weight is added to the delay of
-    /// everything it overtakes, and what it overtakes is taken from its own. There must be room for it by [`Stretch::stands`].
+    /// Puts an operation right behind `slot`, or at the very end if `slot` is `NIL`. Its weight is added to the delay
+    /// of everything it overtakes, and what it overtakes is taken from its own. There must be room for it by
+    /// [`Stretch::stands`].
     pub fn insert_behind(&mut self, slot: Slot, item: Queued, overtaken: u64) -> Slot {
         let delay = -overtaken.cast_signed();
         let fresh = self.allocate(item, delay);
@@ -264,7 +265,8 @@ impl Line {
         at
     }
 
-    /// Where a leaf goes that shall come right behind `slot` (or last): its parent and side. Nothing is pending above it.
+    /// Where a leaf goes that shall come right behind `slot` (or last): its parent and side. Nothing is pending above
+    /// it.
     fn leaf_behind(&mut self, slot: Slot) -> (Slot, usize) {
         let below = if slot == NIL { self.root } else { self.node(slot).children[RIGHT] };
         let (parent, side) = match (slot, below) {
@@ -370,7 +372,8 @@ impl Line {
         top
     }
 
-    /// What lies on one side of `slot`: its subtree there, and every ancestor (with that subtree of its own) on that side.
+    /// What lies on one side of `slot`: its subtree there, and every ancestor (with that subtree of its own) on that
+    /// side.
     fn beyond(&self, slot: Slot, side: usize) -> Stretch {
         let node = self.node(slot);
         let mut sum = self.stretch(node.children[side]).delayed(node.pending);

@@ -1,5 +1,5 @@
-//! Pelican's insertion rule as the paper words it (section 3, "Reordering"), in one vector: the judge of the fast queue, and
-//! the reference of its benchmark. Every step looks at every operation that it speaks of.
+//! Pelican's insertion rule as the paper words it (section 3, "Reordering"), in one vector: the judge of the fast
+//! queue, and the reference of its benchmark. Every step looks at every operation that it speaks of.
 
 use super::Queued;
 use std::vec::Vec;

@@ -1,6 +1,6 @@
-//! Objects of 64 MiB through the whole server, by HTTP with signatures: PUT, GET from sleeping drives, and GET of what was
-//! recalled, each against a plain copy or a plain read of files on the same disk, in turns within one run. Only the ratios
-//! mean anything on a machine that does other things as well.
+//! Objects of 64 MiB through the whole server, by HTTP with signatures: PUT, GET from sleeping drives, and GET of what
+//! was recalled, each against a plain copy or a plain read of files on the same disk, in turns within one run. Only the
+//! ratios mean anything on a machine that does other things as well.
 //!
 //! `cargo bench -p server --bench through_http`. The rack is the Pelican at a thousand times its speed, so that what is
 //! measured is this program and not the hardware it models; what remains of the hardware's waits is printed beside it.

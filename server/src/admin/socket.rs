@@ -1,7 +1,7 @@
 //! Where the socket lies, however long the data directory's path is.
 //!
-//! A socket's address has room for 107 bytes of path (`sun_path`). Longer ones are reached through the open directory, as
-//! `/proc/self/fd/N/admin.sock`, which is always short.
+//! A socket's address has room for 107 bytes of path (`sun_path`). Longer ones are reached through the open directory,
+//! as `/proc/self/fd/N/admin.sock`, which is always short.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;

@@ -155,8 +155,8 @@ pub fn find(text: &str, key: &str) -> Option<usize> {
     Some(inner.unwrap_or(value).span().start)
 }
 
-/// `template` with the line of each key in `set` (`key` or `table.key`) uncommented and given its value. Every key must be in
-/// the template.
+/// `template` with the line of each key in `set` (`key` or `table.key`) uncommented and given its value. Every key must
+/// be in the template.
 pub fn filled_in(template: &str, set: &[(&str, String)]) -> String {
     let (mut filled, mut table, mut used) = (String::with_capacity(template.len()), "", 0);
     for line in template.lines() {

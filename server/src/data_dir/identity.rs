@@ -1,7 +1,7 @@
 //! The identity: that a directory is ours, of which format, and which rack its drives were laid out for.
 //!
-//! Text lines `name = value`, the last of which is the CRC-32C of those before, so that it can be read by eye and not be
-//! damaged unseen. Of the rack it keeps what decides where data lies: a description may change in everything else.
+//! Text lines `name = value`, the last of which is the CRC-32C of those before, so that it can be read by eye and not
+//! be damaged unseen. Of the rack it keeps what decides where data lies: a description may change in everything else.
 
 use super::credentials::random;
 use super::{DataDirError, read_part};

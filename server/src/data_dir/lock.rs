@@ -1,7 +1,7 @@
 //! One process at a time in a data directory.
 //!
-//! The lock is the system's, on an open file: it goes when its process does, however that ends. The process id in the file is
-//! for the message alone.
+//! The lock is the system's, on an open file: it goes when its process does, however that ends. The process id in the
+//! file is for the message alone.
 
 use super::{DataDirError, LOCK, failed};
 use std::fs::{self, File, OpenOptions, TryLockError};

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use std::os::unix::fs::PermissionsExt;
 use tempfile::TempDir;
 
 fn options() -> InitOptions {
@@ -50,6 +49,14 @@ fn keys_are_fresh_long_and_for_the_owner_alone() {
     assert_ne!(a, b);
     assert_eq!((a.access_key.len(), a.secret_key.len()), (20, 40));
     assert!(!format!("{a:?}").contains(&a.secret_key));
+}
+
+#[test]
+fn an_empty_directory_that_was_open_to_all_is_closed() {
+    let root = tempfile::tempdir().unwrap();
+    fs::set_permissions(root.path(), Permissions::from_mode(0o755)).unwrap();
+    drop(DataDir::init(root.path(), &options()).unwrap());
+    assert_eq!(root.path().metadata().unwrap().permissions().mode() & 0o777, 0o700);
 }
 
 #[test]

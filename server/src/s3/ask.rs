@@ -9,7 +9,8 @@ use s3s::path::{ParseS3PathError, S3Path, parse_path_style};
 use s3s::xml::{Deserialize, Deserializer};
 use s3s::{Body, S3Request, TrailingHeaders};
 
-/// The largest body of a request that is not an object, in bytes (AWS takes 1,000 keys of 1,024 bytes to delete at once).
+/// The largest body of a request that is not an object, in bytes (AWS takes 1,000 keys of 1,024 bytes to delete at
+/// once).
 const SMALL_BODY_BYTES: usize = 4 << 20;
 
 /// The operations there are.

@@ -1,7 +1,8 @@
 //! Content digests: what a client claims of its bytes, and what they really are.
 //!
-//! MD5 (the `ETag`) is by far the slowest step of a PUT, so it runs beside the writing, on blocking threads that are held only
-//! while they hash. Invariant: at most two batches of [`BATCH_BYTES`] (plus one piece) are in memory per upload.
+//! MD5 (the `ETag`) is by far the slowest step of a PUT, so it runs beside the writing, on blocking threads that are
+//! held only while they hash. Invariant: at most two batches of [`BATCH_BYTES`] (plus one piece) are in memory per
+//! upload.
 
 use super::error::{Code, Fault};
 use bytes::Bytes;
@@ -105,8 +106,8 @@ impl Claims {
         }
     }
 
-    /// A hasher for all that these claims are about. Without a claimed checksum CRC-64/NVME is taken, as S3 does, so that
-    /// every object has one.
+    /// A hasher for all that these claims are about. Without a claimed checksum CRC-64/NVME is taken, as S3 does, so
+    /// that every object has one.
     pub fn hasher(&self) -> Hasher {
         Hasher::new(self.kind().unwrap_or(ChecksumKind::Crc64Nvme))
     }

@@ -146,7 +146,8 @@ const SPELLING: &[(Code, &str, u16, &str)] = &[
         Code::SignatureDoesNotMatch,
         "SignatureDoesNotMatch",
         403,
-        "The request signature we calculated does not match the signature you provided. Check your key and signing method.",
+        "The request signature we calculated does not match the signature you provided. Check your key and \
+             signing method.",
     ),
     (Code::SlowDown, "SlowDown", 503, "Please reduce your request rate."),
     (

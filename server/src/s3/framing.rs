@@ -1,8 +1,8 @@
 //! Bounds the chunks of `aws-chunked` bodies before the protocol library sees them.
 //!
-//! The library gathers a chunk in memory before it hands it on, and a chunk may say it has 4 GiB; some clients really send a
-//! whole object as one chunk. Chunks that are not signed are cut into chunks as they arrive. A signed chunk cannot be cut, so
-//! one above [`SIGNED_BYTES`] is refused.
+//! The library gathers a chunk in memory before it hands it on, and a chunk may say it has 4 GiB; some clients really
+//! send a whole object as one chunk. Chunks that are not signed are cut into chunks as they arrive. A signed chunk
+//! cannot be cut, so one above [`SIGNED_BYTES`] is refused.
 
 use bytes::Bytes;
 use http::HeaderMap;

@@ -1,5 +1,5 @@
-//! What every request passes before and after the protocol library: the limit on requests at once, a request id, the rest
-//! of a refused body, and error bodies that say what they should.
+//! What every request passes before and after the protocol library: the limit on requests at once, a request id, the
+//! rest of a refused body, and error bodies that say what they should.
 
 use super::error::{Fault, usual_message};
 use super::framing::Framing;
@@ -18,7 +18,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How much of a refused request's body is still read, in bytes, so that its client reads the answer rather than a reset.
+/// How much of a refused request's body is still read, in bytes, so that its client reads the answer rather than a
+/// reset.
 const DRAIN_BYTES: u64 = 8 << 20;
 /// How long that may take in all, and how long a client may let it wait.
 const DRAIN_TIME: Duration = Duration::from_secs(5);

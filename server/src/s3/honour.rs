@@ -1,5 +1,5 @@
-//! Which headers and query parameters each operation honours. Whatever else a client sends is refused rather than ignored,
-//! so that no success ever means less than was asked for.
+//! Which headers and query parameters each operation honours. Whatever else a client sends is refused rather than
+//! ignored, so that no success ever means less than was asked for.
 //!
 //! The rule covers all query parameters and all headers that could change what an operation means: those of S3
 //! (`x-amz-*`) and HTTP's conditions. Headers of the transport, and those that AWS says it ignores, pass.
@@ -73,8 +73,8 @@ fn parameters(operation: Operation) -> &'static [&'static str] {
 /// Refuses what `operation` does not honour.
 ///
 /// # Errors
-/// `NotImplemented`, naming the header or parameter; `InvalidToken` for the tokens of sessions, which there are none of;
-/// `AccessDenied` for a header that was added to a signed request.
+/// `NotImplemented`, naming the header or parameter; `InvalidToken` for the tokens of sessions, which there are none
+/// of; `AccessDenied` for a header that was added to a signed request.
 pub(super) fn check(operation: Operation, query: &[(String, String)], headers: &HeaderMap) -> Result<(), Fault> {
     for (name, _) in query {
         if name == "X-Amz-Security-Token" {
@@ -129,14 +129,14 @@ fn is_one_etag(value: &str) -> bool {
     !inner.is_empty() && inner.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Version 2 signs the method, the path, all `x-amz-` headers and the parameters that replace headers, but no others: it is
-/// taken only where that is all there is, and only in URLs, which expire.
+/// Version 2 signs the method, the path, all `x-amz-` headers and the parameters that replace headers, but no others:
+/// it is taken only where that is all there is, and only in URLs, which expire.
 fn may_be_presigned_v2(operation: Operation) -> bool {
     matches!(operation, Operation::GetObject | Operation::HeadObject | Operation::PutObject)
 }
 
-/// The protocol library verifies what was signed; this makes sure that nothing of meaning was left unsigned, so that whoever
-/// holds a presigned URL cannot add headers to it.
+/// The protocol library verifies what was signed; this makes sure that nothing of meaning was left unsigned, so that
+/// whoever holds a presigned URL cannot add headers to it.
 fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), Fault> {
     if query.iter().any(|pair| pair.0 == "Signature") {
         return Ok(());

@@ -1,11 +1,13 @@
 //! The S3 front: HTTP, signatures, digests and XML before an [`ObjectStore`].
 //!
 //! `s3s` verifies signatures, takes `aws-chunked` bodies apart and knows S3's XML; it stays behind this module. Every
-//! request goes through one [`route`], which knows the operations, headers and query parameters we honour. What it does not
-//! know is answered with `NotImplemented`: a client never gets a success that means something else than it asked for.
+//! request goes through one [`route`], which knows the operations, headers and query parameters we honour. What it does
+//! not know is answered with `NotImplemented`: a client never gets a success that means something else than it asked
+//! for.
 //!
 //! ```text
-//! serve -> gate (limits, request ids, error bodies) -> s3s (signature) -> route -> bucket | put | get | list | delete -> ObjectStore
+//! serve -> gate (limits, request ids, error bodies) -> s3s (signature) -> route
+//!       -> bucket | put | get | list | delete -> ObjectStore
 //! ```
 
 mod ask;
@@ -51,8 +53,8 @@ pub struct Limits {
     pub connections: usize,
     /// The largest object of one PUT, in bytes.
     pub put_bytes: u64,
-    /// How long a client may take to send a request's head, or the next piece of its body, or to take the next piece of an
-    /// answer.
+    /// How long a client may take to send a request's head, or the next piece of its body, or to take the next piece of
+    /// an answer.
     pub stall: Duration,
     /// How long requests in flight may go on after shutdown was asked for.
     pub grace: Duration,

@@ -1,11 +1,12 @@
 //! What the S3 front asks of the house behind it.
 //!
-//! The front speaks HTTP, signatures, XML and digests; an [`ObjectStore`] keeps buckets and objects and knows nothing of
-//! S3's spelling. Buckets are looked up with their owner, and the front refuses everybody else before it asks further.
+//! The front speaks HTTP, signatures, XML and digests; an [`ObjectStore`] keeps buckets and objects and knows nothing
+//! of S3's spelling. Buckets are looked up with their owner, and the front refuses everybody else before it asks
+//! further.
 //!
 //! Invariants: nothing of a put is visible before [`PutSink::commit`], and nothing is left of a sink that was dropped.
-//! A future that is dropped before it answered (its client went away) leaves the store as if it had never been asked, but
-//! for [`PutSink::commit`], which the front always waits out.
+//! A future that is dropped before it answered (its client went away) leaves the store as if it had never been asked,
+//! but for [`PutSink::commit`], which the front always waits out.
 
 use bytes::Bytes;
 use catalog::{Bucket, Checksum, Object, VersionId};
@@ -39,8 +40,8 @@ pub trait ObjectStore: Send + Sync + 'static {
     fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Object>;
 
     /// The bytes `range` of the current version (all of it without one), which lies within the object. Answers when the
-    /// bytes begin to flow, which takes a while for a cold object; [`StoreError::SlowDown`] when that while would be longer
-    /// than the store lets a client wait. The object in the answer is the version the bytes are of.
+    /// bytes begin to flow, which takes a while for a cold object; [`StoreError::SlowDown`] when that while would be
+    /// longer than the store lets a client wait. The object in the answer is the version the bytes are of.
     fn get<'a>(&'a self, bucket: &'a str, key: &'a str, range: Option<Range<u64>>) -> StoreFuture<'a, GetBody>;
 
     /// Removes an object; well if there is none.
@@ -110,16 +111,16 @@ pub struct GetBody {
 
 /// Which part of a bucket to list.
 ///
-/// Entries are keys and, with a delimiter, common prefixes: what of a key reaches from its beginning to the end of the first
-/// delimiter behind `prefix`. All keys with the same common prefix are one entry.
+/// Entries are keys and, with a delimiter, common prefixes: what of a key reaches from its beginning to the end of the
+/// first delimiter behind `prefix`. All keys with the same common prefix are one entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListQuery {
     /// Only keys that begin with this.
     pub prefix: String,
     /// Fold keys at this string; never empty.
     pub delimiter: Option<String>,
-    /// Only keys behind this one in byte order. If it is itself a common prefix of this listing, all keys that begin with it
-    /// are left out. The last entry of a page, given here, continues the listing.
+    /// Only keys behind this one in byte order. If it is itself a common prefix of this listing, all keys that begin
+    /// with it are left out. The last entry of a page, given here, continues the listing.
     pub after: Option<String>,
     /// At most this many entries, 1 to 1,000.
     pub max_keys: usize,

@@ -1,8 +1,8 @@
 //! Migration: listing what is staged, composing packs, and what follows a written blob: commit, then free.
 //!
-//! The order is the promise: intent, stacks, sync, read back, commit, free. Whatever fails before the commit leaves the staged
-//! files as they were and the stacks doomed; whatever fails after it leaves at worst a file that nobody refers to, which the
-//! next start sweeps away.
+//! The order is the promise: intent, stacks, sync, read back, commit, free. Whatever fails before the commit leaves the
+//! staged files as they were and the stacks doomed; whatever fails after it leaves at worst a file that nobody refers
+//! to, which the next start sweeps away.
 
 use super::{Job, Message, World, Written};
 use catalog::{Blob, Cursor, Member, VersionId};
@@ -208,7 +208,10 @@ async fn commit(means: &super::Means, handle: &super::WorldHandle, plan: &PackPl
             handle.tell(Event::StagingChanged(super::usage_of(&means.staging)));
         }
         Err(error) => {
-            tracing::error!(blob = %blob.blob, %error, "a written blob could not be committed; its objects stay in the workshop");
+            tracing::error!(
+                blob = %blob.blob, %error,
+                "a written blob could not be committed; its objects stay in the workshop"
+            );
             super::transfer::give_up(means, handle, blob).await;
         }
     }

@@ -28,9 +28,13 @@ impl World {
         let catalog = self.means.catalog.clone();
         let persisted = async move {
             let all = records.into_iter().map(|(drive, day, starts)| remember(&catalog, drive, day, starts));
-            // The count guards against wear, not against loss: a catalog that cannot take it does not keep clients waiting.
+            // The count guards against wear, not against loss: a catalog that cannot take it does not keep clients
+            // waiting.
             if let Err(error) = futures::future::try_join_all(all).await {
-                tracing::error!(%error, "starts of drives could not be remembered; after a restart the day's budget may be exceeded");
+                tracing::error!(
+                    %error,
+                    "starts of drives could not be remembered; after a restart the day's budget may be exceeded"
+                );
             }
         };
         self.starts_persisted = persisted.boxed().shared();

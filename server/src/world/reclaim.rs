@@ -1,5 +1,5 @@
-//! Reclaiming: listing what is doomed in a group, forgetting blobs whose stacks are gone, rescuing what still lives in a blob
-//! that is doomed for the most part.
+//! Reclaiming: listing what is doomed in a group, forgetting blobs whose stacks are gone, rescuing what still lives in
+//! a blob that is doomed for the most part.
 
 use super::{Message, World};
 use crate::recall::Recalls;
@@ -39,7 +39,8 @@ impl World {
             Some(cursor) => self.doomed_cursors.insert(group, cursor),
             None => self.doomed_cursors.remove(&group),
         };
-        // A hold keeps stacks from being removed. It is no reason against a rescue: who woke the group reads what still lives.
+        // A hold keeps stacks from being removed. It is no reason against a rescue: who woke the group reads what still
+        // lives.
         let stays = |doomed: &DoomedBlob| !doomed.living && self.means.holds.is_held(doomed.blob);
         let (held, blobs): (Vec<_>, Vec<_>) =
             page.blobs.into_iter().partition(|doomed| stays(doomed) || self.rescuing.contains(&doomed.blob));
@@ -53,7 +54,10 @@ impl World {
         let catalog = self.means.catalog.clone();
         self.start(async move {
             if let Err(error) = catalog.forget_blob(blob).await {
-                tracing::error!(%blob, %error, "a reclaimed blob could not be forgotten; it is tried again at the group's next wake");
+                tracing::error!(
+                    %blob, %error,
+                    "a reclaimed blob could not be forgotten; it is tried again at the group's next wake"
+                );
             }
         });
     }
@@ -91,8 +95,8 @@ fn doomed_blob(doomed: catalog::Doomed) -> DoomedBlob {
     }
 }
 
-/// Copies what lives in a blob back to the workshop, version by version, each of which leaves the blob only when its copy is
-/// durable.
+/// Copies what lives in a blob back to the workshop, version by version, each of which leaves the blob only when its
+/// copy is durable.
 struct Rescue {
     means: super::Means,
     recalls: Recalls,

@@ -1,7 +1,8 @@
-//! Transfers: stripe stacks between the drives and the workshop. Each runs in a task of its own and answers with one event.
+//! Transfers: stripe stacks between the drives and the workshop. Each runs in a task of its own and answers with one
+//! event.
 //!
-//! A transfer that fails for a reason of the workshop's (a full spool, a staged file that cannot be read) is no drive's fault,
-//! and is told so: every drive is reported as it fared.
+//! A transfer that fails for a reason of the workshop's (a full spool, a staged file that cannot be read) is no drive's
+//! fault, and is told so: every drive is reported as it fared.
 
 use super::{Job, Means, Message, World, WorldHandle, Written};
 use catalog::Blob;
@@ -89,12 +90,16 @@ impl World {
             let written = match report.result {
                 Ok(()) => Some(written),
                 Err(error) => {
-                    tracing::error!(blob = %blob.id, %error, "a blob does not read back as it was written; it is written anew");
+                    tracing::error!(
+                        blob = %blob.id, %error,
+                        "a blob does not read back as it was written; it is written anew"
+                    );
                     give_up(&means, &handle, &written.blob).await;
                     None
                 }
             };
-            handle.send(Message::WriteEnded { event: Event::TransferEnded { op, attempt, done, outcomes }, op, written });
+            let event = Event::TransferEnded { op, attempt, done, outcomes };
+            handle.send(Message::WriteEnded { event, op, written });
         });
     }
 

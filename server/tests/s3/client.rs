@@ -1,5 +1,5 @@
-//! A small S3 client that can also do what no well-behaved client does: signature version 4 in headers, URLs and chunks, over
-//! a plain socket.
+//! A small S3 client that can also do what no well-behaved client does: signature version 4 in headers, URLs and
+//! chunks, over a plain socket.
 
 use hmac::{Hmac, KeyInit, Mac};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};

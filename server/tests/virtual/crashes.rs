@@ -1,4 +1,5 @@
-//! Crash torture: random histories, power that fails at a random step, and the server's own boot; safety first, then liveness.
+//! Crash torture: random histories, power that fails at a random step, and the server's own boot; safety first, then
+//! liveness.
 
 use crate::history::{Book, Weather, live};
 use crate::site::{Ended, KIB, MIB, MINUTE, SECOND, Site};

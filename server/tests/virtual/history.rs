@@ -46,8 +46,8 @@ impl Book {
         assert!(known.sure == seen || known.open.contains(&seen), "{key} holds {seen:?}, and should {known:?}");
     }
 
-    /// Every key that was ever written holds what it may, byte for byte, and no other key is there. What is seen is sure
-    /// from now on.
+    /// Every key that was ever written holds what it may, byte for byte, and no other key is there. What is seen is
+    /// sure from now on.
     pub async fn hold_against(&self, larder: &Larder) {
         let listed = larder.keys().await;
         let known: Vec<String> = self.keys.borrow().keys().cloned().collect();

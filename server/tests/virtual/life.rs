@@ -5,7 +5,7 @@ use catalog::Place;
 use engine::GroupState;
 use model::ClassId;
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[test]
 fn what_was_put_is_got_from_the_workshop_without_a_drive() {
@@ -101,6 +101,19 @@ fn an_impatient_client_is_told_when_to_come_again_and_finds_it_in_the_spool() {
         let starts = larder.starts();
         assert_eq!(larder.get("o").await.unwrap(), 5);
         assert_eq!(larder.starts(), starts, "the retry touches no drive");
+    });
+}
+
+#[test]
+fn without_any_patience_a_retry_finds_what_was_recalled() {
+    let mut site = Site::nas8();
+    site.patience = Duration::ZERO;
+    site.run(async |larder| {
+        larder.put("o", 5, 3 * MIB).await.unwrap();
+        larder.settle().await;
+        assert!(retry_after_s(&larder.get("o").await.unwrap_err()).is_some());
+        tokio::time::sleep(MINUTE).await;
+        assert_eq!(larder.get("o").await.unwrap(), 5);
     });
 }
 

@@ -19,7 +19,7 @@ use server::boot;
 use server::holds::Holds;
 use server::house::House;
 use server::s3::store::{Condition, GetBody, ListQuery, ObjectStore, PutMeta, StoreError};
-use server::world::{Counters, Means, Spawn, WorldHandle};
+use server::world::{Counters, Means, Spawn, Tracer, WorldHandle};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -41,6 +41,8 @@ pub const BUCKET: &str = "shelf";
 
 /// Everything that is still there after a crash, and the settings.
 pub struct Site {
+    /// Takes the engine's trace.
+    pub trace: Option<Tracer>,
     pub spec: RackSpec,
     pub policy: RackPolicy,
     pub patience: Duration,
@@ -124,6 +126,7 @@ impl Site {
         let spec = shipped(rack);
         let medium = || Arc::new(MemoryDrive::new(1 << 30));
         Self {
+            trace: None,
             policy: policy(&spec),
             patience: 45 * SECOND,
             workshop_bytes: 256 * MIB,
@@ -229,7 +232,7 @@ impl Site {
             ordering: Arc::default(),
             pin_of: Arc::new(move |_, key| pin.filter(|(prefix, _)| key.starts_with(prefix)).map(|(_, class)| class)),
             counters: Arc::new(Counters::default()),
-            trace: None,
+            trace: self.trace.clone(),
         };
         let (spec, policy) = (self.spec.clone(), self.policy.clone());
         let world = boot::boot(spec, policy, self.seed, &means, Arc::clone(&rack)).await.unwrap();

@@ -1,5 +1,5 @@
-//! Power that fails at a chosen step: every call of a drive and every commit of the catalog is a step before it is done and
-//! one after.
+//! Power that fails at a chosen step: every call of a drive and every commit of the catalog is a step before it is done
+//! and one after.
 
 use catalog::{Batch, Entry, KeyRange, MemoryStore, Store, StoreError, StoreFuture};
 use disk::{Buffer, Drive, DriveFuture, FileName, MemoryDrive, Space};

@@ -2,8 +2,8 @@
 use super::*;
 use proptest::prelude::*;
 
-/// The definition, link by link and flow by flow: within capacity, and no flow can be raised without lowering one that is no
-/// faster. Rates are whole bytes/s, so a link counts as full when its streams cannot all have one more.
+/// The definition, link by link and flow by flow: within capacity, and no flow can be raised without lowering one that
+/// is no faster. Rates are whole bytes/s, so a link counts as full when its streams cannot all have one more.
 fn is_max_min(capacities: &[u64], demands: &[Demand], rates: &[u64]) -> Result<(), String> {
     let on = |link: LinkId| {
         let rates = demands.iter().zip(rates);

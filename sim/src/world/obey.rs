@@ -16,8 +16,8 @@ impl World<Rack> {
 impl<M: Mind> World<M> {
     pub(super) fn obey(&mut self, action: Action) {
         match action {
-            // Nothing survives a run, so nothing need be remembered; and bytes are not kept here, so there is nothing to copy
-            // back: what lives in a mostly doomed blob stays there.
+            // Nothing survives a run, so nothing need be remembered; and bytes are not kept here, so there is nothing
+            // to copy back: what lives in a mostly doomed blob stays there.
             Action::PersistStarts { .. } | Action::Rescue { .. } => {}
             Action::SpinUp { drive, attempt } => self.spin_up(drive, attempt),
             Action::Mount { drive, attempt } => self.mount(drive, attempt),

@@ -1,0 +1,198 @@
+//! Random lives of racks: whatever happens, no fuse trips and nothing waits for ever.
+
+use super::*;
+use model::Rng;
+use proptest::prelude::*;
+
+/// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.
+fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
+    let mut world = world_of(name, seed, |policy| policy.idle_timeout = IdleTimeout::After(MINUTE));
+    let mut rng = Rng::for_thing(seed, 99);
+    world.set_staging(2000 * MB);
+    world.set_faults(faults);
+    let mut version = 0;
+    let mut away: Vec<DriveId> = Vec::new();
+    for _ in 0..300 {
+        world.run_for(Duration::from_millis(rng.below(20_000)));
+        let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
+        match rng.below(10) {
+            0..=2 => drop(world.write(MB * (1 + rng.below(50)), None)),
+            3..=6 if !blobs.is_empty() => {
+                let op = world.read(blobs[rng.below(blobs.len() as u64) as usize], MB);
+                if rng.below(5) == 0 {
+                    world.cancel(op.unwrap());
+                }
+            }
+            7 => {
+                version += 1;
+                world.stage(version, MB * (1 + rng.below(300)), None);
+            }
+            8 if !blobs.is_empty() => world.doom(blobs[0], 400 * MB),
+            9 if deaths => {
+                let drives = world.rack.spec().drives.len() as u64;
+                let drive = DriveId(rng.below(drives) as u32);
+                world.kill(drive);
+                away.push(drive);
+                if away.len() > 2 {
+                    world.revive(away.remove(0));
+                }
+            }
+            _ => {}
+        }
+    }
+    // The world heals; what is left must come to rest.
+    world.set_faults(Faults::default());
+    for index in 0..world.rack.spec().drives.len() {
+        world.revive(DriveId(index as u32));
+    }
+    world.run_for(3 * 24 * 60 * MINUTE);
+    world
+}
+
+fn came_to_rest(world: &World) {
+    assert_eq!(world.trips(), 0, "no fuse ever trips");
+    assert_eq!(world.open_ops(), 0, "every operation is answered");
+    assert_eq!(world.rack.ops_len(), 0, "and forgotten");
+    assert!(is_asleep(world), "and everything sleeps");
+}
+
+/// The box of eight, limited by watts instead of drives, and so small that it is soon full.
+fn small_box_of_watts() -> RackSpec {
+    let (_, text) = model::text::SHIPPED.into_iter().find(|(shipped, _)| *shipped == "nas8").unwrap();
+    let changed = text.replace("active_drives = 4", "watts = 100").replace("\"12 TB\"", "\"2 GB\"");
+    model::text::parse(&changed, "nas8").unwrap()
+}
+
+/// A rougher life: drives that never answer, fuses that trip by themselves, full racks, pins, and a rack that may close
+/// at any moment of it.
+fn live_roughly(spec: RackSpec, seed: u64, closes: bool) -> World {
+    let mut rng = Rng::for_thing(seed, 98);
+    let layout = engine::layout::synthesise(&spec).unwrap();
+    let mut policy = policy(&spec);
+    policy.idle_timeout =
+        if rng.below(3) == 0 { IdleTimeout::Never } else { IdleTimeout::After(Duration::from_secs(rng.below(120))) };
+    policy.scheduler.overtake_limit = [0, 100 * MB, u64::MAX][rng.below(3) as usize];
+    policy.scheduler.join_in_service = rng.below(2) == 0;
+    policy.scheduler.queue_depth = 20;
+    policy.starts_per_day = 1 + rng.below(20) as u32;
+    let classes = layout.classes.len() as u64;
+    let judge = Some(TraceCheck::new(&spec, &layout, &policy));
+    let setting = Setting { judge, ..Setting::default() };
+    let mut world = World::with(Rack::new(spec, layout, policy, seed), seed, setting);
+    world.set_staging(2000 * MB);
+    let bad = Faults { command_permille: 30, transfer_permille: 30, twice_permille: 100, mute_permille: 20 };
+    let hard: Vec<_> = world.rack.spec().resources_by_id().filter(|(_, r)| r.hard).map(|(id, _)| id).collect();
+    let steps = if closes { rng.below(200) } else { 200 };
+    for version in 0..steps {
+        if rng.below(20) == 0 {
+            world.set_faults(if rng.below(2) == 0 { bad } else { Faults::default() });
+        }
+        let longest_ms = 1 << rng.below(17);
+        world.run_for(Duration::from_millis(rng.below(longest_ms)));
+        let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
+        let any_blob = |rng: &mut Rng| blobs.get(rng.below(blobs.len().max(1) as u64) as usize).copied();
+        let drive = DriveId(rng.below(world.rack.spec().drives.len() as u64) as u32);
+        let pin = (rng.below(3) == 0).then(|| model::ClassId(rng.below(classes) as u32));
+        match rng.below(12) {
+            0..=1 => drop(world.write(MB * (1 + rng.below(400)), pin)),
+            2..=5 => {
+                for _ in 0..rng.below(6) {
+                    let lane = engine::Lane::ALL[rng.below(3) as usize];
+                    let op = any_blob(&mut rng).and_then(|blob| world.read_for(lane, blob, MB));
+                    if let Some(op) = op.filter(|_| rng.below(5) == 0) {
+                        world.cancel(op);
+                    }
+                }
+            }
+            6..=7 => world.stage(version, MB * (1 + rng.below(300)), pin),
+            8 => drop(any_blob(&mut rng).map(|blob| world.doom(blob, MB * (1 + rng.below(400))))),
+            9 => world.kill(drive),
+            10 => world.revive(drive),
+            _ => world.trip(hard[rng.below(hard.len() as u64) as usize], drive),
+        }
+        let group = GroupId(rng.below(world.rack.layout().groups.len() as u64) as u32);
+        let told = world.rack.forecast(group, world.now());
+        assert!(told.min <= told.max);
+    }
+    if closes {
+        world.close();
+    }
+    world.set_faults(Faults::default());
+    for index in 0..world.rack.spec().drives.len() {
+        world.revive(DriveId(index as u32));
+    }
+    world.run_for(2 * 24 * 60 * MINUTE);
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn under_random_load_no_fuse_trips_and_every_operation_is_answered(seed in any::<u64>()) {
+        for name in ["pelican-mini", "nas8"] {
+            let world = live(name, seed, Faults::default(), false);
+            came_to_rest(&world);
+            prop_assert!(world.staged().is_empty(), "everything staged has migrated");
+        }
+    }
+
+    #[test]
+    fn faults_lose_no_operation_and_trip_no_fuse(seed in any::<u64>()) {
+        let faults = Faults { command_permille: 20, transfer_permille: 20, twice_permille: 100, ..Faults::default() };
+        for name in ["pelican-mini", "nas8"] {
+            let mut world = live(name, seed, faults, true);
+            came_to_rest(&world);
+            world.take_ended();
+            // Liveness: once the world is well, whatever is written can be read.
+            let op = world.write(MB, None);
+            world.run_for(30 * MINUTE);
+            let ended = world.take_ended();
+            let written = ended.iter().find(|ended| ended.op == op).unwrap();
+            prop_assert!(matches!(written.outcome, Outcome::Written { .. }), "{:?}", written);
+            let blob = world.blobs().last().unwrap().0;
+            world.read(blob, MB).unwrap();
+            world.run_for(30 * MINUTE);
+            prop_assert_eq!(&world.take_ended()[0].outcome, &Outcome::Read);
+        }
+    }
+
+    #[test]
+    fn a_rough_life_trips_no_fuse_and_leaves_nothing_waiting(seed in any::<u64>(), closes in any::<bool>()) {
+        for spec in [shipped("pelican-mini"), shipped("nas8"), small_box_of_watts()] {
+            let mut world = live_roughly(spec, seed, closes);
+            prop_assert_eq!(world.trips(), 0, "no fuse trips by the engine's doing");
+            prop_assert_eq!((world.open_ops(), world.rack.ops_len()), (0, 0), "every operation is answered");
+            if closes {
+                prop_assert!(world.rack.is_closed(), "whatever never answered is given up on");
+                continue;
+            }
+            // Whatever drives still answer can be read, now that nothing fails any more.
+            world.take_ended();
+            let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
+            for blob in blobs.into_iter().take(5) {
+                if world.blobs().all(|(there, _)| there != blob) {
+                    continue; // reclaimed while another was read
+                }
+                let need = world.rack.spec().code.data.into();
+                let there = |d: &&DriveId| !matches!(world.rack.drive_phase(**d), engine::DrivePhase::Away(_));
+                if world.drives_of(blob).iter().filter(there).count() >= need {
+                    let mut read = || {
+                        let op = world.read(blob, MB).unwrap();
+                        world.run_for(60 * MINUTE);
+                        outcome_of(&mut world, op) == Some(Outcome::Read)
+                    };
+                    // A drive that never said that it stopped may cost a try before it is asked again.
+                    prop_assert!(read() || read() || read());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_trace(seed in any::<u64>()) {
+        let faults = Faults { command_permille: 20, transfer_permille: 20, twice_permille: 50, ..Faults::default() };
+        let once = live("nas8", seed, faults, true).trace_hash();
+        prop_assert_eq!(once, live("nas8", seed, faults, true).trace_hash());
+    }
+}
