@@ -76,6 +76,21 @@ impl Rack {
         (self.budget.starts_today(drive, now), self.policy.starts_per_day)
     }
 
+    /// Starts for clients and rebuilds beyond the drives' budgets of their days.
+    pub fn starts_over_budget(&self) -> u64 {
+        self.budget.exceeded_total()
+    }
+
+    /// Writes that were placed with more than r stacks in a domain that can be lost, because members were away.
+    pub fn crowded_placements(&self) -> u64 {
+        self.placement.relaxed_total()
+    }
+
+    /// Permits that were granted beyond a soft limit.
+    pub fn soft_overruns(&self) -> u64 {
+        self.ledger.soft_overruns()
+    }
+
     /// What `drive` can still take, in bytes, as far as the engine knows.
     pub fn drive_free_bytes(&self, drive: DriveId) -> u64 {
         self.placement.free_bytes(drive)

@@ -114,6 +114,12 @@ pub struct Totals {
     pub refused: u64,
     /// Reads that failed because data is lost.
     pub data_lost: u64,
+    /// Drive starts for clients beyond the day's budget.
+    pub starts_over_budget: u64,
+    /// Blobs that were written with more than r stacks in a domain that can be lost, since members were away.
+    pub crowded_placements: u64,
+    /// Drives that woke although a soft limit was reached: speed is lost, nothing else.
+    pub soft_overruns: u64,
     /// Fragments that were bad and were repaired.
     pub repaired_fragments: u64,
     /// I/O calls on emulated drives that took longer than the model says.

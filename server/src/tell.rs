@@ -221,6 +221,9 @@ fn totals(rack: &Rack) -> Totals {
         waiting_reclaim_bytes: waiting,
         refused: stats.refused,
         data_lost: stats.data_lost,
+        starts_over_budget: rack.starts_over_budget(),
+        crowded_placements: rack.crowded_placements(),
+        soft_overruns: rack.soft_overruns(),
         ..Totals::default()
     }
 }
@@ -279,6 +282,12 @@ fn warnings(status: &Status) -> Vec<String> {
     }
     if status.totals.data_lost > 0 {
         warnings.push("reads failed because data is lost: the log names the blobs".into());
+    }
+    if status.totals.starts_over_budget > 0 {
+        let starts = status.totals.starts_over_budget;
+        warnings.push(format!(
+            "{starts} drive starts for clients went beyond the day's budget: drives wear faster than rated"
+        ));
     }
     if status.power.fuse_trips > 0 {
         warnings.push("fuses tripped: the rack's description allows more than the hardware does".into());
