@@ -1,6 +1,10 @@
 //! A world that pretends: drives that spin, fail and trip fuses, time that jumps from event to event, for the very
 //! engine that the server runs.
 //!
+//! A [`World`] interprets the engine's actions. An [`Experiment`] is a rack, a way of deciding and a load; [`run`]
+//! answers with a [`Point`]: what was asked and what was measured. [`fill`](mod@fill) writes until the first write is
+//! refused.
+//!
 //! Invariants:
 //! - time is an integer and goes from event to event; two events of one moment keep the order in which they were
 //!   planned;
