@@ -10,7 +10,7 @@ use model::{Attempt, BlobId, DriveId, GroupId, OpId};
 use serde::{Deserialize, Serialize};
 
 /// Something the world must do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Action {
     /// Remember, durably and before the drive starts, that it has used so many starts on this day.
     PersistStarts {
@@ -120,7 +120,7 @@ pub enum Action {
 }
 
 /// Bytes to move, with everything the world needs to know.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Transfer {
     /// Read what the operation asked for from these stacks.
     Read {
@@ -155,7 +155,7 @@ pub enum Transfer {
 }
 
 /// How an operation ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Outcome {
     /// The read is complete.
     Read,
@@ -175,7 +175,7 @@ pub enum Outcome {
 }
 
 /// Why an operation is refused or given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Rejection {
     /// The queue of the class is full; try again later.
     QueueFull,

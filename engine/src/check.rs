@@ -1,4 +1,4 @@
-//! A judge of layouts and placements that shares no code with what makes them.
+//! A judge of layouts, placements and traces that shares no code with what makes them.
 //!
 //! Everything is recomputed from the description. What must hold is a [`Violation`] where it does not; what is merely
 //! worse than one would wish, and may be forced by the geometry, is a [`Shortfall`].
@@ -9,8 +9,10 @@
 mod placement;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 pub use placement::{PlacementFault, blob_placement};
+pub use trace::{TraceCheck, TraceFault};
 
 use crate::layout::Layout;
 use alloc::collections::{BTreeMap, BTreeSet};

@@ -10,7 +10,7 @@ use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId};
 use serde::{Deserialize, Serialize};
 
 /// A fact about the world, told to [`Rack::apply`](crate::Rack::apply).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Event {
     /// At boot, once per drive: what the catalog remembers of it and whether it answers.
     DriveReported(DriveReport),
@@ -130,7 +130,7 @@ pub enum Event {
 }
 
 /// What boot knows of a drive.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DriveReport {
     /// Which drive.
     pub drive: DriveId,
@@ -147,7 +147,7 @@ pub struct DriveReport {
 }
 
 /// Why a drive is not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Loss {
     /// The fuse of one of its domains tripped; it comes back when the fuse resets.
     FuseTripped,
@@ -162,7 +162,7 @@ pub enum Loss {
 }
 
 /// An operation on the rack.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Request {
     /// The world's number for it: above all it has used before, and above 0; or that of a composed write.
     pub op: OpId,
@@ -175,7 +175,7 @@ pub struct Request {
 }
 
 /// What an operation does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Work {
     /// Read payload bytes of a blob; the catalog said where it lies.
     Read {
@@ -230,7 +230,7 @@ impl Work {
 }
 
 /// How one drive fared in a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DriveOutcome {
     /// Which drive.
     pub drive: DriveId,
@@ -239,7 +239,7 @@ pub struct DriveOutcome {
 }
 
 /// How a drive fared in a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DriveResult {
     /// Everything asked of it was done.
     Fine,
@@ -259,7 +259,7 @@ pub enum DriveResult {
 }
 
 /// How full the workshop is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Usage {
     /// Bytes staged and not yet freed.
     pub staged_bytes: u64,
@@ -268,7 +268,7 @@ pub struct Usage {
 }
 
 /// A version in the workshop that may migrate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StagedEntry {
     /// The version's number.
     pub version: u64,
@@ -281,7 +281,7 @@ pub struct StagedEntry {
 }
 
 /// A blob some or all of whose bytes nobody refers to any more.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DoomedBlob {
     /// Which blob.
     pub blob: BlobId,

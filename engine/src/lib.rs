@@ -21,12 +21,14 @@ extern crate alloc;
 extern crate std;
 
 mod action;
+pub mod baseline;
 pub mod budget;
 pub mod check;
 mod event;
 pub mod fair;
 pub mod layout;
 pub mod ledger;
+mod mind;
 pub mod placement;
 mod policy;
 mod rack;
@@ -39,6 +41,7 @@ mod view;
 
 pub use action::{Action, Outcome, Rejection, Transfer};
 pub use event::{DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work};
+pub use mind::{Mind, Waking};
 pub use policy::{
     GroupChoice, IdleTimeout, Lane, MigrationPolicy, PinnedTo, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,
     Weighing,

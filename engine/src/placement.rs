@@ -54,8 +54,19 @@ struct Batch {
     bytes_left: u64,
 }
 
+/// Which drives of a group come first, the rule of domains aside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DriveRule {
+    /// Those with most spare capacity (Pelican, section 3).
+    #[default]
+    MostSpare,
+    /// Any that have room, in random order: what Pelican compares its rule with (section 5).
+    Random,
+}
+
 /// The placement of one rack. See the head of this file.
 pub struct Placement {
+    rule: DriveRule,
     drives: Vec<Space>,
     groups: Vec<Vec<DriveId>>,
     class_of: Vec<model::ClassId>,
@@ -70,6 +81,7 @@ impl Placement {
         assert!(groups.len() == class_of.len(), "every group is in one class");
         let space = |drive: &model::DriveSpec| Space { capacity: spec.capacity_bytes(drive.id), ..Space::default() };
         Self {
+            rule: DriveRule::default(),
             drives: spec.drives.iter().map(space).collect(),
             groups: groups.to_vec(),
             class_of: class_of.to_vec(),
@@ -77,6 +89,12 @@ impl Placement {
             batches: BTreeMap::new(),
             relaxed: 0,
         }
+    }
+
+    /// The same, with another rule for the drives of a group.
+    #[must_use]
+    pub fn with_rule(self, rule: DriveRule) -> Self {
+        Self { rule, ..self }
     }
 
     /// At boot: what `drive` holds in all, and what blobs take of it, in bytes. Reservations stay.
@@ -209,7 +227,10 @@ impl Placement {
         let mut fallbacks = vec![];
         while !groups.is_empty() {
             let group = groups.swap_remove(rng.below(groups.len() as u64) as usize);
-            let candidates = self.candidates(group, stack_bytes);
+            let mut candidates = self.candidates(group, stack_bytes);
+            if self.rule == DriveRule::Random {
+                shuffle(&mut candidates, rng);
+            }
             if let Some(drives) = self.spread.strict(&candidates) {
                 return Some((group, drives));
             }
@@ -227,5 +248,12 @@ impl Placement {
             *batch = Batch { group, bytes_left: bytes };
         }
         batch.bytes_left = batch.bytes_left.saturating_sub(payload_bytes);
+    }
+}
+
+/// Brings `drives` into a random order, all orders being equally likely (Fisher and Yates).
+fn shuffle(drives: &mut [DriveId], rng: &mut Rng) {
+    for last in (1..drives.len()).rev() {
+        drives.swap(last, rng.below(last as u64 + 1) as usize);
     }
 }

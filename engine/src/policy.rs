@@ -6,7 +6,7 @@ use model::ClassId;
 use serde::{Deserialize, Serialize};
 
 /// Whose work an operation is. Lanes share a class's time by weighted fair queuing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lane {
     /// Somebody waits for it.
@@ -23,7 +23,7 @@ impl Lane {
 }
 
 /// Shares of a class's time, in any unit; only ratios matter. 0 means: only when nobody else wants the class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shares {
     /// Of [`Lane::Client`].
     pub client: u32,
@@ -45,7 +45,7 @@ impl Shares {
 }
 
 /// What the reordering of a queue is counted in. An operation's weight is fixed when it is admitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Weighing {
     /// Each operation weighs 1.
@@ -57,7 +57,7 @@ pub enum Weighing {
 }
 
 /// One class's scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SchedulerPolicy {
     /// Operations that may be queued in each lane; one more is rejected. Pelican: 1,000.
     pub queue_depth: u32,
@@ -75,7 +75,7 @@ pub struct SchedulerPolicy {
 }
 
 /// How a write finds its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupChoice {
     /// A random group with room, for every write (Pelican, section 3).
@@ -89,7 +89,7 @@ pub enum GroupChoice {
 }
 
 /// When a group without work goes to sleep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdleTimeout {
     /// After this long without work, in modelled time.
@@ -99,7 +99,7 @@ pub enum IdleTimeout {
 }
 
 /// How a read treats the stacks it does not strictly need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadPolicy {
     /// Read and check all k + r (Pelican's policy).
@@ -112,7 +112,7 @@ pub enum ReadPolicy {
 pub type PinnedTo = Option<ClassId>;
 
 /// When staged data moves to the rack (SOHO's thresholds, Serviceable cold storage's rules).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MigrationPolicy {
     /// Whatever is older than this moves, however empty the workshop is; `None` is never.
     pub due_age: Option<Duration>,
@@ -138,7 +138,7 @@ pub struct MigrationPolicy {
 }
 
 /// Everything an operator may set about a rack.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RackPolicy {
     /// The schedulers.
     pub scheduler: SchedulerPolicy,

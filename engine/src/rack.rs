@@ -19,6 +19,7 @@ use crate::staging::Migrator;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 use model::{Attempt, ClassId, DriveId, GroupId, OpId, RackSpec, Rng, Time};
 
 /// What a drive is doing, as far as the engine knows.
@@ -90,6 +91,8 @@ pub(crate) struct ClassState {
     pub(crate) queues: FairQueues,
     /// Dequeued; its group is being woken for it.
     pub(crate) pending: Option<Pick>,
+    /// When an operation was dequeued last.
+    pub(crate) picked_at: Time,
     /// In service: the one operation that moves bytes now.
     pub(crate) in_service: Option<InService>,
     /// Members of the group that wakes or is awake came back after they were lost; they do not turn.
@@ -146,6 +149,8 @@ pub struct Stats {
     pub drive_starts: u64,
     /// Group wakes, by the lane that caused them (in the order of [`Lane::ALL`]).
     pub group_wakes: [u64; 3],
+    /// Time from the wish for another group to its being ready, over all classes.
+    pub switching: Duration,
     /// Payload bytes of finished reads.
     pub read_bytes: u64,
     /// Payload bytes of finished writes.
@@ -207,6 +212,7 @@ impl Rack {
             phase: ClassPhase::Asleep,
             queues: FairQueues::new(&policy.scheduler),
             pending: None,
+            picked_at: Time::ZERO,
             returned: false,
             in_service: None,
             switch: None,

@@ -239,6 +239,7 @@ impl Rack {
         }
         if state.pending.is_none() {
             state.pending = state.queues.next(now, Some(group));
+            state.picked_at = now;
         }
         match state.pending.as_ref().map(|pick| (pick.group, pick.lane)) {
             Some((wanted, lane)) if wanted == group => {

@@ -78,6 +78,7 @@ impl Rack {
         let state = &mut self.classes[class.index()];
         if state.pending.is_none() {
             state.pending = state.queues.next(now, None);
+            state.picked_at = now;
         }
         let Some((group, lane)) = state.pending.as_ref().map(|pick| (pick.group, pick.lane)) else {
             return false;
@@ -265,6 +266,7 @@ impl Rack {
             state.queues.charge_switch(lane, now.since(since));
             let index = Lane::ALL.iter().position(|l| *l == lane).unwrap_or(0);
             self.stats.group_wakes[index] += 1;
+            self.stats.switching += now.since(since);
         }
         state.phase = ClassPhase::Awake { group, idle_since: None };
         self.begin_reclaim(class, group, actions);

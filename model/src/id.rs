@@ -12,6 +12,7 @@ macro_rules! id {
 
         impl $name {
             /// The number as an index into a table that has one row for each id.
+            #[inline]
             pub fn index(self) -> usize {
                 self.0 as usize
             }

@@ -321,6 +321,7 @@ impl DrivePhysics {
     }
 
     /// How often the drive went away: whoever waits for it can tell by this that it was gone in between.
+    #[inline]
     pub fn losses(&self) -> u32 {
         self.losses
     }

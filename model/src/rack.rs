@@ -222,6 +222,7 @@ impl TryFrom<RackDraft> for RackSpec {
 impl core::ops::Deref for RackSpec {
     type Target = RackDraft;
 
+    #[inline]
     fn deref(&self) -> &RackDraft {
         &self.draft
     }
@@ -255,16 +256,19 @@ impl RackSpec {
     }
 
     /// The drive numbered `id`, which must be of this rack.
+    #[inline]
     pub fn drive(&self, id: DriveId) -> &DriveSpec {
         &self.draft.drives[id.index()]
     }
 
     /// What drive `id` holds, in bytes.
+    #[inline]
     pub fn capacity_bytes(&self, id: DriveId) -> u64 {
         self.drive(id).capacity_bytes.unwrap_or(self.draft.profile.capacity_bytes)
     }
 
     /// The domain of `resource` that drive `id` is in.
+    #[inline]
     pub fn domain_of(&self, id: DriveId, resource: ResourceId) -> DomainId {
         self.drive(id).resource_domains[resource.index()]
     }

@@ -53,6 +53,7 @@ impl Time {
     }
 
     /// How long after `earlier` this moment is; zero if it is not after it.
+    #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -62,6 +63,7 @@ impl Add<Duration> for Time {
     type Output = Self;
 
     /// Saturates at [`Time::MAX`], which is never reached: "never" stays "never".
+    #[inline]
     fn add(self, span: Duration) -> Self {
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(nanos))

@@ -1,45 +1,57 @@
 //! What is going to happen: a heap of moments.
 
 use model::Time;
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Things planned for later, given back in the order of their moments; of one moment, in the order of planning.
+///
+/// The heap holds moments and places; the things themselves, which may be large, stay where they were put.
 #[derive(Clone, Debug)]
 pub struct Agenda<T> {
-    heap: BinaryHeap<Planned<T>>,
+    heap: BinaryHeap<Reverse<Planned>>,
+    things: Vec<Option<T>>,
+    free: Vec<u32>,
     planned: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Planned<T> {
+/// A moment, the number of its planning, and the place of what is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Planned {
     when: Time,
     number: u64,
-    what: T,
+    place: u32,
 }
 
 impl<T> Default for Agenda<T> {
     fn default() -> Self {
-        Self { heap: BinaryHeap::new(), planned: 0 }
+        Self { heap: BinaryHeap::new(), things: Vec::new(), free: Vec::new(), planned: 0 }
     }
 }
 
 impl<T> Agenda<T> {
     /// Plans `what` for `when`.
     pub fn plan(&mut self, when: Time, what: T) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.things.push(None);
+            (self.things.len() - 1) as u32
+        });
+        self.things[place as usize] = Some(what);
         let number = self.planned;
         self.planned += 1;
-        self.heap.push(Planned { when, number, what });
+        self.heap.push(Reverse(Planned { when, number, place }));
     }
 
     /// When the next thing happens.
     pub fn next_moment(&self) -> Option<Time> {
-        self.heap.peek().map(|planned| planned.when)
+        self.heap.peek().map(|Reverse(planned)| planned.when)
     }
 
     /// The next thing and its moment.
     pub fn pop(&mut self) -> Option<(Time, T)> {
-        self.heap.pop().map(|planned| (planned.when, planned.what))
+        let Reverse(Planned { when, place, .. }) = self.heap.pop()?;
+        self.free.push(place);
+        Some((when, self.things[place as usize].take()?))
     }
 
     /// How many things are planned.
@@ -52,33 +64,6 @@ impl<T> Agenda<T> {
         self.heap.is_empty()
     }
 }
-
-impl<T> Planned<T> {
-    fn key(&self) -> (Time, u64) {
-        (self.when, self.number)
-    }
-}
-
-/// Reversed: the heap gives its greatest, and the earliest is wanted.
-impl<T> Ord for Planned<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.key().cmp(&self.key())
-    }
-}
-
-impl<T> PartialOrd for Planned<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> PartialEq for Planned<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl<T> Eq for Planned<T> {}
 
 #[cfg(test)]
 mod tests {

@@ -8,19 +8,34 @@
 //! Invariants:
 //! - every operation ends exactly once (asserted);
 //! - a staged version leaves the workshop only when a blob that holds it was written and read back (asserted);
-//! - a drive that was lost answers nothing until it is back.
+//! - what the engine asks for is judged by `engine::check` where a judge is given (asserted);
+//! - a drive that was lost answers nothing until it is back;
+//! - bytes move as flows over the links of the rack ([`crate::flow`]), which hold nobody else up;
+//! - memory grows with drives, open operations and what is stored, not with time.
+//!
+//! `obey.rs` interprets the actions, `transfer.rs` moves bytes, `keep.rs` is the smallest catalog and workshop.
+
+mod keep;
+mod obey;
+mod transfer;
 
 use crate::agenda::Agenda;
+use crate::flow::Flows;
+use crate::links::{Links, Network};
+use crate::meter::Meter;
+use crate::trace_hash::TraceHasher;
+use engine::check::TraceCheck;
 use engine::trace::{Record, Told};
-use engine::{
-    Action, DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Lane, Loss, Outcome, Rack, Request, StagedEntry,
-    Transfer, Usage, Work,
-};
-use model::physics::{DrivePhysics, Fuses, Load, Refused};
-use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, ResourceId, Rng, Time};
+use engine::{Action, DriveReport, Event, Lane, Loss, Mind, Outcome, Rack, Request, Work};
+use keep::SimBlob;
+use model::physics::{DrivePhysics, Fuses};
+use model::{BlobId, ClassId, DriveId, GroupId, OpId, ResourceId, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
+use transfer::{Begin, Moving};
+
+pub use keep::StagedVersion;
 
 /// How long after it tripped a fuse resets.
 const FUSE_RESETS_AFTER: Duration = Duration::from_secs(30);
@@ -38,58 +53,96 @@ pub struct Faults {
     pub mute_permille: u64,
 }
 
-/// A blob in the rack.
-#[derive(Clone, Debug)]
-struct SimBlob {
-    group: GroupId,
-    drives: Vec<DriveId>,
-    stack_bytes: u64,
-    bytes: u64,
-    doomed_bytes: u64,
-}
-
-/// A version in the workshop.
-#[derive(Clone, Copy, Debug)]
-pub struct StagedVersion {
-    /// Its length.
-    pub bytes: u64,
-    /// When it was staged.
-    pub since: Time,
-    /// The class it is pinned to.
-    pub pin: Option<ClassId>,
-}
-
-/// How an operation ended, and when.
+/// How an operation ended, and its moments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Which operation.
     pub op: OpId,
     /// How.
     pub outcome: Outcome,
-    /// When.
+    /// Payload bytes that it was to move.
+    pub bytes: u64,
+    /// When it was asked for.
+    pub issued: Time,
+    /// When it was taken out of its queue, if it ever was in service.
+    pub picked: Option<Time>,
+    /// When the first stripe of it had been moved, if it came to that.
+    pub first_byte: Option<Time>,
+    /// When it ended.
     pub at: Time,
 }
 
 /// Takes the records of a trace.
 pub type Recorder = Box<dyn FnMut(Record)>;
 
+/// What a world is made with, beside a mind and a seed.
+#[derive(Default)]
+pub struct Setting {
+    /// What the servers can send; no limit unless it is given.
+    pub network: Option<Network>,
+    /// What is stored already on each drive, in bytes; nothing if it is empty.
+    pub used_bytes: Vec<u64>,
+    /// Takes every record of the trace.
+    pub recorder: Option<Recorder>,
+    /// Judges the trace as it comes into being. What it finds ends the run with a panic.
+    pub judge: Option<TraceCheck>,
+}
+
 /// What is going to happen.
 #[derive(Clone, Debug)]
 enum Happening {
     /// A fact for the engine, unless the drive it is about was lost since (its losses are counted).
     Tell(Event, Option<(DriveId, u32)>),
+    /// The heads are in place: bytes begin to move.
+    Begin(Box<Begin>),
+    /// A transfer that moves no bytes is over.
+    Over(Box<Moving>),
     /// A fuse resets.
     FuseResets(Vec<DriveId>),
 }
 
+/// What the world counts; all of it only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Events told to the engine.
+    pub events: u64,
+    /// Drives started.
+    pub spin_ups: u64,
+    /// Bytes that drives have read or written, redundancy included.
+    pub drive_bytes: u64,
+    /// Payload bytes that left by the network.
+    pub sent_bytes: u64,
+    /// Fuses that tripped.
+    pub trips: u64,
+}
+
+/// What the world knows of an operation that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct OpenOp {
+    bytes: u64,
+    /// For a write, what each of its stacks takes.
+    stack_bytes: u64,
+    issued: Time,
+    picked: Option<Time>,
+    first_byte: Option<Time>,
+}
+
 /// The simulator's world. See the head of this file.
-pub struct World {
+pub struct World<M = Rack> {
     /// The engine.
-    pub rack: Rack,
+    pub rack: M,
     now: Time,
+    /// When the engine wants to be woken.
+    deadline: Time,
     agenda: Agenda<Happening>,
     physics: Vec<DrivePhysics>,
     fuses: Fuses,
+    links: Links,
+    flows: Flows<Moving>,
+    /// Flows under way on each server.
+    busy: Vec<u32>,
+    meter: Meter,
+    counted: Counted,
     away: BTreeSet<DriveId>,
     faults: Faults,
     faults_rng: Rng,
@@ -98,36 +151,54 @@ pub struct World {
     staged_after: Option<u64>,
     packs: BTreeMap<OpId, Vec<u64>>,
     blobs: BTreeMap<BlobId, SimBlob>,
+    /// What blobs take of each drive, in bytes.
+    used_bytes: Vec<u64>,
     deleting: BTreeMap<OpId, BlobId>,
     doomed_after: BTreeMap<GroupId, BlobId>,
     spoilt: BTreeSet<(BlobId, DriveId)>,
     next_blob: u64,
-    open: BTreeMap<OpId, Work>,
+    open: BTreeMap<OpId, OpenOp>,
     next_op: u64,
     ended: Vec<Ended>,
-    trips: u64,
-    trace: DefaultHasher,
-    /// Takes every record of the trace.
+    /// Kept between events, so that each need not make its own.
+    actions: Vec<Action>,
+    trace: TraceHasher,
     recorder: Option<Recorder>,
+    judge: Option<TraceCheck>,
 }
 
 impl World {
     /// A world around `rack`, with every drive reported and booted. `seed` is for physics and faults.
     pub fn new(rack: Rack, seed: u64) -> Self {
-        Self::traced(rack, seed, None)
+        Self::with(rack, seed, Setting::default())
     }
 
     /// Like [`World::new`], with every record of the trace given to `recorder`.
     pub fn traced(rack: Rack, seed: u64, recorder: Option<Recorder>) -> Self {
+        Self::with(rack, seed, Setting { recorder, ..Setting::default() })
+    }
+}
+
+impl<M: Mind> World<M> {
+    /// A world around `rack`, with every drive reported and booted. `seed` is for physics and faults.
+    pub fn with(rack: M, seed: u64, setting: Setting) -> Self {
         let spec = rack.spec().clone();
         let physics = spec.drives.iter().map(|drive| DrivePhysics::new(spec.profile.clone(), seed, drive.id)).collect();
-        let fuses = Fuses::new(&spec, FUSE_RESETS_AFTER);
+        let links = Links::new(&spec, setting.network.unwrap_or(Network::UNBOUNDED));
+        let mut used_bytes = setting.used_bytes;
+        used_bytes.resize(spec.drives.len(), 0);
         let mut world = Self {
             rack,
             now: Time::ZERO,
+            deadline: Time::MAX,
             agenda: Agenda::default(),
             physics,
-            fuses,
+            fuses: Fuses::new(&spec, FUSE_RESETS_AFTER),
+            flows: Flows::new(links.capacities().to_vec()),
+            busy: vec![0; links.servers()],
+            links,
+            meter: Meter::new(spec.drives.len(), spec.profile.watts.standby_mw),
+            counted: Counted::default(),
             away: BTreeSet::new(),
             faults: Faults::default(),
             faults_rng: Rng::for_thing(seed, u64::from_le_bytes(*b"faults  ")),
@@ -136,6 +207,7 @@ impl World {
             staged_after: None,
             packs: BTreeMap::new(),
             blobs: BTreeMap::new(),
+            used_bytes,
             deleting: BTreeMap::new(),
             doomed_after: BTreeMap::new(),
             spoilt: BTreeSet::new(),
@@ -143,14 +215,15 @@ impl World {
             open: BTreeMap::new(),
             next_op: 1,
             ended: Vec::new(),
-            trips: 0,
-            trace: DefaultHasher::new(),
-            recorder,
+            actions: Vec::new(),
+            trace: TraceHasher::default(),
+            recorder: setting.recorder,
+            judge: setting.judge,
         };
         for drive in &spec.drives {
             let capacity_bytes = spec.capacity_bytes(drive.id);
-            let report =
-                DriveReport { drive: drive.id, capacity_bytes, used_bytes: 0, day: 0, starts: 0, present: true };
+            let used_bytes = world.used_bytes[drive.id.index()];
+            let report = DriveReport { drive: drive.id, capacity_bytes, used_bytes, day: 0, starts: 0, present: true };
             world.tell(Event::DriveReported(report));
         }
         world.tell(Event::Booted);
@@ -172,6 +245,16 @@ impl World {
         std::mem::take(&mut self.ended)
     }
 
+    /// Gives out how operations ended since the last call, in their order.
+    pub fn drain_ended(&mut self, take: impl FnMut(Ended)) {
+        self.ended.drain(..).for_each(take);
+    }
+
+    /// The number that the next blob written here will have.
+    pub fn next_blob(&self) -> BlobId {
+        BlobId(self.next_blob)
+    }
+
     /// Operations that have not ended yet.
     pub fn open_ops(&self) -> usize {
         self.open.len()
@@ -179,7 +262,17 @@ impl World {
 
     /// Fuses that tripped.
     pub fn trips(&self) -> u64 {
-        self.trips
+        self.counted.trips
+    }
+
+    /// What was counted so far.
+    pub fn counted(&self) -> Counted {
+        self.counted
+    }
+
+    /// The rack's watt meter.
+    pub fn meter(&mut self) -> &mut Meter {
+        &mut self.meter
     }
 
     /// A number that is the same for two runs in which the same happened.
@@ -192,17 +285,17 @@ impl World {
         &self.staged
     }
 
-    /// The drive of each stack of a blob.
+    /// The drive of each stack of a blob that was written here.
     pub fn drives_of(&self, blob: BlobId) -> &[DriveId] {
         &self.blobs[&blob].drives
     }
 
-    /// The blobs in the rack.
+    /// The blobs in the rack that were written here.
     pub fn blobs(&self) -> impl Iterator<Item = (BlobId, GroupId)> + '_ {
         self.blobs.iter().map(|(id, blob)| (*id, blob.group))
     }
 
-    /// Asks for a read of `bytes` of a blob.
+    /// Asks for a read of `bytes` of a blob that was written here.
     pub fn read(&mut self, blob: BlobId, bytes: u64) -> Option<OpId> {
         self.read_for(Lane::Client, blob, bytes)
     }
@@ -211,13 +304,18 @@ impl World {
     pub fn read_for(&mut self, lane: Lane, blob: BlobId, bytes: u64) -> Option<OpId> {
         let found = self.blobs.get(&blob)?;
         let work = Work::Read { blob, group: found.group, drives: found.drives.clone(), bytes };
-        Some(self.submit(lane, work))
+        Some(self.submit(lane, 0, work))
+    }
+
+    /// Asks for a read of `bytes` of a blob that lies there.
+    pub fn read_at(&mut self, blob: BlobId, group: GroupId, drives: Vec<DriveId>, bytes: u64) -> OpId {
+        self.submit(Lane::Client, 0, Work::Read { blob, group, drives, bytes })
     }
 
     /// Asks for a write by a client, past the workshop.
     pub fn write(&mut self, bytes: u64, pin: Option<ClassId>) -> OpId {
         let stack_bytes = bytes.div_ceil(u64::from(self.rack.spec().code.data));
-        self.submit(Lane::Client, Work::Write { bytes, stack_bytes, pin, migration: false })
+        self.submit(Lane::Client, stack_bytes, Work::Write { bytes, stack_bytes, pin, migration: false })
     }
 
     /// Cancels an operation, if it is still queued.
@@ -225,45 +323,24 @@ impl World {
         self.tell(Event::Cancelled { op });
     }
 
-    fn submit(&mut self, lane: Lane, work: Work) -> OpId {
+    fn submit(&mut self, lane: Lane, stack_bytes: u64, work: Work) -> OpId {
         let op = OpId(self.next_op);
         self.next_op += 1;
-        self.open.insert(op, work.clone());
+        self.opened(op, work.transfer_bytes(), stack_bytes);
         self.tell(Event::Submitted(Request { op, lane, overtake_limit: None, work }));
         op
     }
 
-    /// Gives the workshop a size.
-    pub fn set_staging(&mut self, capacity_bytes: u64) {
-        self.staged_capacity_bytes = capacity_bytes;
-        self.staging_changed();
-    }
-
-    /// Stages a version; numbers are in key order.
-    pub fn stage(&mut self, version: u64, bytes: u64, pin: Option<ClassId>) {
-        self.staged.insert(version, StagedVersion { bytes, since: self.now, pin });
-        self.staging_changed();
-    }
-
-    fn staging_changed(&mut self) {
-        let staged_bytes = self.staged.values().map(|version| version.bytes).sum();
-        self.tell(Event::StagingChanged(Usage { staged_bytes, capacity_bytes: self.staged_capacity_bytes }));
-    }
-
-    /// Dooms so many bytes of a blob.
-    pub fn doom(&mut self, blob: BlobId, bytes: u64) {
-        if let Some(found) = self.blobs.get_mut(&blob) {
-            let bytes = bytes.min(found.bytes - found.doomed_bytes);
-            found.doomed_bytes += bytes;
-            let group = found.group;
-            self.tell(Event::SpaceDoomed { group, bytes });
-        }
+    fn opened(&mut self, op: OpId, bytes: u64, stack_bytes: u64) {
+        let open = OpenOp { bytes, stack_bytes, issued: self.now, picked: None, first_byte: None };
+        self.open.insert(op, open);
     }
 
     /// Takes a drive away, as if its electronics had died.
     pub fn kill(&mut self, drive: DriveId) {
         if self.away.insert(drive) {
             self.physics[drive.index()].lose(self.now);
+            self.look_at_meter(drive);
             self.fuses.lose(drive);
             self.tell(Event::DriveLost { drive, loss: Loss::Died });
         }
@@ -273,6 +350,7 @@ impl World {
     pub fn revive(&mut self, drive: DriveId) {
         if self.away.remove(&drive) {
             self.physics[drive.index()].come_back(self.now);
+            self.look_at_meter(drive);
             self.tell(Event::DriveBack { drive });
         }
     }
@@ -292,6 +370,7 @@ impl World {
         for drive in &drives {
             self.away.insert(*drive);
             self.physics[drive.index()].lose(self.now);
+            self.look_at_meter(*drive);
             self.fuses.lose(*drive);
         }
         for drive in &drives {
@@ -305,27 +384,33 @@ impl World {
         self.tell(Event::Closing);
     }
 
-    /// Starts a drive behind the engine's back: what a broken ledger would do.
-    pub fn spin_up_without_permit(&mut self, drive: DriveId) {
-        self.spin_up(drive, Attempt(u32::MAX));
-    }
-
     /// Lets everything happen that happens until `until`.
     pub fn run_until(&mut self, until: Time) {
-        loop {
-            let planned = self.agenda.next_moment().unwrap_or(Time::MAX);
-            let next = planned.min(self.rack.next_deadline());
-            if next > until || next == Time::MAX {
-                self.now = until.max(self.now);
-                return;
-            }
-            self.now = next.max(self.now);
-            if planned <= self.now {
-                self.happen();
-            } else {
-                self.tell(Event::DeadlineReached);
-            }
+        while self.step_until(until) {}
+        self.now = until.max(self.now);
+    }
+
+    /// Lets the next thing happen, whenever that is; false if nothing will.
+    pub fn step(&mut self) -> bool {
+        self.step_until(Time::MAX)
+    }
+
+    fn step_until(&mut self, until: Time) -> bool {
+        let planned = self.agenda.next_moment().unwrap_or(Time::MAX);
+        let flows = self.flows.next_end();
+        let next = planned.min(flows).min(self.deadline);
+        if next > until || next == Time::MAX {
+            return false;
         }
+        self.now = next.max(self.now);
+        if planned <= self.now {
+            self.happen();
+        } else if flows <= self.now {
+            self.flow_ended();
+        } else {
+            self.tell(Event::DeadlineReached);
+        }
+        true
     }
 
     /// Lets `span` pass.
@@ -337,276 +422,65 @@ impl World {
         let Some((_, what)) = self.agenda.pop() else { return };
         match what {
             Happening::Tell(event, about) => {
-                if about.is_some_and(|(drive, losses)| self.physics[drive.index()].losses() != losses) {
-                    return;
-                }
-                if self.unlucky(self.faults.twice_permille) {
-                    self.tell(event.clone());
-                }
-                self.tell(event);
-            }
-            Happening::FuseResets(drives) => {
-                for drive in drives {
-                    if self.away.remove(&drive) {
-                        self.physics[drive.index()].come_back(self.now);
-                        self.tell(Event::DriveBack { drive });
+                if let Some((drive, losses)) = about {
+                    if self.physics[drive.index()].losses() != losses {
+                        return;
                     }
+                    self.look_at_meter(drive);
                 }
+                self.tell_perhaps_twice(event);
             }
+            Happening::Begin(begin) => self.begin_flow(*begin),
+            Happening::Over(moving) => self.transfer_over(&moving),
+            Happening::FuseResets(drives) => drives.into_iter().for_each(|drive| self.revive(drive)),
         }
+    }
+
+    fn look_at_meter(&mut self, drive: DriveId) {
+        let draw_mw = self.physics[drive.index()].draw_mw(self.now);
+        self.meter.set(self.now, drive, draw_mw);
     }
 
     fn unlucky(&mut self, permille: u64) -> bool {
         permille > 0 && self.faults_rng.below(1000) < permille
     }
 
-    fn tell(&mut self, event: Event) {
-        self.record(Told::Event(event.clone()));
-        let mut actions = Vec::new();
-        self.rack.apply(self.now, event, &mut actions);
-        for action in &actions {
-            self.record(Told::Action(action.clone()));
+    fn tell_perhaps_twice(&mut self, event: Event) {
+        if self.unlucky(self.faults.twice_permille) {
+            self.tell(event.clone());
         }
-        for action in actions {
+        self.tell(event);
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.counted.events += 1;
+        (self.now, &event).hash(&mut self.trace);
+        if let Some(recorder) = &mut self.recorder {
+            recorder(Record { now: self.now, told: Told::Event(event.clone()) });
+        }
+        if let Some(judge) = &mut self.judge {
+            judge.event(self.now, &event).unwrap_or_else(|fault| panic!("at {}, before {event:?}: {fault}", self.now));
+        }
+        let mut actions = std::mem::take(&mut self.actions);
+        self.rack.apply(self.now, event, &mut actions);
+        self.deadline = self.rack.next_deadline();
+        for action in &actions {
+            action.hash(&mut self.trace);
+            if let Some(judge) = &mut self.judge {
+                judge.action(action).unwrap_or_else(|fault| panic!("at {}, {action:?}: {fault}", self.now));
+            }
+            if let Some(recorder) = &mut self.recorder {
+                recorder(Record { now: self.now, told: Told::Action(action.clone()) });
+            }
+        }
+        for action in actions.drain(..) {
             self.obey(action);
         }
-    }
-
-    fn record(&mut self, told: Told) {
-        let record = Record { now: self.now, told };
-        format!("{record:?}").hash(&mut self.trace);
-        if let Some(recorder) = &mut self.recorder {
-            recorder(record);
-        }
-    }
-
-    fn obey(&mut self, action: Action) {
-        match action {
-            // Nothing survives a run, so nothing need be remembered; and bytes are not kept here, so there is nothing
-            // to copy back: what lives in a mostly doomed blob stays there.
-            Action::PersistStarts { .. } | Action::Rescue { .. } => {}
-            Action::SpinUp { drive, attempt } => self.spin_up(drive, attempt),
-            Action::Mount { drive, attempt } => self.mount(drive, attempt),
-            Action::Unmount { drive, attempt } => {
-                let done = self.physics[drive.index()].unmount(self.now);
-                self.answer(drive, attempt, done, Event::Unmounted { drive, attempt });
-            }
-            Action::Stop { drive, attempt } => {
-                let done = self.physics[drive.index()].stop(self.now);
-                if let Ok(still) = done {
-                    self.fuses.stop(drive, still);
-                }
-                self.answer(drive, attempt, done, Event::Stopped { drive, attempt });
-            }
-            Action::Rejected { op, reason } => self.end(op, Outcome::Failed(reason)),
-            Action::Finished { op, outcome } => self.end(op, outcome),
-            Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, &transfer),
-            Action::ListStaged { attempt, older_than, coldest_bytes, limit, restart } => {
-                self.list_staged(attempt, older_than, coldest_bytes, limit, restart);
-            }
-            Action::Compose { op, versions, pin } => self.compose(op, versions, pin),
-            Action::ListDoomed { group, attempt, limit, restart } => self.list_doomed(group, attempt, limit, restart),
-        }
+        self.actions = actions;
     }
 
     fn plan(&mut self, when: Time, event: Event, drive: Option<DriveId>) {
         let about = drive.map(|drive| (drive, self.physics[drive.index()].losses()));
         self.agenda.plan(when, Happening::Tell(event, about));
-    }
-
-    fn answer(&mut self, drive: DriveId, attempt: Attempt, done: Result<Time, Refused>, event: Event) {
-        match done {
-            Ok(_) if self.unlucky(self.faults.mute_permille) => {}
-            Ok(when) => self.plan(when, event, Some(drive)),
-            Err(_) => self.plan(self.now, Event::DriveCommandFailed { drive, attempt, loss: Loss::MountFailed }, None),
-        }
-    }
-
-    fn spin_up(&mut self, drive: DriveId, attempt: Attempt) {
-        if self.unlucky(self.faults.command_permille) {
-            let when = self.now + Duration::from_secs(20);
-            self.plan(when, Event::DriveCommandFailed { drive, attempt, loss: Loss::SpinUpFailed }, Some(drive));
-            return;
-        }
-        let done = self.physics[drive.index()].spin_up(self.now);
-        let Ok(at_speed) = done else {
-            return self.answer(drive, attempt, done, Event::SpunUp { drive, attempt });
-        };
-        let Some(trip) = self.fuses.spin_up(self.now, drive, at_speed) else {
-            return self.answer(drive, attempt, done, Event::SpunUp { drive, attempt });
-        };
-        self.trips += 1;
-        for drive in &trip.drives {
-            self.physics[drive.index()].lose(self.now);
-            self.away.insert(*drive);
-            self.plan(self.now, Event::DriveLost { drive: *drive, loss: Loss::FuseTripped }, None);
-        }
-        self.agenda.plan(trip.reset_at, Happening::FuseResets(trip.drives));
-    }
-
-    fn mount(&mut self, drive: DriveId, attempt: Attempt) {
-        if self.unlucky(self.faults.command_permille) {
-            self.plan(self.now, Event::DriveCommandFailed { drive, attempt, loss: Loss::MountFailed }, Some(drive));
-            return;
-        }
-        let done = self.physics[drive.index()].mount(self.now, Load::Idle);
-        let used: u64 =
-            self.blobs.values().filter(|blob| blob.drives.contains(&drive)).map(|blob| blob.stack_bytes).sum();
-        let free_bytes = self.rack.spec().capacity_bytes(drive).saturating_sub(used);
-        self.answer(drive, attempt, done, Event::Mounted { drive, attempt, free_bytes });
-    }
-
-    fn transfer(&mut self, op: OpId, attempt: Attempt, transfer: &Transfer) {
-        if let Transfer::Delete { blob, .. } = transfer {
-            // The engine's own operation: it was never asked for, but it ends like any other.
-            let group = self.blobs[blob].group;
-            self.deleting.insert(op, *blob);
-            self.open.insert(op, Work::Visit { group });
-        }
-        let code = self.rack.spec().code;
-        let bytes = self.open.get(&op).map_or(0, Work::transfer_bytes);
-        let each = bytes.div_ceil(u64::from(code.data));
-        let (drives, file, need): (Vec<DriveId>, u64, usize) = match transfer {
-            Transfer::Read { blob, stacks, need, .. } => {
-                (stacks.iter().map(|(_, drive)| *drive).collect(), blob.0, usize::from(*need))
-            }
-            Transfer::Write { drives, .. } | Transfer::Verify { drives } => (drives.clone(), op.0, drives.len()),
-            Transfer::Delete { blob, stacks } => (stacks.iter().map(|(_, drive)| *drive).collect(), blob.0, 0),
-        };
-        let each = if matches!(transfer, Transfer::Delete { .. }) { 0 } else { each };
-        let read = match transfer {
-            Transfer::Read { blob, .. } => Some(*blob),
-            _ => None,
-        };
-        let mut last = self.now;
-        let mut outcomes = Vec::with_capacity(drives.len());
-        for drive in drives {
-            let unlucky = self.unlucky(self.faults.transfer_permille);
-            let done = self.physics[drive.index()].transfer(self.now, file, 0, each);
-            let spoilt = read.is_some_and(|blob| self.spoilt.contains(&(blob, drive)));
-            let result = match done {
-                Ok(_) if spoilt => DriveResult::StackBad,
-                Ok(when) if !unlucky => {
-                    last = last.max(when);
-                    DriveResult::Fine
-                }
-                _ => DriveResult::Failed,
-            };
-            outcomes.push(DriveOutcome { drive, result });
-        }
-        let fine = outcomes.iter().filter(|outcome| outcome.result == DriveResult::Fine).count();
-        self.plan(last, Event::TransferEnded { op, attempt, done: fine >= need, outcomes }, None);
-    }
-
-    fn end(&mut self, op: OpId, outcome: Outcome) {
-        match &outcome {
-            Outcome::Written { group, drives } => self.written(op, *group, drives),
-            Outcome::Deleted => {
-                if let Some(blob) = self.deleting.remove(&op) {
-                    self.blobs.remove(&blob);
-                }
-            }
-            _ => {}
-        }
-        self.packs.remove(&op);
-        assert!(self.open.remove(&op).is_some(), "{op} ended twice, or was never begun: {outcome:?}");
-        self.ended.push(Ended { op, outcome, at: self.now });
-    }
-
-    fn written(&mut self, op: OpId, group: GroupId, drives: &[DriveId]) {
-        let Some(Work::Write { bytes, stack_bytes, .. }) = self.open.get(&op).cloned() else {
-            panic!("{op} was written and is no write");
-        };
-        let blob = BlobId(self.next_blob);
-        self.next_blob += 1;
-        self.blobs.insert(blob, SimBlob { group, drives: drives.to_vec(), stack_bytes, bytes, doomed_bytes: 0 });
-        if let Some(versions) = self.packs.remove(&op) {
-            for version in versions {
-                assert!(self.staged.remove(&version).is_some(), "version {version} migrated twice");
-            }
-            let staged_bytes = self.staged.values().map(|version| version.bytes).sum();
-            let usage = Usage { staged_bytes, capacity_bytes: self.staged_capacity_bytes };
-            self.plan(self.now, Event::StagingChanged(usage), None);
-        }
-    }
-
-    fn list_staged(
-        &mut self,
-        attempt: Attempt,
-        older_than: Duration,
-        coldest_bytes: Option<u64>,
-        limit: u32,
-        restart: bool,
-    ) {
-        if restart {
-            self.staged_after = None;
-        }
-        let cutoff = self.coldest_cutoff(coldest_bytes);
-        let under_way: BTreeSet<u64> = self.packs.values().flatten().copied().collect();
-        let from = self.staged_after.map_or(0, |after| after + 1);
-        let mut entries = Vec::new();
-        let mut more = false;
-        for (version, staged) in self.staged.range(from..) {
-            let age = self.now.since(staged.since);
-            if age < older_than || staged.since > cutoff || under_way.contains(version) {
-                continue;
-            }
-            if entries.len() == limit as usize {
-                more = true;
-                break;
-            }
-            self.staged_after = Some(*version);
-            entries.push(StagedEntry { version: *version, bytes: staged.bytes, age, pin: staged.pin });
-        }
-        self.plan(self.now, Event::StagedPage { attempt, entries, more }, None);
-    }
-
-    fn coldest_cutoff(&self, coldest_bytes: Option<u64>) -> Time {
-        let Some(wanted) = coldest_bytes else { return Time::MAX };
-        let mut by_age: Vec<_> = self.staged.values().collect();
-        by_age.sort_by_key(|version| version.since);
-        let mut sum = 0;
-        for version in by_age {
-            sum += version.bytes;
-            if sum >= wanted {
-                return version.since;
-            }
-        }
-        Time::MAX
-    }
-
-    fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: Option<ClassId>) {
-        let bytes: u64 = versions.iter().filter_map(|version| Some(self.staged.get(version)?.bytes)).sum();
-        let stack_bytes = bytes.div_ceil(u64::from(self.rack.spec().code.data));
-        self.packs.insert(op, versions);
-        let work = Work::Write { bytes, stack_bytes, pin, migration: true };
-        self.open.insert(op, work.clone());
-        let request = Request { op, lane: Lane::Background, overtake_limit: None, work };
-        self.plan(self.now, Event::Submitted(request), None);
-    }
-
-    fn list_doomed(&mut self, group: GroupId, attempt: Attempt, limit: u32, restart: bool) {
-        if restart {
-            self.doomed_after.remove(&group);
-        }
-        let from = self.doomed_after.get(&group).map_or(BlobId(0), |after| BlobId(after.0 + 1));
-        let doomed = |(id, blob): (&BlobId, &SimBlob)| {
-            (blob.group == group && blob.doomed_bytes > 0).then(|| DoomedBlob {
-                blob: *id,
-                drives: blob.drives.clone(),
-                stack_bytes: blob.stack_bytes,
-                bytes: blob.bytes,
-                doomed_bytes: blob.doomed_bytes,
-                living: blob.doomed_bytes < blob.bytes,
-            })
-        };
-        let mut blobs: Vec<DoomedBlob> = self.blobs.range(from..).filter_map(doomed).take(limit as usize + 1).collect();
-        let more = blobs.len() > limit as usize;
-        blobs.truncate(limit as usize);
-        if let Some(last) = blobs.last() {
-            self.doomed_after.insert(group, last.blob);
-        }
-        let page = Event::DoomedPage { group, attempt, blobs, held_bytes: 0, more };
-        self.plan(self.now, page, None);
     }
 }

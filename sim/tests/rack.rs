@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use engine::check::TraceCheck;
 use engine::trace::{Record, Replay};
 use engine::{
     GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Outcome, Rack, RackPolicy, ReadPolicy, Rejection,
     SchedulerPolicy, Shares, Weighing,
 };
 use model::{BlobId, DriveId, GroupId, OpId, RackSpec, Time};
-use sim::{Faults, World};
+use sim::{Faults, Setting, World};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -61,7 +62,9 @@ fn world_of(name: &str, seed: u64, change: impl FnOnce(&mut RackPolicy)) -> Worl
     engine::check::layout(&spec, &layout).unwrap();
     let mut policy = policy(&spec);
     change(&mut policy);
-    World::new(Rack::new(spec, layout, policy, seed), seed)
+    let judge = TraceCheck::new(&spec, &layout, &policy);
+    let setting = Setting { judge: Some(judge), ..Setting::default() };
+    World::with(Rack::new(spec, layout, policy, seed), seed, setting)
 }
 
 /// Writes `count` blobs and lets the rack fall asleep again.

@@ -76,7 +76,9 @@ fn live_roughly(spec: RackSpec, seed: u64, closes: bool) -> World {
     policy.scheduler.queue_depth = 20;
     policy.starts_per_day = 1 + rng.below(20) as u32;
     let classes = layout.classes.len() as u64;
-    let mut world = World::new(Rack::new(spec, layout, policy, seed), seed);
+    let judge = Some(TraceCheck::new(&spec, &layout, &policy));
+    let setting = Setting { judge, ..Setting::default() };
+    let mut world = World::with(Rack::new(spec, layout, policy, seed), seed, setting);
     world.set_staging(2000 * MB);
     let bad = Faults { command_permille: 30, transfer_permille: 30, twice_permille: 100, mute_permille: 20 };
     let hard: Vec<_> = world.rack.spec().resources_by_id().filter(|(_, r)| r.hard).map(|(id, _)| id).collect();

@@ -1,0 +1,41 @@
+//! What Pelican is compared with (Pelican, section 5), as deciding like any other: the world does not know the
+//! difference.
+//!
+//! - *FP*, the fully provisioned rack: the same drives, groups and links, without limits on what may spin; each group
+//!   has a queue and a scheduler of its own. It is the very engine, with every group a class ([`fully_provisioned`]).
+//! - *The straw man* (section 2.2.2): each blob lies on k + r drives drawn at random, each draw's conflicts dropped
+//!   ([`random_stacks`]); there are no groups, one queue, and its first request starts when its drives fit beside all
+//!   active ones ([`RandomLayout`]).
+//!
+//! Invariants: both ask the same [`Ledger`] for every permit; a drive belongs to one request at a time; drives stay
+//! awake until they are in another request's way.
+
+mod random;
+#[cfg(test)]
+mod tests;
+
+pub use random::{RandomLayout, random_stacks};
+
+use crate::layout::Layout;
+use alloc::vec;
+use model::{ClassId, DomainLimit, GroupId, RackDraft, RackSpec, SpecError};
+
+/// The rack `spec` with all its drives allowed to spin, and `layout`'s groups each in a class of its own. With u = 0
+/// and no idle timeout this is FP: as many FIFO queues as groups.
+///
+/// # Errors
+/// [`SpecError`] if the description does not stand without its limits.
+pub fn fully_provisioned(spec: &RackSpec, layout: &Layout) -> Result<(RackSpec, Layout), SpecError> {
+    let mut draft = RackDraft::clone(spec);
+    for resource in &mut draft.resources {
+        if !matches!(resource.limit, DomainLimit::BytesPerS(_)) {
+            resource.hard = false;
+        }
+    }
+    let mut layout = layout.clone();
+    layout.classes = (0..layout.groups.len()).map(|group| vec![GroupId(group as u32)]).collect();
+    for (index, group) in layout.groups.iter_mut().enumerate() {
+        group.class = ClassId(index as u32);
+    }
+    Ok((RackSpec::validated(draft)?, layout))
+}

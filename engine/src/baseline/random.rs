@@ -1,0 +1,332 @@
+//! The straw man: stacks on random drives, one queue, no groups. It answers reads; everything else it refuses.
+
+use crate::action::{Action, Outcome, Rejection, Transfer};
+use crate::event::{Event, Request, Work};
+use crate::ledger::Ledger;
+use crate::mind::{Mind, Waking};
+use crate::policy::ReadPolicy;
+use crate::rack::DrivePhase;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+use model::{Attempt, BlobId, DomainLimit, DriveId, OpId, RackSpec, Rng, Time};
+
+/// k + r drives for a blob, drawn one after the other; a drawn drive that would break a hard limit beside those drawn
+/// before it is dropped. `None` if all drives were drawn and too few are left.
+pub fn random_stacks(spec: &RackSpec, rng: &mut Rng) -> Option<Vec<DriveId>> {
+    let mut left: Vec<DriveId> = spec.drives.iter().map(|drive| drive.id).collect();
+    let mut taken = Claims::new(spec);
+    let mut drawn = Vec::with_capacity(spec.code.stacks());
+    while drawn.len() < spec.code.stacks() {
+        if left.is_empty() {
+            return None;
+        }
+        let drive = left.swap_remove(rng.below(left.len() as u64) as usize);
+        if taken.fits(spec, &[drive]) {
+            taken.add(spec, drive);
+            drawn.push(drive);
+        }
+    }
+    drawn.sort_unstable();
+    Some(drawn)
+}
+
+/// Drives that requests hold, by domain of each hard resource.
+struct Claims {
+    /// Resource, most drives awake in a domain, and how many are claimed in each.
+    held: Vec<(usize, u64, Vec<u64>)>,
+}
+
+impl Claims {
+    fn new(spec: &RackSpec) -> Self {
+        let watts = spec.profile.watts;
+        let each_mw = u64::from(watts.spin_up_mw.max(watts.active_mw).saturating_sub(watts.standby_mw));
+        let hard = spec.resources_by_id().filter(|(_, resource)| resource.hard);
+        let held = hard.filter_map(|(id, resource)| {
+            let domains = spec.domain_count(id);
+            let most = match resource.limit {
+                DomainLimit::ActiveDrives(limit) => u64::from(limit),
+                DomainLimit::Watts(limit) => {
+                    let asleep_mw = (spec.drives.len() / domains) as u64 * u64::from(watts.standby_mw);
+                    (u64::from(limit) * 1_000).saturating_sub(asleep_mw) / each_mw.max(1)
+                }
+                DomainLimit::BytesPerS(_) => return None,
+            };
+            Some((id.index(), most, vec![0; domains]))
+        });
+        Self { held: held.collect() }
+    }
+
+    fn add(&mut self, spec: &RackSpec, drive: DriveId) {
+        for (resource, _, counts) in &mut self.held {
+            counts[spec.drive(drive).resource_domains[*resource].index()] += 1;
+        }
+    }
+
+    fn remove(&mut self, spec: &RackSpec, drive: DriveId) {
+        for (resource, _, counts) in &mut self.held {
+            counts[spec.drive(drive).resource_domains[*resource].index()] -= 1;
+        }
+    }
+
+    /// Whether these drives, no more than one of which is in a domain of limit 1, fit beside those held.
+    fn fits(&self, spec: &RackSpec, drives: &[DriveId]) -> bool {
+        self.held.iter().all(|(resource, most, counts)| {
+            let domain = |drive: &DriveId| spec.drive(*drive).resource_domains[*resource].index();
+            drives.iter().all(|drive| {
+                let own = drives.iter().filter(|other| domain(other) == domain(drive)).count() as u64;
+                counts[domain(drive)] + own <= *most
+            })
+        })
+    }
+}
+
+/// A request that is not answered yet.
+struct Op {
+    blob: BlobId,
+    drives: Vec<DriveId>,
+    /// When it left the queue.
+    picked: Option<Time>,
+    /// The number of its transfer, if it has begun.
+    attempt: Option<Attempt>,
+}
+
+#[derive(Clone, Copy)]
+struct Drive {
+    phase: DrivePhase,
+    attempt: Attempt,
+    owner: Option<OpId>,
+}
+
+/// The straw man's mind. See the head of the module.
+pub struct RandomLayout {
+    spec: RackSpec,
+    depth: usize,
+    read_policy: ReadPolicy,
+    drives: Vec<Drive>,
+    ledger: Ledger,
+    claims: Claims,
+    queue: VecDeque<OpId>,
+    /// Left the queue, and wait for their drives.
+    waking: Vec<OpId>,
+    ops: BTreeMap<OpId, Op>,
+    last_op: OpId,
+    wake_time: Duration,
+}
+
+impl RandomLayout {
+    /// A straw man with a queue for `depth` requests, in a rack all of whose drives are in standby.
+    pub fn new(spec: RackSpec, depth: u32, read_policy: ReadPolicy) -> Self {
+        let drive = Drive { phase: DrivePhase::Standby, attempt: Attempt(0), owner: None };
+        Self {
+            depth: depth as usize,
+            read_policy,
+            drives: vec![drive; spec.drives.len()],
+            ledger: Ledger::new(&spec),
+            claims: Claims::new(&spec),
+            queue: VecDeque::new(),
+            waking: Vec::new(),
+            ops: BTreeMap::new(),
+            last_op: OpId(0),
+            wake_time: Duration::ZERO,
+            spec,
+        }
+    }
+
+    fn submitted(&mut self, request: Request, actions: &mut Vec<Action>) {
+        let op = request.op;
+        if op <= self.last_op {
+            return;
+        }
+        self.last_op = op;
+        let reason = match request.work {
+            Work::Read { blob, drives, .. } if self.queue.len() < self.depth => {
+                self.ops.insert(op, Op { blob, drives, picked: None, attempt: None });
+                self.queue.push_back(op);
+                return;
+            }
+            Work::Read { .. } => Rejection::QueueFull,
+            _ => Rejection::Malformed,
+        };
+        actions.push(Action::Rejected { op, reason });
+    }
+
+    fn cancelled(&mut self, op: OpId, actions: &mut Vec<Action>) {
+        if let Some(at) = self.queue.iter().position(|queued| *queued == op) {
+            self.queue.remove(at);
+            self.ops.remove(&op);
+            actions.push(Action::Finished { op, outcome: Outcome::Cancelled });
+        }
+    }
+
+    fn command(&mut self, drive: DriveId, phase: DrivePhase) -> Attempt {
+        let state = &mut self.drives[drive.index()];
+        state.attempt = Attempt(state.attempt.0.wrapping_add(1));
+        state.phase = phase;
+        state.attempt
+    }
+
+    /// Whether this is the answer to the drive's last command.
+    fn answers(&self, drive: DriveId, attempt: Attempt, phase: DrivePhase) -> bool {
+        let state = &self.drives[drive.index()];
+        state.attempt == attempt && state.phase == phase
+    }
+
+    fn drive_event(&mut self, event: &Event, actions: &mut Vec<Action>) {
+        match *event {
+            Event::SpunUp { drive, attempt } if self.answers(drive, attempt, DrivePhase::SpinningUp) => {
+                self.ledger.spun_up(drive);
+                let attempt = self.command(drive, DrivePhase::Mounting);
+                actions.push(Action::Mount { drive, attempt });
+            }
+            Event::Mounted { drive, attempt, .. } if self.answers(drive, attempt, DrivePhase::Mounting) => {
+                self.drives[drive.index()].phase = DrivePhase::Ready;
+            }
+            Event::Unmounted { drive, attempt } if self.answers(drive, attempt, DrivePhase::Unmounting) => {
+                let attempt = self.command(drive, DrivePhase::Stopping);
+                actions.push(Action::Stop { drive, attempt });
+            }
+            Event::Stopped { drive, attempt } if self.answers(drive, attempt, DrivePhase::Stopping) => {
+                self.back_in_standby(drive);
+            }
+            Event::DriveCommandFailed { drive, attempt, loss } if self.drives[drive.index()].attempt == attempt => {
+                self.command(drive, DrivePhase::Away(loss));
+            }
+            Event::DriveLost { drive, loss } => {
+                self.command(drive, DrivePhase::Away(loss));
+            }
+            Event::DriveBack { drive } => self.back_in_standby(drive),
+            _ => {}
+        }
+    }
+
+    fn back_in_standby(&mut self, drive: DriveId) {
+        self.command(drive, DrivePhase::Standby);
+        if self.ledger.state(drive) != crate::ledger::PowerState::Standby {
+            self.ledger.released(drive);
+        }
+    }
+
+    fn transfer_ended(&mut self, op: OpId, attempt: Attempt, done: bool, actions: &mut Vec<Action>) {
+        if self.ops.get(&op).is_some_and(|state| state.attempt == Some(attempt)) {
+            let outcome = if done { Outcome::Read } else { Outcome::Failed(Rejection::TooManyDrivesAway) };
+            self.finish(op, outcome, actions);
+        }
+    }
+
+    fn finish(&mut self, op: OpId, outcome: Outcome, actions: &mut Vec<Action>) {
+        let Some(state) = self.ops.remove(&op) else { return };
+        for drive in state.drives {
+            self.drives[drive.index()].owner = None;
+            self.claims.remove(&self.spec, drive);
+        }
+        actions.push(Action::Finished { op, outcome });
+    }
+
+    /// Requests leave the queue in their order, each when its drives fit beside those of the ones that left before it.
+    fn leave_queue(&mut self, now: Time, actions: &mut Vec<Action>) {
+        while let Some(op) = self.queue.front().copied() {
+            let drives = self.ops[&op].drives.clone();
+            let free = drives.iter().all(|drive| self.drives[drive.index()].owner.is_none());
+            if !free || !self.claims.fits(&self.spec, &drives) {
+                return;
+            }
+            self.queue.pop_front();
+            for drive in &drives {
+                self.drives[drive.index()].owner = Some(op);
+                self.claims.add(&self.spec, *drive);
+            }
+            if let Some(state) = self.ops.get_mut(&op) {
+                state.picked = Some(now);
+            }
+            self.waking.push(op);
+            self.make_way(&drives, actions);
+        }
+    }
+
+    /// Drives that nobody owns and that share a hard domain with one of `drives` that sleeps are put to sleep.
+    fn make_way(&mut self, drives: &[DriveId], actions: &mut Vec<Action>) {
+        let hard: Vec<usize> = self.claims.held.iter().map(|(resource, ..)| *resource).collect();
+        let domains = |drive: DriveId| hard.iter().map(move |resource| (*resource, drive));
+        let spec = &self.spec;
+        let asleep: Vec<DriveId> =
+            drives.iter().copied().filter(|drive| self.drives[drive.index()].phase == DrivePhase::Standby).collect();
+        let hinders = |idle: DriveId| {
+            let same = |(resource, drive): (usize, DriveId)| {
+                spec.drive(drive).resource_domains[resource] == spec.drive(idle).resource_domains[resource]
+            };
+            asleep.iter().any(|drive| domains(*drive).any(same))
+        };
+        let idle = (0..self.drives.len()).map(|drive| DriveId(drive as u32)).filter(|drive| {
+            let state = &self.drives[drive.index()];
+            state.owner.is_none() && state.phase == DrivePhase::Ready && hinders(*drive)
+        });
+        for drive in idle.collect::<Vec<_>>() {
+            let attempt = self.command(drive, DrivePhase::Unmounting);
+            actions.push(Action::Unmount { drive, attempt });
+        }
+    }
+
+    fn wake(&mut self, now: Time, actions: &mut Vec<Action>) {
+        for op in self.waking.clone() {
+            let drives = self.ops[&op].drives.clone();
+            let phase = |mind: &Self, drive: &DriveId| mind.drives[drive.index()].phase;
+            let asleep: Vec<DriveId> =
+                drives.iter().copied().filter(|drive| phase(self, drive) == DrivePhase::Standby).collect();
+            for drive in self.ledger.request(&asleep) {
+                let attempt = self.command(drive, DrivePhase::SpinningUp);
+                actions.push(Action::SpinUp { drive, attempt });
+            }
+            let settled = |drive: &DriveId| matches!(phase(self, drive), DrivePhase::Ready | DrivePhase::Away(_));
+            if drives.iter().all(settled) {
+                self.waking.retain(|waking| *waking != op);
+                self.begin(now, op, actions);
+            }
+        }
+    }
+
+    fn begin(&mut self, now: Time, op: OpId, actions: &mut Vec<Action>) {
+        let need = self.spec.code.data;
+        let Some(state) = self.ops.get_mut(&op) else { return };
+        let ready = state.drives.iter().enumerate().map(|(index, drive)| (index as u8, *drive));
+        let stacks: Vec<_> = ready.filter(|(_, d)| self.drives[d.index()].phase == DrivePhase::Ready).collect();
+        self.wake_time += now.since(state.picked.unwrap_or(now));
+        if stacks.len() < usize::from(need) {
+            return self.finish(op, Outcome::Failed(Rejection::TooManyDrivesAway), actions);
+        }
+        let attempt = Attempt(1);
+        state.attempt = Some(attempt);
+        let transfer = Transfer::Read { blob: state.blob, stacks, need, policy: self.read_policy };
+        actions.push(Action::Transfer { op, attempt, transfer });
+    }
+}
+
+impl Mind for RandomLayout {
+    fn apply(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
+        match event {
+            Event::Submitted(request) => self.submitted(request, actions),
+            Event::Cancelled { op } => self.cancelled(op, actions),
+            Event::TransferEnded { op, attempt, done, .. } => self.transfer_ended(op, attempt, done, actions),
+            other => self.drive_event(&other, actions),
+        }
+        self.leave_queue(now, actions);
+        self.wake(now, actions);
+    }
+
+    fn next_deadline(&self) -> Time {
+        Time::MAX
+    }
+
+    fn spec(&self) -> &RackSpec {
+        &self.spec
+    }
+
+    fn picked_at(&self, op: OpId) -> Option<Time> {
+        self.ops.get(&op)?.picked
+    }
+
+    fn waking(&self) -> Waking {
+        Waking { time: self.wake_time, schedulers: 1 }
+    }
+}

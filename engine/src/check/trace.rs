@@ -1,0 +1,384 @@
+//! A judge of traces: is what a rack was told and what it asked for, event by event, what it may ask for?
+//!
+//! It is fed with every event before it is applied and with every action behind it, and keeps nothing but what is open:
+//! a state for each drive, each domain and each operation that has not ended. Everything is recounted from the trace
+//! and the description; nothing is asked of the rack. Judged are:
+//! - *power*: a drive turns from the `SpinUp` that was asked for until `Stopped`, a tripped fuse, or its coming back;
+//!   no hard domain ever has more turning, or draws more, than it carries;
+//! - *answers*: every operation that was submitted, composed or begun is answered once, and nothing else is answered;
+//! - *service*: one transfer at a time in each class;
+//! - *fairness*: for every read that is served, the weight that came later and was served before it, less the weight
+//!   that came earlier and is served after it, is at most u (Pelican, section 3: o - t <= u, seen from outside).
+//!
+//! What cannot be seen from outside is decided in the rack's favour: the class of a write before it is served, and what
+//! a cancelled operation had been overtaken by, may have lowered an operation's o - t, and are added to its bound.
+
+#[cfg(test)]
+mod tests;
+
+use crate::action::{Action, Transfer};
+use crate::event::{Event, Loss, Request, Work};
+use crate::layout::Layout;
+use crate::policy::{Lane, RackPolicy, Weighing};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use model::{ClassId, DomainId, DomainLimit, DriveId, OpId, RackSpec, ResourceId, Time};
+
+/// What a rack did that it may not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceFault {
+    /// Time went back.
+    Clock(Time),
+    /// Too much turns, or is about to, in a domain of a hard limit.
+    HardLimit {
+        /// The resource.
+        resource: ResourceId,
+        /// The domain.
+        domain: DomainId,
+        /// Drives that turn, or milliwatts that they draw.
+        taken: u64,
+        /// What there is, in the same unit.
+        limit: u64,
+    },
+    /// The operation was answered, and was not open: never asked for, or answered before.
+    NotOpen(OpId),
+    /// A transfer was begun while another one of the class was under way.
+    TwoInService {
+        /// The class.
+        class: ClassId,
+        /// The one under way.
+        first: OpId,
+        /// The other one.
+        second: OpId,
+    },
+    /// The operation was overtaken by more than it may be.
+    Overtaken {
+        /// Which operation.
+        op: OpId,
+        /// By how much weight, less what it overtook itself.
+        by: u64,
+        /// Its u.
+        limit: u64,
+    },
+}
+
+impl fmt::Display for TraceFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Clock(now) => write!(f, "time went back to {now}"),
+            Self::HardLimit { resource, domain, taken, limit } => {
+                write!(f, "{domain} of {resource} carries {limit}, and {taken} is taken")
+            }
+            Self::NotOpen(op) => write!(f, "{op} was answered and was not open"),
+            Self::TwoInService { class, first, second } => write!(f, "{second} was begun in {class} during {first}"),
+            Self::Overtaken { op, by, limit } => write!(f, "{op} was overtaken by {by}, and may be by {limit}"),
+        }
+    }
+}
+
+impl core::error::Error for TraceFault {}
+
+/// How a drive's platters are counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turning {
+    No,
+    Starting,
+    Yes,
+}
+
+/// A resource with a hard limit on what turns.
+struct Limited {
+    resource: ResourceId,
+    limit: DomainLimit,
+    domain_of: Vec<DomainId>,
+    turning: Vec<u64>,
+    draw_mw: Vec<u64>,
+}
+
+/// An operation that has not been answered.
+struct OpenOp {
+    lane: Lane,
+    weight: u64,
+    /// The class whose queue it waits in, where that can be seen.
+    class: Option<ClassId>,
+    /// Whether it is a write that has not been served: nobody outside knows its class.
+    unplaced: bool,
+    /// Whether it is a write at all, which is queued again if it fails.
+    write: bool,
+}
+
+/// A read that waits, in the order of admission, which is that of its number.
+#[derive(Clone, Copy)]
+struct Waiting {
+    op: OpId,
+    weight: u64,
+    limit: u64,
+    overtaken: u64,
+    /// What may have lowered its o - t unseen.
+    slack: u64,
+}
+
+/// The judge of one trace. See the head of this file.
+pub struct TraceCheck {
+    now: Time,
+    watts: model::Watts,
+    limited: Vec<Limited>,
+    turning: Vec<Turning>,
+    open: BTreeMap<OpId, OpenOp>,
+    /// The highest number of an operation that was submitted by the world.
+    last_op: OpId,
+    class_of_group: Vec<ClassId>,
+    in_service: Vec<Option<OpId>>,
+    /// Reads that wait, by class and lane.
+    waiting: Vec<[VecDeque<Waiting>; 3]>,
+    /// Weight of writes that wait somewhere, by lane.
+    unplaced: [u64; 3],
+    overtake_limit: u64,
+    weighing: Weighing,
+    fair: bool,
+    transfer: model::DriveProfile,
+    data: u64,
+}
+
+impl TraceCheck {
+    /// The judge of a rack of this description, layout and policy, all of whose drives are in standby. With
+    /// `join_in_service`, which charges what it passes, reads overtake beyond the insertion rule, but never beyond u.
+    pub fn new(spec: &RackSpec, layout: &Layout, policy: &RackPolicy) -> Self {
+        let classes = layout.groups.iter().map(|group| group.class).collect();
+        let mut check = Self::without_classes(spec);
+        check.class_of_group = classes;
+        check.in_service = vec![None; layout.classes.len()];
+        check.waiting = (0..layout.classes.len()).map(|_| Default::default()).collect();
+        check.overtake_limit = policy.scheduler.overtake_limit;
+        check.weighing = policy.scheduler.weighing;
+        check.fair = true;
+        check
+    }
+
+    /// A judge of power and answers alone, for a mind that has no classes.
+    pub fn without_classes(spec: &RackSpec) -> Self {
+        let hard = spec.resources_by_id().filter(|(_, resource)| resource.hard);
+        let standby_mw = u64::from(spec.profile.watts.standby_mw);
+        let limited = hard.filter(|(_, resource)| !matches!(resource.limit, DomainLimit::BytesPerS(_)));
+        let limited = limited.map(|(id, resource)| {
+            let mut draw_mw = vec![0; spec.domain_count(id)];
+            let domain_of: Vec<DomainId> = spec.drives.iter().map(|drive| spec.domain_of(drive.id, id)).collect();
+            for domain in &domain_of {
+                draw_mw[domain.index()] += standby_mw;
+            }
+            Limited { resource: id, limit: resource.limit, domain_of, turning: vec![0; draw_mw.len()], draw_mw }
+        });
+        Self {
+            now: Time::ZERO,
+            watts: spec.profile.watts,
+            limited: limited.collect(),
+            turning: vec![Turning::No; spec.drives.len()],
+            open: BTreeMap::new(),
+            last_op: OpId(0),
+            class_of_group: Vec::new(),
+            in_service: Vec::new(),
+            waiting: Vec::new(),
+            unplaced: [0; 3],
+            overtake_limit: u64::MAX,
+            weighing: Weighing::Operations,
+            fair: false,
+            transfer: spec.profile.clone(),
+            data: u64::from(spec.code.data),
+        }
+    }
+
+    /// Takes note of an event that is about to be applied.
+    ///
+    /// # Errors
+    /// The first thing that may not be.
+    pub fn event(&mut self, now: Time, event: &Event) -> Result<(), TraceFault> {
+        if now < self.now {
+            return Err(TraceFault::Clock(now));
+        }
+        self.now = now;
+        match event {
+            Event::SpunUp { drive, .. } if self.turning[drive.index()] == Turning::Starting => {
+                self.turn(*drive, Turning::Yes)?;
+            }
+            Event::Stopped { drive, .. }
+            | Event::DriveBack { drive }
+            | Event::DriveLost { drive, loss: Loss::FuseTripped } => self.turn(*drive, Turning::No)?,
+            Event::Submitted(request) => self.submitted(request),
+            Event::TransferEnded { op, done, .. } => self.transfer_ended(*op, *done),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes note of an action that was asked for.
+    ///
+    /// # Errors
+    /// The first thing that may not be.
+    pub fn action(&mut self, action: &Action) -> Result<(), TraceFault> {
+        match action {
+            Action::SpinUp { drive, .. } => self.turn(*drive, Turning::Starting),
+            Action::Compose { op, .. } => {
+                self.opened(*op, Lane::Background, 0, 0, None, true);
+                Ok(())
+            }
+            Action::Transfer { op, transfer, .. } => self.begun(*op, transfer),
+            Action::Rejected { op, .. } | Action::Finished { op, .. } => self.answered(*op),
+            _ => Ok(()),
+        }
+    }
+
+    /// Operations that were asked for and are not answered yet.
+    pub fn open_ops(&self) -> usize {
+        self.open.len()
+    }
+
+    fn draw_mw(&self, turning: Turning) -> u64 {
+        u64::from(match turning {
+            Turning::No => self.watts.standby_mw,
+            Turning::Starting => self.watts.spin_up_mw.max(self.watts.active_mw),
+            Turning::Yes => self.watts.active_mw,
+        })
+    }
+
+    fn turn(&mut self, drive: DriveId, turning: Turning) -> Result<(), TraceFault> {
+        let old = core::mem::replace(&mut self.turning[drive.index()], turning);
+        let (less_mw, more_mw) = (self.draw_mw(old), self.draw_mw(turning));
+        let count = |turning| u64::from(turning != Turning::No);
+        for limited in &mut self.limited {
+            let domain = limited.domain_of[drive.index()];
+            let turns = &mut limited.turning[domain.index()];
+            *turns = *turns - count(old) + count(turning);
+            let draw_mw = &mut limited.draw_mw[domain.index()];
+            *draw_mw = *draw_mw - less_mw + more_mw;
+            let (taken, limit) = match limited.limit {
+                DomainLimit::ActiveDrives(limit) => (*turns, u64::from(limit)),
+                DomainLimit::Watts(limit) => (*draw_mw, u64::from(limit) * 1_000),
+                DomainLimit::BytesPerS(_) => continue,
+            };
+            if taken > limit && turning == Turning::Starting {
+                return Err(TraceFault::HardLimit { resource: limited.resource, domain, taken, limit });
+            }
+        }
+        Ok(())
+    }
+
+    fn weight(&self, work: &Work) -> u64 {
+        let bytes = work.transfer_bytes();
+        let weight = match self.weighing {
+            Weighing::Operations => 1,
+            Weighing::Bytes => bytes,
+            Weighing::Time => {
+                let each = model::transfer_time(bytes.div_ceil(self.data), self.transfer.bytes_per_s);
+                (self.transfer.seek + each).as_millis() as u64
+            }
+        };
+        weight.max(1)
+    }
+
+    fn submitted(&mut self, request: &Request) {
+        let composed = matches!(request.work, Work::Write { migration: true, .. });
+        if composed || request.op <= self.last_op {
+            return; // opened when it was composed, or told twice
+        }
+        self.last_op = request.op;
+        let limit = request.overtake_limit.unwrap_or(self.overtake_limit);
+        let weight = self.weight(&request.work);
+        let write = matches!(request.work, Work::Write { .. });
+        let class = match &request.work {
+            Work::Read { group, .. } => self.class_of_group.get(group.index()).copied(),
+            _ => None,
+        };
+        self.opened(request.op, request.lane, weight, limit, class, write);
+    }
+
+    fn opened(&mut self, op: OpId, lane: Lane, weight: u64, limit: u64, class: Option<ClassId>, write: bool) {
+        if let Some(class) = class {
+            let waiting = Waiting { op, weight, limit, overtaken: 0, slack: self.unplaced[lane as usize] };
+            self.waiting[class.index()][lane as usize].push_back(waiting);
+        }
+        let unplaced = class.is_none();
+        self.unplaced[lane as usize] += if unplaced { weight } else { 0 };
+        self.open.insert(op, OpenOp { lane, weight, class, unplaced, write });
+    }
+
+    fn begun(&mut self, op: OpId, transfer: &Transfer) -> Result<(), TraceFault> {
+        if matches!(transfer, Transfer::Delete { .. }) && !self.open.contains_key(&op) {
+            self.opened(op, Lane::Background, 0, 0, None, false);
+        }
+        let class = match transfer {
+            Transfer::Write { group, .. } => self.class_of_group.get(group.index()).copied(),
+            Transfer::Read { .. } => self.open.get(&op).and_then(|open| open.class),
+            Transfer::Verify { .. } | Transfer::Delete { .. } => None,
+        };
+        if let Some(class) = class {
+            let under_way = &mut self.in_service[class.index()];
+            if let Some(first) = under_way.filter(|first| *first != op) {
+                return Err(TraceFault::TwoInService { class, first, second: op });
+            }
+            *under_way = Some(op);
+        }
+        self.leave_line(op)
+    }
+
+    /// The operation is served and waits no more.
+    fn leave_line(&mut self, op: OpId) -> Result<(), TraceFault> {
+        let Some(open) = self.open.get_mut(&op) else { return Ok(()) };
+        let lane = open.lane as usize;
+        if core::mem::take(&mut open.unplaced) {
+            self.unplaced[lane] -= open.weight;
+        }
+        let Some(class) = open.class.filter(|_| self.fair) else { return Ok(()) };
+        let line = &mut self.waiting[class.index()][lane];
+        let mut overtook = 0_u64;
+        let Some(at) = line.binary_search_by_key(&op, |waiting| waiting.op).ok() else { return Ok(()) };
+        let served = line[at];
+        for earlier in line.iter_mut().take(at) {
+            earlier.overtaken = earlier.overtaken.saturating_add(served.weight);
+            overtook = overtook.saturating_add(earlier.weight);
+        }
+        line.remove(at);
+        let by = served.overtaken.saturating_sub(overtook);
+        if by > served.limit.saturating_add(served.slack) {
+            return Err(TraceFault::Overtaken { op, by, limit: served.limit });
+        }
+        Ok(())
+    }
+
+    fn transfer_ended(&mut self, op: OpId, done: bool) {
+        for under_way in &mut self.in_service {
+            if *under_way == Some(op) {
+                *under_way = None;
+            }
+        }
+        if let Some(open) = self.open.get_mut(&op).filter(|open| open.write && !done && !open.unplaced) {
+            open.unplaced = true; // it will be queued again, somewhere
+            self.unplaced[open.lane as usize] += open.weight;
+        }
+    }
+
+    fn answered(&mut self, op: OpId) -> Result<(), TraceFault> {
+        let Some(open) = self.open.remove(&op) else { return Err(TraceFault::NotOpen(op)) };
+        let lane = open.lane as usize;
+        if let Some(class) = open.class {
+            self.leave_unserved(class, lane, op, open.weight);
+        }
+        if open.unplaced {
+            self.unplaced[lane] -= open.weight;
+        }
+        Ok(())
+    }
+
+    /// The operation, if it waits, will not be served. Those behind it may have overtaken it, and keep the benefit.
+    fn leave_unserved(&mut self, class: ClassId, lane: usize, op: OpId, weight: u64) {
+        let line = &mut self.waiting[class.index()][lane];
+        // What was refused at once is the last of the line; what was served is not in it any more.
+        if line.back().is_some_and(|last| last.op == op) {
+            line.pop_back();
+        } else if let Ok(at) = line.binary_search_by_key(&op, |waiting| waiting.op) {
+            line.iter_mut().skip(at).for_each(|later| later.slack += weight);
+            line.remove(at);
+        }
+    }
+}

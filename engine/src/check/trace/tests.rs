@@ -1,0 +1,129 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::action::Outcome;
+use crate::policy::{GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares};
+use core::time::Duration;
+use model::{Attempt, BlobId, GroupId};
+
+fn pelican() -> (RackSpec, Layout) {
+    let (_, text) = model::text::SHIPPED.into_iter().find(|(name, _)| *name == "pelican").unwrap();
+    let spec = model::text::parse(text, "pelican").unwrap();
+    let layout = crate::layout::synthesise(&spec).unwrap();
+    (spec, layout)
+}
+
+fn policy(overtake_limit: u64) -> RackPolicy {
+    RackPolicy {
+        scheduler: SchedulerPolicy {
+            queue_depth: 1000,
+            overtake_limit,
+            weighing: Weighing::Bytes,
+            join_in_service: false,
+            shares: Shares { client: 1, rebuild: 1, background: 1 },
+            quantum: Duration::from_mins(1),
+        },
+        group_choice: GroupChoice::Random,
+        idle_timeout: IdleTimeout::Never,
+        read_policy: ReadPolicy::All,
+        starts_per_day: 10,
+        migration: MigrationPolicy {
+            due_age: None,
+            min_age: Duration::ZERO,
+            min_bytes: 0,
+            regular_permille: 300,
+            critical_permille: 800,
+            pack_bytes: 1,
+            pack_members: 1,
+            linger: Duration::ZERO,
+            window: 1,
+            scan_interval: Duration::from_secs(5),
+        },
+        rescue_permille: 1000,
+        classes: Vec::new(),
+    }
+}
+
+fn judge(overtake_limit: u64) -> TraceCheck {
+    let (spec, layout) = pelican();
+    TraceCheck::new(&spec, &layout, &policy(overtake_limit))
+}
+
+fn submit(judge: &mut TraceCheck, op: u64, bytes: u64) {
+    let work = Work::Read { blob: BlobId(op), group: GroupId(0), drives: Vec::new(), bytes };
+    let request = Request { op: OpId(op), lane: Lane::Client, overtake_limit: None, work };
+    judge.event(Time::ZERO, &Event::Submitted(request)).unwrap();
+}
+
+fn serve(judge: &mut TraceCheck, op: u64) -> Result<(), TraceFault> {
+    let transfer = Transfer::Read { blob: BlobId(op), stacks: Vec::new(), need: 15, policy: ReadPolicy::All };
+    judge.action(&Action::Transfer { op: OpId(op), attempt: Attempt(1), transfer })?;
+    let ended = Event::TransferEnded { op: OpId(op), attempt: Attempt(1), done: true, outcomes: Vec::new() };
+    judge.event(Time::ZERO, &ended)?;
+    judge.action(&Action::Finished { op: OpId(op), outcome: Outcome::Read })
+}
+
+#[test]
+fn one_drive_more_than_a_domain_carries_is_noticed_until_another_one_stands_still() {
+    let (spec, _) = pelican();
+    let mut judge = judge(0);
+    let cooling = spec.resources_by_id().find(|(_, resource)| resource.name == "cooling").unwrap().0;
+    let column: Vec<DriveId> =
+        spec.drives.iter().map(|d| d.id).filter(|d| spec.domain_of(*d, cooling) == DomainId(7)).collect();
+    let attempt = Attempt(1);
+    assert_eq!(judge.action(&Action::SpinUp { drive: column[0], attempt }), Ok(()));
+    judge.event(Time::from_secs(10), &Event::SpunUp { drive: column[0], attempt }).unwrap();
+    let too_much = TraceFault::HardLimit { resource: cooling, domain: DomainId(7), taken: 2, limit: 1 };
+    assert_eq!(judge.action(&Action::SpinUp { drive: column[1], attempt }), Err(too_much));
+    judge.event(Time::from_secs(20), &Event::Stopped { drive: column[0], attempt }).unwrap();
+    judge.event(Time::from_secs(20), &Event::Stopped { drive: column[1], attempt }).unwrap();
+    assert_eq!(judge.action(&Action::SpinUp { drive: column[2], attempt }), Ok(()));
+    assert_eq!(judge.event(Time::ZERO, &Event::Booted), Err(TraceFault::Clock(Time::ZERO)));
+}
+
+#[test]
+fn what_is_answered_was_asked_for_and_only_once() {
+    let mut judge = judge(0);
+    submit(&mut judge, 1, 10);
+    assert_eq!(judge.open_ops(), 1);
+    assert_eq!(serve(&mut judge, 1), Ok(()));
+    assert_eq!(judge.open_ops(), 0);
+    let again = Action::Finished { op: OpId(1), outcome: Outcome::Read };
+    assert_eq!(judge.action(&again), Err(TraceFault::NotOpen(OpId(1))));
+    submit(&mut judge, 1, 10);
+    assert_eq!(judge.open_ops(), 0, "told twice, it is the same");
+}
+
+#[test]
+fn a_class_serves_one_at_a_time() {
+    let mut judge = judge(0);
+    submit(&mut judge, 1, 10);
+    submit(&mut judge, 2, 10);
+    let transfer = Transfer::Read { blob: BlobId(1), stacks: Vec::new(), need: 15, policy: ReadPolicy::All };
+    let begin = |op| Action::Transfer { op: OpId(op), attempt: Attempt(1), transfer: transfer.clone() };
+    assert_eq!(judge.action(&begin(1)), Ok(()));
+    let both = TraceFault::TwoInService { class: ClassId(0), first: OpId(1), second: OpId(2) };
+    assert_eq!(judge.action(&begin(2)), Err(both));
+}
+
+#[test]
+fn being_overtaken_by_more_than_u_is_noticed_when_it_is_served() {
+    let mut judge = judge(20);
+    for (op, bytes) in [(1, 5), (2, 10), (3, 10), (4, 1)] {
+        submit(&mut judge, op, bytes);
+    }
+    assert_eq!(serve(&mut judge, 2), Ok(()));
+    assert_eq!(serve(&mut judge, 3), Ok(()));
+    assert_eq!(serve(&mut judge, 4), Ok(()));
+    assert_eq!(serve(&mut judge, 1), Err(TraceFault::Overtaken { op: OpId(1), by: 21, limit: 20 }));
+}
+
+#[test]
+fn what_an_operation_overtook_itself_counts_for_it() {
+    let mut judge = judge(20);
+    for (op, bytes) in [(1, 5), (2, 10), (3, 25)] {
+        submit(&mut judge, op, bytes);
+    }
+    assert_eq!(serve(&mut judge, 3), Ok(()), "it came last and is charged to both");
+    assert_eq!(serve(&mut judge, 2), Ok(()), "25 went before it, and it before 5: 20");
+    assert!(serve(&mut judge, 1).is_err());
+}

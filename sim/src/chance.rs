@@ -1,0 +1,162 @@
+//! What is drawn: gaps between arrivals, sizes, keys. In whole numbers, so that a seed means the same on every machine.
+
+use model::Rng;
+use serde::{Deserialize, Serialize};
+
+/// ln 2 in 2^-32.
+const LN2_Q32: u128 = 2_977_044_472;
+
+/// An exponentially distributed number of this mean: the gap between two arrivals of a Poisson process.
+pub fn exponential(mean: u64, rng: &mut Rng) -> u64 {
+    let bits = u128::from(neg_log2_q32(rng.next_u64() | 1));
+    u64::try_from((bits * LN2_Q32 * u128::from(mean)) >> 64).unwrap_or(u64::MAX)
+}
+
+/// -log2(x / 2^64) in 2^-32, for x above 0, digit by digit: each squaring of the mantissa gives one.
+fn neg_log2_q32(x: u64) -> u64 {
+    let zeros = x.leading_zeros();
+    let mut mantissa = x << zeros;
+    let mut fraction = 0_u64;
+    for digit in (0..32).rev() {
+        let square = (u128::from(mantissa) * u128::from(mantissa)) >> 63;
+        if square >> 64 == 0 {
+            mantissa = square as u64;
+        } else {
+            fraction |= 1 << digit;
+            mantissa = (square >> 1) as u64;
+        }
+    }
+    (u64::from(zeros + 1) << 32) - fraction
+}
+
+/// How large a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sizes {
+    /// Always so many bytes.
+    Fixed(u64),
+    /// Between `min` and `max` with this mean, small ones more likely than large ones: a mixture of a uniform draw and
+    /// the lesser of two. Pelican's VHD images are 200 MB to 9 GB with a mean of 3.3 GB; their distribution did not
+    /// survive, this shape is ours.
+    Spread {
+        /// The smallest, in bytes.
+        min: u64,
+        /// The largest, in bytes.
+        max: u64,
+        /// The mean, in bytes: from a third to half of the way from `min` to `max`.
+        mean: u64,
+    },
+}
+
+impl Sizes {
+    /// Pelican's VHD images.
+    pub const VHD: Self = Self::Spread { min: 200_000_000, max: 9_000_000_000, mean: 3_300_000_000 };
+
+    /// One size.
+    pub fn draw(&self, rng: &mut Rng) -> u64 {
+        match *self {
+            Self::Fixed(bytes) => bytes,
+            Self::Spread { min, max, mean } => {
+                // The mean of the lesser of two is a third of the way, that of one is half: in millionths of the way.
+                let way = u128::from(mean.saturating_sub(min)) * 1_000_000 / u128::from((max - min).max(1));
+                let uniform_ppm = (way.saturating_sub(333_333) * 6).min(1_000_000) as u64;
+                let first = rng.between(min, max);
+                if rng.below(1_000_000) < uniform_ppm { first } else { first.min(rng.between(min, max)) }
+            }
+        }
+    }
+}
+
+/// Which of the stored blobs a request is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Popularity {
+    /// Any, with equal chance (Pelican, section 5).
+    #[default]
+    Uniform,
+    /// The i-th with a chance that is proportional to i^-s.
+    Zipf {
+        /// s in thousandths.
+        exponent_permille: u32,
+    },
+}
+
+/// Draws blobs by their popularity.
+#[derive(Clone, Debug)]
+pub struct Popular {
+    count: u64,
+    /// For Zipf: the sum of the chances up to each blob, scaled to 2^64.
+    sums: Vec<u64>,
+}
+
+impl Popular {
+    /// Draws from `count` blobs; there must be some.
+    pub fn new(popularity: Popularity, count: usize) -> Self {
+        assert!(count > 0, "nothing is stored to be read");
+        let Popularity::Zipf { exponent_permille } = popularity else {
+            return Self { count: count as u64, sums: Vec::new() };
+        };
+        let exponent = f64::from(exponent_permille) / 1_000.0;
+        let mut sum = 0.0;
+        let sums: Vec<f64> = (1..=count)
+            .map(|rank| {
+                sum += (rank as f64).powf(-exponent);
+                sum
+            })
+            .collect();
+        Self { count: count as u64, sums: sums.iter().map(|part| (part / sum * u64::MAX as f64) as u64).collect() }
+    }
+
+    /// The number of one blob, from 0.
+    pub fn draw(&self, rng: &mut Rng) -> usize {
+        if self.sums.is_empty() {
+            return rng.below(self.count) as usize;
+        }
+        let at = rng.next_u64();
+        self.sums.partition_point(|sum| *sum < at).min(self.count as usize - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_have_their_mean_and_their_tail() {
+        let mut rng = Rng::new(5);
+        let gaps: Vec<u64> = (0..200_000).map(|_| exponential(1_000_000, &mut rng)).collect();
+        let mean = gaps.iter().sum::<u64>() as f64 / gaps.len() as f64;
+        assert!((mean - 1e6).abs() < 1e4, "{mean}");
+        let long = gaps.iter().filter(|gap| **gap > 3_000_000).count() as f64 / gaps.len() as f64;
+        assert!((long - (-3.0_f64).exp()).abs() < 0.003, "{long} are three times the mean");
+    }
+
+    #[test]
+    fn logarithms_are_right_to_nine_digits() {
+        for x in [1, 2, 3, 1 << 40, u64::MAX / 3, u64::MAX - 5, u64::MAX] {
+            let exact = 64.0 - (x as f64).log2();
+            let found = neg_log2_q32(x) as f64 / 2_f64.powi(32);
+            assert!((found - exact).abs() < 1e-9, "{x}: {found}, {exact}");
+        }
+    }
+
+    #[test]
+    fn image_sizes_have_the_papers_range_and_mean() {
+        let mut rng = Rng::new(6);
+        let sizes: Vec<u64> = (0..200_000).map(|_| Sizes::VHD.draw(&mut rng)).collect();
+        assert!(sizes.iter().all(|size| (200_000_000..=9_000_000_000).contains(size)));
+        let mean = sizes.iter().sum::<u64>() as f64 / sizes.len() as f64;
+        assert!((mean / 3.3e9 - 1.0).abs() < 0.01, "{mean}");
+    }
+
+    #[test]
+    fn a_zipf_of_one_reads_the_first_twice_as_often_as_the_second() {
+        let popular = Popular::new(Popularity::Zipf { exponent_permille: 1_000 }, 100);
+        let mut rng = Rng::new(7);
+        let mut counts = [0_u32; 100];
+        for _ in 0..100_000 {
+            counts[popular.draw(&mut rng)] += 1;
+        }
+        assert!((f64::from(counts[0]) / f64::from(counts[1]) - 2.0).abs() < 0.1, "{counts:?}");
+    }
+}

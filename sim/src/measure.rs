@@ -1,0 +1,347 @@
+//! What is measured of a run, and what several runs say together.
+//!
+//! Completion and time to first byte count from the moment a request was issued, service from the moment it left its
+//! queue to its last byte, the wake it caused included (Pelican, section 5).
+//!
+//! Invariants: constant memory; an operation is counted when it ends, a request when it was issued or refused in the
+//! time that is measured.
+
+use crate::experiment::{Arrivals, Experiment, System};
+use crate::histogram::Histogram;
+use crate::links::Network;
+use crate::world::{Counted, Ended, World};
+use engine::{Mind, Outcome, ReadPolicy, Waking};
+use model::Time;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Seconds in the year that rates are given for.
+const YEAR_S: f64 = 365.25 * 86_400.0;
+
+/// Takes the measurements of a run.
+#[derive(Default)]
+pub(crate) struct Taking {
+    since: Time,
+    boot: Duration,
+    counted: Counted,
+    waking: Waking,
+    answered: u64,
+    refused: u64,
+    last_answer: Time,
+    first_byte: Histogram,
+    completion: Histogram,
+    service: Histogram,
+}
+
+impl Taking {
+    /// Every group has been waked once.
+    pub fn booted(&mut self, now: Time) {
+        self.boot = now.since(Time::ZERO);
+    }
+
+    /// Forgets what was taken, and counts from now on.
+    pub fn start<M: Mind>(&mut self, world: &mut World<M>) {
+        let now = world.now();
+        let boot = self.boot;
+        let (counted, waking) = (world.counted(), world.rack.waking());
+        *self = Self { since: now, last_answer: now, boot, counted, waking, ..Self::default() };
+        world.meter().restart(now);
+    }
+
+    /// Takes what has ended since the last time.
+    pub fn take<M: Mind>(&mut self, world: &mut World<M>) {
+        world.drain_ended(|ended| self.ended(&ended));
+    }
+
+    /// Takes one operation that has ended.
+    pub fn ended(&mut self, ended: &Ended) {
+        if matches!(ended.outcome, Outcome::Failed(_) | Outcome::Cancelled) {
+            self.refused += 1;
+            return;
+        }
+        self.answered += 1;
+        self.last_answer = ended.at;
+        self.completion.add(ended.at.since(ended.issued));
+        if let Some(first_byte) = ended.first_byte {
+            self.first_byte.add(first_byte.since(ended.issued));
+        }
+        if let Some(picked) = ended.picked {
+            self.service.add(ended.at.since(picked));
+        }
+    }
+
+    /// What was measured, up to now.
+    pub fn end<M: Mind>(self, world: &mut World<M>) -> Measured {
+        let now = world.now();
+        let span = now.since(self.since);
+        let (before, after) = (self.counted, world.counted());
+        let waking = world.rack.waking();
+        let waked = waking.time.saturating_sub(self.waking.time).as_secs_f64();
+        Measured {
+            span,
+            boot: self.boot,
+            drives: world.rack.spec().drives.len(),
+            answered: self.answered,
+            refused: self.refused,
+            events: after.events - before.events,
+            sent_bytes: after.sent_bytes - before.sent_bytes,
+            drive_bytes: after.drive_bytes - before.drive_bytes,
+            spin_ups: after.spin_ups - before.spin_ups,
+            wake_time_fraction: waked / (span.as_secs_f64() * f64::from(waking.schedulers)).max(f64::MIN_POSITIVE),
+            mean_power_mw: world.meter().mean_mw(now),
+            peak_power_mw: world.meter().peak_mw(now),
+            first_byte: self.first_byte,
+            completion: self.completion,
+            service: self.service,
+            trace_hash: world.trace_hash(),
+        }
+    }
+}
+
+/// What was measured in one run.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// How long it was measured.
+    pub span: Duration,
+    /// How long it took to wake every group once, before.
+    pub boot: Duration,
+    /// Drives in the rack.
+    pub drives: usize,
+    /// Requests that were answered.
+    pub answered: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Events told to the engine.
+    pub events: u64,
+    /// Payload bytes that left by the network.
+    pub sent_bytes: u64,
+    /// Bytes that drives read or wrote, redundancy included.
+    pub drive_bytes: u64,
+    /// Drives started.
+    pub spin_ups: u64,
+    /// The share of the schedulers' time in which they waited for drives to rest and wake.
+    pub wake_time_fraction: f64,
+    /// What all drives drew on average, in milliwatts.
+    pub mean_power_mw: u64,
+    /// The most that they drew, in milliwatts.
+    pub peak_power_mw: u64,
+    /// From issue to first byte.
+    pub first_byte: Histogram,
+    /// From issue to last byte.
+    pub completion: Histogram,
+    /// From the queue to the last byte.
+    pub service: Histogram,
+    /// The same for two runs in which the same happened.
+    pub trace_hash: u64,
+}
+
+impl Measured {
+    fn throughput_bytes_per_s(&self) -> f64 {
+        self.sent_bytes as f64 / self.span.as_secs_f64().max(1e-9)
+    }
+
+    fn reject_rate(&self) -> f64 {
+        self.refused as f64 / ((self.answered + self.refused) as f64).max(1.0)
+    }
+
+    /// What `amount` in the time measured is for each drive in a year.
+    fn per_drive_year(&self, amount: f64) -> f64 {
+        amount / self.drives as f64 * YEAR_S / self.span.as_secs_f64().max(1e-9)
+    }
+}
+
+/// A distribution of durations in short, in seconds. `None` where nothing was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The mean.
+    pub mean: Option<f64>,
+    /// Half are no longer; within [`Histogram::QUANTILE_ERROR`], as is `p99`.
+    pub p50: Option<f64>,
+    /// 99 of 100 are no longer.
+    pub p99: Option<f64>,
+    /// The longest of all.
+    pub max: Option<f64>,
+}
+
+impl Summary {
+    fn of(histogram: &Histogram) -> Self {
+        let (p50, p99) = (histogram.quantile_s(500), histogram.quantile_s(990));
+        Self { mean: histogram.mean_s(), p50, p99, max: histogram.max_s() }
+    }
+}
+
+/// Watts of all drives together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Power {
+    /// On average.
+    pub mean: f64,
+    /// At most.
+    pub peak: f64,
+}
+
+/// Half the width of the 95 % confidence interval of a mean over the seeds (Student's t); `None` for a single seed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Confidence {
+    /// Of the throughput, in bytes/s.
+    pub throughput_bytes_per_s: Option<f64>,
+    /// Of the mean time to first byte, in seconds.
+    pub ttfb_mean_s: Option<f64>,
+    /// Of the mean service time, in seconds.
+    pub service_mean_s: Option<f64>,
+    /// Of the share of requests refused.
+    pub reject_rate: Option<f64>,
+}
+
+/// What was asked for in a point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// The rack's name.
+    pub rack: String,
+    /// Who decided.
+    pub system: System,
+    /// What the servers could send.
+    pub network: Network,
+    /// Reads offered in a second, for a Poisson load.
+    pub reads_per_s: Option<f64>,
+    /// Reads of a burst.
+    pub burst_reads: Option<u32>,
+    /// u, in the unit of the policy's weighing.
+    pub overtake_limit: u64,
+    /// Requests a queue holds.
+    pub queue_depth: u32,
+    /// How reads treat spare stacks.
+    pub read_policy: ReadPolicy,
+    /// What was thrown away before, in seconds.
+    pub warm_up_s: f64,
+    /// What was measured, in seconds, on average over the seeds.
+    pub measured_s: f64,
+    /// The seeds.
+    pub seeds: Vec<u64>,
+}
+
+/// A point: what was asked, and what was measured over all seeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// What was asked.
+    pub parameters: Parameters,
+    /// Payload bytes that left by the network, in bytes/s.
+    pub throughput_bytes_per_s: f64,
+    /// From issue to first byte.
+    pub ttfb_s: Summary,
+    /// From issue to last byte.
+    pub completion_s: Summary,
+    /// From the queue to the last byte, wakes included.
+    pub service_s: Summary,
+    /// The share of requests that were refused.
+    pub reject_rate: f64,
+    /// The share of the schedulers' time in which they waited for drives to rest and wake.
+    pub wake_time_fraction: f64,
+    /// Starts of a drive in a year.
+    pub spin_ups_per_drive_year: f64,
+    /// What a drive transfers in a year, in 10^12 bytes, redundancy included.
+    pub tb_per_drive_year: f64,
+    /// Watts of all drives.
+    pub power_w: Power,
+    /// How long it took to wake every group once, before anything else, in seconds.
+    pub boot_s: f64,
+    /// How sure the means are.
+    pub ci95: Confidence,
+    /// Requests answered, over all seeds.
+    pub answered: u64,
+    /// Requests refused, over all seeds.
+    pub refused: u64,
+    /// Events told to the engine while it was measured, over all seeds.
+    pub events: u64,
+    /// For each seed, a number that is the same whenever the same happened.
+    pub trace_hashes: Vec<u64>,
+}
+
+impl Point {
+    pub(crate) fn of(experiment: &Experiment, runs: &[Measured]) -> Self {
+        let mean = |of: &dyn Fn(&Measured) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
+        let all = |of: fn(&Measured) -> &Histogram| {
+            let mut merged = Histogram::default();
+            for run in runs {
+                merged.merge(of(run));
+            }
+            Summary::of(&merged)
+        };
+        Self {
+            parameters: parameters(experiment, mean(&|run| run.span.as_secs_f64())),
+            throughput_bytes_per_s: mean(&Measured::throughput_bytes_per_s),
+            ttfb_s: all(|run| &run.first_byte),
+            completion_s: all(|run| &run.completion),
+            service_s: all(|run| &run.service),
+            reject_rate: mean(&Measured::reject_rate),
+            wake_time_fraction: mean(&|run| run.wake_time_fraction),
+            spin_ups_per_drive_year: mean(&|run| run.per_drive_year(run.spin_ups as f64)),
+            tb_per_drive_year: mean(&|run| run.per_drive_year(run.drive_bytes as f64) / 1e12),
+            power_w: Power {
+                mean: mean(&|run| run.mean_power_mw as f64 / 1e3),
+                peak: runs.iter().map(|run| run.peak_power_mw).max().unwrap_or(0) as f64 / 1e3,
+            },
+            boot_s: mean(&|run| run.boot.as_secs_f64()),
+            ci95: Confidence {
+                throughput_bytes_per_s: half_width(runs.iter().map(Measured::throughput_bytes_per_s)),
+                ttfb_mean_s: half_width(runs.iter().filter_map(|run| run.first_byte.mean_s())),
+                service_mean_s: half_width(runs.iter().filter_map(|run| run.service.mean_s())),
+                reject_rate: half_width(runs.iter().map(Measured::reject_rate)),
+            },
+            answered: runs.iter().map(|run| run.answered).sum(),
+            refused: runs.iter().map(|run| run.refused).sum(),
+            events: runs.iter().map(|run| run.events).sum(),
+            trace_hashes: runs.iter().map(|run| run.trace_hash).collect(),
+        }
+    }
+}
+
+fn parameters(experiment: &Experiment, measured_s: f64) -> Parameters {
+    let arrivals = &experiment.workload.arrivals;
+    let poisson = matches!(arrivals, Arrivals::Poisson { .. });
+    Parameters {
+        rack: experiment.rack.name.clone(),
+        system: experiment.system,
+        network: experiment.network,
+        reads_per_s: match arrivals {
+            Arrivals::Poisson { mean_gap } => Some(mean_gap.as_secs_f64().recip()),
+            _ => None,
+        },
+        burst_reads: match arrivals {
+            Arrivals::Burst { reads, .. } => Some(*reads),
+            _ => None,
+        },
+        overtake_limit: experiment.policy.scheduler.overtake_limit,
+        queue_depth: experiment.policy.scheduler.queue_depth,
+        read_policy: experiment.policy.read_policy,
+        warm_up_s: if poisson { experiment.warm_up.as_secs_f64() } else { 0.0 },
+        measured_s,
+        seeds: experiment.seeds.clone(),
+    }
+}
+
+/// Student's t for 95 % (two-sided), by degrees of freedom from 1 on; beyond, the normal distribution's.
+const STUDENT_T: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+
+fn half_width(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
+    let count = values.clone().count();
+    if count < 2 {
+        return None;
+    }
+    let mean = values.clone().sum::<f64>() / count as f64;
+    let variance = values.map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1) as f64;
+    let t = STUDENT_T.get(count - 2).copied().unwrap_or(1.96);
+    Some(t * (variance / count as f64).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn confidence_is_students() {
+        assert_eq!(half_width([1.0].into_iter()), None);
+        let three = half_width([1.0, 2.0, 3.0].into_iter()).unwrap();
+        assert!((three - 4.303 / 3_f64.sqrt()).abs() < 1e-9, "{three}");
+    }
+}

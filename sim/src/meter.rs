@@ -1,0 +1,79 @@
+//! The watt meter of a rack: what all drives draw, added up over time.
+//!
+//! Invariants: energy is in whole picojoules (milliwatts x nanoseconds); a draw that lasts no time is no peak.
+
+use model::{DriveId, Time};
+
+/// Meters the drives of a rack.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    /// What each drive draws, in milliwatts.
+    draws_mw: Vec<u32>,
+    draw_mw: u64,
+    since: Time,
+    seen: Time,
+    energy_pj: u128,
+    peak_mw: u64,
+}
+
+impl Meter {
+    /// A meter of so many drives, each drawing `each_mw` milliwatts.
+    pub fn new(drives: usize, each_mw: u32) -> Self {
+        let draw_mw = drives as u64 * u64::from(each_mw);
+        let draws_mw = vec![each_mw; drives];
+        Self { draws_mw, draw_mw, since: Time::ZERO, seen: Time::ZERO, energy_pj: 0, peak_mw: 0 }
+    }
+
+    /// From now on, `drive` draws so much.
+    pub fn set(&mut self, now: Time, drive: DriveId, draw_mw: u32) {
+        self.settle(now);
+        let old = std::mem::replace(&mut self.draws_mw[drive.index()], draw_mw);
+        self.draw_mw = self.draw_mw - u64::from(old) + u64::from(draw_mw);
+    }
+
+    /// Forgets what was, and meters from now on.
+    pub fn restart(&mut self, now: Time) {
+        self.settle(now);
+        (self.since, self.energy_pj, self.peak_mw) = (now, 0, 0);
+    }
+
+    /// The mean draw since the start, in milliwatts; 0 before any time has passed.
+    pub fn mean_mw(&mut self, now: Time) -> u64 {
+        self.settle(now);
+        let span_ns = now.since(self.since).as_nanos();
+        self.energy_pj.checked_div(span_ns).map_or(0, |mean| mean as u64)
+    }
+
+    /// The highest draw since the start that lasted, in milliwatts.
+    pub fn peak_mw(&mut self, now: Time) -> u64 {
+        self.settle(now);
+        self.peak_mw
+    }
+
+    fn settle(&mut self, now: Time) {
+        let span_ns = now.since(self.seen).as_nanos();
+        if span_ns > 0 {
+            self.energy_pj += span_ns * u128::from(self.draw_mw);
+            self.peak_mw = self.peak_mw.max(self.draw_mw);
+            self.seen = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_is_over_time_and_a_moment_is_no_peak() {
+        let mut meter = Meter::new(2, 1_000);
+        meter.set(Time::from_secs(1), DriveId(0), 20_000);
+        meter.set(Time::from_secs(1), DriveId(0), 5_000);
+        assert_eq!(meter.mean_mw(Time::from_secs(2)), 4_000);
+        assert_eq!(meter.peak_mw(Time::from_secs(2)), 6_000);
+        meter.restart(Time::from_secs(2));
+        meter.set(Time::from_secs(3), DriveId(1), 0);
+        assert_eq!(meter.mean_mw(Time::from_secs(4)), 5_500);
+        assert_eq!(meter.peak_mw(Time::from_secs(4)), 6_000);
+    }
+}

@@ -1,0 +1,176 @@
+//! What the catalog and the workshop would remember, in its smallest form: blobs, staged versions, what is doomed.
+
+use super::{Ended, World};
+use engine::{DoomedBlob, Event, Lane, Mind, Outcome, Request, StagedEntry, Usage, Work};
+use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A blob in the rack.
+#[derive(Clone, Debug)]
+pub(super) struct SimBlob {
+    pub group: GroupId,
+    pub drives: Vec<DriveId>,
+    pub stack_bytes: u64,
+    pub bytes: u64,
+    pub doomed_bytes: u64,
+}
+
+/// A version in the workshop.
+#[derive(Clone, Copy, Debug)]
+pub struct StagedVersion {
+    /// Its length.
+    pub bytes: u64,
+    /// When it was staged.
+    pub since: Time,
+    /// The class it is pinned to.
+    pub pin: Option<ClassId>,
+}
+
+impl<M: Mind> World<M> {
+    /// Gives the workshop a size.
+    pub fn set_staging(&mut self, capacity_bytes: u64) {
+        self.staged_capacity_bytes = capacity_bytes;
+        self.staging_changed();
+    }
+
+    /// Stages a version; numbers are in key order.
+    pub fn stage(&mut self, version: u64, bytes: u64, pin: Option<ClassId>) {
+        self.staged.insert(version, StagedVersion { bytes, since: self.now, pin });
+        self.staging_changed();
+    }
+
+    fn staging_changed(&mut self) {
+        let staged_bytes = self.staged.values().map(|version| version.bytes).sum();
+        self.tell(Event::StagingChanged(Usage { staged_bytes, capacity_bytes: self.staged_capacity_bytes }));
+    }
+
+    /// Dooms so many bytes of a blob.
+    pub fn doom(&mut self, blob: BlobId, bytes: u64) {
+        if let Some(found) = self.blobs.get_mut(&blob) {
+            let bytes = bytes.min(found.bytes - found.doomed_bytes);
+            found.doomed_bytes += bytes;
+            let group = found.group;
+            self.tell(Event::SpaceDoomed { group, bytes });
+        }
+    }
+
+    pub(super) fn end(&mut self, op: OpId, outcome: Outcome) {
+        match &outcome {
+            Outcome::Written { group, drives } => self.written(op, *group, drives),
+            Outcome::Deleted => {
+                if let Some(blob) = self.deleting.remove(&op).and_then(|blob| self.blobs.remove(&blob)) {
+                    for drive in blob.drives {
+                        self.used_bytes[drive.index()] -= blob.stack_bytes;
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.packs.remove(&op);
+        let Some(open) = self.open.remove(&op) else {
+            panic!("{op} ended twice, or was never begun: {outcome:?}");
+        };
+        let (bytes, issued, picked, first_byte) = (open.bytes, open.issued, open.picked, open.first_byte);
+        self.ended.push(Ended { op, outcome, bytes, issued, picked, first_byte, at: self.now });
+    }
+
+    fn written(&mut self, op: OpId, group: GroupId, drives: &[DriveId]) {
+        let Some(open) = self.open.get(&op) else { panic!("{op} was written and was never begun") };
+        let (bytes, stack_bytes) = (open.bytes, open.stack_bytes);
+        let blob = BlobId(self.next_blob);
+        self.next_blob += 1;
+        for drive in drives {
+            self.used_bytes[drive.index()] += stack_bytes;
+        }
+        self.blobs.insert(blob, SimBlob { group, drives: drives.to_vec(), stack_bytes, bytes, doomed_bytes: 0 });
+        if let Some(versions) = self.packs.remove(&op) {
+            for version in versions {
+                assert!(self.staged.remove(&version).is_some(), "version {version} migrated twice");
+            }
+            let staged_bytes = self.staged.values().map(|version| version.bytes).sum();
+            let usage = Usage { staged_bytes, capacity_bytes: self.staged_capacity_bytes };
+            self.plan(self.now, Event::StagingChanged(usage), None);
+        }
+    }
+
+    pub(super) fn list_staged(
+        &mut self,
+        attempt: Attempt,
+        older_than: Duration,
+        coldest_bytes: Option<u64>,
+        limit: u32,
+        restart: bool,
+    ) {
+        if restart {
+            self.staged_after = None;
+        }
+        let cutoff = self.coldest_cutoff(coldest_bytes);
+        let under_way: BTreeSet<u64> = self.packs.values().flatten().copied().collect();
+        let from = self.staged_after.map_or(0, |after| after + 1);
+        let mut entries = Vec::new();
+        let mut more = false;
+        for (version, staged) in self.staged.range(from..) {
+            let age = self.now.since(staged.since);
+            if age < older_than || staged.since > cutoff || under_way.contains(version) {
+                continue;
+            }
+            if entries.len() == limit as usize {
+                more = true;
+                break;
+            }
+            self.staged_after = Some(*version);
+            entries.push(StagedEntry { version: *version, bytes: staged.bytes, age, pin: staged.pin });
+        }
+        self.plan(self.now, Event::StagedPage { attempt, entries, more }, None);
+    }
+
+    fn coldest_cutoff(&self, coldest_bytes: Option<u64>) -> Time {
+        let Some(wanted) = coldest_bytes else { return Time::MAX };
+        let mut by_age: Vec<_> = self.staged.values().collect();
+        by_age.sort_by_key(|version| version.since);
+        let mut sum = 0;
+        for version in by_age {
+            sum += version.bytes;
+            if sum >= wanted {
+                return version.since;
+            }
+        }
+        Time::MAX
+    }
+
+    pub(super) fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: Option<ClassId>) {
+        let bytes: u64 = versions.iter().filter_map(|version| Some(self.staged.get(version)?.bytes)).sum();
+        let stack_bytes = bytes.div_ceil(u64::from(self.rack.spec().code.data));
+        self.packs.insert(op, versions);
+        self.opened(op, bytes, stack_bytes);
+        let work = Work::Write { bytes, stack_bytes, pin, migration: true };
+        let request = Request { op, lane: Lane::Background, overtake_limit: None, work };
+        self.plan(self.now, Event::Submitted(request), None);
+    }
+
+    pub(super) fn list_doomed(&mut self, group: GroupId, attempt: Attempt, limit: u32, restart: bool) {
+        if restart {
+            self.doomed_after.remove(&group);
+        }
+        let from = self.doomed_after.get(&group).map_or(BlobId(0), |after| BlobId(after.0 + 1));
+        let doomed = |(id, blob): (&BlobId, &SimBlob)| {
+            (blob.group == group && blob.doomed_bytes > 0).then(|| DoomedBlob {
+                blob: *id,
+                drives: blob.drives.clone(),
+                stack_bytes: blob.stack_bytes,
+                bytes: blob.bytes,
+                doomed_bytes: blob.doomed_bytes,
+                living: blob.doomed_bytes < blob.bytes,
+            })
+        };
+        let mut blobs: Vec<DoomedBlob> = self.blobs.range(from..).filter_map(doomed).take(limit as usize + 1).collect();
+        let more = blobs.len() > limit as usize;
+        blobs.truncate(limit as usize);
+        if let Some(last) = blobs.last() {
+            self.doomed_after.insert(group, last.blob);
+        }
+        let page = Event::DoomedPage { group, attempt, blobs, held_bytes: 0, more };
+        self.plan(self.now, page, None);
+    }
+}

@@ -1,0 +1,179 @@
+//! Bytes in motion: each transfer is a seek and then a flow of as many streams as it has drives.
+
+use super::{Happening, World};
+use crate::flow::Demand;
+use engine::{DriveOutcome, DriveResult, Event, Mind, Transfer};
+use model::{Attempt, BlobId, DriveId, OpId, transfer_time};
+
+/// A transfer that is under way, or about to be.
+#[derive(Clone, Debug)]
+pub(super) struct Moving {
+    op: OpId,
+    attempt: Attempt,
+    /// Drives that must do well for the whole to have done well.
+    need: usize,
+    drives: Vec<Part>,
+    /// Bytes of each stream.
+    stream_bytes: u64,
+    /// Payload bytes that leave by the network.
+    sent_bytes: u64,
+    /// Servers that it keeps busy.
+    servers: Vec<usize>,
+}
+
+/// A drive's part in a transfer.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    drive: DriveId,
+    /// How it fared, if it is not lost on the way.
+    result: DriveResult,
+    /// How often it had been lost when the transfer began.
+    losses: u32,
+}
+
+/// A transfer whose heads are on their way.
+#[derive(Clone, Debug)]
+pub(super) struct Begin {
+    moving: Moving,
+    demand: Demand,
+}
+
+/// What a kind of transfer asks for.
+struct Asked {
+    drives: Vec<DriveId>,
+    need: usize,
+    /// How many of the drives that can are to take part.
+    streams: usize,
+    /// The blob that is read.
+    read: Option<BlobId>,
+    moves: bool,
+}
+
+impl Asked {
+    fn of(transfer: &Transfer) -> Self {
+        match transfer {
+            Transfer::Read { blob, stacks, need, policy } => {
+                let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
+                let need = usize::from(*need);
+                let streams = if *policy == engine::ReadPolicy::All { drives.len() } else { need };
+                Self { drives, need, streams, read: Some(*blob), moves: true }
+            }
+            Transfer::Write { drives, .. } | Transfer::Verify { drives } => {
+                let streams = drives.len();
+                Self { drives: drives.clone(), need: streams, streams, read: None, moves: true }
+            }
+            Transfer::Delete { stacks, .. } => {
+                let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
+                Self { streams: drives.len(), drives, need: 0, read: None, moves: false }
+            }
+        }
+    }
+}
+
+impl<M: Mind> World<M> {
+    pub(super) fn transfer(&mut self, op: OpId, attempt: Attempt, transfer: &Transfer) {
+        if let Transfer::Delete { blob, .. } = transfer {
+            // The engine's own operation: it was never asked for, but it ends like any other.
+            self.deleting.insert(op, *blob);
+            self.opened(op, 0, 0);
+        }
+        let asked = Asked::of(transfer);
+        let payload_bytes = self.open.get(&op).map_or(0, |open| open.bytes);
+        let picked = self.rack.picked_at(op);
+        if let Some(open) = self.open.get_mut(&op) {
+            open.picked = open.picked.or(picked);
+        }
+        let drives = self.parts(&asked);
+        let data = u64::from(self.rack.spec().code.data);
+        let moving = Moving {
+            op,
+            attempt,
+            need: asked.need,
+            stream_bytes: if asked.moves { payload_bytes.div_ceil(data) } else { 0 },
+            sent_bytes: if asked.read.is_some() { payload_bytes } else { 0 },
+            servers: self.servers_of(&drives),
+            drives,
+        };
+        self.begin_transfer(moving, if asked.read.is_some() { data } else { 0 });
+    }
+
+    /// Who takes part: drives that can, until there are enough; those that fail are found out at once.
+    fn parts(&mut self, asked: &Asked) -> Vec<Part> {
+        let mut fine = 0;
+        let mut parts = Vec::with_capacity(asked.drives.len());
+        for drive in &asked.drives {
+            let result = if fine == asked.streams {
+                DriveResult::Unused
+            } else if self.unlucky(self.faults.transfer_permille)
+                || self.physics[drive.index()].ready(self.now).is_err()
+            {
+                DriveResult::Failed
+            } else if asked.read.is_some_and(|blob| self.spoilt.contains(&(blob, *drive))) {
+                DriveResult::StackBad
+            } else {
+                fine += 1;
+                DriveResult::Fine
+            };
+            parts.push(Part { drive: *drive, result, losses: self.physics[drive.index()].losses() });
+        }
+        parts
+    }
+
+    fn servers_of(&self, parts: &[Part]) -> Vec<usize> {
+        let mut servers: Vec<usize> = parts.iter().map(|part| self.links.server_of(part.drive)).collect();
+        servers.sort_unstable();
+        servers.dedup();
+        servers
+    }
+
+    fn begin_transfer(&mut self, moving: Moving, sent_streams: u64) {
+        let fine = moving.drives.iter().filter(|part| part.result == DriveResult::Fine);
+        let streaming: Vec<DriveId> = fine.map(|part| part.drive).collect();
+        if streaming.len() < moving.need {
+            self.agenda.plan(self.now, Happening::Over(Box::new(moving)));
+            return;
+        }
+        let heads_there = self.now + self.rack.spec().profile.seek;
+        if moving.stream_bytes == 0 || streaming.is_empty() {
+            self.agenda.plan(heads_there, Happening::Over(Box::new(moving)));
+            return;
+        }
+        let demand = self.links.demand(&streaming, sent_streams);
+        self.agenda.plan(heads_there, Happening::Begin(Box::new(Begin { moving, demand })));
+    }
+
+    pub(super) fn begin_flow(&mut self, begin: Begin) {
+        let Begin { moving, demand } = begin;
+        let (op, stream_bytes) = (moving.op, moving.stream_bytes);
+        moving.servers.iter().for_each(|server| self.busy[*server] += 1);
+        self.flows.begin(self.now, moving, demand, stream_bytes);
+        let rate = self.flows.iter().last().map_or(1, |(_, rate)| rate);
+        let fragment_bytes = u64::from(self.rack.spec().code.fragment_bytes).min(stream_bytes);
+        if let Some(open) = self.open.get_mut(&op) {
+            let first_byte = self.now + transfer_time(fragment_bytes, rate);
+            open.first_byte.get_or_insert(first_byte);
+        }
+    }
+
+    pub(super) fn flow_ended(&mut self) {
+        if let Some(moving) = self.flows.take_ended(self.now) {
+            moving.servers.iter().for_each(|server| self.busy[*server] -= 1);
+            let streams = moving.drives.iter().filter(|part| part.result == DriveResult::Fine).count() as u64;
+            self.counted.drive_bytes += streams * moving.stream_bytes;
+            self.counted.sent_bytes += moving.sent_bytes;
+            self.transfer_over(&moving);
+        }
+    }
+
+    pub(super) fn transfer_over(&mut self, moving: &Moving) {
+        let fared = |part: &Part| {
+            let lost = self.physics[part.drive.index()].losses() != part.losses;
+            let result = if lost && part.result == DriveResult::Fine { DriveResult::Failed } else { part.result };
+            DriveOutcome { drive: part.drive, result }
+        };
+        let outcomes: Vec<DriveOutcome> = moving.drives.iter().map(fared).collect();
+        let fine = outcomes.iter().filter(|outcome| outcome.result == DriveResult::Fine).count();
+        let (op, attempt, done) = (moving.op, moving.attempt, fine >= moving.need);
+        self.tell_perhaps_twice(Event::TransferEnded { op, attempt, done, outcomes });
+    }
+}

@@ -1,0 +1,95 @@
+//! Experiments as a whole: they repeat to the bit, and small ones come out as arithmetic says.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use sim::{Arrivals, Experiment, Network, Popularity, Sizes, System};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+fn pelican() -> Experiment {
+    let (name, text) = model::text::SHIPPED.into_iter().find(|(name, _)| *name == "pelican").unwrap();
+    let mut experiment = Experiment::pelican(model::text::parse(text, name).unwrap());
+    experiment.seeds = vec![1];
+    experiment.stored_blobs = 4_800;
+    experiment.warm_up = Duration::from_mins(30);
+    experiment.duration = Duration::from_hours(1);
+    experiment
+}
+
+#[test]
+fn the_same_experiment_gives_the_same_point_and_another_seed_another_trace() {
+    let mut experiment = pelican();
+    experiment.seeds = vec![1, 2];
+    let once = sim::run(&experiment).unwrap();
+    assert_eq!(once, sim::run(&experiment).unwrap());
+    assert_ne!(once.trace_hashes[0], once.trace_hashes[1]);
+    assert!(once.ci95.throughput_bytes_per_s.is_some());
+    let written = serde_json::to_string(&once).unwrap();
+    assert_eq!(serde_json::from_str::<sim::Point>(&written).unwrap().answered, once.answered);
+    let written = serde_json::to_string(&experiment).unwrap();
+    assert_eq!(serde_json::from_str::<Experiment>(&written).unwrap(), experiment);
+}
+
+#[test]
+fn a_burst_is_answered_whole_by_every_system() {
+    for system in [System::Engine, System::FullyProvisioned, System::RandomLayout] {
+        let mut experiment = pelican();
+        experiment.system = system;
+        experiment.network = Network::PROTOTYPE;
+        experiment.workload.arrivals = Arrivals::Burst { reads: 120, over: Duration::from_mins(1) };
+        let point = sim::run(&experiment).unwrap();
+        assert_eq!((point.answered, point.refused), (120, 0), "{system:?}");
+        assert!(point.throughput_bytes_per_s <= 1_062_500_000.0, "{system:?}: one card of 8.5 Gb/s");
+        assert!(point.completion_s.max >= point.ttfb_s.max);
+    }
+}
+
+#[test]
+fn one_read_of_an_awake_rack_takes_a_seek_and_its_share_of_the_drives_rate() {
+    let mut experiment = pelican();
+    experiment.system = System::FullyProvisioned;
+    experiment.workload.arrivals = Arrivals::Burst { reads: 1, over: Duration::ZERO };
+    let point = sim::run(&experiment).unwrap();
+    // 4.2 ms, and 1 GB over 15 drives at 105 MB/s: the paper's lower bound of about 0.65 s.
+    assert!((point.service_s.mean.unwrap() - 0.639_1).abs() < 0.000_1, "{:?}", point.service_s);
+    // 4.2 ms, and the first fragment of 128 KiB.
+    assert!((point.ttfb_s.mean.unwrap() - 0.005_45).abs() < 0.000_01, "{:?}", point.ttfb_s);
+}
+
+#[test]
+fn a_popular_few_are_served_with_fewer_wakes() {
+    let mut experiment = pelican();
+    experiment.workload.arrivals = Arrivals::poisson(0.5);
+    let uniform = sim::run(&experiment).unwrap();
+    experiment.workload.popularity = Popularity::Zipf { exponent_permille: 1_500 };
+    let few = sim::run(&experiment).unwrap();
+    assert!(few.spin_ups_per_drive_year < uniform.spin_ups_per_drive_year);
+    assert!(few.ttfb_s.mean < uniform.ttfb_s.mean);
+}
+
+#[test]
+fn larger_blobs_take_longer() {
+    let mut experiment = pelican();
+    experiment.workload.arrivals = Arrivals::poisson(0.1);
+    let fixed = sim::run(&experiment).unwrap();
+    experiment.workload.sizes = Sizes::VHD;
+    let images = sim::run(&experiment).unwrap();
+    assert!(images.service_s.mean > fixed.service_s.mean);
+    assert_eq!((fixed.refused, images.refused), (0, 0));
+}
+
+#[test]
+fn a_trace_is_replayed_and_what_it_wrote_is_read_again() {
+    let mut experiment = pelican();
+    let mut csv = String::from("time,operation,key,bytes\n");
+    for second in 0..50 {
+        writeln!(csv, "{second}.5,write,new-{second},200000000").unwrap();
+    }
+    for second in 2_000..2_050 {
+        writeln!(csv, "{second},read,new-{},200000000\n{second},read,old-{second},1000", second - 2_000).unwrap();
+    }
+    experiment.stored_permille = 900;
+    experiment.workload.arrivals = Arrivals::Replay(sim::replay::parse(&csv).unwrap());
+    let point = sim::run(&experiment).unwrap();
+    assert_eq!((point.answered, point.refused), (150, 0));
+}
