@@ -187,7 +187,8 @@ impl DataDir {
     }
 }
 
-/// Drives are emulated over directories; a path that names a device is a misunderstanding that must not become a directory.
+/// Drives are emulated over directories; a path that names a device is a misunderstanding that must not become a
+/// directory.
 fn refuse_devices(rack: &RackSpec) -> Result<(), DataDirError> {
     let paths = rack.drives.iter().filter_map(|drive| drive.path.as_deref());
     let device = paths.map(Path::new).find(|path| path.starts_with("/dev") || (path.exists() && !path.is_dir()));
@@ -357,8 +358,8 @@ pub enum DataDirError {
     NotADirectory(PathBuf),
     /// A drive's path names something that no directory can be.
     #[error(
-        "the rack gives a drive the path {}, which is no directory; devices are not driven yet, so name a directory on a \
-         mounted file system, or leave the path out",
+        "the rack gives a drive the path {}, which is no directory; devices are not driven yet, so name a directory on \
+         a mounted file system, or leave the path out",
         .0.display()
     )]
     Device(PathBuf),

@@ -217,6 +217,11 @@ fn print_rows(curves: &Curves) -> Result<(), Box<dyn Error>> {
         .map(|(p, f)| mean(p) / f.ttfb_s.max.unwrap_or(f64::MAX));
     let ratio = ratio.fold(f64::MAX, f64::min);
     claim("FP's max TTFB 10x below Pelican's mean until 5/s", ratio >= 10.0, &format!("{ratio:.1} x at least"));
+    print_rows_of_limits_and_power(curves)
+}
+
+fn print_rows_of_limits_and_power(curves: &Curves) -> Result<(), Box<dyn Error>> {
+    let (pelican, fp) = (&curves.pelican, &curves.fp);
     let u = |limit_gb: u64| {
         curves.by_u.iter().find(|p| p.parameters.overtake_limit == limit_gb * 1_000_000_000).ok_or("no such u")
     };

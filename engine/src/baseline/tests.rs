@@ -1,3 +1,4 @@
+//! What the baselines decide, on racks small enough to follow by hand.
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::action::Action;

@@ -1,3 +1,4 @@
+//! The judge of traces: what it must find in traces that are wrong, and that it finds nothing in right ones.
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::action::Outcome;
