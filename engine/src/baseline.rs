@@ -7,8 +7,8 @@
 //!   ([`random_stacks`]); there are no groups, one queue, and its first request starts when its drives fit beside all
 //!   active ones ([`RandomLayout`]).
 //!
-//! Invariants: both ask the same [`Ledger`] for every permit; a drive belongs to one request at a time; drives stay
-//! awake until they are in another request's way.
+//! Invariants: both ask the same [`Ledger`](crate::ledger::Ledger) for every permit; a drive belongs to one request at
+//! a time; drives stay awake until they are in another request's way.
 
 mod random;
 #[cfg(test)]

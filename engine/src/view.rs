@@ -99,10 +99,12 @@ impl Rack {
     /// What class `class` is doing.
     pub fn class_view(&self, class: ClassId) -> ClassView {
         let state = &self.classes[class.index()];
+        // Dequeued, but its group still wakes: whoever looks sees somebody wait.
+        let waits_for_wake = |lane| state.pending.as_ref().is_some_and(|pick| pick.lane == lane);
         ClassView {
             phase: state.phase,
             in_service: state.in_service.map(|service| service.op),
-            queued: Lane::ALL.map(|lane| state.queues.lane_len(lane)),
+            queued: Lane::ALL.map(|lane| state.queues.lane_len(lane) + usize::from(waits_for_wake(lane))),
         }
     }
 

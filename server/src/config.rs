@@ -303,7 +303,10 @@ impl Config {
         })?;
         match config.contradiction() {
             None => Ok(config),
-            Some((key, message)) => Err(ConfigError::at(path, text, text::find(text, key), message)),
+            Some((key, what)) => {
+                let message = if what.starts_with('`') { what } else { format!("`{key}` {what}") };
+                Err(ConfigError::at(path, text, text::find(text, key), message))
+            }
         }
     }
 
@@ -327,7 +330,7 @@ impl Config {
         }
         let scheduler = &self.scheduler;
         if scheduler.shares == (Shares { client: 0, rebuild: 0, background: 0 }) {
-            return Some(("scheduler.shares", "must not all be 0".into()));
+            return Some(("scheduler.shares", "must not all be 0; write 60 for the client, say".into()));
         }
         let unit = match scheduler.weighing {
             Weighing::Bytes => "a size such as \"500 GB\"",

@@ -349,7 +349,8 @@ fn failed(doing: &str, source: io::Error) -> DataDirError {
 pub enum DataDirError {
     /// Nothing is there.
     #[error(
-        "there is no Larder data directory at {path}; make one with `larder init --data {path} --rack pelican`",
+        "there is no Larder data directory at {path}; name the right one with --data, or \
+         make one with `larder init --data {path} --rack pelican`",
         path = .0.display()
     )]
     Missing(PathBuf),

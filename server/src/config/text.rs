@@ -128,6 +128,9 @@ impl OvertakeLimit {
 
 /// A TOML error in our words: an unknown key with the nearest one that exists.
 pub fn plainly(message: &str) -> String {
+    if message.contains("socket address") {
+        return "is no address to listen on; write one such as \"127.0.0.1:9000\", with numbers for the host".into();
+    }
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let Some((wrong, known)) = quoted.split_first().filter(|_| message.starts_with("unknown field")) else {
         return message.trim_end().replace('\n', "; ");
