@@ -31,9 +31,9 @@ pub use format::{BLOCK_BYTES, FORMAT_VERSION, FormatError};
 pub use label::{Label, LabelError, RackUuid};
 pub use memory::{Call, MemoryDrive};
 
-/// Bytes of fragments that one request to a drive carries, unless a single fragment is longer: enough for a seek to be
-/// a small part of it.
-pub const REQUEST_FRAGMENTS_BYTES: u64 = 1 << 20;
+/// Bytes of the longest request to a drive, unless a single fragment is longer: enough for a seek to be a small part of
+/// it.
+pub const REQUEST_BYTES: usize = 1 << 20;
 
-/// Bytes of the longest request: fragments, and the checksum page that may go along with them.
-pub const REQUEST_BYTES: usize = REQUEST_FRAGMENTS_BYTES as usize + BLOCK_BYTES;
+/// Bytes of fragments in such a request, beside the checksum page that may go along with them.
+pub const REQUEST_FRAGMENTS_BYTES: u64 = (REQUEST_BYTES - BLOCK_BYTES) as u64;
