@@ -231,12 +231,13 @@ fn domain_sizes(spec: &RackSpec, resource: ResourceId) -> Vec<u64> {
     sizes
 }
 
-/// What `awake` of a domain's `size` drives take of the resource at worst, and what there is. Links carry any number.
+/// What `awake` of a domain's `size` drives take of the resource at worst, and what there is. Links carry any number,
+/// and a limit on starts any number one after the other.
 fn taken(spec: &RackSpec, resource: &Resource, size: u64, awake: u64) -> (u64, u64) {
     let watts = spec.profile.watts;
     match resource.limit {
         DomainLimit::ActiveDrives(limit) => (awake, u64::from(limit)),
-        DomainLimit::BytesPerS(_) => (0, 0),
+        DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => (0, 0),
         DomainLimit::Watts(limit) => {
             let each = watts.spin_up_mw.max(watts.active_mw);
             let asleep = size.saturating_sub(awake) * u64::from(watts.standby_mw);

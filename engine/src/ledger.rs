@@ -2,7 +2,8 @@
 //!
 //! It knows nothing of groups and classes, so that no mistake above it can trip a fuse. A drive has a permit from the
 //! request that granted it until it is released, when its platters stand still again. A domain that limits how many
-//! drives are active counts permits; a domain that limits watts adds up what its drives draw: standby, spin-up, active.
+//! drives are active counts permits, one that limits how many start the permits of drives that spin up; a domain that
+//! limits watts adds up what its drives draw: standby, spin-up, active.
 //!
 //! Invariants:
 //! - no domain of a hard limit is ever above it, provided that its drives asleep alone are not;
@@ -32,6 +33,7 @@ pub enum PowerState {
 #[derive(Clone, Copy, Default)]
 struct Domain {
     active: u64,
+    starting: u64,
     draw_mw: u64,
 }
 
@@ -39,6 +41,7 @@ struct Domain {
 #[derive(Clone, Copy)]
 enum Limit {
     Drives(u64),
+    Starts(u64),
     Milliwatts(u64),
 }
 
@@ -46,6 +49,7 @@ impl Limit {
     fn of(limit: DomainLimit) -> Option<Self> {
         match limit {
             DomainLimit::ActiveDrives(drives) => Some(Self::Drives(drives.into())),
+            DomainLimit::StartingDrives(drives) => Some(Self::Starts(drives.into())),
             DomainLimit::Watts(watts) => Some(Self::Milliwatts(u64::from(watts) * 1_000)),
             DomainLimit::BytesPerS(_) => None,
         }
@@ -55,6 +59,7 @@ impl Limit {
     fn usage(self, domain: &Domain) -> (u64, u64) {
         match self {
             Self::Drives(limit) => (domain.active, limit),
+            Self::Starts(limit) => (domain.starting, limit),
             Self::Milliwatts(limit) => (domain.draw_mw, limit),
         }
     }
@@ -84,7 +89,8 @@ impl Book {
             drives_in[domain.index()] += 1;
         }
         let standby_mw = u64::from(spec.profile.watts.standby_mw);
-        let domains = drives_in.iter().map(|count| Domain { active: 0, draw_mw: count * standby_mw }).collect();
+        let domains =
+            drives_in.iter().map(|count| Domain { draw_mw: count * standby_mw, ..Domain::default() }).collect();
         Self { resource, limit, hard, domain_of, domains, drives_in }
     }
 
@@ -167,7 +173,7 @@ impl Ledger {
         self.books.iter().filter(|book| book.hard).find_map(|book| {
             let domain = book.domain_of[drive.index()];
             let asleep_mw = (book.drives_in[domain.index()] - 1) * standby_mw;
-            let alone = Domain { active: 1, draw_mw: asleep_mw + self.draw_of(PowerState::SpinningUp) };
+            let alone = Domain { active: 1, starting: 1, draw_mw: asleep_mw + self.draw_of(PowerState::SpinningUp) };
             (!book.limit.holds(&alone)).then_some((book.resource, domain))
         })
     }
@@ -177,8 +183,9 @@ impl Ledger {
         let more_mw = self.draw_of(PowerState::SpinningUp);
         let less_mw = self.draw_of(PowerState::Standby);
         let full = move |book: &&Book| {
-            let Domain { active, draw_mw } = *book.domain(drive);
-            !book.limit.holds(&Domain { active: active + 1, draw_mw: draw_mw - less_mw + more_mw })
+            let Domain { active, starting, draw_mw } = *book.domain(drive);
+            let with = Domain { active: active + 1, starting: starting + 1, draw_mw: draw_mw - less_mw + more_mw };
+            !book.limit.holds(&with)
         };
         self.books
             .iter()
@@ -235,10 +242,12 @@ impl Ledger {
         let old = core::mem::replace(&mut self.states[drive.index()], state);
         let (less_mw, more_mw) = (self.draw_of(old), self.draw_of(state));
         let permits = |state| u64::from(state != PowerState::Standby);
+        let starts = |state| u64::from(state == PowerState::SpinningUp);
         for book in &mut self.books {
             let domain = book.domain_mut(drive);
             domain.draw_mw = domain.draw_mw - less_mw + more_mw;
             domain.active = domain.active - permits(old) + permits(state);
+            domain.starting = domain.starting - starts(old) + starts(state);
         }
         self.draw_mw = self.draw_mw - less_mw + more_mw;
         self.active = self.active - permits(old) as usize + permits(state) as usize;

@@ -385,8 +385,8 @@ struct Fuse {
     reset_at: Time,
 }
 
-/// The fuses of a rack: for each domain of each hard [`DomainLimit::ActiveDrives`] or [`DomainLimit::Watts`] resource,
-/// what really spins there. They know nothing of groups, classes or permits; no error above can talk them out of
+/// The fuses of a rack: for each domain of each hard [`DomainLimit::ActiveDrives`], [`DomainLimit::StartingDrives`] or
+/// [`DomainLimit::Watts`] resource, what really spins there. They know nothing of groups, classes or permits; no error above can talk them out of
 /// tripping.
 #[derive(Clone, Debug)]
 pub struct Fuses {
@@ -466,6 +466,11 @@ impl Fuses {
                 let turning =
                     fuse.drives.iter().filter(|d| self.turning[d.index()].at(now) != PowerState::Standby).count();
                 turning > limit as usize
+            }
+            DomainLimit::StartingDrives(limit) => {
+                let starting =
+                    fuse.drives.iter().filter(|d| self.turning[d.index()].at(now) == PowerState::SpinningUp).count();
+                starting > limit as usize
             }
             DomainLimit::Watts(limit) => {
                 let drawn_mw: u64 = fuse.drives.iter().map(|d| u64::from(self.draw_mw(now, *d))).sum();
@@ -664,6 +669,16 @@ mod tests {
         assert_eq!(fuses.spin_up(Time::from_secs(20), DriveId(4), Time::MAX), None);
         fuses.lose(DriveId(4));
         assert_eq!(fuses.spin_up(Time::from_secs(20), DriveId(0), Time::MAX), None);
+    }
+
+    #[test]
+    fn a_limit_on_starts_trips_for_two_that_start_and_not_for_two_that_turn() {
+        let mut fuses = Fuses::new(&rack(DomainLimit::StartingDrives(1)), Duration::from_secs(30));
+        assert_eq!(fuses.spin_up(Time::ZERO, DriveId(0), Time::from_secs(8)), None);
+        let trip = fuses.clone().spin_up(Time::from_secs(7), DriveId(1), Time::from_secs(15)).unwrap();
+        assert_eq!((trip.resource, trip.drives.len()), (ResourceId(0), 4));
+        assert_eq!(fuses.spin_up(Time::from_secs(8), DriveId(1), Time::from_secs(16)), None);
+        assert_eq!(fuses.spin_up(Time::from_secs(16), DriveId(2), Time::from_secs(24)), None, "three turn, one starts");
     }
 
     #[test]

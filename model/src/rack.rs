@@ -48,10 +48,21 @@ impl Code {
 pub enum DomainLimit {
     /// So many drives may be spinning or spinning up at once.
     ActiveDrives(u32),
+    /// So many drives may be spinning up at once, whatever else spins. Never a reason to keep a drive asleep for long:
+    /// it starts after the others. (Pelican's prototype carries one drive that spins and one that spins up in a tray,
+    /// not two that spin up: this limit beside [`DomainLimit::ActiveDrives`].)
+    StartingDrives(u32),
     /// The drives of the domain may draw so many watts together (those asleep included).
     Watts(u32),
     /// The drives of the domain share so many bytes/s. Never a reason to keep a drive asleep.
     BytesPerS(u64),
+}
+
+impl DomainLimit {
+    /// Whether it may keep one drive asleep for as long as another one is awake. A layout has to heed these alone.
+    pub const fn limits_awake(self) -> bool {
+        matches!(self, Self::ActiveDrives(_) | Self::Watts(_))
+    }
 }
 
 /// A resource that drives share, such as power, cooling, vibration or a PCIe link.

@@ -51,7 +51,8 @@ impl Claims {
                     let asleep_mw = (spec.drives.len() / domains) as u64 * u64::from(watts.standby_mw);
                     (u64::from(limit) * 1_000).saturating_sub(asleep_mw) / each_mw.max(1)
                 }
-                DomainLimit::BytesPerS(_) => return None,
+                // Drives that may not start together start one after the other, as the ledger says.
+                DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => return None,
             };
             Some((id.index(), most, vec![0; domains]))
         });

@@ -94,6 +94,7 @@ struct Limited {
     limit: DomainLimit,
     domain_of: Vec<DomainId>,
     turning: Vec<u64>,
+    starting: Vec<u64>,
     draw_mw: Vec<u64>,
 }
 
@@ -168,7 +169,8 @@ impl TraceCheck {
             for domain in &domain_of {
                 draw_mw[domain.index()] += standby_mw;
             }
-            Limited { resource: id, limit: resource.limit, domain_of, turning: vec![0; draw_mw.len()], draw_mw }
+            let none = vec![0; draw_mw.len()];
+            Limited { resource: id, limit: resource.limit, domain_of, turning: none.clone(), starting: none, draw_mw }
         });
         Self {
             now: Time::ZERO,
@@ -246,14 +248,18 @@ impl TraceCheck {
         let old = core::mem::replace(&mut self.turning[drive.index()], turning);
         let (less_mw, more_mw) = (self.draw_mw(old), self.draw_mw(turning));
         let count = |turning| u64::from(turning != Turning::No);
+        let starts = |turning| u64::from(turning == Turning::Starting);
         for limited in &mut self.limited {
             let domain = limited.domain_of[drive.index()];
             let turns = &mut limited.turning[domain.index()];
             *turns = *turns - count(old) + count(turning);
+            let starting = &mut limited.starting[domain.index()];
+            *starting = *starting - starts(old) + starts(turning);
             let draw_mw = &mut limited.draw_mw[domain.index()];
             *draw_mw = *draw_mw - less_mw + more_mw;
             let (taken, limit) = match limited.limit {
                 DomainLimit::ActiveDrives(limit) => (*turns, u64::from(limit)),
+                DomainLimit::StartingDrives(limit) => (*starting, u64::from(limit)),
                 DomainLimit::Watts(limit) => (*draw_mw, u64::from(limit) * 1_000),
                 DomainLimit::BytesPerS(_) => continue,
             };

@@ -2,7 +2,7 @@
 //!
 //! All domains of all resources and media-losing failure domains are numbered through, so that a drive is just a row of
 //! domain numbers. A watts limit becomes a number of drives by the worst case, in which all that are awake spin up at
-//! once. Links (bytes/s) never keep a drive asleep and do not appear.
+//! once. Links (bytes/s) and limits on starts never keep a drive asleep for good and do not appear.
 
 use super::search::Plan;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,7 @@ impl Ground {
         let mut columns: Vec<(Role, Vec<u32>)> = Vec::new();
         for (index, resource) in spec.resources.iter().enumerate() {
             let role = if resource.hard { Role::Hard(index) } else { Role::Soft(index) };
-            if !matches!(resource.limit, DomainLimit::BytesPerS(_)) {
+            if resource.limit.limits_awake() {
                 columns.push((role, spec.drives.iter().map(|d| d.resource_domains[index].0).collect()));
             }
         }
@@ -209,7 +209,7 @@ fn awake_limit(spec: &RackSpec, limit: DomainLimit, size: u32) -> u32 {
     let watts = spec.profile.watts;
     match limit {
         DomainLimit::ActiveDrives(drives) => drives.min(size),
-        DomainLimit::BytesPerS(_) => size,
+        DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => size,
         DomainLimit::Watts(most) => {
             let standby = u64::from(watts.standby_mw);
             let extra = u64::from(watts.spin_up_mw.max(watts.active_mw)) - standby;

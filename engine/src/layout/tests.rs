@@ -149,7 +149,7 @@ fn some_group_exists(spec: &RackSpec, next: usize, chosen: &mut Vec<DriveId>) ->
                 let domain = spec.domain_of(*drive, id);
                 match resource.limit {
                     DomainLimit::ActiveDrives(limit) => awake(domain) <= u64::from(limit),
-                    DomainLimit::BytesPerS(_) => true,
+                    DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => true,
                     DomainLimit::Watts(watts) => {
                         let asleep_mw = (size(domain) - awake(domain)) * u64::from(spec.profile.watts.standby_mw);
                         awake(domain) * u64::from(spec.profile.watts.spin_up_mw) + asleep_mw <= u64::from(watts) * 1000

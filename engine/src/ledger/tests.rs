@@ -35,8 +35,10 @@ fn rack(resources: &[(DomainLimit, bool, u32)], watts: Watts) -> RackSpec {
 fn resource() -> impl Strategy<Value = (DomainLimit, bool, u32)> {
     let drives = (1..6_u32, any::<bool>()).prop_map(|(limit, hard)| (DomainLimit::ActiveDrives(limit), hard));
     let watts = (40..120_u32, any::<bool>()).prop_map(|(limit, hard)| (DomainLimit::Watts(limit), hard));
+    let starts = (1..4_u32, any::<bool>()).prop_map(|(limit, hard)| (DomainLimit::StartingDrives(limit), hard));
     let link = Just((DomainLimit::BytesPerS(1), false));
-    (prop_oneof![3 => drives, 3 => watts, 1 => link], 1..=DRIVES).prop_map(|((limit, hard), n)| (limit, hard, n))
+    (prop_oneof![3 => drives, 3 => watts, 2 => starts, 1 => link], 1..=DRIVES)
+        .prop_map(|((limit, hard), n)| (limit, hard, n))
 }
 
 fn watts() -> impl Strategy<Value = Watts> {
@@ -57,6 +59,12 @@ fn recount(spec: &RackSpec, states: &[PowerState], resource: ResourceId, domain:
     })
 }
 
+/// Drives that spin up in a domain, by looking at each.
+fn starting(spec: &RackSpec, states: &[PowerState], resource: ResourceId, domain: DomainId) -> u64 {
+    let inside = spec.drives.iter().filter(|drive| spec.domain_of(drive.id, resource) == domain);
+    inside.filter(|drive| states[drive.id.index()] == PowerState::SpinningUp).count() as u64
+}
+
 /// Whether no hard limit is broken.
 fn safe(spec: &RackSpec, states: &[PowerState]) -> bool {
     spec.resources_by_id().filter(|(_, resource)| resource.hard).all(|(id, resource)| {
@@ -65,6 +73,7 @@ fn safe(spec: &RackSpec, states: &[PowerState]) -> bool {
             match resource.limit {
                 DomainLimit::ActiveDrives(limit) => active <= u64::from(limit),
                 DomainLimit::Watts(limit) => active == 0 || mw <= u64::from(limit) * 1_000,
+                DomainLimit::StartingDrives(limit) => starting(spec, states, id, domain) <= u64::from(limit),
                 DomainLimit::BytesPerS(_) => true,
             }
         })
@@ -75,13 +84,14 @@ fn safe(spec: &RackSpec, states: &[PowerState]) -> bool {
 fn would_fit(spec: &RackSpec, states: &[PowerState], drive: DriveId) -> bool {
     let mut worst = states.to_vec();
     worst[drive.index()] = PowerState::SpinningUp;
+    let now = safe(spec, &worst);
     if spec.profile.watts.active_mw > spec.profile.watts.spin_up_mw {
         worst
             .iter_mut()
             .filter(|state| **state == PowerState::SpinningUp)
             .for_each(|state| *state = PowerState::Active);
     }
-    safe(spec, &worst)
+    now && safe(spec, &worst)
 }
 
 fn check_books(spec: &RackSpec, ledger: &Ledger, states: &[PowerState]) {
@@ -100,6 +110,10 @@ fn check_books(spec: &RackSpec, ledger: &Ledger, states: &[PowerState]) {
                 DomainLimit::Watts(_) => {
                     assert_eq!(entry.is_some(), active > 0);
                     assert!(entry.is_none_or(|entry| entry.2 >= mw), "no less is booked than is drawn");
+                }
+                DomainLimit::StartingDrives(limit) => {
+                    let starts = starting(spec, states, id, domain);
+                    assert_eq!(entry.copied(), (active > 0).then_some((id, domain, starts, u64::from(limit))));
                 }
                 DomainLimit::BytesPerS(_) => assert_eq!(entry, None),
             }

@@ -287,6 +287,9 @@ fn check_resources(draft: &RackDraft) -> Checked {
             DomainLimit::ActiveDrives(0) => {
                 return refuse(key("active_drives"), "no drive could ever spin; write active_drives = 1 or more");
             }
+            DomainLimit::StartingDrives(0) => {
+                return refuse(key("starting_drives"), "no drive could ever start; write starting_drives = 1 or more");
+            }
             DomainLimit::BytesPerS(0) => {
                 return refuse(
                     key("bytes_per_s"),
@@ -496,6 +499,7 @@ mod tests {
     fn limits_that_let_nothing_happen_are_refused() {
         let limit = |limit, hard| move |d: &mut RackDraft| (d.resources[0].limit, d.resources[0].hard) = (limit, hard);
         assert_eq!(refused(limit(DomainLimit::ActiveDrives(0), false)).0, "resources.power.active_drives");
+        assert_eq!(refused(limit(DomainLimit::StartingDrives(0), true)).0, "resources.power.starting_drives");
         assert_eq!(refused(limit(DomainLimit::BytesPerS(0), false)).0, "resources.power.bytes_per_s");
         assert_eq!(refused(limit(DomainLimit::BytesPerS(1), true)).0, "resources.power.hard");
         let (key, message) = refused(limit(DomainLimit::Watts(5), true));

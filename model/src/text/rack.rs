@@ -79,15 +79,18 @@ fn code(root: &Table<'_>) -> Result<Code, Fault> {
 }
 
 fn resource(name: &str, table: &Table<'_>) -> Result<Resource, Fault> {
-    table.only(&["same", "active_drives", "watts", "bytes_per_s", "hard"])?;
-    let (count, watts, rate) = (table.find("active_drives"), table.find("watts"), table.find("bytes_per_s"));
-    let limit = match (count, watts, rate) {
-        (Some(item), None, None) => DomainLimit::ActiveDrives(item.integer(0, u64::from(u32::MAX))? as u32),
-        (None, Some(item), None) => DomainLimit::Watts(item.integer(0, u64::from(u32::MAX))? as u32),
-        (None, None, Some(item)) => DomainLimit::BytesPerS(item.quantity(&RATE)?),
+    table.only(&["same", "active_drives", "starting_drives", "watts", "bytes_per_s", "hard"])?;
+    let limits = ["active_drives", "starting_drives", "watts", "bytes_per_s"].map(|key| table.find(key));
+    let rate = limits[3];
+    let count = |item: Item<'_>| item.integer(0, u64::from(u32::MAX)).map(|n| n as u32);
+    let limit = match limits {
+        [Some(item), None, None, None] => DomainLimit::ActiveDrives(count(item)?),
+        [None, Some(item), None, None] => DomainLimit::StartingDrives(count(item)?),
+        [None, None, Some(item), None] => DomainLimit::Watts(count(item)?),
+        [None, None, None, Some(item)] => DomainLimit::BytesPerS(item.quantity(&RATE)?),
         _ => {
-            let message = "a resource has exactly one limit; write one of active_drives = 2, watts = 60, \
-                           bytes_per_s = \"64 Gb/s\"";
+            let message = "a resource has exactly one limit; write one of active_drives = 2, starting_drives = 1, \
+                           watts = 60, bytes_per_s = \"64 Gb/s\"";
             return Err(table.refuse(message));
         }
     };

@@ -128,3 +128,22 @@ fn what_an_operation_overtook_itself_counts_for_it() {
     assert_eq!(serve(&mut judge, 2), Ok(()), "25 went before it, and it before 5: 20");
     assert!(serve(&mut judge, 1).is_err());
 }
+
+#[test]
+fn two_that_start_in_a_domain_for_one_start_are_found_and_two_that_turn_are_not() {
+    let (spec, layout) = pelican();
+    let mut draft = model::RackDraft::clone(&spec);
+    draft.resources[0].limit = DomainLimit::StartingDrives(1);
+    let spec = RackSpec::validated(draft).unwrap();
+    let tray: Vec<DriveId> = spec.drives.iter().filter(|d| d.slot[0] == 0 && d.slot[2] == 0).map(|d| d.id).collect();
+    let start = |drive| Action::SpinUp { drive, attempt: Attempt(1) };
+    let mut judge = TraceCheck::new(&spec, &layout, &policy(0));
+    judge.action(&start(tray[0])).unwrap();
+    let fault = judge.action(&start(tray[1])).unwrap_err();
+    assert!(matches!(fault, TraceFault::HardLimit { taken: 2, limit: 1, .. }), "{fault}");
+    let mut judge = TraceCheck::new(&spec, &layout, &policy(0));
+    for drive in tray.into_iter().take(3) {
+        judge.action(&start(drive)).unwrap();
+        judge.event(Time::from_secs(1), &Event::SpunUp { drive, attempt: Attempt(1) }).unwrap();
+    }
+}
