@@ -23,6 +23,7 @@ use crate::chance::{Popular, Popularity, Sizes};
 use crate::links::Network;
 use crate::measure::{Measured, Point, Taking};
 use crate::replay::Row;
+use crate::steady::Looks;
 use crate::stored::Stored;
 use crate::world::{Setting, World};
 use engine::check::TraceCheck;
@@ -255,6 +256,7 @@ struct Run<'a, M> {
     arrivals_rng: Rng,
     keys_rng: Rng,
     sizes_rng: Rng,
+    looks: Option<Looks>,
     taking: Taking,
 }
 
@@ -269,6 +271,7 @@ impl<'a, M: Mind> Run<'a, M> {
             arrivals_rng: rng(b"arrivals"),
             keys_rng: rng(b"keys    "),
             sizes_rng: rng(b"sizes   "),
+            looks: None,
             taking: Taking::default(),
         }
     }
@@ -280,6 +283,7 @@ impl<'a, M: Mind> Run<'a, M> {
                 let mean_gap_ns = u64::try_from(mean_gap.as_nanos()).unwrap_or(u64::MAX);
                 let measured_from = self.world.now() + self.experiment.warm_up;
                 let until = measured_from + self.experiment.duration;
+                self.looks = Some(Looks::new(self.world.now(), until.since(self.world.now())));
                 let mut next = self.arrive_until(mean_gap_ns, self.world.now(), measured_from);
                 self.start_taking();
                 next = self.arrive_until(mean_gap_ns, next, until);
@@ -303,7 +307,8 @@ impl<'a, M: Mind> Run<'a, M> {
                 self.run_dry();
             }
         }
-        self.taking.end(&mut self.world)
+        let steady_after = self.looks.as_ref().and_then(Looks::steady_after);
+        Measured { steady_after, ..self.taking.end(&mut self.world) }
     }
 
     /// Every group's first operation: it is waked once, as at Pelican's boot (section 4).
@@ -335,13 +340,22 @@ impl<'a, M: Mind> Run<'a, M> {
     /// Poisson arrivals from moment `next` on; answers the first one that is not before `until`.
     fn arrive_until(&mut self, mean_gap_ns: u64, mut next: Time, until: Time) -> Time {
         while next < until {
-            self.world.run_until(next);
+            self.pass_until(next);
             self.read_any();
             next += Duration::from_nanos(crate::chance::exponential(mean_gap_ns, &mut self.arrivals_rng).max(1));
         }
-        self.world.run_until(until);
+        self.pass_until(until);
         self.taking.take(&mut self.world);
         next
+    }
+
+    /// Lets time pass, and looks at the queues in between.
+    fn pass_until(&mut self, until: Time) {
+        while let Some(looks) = self.looks.as_mut().filter(|looks| looks.next() <= until) {
+            self.world.run_until(looks.next());
+            looks.take(self.world.open_ops() as f64);
+        }
+        self.world.run_until(until);
     }
 
     fn read_any(&mut self) {

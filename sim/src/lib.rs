@@ -12,6 +12,7 @@
 //! - no policy is written here: what a drive does and when is physics, everything else the engine decides.
 
 mod agenda;
+mod batch;
 mod chance;
 mod experiment;
 pub mod fill;
@@ -21,11 +22,13 @@ mod links;
 mod measure;
 mod meter;
 pub mod replay;
+mod steady;
 mod stored;
 mod trace_hash;
 mod world;
 
 pub use agenda::Agenda;
+pub use batch::run_all;
 pub use chance::{Popularity, Sizes};
 pub use experiment::{Arrivals, Experiment, ExperimentError, System, Workload, run, run_once};
 pub use histogram::Histogram;

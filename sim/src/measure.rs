@@ -80,6 +80,7 @@ impl Taking {
         Measured {
             span,
             boot: self.boot,
+            steady_after: None,
             drives: world.rack.spec().drives.len(),
             answered: self.answered,
             refused: self.refused,
@@ -105,6 +106,9 @@ pub struct Measured {
     pub span: Duration,
     /// How long it took to wake every group once, before.
     pub boot: Duration,
+    /// How long after the first request of a Poisson load the number of open requests was in its steady state; `None`
+    /// if it never was, half of the run at most being its beginning (MSER-5).
+    pub steady_after: Option<Duration>,
     /// Drives in the rack.
     pub drives: usize,
     /// Requests that were answered.
@@ -244,6 +248,9 @@ pub struct Point {
     pub power_w: Power,
     /// How long it took to wake every group once, before anything else, in seconds.
     pub boot_s: f64,
+    /// How long after the first request of a Poisson load the number of open requests was in its steady state, in
+    /// seconds, in the slowest run (MSER-5); `None` if half of some run was not enough.
+    pub steady_after_s: Option<f64>,
     /// How sure the means are.
     pub ci95: Confidence,
     /// Requests answered, over all seeds.
@@ -281,6 +288,7 @@ impl Point {
                 peak: runs.iter().map(|run| run.peak_power_mw).max().unwrap_or(0) as f64 / 1e3,
             },
             boot_s: mean(&|run| run.boot.as_secs_f64()),
+            steady_after_s: runs.iter().try_fold(0.0_f64, |most, run| Some(most.max(run.steady_after?.as_secs_f64()))),
             ci95: Confidence {
                 throughput_bytes_per_s: half_width(runs.iter().map(Measured::throughput_bytes_per_s)),
                 ttfb_mean_s: half_width(runs.iter().filter_map(|run| run.first_byte.mean_s())),

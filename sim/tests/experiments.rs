@@ -4,6 +4,8 @@
 
 use sim::{Arrivals, Experiment, Network, Popularity, Sizes, System};
 use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn pelican() -> Experiment {
@@ -28,6 +30,47 @@ fn the_same_experiment_gives_the_same_point_and_another_seed_another_trace() {
     assert_eq!(serde_json::from_str::<sim::Point>(&written).unwrap().answered, once.answered);
     let written = serde_json::to_string(&experiment).unwrap();
     assert_eq!(serde_json::from_str::<Experiment>(&written).unwrap(), experiment);
+}
+
+#[test]
+fn points_come_in_their_order_and_are_the_same_for_any_number_of_threads() {
+    let rates = [0.1, 2.0, 0.2, 1.0];
+    let experiments = rates.map(|rate| {
+        let mut experiment = pelican();
+        experiment.workload.arrivals = Arrivals::poisson(rate);
+        experiment
+    });
+    let done = AtomicUsize::new(0);
+    let tell = |count| {
+        done.fetch_max(count, Ordering::Relaxed);
+    };
+    let points = sim::run_all(&experiments, NonZeroUsize::new(3).unwrap(), &tell).unwrap();
+    assert_eq!(done.into_inner(), rates.len());
+    let one_by_one: Vec<_> = experiments.iter().map(|experiment| sim::run(experiment).unwrap()).collect();
+    assert_eq!(points, one_by_one);
+    let rate = |point: &sim::Point| (point.parameters.reads_per_s.unwrap() * 1e3).round() / 1e3;
+    assert_eq!(points.iter().map(rate).collect::<Vec<_>>(), rates);
+}
+
+#[test]
+fn an_experiment_that_cannot_be_run_ends_the_batch() {
+    let mut none = pelican();
+    none.seeds.clear();
+    let result = sim::run_all(&[none, pelican()], NonZeroUsize::MIN, &|_| {});
+    assert_eq!(result, Err(sim::ExperimentError::NoSeed));
+}
+
+#[test]
+fn queues_that_fill_have_a_beginning_and_a_run_that_ends_before_they_are_full_says_so() {
+    let mut experiment = pelican();
+    experiment.workload.arrivals = Arrivals::poisson(8.0);
+    experiment.duration = Duration::from_hours(5);
+    // 8 a second come, 3.6 are served: 4,000 places are taken after a quarter of an hour.
+    let after = sim::run(&experiment).unwrap().steady_after_s.unwrap();
+    assert!((300.0..3_600.0).contains(&after), "{after} s");
+    experiment.warm_up = Duration::ZERO;
+    experiment.duration = Duration::from_mins(10);
+    assert_eq!(sim::run(&experiment).unwrap().steady_after_s, None);
 }
 
 #[test]

@@ -1,0 +1,111 @@
+//! When a run has reached its steady state.
+//!
+//! A run begins with empty queues, and what is measured before they have filled speaks of the beginning. Where the
+//! beginning ends is found by MSER-5 (White, Cobb and Spratt, 2000): the series is cut into batches of five, and as many
+//! of the first batches are dropped as make the mean of the rest surest, that is as minimise the variance of the rest
+//! over the number of the rest. If that is half of them or more, the run was too short to tell, or has no steady state.
+//!
+//! Invariants: no parameter but the batch of five; a series that is level from the start loses none but by chance.
+
+use model::Time;
+use std::time::Duration;
+
+/// Values of a series that make up a batch.
+const BATCH: usize = 5;
+
+/// Looks that are taken at a run: a whole number of batches, each a minute apart in 30 hours.
+const LOOKS: u32 = 1_800;
+
+/// What is seen of a run, at equal intervals from its first request on. See the head of this file.
+#[derive(Debug)]
+pub(crate) struct Looks {
+    every: Duration,
+    next: Time,
+    seen: Vec<f64>,
+}
+
+impl Looks {
+    /// Looks at a run that begins at `from` and lasts for `span`.
+    pub fn new(from: Time, span: Duration) -> Self {
+        let every = (span / LOOKS).max(Duration::from_nanos(1));
+        Self { every, next: from + every, seen: Vec::with_capacity(LOOKS as usize) }
+    }
+
+    /// When to look next; [`Time::MAX`] is never.
+    pub fn next(&self) -> Time {
+        if self.seen.len() < LOOKS as usize { self.next } else { Time::MAX }
+    }
+
+    /// Takes what was seen at [`Looks::next`].
+    pub fn take(&mut self, value: f64) {
+        self.seen.push(value);
+        self.next += self.every;
+    }
+
+    /// When the steady state was reached, counted from the beginning.
+    pub fn steady_after(&self) -> Option<Duration> {
+        beginning(&self.seen).map(|dropped| self.every * dropped as u32)
+    }
+}
+
+/// How many values of `series`, a whole number of batches, belong to the beginning. `None` if half the batches or more
+/// would be dropped, or there are fewer than ten.
+fn beginning(series: &[f64]) -> Option<usize> {
+    let batches: Vec<f64> = series.chunks_exact(BATCH).map(|batch| batch.iter().sum::<f64>() / BATCH as f64).collect();
+    if batches.len() < 10 {
+        return None;
+    }
+    // From the last batch to the first, so that sums of what would be left need be added up once.
+    let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
+    let mut surest = (f64::INFINITY, batches.len());
+    for (dropped, batch) in batches.iter().enumerate().rev() {
+        count += 1.0;
+        let off = batch - mean;
+        mean += off / count;
+        squares += off * (batch - mean);
+        // The last few batches may be alike by chance: they are never the whole of the rest (the usual reserve).
+        let unsure = squares / (count * count);
+        if count >= BATCH as f64 && unsure <= surest.0 {
+            surest = (unsure, dropped);
+        }
+    }
+    (surest.1 * 2 < batches.len()).then_some(surest.1 * BATCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Rng;
+
+    /// A series of `count` values: `level` with noise of +- `noise`.
+    fn series(count: usize, noise: f64, level: impl Fn(f64) -> f64) -> Vec<f64> {
+        let mut rng = Rng::new(11);
+        let mut draw = || rng.below(2_000_001) as f64 / 1e6 - 1.0;
+        (0..count).map(|i| level(i as f64) + noise * draw()).collect()
+    }
+
+    #[test]
+    fn a_level_series_has_no_beginning() {
+        assert_eq!(beginning(&[7.0; 100]), Some(0));
+        let dropped = beginning(&series(1_000, 1.0, |_| 10.0));
+        assert!(dropped.is_some_and(|dropped| dropped < 100), "{dropped:?}");
+    }
+
+    #[test]
+    fn a_queue_that_fills_is_dropped_until_it_is_full() {
+        // 95 % full after 150 values, 99.8 % after 300.
+        let filling = series(1_000, 20.0, |i| 1_000.0 * (1.0 - (-i / 50.0).exp()));
+        let dropped = beginning(&filling);
+        assert!(dropped.is_some_and(|dropped| (100..=400).contains(&dropped)), "{dropped:?}");
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let rest = mean(&filling[dropped.unwrap_or(0)..]);
+        assert!((rest - 1_000.0).abs() < 5.0 && mean(&filling) < 960.0, "{rest}");
+    }
+
+    #[test]
+    fn what_never_levels_off_has_no_steady_state() {
+        assert_eq!(beginning(&series(1_000, 1.0, |i| i)), None);
+        assert_eq!(beginning(&series(1_000, 1.0, |i| if i < 700.0 { 0.0 } else { 100.0 })), None);
+        assert_eq!(beginning(&[1.0; 49]), None, "too few to tell");
+    }
+}
