@@ -22,6 +22,7 @@ mod links;
 mod measure;
 mod meter;
 pub mod replay;
+pub mod report;
 mod steady;
 mod stored;
 mod trace_hash;

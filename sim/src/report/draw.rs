@@ -1,0 +1,347 @@
+//! Draws plates with `plotters`, into SVG.
+//!
+//! A plate is a title, a legend whose rows wrap, and its figures in a grid. Everything is in pixels; the picture
+//! scales.
+
+use super::axis::{Laid, Room};
+use super::figure::{Axis, Figure, Plate, Series, Style};
+use super::palette::{Tone, all_dark_twins};
+use plotters::coord::Shift;
+use plotters::coord::cartesian::Cartesian2d;
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use std::ops::Range;
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn<T> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
+
+/// A figure that stands alone is this wide and high; those of a row are narrower.
+const ALONE: (u32, u32) = (820, 440);
+const IN_ROW: (u32, u32) = (540, 350);
+const TITLE_HEIGHT: u32 = 36;
+const LEGEND_ROW_HEIGHT: u32 = 22;
+/// A character of 13 pixels' height is about so wide.
+const CHARACTER_WIDTH: f64 = 7.0;
+const FONT: &str = "system-ui, sans-serif";
+
+/// What SVG's sizes of text are divided by on their way through the library.
+const TEXT_SCALE: f64 = 1.24;
+
+fn color(tone: Tone) -> RGBColor {
+    let [red, green, blue] = tone.light;
+    RGBColor(red, green, blue)
+}
+
+fn words(pixels: f64, tone: Tone, horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
+    (FONT, pixels * TEXT_SCALE).into_font().color(&color(tone)).pos(Pos::new(horizontal, vertical))
+}
+
+/// The plate as SVG.
+pub(super) fn plate(plate: &Plate) -> String {
+    let columns = plate.columns.max(1);
+    let (width, height) = if columns == 1 { ALONE } else { IN_ROW };
+    let total_width = width * columns as u32;
+    let legend = Legend::new(plate, f64::from(total_width));
+    let head = TITLE_HEIGHT + legend.rows() * LEGEND_ROW_HEIGHT;
+    let total_height = head + height * plate.figures.len().div_ceil(columns) as u32;
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (total_width, total_height)).into_drawing_area();
+        let drawn = drawn(plate, &legend, &root, (head, width, height, columns));
+        assert!(drawn.is_ok(), "a picture of this layout can be drawn into memory: {drawn:?}");
+    }
+    with_head(&svg, &plate.title)
+}
+
+/// `svg` with a name for those who cannot see it, and its colours for dark pages.
+pub(super) fn with_head(svg: &str, title: &str) -> String {
+    let (opening, rest) = svg.split_once('>').unwrap_or((svg, ""));
+    let title = super::escaped(title);
+    format!("{opening} role=\"img\"><title>{title}</title><style>{}</style>{rest}", all_dark_twins())
+}
+
+fn drawn(
+    plate: &Plate,
+    legend: &Legend<'_>,
+    root: &Area<'_>,
+    (head, width, height, columns): (u32, u32, u32, usize),
+) -> Drawn<()> {
+    root.fill(&color(Tone::PAPER))?;
+    let title = words(17.0, Tone::INK, HPos::Left, VPos::Top).transform(FontTransform::None);
+    root.draw_text(&plate.title, &title, (14, 10))?;
+    legend.draw(root)?;
+    for (index, figure) in plate.figures.iter().enumerate() {
+        let (row, column) = ((index / columns) as u32, (index % columns) as u32);
+        let corner = ((column * width).cast_signed(), (head + row * height).cast_signed());
+        let area = root.clone().shrink(corner, (width, height));
+        Panel { root, legend, figure }.draw(&area)?;
+    }
+    root.present()
+}
+
+/// The names of all series, each with its place.
+struct Legend<'a> {
+    entries: Vec<Entry<'a>>,
+}
+
+struct Entry<'a> {
+    name: &'a str,
+    style: Style,
+    x: i32,
+    row: u32,
+}
+
+impl<'a> Legend<'a> {
+    fn new(plate: &'a Plate, width: f64) -> Self {
+        let (mut x, mut row, mut entries) = (14.0, 0, Vec::new());
+        for (name, style) in plate.legend() {
+            let needs = 46.0 + name.chars().count() as f64 * CHARACTER_WIDTH;
+            if x + needs > width && x > 14.0 {
+                (x, row) = (14.0, row + 1);
+            }
+            entries.push(Entry { name, style, x: x as i32, row });
+            x += needs;
+        }
+        Self { entries }
+    }
+
+    /// A single series needs no legend: the axis says what it is.
+    fn rows(&self) -> u32 {
+        if self.entries.len() < 2 { 0 } else { self.entries.last().map_or(0, |entry| entry.row + 1) }
+    }
+
+    fn index(&self, name: &str) -> usize {
+        self.entries.iter().position(|entry| entry.name == name).unwrap_or(0)
+    }
+
+    fn draw(&self, root: &Area<'_>) -> Drawn<()> {
+        if self.rows() == 0 {
+            return Ok(());
+        }
+        for (index, entry) in self.entries.iter().enumerate() {
+            let y = (TITLE_HEIGHT + entry.row * LEGEND_ROW_HEIGHT + LEGEND_ROW_HEIGHT / 2).cast_signed();
+            let pen = Pen::new(index, entry.style);
+            pen.join(root, &[(entry.x, y), (entry.x + 26, y)])?;
+            pen.mark(root, (entry.x + 13, y))?;
+            let style = words(13.0, Tone::INK, HPos::Left, VPos::Center);
+            root.draw_text(entry.name, &style, (entry.x + 32, y))?;
+        }
+        Ok(())
+    }
+}
+
+/// The look of one series.
+#[derive(Clone, Copy)]
+struct Pen {
+    index: usize,
+    color: RGBColor,
+    style: Style,
+}
+
+impl Pen {
+    fn new(index: usize, style: Style) -> Self {
+        Self { index, color: color(Tone::of_series(index)), style }
+    }
+
+    fn join(self, root: &Area<'_>, points: &[(i32, i32)]) -> Drawn<()> {
+        let line = self.color.stroke_width(2);
+        match self.style {
+            Style::Marks => Ok(()),
+            Style::Line | Style::Steps => root.draw(&PathElement::new(points.to_vec(), line)),
+            Style::Reference => {
+                for (from, to) in dashes(points) {
+                    root.draw(&PathElement::new(vec![from, to], line))?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn mark(self, root: &Area<'_>, (x, y): (i32, i32)) -> Drawn<()> {
+        if self.style == Style::Steps {
+            return Ok(());
+        }
+        let shape: &[(i32, i32)] = match self.index % 5 {
+            0 => return self.disc(root, (x, y)),
+            1 => &[(0, -5), (5, 4), (-5, 4)],
+            2 => &[(-4, -4), (4, -4), (4, 4), (-4, 4)],
+            3 => &[(0, -6), (5, 0), (0, 6), (-5, 0)],
+            _ => &[(0, 5), (5, -4), (-5, -4)],
+        };
+        let corners: Vec<(i32, i32)> = shape.iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
+        let fill = if self.style == Style::Reference { color(Tone::PAPER) } else { self.color };
+        root.draw(&Polygon::new(corners.clone(), fill.filled()))?;
+        let closed = corners.iter().chain(corners.first()).copied().collect::<Vec<_>>();
+        root.draw(&PathElement::new(closed, self.color.stroke_width(1)))
+    }
+
+    fn disc(self, root: &Area<'_>, center: (i32, i32)) -> Drawn<()> {
+        if self.style == Style::Reference {
+            root.draw(&Circle::new(center, 4, color(Tone::PAPER).filled()))?;
+            return root.draw(&Circle::new(center, 4, self.color.stroke_width(1)));
+        }
+        root.draw(&Circle::new(center, 4, self.color.filled()))
+    }
+
+    fn whisker(self, root: &Area<'_>, x: i32, low: i32, high: i32) -> Drawn<()> {
+        let line = self.color.stroke_width(1);
+        root.draw(&PathElement::new(vec![(x, low), (x, high)], line))?;
+        root.draw(&PathElement::new(vec![(x - 3, low), (x + 3, low)], line))?;
+        root.draw(&PathElement::new(vec![(x - 3, high), (x + 3, high)], line))
+    }
+}
+
+/// Pieces of 6 pixels with 4 between them, along `points`.
+fn dashes(points: &[(i32, i32)]) -> Vec<((i32, i32), (i32, i32))> {
+    const PERIOD: f64 = 10.0;
+    const DASH: f64 = 6.0;
+    let (mut pieces, mut phase) = (Vec::new(), 0.0_f64);
+    for pair in points.windows(2) {
+        let ((x0, y0), (x1, y1)) = (pair[0], pair[1]);
+        let (dx, dy) = (f64::from(x1 - x0), f64::from(y1 - y0));
+        let length = dx.hypot(dy);
+        let at = |way: f64| {
+            let share = (way / length).clamp(0.0, 1.0);
+            (x0 + (dx * share).round() as i32, y0 + (dy * share).round() as i32)
+        };
+        let mut way = -phase;
+        while length > 0.0 && way < length {
+            if way + DASH > 0.0 {
+                pieces.push((at(way), at(way + DASH)));
+            }
+            way += PERIOD;
+        }
+        phase = (phase + length) % PERIOD;
+    }
+    pieces
+}
+
+/// A range whose ticks are given.
+struct Ticked {
+    inner: RangedCoordf64,
+    laid: Laid,
+}
+
+impl Ranged for Ticked {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        self.inner.map(value, limit)
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        if hint.weight().allow_light_points() {
+            return Vec::new();
+        }
+        self.laid.ticks.iter().map(|tick| tick.at).collect()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.laid.from..self.laid.to
+    }
+}
+
+impl ValueFormatter<f64> for Ticked {
+    fn format_ext(&self, value: &f64) -> String {
+        let tick = self.laid.ticks.iter().find(|tick| (tick.at - value).abs() < 1e-12);
+        tick.map(|tick| tick.label.clone()).unwrap_or_default()
+    }
+}
+
+/// One figure on its way into its area. Marks are drawn on the root, in pixels.
+struct Panel<'a, 'b> {
+    root: &'a Area<'b>,
+    legend: &'a Legend<'a>,
+    figure: &'a Figure,
+}
+
+impl<'b> Panel<'_, 'b> {
+    fn draw(&self, area: &Area<'b>) -> Drawn<()> {
+        let (width, height) = area.dim_in_pixel();
+        let (x, y) = self.axes(f64::from(width), f64::from(height));
+        let widest = y.ticks.iter().map(|tick| tick.label.chars().count()).max().unwrap_or(1);
+        let mut builder = ChartBuilder::on(area);
+        builder.margin_right(18).margin_bottom(6).margin_left(6).margin_top(8);
+        builder.x_label_area_size(46).y_label_area_size(30 + (widest as f64 * CHARACTER_WIDTH) as u32);
+        if !self.figure.title.is_empty() {
+            builder.caption(&self.figure.title, words(14.0, Tone::INK, HPos::Left, VPos::Top));
+        }
+        let mut chart = builder.build_cartesian_2d(ticked(&x), ticked(&y))?;
+        chart
+            .configure_mesh()
+            .bold_line_style(color(Tone::GRID))
+            .light_line_style(color(Tone::GRID))
+            .axis_style(color(Tone::FAINT))
+            .label_style(words(12.0, Tone::INK, HPos::Center, VPos::Center))
+            .axis_desc_style(words(13.0, Tone::INK, HPos::Center, VPos::Center))
+            .x_desc(&self.figure.x.label)
+            .y_desc(&self.figure.y.label)
+            .draw()?;
+        let plot = chart.plotting_area();
+        for series in &self.figure.series {
+            self.series(series, plot, &x, &y)?;
+        }
+        Ok(())
+    }
+
+    fn axes(&self, width: f64, height: f64) -> (Laid, Laid) {
+        let marks = self.figure.series.iter().flat_map(|series| &series.marks);
+        let across = Room { pixels: width - 90.0, side_by_side: true, margin: true };
+        let x = Laid::new(&with_own_ticks(&self.figure.x, self.figure), marks.clone().map(|mark| mark.x), across);
+        let ends = marks.flat_map(|mark| [Some(mark.y), mark.spread.map(|s| s.0), mark.spread.map(|s| s.1)]);
+        let up = Room { pixels: height - 80.0, side_by_side: false, margin: false };
+        (x, Laid::new(&self.figure.y, ends.flatten(), up))
+    }
+
+    fn series(
+        &self,
+        series: &Series,
+        plot: &DrawingArea<SVGBackend<'b>, Cartesian2d<Ticked, Ticked>>,
+        x: &Laid,
+        y: &Laid,
+    ) -> Drawn<()> {
+        let pen = Pen::new(self.legend.index(&series.name), series.style);
+        let pixel = |at_x: f64, at_y: f64| Some(plot.map_coordinate(&(x.at(at_x)?, y.at(at_y)?)));
+        let points: Vec<Option<(i32, i32)>> = series.marks.iter().map(|mark| pixel(mark.x, mark.y)).collect();
+        for run in points.split(Option::is_none) {
+            let run: Vec<(i32, i32)> = run.iter().copied().flatten().collect();
+            if run.len() > 1 {
+                pen.join(self.root, &if series.style == Style::Steps { stairs(&run) } else { run })?;
+            }
+        }
+        for (mark, point) in series.marks.iter().zip(&points) {
+            let Some(point) = *point else { continue };
+            if let Some((low, high)) = mark.spread
+                && let (Some(low), Some(high)) = (pixel(mark.x, low), pixel(mark.x, high))
+                && low.1 - high.1 > 8
+            {
+                pen.whisker(self.root, point.0, low.1, high.1)?;
+            }
+            pen.mark(self.root, point)?;
+        }
+        Ok(())
+    }
+}
+
+fn ticked(laid: &Laid) -> Ticked {
+    Ticked { inner: (laid.from..laid.to).into(), laid: laid.clone() }
+}
+
+/// The axis with the values that were asked for written along it, where they are few.
+fn with_own_ticks(axis: &Axis, figure: &Figure) -> Axis {
+    let mut values: Vec<f64> = figure.series.iter().flat_map(|series| series.marks.iter().map(|mark| mark.x)).collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    let few = (2..=10).contains(&values.len());
+    if axis.ticks.is_empty() && few { axis.clone().ticks(values) } else { axis.clone() }
+}
+
+/// Each point reached on the level of the one before.
+fn stairs(points: &[(i32, i32)]) -> Vec<(i32, i32)> {
+    let first = points.first().copied();
+    let rest = points.windows(2).flat_map(|pair| [(pair[1].0, pair[0].1), pair[1]]);
+    first.into_iter().chain(rest).collect()
+}

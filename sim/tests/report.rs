@@ -1,0 +1,145 @@
+//! Reports as their readers get them: pictures and pages are well-formed, complete and stand alone.
+#![allow(clippy::unwrap_used)]
+
+use quick_xml::events::Event;
+use sim::report::{Axis, Cell, Column, Figure, Mark, Page, Plate, Section, Series, Style, Table, Tone};
+
+/// The text of every element of this name; panics where the document is not well-formed.
+fn texts(document: &str, name: &str) -> Vec<String> {
+    let mut reader = quick_xml::Reader::from_str(document);
+    let (mut found, mut open, mut depth) = (Vec::new(), None::<String>, 0_i32);
+    loop {
+        match reader.read_event().unwrap() {
+            Event::Start(start) => {
+                depth += 1;
+                if start.name().as_ref() == name.as_bytes() {
+                    open = Some(String::new());
+                }
+            }
+            Event::End(end) => {
+                depth -= 1;
+                if end.name().as_ref() == name.as_bytes() {
+                    found.extend(open.take());
+                }
+            }
+            Event::Text(text) => {
+                if let Some(open) = open.as_mut() {
+                    open.push_str(&text.decode().unwrap());
+                }
+            }
+            Event::GeneralRef(entity) => {
+                if let Some(open) = open.as_mut() {
+                    open.push_str(match &*entity.decode().unwrap() {
+                        "lt" => "<",
+                        "gt" => ">",
+                        "amp" => "&",
+                        "quot" => "\"",
+                        _ => "'",
+                    });
+                }
+            }
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    assert_eq!(depth, 0, "every element is closed");
+    found
+}
+
+fn plate() -> Plate {
+    let rates = [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
+    let curve = |ceiling: f64| rates.map(|rate| (rate, (rate * 8.0_f64).min(ceiling)));
+    let throughput = Figure {
+        title: "throughput <all>".into(),
+        x: Axis::log("requests a second").ticks(rates),
+        y: Axis::linear("throughput (Gb/s)"),
+        series: vec![
+            Series::line("Pelican", curve(34.0)),
+            Series::line("FP & all spinning", curve(40.0)),
+            Series::reference("paper", curve(39.0)),
+        ],
+    };
+    let spread = |(x, y): (f64, f64)| Mark { x, y: y + 13.0, spread: Some((y + 12.0, y + 15.0)) };
+    let latency = Figure {
+        title: "TTFB".into(),
+        x: Axis::log("requests a second").ticks(rates),
+        y: Axis::log("time to first byte (s)"),
+        series: vec![
+            Series { name: "Pelican".into(), marks: curve(60.0).map(spread).to_vec(), style: Style::Line },
+            Series::styled("utilisation", Style::Steps, [(0.1, 20.0), (1.0, 30.0), (8.0, 90.0)]),
+            Series::line("nothing", [(1.0, f64::NAN)]),
+        ],
+    };
+    Plate::new("Two <panels>", 2, vec![throughput, latency])
+}
+
+#[test]
+fn a_plate_is_well_formed_and_names_every_series_axis_and_title() {
+    let svg = plate().svg();
+    let told = texts(&svg, "text");
+    let told: Vec<&str> = told.iter().map(|text| text.trim()).collect();
+    for expected in [
+        "Two <panels>",
+        "throughput <all>",
+        "TTFB",
+        "requests a second",
+        "throughput (Gb/s)",
+        "time to first byte (s)",
+        "Pelican",
+        "FP & all spinning",
+        "paper",
+        "utilisation",
+        "nothing",
+        "0.0625",
+        "8",
+    ] {
+        assert!(told.contains(&expected), "{expected:?} is not among {told:?}");
+    }
+    for index in 0..4 {
+        assert!(svg.contains(&Tone::of_series(index).hex()), "series {index} is drawn in its colour");
+    }
+}
+
+#[test]
+fn the_same_plate_gives_the_same_picture() {
+    assert_eq!(plate().svg(), plate().svg());
+}
+
+#[test]
+fn figures_of_nothing_one_value_or_huge_values_are_drawn_all_the_same() {
+    for points in [vec![], vec![(0.0, 0.0)], vec![(1e-300, 1e300), (1e300, -1e300)], vec![(f64::NAN, f64::INFINITY)]] {
+        for axis in [Axis::linear("x"), Axis::log("x")] {
+            let series = vec![Series::line("a", points.clone()), Series::styled("b", Style::Marks, points.clone())];
+            let figure = Figure { title: "t".into(), x: axis.clone(), y: axis, series };
+            assert!(!texts(&Plate::single(figure).svg(), "text").is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_page_is_well_formed_and_stands_alone() {
+    let mut table = Table::new(vec![Column::words("what", "what"), Column::numbers("ours", "ours")]);
+    table.push(vec![Cell::words("a < b"), Cell::number(1234.5)]);
+    table.push(vec![Cell::verdict(false, "missed"), Cell::Empty]);
+    let page = Page {
+        title: "Rack & report".into(),
+        sections: vec![
+            Section::Heading("Results".into()),
+            Section::Words("\u{7}words".into()),
+            Section::Facts(vec![("seeds".into(), "1, 2".into())]),
+            Section::Verbatim("larder simulate x.toml --set 'a=\"b\"'".into()),
+            Section::Table(table),
+            Section::Plate(plate()),
+            Section::Picture(plate().svg()),
+        ],
+    };
+    let html = page.html();
+    assert_eq!(texts(&html, "h1"), ["Rack & report"]);
+    assert_eq!(texts(&html, "td"), ["a < b", "1,234", "missed", "-"]);
+    assert_eq!(texts(&html, "pre"), ["larder simulate x.toml --set 'a=\"b\"'"]);
+    assert_eq!(texts(&html, "p"), ["?words"]);
+    assert_eq!(texts(&html, "title").len(), 3, "the page's and two pictures'");
+    for outside in ["src=", "href=", "url(", "@import", "<script"] {
+        assert!(!html.contains(outside), "{outside} refers to something elsewhere");
+    }
+}
