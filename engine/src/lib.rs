@@ -13,7 +13,8 @@
 //! - one operation in service per class; one group of a class awake at a time;
 //! - state is bounded by drives, groups and queued operations, never by objects;
 //! - every action that expects an answer carries an attempt; an answer to an older attempt is ignored;
-//! - iteration order is that of ids (no hashing), so that a run is the same on every machine.
+//! - iteration order is that of ids, so that a run is the same on every machine: what is hashed ([`Numbered`]) cannot
+//!   be walked.
 
 #![no_std]
 extern crate alloc;
@@ -29,6 +30,7 @@ pub mod fair;
 pub mod layout;
 pub mod ledger;
 mod mind;
+mod numbered;
 pub mod placement;
 mod policy;
 mod rack;
@@ -42,6 +44,7 @@ mod view;
 pub use action::{Action, Outcome, Rejection, Transfer};
 pub use event::{DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work};
 pub use mind::{Mind, Waking};
+pub use numbered::{Numbered, OpMap};
 pub use policy::{
     GroupChoice, IdleTimeout, Lane, MigrationPolicy, PinnedTo, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,
     Weighing,

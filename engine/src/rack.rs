@@ -13,10 +13,11 @@ use crate::event::{DoomedBlob, DriveReport, Event, Loss, Request, Work};
 use crate::fair::{FairQueues, Pick};
 use crate::layout::Layout;
 use crate::ledger::Ledger;
+use crate::numbered::OpMap;
 use crate::placement::Placement;
 use crate::policy::{Lane, RackPolicy};
 use crate::staging::Migrator;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -178,7 +179,7 @@ pub struct Rack {
     pub(crate) budget: StartBudget,
     pub(crate) placement: Placement,
     pub(crate) migrator: Migrator,
-    pub(crate) ops: BTreeMap<OpId, Op>,
+    pub(crate) ops: OpMap<Op>,
     /// Doomed payload bytes by group.
     pub(crate) doomed: Vec<u64>,
     /// Those of them that the last listing showed and that could not be given back: a visit would not either.
@@ -226,7 +227,7 @@ impl Rack {
             budget: StartBudget::new(spec.drives.len(), policy.starts_per_day),
             placement: Placement::new(&spec, &groups, &class_of),
             migrator: Migrator::new(policy.migration.clone()),
-            ops: BTreeMap::new(),
+            ops: OpMap::default(),
             doomed: vec![0; layout.groups.len()],
             stuck: vec![0; layout.groups.len()],
             rng: Rng::new(seed),
@@ -298,7 +299,7 @@ impl Rack {
     fn close(&mut self, now: Time, actions: &mut Vec<Action>) {
         self.closing = true;
         let in_service: Vec<OpId> = self.classes.iter().filter_map(|class| Some(class.in_service?.op)).collect();
-        let queued: Vec<OpId> = self.ops.keys().copied().filter(|op| !in_service.contains(op)).collect();
+        let queued = self.ops.numbers().into_iter().filter(|op| !in_service.contains(op));
         for op in queued {
             if let Some(state) = self.ops.get(&op).cloned() {
                 self.classes[state.class.index()].queues.remove(op);
@@ -350,7 +351,7 @@ impl Rack {
 
     /// Makes sure that `group` is visited, so that what is doomed there is reclaimed.
     pub(crate) fn visit(&mut self, now: Time, group: GroupId, actions: &mut Vec<Action>) {
-        let visiting = self.ops.values().any(|op| op.group == group && matches!(op.request.work, Work::Visit { .. }));
+        let visiting = self.ops.any(|op| op.group == group && matches!(op.request.work, Work::Visit { .. }));
         if visiting {
             return;
         }

@@ -23,7 +23,7 @@ mod naive;
 #[cfg(test)]
 mod tests;
 
-use alloc::collections::BTreeMap;
+use crate::numbered::{Numbered, OpMap};
 use alloc::vec::Vec;
 use line::{Line, NIL, Slot};
 use model::{GroupId, OpId};
@@ -72,8 +72,8 @@ struct Members {
 pub struct ReorderQueue {
     depth: u32,
     line: Line,
-    ops: BTreeMap<OpId, Slot>,
-    groups: BTreeMap<GroupId, Members>,
+    ops: OpMap<Slot>,
+    groups: Numbered<GroupId, Members>,
     /// For each slot in use, the neighbours of the same group: [before, behind].
     mates: Vec<[Slot; 2]>,
 }
@@ -81,7 +81,7 @@ pub struct ReorderQueue {
 impl ReorderQueue {
     /// An empty queue for at most `depth` operations; one more is refused.
     pub fn new(depth: u32) -> Self {
-        Self { depth, line: Line::new(), ops: BTreeMap::new(), groups: BTreeMap::new(), mates: Vec::new() }
+        Self { depth, line: Line::new(), ops: OpMap::default(), groups: Numbered::default(), mates: Vec::new() }
     }
 
     /// Queues an operation by the insertion rule. Its number must not be queued already.
@@ -215,7 +215,7 @@ impl ReorderQueue {
         if self.mates.len() <= slot as usize {
             self.mates.resize(slot as usize + 1, [NIL; 2]);
         }
-        let members = self.groups.entry(group).or_insert(Members { first: slot, last: NIL, count: 0 });
+        let members = self.groups.get_or_insert_with(group, || Members { first: slot, last: NIL, count: 0 });
         let before = core::mem::replace(&mut members.last, slot);
         members.count += 1;
         self.mates[slot as usize] = [before, NIL];

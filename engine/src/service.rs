@@ -298,11 +298,14 @@ impl Rack {
     /// Puts the picked operation into service. True if it ended at once, so that another can be picked.
     fn start(&mut self, pick: &Pick, now: Time, actions: &mut Vec<Action>) -> bool {
         let Some(op) = self.ops.get(&pick.op) else { return true };
-        match op.request.work.clone() {
-            Work::Read { blob, drives, .. } => self.start_read(pick, blob, &drives, now, actions),
+        match op.request.work {
+            Work::Read { blob, ref drives, .. } => {
+                let stacks = self.ready_stacks(drives);
+                self.start_read(pick, blob, stacks, now, actions)
+            }
             Work::Write { .. } => self.start_write(pick, now, actions),
-            Work::Delete { blob, drives, .. } => {
-                let stacks = self.ready_stacks(&drives);
+            Work::Delete { blob, ref drives, .. } => {
+                let stacks = self.ready_stacks(drives);
                 self.begin_transfer(pick.op, pick.lane, Transfer::Delete { blob, stacks }, now, actions);
                 false
             }
@@ -319,12 +322,11 @@ impl Rack {
         &mut self,
         pick: &Pick,
         blob: BlobId,
-        drives: &[DriveId],
+        stacks: Vec<(u8, DriveId)>,
         now: Time,
         actions: &mut Vec<Action>,
     ) -> bool {
         let need = self.spec.code.data;
-        let stacks = self.ready_stacks(drives);
         if stacks.len() < usize::from(need) {
             self.finish(now, pick.op, Outcome::Failed(Rejection::TooManyDrivesAway), actions);
             return true;
@@ -338,7 +340,9 @@ impl Rack {
     fn ready_stacks(&self, drives: &[DriveId]) -> Vec<(u8, DriveId)> {
         let ready =
             |drive: &DriveId| self.drives.get(drive.index()).is_some_and(|state| state.phase == DrivePhase::Ready);
-        drives.iter().enumerate().filter(|(_, drive)| ready(drive)).map(|(i, d)| (i as u8, *d)).collect()
+        let mut stacks = Vec::with_capacity(drives.len());
+        stacks.extend(drives.iter().enumerate().filter(|(_, drive)| ready(drive)).map(|(i, d)| (i as u8, *d)));
+        stacks
     }
 
     fn start_write(&mut self, pick: &Pick, now: Time, actions: &mut Vec<Action>) -> bool {
@@ -382,12 +386,13 @@ impl Rack {
                 _ => {}
             }
         }
-        let Some(work) = self.ops.get(&op).map(|state| state.request.work.clone()) else { return };
-        match work {
+        let Some(state) = self.ops.get(&op) else { return };
+        match state.request.work {
             Work::Read { bytes, .. } => self.read_ended(now, service, bytes, done, outcomes, actions),
             Work::Write { .. } => self.write_ended(now, service, done, actions),
-            Work::Delete { group, drives, stack_bytes, bytes, .. } => {
+            Work::Delete { group, ref drives, stack_bytes, bytes, .. } => {
                 if done {
+                    let drives = drives.clone();
                     self.blob_removed(group, &drives, stack_bytes, bytes);
                     self.finish(now, op, Outcome::Deleted, actions);
                 } else {
@@ -431,9 +436,10 @@ impl Rack {
 
     fn retry_read(&mut self, now: Time, service: InService, actions: &mut Vec<Action>) {
         let Some(op) = self.ops.get(&service.op) else { return };
-        let Work::Read { blob, drives, .. } = op.request.work.clone() else { return };
+        let Work::Read { blob, ref drives, .. } = op.request.work else { return };
+        let stacks = self.ready_stacks(drives);
         let pick = Pick { op: service.op, lane: service.lane, group: op.group, weight: op.weight, ride_along: false };
-        self.start_read(&pick, blob, &drives, now, actions);
+        self.start_read(&pick, blob, stacks, now, actions);
     }
 
     fn write_ended(&mut self, now: Time, service: InService, done: bool, actions: &mut Vec<Action>) {

@@ -152,6 +152,9 @@ impl Rack {
         now: Time,
         actions: &mut Vec<Action>,
     ) -> bool {
+        if now < until && !self.closing && self.is_getting_ready(group) {
+            return false;
+        }
         if !self.closing {
             self.ask_for_permits(group, now, actions);
         }
@@ -178,6 +181,20 @@ impl Rack {
         }
         self.ready(class, group, now, actions);
         true
+    }
+
+    /// Whether members of `group` are on their way, and none of them waits for a permit: there is nothing to do but
+    /// wait. By far the most events find a waking class like this.
+    fn is_getting_ready(&self, group: GroupId) -> bool {
+        let mut moving = false;
+        for drive in &self.layout.groups[group.index()].drives {
+            match self.drives[drive.index()].phase {
+                DrivePhase::AwaitingPermit => return false,
+                DrivePhase::SpinningUp | DrivePhase::Mounting => moving = true,
+                _ => {}
+            }
+        }
+        moving
     }
 
     /// Whether `drive`, a member of `group`, waits for a permit that nobody will give back: those of some domain are

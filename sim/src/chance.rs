@@ -18,13 +18,11 @@ fn neg_log2_q32(x: u64) -> u64 {
     let mut mantissa = x << zeros;
     let mut fraction = 0_u64;
     for digit in (0..32).rev() {
+        // Without a branch, which would be taken at random.
         let square = (u128::from(mantissa) * u128::from(mantissa)) >> 63;
-        if square >> 64 == 0 {
-            mantissa = square as u64;
-        } else {
-            fraction |= 1 << digit;
-            mantissa = (square >> 1) as u64;
-        }
+        let above = (square >> 64) as u64;
+        fraction |= above << digit;
+        mantissa = (square >> above) as u64;
     }
     (u64::from(zeros + 1) << 32) - fraction
 }

@@ -12,7 +12,9 @@
 //! - a flow below its drives' rate crosses a full link on which no flow is faster (property-tested against this
 //!   definition);
 //! - rates are whole bytes/s, bytes left are counted in billionths, so that nothing depends on a machine's floating
-//!   point.
+//!   point;
+//! - a flow that begins or ends costs work for those that share a link with it, or with one that does, and for no other:
+//!   nothing else changes its rate.
 
 #[cfg(test)]
 mod tests;
@@ -32,67 +34,90 @@ pub struct Demand {
     pub crosses: Vec<(LinkId, u64)>,
 }
 
+impl Demand {
+    /// Adds so many thousandths of a stream on `link`.
+    pub fn add(&mut self, link: LinkId, streams: u64) {
+        match self.crosses.iter_mut().find(|(known, _)| *known == link) {
+            Some((_, counted)) => *counted += streams,
+            None => self.crosses.push((link, streams)),
+        }
+    }
+}
+
 /// Rates of streams are shared in units of thousandths of a stream.
 const MILLI: u64 = 1_000;
 
 /// The max-min fair rate of a stream of each flow, in bytes/s, over links of these capacities, in bytes/s. A link that
 /// carries nothing at all would hold its flows for ever, so capacities must be above 0; rates are at least 1.
 pub fn fair_rates(capacities: &[u64], demands: &[Demand]) -> Vec<u64> {
-    let mut filling = Filling::default();
-    filling.fill(capacities, demands.iter());
+    let mut filling = Filling::new(capacities.len());
+    let links: Vec<LinkId> = (0..capacities.len()).collect();
+    filling.fill(capacities, &links, demands.len(), |flow| &demands[flow]);
     filling.rates
 }
 
 /// The working memory of progressive filling, kept between calls.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Filling {
     /// What is left of each link, in thousandths of bytes/s.
     left: Vec<u64>,
     /// The streams on each link that still rise, in thousandths.
     rising: Vec<u64>,
+    /// What a stream on each link could rise to, were it the tightest.
+    levels: Vec<u64>,
     /// Flows that still rise.
     open: Vec<usize>,
     rates: Vec<u64>,
 }
 
 impl Filling {
-    fn fill<'a>(&mut self, capacities: &[u64], demands: impl Iterator<Item = &'a Demand> + Clone) {
-        self.left.clear();
-        self.left.extend(capacities.iter().map(|capacity| capacity.saturating_mul(MILLI)));
-        self.rising.clear();
-        self.rising.resize(capacities.len(), 0);
-        self.rates.clear();
-        for demand in demands.clone() {
-            for (link, streams) in &demand.crosses {
+    fn new(links: usize) -> Self {
+        let zeros = vec![0; links];
+        Self { left: zeros.clone(), rising: zeros.clone(), levels: zeros, open: Vec::new(), rates: Vec::new() }
+    }
+
+    /// Finds the rates of so many flows, which cross none but these links.
+    fn fill<'a>(
+        &mut self,
+        capacities: &[u64],
+        links: &[LinkId],
+        flows: usize,
+        demand_of: impl Fn(usize) -> &'a Demand,
+    ) {
+        for link in links {
+            self.left[*link] = capacities[*link].saturating_mul(MILLI);
+            self.rising[*link] = 0;
+        }
+        for flow in 0..flows {
+            for (link, streams) in &demand_of(flow).crosses {
                 self.rising[*link] += streams;
             }
-            self.rates.push(0);
         }
+        self.rates.clear();
+        self.rates.resize(flows, 0);
         self.open.clear();
-        self.open.extend(0..self.rates.len());
-        let demands: Vec<&Demand> = demands.collect();
+        self.open.extend(0..flows);
         while !self.open.is_empty() {
-            self.freeze_some(&demands);
+            self.freeze_some(links, &demand_of);
         }
     }
 
     /// Freezes every flow whose drives give no more below the level of the tightest link, or else those of that link.
-    fn freeze_some(&mut self, demands: &[&Demand]) {
-        let levels = self.left.iter().zip(&self.rising).filter(|(_, rising)| **rising > 0);
-        let level = levels.map(|(left, rising)| left / rising).min().unwrap_or(u64::MAX);
-        let slow = self.open.iter().any(|flow| demands[*flow].stream_bytes_per_s <= level);
-        let held = |filling: &Self, link: LinkId| {
-            filling.rising[link] > 0 && filling.left[link] / filling.rising[link] == level
-        };
-        let tight: Vec<bool> = (0..self.left.len()).map(|link| held(self, link)).collect();
+    fn freeze_some<'a>(&mut self, links: &[LinkId], demand_of: &impl Fn(usize) -> &'a Demand) {
+        let mut level = u64::MAX;
+        for link in links {
+            self.levels[*link] = self.left[*link].checked_div(self.rising[*link]).unwrap_or(u64::MAX);
+            level = level.min(self.levels[*link]);
+        }
+        let slow = self.open.iter().any(|flow| demand_of(*flow).stream_bytes_per_s <= level);
         let mut open = std::mem::take(&mut self.open);
         open.retain(|flow| {
-            let demand = demands[*flow];
+            let demand = demand_of(*flow);
             let rate = if slow { demand.stream_bytes_per_s } else { level };
             let stays = if slow {
                 demand.stream_bytes_per_s > level
             } else {
-                !demand.crosses.iter().any(|(link, _)| tight[*link])
+                !demand.crosses.iter().any(|(link, _)| self.levels[*link] == level)
             };
             if !stays {
                 self.rates[*flow] = rate.max(1);
@@ -112,20 +137,74 @@ impl Filling {
 struct Flow<T> {
     what: T,
     demand: Demand,
-    /// Bytes that each stream has still to move, in billionths.
-    left_nano: u128,
+    /// How many flows began before it.
+    number: u64,
     rate: u64,
+    /// Since when it has had this rate.
+    since: Time,
+    /// Bytes that each stream still had to move then, in billionths.
+    left_nano: u128,
+}
+
+impl<T> Flow<T> {
+    /// From now on it has this rate; answers with when it ends at that.
+    fn set_rate(&mut self, now: Time, rate: u64) -> Time {
+        let moved_nano = u128::from(self.rate) * now.since(self.since).as_nanos();
+        self.left_nano = self.left_nano.saturating_sub(moved_nano);
+        (self.rate, self.since) = (rate, now);
+        let span_ns = u64::try_from(self.left_nano.div_ceil(u128::from(rate))).unwrap_or(u64::MAX);
+        now + Duration::from_nanos(span_ns)
+    }
 }
 
 /// Flows under way over links of given capacities, each carrying a `T` that is given back at its end.
 #[derive(Clone, Debug)]
 pub struct Flows<T> {
     capacities: Vec<u64>,
-    under_way: Vec<Flow<T>>,
-    /// Up to when `left_nano` is counted.
-    settled: Time,
+    /// Flows by their places, which stay the same while they are under way.
+    places: Vec<Option<Flow<T>>>,
+    free: Vec<usize>,
+    /// The places of the flows on each link.
+    on_link: Vec<Vec<usize>>,
+    /// When the flow of each place ends; [`Time::MAX`] where there is none.
+    ends: Vec<Time>,
     next_end: Time,
+    begun: u64,
+    affected: Affected,
     filling: Filling,
+}
+
+/// What a change of one flow reaches: links, and the flows on them.
+#[derive(Clone, Debug, Default)]
+struct Affected {
+    links: Vec<LinkId>,
+    flows: Vec<usize>,
+    /// Whether each link, and each place of a flow, is among them.
+    link_known: Vec<bool>,
+    flow_known: Vec<bool>,
+}
+
+impl Affected {
+    fn clear(&mut self) {
+        self.links.drain(..).for_each(|link| self.link_known[link] = false);
+        self.flows.drain(..).for_each(|flow| self.flow_known[flow] = false);
+    }
+
+    fn add_links(&mut self, demand: &Demand) {
+        for (link, _) in &demand.crosses {
+            if !std::mem::replace(&mut self.link_known[*link], true) {
+                self.links.push(*link);
+            }
+        }
+    }
+
+    fn add_flow(&mut self, flow: usize) -> bool {
+        let fresh = !std::mem::replace(&mut self.flow_known[flow], true);
+        if fresh {
+            self.flows.push(flow);
+        }
+        fresh
+    }
 }
 
 /// Billionths in a byte: a rate in bytes/s is as many billionths of a byte in a nanosecond.
@@ -138,21 +217,40 @@ impl<T> Flows<T> {
             capacities.iter().all(|capacity| *capacity > 0),
             "a link that carries nothing holds its flows for ever"
         );
+        let links = capacities.len();
         Self {
             capacities,
-            under_way: Vec::new(),
-            settled: Time::ZERO,
+            places: Vec::new(),
+            free: Vec::new(),
+            on_link: vec![Vec::new(); links],
+            ends: Vec::new(),
             next_end: Time::MAX,
-            filling: Filling::default(),
+            begun: 0,
+            affected: Affected { link_known: vec![false; links], ..Affected::default() },
+            filling: Filling::new(links),
         }
     }
 
-    /// Begins a flow each of whose streams moves `stream_bytes`. The others slow down, if they must.
-    pub fn begin(&mut self, now: Time, what: T, demand: Demand, stream_bytes: u64) {
-        self.settle(now);
+    /// Begins a flow each of whose streams moves `stream_bytes`, and answers with its rate in bytes/s. The others slow
+    /// down, if they must.
+    pub fn begin(&mut self, now: Time, what: T, demand: Demand, stream_bytes: u64) -> u64 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.ends.push(Time::MAX);
+            self.affected.flow_known.push(false);
+            self.places.len() - 1
+        });
+        let number = self.begun;
+        self.begun += 1;
+        for (link, _) in &demand.crosses {
+            self.on_link[*link].push(place);
+        }
+        self.affected.add_links(&demand);
+        self.affected.add_flow(place);
         let left_nano = u128::from(stream_bytes) * NANO;
-        self.under_way.push(Flow { what, demand, left_nano, rate: 0 });
-        self.share();
+        self.places[place] = Some(Flow { what, demand, number, rate: 0, since: now, left_nano });
+        self.share(now);
+        self.flow(place).rate
     }
 
     /// When the next flow ends, if none begins before; [`Time::MAX`] without flows.
@@ -160,50 +258,67 @@ impl<T> Flows<T> {
         self.next_end
     }
 
-    /// Takes a flow that has ended by `now`, the one that began first. The others speed up, if they can.
+    /// Takes the flow that ends next, if that is by `now`; of one moment, the one that began first. The others speed
+    /// up, if they can.
     pub fn take_ended(&mut self, now: Time) -> Option<T> {
-        if now < self.next_end {
+        if now < self.next_end || self.is_empty() {
             return None;
         }
-        self.settle(now);
-        let ended = self.under_way.iter().position(|flow| flow.left_nano == 0)?;
-        let flow = self.under_way.remove(ended);
-        self.share();
+        let ending = (0..self.ends.len()).filter(|place| self.ends[*place] == self.next_end);
+        let place = ending.min_by_key(|place| self.places[*place].as_ref().map(|flow| flow.number))?;
+        let flow = self.places[place].take()?;
+        self.ends[place] = Time::MAX;
+        self.free.push(place);
+        for (link, _) in &flow.demand.crosses {
+            self.on_link[*link].retain(|other| *other != place);
+        }
+        self.affected.add_links(&flow.demand);
+        self.share(now);
         Some(flow.what)
     }
 
     /// How many flows are under way.
     pub fn len(&self) -> usize {
-        self.under_way.len()
+        self.places.len() - self.free.len()
     }
 
     /// Whether nothing moves.
     pub fn is_empty(&self) -> bool {
-        self.under_way.is_empty()
+        self.len() == 0
     }
 
-    /// Everything that moves, in the order in which it began, with the rate of one of its streams in bytes/s.
-    pub fn iter(&self) -> impl Iterator<Item = (&T, u64)> {
-        self.under_way.iter().map(|flow| (&flow.what, flow.rate))
+    fn flow(&self, place: usize) -> &Flow<T> {
+        self.places[place].as_ref().expect("a place that is referred to holds a flow")
     }
 
-    fn settle(&mut self, now: Time) {
-        let span_ns = now.since(self.settled).as_nanos();
-        if span_ns > 0 {
-            for flow in &mut self.under_way {
-                flow.left_nano = flow.left_nano.saturating_sub(u128::from(flow.rate) * span_ns);
+    /// Shares the affected links anew among all the flows that this may concern.
+    fn share(&mut self, now: Time) {
+        self.reach();
+        let Self { affected, filling, places, .. } = self;
+        let demand_of = |flow: usize| &places[affected.flows[flow]].as_ref().expect("it is under way").demand;
+        filling.fill(&self.capacities, &affected.links, affected.flows.len(), demand_of);
+        for (place, rate) in affected.flows.iter().zip(&filling.rates) {
+            let flow = places[*place].as_mut().expect("it is under way");
+            if flow.rate != *rate {
+                self.ends[*place] = flow.set_rate(now, *rate);
             }
-            self.settled = now;
         }
+        self.next_end = self.ends.iter().copied().min().unwrap_or(Time::MAX);
+        affected.clear();
     }
 
-    fn share(&mut self) {
-        self.filling.fill(&self.capacities, self.under_way.iter().map(|flow| &flow.demand));
-        self.next_end = Time::MAX;
-        for (flow, rate) in self.under_way.iter_mut().zip(&self.filling.rates) {
-            flow.rate = *rate;
-            let span_ns = u64::try_from(flow.left_nano.div_ceil(u128::from(*rate))).unwrap_or(u64::MAX);
-            self.next_end = self.next_end.min(self.settled + Duration::from_nanos(span_ns));
+    /// Adds to what is affected whatever shares a link with it.
+    fn reach(&mut self) {
+        let mut next = 0;
+        while let Some(link) = self.affected.links.get(next) {
+            next += 1;
+            for place in &self.on_link[*link] {
+                if self.affected.add_flow(*place)
+                    && let Some(flow) = &self.places[*place]
+                {
+                    self.affected.add_links(&flow.demand);
+                }
+            }
         }
     }
 }

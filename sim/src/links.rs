@@ -9,7 +9,7 @@
 //! floats.
 
 use crate::flow::{Demand, LinkId};
-use model::{DomainLimit, DriveId, RackSpec};
+use model::{DomainLimit, DriveId, DriveSpec, RackSpec};
 use serde::{Deserialize, Serialize};
 
 /// What a rack's servers can send.
@@ -34,8 +34,9 @@ impl Network {
 #[derive(Clone, Debug)]
 pub struct Links {
     capacities: Vec<u64>,
-    /// For each drive, the links of resources that it crosses.
-    of_drive: Vec<Vec<LinkId>>,
+    /// The links of resources that each drive crosses, drive after drive: one for each such resource.
+    of_drive: Vec<LinkId>,
+    each_crosses: usize,
     /// The server of each drive.
     server_of: Vec<usize>,
     servers: usize,
@@ -48,23 +49,18 @@ impl Links {
     /// The links of `spec` under `network`.
     pub fn new(spec: &RackSpec, network: Network) -> Self {
         let mut capacities = Vec::new();
-        let mut of_drive = vec![Vec::new(); spec.drives.len()];
-        let mut server_of = vec![0; spec.drives.len()];
-        let mut servers = 1;
+        let mut firsts = Vec::new();
         for (resource, described) in spec.resources_by_id() {
-            let DomainLimit::BytesPerS(bytes_per_s) = described.limit else { continue };
-            let first = capacities.len();
-            let domains = spec.domain_count(resource);
-            capacities.extend(std::iter::repeat_n(bytes_per_s, domains));
-            for drive in &spec.drives {
-                let domain = spec.domain_of(drive.id, resource).index();
-                of_drive[drive.id.index()].push(first + domain);
-                if first == 0 {
-                    server_of[drive.id.index()] = domain;
-                    servers = domains;
-                }
+            if let DomainLimit::BytesPerS(bytes_per_s) = described.limit {
+                firsts.push((resource, capacities.len()));
+                capacities.extend(std::iter::repeat_n(bytes_per_s, spec.domain_count(resource)));
             }
         }
+        let link_of = |drive, &(resource, first): &(_, usize)| first + spec.domain_of(drive, resource).index();
+        let of_drive = spec.drives.iter().flat_map(|drive| firsts.iter().map(|at| link_of(drive.id, at))).collect();
+        let server_of = |drive: &DriveSpec| firsts.first().map_or(0, |at| link_of(drive.id, at));
+        let server_of = spec.drives.iter().map(server_of).collect();
+        let servers = firsts.first().map_or(1, |(resource, _)| spec.domain_count(*resource));
         let mut network_of = Vec::new();
         if let Some(bytes_per_s) = network.bytes_per_s {
             let cards = if network.shared { 1 } else { servers };
@@ -72,7 +68,7 @@ impl Links {
             capacities.extend(std::iter::repeat_n(bytes_per_s, cards));
         }
         let stream_bytes_per_s = spec.profile.bytes_per_s;
-        Self { capacities, of_drive, server_of, servers, network_of, stream_bytes_per_s }
+        Self { capacities, of_drive, each_crosses: firsts.len(), server_of, servers, network_of, stream_bytes_per_s }
     }
 
     /// The capacity of each link, in bytes/s.
@@ -92,27 +88,32 @@ impl Links {
 
     /// What a transfer with one stream for each of `drives` asks of the links. For a read, `sent` streams' worth of
     /// payload leaves by the network.
-    pub fn demand(&self, drives: &[DriveId], sent: u64) -> Demand {
-        let mut crosses: Vec<(LinkId, u64)> = Vec::with_capacity(4);
-        let mut add = |link: LinkId, streams: u64| match crosses.iter_mut().find(|(known, _)| *known == link) {
-            Some((_, counted)) => *counted += streams,
-            None => crosses.push((link, streams)),
-        };
+    pub fn demand(&self, drives: impl IntoIterator<Item = DriveId>, sent: u64) -> Demand {
+        let mut count = 0;
+        let mut demand = Demand { stream_bytes_per_s: self.stream_bytes_per_s, crosses: Vec::with_capacity(4) };
         for drive in drives {
-            for link in &self.of_drive[drive.index()] {
-                add(*link, 1_000);
+            count += 1;
+            for link in &self.of_drive[drive.index() * self.each_crosses..][..self.each_crosses] {
+                demand.add(*link, 1_000);
             }
         }
         if sent > 0 && !self.network_of.is_empty() {
-            let mut counts = vec![0_u64; self.servers];
-            for drive in drives {
-                counts[self.server_of(*drive)] += 1;
-            }
-            for (server, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
-                add(self.network_of[server], (sent * 1_000 * count).div_ceil(drives.len() as u64));
+            self.send(&mut demand, sent, count);
+        }
+        demand
+    }
+
+    /// Shares out what is sent: what crosses a link of the first kind, a server's own, is counted already.
+    fn send(&self, demand: &mut Demand, sent: u64, count: u64) {
+        if self.each_crosses == 0 {
+            return demand.add(self.network_of[0], sent * 1_000);
+        }
+        for at in 0..demand.crosses.len() {
+            let (link, streams) = demand.crosses[at];
+            if link < self.servers {
+                demand.add(self.network_of[link], (sent * streams).div_ceil(count));
             }
         }
-        Demand { stream_bytes_per_s: self.stream_bytes_per_s, crosses }
     }
 }
 
@@ -133,8 +134,8 @@ mod tests {
         assert_eq!(links.capacities(), [8_000_000_000, 8_000_000_000, 2_500_000_000, 2_500_000_000]);
         let mut right: Vec<DriveId> = spec.drives.iter().map(|d| d.id).filter(|d| links.server_of(*d) == 1).collect();
         right.truncate(18);
-        assert_eq!(links.demand(&right, 15).crosses, [(1, 18_000), (3, 15_000)]);
-        assert_eq!(links.demand(&right, 0).crosses, [(1, 18_000)]);
+        assert_eq!(links.demand(right.clone(), 15).crosses, [(1, 18_000), (3, 15_000)]);
+        assert_eq!(links.demand(right, 0).crosses, [(1, 18_000)]);
     }
 
     #[test]
@@ -144,10 +145,10 @@ mod tests {
         let of = |server| spec.drives.iter().filter(move |d| usize::from(d.slot[0] >= 3) == server).map(|d| d.id);
         let all: Vec<DriveId> = of(0).take(6).chain(of(1).take(12)).collect();
         let first = 6;
-        let crosses = links.demand(&all, 15).crosses;
+        let crosses = links.demand(all.clone(), 15).crosses;
         assert!(crosses.contains(&(0, first * 1_000)));
         assert!(crosses.contains(&(2, (15_000 * first).div_ceil(18))));
-        let shared = Links::new(&spec, Network::PROTOTYPE).demand(&all, 15).crosses;
+        let shared = Links::new(&spec, Network::PROTOTYPE).demand(all, 15).crosses;
         assert_eq!(shared.iter().filter(|(link, _)| *link >= 2).collect::<Vec<_>>(), [&(2, 15_000)]);
     }
 }

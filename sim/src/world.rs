@@ -26,7 +26,7 @@ use crate::meter::Meter;
 use crate::trace_hash::TraceHasher;
 use engine::check::TraceCheck;
 use engine::trace::{Record, Told};
-use engine::{Action, DriveReport, Event, Lane, Loss, Mind, Outcome, Rack, Request, Work};
+use engine::{Action, DriveReport, Event, Lane, Loss, Mind, OpMap, Outcome, Rack, Request, Work};
 use keep::SimBlob;
 use model::physics::{DrivePhysics, Fuses};
 use model::{BlobId, ClassId, DriveId, GroupId, OpId, ResourceId, Rng, Time};
@@ -94,9 +94,9 @@ enum Happening {
     /// A fact for the engine, unless the drive it is about was lost since (its losses are counted).
     Tell(Event, Option<(DriveId, u32)>),
     /// The heads are in place: bytes begin to move.
-    Begin(Box<Begin>),
+    Begin(Begin),
     /// A transfer that moves no bytes is over.
-    Over(Box<Moving>),
+    Over(Moving),
     /// A fuse resets.
     FuseResets(Vec<DriveId>),
 }
@@ -139,8 +139,8 @@ pub struct World<M = Rack> {
     fuses: Fuses,
     links: Links,
     flows: Flows<Moving>,
-    /// Flows under way on each server.
-    busy: Vec<u32>,
+    /// Streams under way on each server, of drives that take part and of those that were asked to.
+    streams: Vec<u32>,
     meter: Meter,
     counted: Counted,
     away: BTreeSet<DriveId>,
@@ -157,7 +157,7 @@ pub struct World<M = Rack> {
     doomed_after: BTreeMap<GroupId, BlobId>,
     spoilt: BTreeSet<(BlobId, DriveId)>,
     next_blob: u64,
-    open: BTreeMap<OpId, OpenOp>,
+    open: OpMap<OpenOp>,
     next_op: u64,
     ended: Vec<Ended>,
     /// Kept between events, so that each need not make its own.
@@ -195,7 +195,7 @@ impl<M: Mind> World<M> {
             physics,
             fuses: Fuses::new(&spec, FUSE_RESETS_AFTER),
             flows: Flows::new(links.capacities().to_vec()),
-            busy: vec![0; links.servers()],
+            streams: vec![0; links.servers()],
             links,
             meter: Meter::new(spec.drives.len(), spec.profile.watts.standby_mw),
             counted: Counted::default(),
@@ -212,7 +212,7 @@ impl<M: Mind> World<M> {
             doomed_after: BTreeMap::new(),
             spoilt: BTreeSet::new(),
             next_blob: 1,
-            open: BTreeMap::new(),
+            open: OpMap::default(),
             next_op: 1,
             ended: Vec::new(),
             actions: Vec::new(),
@@ -430,7 +430,7 @@ impl<M: Mind> World<M> {
                 }
                 self.tell_perhaps_twice(event);
             }
-            Happening::Begin(begin) => self.begin_flow(*begin),
+            Happening::Begin(begin) => self.begin_flow(begin),
             Happening::Over(moving) => self.transfer_over(&moving),
             Happening::FuseResets(drives) => drives.into_iter().for_each(|drive| self.revive(drive)),
         }

@@ -4,9 +4,10 @@ use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{Event, Request, Work};
 use crate::ledger::Ledger;
 use crate::mind::{Mind, Waking};
+use crate::numbered::OpMap;
 use crate::policy::ReadPolicy;
 use crate::rack::DrivePhase;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -111,7 +112,7 @@ pub struct RandomLayout {
     queue: VecDeque<OpId>,
     /// Left the queue, and wait for their drives.
     waking: Vec<OpId>,
-    ops: BTreeMap<OpId, Op>,
+    ops: OpMap<Op>,
     last_op: OpId,
     wake_time: Duration,
 }
@@ -128,7 +129,7 @@ impl RandomLayout {
             claims: Claims::new(&spec),
             queue: VecDeque::new(),
             waking: Vec::new(),
-            ops: BTreeMap::new(),
+            ops: OpMap::default(),
             last_op: OpId(0),
             wake_time: Duration::ZERO,
             spec,

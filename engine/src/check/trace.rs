@@ -19,8 +19,9 @@ mod tests;
 use crate::action::{Action, Transfer};
 use crate::event::{Event, Loss, Request, Work};
 use crate::layout::Layout;
+use crate::numbered::OpMap;
 use crate::policy::{Lane, RackPolicy, Weighing};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
@@ -127,7 +128,7 @@ pub struct TraceCheck {
     watts: model::Watts,
     limited: Vec<Limited>,
     turning: Vec<Turning>,
-    open: BTreeMap<OpId, OpenOp>,
+    open: OpMap<OpenOp>,
     /// The highest number of an operation that was submitted by the world.
     last_op: OpId,
     class_of_group: Vec<ClassId>,
@@ -177,7 +178,7 @@ impl TraceCheck {
             watts: spec.profile.watts,
             limited: limited.collect(),
             turning: vec![Turning::No; spec.drives.len()],
-            open: BTreeMap::new(),
+            open: OpMap::default(),
             last_op: OpId(0),
             class_of_group: Vec::new(),
             in_service: Vec::new(),

@@ -84,7 +84,7 @@ impl<M: Mind> World<M> {
             self.plan(self.now, Event::DriveCommandFailed { drive, attempt, loss: Loss::MountFailed }, Some(drive));
             return;
         }
-        let load = if self.busy[self.links.server_of(drive)] > 0 { Load::Busy } else { Load::Idle };
+        let load = if self.streams[self.links.server_of(drive)] > 0 { Load::Busy } else { Load::Idle };
         let done = self.physics[drive.index()].mount(self.now, load);
         let capacity_bytes = self.rack.spec().capacity_bytes(drive);
         let free_bytes = capacity_bytes.saturating_sub(self.used_bytes[drive.index()]);

@@ -17,8 +17,17 @@ pub(super) struct Moving {
     stream_bytes: u64,
     /// Payload bytes that leave by the network.
     sent_bytes: u64,
-    /// Servers that it keeps busy.
-    servers: Vec<usize>,
+}
+
+impl Moving {
+    /// The drives that take part.
+    fn fine(&self) -> impl Iterator<Item = &Part> {
+        self.drives.iter().filter(|part| part.result == DriveResult::Fine)
+    }
+
+    fn streams(&self) -> usize {
+        self.fine().count()
+    }
 }
 
 /// A drive's part in a transfer.
@@ -40,7 +49,6 @@ pub(super) struct Begin {
 
 /// What a kind of transfer asks for.
 struct Asked {
-    drives: Vec<DriveId>,
     need: usize,
     /// How many of the drives that can are to take part.
     streams: usize,
@@ -53,21 +61,26 @@ impl Asked {
     fn of(transfer: &Transfer) -> Self {
         match transfer {
             Transfer::Read { blob, stacks, need, policy } => {
-                let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
                 let need = usize::from(*need);
-                let streams = if *policy == engine::ReadPolicy::All { drives.len() } else { need };
-                Self { drives, need, streams, read: Some(*blob), moves: true }
+                let streams = if *policy == engine::ReadPolicy::All { stacks.len() } else { need };
+                Self { need, streams, read: Some(*blob), moves: true }
             }
             Transfer::Write { drives, .. } | Transfer::Verify { drives } => {
-                let streams = drives.len();
-                Self { drives: drives.clone(), need: streams, streams, read: None, moves: true }
+                Self { need: drives.len(), streams: drives.len(), read: None, moves: true }
             }
-            Transfer::Delete { stacks, .. } => {
-                let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
-                Self { streams: drives.len(), drives, need: 0, read: None, moves: false }
-            }
+            Transfer::Delete { stacks, .. } => Self { need: 0, streams: stacks.len(), read: None, moves: false },
         }
     }
+}
+
+/// The drives of a transfer, in its order.
+fn drives_of(transfer: &Transfer) -> impl ExactSizeIterator<Item = DriveId> {
+    let (stacks, drives): (&[(u8, DriveId)], &[DriveId]) = match transfer {
+        Transfer::Read { stacks, .. } | Transfer::Delete { stacks, .. } => (stacks, &[]),
+        Transfer::Write { drives, .. } | Transfer::Verify { drives } => (&[], drives),
+    };
+    let drive = move |at: usize| stacks.get(at).map_or_else(|| drives[at], |(_, drive)| *drive);
+    (0..stacks.len() + drives.len()).map(drive)
 }
 
 impl<M: Mind> World<M> {
@@ -83,7 +96,7 @@ impl<M: Mind> World<M> {
         if let Some(open) = self.open.get_mut(&op) {
             open.picked = open.picked.or(picked);
         }
-        let drives = self.parts(&asked);
+        let drives = self.parts(&asked, drives_of(transfer));
         let data = u64::from(self.rack.spec().code.data);
         let moving = Moving {
             op,
@@ -91,63 +104,61 @@ impl<M: Mind> World<M> {
             need: asked.need,
             stream_bytes: if asked.moves { payload_bytes.div_ceil(data) } else { 0 },
             sent_bytes: if asked.read.is_some() { payload_bytes } else { 0 },
-            servers: self.servers_of(&drives),
             drives,
         };
         self.begin_transfer(moving, if asked.read.is_some() { data } else { 0 });
     }
 
     /// Who takes part: drives that can, until there are enough; those that fail are found out at once.
-    fn parts(&mut self, asked: &Asked) -> Vec<Part> {
+    fn parts(&mut self, asked: &Asked, drives: impl ExactSizeIterator<Item = DriveId>) -> Vec<Part> {
         let mut fine = 0;
-        let mut parts = Vec::with_capacity(asked.drives.len());
-        for drive in &asked.drives {
+        let mut parts = Vec::with_capacity(drives.len());
+        for drive in drives {
             let result = if fine == asked.streams {
                 DriveResult::Unused
             } else if self.unlucky(self.faults.transfer_permille)
                 || self.physics[drive.index()].ready(self.now).is_err()
             {
                 DriveResult::Failed
-            } else if asked.read.is_some_and(|blob| self.spoilt.contains(&(blob, *drive))) {
+            } else if asked.read.is_some_and(|blob| self.spoilt.contains(&(blob, drive))) {
                 DriveResult::StackBad
             } else {
                 fine += 1;
                 DriveResult::Fine
             };
-            parts.push(Part { drive: *drive, result, losses: self.physics[drive.index()].losses() });
+            parts.push(Part { drive, result, losses: self.physics[drive.index()].losses() });
         }
         parts
     }
 
-    fn servers_of(&self, parts: &[Part]) -> Vec<usize> {
-        let mut servers: Vec<usize> = parts.iter().map(|part| self.links.server_of(part.drive)).collect();
-        servers.sort_unstable();
-        servers.dedup();
-        servers
+    /// Counts its streams on their servers, or no longer.
+    fn count_streams(&mut self, moving: &Moving, begins: bool) {
+        for part in &moving.drives {
+            let streams = &mut self.streams[self.links.server_of(part.drive)];
+            *streams = if begins { *streams + 1 } else { *streams - 1 };
+        }
     }
 
     fn begin_transfer(&mut self, moving: Moving, sent_streams: u64) {
-        let fine = moving.drives.iter().filter(|part| part.result == DriveResult::Fine);
-        let streaming: Vec<DriveId> = fine.map(|part| part.drive).collect();
-        if streaming.len() < moving.need {
-            self.agenda.plan(self.now, Happening::Over(Box::new(moving)));
+        let streams = moving.streams();
+        if streams < moving.need {
+            self.agenda.plan(self.now, Happening::Over(moving));
             return;
         }
         let heads_there = self.now + self.rack.spec().profile.seek;
-        if moving.stream_bytes == 0 || streaming.is_empty() {
-            self.agenda.plan(heads_there, Happening::Over(Box::new(moving)));
+        if moving.stream_bytes == 0 || streams == 0 {
+            self.agenda.plan(heads_there, Happening::Over(moving));
             return;
         }
-        let demand = self.links.demand(&streaming, sent_streams);
-        self.agenda.plan(heads_there, Happening::Begin(Box::new(Begin { moving, demand })));
+        let demand = self.links.demand(moving.fine().map(|part| part.drive), sent_streams);
+        self.agenda.plan(heads_there, Happening::Begin(Begin { moving, demand }));
     }
 
     pub(super) fn begin_flow(&mut self, begin: Begin) {
         let Begin { moving, demand } = begin;
         let (op, stream_bytes) = (moving.op, moving.stream_bytes);
-        moving.servers.iter().for_each(|server| self.busy[*server] += 1);
-        self.flows.begin(self.now, moving, demand, stream_bytes);
-        let rate = self.flows.iter().last().map_or(1, |(_, rate)| rate);
+        self.count_streams(&moving, true);
+        let rate = self.flows.begin(self.now, moving, demand, stream_bytes);
         let fragment_bytes = u64::from(self.rack.spec().code.fragment_bytes).min(stream_bytes);
         if let Some(open) = self.open.get_mut(&op) {
             let first_byte = self.now + transfer_time(fragment_bytes, rate);
@@ -157,9 +168,8 @@ impl<M: Mind> World<M> {
 
     pub(super) fn flow_ended(&mut self) {
         if let Some(moving) = self.flows.take_ended(self.now) {
-            moving.servers.iter().for_each(|server| self.busy[*server] -= 1);
-            let streams = moving.drives.iter().filter(|part| part.result == DriveResult::Fine).count() as u64;
-            self.counted.drive_bytes += streams * moving.stream_bytes;
+            self.count_streams(&moving, false);
+            self.counted.drive_bytes += moving.streams() as u64 * moving.stream_bytes;
             self.counted.sent_bytes += moving.sent_bytes;
             self.transfer_over(&moving);
         }

@@ -1,0 +1,104 @@
+//! Tables by number, which are looked into several times for every event.
+//!
+//! Entries lie by the hash of their numbers, which makes a look-up several times cheaper than in a tree, and moves no
+//! other entry when one comes or goes.
+//!
+//! Invariant: nothing shows in which order the entries lie. There is no way to walk them; numbers are given out sorted.
+
+use alloc::vec::Vec;
+use core::hash::Hash;
+use core::ops::Index;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use model::OpId;
+
+/// Things by their numbers. See the head of this file.
+#[derive(Clone, Debug)]
+pub struct Numbered<K, V>(HashMap<K, V, FixedState>);
+
+/// What is known of operations.
+pub type OpMap<V> = Numbered<OpId, V>;
+
+impl<K, V> Default for Numbered<K, V> {
+    fn default() -> Self {
+        Self(HashMap::with_hasher(FixedState::default()))
+    }
+}
+
+impl<K: Copy + Ord + Hash, V> Numbered<K, V> {
+    /// What has this number.
+    pub fn get(&self, number: &K) -> Option<&V> {
+        self.0.get(number)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, number: &K) -> Option<&mut V> {
+        self.0.get_mut(number)
+    }
+
+    /// The same; made by `fresh` if there is nothing yet.
+    pub fn get_or_insert_with(&mut self, number: K, fresh: impl FnOnce() -> V) -> &mut V {
+        self.0.entry(number).or_insert_with(fresh)
+    }
+
+    /// Puts something there, and takes out what was there before.
+    pub fn insert(&mut self, number: K, thing: V) -> Option<V> {
+        self.0.insert(number, thing)
+    }
+
+    /// Takes it out.
+    pub fn remove(&mut self, number: &K) -> Option<V> {
+        self.0.remove(number)
+    }
+
+    /// Whether there is something of this number.
+    pub fn contains_key(&self, number: &K) -> bool {
+        self.0.contains_key(number)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether any of them is like this.
+    pub fn any(&self, is: impl FnMut(&V) -> bool) -> bool {
+        self.0.values().any(is)
+    }
+
+    /// All numbers, ascending.
+    pub fn numbers(&self) -> Vec<K> {
+        let mut numbers: Vec<K> = self.0.keys().copied().collect();
+        numbers.sort_unstable();
+        numbers
+    }
+}
+
+impl<K: Copy + Ord + Hash, V> Index<&K> for Numbered<K, V> {
+    type Output = V;
+
+    fn index(&self, number: &K) -> &V {
+        &self.0[number]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_out_ascending_however_they_went_in() {
+        let mut map = OpMap::default();
+        for number in [7, 3, 1 << 63, 5] {
+            assert_eq!(map.insert(OpId(number), number), None);
+        }
+        assert_eq!(map.remove(&OpId(3)), Some(3));
+        assert_eq!(map.numbers(), [OpId(5), OpId(7), OpId(1 << 63)]);
+        assert!(map.any(|number| *number == 7) && !map.any(|number| *number == 3));
+    }
+}
