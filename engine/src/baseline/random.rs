@@ -1,8 +1,16 @@
 //! The straw man: stacks on random drives, one queue, no groups. It answers reads; everything else it refuses.
+//!
+//! A request does without drives that are away, as long as k are left. A drive that died may still turn, and keeps its
+//! permits until it is back: it haunts its domains, and requests do without drives that therefore cannot start. What
+//! fails to start or mount is stopped and tried again, up to three times.
+//!
+//! Invariant: what requests claim and what haunts is within every hard limit when a request leaves the queue. If a drive
+//! is lost later, those that wait in its domain do without each other, so that no two requests wait for one another.
+//! There is no clock in it: a drive that never answers holds its request for ever.
 
 use crate::action::{Action, Outcome, Rejection, Transfer};
-use crate::event::{Event, Request, Work};
-use crate::ledger::Ledger;
+use crate::event::{Event, Loss, Request, Work};
+use crate::ledger::{Ledger, PowerState};
 use crate::mind::{Mind, Waking};
 use crate::numbered::OpMap;
 use crate::policy::ReadPolicy;
@@ -72,6 +80,12 @@ impl Claims {
         }
     }
 
+    /// Whether no more is held in the domains of `drive` than may be.
+    fn holds(&self, spec: &RackSpec, drive: DriveId) -> bool {
+        let domain = |resource: usize| spec.drive(drive).resource_domains[resource].index();
+        self.held.iter().all(|(resource, most, counts)| counts[domain(*resource)] <= *most)
+    }
+
     /// Whether these drives, no more than one of which is in a domain of limit 1, fit beside those held.
     fn fits(&self, spec: &RackSpec, drives: &[DriveId]) -> bool {
         self.held.iter().all(|(resource, most, counts)| {
@@ -88,6 +102,8 @@ impl Claims {
 struct Op {
     blob: BlobId,
     drives: Vec<DriveId>,
+    /// Those of them that it claimed when it left the queue.
+    claimed: Vec<DriveId>,
     /// When it left the queue.
     picked: Option<Time>,
     /// The number of its transfer, if it has begun.
@@ -99,7 +115,14 @@ struct Drive {
     phase: DrivePhase,
     attempt: Attempt,
     owner: Option<OpId>,
+    /// Away with permits, and claimed by nobody.
+    haunts: bool,
+    /// Commands that failed since it last mounted.
+    strikes: u32,
 }
+
+/// Starts or mounts that may fail in a row before a drive is left alone until it is back.
+const STRIKES_MAX: u32 = 3;
 
 /// The straw man's mind. See the head of the module.
 pub struct RandomLayout {
@@ -108,7 +131,10 @@ pub struct RandomLayout {
     read_policy: ReadPolicy,
     drives: Vec<Drive>,
     ledger: Ledger,
+    /// What requests and those that haunt hold.
     claims: Claims,
+    /// What those that haunt hold.
+    haunted: Claims,
     queue: VecDeque<OpId>,
     /// Left the queue, and wait for their drives.
     waking: Vec<OpId>,
@@ -120,13 +146,14 @@ pub struct RandomLayout {
 impl RandomLayout {
     /// A straw man with a queue for `depth` requests, in a rack all of whose drives are in standby.
     pub fn new(spec: RackSpec, depth: u32, read_policy: ReadPolicy) -> Self {
-        let drive = Drive { phase: DrivePhase::Standby, attempt: Attempt(0), owner: None };
+        let drive = Drive { phase: DrivePhase::Standby, attempt: Attempt(0), owner: None, haunts: false, strikes: 0 };
         Self {
             depth: depth as usize,
             read_policy,
             drives: vec![drive; spec.drives.len()],
             ledger: Ledger::new(&spec),
             claims: Claims::new(&spec),
+            haunted: Claims::new(&spec),
             queue: VecDeque::new(),
             waking: Vec::new(),
             ops: OpMap::default(),
@@ -144,7 +171,7 @@ impl RandomLayout {
         self.last_op = op;
         let reason = match request.work {
             Work::Read { blob, drives, .. } if self.queue.len() < self.depth => {
-                self.ops.insert(op, Op { blob, drives, picked: None, attempt: None });
+                self.ops.insert(op, Op { blob, drives, claimed: Vec::new(), picked: None, attempt: None });
                 self.queue.push_back(op);
                 return;
             }
@@ -183,29 +210,70 @@ impl RandomLayout {
                 actions.push(Action::Mount { drive, attempt });
             }
             Event::Mounted { drive, attempt, .. } if self.answers(drive, attempt, DrivePhase::Mounting) => {
-                self.drives[drive.index()].phase = DrivePhase::Ready;
+                let state = &mut self.drives[drive.index()];
+                (state.phase, state.strikes) = (DrivePhase::Ready, 0);
             }
             Event::Unmounted { drive, attempt } if self.answers(drive, attempt, DrivePhase::Unmounting) => {
                 let attempt = self.command(drive, DrivePhase::Stopping);
                 actions.push(Action::Stop { drive, attempt });
             }
             Event::Stopped { drive, attempt } if self.answers(drive, attempt, DrivePhase::Stopping) => {
-                self.back_in_standby(drive);
+                let given_up = self.drives[drive.index()].strikes >= STRIKES_MAX;
+                self.still(drive, if given_up { DrivePhase::Away(Loss::Died) } else { DrivePhase::Standby });
             }
             Event::DriveCommandFailed { drive, attempt, loss } if self.drives[drive.index()].attempt == attempt => {
-                self.command(drive, DrivePhase::Away(loss));
+                self.command_failed(drive, loss, actions);
             }
-            Event::DriveLost { drive, loss } => {
-                self.command(drive, DrivePhase::Away(loss));
+            Event::DriveLost { drive, loss } => self.lose(drive, loss),
+            Event::DriveBack { drive } if matches!(self.drives[drive.index()].phase, DrivePhase::Away(_)) => {
+                self.drives[drive.index()].strikes = 0;
+                self.still(drive, DrivePhase::Standby);
             }
-            Event::DriveBack { drive } => self.back_in_standby(drive),
             _ => {}
         }
     }
 
-    fn back_in_standby(&mut self, drive: DriveId) {
-        self.command(drive, DrivePhase::Standby);
-        if self.ledger.state(drive) != crate::ledger::PowerState::Standby {
+    fn command_failed(&mut self, drive: DriveId, loss: Loss, actions: &mut Vec<Action>) {
+        match self.drives[drive.index()].phase {
+            DrivePhase::SpinningUp | DrivePhase::Mounting | DrivePhase::Unmounting if loss != Loss::FuseTripped => {
+                self.drives[drive.index()].strikes += 1;
+                let attempt = self.command(drive, DrivePhase::Stopping);
+                actions.push(Action::Stop { drive, attempt });
+            }
+            DrivePhase::Away(_) | DrivePhase::Standby => {}
+            _ => self.lose(drive, loss),
+        }
+    }
+
+    /// `drive` does not answer any more. Only behind a tripped fuse it is sure to stand still.
+    fn lose(&mut self, drive: DriveId, loss: Loss) {
+        if loss == Loss::FuseTripped {
+            self.still(drive, DrivePhase::Away(loss));
+        } else {
+            self.command(drive, DrivePhase::Away(loss));
+            self.haunt(drive);
+        }
+    }
+
+    /// What `drive` holds while it is away counts, unless a request has claimed it.
+    fn haunt(&mut self, drive: DriveId) {
+        let state = &mut self.drives[drive.index()];
+        let held = self.ledger.state(drive) != PowerState::Standby;
+        if matches!(state.phase, DrivePhase::Away(_)) && held && state.owner.is_none() && !state.haunts {
+            state.haunts = true;
+            self.claims.add(&self.spec, drive);
+            self.haunted.add(&self.spec, drive);
+        }
+    }
+
+    /// The platters of `drive` stand still: its permits are given back.
+    fn still(&mut self, drive: DriveId, phase: DrivePhase) {
+        self.command(drive, phase);
+        if core::mem::take(&mut self.drives[drive.index()].haunts) {
+            self.claims.remove(&self.spec, drive);
+            self.haunted.remove(&self.spec, drive);
+        }
+        if self.ledger.state(drive) != PowerState::Standby {
             self.ledger.released(drive);
         }
     }
@@ -219,9 +287,10 @@ impl RandomLayout {
 
     fn finish(&mut self, op: OpId, outcome: Outcome, actions: &mut Vec<Action>) {
         let Some(state) = self.ops.remove(&op) else { return };
-        for drive in state.drives {
+        for drive in state.claimed {
             self.drives[drive.index()].owner = None;
             self.claims.remove(&self.spec, drive);
+            self.haunt(drive);
         }
         actions.push(Action::Finished { op, outcome });
     }
@@ -229,7 +298,13 @@ impl RandomLayout {
     /// Requests leave the queue in their order, each when its drives fit beside those of the ones that left before it.
     fn leave_queue(&mut self, now: Time, actions: &mut Vec<Action>) {
         while let Some(op) = self.queue.front().copied() {
-            let drives = self.ops[&op].drives.clone();
+            let of_blob = self.ops[&op].drives.iter().copied();
+            let drives: Vec<DriveId> = of_blob.filter(|drive| self.is_of_use(*drive)).collect();
+            if drives.len() < usize::from(self.spec.code.data) {
+                self.queue.pop_front();
+                self.finish(op, Outcome::Failed(Rejection::TooManyDrivesAway), actions);
+                continue;
+            }
             let free = drives.iter().all(|drive| self.drives[drive.index()].owner.is_none());
             if !free || !self.claims.fits(&self.spec, &drives) {
                 return;
@@ -241,9 +316,19 @@ impl RandomLayout {
             }
             if let Some(state) = self.ops.get_mut(&op) {
                 state.picked = Some(now);
+                state.claimed.clone_from(&drives);
             }
             self.waking.push(op);
             self.make_way(&drives, actions);
+        }
+    }
+
+    /// Whether `drive` is there and is kept from starting by nobody who haunts its domains.
+    fn is_of_use(&self, drive: DriveId) -> bool {
+        match self.drives[drive.index()].phase {
+            DrivePhase::Away(_) => false,
+            DrivePhase::Ready => true,
+            _ => self.haunted.fits(&self.spec, &[drive]),
         }
     }
 
@@ -272,7 +357,7 @@ impl RandomLayout {
 
     fn wake(&mut self, now: Time, actions: &mut Vec<Action>) {
         for op in self.waking.clone() {
-            let drives = self.ops[&op].drives.clone();
+            let drives = self.ops[&op].claimed.clone();
             let phase = |mind: &Self, drive: &DriveId| mind.drives[drive.index()].phase;
             let asleep: Vec<DriveId> =
                 drives.iter().copied().filter(|drive| phase(self, drive) == DrivePhase::Standby).collect();
@@ -280,7 +365,17 @@ impl RandomLayout {
                 let attempt = self.command(drive, DrivePhase::SpinningUp);
                 actions.push(Action::SpinUp { drive, attempt });
             }
-            let settled = |drive: &DriveId| matches!(phase(self, drive), DrivePhase::Ready | DrivePhase::Away(_));
+            let hindered: Vec<DriveId> =
+                drives.iter().copied().filter(|drive| phase(self, drive) == DrivePhase::Standby).collect();
+            if !hindered.is_empty() {
+                self.make_way(&hindered, actions);
+            }
+            let settled = |drive: &DriveId| match phase(self, drive) {
+                DrivePhase::Ready | DrivePhase::Away(_) => true,
+                // Too much is claimed since somebody haunts: nobody who has not started yet need wait for the others.
+                DrivePhase::Standby => !self.claims.holds(&self.spec, *drive),
+                _ => false,
+            };
             if drives.iter().all(settled) {
                 self.waking.retain(|waking| *waking != op);
                 self.begin(now, op, actions);
@@ -292,7 +387,11 @@ impl RandomLayout {
         let need = self.spec.code.data;
         let Some(state) = self.ops.get_mut(&op) else { return };
         let ready = state.drives.iter().enumerate().map(|(index, drive)| (index as u8, *drive));
-        let stacks: Vec<_> = ready.filter(|(_, d)| self.drives[d.index()].phase == DrivePhase::Ready).collect();
+        let can = |drive: DriveId| {
+            let Drive { phase, owner, .. } = self.drives[drive.index()];
+            phase == DrivePhase::Ready && owner == Some(op)
+        };
+        let stacks: Vec<_> = ready.filter(|(_, drive)| can(*drive)).collect();
         self.wake_time += now.since(state.picked.unwrap_or(now));
         if stacks.len() < usize::from(need) {
             return self.finish(op, Outcome::Failed(Rejection::TooManyDrivesAway), actions);

@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::action::Action;
-use crate::event::{Event, Request, Work};
+use crate::event::{Event, Loss, Request, Work};
 use crate::mind::Mind;
 use crate::policy::{Lane, ReadPolicy};
+use alloc::vec;
 use alloc::vec::Vec;
 use model::{BlobId, DriveId, OpId, Rng, Time};
 
@@ -61,6 +62,122 @@ fn a_request_whose_drives_do_not_fit_holds_back_everything_behind_it() {
     assert!(!read(&mut mind, 1, first.clone()).is_empty());
     assert!(read(&mut mind, 2, first).is_empty(), "the same drives are taken");
     assert!(read(&mut mind, 3, apart).is_empty(), "and what would fit waits its turn");
+}
+
+/// A straw man, and the drives of a blob.
+fn with_a_blob() -> (RandomLayout, Vec<DriveId>) {
+    let spec = pelican();
+    let drives = random_stacks(&spec, &mut Rng::new(4)).unwrap();
+    (RandomLayout::new(spec, 10, ReadPolicy::All), drives)
+}
+
+fn tell(mind: &mut RandomLayout, event: Event) -> Vec<Action> {
+    let mut actions = Vec::new();
+    mind.apply(Time::ZERO, event, &mut actions);
+    actions
+}
+
+/// Everything that is started starts and mounts; answers what is asked for at last.
+fn wake_all(mind: &mut RandomLayout, mut actions: Vec<Action>) -> Vec<Action> {
+    loop {
+        let answer = |action: &Action| match *action {
+            Action::SpinUp { drive, attempt } => Some(Event::SpunUp { drive, attempt }),
+            Action::Mount { drive, attempt } => Some(Event::Mounted { drive, attempt, free_bytes: 0 }),
+            Action::Unmount { drive, attempt } => Some(Event::Unmounted { drive, attempt }),
+            Action::Stop { drive, attempt } => Some(Event::Stopped { drive, attempt }),
+            _ => None,
+        };
+        let answers: Vec<Event> = actions.iter().filter_map(answer).collect();
+        if answers.is_empty() {
+            return actions;
+        }
+        actions.retain(|action| answer(action).is_none());
+        for event in answers {
+            actions.extend(tell(mind, event));
+        }
+    }
+}
+
+fn stacks_read(actions: &[Action]) -> Option<usize> {
+    actions.iter().find_map(|action| match action {
+        Action::Transfer { transfer: crate::action::Transfer::Read { stacks, .. }, .. } => Some(stacks.len()),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_read_does_without_drives_that_are_lost_until_too_few_are_left() {
+    for (lost, read_of) in [(0, Some(18)), (1, Some(17)), (3, Some(15)), (4, None)] {
+        let (mut mind, drives) = with_a_blob();
+        for drive in drives.iter().take(lost) {
+            tell(&mut mind, Event::DriveLost { drive: *drive, loss: Loss::Died });
+        }
+        let asked = read(&mut mind, 1, drives.clone());
+        let asked = wake_all(&mut mind, asked);
+        assert_eq!(stacks_read(&asked), read_of, "{lost} lost");
+        let refused = asked.iter().any(|action| matches!(action, Action::Finished { .. }));
+        assert_eq!(refused, read_of.is_none());
+    }
+}
+
+#[test]
+fn drives_behind_a_tripped_fuse_give_their_permits_back_and_are_woken_when_it_resets() {
+    let (mut mind, drives) = with_a_blob();
+    let asked = read(&mut mind, 1, drives.clone());
+    assert_eq!(stacks_read(&wake_all(&mut mind, asked)), Some(18));
+    for drive in &drives {
+        tell(&mut mind, Event::DriveLost { drive: *drive, loss: Loss::FuseTripped });
+    }
+    tell(&mut mind, Event::TransferEnded { op: OpId(1), attempt: model::Attempt(1), done: false, outcomes: vec![] });
+    let refused = read(&mut mind, 2, drives.clone());
+    assert!(matches!(refused[..], [Action::Finished { .. }]), "no drive of it is there");
+    for drive in drives.iter().chain(&drives) {
+        tell(&mut mind, Event::DriveBack { drive: *drive });
+    }
+    let asked = read(&mut mind, 3, drives);
+    assert_eq!(stacks_read(&wake_all(&mut mind, asked)), Some(18));
+}
+
+#[test]
+fn a_dead_drive_that_may_still_turn_keeps_its_column_from_others_until_it_is_back() {
+    let (mut mind, drives) = with_a_blob();
+    let asked = read(&mut mind, 1, drives.clone());
+    wake_all(&mut mind, asked);
+    tell(&mut mind, Event::TransferEnded { op: OpId(1), attempt: model::Attempt(1), done: true, outcomes: vec![] });
+    tell(&mut mind, Event::DriveLost { drive: drives[0], loss: Loss::Died });
+    // Another drive of the dead one's column, in place of it.
+    let spec = pelican();
+    let [width, depth, height] = spec.drive(drives[0]).slot;
+    let below = spec.drives.iter().find(|d| d.slot == [width, depth, (height + 1) % 12]).unwrap().id;
+    let mut moved = drives.clone();
+    moved[0] = below;
+    let asked = read(&mut mind, 2, moved.clone());
+    assert_eq!(stacks_read(&wake_all(&mut mind, asked)), Some(17), "it is not waited for");
+    tell(&mut mind, Event::TransferEnded { op: OpId(2), attempt: model::Attempt(1), done: true, outcomes: vec![] });
+    tell(&mut mind, Event::DriveBack { drive: drives[0] });
+    let asked = read(&mut mind, 3, moved);
+    assert_eq!(stacks_read(&wake_all(&mut mind, asked)), Some(18));
+}
+
+#[test]
+fn a_drive_that_fails_to_start_is_tried_three_times_and_then_done_without() {
+    let (mut mind, drives) = with_a_blob();
+    let mut asked = read(&mut mind, 1, drives.clone());
+    for _ in 0..3 {
+        let start = |action: &Action| match action {
+            Action::SpinUp { drive, attempt } if *drive == drives[0] => Some(*attempt),
+            _ => None,
+        };
+        let attempt = asked.iter().find_map(start).unwrap();
+        asked.retain(|action| start(action).is_none());
+        asked
+            .extend(tell(&mut mind, Event::DriveCommandFailed { drive: drives[0], attempt, loss: Loss::SpinUpFailed }));
+        let stop = |action: &Action| matches!(action, Action::Stop { .. });
+        let stopped = asked.iter().position(stop).map(|at| asked.remove(at)).unwrap();
+        let Action::Stop { drive, attempt } = stopped else { unreachable!("found as a stop") };
+        asked.extend(tell(&mut mind, Event::Stopped { drive, attempt }));
+    }
+    assert_eq!(stacks_read(&wake_all(&mut mind, asked)), Some(17));
 }
 
 #[test]
