@@ -3,24 +3,46 @@
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
-use crate::record::{Bucket, DriveRecord, decode, encode};
+use crate::record::{Bucket, BucketChange, DriveRecord, User, decode, encode};
 use crate::store::{Batch, Check, KeyRange, Write};
 use model::DriveId;
 
 impl Catalog {
-    /// Sets the secret of `access_key`.
-    pub async fn user_put(&self, access_key: &str, secret: &str) -> Result<(), CatalogError> {
-        self.put(key::user(access_key), encode(&secret)).await
+    /// Remembers a user who was not there.
+    ///
+    /// # Errors
+    /// [`CatalogError::UserExists`] if there is one of that name.
+    pub async fn add_user(&self, user: &User) -> Result<(), CatalogError> {
+        let at = key::user(&user.name);
+        let checks = vec![Check::Absent(at.clone())];
+        let made = self.apply(Batch { checks, writes: vec![Write::Put(at, encode(user))] }).await?;
+        if made { Ok(()) } else { Err(CatalogError::UserExists) }
     }
 
-    /// The secret of `access_key`, if there is such a user.
-    pub async fn user_secret(&self, access_key: &str) -> Result<Option<String>, CatalogError> {
-        self.read(&key::user(access_key)).await
+    /// Remembers `user` in the place of the user of that name.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoSuchUser`] if there is none.
+    pub async fn replace_user(&self, user: &User) -> Result<(), CatalogError> {
+        let at = key::user(&user.name);
+        let checks = vec![Check::Present(at.clone())];
+        let made = self.apply(Batch { checks, writes: vec![Write::Put(at, encode(user))] }).await?;
+        if made { Ok(()) } else { Err(CatalogError::NoSuchUser) }
     }
 
-    /// The access keys of all users, in order.
-    pub async fn users(&self) -> Result<Vec<String>, CatalogError> {
-        self.all_entries(&key::all(Tag::User), |entry| key::name(&entry.key)).await
+    /// Forgets the user `name`. What is called by that name elsewhere (the owner of a bucket) stays.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoSuchUser`] if there is none.
+    pub async fn remove_user(&self, name: &str) -> Result<(), CatalogError> {
+        let at = key::user(name);
+        let removed = self.apply(Batch { checks: vec![Check::Present(at.clone())], writes: vec![Write::Delete(at)] });
+        if removed.await? { Ok(()) } else { Err(CatalogError::NoSuchUser) }
+    }
+
+    /// All users, by name.
+    pub async fn users(&self) -> Result<Vec<User>, CatalogError> {
+        self.all_entries(&key::all(Tag::User), |entry| decode(&entry.key, &entry.value)).await
     }
 
     /// Makes a bucket.
@@ -45,6 +67,30 @@ impl Catalog {
     /// All buckets, by name.
     pub async fn buckets(&self) -> Result<Vec<Bucket>, CatalogError> {
         self.all_entries(&key::all(Tag::Bucket), |entry| decode(&entry.key, &entry.value)).await
+    }
+
+    /// Changes a bucket, and answers what it is now.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoSuchBucket`]; [`CatalogError::Conflict`].
+    pub async fn change_bucket(&self, name: &str, change: &BucketChange) -> Result<Bucket, CatalogError> {
+        let at = key::bucket(name);
+        let mut turns = self.turns();
+        loop {
+            let _turn = turns.next().await?;
+            let Some((mut bucket, raw)) = self.read_raw::<Bucket>(&at).await? else {
+                return Err(CatalogError::NoSuchBucket);
+            };
+            match change {
+                BucketChange::Acl(acl) => bucket.acl = *acl,
+                BucketChange::Ownership(ownership) => bucket.ownership = *ownership,
+                BucketChange::Tags(tags) => bucket.tags.clone_from(tags),
+            }
+            let writes = vec![Write::Put(at.clone(), encode(&bucket))];
+            if self.apply(Batch { checks: vec![Check::Is(at.clone(), raw)], writes }).await? {
+                return Ok(bucket);
+            }
+        }
     }
 
     /// Removes a bucket that holds nothing. A PUT at the same time is either refused, or makes this answer "not empty".

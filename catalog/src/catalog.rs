@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The format of the records as a whole, checked at open.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Turns a change takes beside others before it takes one alone.
 const SHARED_TURNS: u32 = 4;
 /// Turns a change takes in all. Alone, only another process on the same store can be in its way.

@@ -19,6 +19,12 @@ pub enum CatalogError {
     /// There is no object of that key.
     #[error("there is no such key")]
     NoSuchKey,
+    /// There is no user of that name.
+    #[error("there is no such user")]
+    NoSuchUser,
+    /// A user of that name is there already.
+    #[error("the user exists already")]
+    UserExists,
     /// The condition of the request does not hold.
     #[error("the condition of the request does not hold")]
     PreconditionFailed,

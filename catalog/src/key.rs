@@ -3,7 +3,7 @@
 //! ```text
 //! A name                      counters      number of the first id not yet given out
 //! M name                      meta          bytes
-//! U access-key                users         secret
+//! U name                      users         User
 //! B bucket                    buckets       Bucket
 //! O bucket/ key               objects       Object                  the living version of a key
 //! V version                   versions      Version                 whose it is, where it lies
@@ -91,8 +91,8 @@ pub(crate) fn meta(name: &str) -> Vec<u8> {
     named(Tag::Meta, name)
 }
 
-pub(crate) fn user(access_key: &str) -> Vec<u8> {
-    named(Tag::User, access_key)
+pub(crate) fn user(name: &str) -> Vec<u8> {
+    named(Tag::User, name)
 }
 
 pub(crate) fn bucket(name: &str) -> Vec<u8> {
@@ -166,11 +166,6 @@ pub(crate) fn numbers<const N: usize>(key: &[u8]) -> Result<[u64; N], CatalogErr
         *number = u64::from_be_bytes(*word);
     }
     Ok(numbers)
-}
-
-/// The name behind the tag of `key`.
-pub(crate) fn name(key: &[u8]) -> Result<String, CatalogError> {
-    utf8(key, key.get(1..).unwrap_or_default().to_vec())
 }
 
 /// The bucket and the object's key behind the tag of `key`.

@@ -36,7 +36,8 @@ pub use list::{ListRequest, Listing};
 pub use memory::MemoryStore;
 pub use object::{Displaced, PutCondition};
 pub use record::{
-    Blob, Bucket, Checksum, ChecksumKind, ClockAnchor, DriveRecord, Member, Object, Place, Version, VersionId,
+    Acl, Blob, Bucket, BucketChange, Checksum, ChecksumKind, ClockAnchor, DriveRecord, Member, Object, ObjectChange,
+    Ownership, Place, User, Version, VersionId,
 };
 pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
 pub use staging::{DoomedBytes, StagedSlot, StagedUsage};

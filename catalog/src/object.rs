@@ -3,15 +3,17 @@
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::key;
-use crate::record::{Blob, Object, Place, StagedMark, Version, VersionId, decode, encode};
+use crate::record::{Blob, Object, ObjectChange, Place, StagedMark, Version, VersionId, decode, encode};
 use crate::store::{Batch, Check, Write};
 use model::{BlobId, GroupId};
 
-/// What must hold for a PUT.
+/// What must hold for a PUT or a DELETE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutCondition {
     /// Nothing.
     None,
+    /// `If-Match: *`: there is such a key.
+    IfMatchAny,
     /// `If-None-Match: *`: there is no such key yet.
     IfNoneMatchAny,
     /// `If-Match`: the key is there with this ETag (without quotes).
@@ -119,17 +121,59 @@ impl Catalog {
         }
     }
 
+    /// Changes what S3 knows of the object at `key` but for its bytes, and answers what it is now. No new version, and
+    /// no other place.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchKey`]; [`CatalogError::Conflict`].
+    pub async fn change_object(&self, bucket: &str, key: &str, change: &ObjectChange) -> Result<Object, CatalogError> {
+        let at = key::object(bucket, key);
+        let mut turns = self.turns();
+        loop {
+            let _turn = turns.next().await?;
+            let Some((mut object, raw)) = self.read_raw::<Object>(&at).await? else {
+                self.bucket(bucket).await?;
+                return Err(CatalogError::NoSuchKey);
+            };
+            match change {
+                ObjectChange::Acl(acl) => object.acl = *acl,
+                ObjectChange::Tags(tags) => object.tags.clone_from(tags),
+            }
+            let writes = vec![Write::Put(at.clone(), encode(&object))];
+            if self.apply(Batch { checks: vec![Check::Is(at.clone(), raw)], writes }).await? {
+                return Ok(object);
+            }
+        }
+    }
+
     /// Removes the object at `key`; it is no error if there is none.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`]; [`CatalogError::Conflict`].
     pub async fn delete_object(&self, bucket: &str, key: &str) -> Result<Displaced, CatalogError> {
+        self.delete_object_if(bucket, key, &PutCondition::None).await
+    }
+
+    /// Removes the object at `key` if `condition` holds.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoSuchBucket`]; [`CatalogError::PreconditionFailed`]; [`CatalogError::NoSuchKey`] if the
+    /// condition needs such a key; [`CatalogError::Conflict`].
+    pub async fn delete_object_if(
+        &self,
+        bucket: &str,
+        key: &str,
+        condition: &PutCondition,
+    ) -> Result<Displaced, CatalogError> {
         let mut turns = self.turns();
         loop {
             let _turn = turns.next().await?;
             let Ok(old) = self.living(bucket, key).await? else { continue };
             if old.is_none() {
                 self.bucket(bucket).await?;
+            }
+            check_condition(condition, old.as_ref().map(|old| &old.object))?;
+            if old.is_none() {
                 return Ok(Displaced::Nothing);
             }
             let mut batch = Batch::default();
@@ -266,9 +310,9 @@ fn place_new(bucket: &str, key: &str, object: &Object, slot: u64, batch: &mut Ba
 
 fn check_condition(condition: &PutCondition, old: Option<&Object>) -> Result<(), CatalogError> {
     match (condition, old) {
-        (PutCondition::None, _) | (PutCondition::IfNoneMatchAny, None) => Ok(()),
+        (PutCondition::None, _) | (PutCondition::IfNoneMatchAny, None) | (PutCondition::IfMatchAny, Some(_)) => Ok(()),
         (PutCondition::IfMatch(etag), Some(old)) if old.etag == *etag => Ok(()),
-        (PutCondition::IfMatch(_), None) => Err(CatalogError::NoSuchKey),
+        (PutCondition::IfMatch(_) | PutCondition::IfMatchAny, None) => Err(CatalogError::NoSuchKey),
         _ => Err(CatalogError::PreconditionFailed),
     }
 }

@@ -7,6 +7,7 @@ use crate::error::CatalogError;
 use model::{BlobId, ClassId, DriveId, GroupId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The format version that records are written with.
 const RECORD_FORMAT: u8 = 1;
@@ -43,8 +44,65 @@ pub struct Bucket {
     pub name: String,
     /// When it was made, in milliseconds of the Unix epoch.
     pub created_ms: u64,
-    /// The access key of its owner.
+    /// The name of the user who owns it and all that is in it.
     pub owner: String,
+    /// Who may list it.
+    pub acl: Acl,
+    /// Whether ACLs count in it; as the owner set it, if ever.
+    pub ownership: Option<Ownership>,
+    /// Its tags, by key, as they were set.
+    pub tags: Vec<(String, String)>,
+}
+
+impl Bucket {
+    /// A bucket as it is made: private, without tags.
+    pub fn new(name: &str, created_ms: u64, owner: &str) -> Self {
+        let (name, owner) = (name.to_owned(), owner.to_owned());
+        Self { name, created_ms, owner, acl: Acl::Private, ownership: None, tags: Vec::new() }
+    }
+}
+
+/// Who may read something, besides its owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Acl {
+    /// Nobody.
+    #[default]
+    Private,
+    /// Everybody, signed in or not.
+    PublicRead,
+}
+
+/// S3's "object ownership" of a bucket. All objects belong to the bucket's owner in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ownership {
+    /// ACLs do not count, and cannot be set.
+    BucketOwnerEnforced,
+    /// ACLs count.
+    BucketOwnerPreferred,
+    /// ACLs count.
+    ObjectWriter,
+}
+
+/// A user who signs requests.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// Its name, which owns buckets; never changes.
+    pub name: String,
+    /// The access key it signs with.
+    pub access_key: String,
+    /// The secret of that key.
+    pub secret: String,
+    /// When it was made, in milliseconds of the Unix epoch.
+    pub created_ms: u64,
+    /// When it got its keys, in milliseconds of the Unix epoch.
+    pub rotated_ms: u64,
+}
+
+impl fmt::Debug for User {
+    /// Without the secret: what is printed ends up in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("User").field("name", &self.name).field("access_key", &self.access_key).finish_non_exhaustive()
+    }
 }
 
 /// Which checksum.
@@ -88,6 +146,30 @@ pub struct Object {
     pub metadata: Vec<(String, String)>,
     /// Checksums that were verified when it was written.
     pub checksums: Vec<Checksum>,
+    /// Who may read it. May change without a new version.
+    pub acl: Acl,
+    /// Its tags, by key. May change without a new version.
+    pub tags: Vec<(String, String)>,
+}
+
+/// A change to what S3 knows of an object that makes no new version and touches none of its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectChange {
+    /// This is its ACL.
+    Acl(Acl),
+    /// These are its tags.
+    Tags(Vec<(String, String)>),
+}
+
+/// A change to a bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BucketChange {
+    /// This is its ACL.
+    Acl(Acl),
+    /// This is its object ownership.
+    Ownership(Option<Ownership>),
+    /// These are its tags.
+    Tags(Vec<(String, String)>),
 }
 
 /// Where the bytes of a version lie.
@@ -204,11 +286,11 @@ mod tests {
 
     #[test]
     fn a_record_comes_back_and_a_foreign_one_is_refused() {
-        let bucket = Bucket { name: "photos".into(), created_ms: 7, owner: "me".into() };
+        let bucket = Bucket { acl: Acl::PublicRead, ..Bucket::new("photos", 7, "me") };
         let bytes = encode(&bucket);
         assert_eq!(decode::<Bucket>(b"Bphotos", &bytes).unwrap(), bucket);
         let mut newer = bytes.clone();
-        newer[0] = 2;
+        newer[0] += 1;
         let mut longer = bytes.clone();
         longer.push(0);
         for bad in [&newer[..], &longer, &bytes[..4], &[]] {

@@ -7,14 +7,14 @@ mod listing;
 mod objects;
 mod small;
 
-use crate::{Audit, Blob, Bucket, Catalog, MemoryStore, Object, Store, VersionId};
+use crate::{Acl, Audit, Blob, Bucket, Catalog, MemoryStore, Object, Store, VersionId};
 use model::{BlobId, ClassId, DriveId, GroupId};
 use std::sync::Arc;
 
 /// A catalog over `store` with a bucket named "b".
 async fn catalog_in(store: Arc<dyn Store>) -> Catalog {
     let catalog = Catalog::open(store).await.unwrap();
-    let bucket = Bucket { name: "b".into(), created_ms: 1, owner: "me".into() };
+    let bucket = Bucket::new("b", 1, "me");
     catalog.create_bucket(&bucket).await.unwrap();
     catalog
 }
@@ -33,6 +33,8 @@ fn object(version: VersionId, bytes: u64, modified_ms: u64) -> Object {
         headers: vec![("content-type".into(), "text/plain".into())],
         metadata: Vec::new(),
         checksums: Vec::new(),
+        acl: Acl::Private,
+        tags: Vec::new(),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::s3::store::{
 };
 use crate::world::{Means, WorldHandle, usage_of};
 use bytes::Bytes;
-use catalog::{Bucket, CatalogError, Displaced, ListRequest, Object, Place, PutCondition};
+use catalog::{Bucket, BucketChange, CatalogError, Displaced, ListRequest, Object, ObjectChange, Place, PutCondition};
 use engine::{Event, Rejection};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
@@ -91,18 +91,22 @@ impl House {
 }
 
 impl ObjectStore for House {
-    fn create_bucket<'a>(&'a self, owner: &'a str, name: &'a str) -> StoreFuture<'a, Bucket> {
+    fn create_bucket(&self, bucket: Bucket) -> StoreFuture<'_, Bucket> {
         Box::pin(async move {
-            let bucket = Bucket { name: name.into(), created_ms: (self.means.wall)(), owner: owner.into() };
+            let bucket = Bucket { created_ms: (self.means.wall)(), ..bucket };
             match self.means.catalog.create_bucket(&bucket).await {
                 Ok(()) => Ok(bucket),
                 Err(CatalogError::BucketExists) => {
-                    let found = self.means.catalog.bucket(name).await.map_err(catalog_error)?;
-                    Err(StoreError::BucketExists { owned_by_you: found.owner == owner })
+                    let found = self.means.catalog.bucket(&bucket.name).await.map_err(catalog_error)?;
+                    Err(StoreError::BucketExists { owned_by_you: found.owner == bucket.owner })
                 }
                 Err(error) => Err(catalog_error(error)),
             }
         })
+    }
+
+    fn change_bucket<'a>(&'a self, name: &'a str, change: BucketChange) -> StoreFuture<'a, Bucket> {
+        Box::pin(async move { self.means.catalog.change_bucket(name, &change).await.map_err(catalog_error) })
     }
 
     fn head_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Bucket> {
@@ -147,11 +151,17 @@ impl ObjectStore for House {
         Box::pin(self.bytes_of(bucket, key, range))
     }
 
-    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, ()> {
+    fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> StoreFuture<'a, Object> {
+        Box::pin(async move { self.means.catalog.change_object(bucket, key, &change).await.map_err(catalog_error) })
+    }
+
+    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str, condition: Condition) -> StoreFuture<'a, ()> {
         let (house, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
         // In a task of its own: what the delete displaces must be freed even if the client hangs up.
         let task = tokio::spawn(async move {
-            let displaced = house.means.catalog.delete_object(&bucket, &key).await.map_err(catalog_error)?;
+            let condition = catalog_condition(condition);
+            let deleted = house.means.catalog.delete_object_if(&bucket, &key, &condition).await;
+            let displaced = deleted.map_err(catalog_error)?;
             house.displaced(displaced).await;
             Ok(())
         });
@@ -229,12 +239,10 @@ impl Sink {
             headers: meta.headers,
             metadata: meta.metadata,
             checksums: meta.checksums,
+            acl: meta.acl,
+            tags: meta.tags,
         };
-        let condition = match meta.condition {
-            Condition::Always => PutCondition::None,
-            Condition::IfAbsent => PutCondition::IfNoneMatchAny,
-            Condition::IfMatch(etag) => PutCondition::IfMatch(etag),
-        };
+        let condition = catalog_condition(meta.condition);
         match house.means.catalog.put_object(&bucket, &key, &object, slot, &condition).await {
             Ok(displaced) => {
                 house.displaced(displaced).await;
@@ -261,6 +269,15 @@ fn is_refusal(error: &CatalogError) -> bool {
             | CatalogError::Conflict
             | CatalogError::Store(catalog::StoreError::Full)
     )
+}
+
+fn catalog_condition(condition: Condition) -> PutCondition {
+    match condition {
+        Condition::Always => PutCondition::None,
+        Condition::IfPresent => PutCondition::IfMatchAny,
+        Condition::IfAbsent => PutCondition::IfNoneMatchAny,
+        Condition::IfMatch(etag) => PutCondition::IfMatch(etag),
+    }
 }
 
 fn catalog_error(error: CatalogError) -> StoreError {

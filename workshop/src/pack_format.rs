@@ -8,7 +8,7 @@
 //! decoding takes memory in proportion to the bytes it is given.
 
 use crate::format::{Fields, FormatError, crc32c};
-use catalog::{Checksum, ChecksumKind, Object, VersionId};
+use catalog::{Acl, Checksum, ChecksumKind, Object, VersionId};
 
 /// Length of the footer of a pack.
 pub const PACK_FOOTER_BYTES: usize = 64;
@@ -161,7 +161,8 @@ pub(crate) fn encode_index_header(members: u32) -> [u8; INDEX_HEADER_BYTES] {
 /// An entry, with its length before it.
 pub(crate) fn encode_entry(bucket: &str, key: &str, offset: u64, object: &Object) -> Vec<u8> {
     // Named one by one, so that a field that the record gains cannot be forgotten here.
-    let Object { version, bytes, etag, modified_ms, headers, metadata, checksums } = object;
+    // ACL and tags may change at any time, which must not wake a drive; so they are the catalog's alone.
+    let Object { version, bytes, etag, modified_ms, headers, metadata, checksums, acl: _, tags: _ } = object;
     let mut out = vec![0; 4];
     for number in [version.0, offset, *bytes, *modified_ms] {
         out.extend_from_slice(&number.to_le_bytes());
@@ -215,7 +216,8 @@ fn decode_entry(bytes: &[u8]) -> Result<IndexEntry, FormatError> {
     if !fields.is_empty() {
         return Err(FormatError::Length);
     }
-    let object = Object { version: VersionId(version), bytes, etag, modified_ms, headers, metadata, checksums };
+    let (version, acl, tags) = (VersionId(version), Acl::Private, Vec::new());
+    let object = Object { version, bytes, etag, modified_ms, headers, metadata, checksums, acl, tags };
     Ok(IndexEntry { bucket, key, offset, object, checksum: 0 })
 }
 

@@ -28,6 +28,8 @@ fn objects() -> impl Strategy<Value = Object> {
             headers,
             metadata,
             checksums,
+            acl: Acl::Private,
+            tags: Vec::new(),
         },
     )
 }
@@ -93,6 +95,8 @@ fn corpus() -> Vec<Vec<u8>> {
         headers: vec![("content-type".into(), "image/png".into())],
         metadata: vec![("camera".into(), "box".into()), ("place".into(), String::new())],
         checksums: vec![Checksum { kind: ChecksumKind::Crc32c, base64: "AAAAAA==".into() }],
+        acl: Acl::Private,
+        tags: Vec::new(),
     };
     let member = ("photos".to_owned(), "2019/a.png".to_owned(), object, 17);
     let (one, footer) = encode(std::slice::from_ref(&member));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::pack_format::{decode_footer, decode_index};
 use crate::testing::{run, sample, settle, stage, staging};
-use catalog::{Checksum, ChecksumKind, VersionId};
+use catalog::{Acl, Checksum, ChecksumKind, VersionId};
 use futures::stream;
 use proptest::prelude::*;
 
@@ -16,6 +16,8 @@ fn member(slot: u64, bytes: u64) -> PackMember {
         headers: vec![("content-type".into(), "text/plain".into())],
         metadata: vec![("n".into(), "x".repeat(slot as usize % 50))],
         checksums: vec![Checksum { kind: ChecksumKind::Crc64Nvme, base64: "AAAAAAAAAAA=".into() }],
+        acl: Acl::Private,
+        tags: Vec::new(),
     };
     PackMember { bucket: "photos".into(), key: format!("2019/{slot:05}.png"), object, slot }
 }

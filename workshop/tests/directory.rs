@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use bytes::Bytes;
-use catalog::{Object, VersionId};
+use catalog::{Acl, Object, VersionId};
 use disk::{DirectoryDrive, Drive};
 use futures::stream::{Stream, StreamExt};
 use model::BlobId;
@@ -38,6 +38,8 @@ async fn stage(staging: Staging, slot: u64, bytes: usize) -> PackMember {
         headers: Vec::new(),
         metadata: Vec::new(),
         checksums: Vec::new(),
+        acl: Acl::Private,
+        tags: Vec::new(),
     };
     PackMember { bucket: "b".into(), key: format!("{slot:04}"), object, slot }
 }

@@ -109,7 +109,7 @@ proptest! {
 async fn listings_stay_within_their_bucket_and_page_as_s3_counts() {
     let catalog = super::catalog().await;
     for name in ["a", "b.c", "bb"] {
-        let bucket = crate::Bucket { name: name.into(), created_ms: 1, owner: "me".into() };
+        let bucket = crate::Bucket::new(name, 1, "me");
         catalog.create_bucket(&bucket).await.unwrap();
         let version = catalog.next_version_id().await.unwrap();
         catalog.put_object(name, "x", &object(version, 1, 1), version.0, &PutCondition::None).await.unwrap();

@@ -1,7 +1,9 @@
 //! Objects: conditions, what is displaced, what is staged.
 
 use super::{catalog, object, put, sound};
-use crate::{CatalogError, Displaced, MemoryStore, Place, PutCondition, StoreError, VersionId};
+use crate::{
+    Acl, CatalogError, Displaced, MemoryStore, Object, ObjectChange, Place, PutCondition, StoreError, VersionId,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -50,6 +52,42 @@ async fn conditions_are_kept() {
     put(2, matching("e1")).await.unwrap();
     assert_eq!(catalog.head_object("b", "k").await.unwrap().etag, "e2");
     sound(&catalog).await;
+}
+
+#[tokio::test]
+async fn a_delete_on_a_condition_takes_away_what_it_means_and_nothing_else() {
+    let catalog = catalog().await;
+    let delete = async |condition: PutCondition| catalog.delete_object_if("b", "k", &condition).await;
+    let matching = |etag: &str| PutCondition::IfMatch(etag.into());
+    for condition in [matching("e1"), PutCondition::IfMatchAny] {
+        assert!(matches!(delete(condition).await, Err(CatalogError::NoSuchKey)));
+    }
+    let (version, slot) = put(&catalog, "k", 5, 1).await;
+    assert!(matches!(delete(matching("other")).await, Err(CatalogError::PreconditionFailed)));
+    catalog.head_object("b", "k").await.unwrap();
+    let displaced = delete(matching(&format!("e{}", version.0))).await.unwrap();
+    assert_eq!(displaced, Displaced::Staged { version, slot, bytes: 5 });
+    put(&catalog, "k", 5, 1).await;
+    delete(PutCondition::IfMatchAny).await.unwrap();
+    assert_eq!(sound(&catalog).await.objects, 0);
+}
+
+#[tokio::test]
+async fn tags_and_acl_change_without_a_new_version_or_place_and_end_with_the_version() {
+    let catalog = catalog().await;
+    let (version, slot) = put(&catalog, "k", 5, 1).await;
+    let tags = vec![("colour".to_owned(), "blue".to_owned())];
+    catalog.change_object("b", "k", &ObjectChange::Tags(tags.clone())).await.unwrap();
+    let now = catalog.change_object("b", "k", &ObjectChange::Acl(Acl::PublicRead)).await.unwrap();
+    assert_eq!(now, Object { acl: Acl::PublicRead, tags, ..object(version, 5, 1) });
+    assert_eq!(catalog.get_object("b", "k").await.unwrap(), (now, Place::Staged { slot }));
+    sound(&catalog).await;
+    put(&catalog, "k", 6, 2).await;
+    let next = catalog.head_object("b", "k").await.unwrap();
+    assert_eq!((next.acl, next.tags), (Acl::Private, Vec::new()));
+    let change = ObjectChange::Acl(Acl::PublicRead);
+    assert!(matches!(catalog.change_object("b", "none", &change).await, Err(CatalogError::NoSuchKey)));
+    assert!(matches!(catalog.change_object("none", "k", &change).await, Err(CatalogError::NoSuchBucket)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,8 +2,8 @@
 
 use super::{catalog, object, put, sound};
 use crate::{
-    Bucket, Catalog, CatalogError, ClockAnchor, DriveRecord, MemoryStore, PutCondition, Store, StoreError, VersionId,
-    Write,
+    Acl, Bucket, BucketChange, Catalog, CatalogError, ClockAnchor, DriveRecord, MemoryStore, Ownership, PutCondition,
+    Store, StoreError, User, VersionId, Write,
 };
 use model::DriveId;
 use std::collections::BTreeSet;
@@ -44,15 +44,45 @@ async fn ids_are_never_given_out_twice_across_crashes_and_tasks() {
     assert!(!seen.contains(&0), "0 stands for no version");
 }
 
+fn user(name: &str, access_key: &str) -> User {
+    let (access_key, secret) = (access_key.to_owned(), format!("{name}'s secret"));
+    User { name: name.to_owned(), access_key, secret, created_ms: 1, rotated_ms: 1 }
+}
+
+#[tokio::test]
+async fn a_user_is_added_once_and_replaced_or_removed_only_if_there() {
+    let catalog = catalog().await;
+    catalog.add_user(&user("adam", "1")).await.unwrap();
+    assert!(matches!(catalog.add_user(&user("adam", "2")).await, Err(CatalogError::UserExists)));
+    assert!(matches!(catalog.replace_user(&user("zoe", "2")).await, Err(CatalogError::NoSuchUser)));
+    catalog.replace_user(&user("adam", "3")).await.unwrap();
+    assert_eq!(catalog.users().await.unwrap(), [user("adam", "3")]);
+    catalog.remove_user("adam").await.unwrap();
+    assert!(matches!(catalog.remove_user("adam").await, Err(CatalogError::NoSuchUser)));
+    assert_eq!(catalog.users().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_bucket_changes_in_what_was_asked_and_keeps_the_rest() {
+    let catalog = catalog().await;
+    let tags = vec![("shelf".to_owned(), "top".to_owned())];
+    catalog.change_bucket("b", &BucketChange::Tags(tags.clone())).await.unwrap();
+    catalog.change_bucket("b", &BucketChange::Acl(Acl::PublicRead)).await.unwrap();
+    let ownership = Some(Ownership::ObjectWriter);
+    let now = catalog.change_bucket("b", &BucketChange::Ownership(ownership)).await.unwrap();
+    assert_eq!(now, Bucket { acl: Acl::PublicRead, ownership, tags, ..Bucket::new("b", 1, "me") });
+    assert_eq!(catalog.bucket("b").await.unwrap(), now);
+    let nowhere = catalog.change_bucket("none", &BucketChange::Acl(Acl::Private)).await;
+    assert!(matches!(nowhere, Err(CatalogError::NoSuchBucket)));
+}
+
 #[tokio::test]
 async fn users_and_drives_are_listed_in_order() {
     let catalog = catalog().await;
     for name in ["zoe", "adam"] {
-        catalog.user_put(name, &format!("{name}'s secret")).await.unwrap();
+        catalog.add_user(&user(name, "1")).await.unwrap();
     }
-    assert_eq!(catalog.users().await.unwrap(), ["adam", "zoe"]);
-    assert_eq!(catalog.user_secret("zoe").await.unwrap().unwrap(), "zoe's secret");
-    assert_eq!(catalog.user_secret("eve").await.unwrap(), None);
+    assert_eq!(catalog.users().await.unwrap(), [user("adam", "1"), user("zoe", "1")]);
     for drive in [300, 2] {
         let record = DriveRecord { drive: DriveId(drive), day: 1, starts: 2, starts_total: 3 };
         catalog.drive_put(&record).await.unwrap();
@@ -65,7 +95,7 @@ async fn users_and_drives_are_listed_in_order() {
 #[tokio::test]
 async fn buckets_are_made_once_and_removed_only_when_empty() {
     let catalog = catalog().await;
-    let again = Bucket { name: "b".into(), created_ms: 2, owner: "you".into() };
+    let again = Bucket::new("b", 2, "you");
     assert!(matches!(catalog.create_bucket(&again).await, Err(CatalogError::BucketExists)));
     assert_eq!(catalog.bucket("b").await.unwrap().owner, "me");
     put(&catalog, "k", 1, 1).await;
@@ -102,7 +132,7 @@ async fn a_store_with_foreign_records_or_another_format_is_refused() {
     assert!(matches!(refused, CatalogError::Store(StoreError::Unusable(_))));
     let store = MemoryStore::new();
     Catalog::open(Arc::new(store.clone())).await.unwrap();
-    let newer = Write::Put(crate::key::meta("format"), crate::record::encode(&2_u32));
+    let newer = Write::Put(crate::key::meta("format"), crate::record::encode(&3_u32));
     store.commit(crate::Batch { checks: Vec::new(), writes: vec![newer] }).await.unwrap();
     let refused = Catalog::open(Arc::new(store)).await.err().unwrap();
     assert!(matches!(refused, CatalogError::Store(StoreError::Unusable(_))));

@@ -59,7 +59,7 @@ pub(super) async fn create(route: &Route, mut ask: Ask) -> Answer {
             return Err(Code::IllegalLocationConstraintException.into());
         }
     }
-    match route.store.create_bucket(&ask.user, &ask.bucket).await {
+    match route.store.create_bucket(Bucket::new(&ask.bucket, 0, &ask.user)).await {
         Ok(_) => {}
         // The store may not know whose request it is; the front does.
         Err(store::StoreError::BucketExists { .. }) => {

@@ -3,6 +3,7 @@
 use super::ask::Ask;
 use super::error::{Code, Fault};
 use super::route::{Answer, Route, empty, xml};
+use super::store::Condition;
 use futures::StreamExt;
 use http::StatusCode;
 use s3s::dto::{Delete, DeleteObjectsOutput, DeletedObject, Error, ObjectIdentifier};
@@ -15,7 +16,7 @@ const AT_ONCE: usize = 32;
 /// Removes an object; well if there is none.
 pub(super) async fn one(route: &Route, ask: &Ask) -> Answer {
     route.owned_bucket(ask).await?;
-    route.store.delete(&ask.bucket, &ask.key).await?;
+    route.store.delete(&ask.bucket, &ask.key, Condition::Always).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
@@ -64,5 +65,5 @@ async fn delete_listed(route: &Route, ask: &Ask, object: &ObjectIdentifier) -> R
     if !s3s::path::check_key(&object.key) {
         return Err(Code::KeyTooLongError.into());
     }
-    Ok(route.store.delete(&ask.bucket, &object.key).await?)
+    Ok(route.store.delete(&ask.bucket, &object.key, Condition::Always).await?)
 }

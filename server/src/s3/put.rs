@@ -6,6 +6,7 @@ use super::error::{Code, Fault};
 use super::get::{add_checksums, etag_value};
 use super::route::{Answer, Route, empty};
 use super::store::{Committed, Condition, PutMeta, PutSink, StoreError};
+use catalog::Acl;
 use futures::StreamExt;
 use http::{HeaderMap, StatusCode};
 use s3s::TrailingHeaders;
@@ -41,7 +42,15 @@ pub(super) async fn object(route: &Route, mut ask: Ask) -> Answer {
         }
     };
     let checksum = digests.checksum.clone();
-    let meta = PutMeta { etag: digests.etag(), headers, metadata, checksums: vec![checksum.clone()], condition };
+    let meta = PutMeta {
+        etag: digests.etag(),
+        headers,
+        metadata,
+        checksums: vec![checksum.clone()],
+        acl: Acl::Private,
+        tags: Vec::new(),
+        condition,
+    };
     let committed = commit(sink, meta).await?;
 
     let mut answer = empty(StatusCode::OK);

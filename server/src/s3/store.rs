@@ -9,7 +9,7 @@
 //! but for [`PutSink::commit`], which the front always waits out.
 
 use bytes::Bytes;
-use catalog::{Bucket, Checksum, Object, VersionId};
+use catalog::{Acl, Bucket, BucketChange, Checksum, Object, ObjectChange, VersionId};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use std::ops::Range;
@@ -19,8 +19,11 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Buckets and objects.
 pub trait ObjectStore: Send + Sync + 'static {
-    /// Makes a bucket. [`StoreError::BucketExists`] if anybody has one of that name.
-    fn create_bucket<'a>(&'a self, owner: &'a str, name: &'a str) -> StoreFuture<'a, Bucket>;
+    /// Makes `bucket`, but for its time, which is now. [`StoreError::BucketExists`] if anybody has one of that name.
+    fn create_bucket(&self, bucket: Bucket) -> StoreFuture<'_, Bucket>;
+
+    /// Changes a bucket and answers what it is now.
+    fn change_bucket<'a>(&'a self, name: &'a str, change: BucketChange) -> StoreFuture<'a, Bucket>;
 
     /// The bucket of that name, whoever owns it, or [`StoreError::NoSuchBucket`].
     fn head_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Bucket>;
@@ -44,8 +47,12 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// longer than the store lets a client wait. The object in the answer is the version the bytes are of.
     fn get<'a>(&'a self, bucket: &'a str, key: &'a str, range: Option<Range<u64>>) -> StoreFuture<'a, GetBody>;
 
-    /// Removes an object; well if there is none.
-    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, ()>;
+    /// Changes an object but for its bytes, and answers what it is now. Never touches a drive.
+    fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> StoreFuture<'a, Object>;
+
+    /// Removes an object if `condition` holds. Without a condition, well if there is none; with one,
+    /// [`StoreError::PreconditionFailed`], or [`StoreError::NoSuchKey`] if there is none.
+    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str, condition: Condition) -> StoreFuture<'a, ()>;
 
     /// A page of the objects of a bucket. Never touches a drive.
     fn list<'a>(&'a self, bucket: &'a str, query: ListQuery) -> StoreFuture<'a, ListPage>;
@@ -76,15 +83,21 @@ pub struct PutMeta {
     pub metadata: Vec<(String, String)>,
     /// Checksums that were verified, or computed where the client sent none.
     pub checksums: Vec<Checksum>,
+    /// Who may read it.
+    pub acl: Acl,
+    /// Its tags, by key.
+    pub tags: Vec<(String, String)>,
     /// What must hold of the version that is replaced.
     pub condition: Condition,
 }
 
-/// What must hold of an object's current version for a put to replace it.
+/// What must hold of an object's current version for a put to replace it, or a delete to remove it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// Nothing.
     Always,
+    /// There is one.
+    IfPresent,
     /// There is none.
     IfAbsent,
     /// It has this ETag (without quotes).
@@ -163,7 +176,7 @@ pub enum StoreError {
     /// The bucket to be removed holds objects.
     #[error("the bucket is not empty")]
     BucketNotEmpty,
-    /// The condition of a put does not hold; nothing was changed.
+    /// The condition of a put or a delete does not hold; nothing was changed.
     #[error("the precondition does not hold")]
     PreconditionFailed,
     /// Not now: the workshop is full, the object is cold beyond the client's patience, a queue is full.

@@ -1,7 +1,7 @@
 //! An object store in memory, as simple as can be, that can also be told to fail.
 
 use bytes::Bytes;
-use catalog::{Bucket, Object, VersionId};
+use catalog::{Bucket, BucketChange, Object, ObjectChange, VersionId};
 use futures::future::{BoxFuture, ready};
 use futures::{FutureExt, StreamExt};
 use server::s3::{
@@ -88,14 +88,25 @@ fn answer<'a, T: Send + 'a>(result: Result<T, StoreError>) -> StoreFuture<'a, T>
 }
 
 impl ObjectStore for Fake {
-    fn create_bucket<'a>(&'a self, owner: &'a str, name: &'a str) -> StoreFuture<'a, Bucket> {
+    fn create_bucket(&self, bucket: Bucket) -> StoreFuture<'_, Bucket> {
         let mut state = self.lock();
-        if let Some((bucket, _)) = state.buckets.get(name) {
-            return answer(Err(StoreError::BucketExists { owned_by_you: bucket.owner == owner }));
+        if let Some((there, _)) = state.buckets.get(&bucket.name) {
+            return answer(Err(StoreError::BucketExists { owned_by_you: there.owner == bucket.owner }));
         }
-        let bucket = Bucket { name: name.into(), created_ms: now_ms(), owner: owner.into() };
-        state.buckets.insert(name.into(), (bucket.clone(), Objects::new()));
+        let bucket = Bucket { created_ms: now_ms(), ..bucket };
+        state.buckets.insert(bucket.name.clone(), (bucket.clone(), Objects::new()));
         answer(Ok(bucket))
+    }
+
+    fn change_bucket<'a>(&'a self, name: &'a str, change: BucketChange) -> StoreFuture<'a, Bucket> {
+        let mut state = self.lock();
+        let Some((bucket, _)) = state.buckets.get_mut(name) else { return answer(Err(StoreError::NoSuchBucket)) };
+        match change {
+            BucketChange::Acl(acl) => bucket.acl = acl,
+            BucketChange::Ownership(ownership) => bucket.ownership = ownership,
+            BucketChange::Tags(tags) => bucket.tags = tags,
+        }
+        answer(Ok(bucket.clone()))
     }
 
     fn head_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Bucket> {
@@ -157,11 +168,28 @@ impl ObjectStore for Fake {
         }))
     }
 
-    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, ()> {
+    fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> StoreFuture<'a, Object> {
         let mut state = self.lock();
         let Some((_, objects)) = state.buckets.get_mut(bucket) else { return answer(Err(StoreError::NoSuchBucket)) };
-        objects.remove(key);
-        answer(Ok(()))
+        let Some((object, _)) = objects.get_mut(key) else { return answer(Err(StoreError::NoSuchKey)) };
+        match change {
+            ObjectChange::Acl(acl) => object.acl = acl,
+            ObjectChange::Tags(tags) => object.tags = tags,
+        }
+        answer(Ok(object.clone()))
+    }
+
+    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str, condition: Condition) -> StoreFuture<'a, ()> {
+        let mut state = self.lock();
+        let Some((_, objects)) = state.buckets.get_mut(bucket) else { return answer(Err(StoreError::NoSuchBucket)) };
+        let refused = refusal(&condition, objects.get(key).map(|(object, _)| object));
+        answer(refused.map_or_else(
+            || {
+                objects.remove(key);
+                Ok(())
+            },
+            Err,
+        ))
     }
 
     fn list<'a>(&'a self, bucket: &'a str, query: ListQuery) -> StoreFuture<'a, ListPage> {
@@ -188,6 +216,16 @@ impl ObjectStore for Fake {
             }
         }
         answer(Ok(page))
+    }
+}
+
+/// Why `condition` does not hold of what is there.
+fn refusal(condition: &Condition, current: Option<&Object>) -> Option<StoreError> {
+    match (condition, current) {
+        (Condition::IfAbsent, Some(_)) => Some(StoreError::PreconditionFailed),
+        (Condition::IfMatch(_) | Condition::IfPresent, None) => Some(StoreError::NoSuchKey),
+        (Condition::IfMatch(etag), Some(current)) if *etag != current.etag => Some(StoreError::PreconditionFailed),
+        _ => None,
     }
 }
 
@@ -229,13 +267,7 @@ impl PutSink for Sink {
         let Some((_, objects)) = state.buckets.get_mut(&self.bucket) else {
             return answer(Err(StoreError::NoSuchBucket));
         };
-        let current = objects.get(&self.key).map(|(object, _)| &object.etag);
-        let refused = match (&meta.condition, current) {
-            (Condition::IfAbsent, Some(_)) => Some(StoreError::PreconditionFailed),
-            (Condition::IfMatch(_), None) => Some(StoreError::NoSuchKey),
-            (Condition::IfMatch(etag), Some(current)) if etag != current => Some(StoreError::PreconditionFailed),
-            _ => None,
-        };
+        let refused = refusal(&meta.condition, objects.get(&self.key).map(|(object, _)| object));
         if let Some(error) = refused {
             return answer(Err(error));
         }
@@ -248,6 +280,8 @@ impl PutSink for Sink {
             headers: meta.headers,
             metadata: meta.metadata,
             checksums: meta.checksums,
+            acl: meta.acl,
+            tags: meta.tags,
         };
         objects.insert(self.key.clone(), (object, bytes));
         answer(Ok(Committed { etag: meta.etag, version }))

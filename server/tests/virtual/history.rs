@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::join_all;
 use model::{DriveId, Rng};
-use server::s3::store::{ObjectStore, StoreError};
+use server::s3::store::{Condition, ObjectStore, StoreError};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -167,7 +167,7 @@ impl Client<'_> {
 
     async fn delete(&mut self, key: &str) {
         self.book.begins(key, None);
-        match self.larder.house.delete(BUCKET, key).await {
+        match self.larder.house.delete(BUCKET, key, Condition::Always).await {
             Ok(()) => self.book.is_sure(key, None),
             Err(error) => self.may_fail(key, &error),
         }

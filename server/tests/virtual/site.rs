@@ -5,7 +5,7 @@
 
 use crate::steps::{Power, Powered, PoweredStore};
 use bytes::Bytes;
-use catalog::{Catalog, MemoryStore, Object, Place};
+use catalog::{Acl, Bucket, Catalog, MemoryStore, Object, Place};
 use disk::label::RackUuid;
 use disk::{Drive, EmulatedRack, FileName, MemoryDrive};
 use engine::{
@@ -238,7 +238,7 @@ impl Site {
         let world = boot::boot(spec, policy, self.seed, &means, Arc::clone(&rack)).await.unwrap();
         let house = House::new(means.clone(), world.clone(), self.patience);
         if house.head_bucket(BUCKET).await.is_err() {
-            house.create_bucket("alice", BUCKET).await.unwrap();
+            house.create_bucket(Bucket::new(BUCKET, 0, "alice")).await.unwrap();
         }
         Larder { house, world, means, rack, started }
     }
@@ -324,6 +324,8 @@ impl Larder {
             headers: Vec::new(),
             metadata: Vec::new(),
             checksums: Vec::new(),
+            acl: Acl::Private,
+            tags: Vec::new(),
             condition: Condition::Always,
         };
         sink.commit(meta).await.map(drop)
@@ -361,7 +363,7 @@ impl Larder {
     }
 
     pub async fn delete(&self, key: &str) {
-        self.house.delete(BUCKET, key).await.unwrap();
+        self.house.delete(BUCKET, key, Condition::Always).await.unwrap();
     }
 
     pub async fn keys(&self) -> Vec<String> {
