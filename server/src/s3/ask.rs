@@ -103,10 +103,8 @@ impl Ask {
                 Fault::of_body(&error)
             }
         })?;
-        let mut hasher = claims.hasher();
-        hasher.feed(bytes.clone()).await?;
         let trailers = self.trailers.as_ref().and_then(TrailingHeaders::take);
-        claims.verify(trailers.as_ref(), &hasher.finish().await?)?;
+        claims.verify(trailers.as_ref(), &claims.digests(&bytes))?;
         Ok(bytes)
     }
 }

@@ -1,19 +1,15 @@
 //! Content digests: what a client claims of its bytes, and what they really are.
 //!
-//! MD5 (the `ETag`) is by far the slowest step of a PUT, so it runs beside the writing, on blocking threads that are
-//! held only while they hash. Invariant: at most two batches of [`BATCH_BYTES`] (plus one piece) are in memory per
-//! upload.
+//! MD5 (the `ETag`) is by far the slowest and runs beside all else, in [`super::md5`]. The others keep pace with what a
+//! socket gives, and are computed where the bytes pass.
 
 use super::error::{Code, Fault};
+use super::md5::{self, HashingEnded, Md5, Md5Workers};
 use bytes::Bytes;
 use catalog::{Checksum, ChecksumKind};
 use http::{HeaderMap, HeaderValue};
 use s3s::checksum::ChecksumHasher;
-use s3s::crypto::{Checksum as _, Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256};
-use tokio::task::JoinHandle;
-
-/// How many bytes are gathered before they are handed to a hashing thread; fewer are hashed in place (below 2 ms).
-const BATCH_BYTES: usize = 1 << 20;
+use s3s::crypto::{Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
 
 /// Checksums by the end of their header's name, `x-amz-checksum-`.
 const KINDS: [(ChecksumKind, &str, usize); 5] = [
@@ -108,8 +104,15 @@ impl Claims {
 
     /// A hasher for all that these claims are about. Without a claimed checksum CRC-64/NVME is taken, as S3 does, so
     /// that every object has one.
-    pub fn hasher(&self) -> Hasher {
-        Hasher::new(self.kind().unwrap_or(ChecksumKind::Crc64Nvme))
+    pub fn hasher(&self, workers: &Md5Workers) -> Hasher {
+        Hasher { md5: workers.upload(), checksum: Checksummer::new(self.kind().unwrap_or(ChecksumKind::Crc64Nvme)) }
+    }
+
+    /// The same of `bytes` that are few, at once.
+    pub fn digests(&self, bytes: &[u8]) -> Digests {
+        let mut checksum = Checksummer::new(self.kind().unwrap_or(ChecksumKind::Crc64Nvme));
+        checksum.sums.update(bytes);
+        Digests { md5: md5::digest(bytes), checksum: checksum.finish() }
     }
 
     /// Holds the claims against what the bytes are.
@@ -177,22 +180,27 @@ impl Digests {
     }
 }
 
-struct State {
-    md5: Md5,
+/// Computes a checksum of one kind.
+struct Checksummer {
     kind: ChecksumKind,
-    checksum: ChecksumHasher,
+    sums: ChecksumHasher,
 }
 
-impl State {
-    fn update(&mut self, pieces: &[Bytes]) {
-        for piece in pieces {
-            self.md5.update(piece);
-            self.checksum.update(piece);
+impl Checksummer {
+    fn new(kind: ChecksumKind) -> Self {
+        let mut sums = ChecksumHasher::default();
+        match kind {
+            ChecksumKind::Crc32 => sums.crc32 = Some(Crc32::default()),
+            ChecksumKind::Crc32c => sums.crc32c = Some(Crc32c::default()),
+            ChecksumKind::Crc64Nvme => sums.crc64nvme = Some(Crc64Nvme::default()),
+            ChecksumKind::Sha1 => sums.sha1 = Some(Sha1::default()),
+            ChecksumKind::Sha256 => sums.sha256 = Some(Sha256::default()),
         }
+        Self { kind, sums }
     }
 
-    fn finish(self) -> Digests {
-        let sums = self.checksum.finalize();
+    fn finish(self) -> Checksum {
+        let sums = self.sums.finalize();
         let base64 = match self.kind {
             ChecksumKind::Crc32 => sums.checksum_crc32,
             ChecksumKind::Crc32c => sums.checksum_crc32c,
@@ -200,77 +208,38 @@ impl State {
             ChecksumKind::Sha1 => sums.checksum_sha1,
             ChecksumKind::Sha256 => sums.checksum_sha256,
         };
-        let base64 = base64.expect("the hasher was made for this kind");
-        Digests { md5: self.md5.finalize(), checksum: Checksum { kind: self.kind, base64 } }
+        Checksum { kind: self.kind, base64: base64.expect("the hasher was made for this kind") }
     }
-}
-
-enum Work {
-    Here(Box<State>),
-    Away(JoinHandle<Box<State>>),
-    Lost,
 }
 
 /// Digests a stream of bytes beside whoever else handles them.
 pub(super) struct Hasher {
-    work: Work,
-    gathered: Vec<Bytes>,
-    gathered_bytes: usize,
+    md5: Md5,
+    checksum: Checksummer,
 }
 
 impl Hasher {
-    fn new(kind: ChecksumKind) -> Self {
-        let mut checksum = ChecksumHasher::default();
-        match kind {
-            ChecksumKind::Crc32 => checksum.crc32 = Some(Crc32::default()),
-            ChecksumKind::Crc32c => checksum.crc32c = Some(Crc32c::default()),
-            ChecksumKind::Crc64Nvme => checksum.crc64nvme = Some(Crc64Nvme::default()),
-            ChecksumKind::Sha1 => checksum.sha1 = Some(Sha1::default()),
-            ChecksumKind::Sha256 => checksum.sha256 = Some(Sha256::default()),
-        }
-        let state = Box::new(State { md5: Md5::new(), kind, checksum });
-        Self { work: Work::Here(state), gathered: Vec::new(), gathered_bytes: 0 }
-    }
-
-    /// Takes the next bytes; waits only if hashing is a whole batch behind.
+    /// Takes the next bytes; waits only if MD5 is two batches behind.
     ///
     /// # Errors
     /// `InternalError` if the runtime ended the hashing.
     pub async fn feed(&mut self, piece: Bytes) -> Result<(), Fault> {
-        self.gathered_bytes += piece.len();
-        self.gathered.push(piece);
-        if self.gathered_bytes < BATCH_BYTES {
-            return Ok(());
-        }
-        let mut state = self.state().await?;
-        let batch = std::mem::take(&mut self.gathered);
-        self.gathered_bytes = 0;
-        self.work = Work::Away(tokio::task::spawn_blocking(move || {
-            state.update(&batch);
-            state
-        }));
-        Ok(())
+        self.checksum.sums.update(&piece);
+        self.md5.feed(piece).await.map_err(ended)
     }
 
     /// The digests of all that was fed.
     ///
     /// # Errors
     /// `InternalError` if the runtime ended the hashing.
-    pub async fn finish(mut self) -> Result<Digests, Fault> {
-        let mut state = self.state().await?;
-        state.update(&self.gathered);
-        Ok(state.finish())
+    pub async fn finish(self) -> Result<Digests, Fault> {
+        let checksum = self.checksum.finish();
+        Ok(Digests { md5: self.md5.finish().await.map_err(ended)?, checksum })
     }
+}
 
-    async fn state(&mut self) -> Result<Box<State>, Fault> {
-        match std::mem::replace(&mut self.work, Work::Lost) {
-            Work::Here(state) => Ok(state),
-            Work::Away(handle) => {
-                handle.await.map_err(|error| Fault::new(Code::InternalError, format!("hashing ended: {error}")))
-            }
-            Work::Lost => Err(Code::InternalError.into()),
-        }
-    }
+fn ended(error: HashingEnded) -> Fault {
+    Fault::new(Code::InternalError, error.to_string())
 }
 
 #[cfg(test)]
@@ -278,22 +247,24 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    #[tokio::test]
-    async fn batches_hash_as_one_piece_does() {
-        let bytes: Vec<u8> = (0..5_000_000_u32).map(|i| (i * 7 / 3) as u8).collect();
-        for (kind, ..) in KINDS {
-            let mut whole = Hasher::new(kind);
-            whole.feed(bytes.clone().into()).await.unwrap();
-            let mut cut = Hasher::new(kind);
-            for piece in bytes.chunks(77_777) {
-                cut.feed(Bytes::copy_from_slice(piece)).await.unwrap();
-            }
-            assert_eq!(whole.finish().await.unwrap(), cut.finish().await.unwrap());
-        }
+    fn claiming(kind: ChecksumKind) -> Claims {
+        Claims { md5: None, checksum: Some(Claim::Trailer(kind)) }
     }
 
     #[tokio::test]
-    async fn digests_are_the_published_ones() {
+    async fn pieces_hash_as_the_whole_does() {
+        let bytes: Vec<u8> = (0..5_000_000_u32).map(|i| (i * 7 / 3) as u8).collect();
+        for (kind, ..) in KINDS {
+            let mut cut = claiming(kind).hasher(&Md5Workers::new());
+            for piece in bytes.chunks(77_777) {
+                cut.feed(Bytes::copy_from_slice(piece)).await.unwrap();
+            }
+            assert_eq!(cut.finish().await.unwrap(), claiming(kind).digests(&bytes));
+        }
+    }
+
+    #[test]
+    fn digests_are_the_published_ones() {
         let published = [
             "y/Q5Jg==",
             "4waSgw==",
@@ -302,9 +273,7 @@ mod tests {
             "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=",
         ];
         for ((kind, ..), published) in KINDS.into_iter().zip(published) {
-            let mut hasher = Hasher::new(kind);
-            hasher.feed(Bytes::from_static(b"123456789")).await.unwrap();
-            let digests = hasher.finish().await.unwrap();
+            let digests = claiming(kind).digests(b"123456789");
             assert_eq!(digests.etag(), "25f9e794323b453885f5181f1b624d0b");
             assert_eq!(digests.checksum.base64, published);
         }

@@ -20,6 +20,7 @@ mod gate;
 mod get;
 mod honour;
 mod list;
+mod md5;
 mod precondition;
 mod put;
 mod route;

@@ -10,7 +10,6 @@ use catalog::Acl;
 use futures::StreamExt;
 use http::{HeaderMap, StatusCode};
 use s3s::TrailingHeaders;
-use std::time::Duration;
 
 /// How much user metadata an object may have, in bytes of names and values.
 const METADATA_BYTES: usize = 2048;
@@ -34,7 +33,7 @@ pub(super) async fn object(route: &Route, mut ask: Ask) -> Answer {
     check_early(route, &ask, &condition).await?;
 
     let mut sink = route.store.begin_put(&ask.bucket, &ask.key, Some(length)).await?;
-    let digests = match receive(&mut ask, &claims, sink.as_mut(), length, route.limits.stall).await {
+    let digests = match receive(&mut ask, &claims, route, sink.as_mut(), length).await {
         Ok(digests) => digests,
         Err(fault) => {
             sink.abort().await;
@@ -63,11 +62,12 @@ pub(super) async fn object(route: &Route, mut ask: Ask) -> Answer {
 async fn receive(
     ask: &mut Ask,
     claims: &Claims,
+    route: &Route,
     sink: &mut dyn PutSink,
     length: u64,
-    stall: Duration,
 ) -> Result<Digests, Fault> {
-    let mut hasher = claims.hasher();
+    let mut hasher = claims.hasher(&route.md5);
+    let stall = route.limits.stall;
     let mut received = 0_u64;
     loop {
         let next = tokio::time::timeout(stall, ask.body.next()).await.map_err(|_| Fault::from(Code::RequestTimeout))?;

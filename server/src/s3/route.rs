@@ -2,6 +2,7 @@
 
 use super::ask::{Ask, Operation};
 use super::error::{Code, Fault};
+use super::md5::Md5Workers;
 use super::{Limits, ObjectStore, bucket, delete, get, list, put};
 use bytes::Bytes;
 use catalog::Bucket;
@@ -19,6 +20,7 @@ pub(super) type Answer = Result<S3Response<Body>, Fault>;
 pub(super) struct Route {
     pub store: Arc<dyn ObjectStore>,
     pub limits: Limits,
+    pub md5: Md5Workers,
 }
 
 #[async_trait::async_trait]

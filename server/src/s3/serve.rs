@@ -2,6 +2,7 @@
 
 use super::error::Code;
 use super::gate::Gate;
+use super::md5::Md5Workers;
 use super::route::Route;
 use super::stall::StallGuard;
 use super::{Keys, Limits, ObjectStore};
@@ -104,7 +105,7 @@ fn connection(
 fn protocol(store: Arc<dyn ObjectStore>, keys: Arc<dyn Keys>, limits: Limits) -> S3Service {
     let mut builder = S3ServiceBuilder::new(Nothing);
     builder.set_auth(Secrets(keys));
-    builder.set_route(Route { store, limits });
+    builder.set_route(Route { store, limits, md5: Md5Workers::new() });
     builder.build()
 }
 
