@@ -22,7 +22,7 @@
 use crate::chance::{Popular, Popularity, Sizes};
 use crate::links::Network;
 use crate::measure::{Measured, Point, Taking};
-use crate::replay::Row;
+use crate::replay::{self, TraceError};
 use crate::steady::Looks;
 use crate::stored::Stored;
 use crate::world::{Setting, World};
@@ -33,6 +33,7 @@ use engine::{
 };
 use model::{BlobId, RackSpec, Rng, SpecError, Time};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Who decides.
@@ -63,8 +64,8 @@ pub enum Arrivals {
         /// Over how long.
         over: Duration,
     },
-    /// The requests of a trace ([`crate::replay`]); ends when all are answered.
-    Replay(Vec<Row>),
+    /// The requests of the trace in this file ([`crate::replay`]), read as they come; ends when all are answered.
+    Replay(PathBuf),
 }
 
 impl Arrivals {
@@ -186,18 +187,25 @@ pub enum ExperimentError {
     /// Nothing ever comes, or everything at once.
     #[error("requests must come, and not all at once: the mean gap between two must be above 0")]
     NoArrivals,
+    /// The trace cannot be replayed.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
 }
 
-/// Runs an experiment: every seed, and all of them taken together.
+/// Runs an experiment: every seed, and all of them taken together. A trace is read to its end before it is replayed, so
+/// that what is wrong with its last line is known first.
 ///
 /// # Errors
-/// [`ExperimentError`], before anything is simulated.
+/// [`ExperimentError`], before anything is simulated; or later, if the file of a trace changes meanwhile.
 pub fn run(experiment: &Experiment) -> Result<Point, ExperimentError> {
     if experiment.seeds.is_empty() {
         return Err(ExperimentError::NoSeed);
     }
     if experiment.workload.arrivals == (Arrivals::Poisson { mean_gap: Duration::ZERO }) {
         return Err(ExperimentError::NoArrivals);
+    }
+    if let Arrivals::Replay(path) = &experiment.workload.arrivals {
+        replay::check(path)?;
     }
     let layout = engine::layout::synthesise(&experiment.rack)?;
     let runs: Result<Vec<Measured>, _> =
@@ -208,7 +216,7 @@ pub fn run(experiment: &Experiment) -> Result<Point, ExperimentError> {
 /// Runs one seed of an experiment in a rack of this layout.
 ///
 /// # Errors
-/// [`ExperimentError`], before anything is simulated.
+/// [`ExperimentError`], before anything is simulated, or at the first line of a trace that is no request.
 pub fn run_once(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<Measured, ExperimentError> {
     let mut rng = Rng::for_thing(seed, u64::from_le_bytes(*b"stored  "));
     let spec = &experiment.rack;
@@ -239,12 +247,12 @@ pub fn run_once(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<M
             let mind =
                 engine::baseline::RandomLayout::new(spec.clone(), scheduler.queue_depth, experiment.policy.read_policy);
             let world = World::with(mind, seed, Setting { judge, ..setting });
-            return Ok(Run::new(experiment, world, stored, seed).go());
+            return Run::new(experiment, world, stored, seed).go();
         }
     };
     let judge = Some(TraceCheck::new(&spec, &layout, &policy));
     let world = World::with(Rack::new(spec, layout, policy, seed), seed, Setting { judge, ..setting });
-    Ok(Run::new(experiment, world, stored, seed).go())
+    Run::new(experiment, world, stored, seed).go()
 }
 
 /// One run under way.
@@ -276,7 +284,7 @@ impl<'a, M: Mind> Run<'a, M> {
         }
     }
 
-    fn go(mut self) -> Measured {
+    fn go(mut self) -> Result<Measured, ExperimentError> {
         self.boot();
         match &self.experiment.workload.arrivals {
             Arrivals::Poisson { mean_gap } => {
@@ -301,14 +309,14 @@ impl<'a, M: Mind> Run<'a, M> {
                 }
                 self.run_dry();
             }
-            Arrivals::Replay(rows) => {
+            Arrivals::Replay(path) => {
                 self.start_taking();
-                crate::replay::play(rows, &mut self.world, &self.stored, &mut self.taking);
+                replay::play(replay::open(path)?, &mut self.world, &self.stored, &mut self.taking)?;
                 self.run_dry();
             }
         }
         let steady_after = self.looks.as_ref().and_then(Looks::steady_after);
-        Measured { steady_after, ..self.taking.end(&mut self.world) }
+        Ok(Measured { steady_after, ..self.taking.end(&mut self.world) })
     }
 
     /// Every group's first operation: it is waked once, as at Pelican's boot (section 4).

@@ -4,6 +4,8 @@
 //! text without a comma. A first line that begins with `time` is a heading; empty lines and lines that begin with `#`
 //! are skipped. A read of a key that the trace has written before, if the write has ended well, reads that blob; any
 //! other key stands for one of the stored blobs, always the same.
+//!
+//! Invariant: a trace is read while it is replayed; what is held of it is one line, and the keys that it has written.
 
 use crate::measure::Taking;
 use crate::stored::Stored;
@@ -12,7 +14,13 @@ use engine::{Mind, Outcome};
 use model::{BlobId, OpId, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// A line that is longer is no request.
+const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// What a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,33 +47,99 @@ pub struct Row {
 
 /// Why a trace cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {what}")]
-pub struct TraceError {
-    /// The line, from 1.
-    pub line: usize,
-    /// What is wrong, and what should be there.
-    pub what: String,
+pub enum TraceError {
+    /// The file cannot be opened or read.
+    #[error("trace {}: {what}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        what: String,
+    },
+    /// A line is no request.
+    #[error("line {line}: {what}")]
+    Line {
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong, and what should be there.
+        what: String,
+    },
 }
 
-/// Reads a trace.
+/// Reads the requests of a trace one by one. Ends with the first line that is no request, or whose time goes back.
+#[derive(Debug)]
+pub struct Rows<R> {
+    input: R,
+    text: String,
+    line: u64,
+    last: Duration,
+    ended: bool,
+}
+
+/// What is read from a file.
+pub type FileRows = Rows<BufReader<File>>;
+
+/// Opens the trace in this file.
 ///
 /// # Errors
-/// The first line that is no request, or whose time goes back.
-pub fn parse(csv: &str) -> Result<Vec<Row>, TraceError> {
-    let mut rows: Vec<Row> = Vec::new();
-    for (index, line) in csv.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') || (index == 0 && line.starts_with("time")) {
-            continue;
-        }
-        let row = parse_row(line).map_err(|what| TraceError { line: index + 1, what })?;
-        if rows.last().is_some_and(|last| last.after > row.after) {
-            let what = "time goes back; sort the lines by time".to_owned();
-            return Err(TraceError { line: index + 1, what });
-        }
-        rows.push(row);
+/// [`TraceError::Unreadable`].
+pub fn open(path: &Path) -> Result<FileRows, TraceError> {
+    let file = File::open(path);
+    let file = file.map_err(|error| TraceError::Unreadable { path: path.to_owned(), what: error.to_string() })?;
+    Ok(Rows::new(BufReader::new(file)))
+}
+
+/// Reads the trace in this file from its beginning to its end, and counts its requests.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn check(path: &Path) -> Result<u64, TraceError> {
+    open(path)?.try_fold(0, |count, row| row.map(|_| count + 1))
+}
+
+impl<R: BufRead> Rows<R> {
+    /// Reads from `input`.
+    pub fn new(input: R) -> Self {
+        Self { input, text: String::new(), line: 0, last: Duration::ZERO, ended: false }
     }
-    Ok(rows)
+
+    /// The next request; `None` behind the last one.
+    fn read(&mut self) -> Result<Option<Row>, String> {
+        loop {
+            self.text.clear();
+            self.line += 1;
+            let read = self.input.by_ref().take(LINE_BYTES_MAX).read_line(&mut self.text);
+            if read.map_err(|error| error.to_string())? == 0 {
+                return Ok(None);
+            }
+            if self.text.len() as u64 == LINE_BYTES_MAX {
+                return Err(format!("longer than {LINE_BYTES_MAX} bytes; a request is four fields"));
+            }
+            let text = self.text.trim();
+            if text.is_empty() || text.starts_with('#') || (self.line == 1 && text.starts_with("time")) {
+                continue;
+            }
+            let row = parse_row(text)?;
+            if row.after < self.last {
+                return Err("time goes back; sort the lines by time".to_owned());
+            }
+            self.last = row.after;
+            return Ok(Some(row));
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for Rows<R> {
+    type Item = Result<Row, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let row = self.read().map_err(|what| TraceError::Line { line: self.line, what }).transpose();
+        self.ended = !matches!(row, Some(Ok(_)));
+        row
+    }
 }
 
 fn parse_row(line: &str) -> Result<Row, String> {
@@ -94,47 +168,59 @@ fn seconds(text: &str) -> Option<Duration> {
 }
 
 /// Asks for everything in a trace, at its time.
-pub(crate) fn play<M: Mind>(rows: &[Row], world: &mut World<M>, stored: &Stored, taking: &mut Taking) {
+///
+/// # Errors
+/// The first thing that is wrong with the trace. What came before it was asked for.
+pub(crate) fn play<M: Mind>(
+    rows: FileRows,
+    world: &mut World<M>,
+    stored: &Stored,
+    taking: &mut Taking,
+) -> Result<(), TraceError> {
     let from = world.now();
-    let mut written: BTreeMap<&str, BlobId> = BTreeMap::new();
-    let mut writing: BTreeMap<OpId, &str> = BTreeMap::new();
+    let mut keys = Keys::default();
     for row in rows {
-        run_and_note(world, from + row.after, taking, &mut writing, &mut written);
-        match row.operation {
+        let Row { after, operation, key, bytes } = row?;
+        keys.run_and_note(world, from + after, taking);
+        match operation {
             Operation::Write => {
-                writing.insert(world.write(row.bytes, None), &row.key);
+                keys.writing.insert(world.write(bytes, None), key);
             }
             Operation::Read => {
-                let known = written.get(row.key.as_str()).and_then(|blob| world.read(*blob, row.bytes));
+                let known = keys.written.get(&key).and_then(|blob| world.read(*blob, bytes));
                 if known.is_none() {
-                    let index = (stable_hash(&row.key) % stored.len() as u64) as usize;
+                    let index = (stable_hash(&key) % stored.len() as u64) as usize;
                     let (group, drives) = stored.blob(index);
-                    world.read_at(BlobId(index as u64), group, drives.to_vec(), row.bytes);
+                    world.read_at(BlobId(index as u64), group, drives.to_vec(), bytes);
                 }
             }
         }
     }
+    Ok(())
 }
 
-/// Lets time pass, and notes which keys have been written meanwhile: the world numbers its blobs as they are written.
-fn run_and_note<'a, M: Mind>(
-    world: &mut World<M>,
-    until: Time,
-    taking: &mut Taking,
-    writing: &mut BTreeMap<OpId, &'a str>,
-    written: &mut BTreeMap<&'a str, BlobId>,
-) {
-    let mut next_blob = world.next_blob();
-    world.run_until(until);
-    world.drain_ended(|ended| {
-        if let Outcome::Written { .. } = ended.outcome {
-            if let Some(key) = writing.remove(&ended.op) {
-                written.insert(key, next_blob);
+/// The keys that a trace writes.
+#[derive(Default)]
+struct Keys {
+    written: BTreeMap<String, BlobId>,
+    writing: BTreeMap<OpId, String>,
+}
+
+impl Keys {
+    /// Lets time pass, and notes which keys have been written meanwhile: the world numbers its blobs as they are
+    /// written.
+    fn run_and_note<M: Mind>(&mut self, world: &mut World<M>, until: Time, taking: &mut Taking) {
+        let mut next_blob = world.next_blob();
+        world.run_until(until);
+        world.drain_ended(|ended| {
+            let key = self.writing.remove(&ended.op);
+            if let Outcome::Written { .. } = ended.outcome {
+                self.written.extend(key.map(|key| (key, next_blob)));
+                next_blob = BlobId(next_blob.0 + 1);
             }
-            next_blob = BlobId(next_blob.0 + 1);
-        }
-        taking.ended(&ended);
-    });
+            taking.ended(&ended);
+        });
+    }
 }
 
 fn stable_hash(key: &str) -> u64 {
@@ -146,9 +232,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    fn read(csv: &str) -> Result<Vec<Row>, TraceError> {
+        Rows::new(csv.as_bytes()).collect()
+    }
+
     #[test]
     fn a_trace_is_read_line_by_line() {
-        let rows = parse("time,operation,key,bytes\n0.5,read,a/b,1000\n# later\n\n2,write, c ,7\n").unwrap();
+        let rows = read("time,operation,key,bytes\n0.5,read,a/b,1000\n# later\n\n2,write, c ,7").unwrap();
         assert_eq!(rows.len(), 2);
         assert_eq!(rows[0].after, Duration::from_millis(500));
         assert_eq!((rows[1].operation, rows[1].key.as_str(), rows[1].bytes), (Operation::Write, "c", 7));
@@ -156,11 +246,26 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_its_line() {
-        let what = |csv: &str| parse(csv).unwrap_err().to_string();
+        let what = |csv: &str| read(csv).unwrap_err().to_string();
         assert_eq!(what("1,read,a"), "line 1: 3 fields where time,operation,key,bytes are expected");
         assert_eq!(what("1,read,a,1\n0,read,a,1"), "line 2: time goes back; sort the lines by time");
         assert!(what("1,list,a,1").contains("`list`"));
         assert!(what("-1,read,a,1").contains("`-1`"));
         assert!(what("1,read,a,many").contains("`many`"));
+        assert!(what(&"x".repeat(100_000)).starts_with("line 1: longer than"));
+    }
+
+    #[test]
+    fn nothing_is_read_behind_the_first_line_that_is_wrong() {
+        let mut rows = Rows::new("1,read,a,1\nnonsense\n2,read,a,1\n".as_bytes());
+        assert!(rows.next().unwrap().is_ok());
+        assert!(rows.next().unwrap().is_err());
+        assert_eq!(rows.next(), None);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error = check(Path::new("no-such-trace.csv")).unwrap_err();
+        assert!(error.to_string().contains("no-such-trace.csv"), "{error}");
     }
 }

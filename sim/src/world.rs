@@ -147,6 +147,9 @@ pub struct World<M = Rack> {
     faults: Faults,
     faults_rng: Rng,
     staged: BTreeMap<u64, StagedVersion>,
+    /// The same, those that have lain there longest first.
+    staged_by_age: BTreeSet<(Time, u64)>,
+    staged_bytes: u64,
     staged_capacity_bytes: u64,
     staged_after: Option<u64>,
     packs: BTreeMap<OpId, Vec<u64>>,
@@ -203,6 +206,8 @@ impl<M: Mind> World<M> {
             faults: Faults::default(),
             faults_rng: Rng::for_thing(seed, u64::from_le_bytes(*b"faults  ")),
             staged: BTreeMap::new(),
+            staged_by_age: BTreeSet::new(),
+            staged_bytes: 0,
             staged_capacity_bytes: 0,
             staged_after: None,
             packs: BTreeMap::new(),

@@ -132,7 +132,11 @@ fn a_trace_is_replayed_and_what_it_wrote_is_read_again() {
         writeln!(csv, "{second},read,new-{},200000000\n{second},read,old-{second},1000", second - 2_000).unwrap();
     }
     experiment.stored_permille = 900;
-    experiment.workload.arrivals = Arrivals::Replay(sim::replay::parse(&csv).unwrap());
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(trace.path(), &csv).unwrap();
+    experiment.workload.arrivals = Arrivals::Replay(trace.path().to_owned());
     let point = sim::run(&experiment).unwrap();
     assert_eq!((point.answered, point.refused), (150, 0));
+    std::fs::write(trace.path(), csv + "9999,read,a,many\n").unwrap();
+    assert!(sim::run(&experiment).unwrap_err().to_string().starts_with("line 152: bytes `many`"));
 }

@@ -36,13 +36,27 @@ impl<M: Mind> World<M> {
 
     /// Stages a version; numbers are in key order.
     pub fn stage(&mut self, version: u64, bytes: u64, pin: Option<ClassId>) {
+        self.unstage(version);
         self.staged.insert(version, StagedVersion { bytes, since: self.now, pin });
+        self.staged_by_age.insert((self.now, version));
+        self.staged_bytes += bytes;
         self.staging_changed();
     }
 
+    /// Takes a version out of the workshop, if it is there.
+    fn unstage(&mut self, version: u64) -> bool {
+        let Some(StagedVersion { bytes, since, .. }) = self.staged.remove(&version) else { return false };
+        self.staged_by_age.remove(&(since, version));
+        self.staged_bytes -= bytes;
+        true
+    }
+
+    fn usage(&self) -> Usage {
+        Usage { staged_bytes: self.staged_bytes, capacity_bytes: self.staged_capacity_bytes }
+    }
+
     fn staging_changed(&mut self) {
-        let staged_bytes = self.staged.values().map(|version| version.bytes).sum();
-        self.tell(Event::StagingChanged(Usage { staged_bytes, capacity_bytes: self.staged_capacity_bytes }));
+        self.tell(Event::StagingChanged(self.usage()));
     }
 
     /// Dooms so many bytes of a blob.
@@ -86,11 +100,9 @@ impl<M: Mind> World<M> {
         self.blobs.insert(blob, SimBlob { group, drives: drives.to_vec(), stack_bytes, bytes, doomed_bytes: 0 });
         if let Some(versions) = self.packs.remove(&op) {
             for version in versions {
-                assert!(self.staged.remove(&version).is_some(), "version {version} migrated twice");
+                assert!(self.unstage(version), "version {version} migrated twice");
             }
-            let staged_bytes = self.staged.values().map(|version| version.bytes).sum();
-            let usage = Usage { staged_bytes, capacity_bytes: self.staged_capacity_bytes };
-            self.plan(self.now, Event::StagingChanged(usage), None);
+            self.plan(self.now, Event::StagingChanged(self.usage()), None);
         }
     }
 
@@ -127,13 +139,11 @@ impl<M: Mind> World<M> {
 
     fn coldest_cutoff(&self, coldest_bytes: Option<u64>) -> Time {
         let Some(wanted) = coldest_bytes else { return Time::MAX };
-        let mut by_age: Vec<_> = self.staged.values().collect();
-        by_age.sort_by_key(|version| version.since);
         let mut sum = 0;
-        for version in by_age {
-            sum += version.bytes;
+        for (since, version) in &self.staged_by_age {
+            sum += self.staged[version].bytes;
             if sum >= wanted {
-                return version.since;
+                return *since;
             }
         }
         Time::MAX
