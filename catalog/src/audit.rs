@@ -7,8 +7,9 @@ use crate::blob::{WHOLE, member_of};
 use crate::catalog::{Catalog, Cursor, STEP};
 use crate::error::{CatalogError, readable};
 use crate::key::{self, Tag};
-use crate::record::{Blob, Bucket, Member, Object, Place, StagedMark, Version, VersionId, decode};
+use crate::record::{Blob, Bucket, IN_PARTS, Member, Object, Place, StagedMark, Upload, Version, VersionId, decode};
 use crate::store::Entry;
+use crate::upload::{fits, part_of};
 use model::{BlobId, DriveId};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
@@ -29,6 +30,10 @@ pub struct Audit {
     pub stored: u64,
     /// Their payload bytes.
     pub stored_bytes: u64,
+    /// Uploads in parts that are neither completed nor aborted.
+    pub uploads: u64,
+    /// Their bytes.
+    pub upload_bytes: u64,
     /// Blobs, those without living versions included.
     pub blobs: u64,
     /// Blobs that are being written.
@@ -57,7 +62,8 @@ impl Audit {
     fn place(&mut self, entry: &Entry, version: &Version, mark: Option<StagedMark>, aged: bool, member: bool) {
         let Version { version: number, bytes, staged_ms, .. } = *version;
         match version.place {
-            Place::Staged { slot } => {
+            Place::Staged { .. } | Place::Parts => {
+                let slot = if let Place::Staged { slot } = version.place { slot } else { IN_PARTS };
                 self.staged += 1;
                 self.staged_bytes = self.staged_bytes.saturating_add(bytes);
                 let fits = mark == Some(StagedMark { version: number, bytes, staged_ms, slot });
@@ -88,6 +94,7 @@ impl Catalog {
         self.audit_members(&mut audit).await?;
         self.audit_tombs(&mut audit).await?;
         self.audit_intents(&mut audit).await?;
+        self.audit_uploads(&mut audit).await?;
         Ok(audit)
     }
 
@@ -142,6 +149,9 @@ impl Catalog {
                 let known = objects[index].as_ref().is_some_and(|object| object.version == version.version);
                 audit.demand(known, entry, "no object has this version");
                 audit.place(entry, version, marks[index], ages[index].is_some(), members[index].is_some());
+                if version.place == Place::Parts {
+                    self.audit_in_parts(audit, entry, version).await?;
+                }
             }
         }
         Ok(())
@@ -156,8 +166,9 @@ impl Catalog {
             let versions = marks.iter().map(|(_, (_, mark))| key::version(mark.version)).collect();
             let versions = self.look_up::<Version>(versions).await?;
             for ((entry, ((bucket, key), mark)), version) in marks.iter().zip(versions) {
-                audit.demand(slots.insert(mark.slot), entry, "its slot is another version's as well");
-                let place = Place::Staged { slot: mark.slot };
+                let alone = mark.slot == IN_PARTS || slots.insert(mark.slot);
+                audit.demand(alone, entry, "its slot is another version's as well");
+                let place = Place::of_mark(mark.slot);
                 let fits = |v: &Version| v.bucket == *bucket && v.key == *key && v.place == place;
                 audit.demand(version.as_ref().is_some_and(fits), entry, "its version does not lie there");
             }
@@ -173,7 +184,7 @@ impl Catalog {
             let versions = self.look_up::<Version>(versions).await?;
             for ((entry, ([staged_ms, _], bytes)), version) in ages.iter().zip(versions) {
                 let fits = version.is_some_and(|v| {
-                    let staged = matches!(v.place, Place::Staged { .. });
+                    let staged = !matches!(v.place, Place::Stored { .. });
                     staged && v.staged_ms == *staged_ms && v.bytes == *bytes
                 });
                 audit.demand(fits, entry, "its version is not staged, or of another age or length");
@@ -295,6 +306,75 @@ impl Catalog {
     }
 }
 
+impl Catalog {
+    async fn audit_uploads(&self, audit: &mut Audit) -> Result<(), CatalogError> {
+        let mut open = BTreeSet::new();
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::Upload), &mut walk).await? {
+            let uploads = parsed(entries, audit, |entry| Ok((key::upload_at(&entry.key)?, value::<Upload>(entry)?)));
+            let buckets = uploads.iter().map(|(_, ((bucket, ..), _))| key::bucket(bucket)).collect();
+            let buckets = self.look_up::<Bucket>(buckets).await?;
+            let versions = uploads.iter().map(|(_, ((.., number), _))| key::version(*number)).collect();
+            let versions = self.look_up::<Version>(versions).await?;
+            for (index, (entry, ((.., number), upload))) in uploads.iter().enumerate() {
+                audit.uploads += 1;
+                open.insert(*number);
+                audit.demand(upload.version == *number, entry, "it has another number");
+                audit.demand(buckets[index].is_some(), entry, "its bucket is missing");
+                audit.demand(versions[index].is_none(), entry, "open, and yet an object");
+            }
+        }
+        self.audit_parts(audit, &open).await
+    }
+
+    /// A part is one of an open upload, or of an object that knows of it.
+    async fn audit_parts(&self, audit: &mut Audit, open: &BTreeSet<VersionId>) -> Result<(), CatalogError> {
+        let mut slots = BTreeSet::new();
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::Part), &mut walk).await? {
+            let parts = parsed(entries, audit, |entry| Ok((key::numbers::<2>(&entry.key)?, part_of(entry)?)));
+            let versions = parts.iter().map(|(_, ([owner, _], _))| key::version(VersionId(*owner))).collect();
+            let versions = self.look_up::<Version>(versions).await?;
+            let at = |version: &Version| key::object(&version.bucket, &version.key);
+            let objects = versions.iter().map(|version| version.as_ref().map_or_else(Vec::new, at)).collect();
+            let objects = self.look_up::<Object>(objects).await?;
+            for (index, (entry, ([owner, number], part))) in parts.iter().enumerate() {
+                audit.demand(u64::from(part.number) == *number, entry, "it has another number");
+                match &versions[index] {
+                    None => {
+                        audit.upload_bytes = audit.upload_bytes.saturating_add(part.bytes);
+                        audit.demand(open.contains(&VersionId(*owner)), entry, "its upload is missing");
+                    }
+                    Some(version) => {
+                        audit.demand(
+                            fits(part, version, objects[index].as_ref()),
+                            entry,
+                            "its object does not know it",
+                        );
+                    }
+                }
+                if versions[index].as_ref().is_none_or(|version| version.place == Place::Parts) {
+                    audit.demand(slots.insert(part.slot), entry, "its slot is another part's as well");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A version that lies in its parts has all of them.
+    async fn audit_in_parts(&self, audit: &mut Audit, entry: &Entry, version: &Version) -> Result<(), CatalogError> {
+        let (mut count, mut bytes, mut walk) = (0_u64, 0_u64, Steps::default());
+        while let Some(entries) = self.step(&key::parts(version.version), &mut walk).await? {
+            for part in entries.iter().filter_map(|entry| part_of(entry).ok()) {
+                count += 1;
+                bytes = bytes.saturating_add(part.bytes);
+            }
+        }
+        audit.demand(count > 0 && bytes == version.bytes, entry, "its parts are not all there");
+        Ok(())
+    }
+}
+
 /// Where a walk is.
 #[derive(Default)]
 struct Steps {
@@ -337,7 +417,7 @@ fn end_of(member: &Member) -> u64 {
 /// The key of the entry that confirms a stored version; of none for a staged one, since no blob has number 0.
 fn member_key(version: &Version) -> Vec<u8> {
     match version.place {
-        Place::Staged { .. } => key::member(BlobId(0), 0, version.version),
+        Place::Staged { .. } | Place::Parts => key::member(BlobId(0), 0, version.version),
         Place::Stored { blob, offset } => key::member(blob, offset, version.version),
     }
 }

@@ -15,7 +15,8 @@ pub(crate) const WHOLE: VersionId = VersionId(0);
 /// What committing a blob did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitBlob {
-    /// The versions that lie in it now, each with the slot of its staged file, which the caller frees.
+    /// The versions that lie in it now, with the slots of their staged files, which the caller frees: one, or one for
+    /// each part.
     pub moved: Vec<(VersionId, u64)>,
     /// The members that were overwritten or deleted meanwhile: their bytes in the blob are doomed from the start.
     pub dead: Vec<VersionId>,
@@ -71,7 +72,14 @@ impl Catalog {
             let mut batch = commit_batch(blob);
             let mut outcome = CommitBlob::default();
             for (member, found) in members.iter().zip(found) {
-                commit_member(blob, member, found, &mut batch, &mut outcome);
+                let staged = found.filter(|(found, _)| !matches!(found.place, Place::Stored { .. }));
+                let Some((found, raw)) = staged else {
+                    bury_member(blob, member, &mut batch, &mut outcome);
+                    continue;
+                };
+                let slots = self.slots_of(found.version, found.place).await?;
+                outcome.moved.extend(slots.into_iter().map(|slot| (found.version, slot)));
+                move_member(blob, member, found, raw, &mut batch);
             }
             if self.apply(batch).await? {
                 return Ok(outcome);
@@ -247,26 +255,18 @@ fn commit_batch(blob: &Blob) -> Batch {
     Batch { checks, writes }
 }
 
-/// Adds to `batch`: `member` moves into `blob` if it is still staged, and is doomed there if it is not.
-fn commit_member(
-    blob: &Blob,
-    member: &Member,
-    found: Option<(Version, Vec<u8>)>,
-    batch: &mut Batch,
-    outcome: &mut CommitBlob,
-) {
+/// Adds to `batch`: `member`, which is not staged any more, is doomed in `blob`.
+fn bury_member(blob: &Blob, member: &Member, batch: &mut Batch, outcome: &mut CommitBlob) {
     let Member { version, offset, bytes } = *member;
-    let staged = found.and_then(|(found, raw)| match found.place {
-        Place::Staged { slot } => Some((found, raw, slot)),
-        Place::Stored { .. } => None,
-    });
-    let Some((mut found, raw, slot)) = staged else {
-        // Versions never come back, so this needs no check.
-        batch.writes.push(Write::Put(key::tomb(blob.group, blob.blob, offset, version), encode(&bytes)));
-        outcome.dead.push(version);
-        outcome.dead_bytes += bytes;
-        return;
-    };
+    // Versions never come back, so this needs no check.
+    batch.writes.push(Write::Put(key::tomb(blob.group, blob.blob, offset, version), encode(&bytes)));
+    outcome.dead.push(version);
+    outcome.dead_bytes += bytes;
+}
+
+/// Adds to `batch`: `member`, which is staged as `found`, moves into `blob`.
+fn move_member(blob: &Blob, member: &Member, mut found: Version, raw: Vec<u8>, batch: &mut Batch) {
+    let Member { version, offset, bytes } = *member;
     assert_eq!(found.bytes, bytes, "{version:?} is as long in {} as it was staged", blob.blob);
     batch.checks.push(Check::Is(key::version(version), raw));
     batch.writes.push(Write::Delete(key::staged(&found.bucket, &found.key)));
@@ -274,7 +274,6 @@ fn commit_member(
     batch.writes.push(Write::Put(key::member(blob.blob, offset, version), encode(&bytes)));
     found.place = Place::Stored { blob: blob.blob, offset };
     batch.writes.push(Write::Put(key::version(version), encode(&found)));
-    outcome.moved.push((version, slot));
 }
 
 /// The member that an entry of the member index tells of.

@@ -93,13 +93,18 @@ impl Catalog {
         }
     }
 
-    /// Removes a bucket that holds nothing. A PUT at the same time is either refused, or makes this answer "not empty".
+    /// Removes a bucket that holds nothing, uploads in parts included. A PUT at the same time is either refused, or makes
+    /// this answer "not empty".
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::BucketNotEmpty`].
     pub async fn delete_bucket(&self, name: &str) -> Result<(), CatalogError> {
         let at = key::bucket(name);
-        let checks = vec![Check::Present(at.clone()), Check::Empty(KeyRange::prefix(&key::object(name, "")))];
+        let checks = vec![
+            Check::Present(at.clone()),
+            Check::Empty(KeyRange::prefix(&key::object(name, ""))),
+            Check::Empty(KeyRange::prefix(&key::uploads(name, ""))),
+        ];
         if self.apply(Batch { checks, writes: vec![Write::Delete(at)] }).await? {
             return Ok(());
         }

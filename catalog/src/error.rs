@@ -25,6 +25,12 @@ pub enum CatalogError {
     /// A user of that name is there already.
     #[error("the user exists already")]
     UserExists,
+    /// There is no such upload: it was completed or aborted, or never begun.
+    #[error("there is no such upload")]
+    NoSuchUpload,
+    /// An upload has no such part, or another one of that number.
+    #[error("the upload has no such part {0}")]
+    NoSuchPart(u32),
     /// The condition of the request does not hold.
     #[error("the condition of the request does not hold")]
     PreconditionFailed,

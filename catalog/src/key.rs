@@ -15,10 +15,12 @@
 //! N blob offset version       members       bytes                   living versions of a blob, and only those
 //! X group blob offset version tombstones    bytes                   dead bytes of a blob (version 0: all of it)
 //! R drive                     drives        DriveRecord
+//! Q bucket/ key/ version      uploads       Upload                  begun, neither completed nor aborted
+//! P version part              parts         Part                    those of uploads, and of what became of them
 //! ```
 //! The tag is one byte. Numbers are 8 bytes, big-endian, so that their order is the order of keys. `bucket/` is the
 //! name with every zero byte written as `00 FF` and closed by `00 01`: no name is a prefix of another, and order is
-//! kept. What comes last (a key, a name) is its plain UTF-8, whose byte order is S3's order. The version stands in `N`
+//! kept; `key/` is the same of a key. What comes last (a key, a name) is its plain UTF-8, whose byte order is S3's order. The version stands in `N`
 //! and `X` since empty members share their offset with the next one.
 
 use crate::error::CatalogError;
@@ -43,6 +45,8 @@ pub(crate) enum Tag {
     Member = b'N',
     Tomb = b'X',
     Drive = b'R',
+    Upload = b'Q',
+    Part = b'P',
 }
 
 /// Whole keys and prefixes of one tag and some numbers.
@@ -67,15 +71,42 @@ fn named(tag: Tag, name: &str) -> Vec<u8> {
 fn in_bucket(tag: Tag, bucket: &str, object: &str) -> Vec<u8> {
     let mut key = Vec::with_capacity(3 + bucket.len() + object.len());
     key.push(tag as u8);
-    for &byte in bucket.as_bytes() {
+    push_open(&mut key, bucket);
+    key.extend_from_slice(&CLOSE);
+    key.extend_from_slice(object.as_bytes());
+    key
+}
+
+/// Closes a name that is followed by something.
+const CLOSE: [u8; 2] = [0, 1];
+
+/// Adds a name that is to be closed.
+fn push_open(key: &mut Vec<u8>, name: &str) {
+    for &byte in name.as_bytes() {
         key.push(byte);
         if byte == 0 {
             key.push(0xFF);
         }
     }
-    key.extend_from_slice(&[0, 1]);
-    key.extend_from_slice(object.as_bytes());
-    key
+}
+
+/// Takes a closed name off the front of `rest`, which is the end of `key`.
+fn take_name<'k>(key: &[u8], mut rest: &'k [u8]) -> Result<(String, &'k [u8]), CatalogError> {
+    let mut name = Vec::new();
+    loop {
+        match rest {
+            [0, 1, behind @ ..] => return Ok((utf8(key, name)?, behind)),
+            [0, 0xFF, behind @ ..] => {
+                name.push(0);
+                rest = behind;
+            }
+            [byte, behind @ ..] if *byte != 0 => {
+                name.push(*byte);
+                rest = behind;
+            }
+            _ => return Err(CatalogError::damaged(key, "its key holds no closed name")),
+        }
+    }
 }
 
 /// The prefix of everything with this tag.
@@ -155,6 +186,34 @@ pub(crate) fn drive(drive: DriveId) -> Vec<u8> {
     numbered(Tag::Drive, &[u64::from(drive.0)])
 }
 
+/// The prefix of all uploads in `bucket` to keys that begin with `key_prefix`.
+pub(crate) fn uploads(bucket: &str, key_prefix: &str) -> Vec<u8> {
+    let mut key = in_bucket(Tag::Upload, bucket, "");
+    push_open(&mut key, key_prefix);
+    key
+}
+
+/// The prefix of all uploads to `object`.
+pub(crate) fn uploads_to(bucket: &str, object: &str) -> Vec<u8> {
+    let mut key = uploads(bucket, object);
+    key.extend_from_slice(&CLOSE);
+    key
+}
+
+pub(crate) fn upload(bucket: &str, object: &str, version: VersionId) -> Vec<u8> {
+    let mut key = uploads_to(bucket, object);
+    key.extend_from_slice(&version.0.to_be_bytes());
+    key
+}
+
+pub(crate) fn part(version: VersionId, number: u32) -> Vec<u8> {
+    numbered(Tag::Part, &[version.0, u64::from(number)])
+}
+
+pub(crate) fn parts(version: VersionId) -> Vec<u8> {
+    numbered(Tag::Part, &[version.0])
+}
+
 /// The `N` numbers behind the tag of `key`.
 pub(crate) fn numbers<const N: usize>(key: &[u8]) -> Result<[u64; N], CatalogError> {
     let (words, rest) = key.get(1..).unwrap_or_default().as_chunks::<8>();
@@ -170,22 +229,16 @@ pub(crate) fn numbers<const N: usize>(key: &[u8]) -> Result<[u64; N], CatalogErr
 
 /// The bucket and the object's key behind the tag of `key`.
 pub(crate) fn bucket_and_key(key: &[u8]) -> Result<(String, String), CatalogError> {
-    let mut bucket = Vec::new();
-    let mut rest = key.get(1..).unwrap_or_default();
-    loop {
-        match rest {
-            [0, 1, object @ ..] => return Ok((utf8(key, bucket)?, utf8(key, object.to_vec())?)),
-            [0, 0xFF, behind @ ..] => {
-                bucket.push(0);
-                rest = behind;
-            }
-            [byte, behind @ ..] if *byte != 0 => {
-                bucket.push(*byte);
-                rest = behind;
-            }
-            _ => return Err(CatalogError::damaged(key, "its key holds no bucket")),
-        }
-    }
+    let (bucket, object) = take_name(key, key.get(1..).unwrap_or_default())?;
+    Ok((bucket, utf8(key, object.to_vec())?))
+}
+
+/// The bucket, the object's key and the number of the upload at `key`.
+pub(crate) fn upload_at(key: &[u8]) -> Result<(String, String, VersionId), CatalogError> {
+    let (bucket, rest) = take_name(key, key.get(1..).unwrap_or_default())?;
+    let (object, number) = take_name(key, rest)?;
+    let number = number.try_into().map_err(|_| CatalogError::damaged(key, "its key should end with a number"))?;
+    Ok((bucket, object, VersionId(u64::from_be_bytes(number))))
 }
 
 fn utf8(key: &[u8], bytes: Vec<u8>) -> Result<String, CatalogError> {
@@ -206,6 +259,9 @@ mod tests {
         ) {
             let (key_a, key_b) = (object(&a.0, &a.1), object(&b.0, &b.1));
             prop_assert_eq!(key_a.cmp(&key_b), a.cmp(&b));
+            let (upload_a, upload_b) = (upload(&a.0, &a.1, VersionId(7)), upload(&b.0, &b.1, VersionId(7)));
+            prop_assert_eq!(upload_a.cmp(&upload_b), a.cmp(&b));
+            prop_assert_eq!(upload_at(&upload_a).unwrap(), (a.0.clone(), a.1.clone(), VersionId(7)));
             prop_assert_eq!(bucket_and_key(&key_a).unwrap(), a);
         }
     }

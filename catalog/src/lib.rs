@@ -23,10 +23,12 @@ mod key;
 mod list;
 mod memory;
 mod object;
+mod parts;
 mod record;
 mod sqlite;
 mod staging;
 mod store;
+mod upload;
 
 pub use audit::Audit;
 pub use blob::{CommitBlob, Doomed};
@@ -34,14 +36,16 @@ pub use catalog::{Catalog, Cursor, Page};
 pub use error::CatalogError;
 pub use list::{ListRequest, Listing};
 pub use memory::MemoryStore;
-pub use object::{Displaced, PutCondition};
+pub use object::{Displaced, PutCondition, Restated};
+pub use parts::{PARTS_MAX, PartLengths};
 pub use record::{
     Acl, Blob, Bucket, BucketChange, Checksum, ChecksumKind, ClockAnchor, DriveRecord, Member, Object, ObjectChange,
-    Ownership, Place, User, Version, VersionId,
+    Ownership, Part, Place, Upload, User, Version, VersionId,
 };
 pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
 pub use staging::{DoomedBytes, StagedSlot, StagedUsage};
 pub use store::{Batch, Check, Entry, KeyRange, Store, StoreError, StoreFuture, Write};
+pub use upload::{ChosenPart, Completed, UploadListRequest, UploadListing, UploadUsage};
 
 #[cfg(test)]
 mod conformance;

@@ -134,7 +134,7 @@ impl<'a> Walk<'a> {
 }
 
 /// The part of `key` up to and with the first delimiter behind `prefix`, if there is one.
-fn common_prefix<'k>(prefix: &str, delimiter: Option<&str>, key: &'k str) -> Option<&'k str> {
+pub(crate) fn common_prefix<'k>(prefix: &str, delimiter: Option<&str>, key: &'k str) -> Option<&'k str> {
     let delimiter = delimiter?;
     let behind_prefix = key.strip_prefix(prefix)?;
     let at = behind_prefix.find(delimiter)?;
@@ -142,7 +142,7 @@ fn common_prefix<'k>(prefix: &str, delimiter: Option<&str>, key: &'k str) -> Opt
 }
 
 /// Where the keys behind all that begin with `prefix` start. Store keys begin with a tag, so there always are some.
-fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
+pub(crate) fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
     match after_prefix(prefix) {
         Bound::Excluded(end) | Bound::Included(end) => Bound::Included(end),
         Bound::Unbounded => Bound::Excluded(prefix.to_vec()),
@@ -159,7 +159,7 @@ fn is_behind(key: &[u8], from: &Bound<Vec<u8>>) -> bool {
 }
 
 /// The later of two starts.
-fn later(a: Bound<Vec<u8>>, b: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
+pub(crate) fn later(a: Bound<Vec<u8>>, b: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
     match &b {
         Bound::Unbounded => a,
         Bound::Included(key) | Bound::Excluded(key) => {

@@ -3,8 +3,8 @@
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::key;
-use crate::record::{Blob, Object, ObjectChange, Place, StagedMark, Version, VersionId, decode, encode};
-use crate::store::{Batch, Check, Write};
+use crate::record::{Blob, IN_PARTS, Object, ObjectChange, Place, StagedMark, Version, VersionId, decode, encode};
+use crate::store::{Batch, Check, KeyRange, Write};
 use model::{BlobId, GroupId};
 
 /// What must hold for a PUT or a DELETE.
@@ -21,17 +21,17 @@ pub enum PutCondition {
 }
 
 /// What an overwrite or a delete left behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Displaced {
     /// Nothing: there was no such key.
     Nothing,
-    /// A staged file that nobody refers to any more. The caller frees its slot.
+    /// Staged files that nobody refers to any more. The caller frees their slots.
     Staged {
-        /// The version it held.
+        /// The version they held.
         version: VersionId,
-        /// Its slot.
-        slot: u64,
-        /// Its length in bytes.
+        /// Their slots: one, or one for each part.
+        slots: Vec<u64>,
+        /// The version's length in bytes.
         bytes: u64,
     },
     /// Bytes in the rack that nobody refers to any more; they wait there as doomed.
@@ -47,9 +47,22 @@ pub enum Displaced {
     },
 }
 
+/// What an object is described as anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restated {
+    /// The version that is meant.
+    pub version: VersionId,
+    /// Its system headers from now on.
+    pub headers: Vec<(String, String)>,
+    /// Its user metadata from now on.
+    pub metadata: Vec<(String, String)>,
+    /// When that was, in milliseconds of the Unix epoch.
+    pub modified_ms: u64,
+}
+
 /// The living version of a key as it was read, with the bytes for checks.
-struct Living {
-    object: Object,
+pub(crate) struct Living {
+    pub(crate) object: Object,
     object_raw: Vec<u8>,
     version: Version,
     version_raw: Vec<u8>,
@@ -81,7 +94,7 @@ impl Catalog {
             let mut batch = Batch::default();
             batch.checks.push(Check::Present(key::bucket(bucket)));
             let Ok(displaced) = self.displace(bucket, key, old.as_ref(), &mut batch).await? else { continue };
-            place_new(bucket, key, object, slot, &mut batch);
+            place_new(bucket, key, object, Place::Staged { slot }, &mut batch);
             if self.apply(batch).await? {
                 return Ok(displaced);
             }
@@ -185,6 +198,38 @@ impl Catalog {
         }
     }
 
+    /// Describes the object at `key` anew, if it still is the version that `restated` names; its bytes stay where they
+    /// are. The object as it is then; `None` if it is another version.
+    ///
+    /// # Errors
+    /// [`CatalogError::PreconditionFailed`] if the condition does not hold; [`CatalogError::NoSuchKey`] for `IfMatch`
+    /// without such a key; [`CatalogError::Conflict`].
+    pub async fn restate_object(
+        &self,
+        bucket: &str,
+        key: &str,
+        restated: &Restated,
+        condition: &PutCondition,
+    ) -> Result<Option<Object>, CatalogError> {
+        let at = key::object(bucket, key);
+        let mut turns = self.turns();
+        loop {
+            let _turn = turns.next().await?;
+            let found = self.read_raw::<Object>(&at).await?;
+            check_condition(condition, found.as_ref().map(|(found, _)| found))?;
+            let Some((mut object, raw)) = found.filter(|(found, _)| found.version == restated.version) else {
+                return Ok(None);
+            };
+            object.headers.clone_from(&restated.headers);
+            object.metadata.clone_from(&restated.metadata);
+            object.modified_ms = restated.modified_ms;
+            let writes = vec![Write::Put(at.clone(), encode(&object))];
+            if self.apply(Batch { checks: vec![Check::Is(at.clone(), raw)], writes }).await? {
+                return Ok(Some(object));
+            }
+        }
+    }
+
     /// The version of that number, if it lives.
     pub async fn version(&self, version: VersionId) -> Result<Option<Version>, CatalogError> {
         self.read(&key::version(version)).await
@@ -215,7 +260,11 @@ impl Catalog {
     }
 
     /// The living version of `key`, read in two steps; `Overtaken` if it was overwritten between them.
-    async fn living(&self, bucket: &str, key: &str) -> Result<Result<Option<Living>, Overtaken>, CatalogError> {
+    pub(crate) async fn living(
+        &self,
+        bucket: &str,
+        key: &str,
+    ) -> Result<Result<Option<Living>, Overtaken>, CatalogError> {
         let Some((object, object_raw)) = self.read_raw::<Object>(&key::object(bucket, key)).await? else {
             return Ok(Ok(None));
         };
@@ -225,7 +274,7 @@ impl Catalog {
     }
 
     /// Adds to `batch` what takes the living version `old` of a key away, or what makes sure that there is none.
-    async fn displace(
+    pub(crate) async fn displace(
         &self,
         bucket: &str,
         key: &str,
@@ -241,11 +290,15 @@ impl Catalog {
         batch.checks.push(Check::Is(at, old.object_raw.clone()));
         batch.checks.push(Check::Is(key::version(version), old.version_raw.clone()));
         batch.writes.push(Write::Delete(key::version(version)));
+        if !old.object.parts.is_empty() {
+            batch.writes.push(Write::DeleteRange(KeyRange::prefix(&key::parts(version))));
+        }
         match old.version.place {
-            Place::Staged { slot } => {
+            place @ (Place::Staged { .. } | Place::Parts) => {
                 batch.writes.push(Write::Delete(key::staged(bucket, key)));
                 batch.writes.push(Write::Delete(key::aged(staged_ms, version)));
-                Ok(Ok(Displaced::Staged { version, slot, bytes }))
+                let slots = self.slots_of(version, place).await?;
+                Ok(Ok(Displaced::Staged { version, slots, bytes }))
             }
             Place::Stored { blob, offset } => {
                 let Some(group) = self.group_of(blob, version, &old.version_raw).await? else {
@@ -277,7 +330,7 @@ impl Catalog {
 }
 
 /// The version was overwritten or deleted while it was looked at.
-struct Overtaken;
+pub(crate) struct Overtaken;
 
 /// Adds to `batch`: a member of a blob dies.
 pub(crate) fn doom(group: GroupId, blob: BlobId, offset: u64, version: VersionId, bytes: u64, batch: &mut Batch) {
@@ -293,22 +346,24 @@ pub(crate) fn index_staged(version: &Version, slot: u64, batch: &mut Batch) {
     batch.writes.push(Write::Put(key::aged(staged_ms, number), encode(&bytes)));
 }
 
-fn place_new(bucket: &str, key: &str, object: &Object, slot: u64, batch: &mut Batch) {
+/// Adds to `batch`: `object`, which is staged at `place`, is the living version of `key`.
+pub(crate) fn place_new(bucket: &str, key: &str, object: &Object, place: Place, batch: &mut Batch) {
     let version = Version {
         version: object.version,
         bucket: bucket.to_owned(),
         key: key.to_owned(),
         bytes: object.bytes,
         staged_ms: object.modified_ms,
-        place: Place::Staged { slot },
+        place,
     };
+    let slot = if let Place::Staged { slot } = place { slot } else { IN_PARTS };
     batch.checks.push(Check::Absent(key::version(object.version)));
     batch.writes.push(Write::Put(key::object(bucket, key), encode(object)));
     batch.writes.push(Write::Put(key::version(object.version), encode(&version)));
     index_staged(&version, slot, batch);
 }
 
-fn check_condition(condition: &PutCondition, old: Option<&Object>) -> Result<(), CatalogError> {
+pub(crate) fn check_condition(condition: &PutCondition, old: Option<&Object>) -> Result<(), CatalogError> {
     match (condition, old) {
         (PutCondition::None, _) | (PutCondition::IfNoneMatchAny, None) | (PutCondition::IfMatchAny, Some(_)) => Ok(()),
         (PutCondition::IfMatch(etag), Some(old)) if old.etag == *etag => Ok(()),

@@ -4,6 +4,7 @@
 //! know, and bytes left over.
 
 use crate::error::CatalogError;
+use crate::parts::PartLengths;
 use model::{BlobId, ClassId, DriveId, GroupId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -129,6 +130,14 @@ pub struct Checksum {
     pub base64: String,
 }
 
+impl Checksum {
+    /// Whether it is a checksum of the checksums of an object's parts (S3's type `COMPOSITE`) rather than of its bytes.
+    /// Such a one ends with a dash and the number of parts, and base64 has no dash.
+    pub fn is_composite(&self) -> bool {
+        self.base64.contains('-')
+    }
+}
+
 /// What S3 knows of an object: everything but where its bytes lie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
@@ -150,6 +159,8 @@ pub struct Object {
     pub acl: Acl,
     /// Its tags, by key. May change without a new version.
     pub tags: Vec<(String, String)>,
+    /// The lengths of the parts that it was uploaded in.
+    pub parts: PartLengths,
 }
 
 /// A change to what S3 knows of an object that makes no new version and touches none of its bytes.
@@ -172,6 +183,46 @@ pub enum BucketChange {
     Tags(Vec<(String, String)>),
 }
 
+/// An upload in parts that is neither completed nor aborted. Its number is that of the version it will be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upload {
+    /// Its number.
+    pub version: VersionId,
+    /// When it was begun, in milliseconds of the Unix epoch.
+    pub initiated_ms: u64,
+    /// System headers of the object to be, by lower-case name.
+    pub headers: Vec<(String, String)>,
+    /// User metadata of the object to be.
+    pub metadata: Vec<(String, String)>,
+    /// The checksum that each of its parts has.
+    pub checksum: ChecksumKind,
+    /// Whether the client named that checksum when it began.
+    pub checksum_named: bool,
+    /// Whether the object's checksum will be one of its parts' checksums, rather than of its bytes.
+    pub composite: bool,
+    /// Who may read the object to be.
+    pub acl: Acl,
+    /// The tags of the object to be.
+    pub tags: Vec<(String, String)>,
+}
+
+/// A part of an upload, or of the object that became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Its number, from 1 to [`PARTS_MAX`](crate::PARTS_MAX). Those of an object follow one another.
+    pub number: u32,
+    /// The slot of its file in the workshop, for as long as the upload is open or its version lies in its parts.
+    pub slot: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Hex MD5 of its bytes.
+    pub etag: String,
+    /// Its checksum.
+    pub checksum: Checksum,
+    /// When it was written, in milliseconds of the Unix epoch.
+    pub modified_ms: u64,
+}
+
 /// Where the bytes of a version lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
@@ -187,7 +238,19 @@ pub enum Place {
         /// Where in its payload the version begins.
         offset: u64,
     },
+    /// In the workshop, in the files of its parts, one behind the other.
+    Parts,
 }
+
+impl Place {
+    /// The place of a staged version whose mark says `slot`.
+    pub(crate) fn of_mark(slot: u64) -> Self {
+        if slot == IN_PARTS { Self::Parts } else { Self::Staged { slot } }
+    }
+}
+
+/// The slot in the mark of a version that lies in its parts. Nothing is ever staged there.
+pub(crate) const IN_PARTS: u64 = 0;
 
 /// A version seen from below: whose it is and where it lies (SOHO's maps, in the direction place -> key).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -275,7 +338,7 @@ pub(crate) struct StagedMark {
     pub bytes: u64,
     /// When it was staged, in milliseconds of the Unix epoch.
     pub staged_ms: u64,
-    /// The slot of its file.
+    /// The slot of its file, or [`IN_PARTS`].
     pub slot: u64,
 }
 
@@ -290,7 +353,7 @@ mod tests {
         let bytes = encode(&bucket);
         assert_eq!(decode::<Bucket>(b"Bphotos", &bytes).unwrap(), bucket);
         let mut newer = bytes.clone();
-        newer[0] += 1;
+        newer[0] = RECORD_FORMAT + 1;
         let mut longer = bytes.clone();
         longer.push(0);
         for bad in [&newer[..], &longer, &bytes[..4], &[]] {

@@ -5,7 +5,7 @@ use crate::catalog::{Catalog, Cursor, Page, STEP};
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
 use crate::object::{doom, index_staged};
-use crate::record::{Place, StagedMark, Version, VersionId, decode, encode};
+use crate::record::{IN_PARTS, Place, StagedMark, Version, VersionId, decode, encode};
 use crate::store::{Batch, Check, Entry, Write};
 use model::{BlobId, GroupId};
 
@@ -110,14 +110,16 @@ impl Catalog {
         }
     }
 
-    /// A page of the slots that hold living versions. At boot, a file in no such slot is an orphan.
+    /// A page of the slots that hold a living version each; those of parts are told by [`Catalog::part_slots`]. May be
+    /// short of `limit` before the last page.
     pub async fn staged_slots(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<StagedSlot>, CatalogError> {
         let page = self.entries(&key::all(Tag::Staged), after, limit).await?;
         let slot = |entry: &Entry| {
             let StagedMark { version, bytes, slot, .. } = decode(&entry.key, &entry.value)?;
             Ok(StagedSlot { slot, version, bytes })
         };
-        let items = page.items.iter().map(slot).collect::<Result<_, CatalogError>>()?;
+        let mut items = page.items.iter().map(slot).collect::<Result<Vec<_>, CatalogError>>()?;
+        items.retain(|staged| staged.slot != IN_PARTS);
         Ok(Page { items, next: page.next })
     }
 
@@ -159,5 +161,5 @@ impl Catalog {
 fn staged_version(entry: &Entry) -> Result<Version, CatalogError> {
     let StagedMark { version, bytes, staged_ms, slot } = decode(&entry.key, &entry.value)?;
     let (bucket, key) = key::bucket_and_key(&entry.key)?;
-    Ok(Version { version, bucket, key, bytes, staged_ms, place: Place::Staged { slot } })
+    Ok(Version { version, bucket, key, bytes, staged_ms, place: Place::of_mark(slot) })
 }

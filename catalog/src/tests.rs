@@ -6,6 +6,7 @@ mod history;
 mod listing;
 mod objects;
 mod small;
+mod uploads;
 
 use crate::{Acl, Audit, Blob, Bucket, Catalog, MemoryStore, Object, Store, VersionId};
 use model::{BlobId, ClassId, DriveId, GroupId};
@@ -35,6 +36,7 @@ fn object(version: VersionId, bytes: u64, modified_ms: u64) -> Object {
         checksums: Vec::new(),
         acl: Acl::Private,
         tags: Vec::new(),
+        parts: crate::PartLengths::default(),
     }
 }
 

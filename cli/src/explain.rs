@@ -38,9 +38,14 @@ fn text(explanation: &Explanation) -> String {
         let _ = writeln!(text, "{name:<9} {value}");
     };
     match place {
-        PlaceReport::Workshop { slot, age_s, migrating } => {
+        PlaceReport::Workshop { slots, age_s, migrating } => {
             let going = if *migrating { "on its way to the rack" } else { "not yet on its way to the rack" };
-            row("place", format!("workshop, slot {slot}, for {}, {going}", seconds(*age_s)));
+            let files = match slots[..] {
+                [slot] => format!("slot {slot}"),
+                [first, .., last] => format!("{} slots from {first} to {last}", slots.len()),
+                [] => "no slot".to_owned(),
+            };
+            row("place", format!("workshop, {files}, for {}, {going}", seconds(*age_s)));
             row("wait", "none: it is read from the workshop".to_owned());
         }
         PlaceReport::Rack {
@@ -125,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_staged_object_has_no_wait() {
-        let text = text(&explanation(PlaceReport::Workshop { slot: 3, age_s: 12.0, migrating: true }));
+        let text = text(&explanation(PlaceReport::Workshop { slots: vec![3], age_s: 12.0, migrating: true }));
         assert!(text.contains("workshop, slot 3, for 12 s, on its way to the rack") && text.contains("wait      none"));
     }
 }

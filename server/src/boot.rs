@@ -127,6 +127,14 @@ async fn known_slots(catalog: &Catalog) -> Result<BTreeSet<u64>, CatalogError> {
         known.extend(page.items.iter().map(|staged| staged.slot));
         after = page.next;
         if after.is_none() {
+            break;
+        }
+    }
+    loop {
+        let page = catalog.part_slots(after.as_ref()).await?;
+        known.extend(page.items);
+        after = page.next;
+        if after.is_none() {
             return Ok(known);
         }
     }

@@ -8,11 +8,15 @@
 
 use crate::recall::{RecallError, Recalls};
 use crate::s3::store::{
-    Committed, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, StoreError, StoreFuture,
+    Committed, Completion, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, Restatement,
+    StoreError, StoreFuture, UploadMeta, UploadPage, UploadQuery,
 };
 use crate::world::{Means, WorldHandle, usage_of};
 use bytes::Bytes;
-use catalog::{Bucket, BucketChange, CatalogError, Displaced, ListRequest, Object, ObjectChange, Place, PutCondition};
+use catalog::{
+    Bucket, BucketChange, CatalogError, Displaced, ListRequest, Object, ObjectChange, Part, PartLengths, Place,
+    PutCondition, Restated, Upload, VersionId,
+};
 use engine::{Event, Rejection};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
@@ -23,10 +27,13 @@ use workshop::{StageError, StagedWriter};
 /// Times a GET looks an object up before it gives up on one that is overwritten again and again.
 const LOOKS: u32 = 8;
 
+/// As many files are removed before who asked is answered.
+const WAIT_FOR: usize = 64;
+
 /// Answers the S3 front. A clone is another handle on the same house.
 #[derive(Clone)]
 pub struct House {
-    means: Means,
+    pub(crate) means: Means,
     world: WorldHandle,
     recalls: Recalls,
     patience: Duration,
@@ -48,10 +55,11 @@ impl House {
                 .clone()
                 .map_or(0..object.bytes, |range| range.start.min(object.bytes)..range.end.min(object.bytes));
             match place {
-                Place::Staged { slot } => {
-                    if let Some(bytes) = self.staged(slot, range).await? {
-                        return Ok(GetBody { object, bytes });
-                    }
+                Place::Staged { .. } | Place::Parts => {
+                    let slot = match self.staged(&object, place, range).await? {
+                        Staged::Here(bytes) => return Ok(GetBody { object, bytes }),
+                        Staged::Missing(slot) => slot,
+                    };
                     // Gone because it has migrated or was overwritten, or else it should be there and is not.
                     if missing.replace(slot) == Some(slot) {
                         return Err(StoreError::Unavailable {
@@ -76,18 +84,25 @@ impl House {
         Err(StoreError::SlowDown { retry_after_s: 1, reason: "the object is being overwritten".into() })
     }
 
-    /// The bytes of a staged file; `None` if it is gone by now.
-    async fn staged(
-        &self,
-        slot: u64,
-        range: Range<u64>,
-    ) -> Result<Option<BoxStream<'static, Result<Bytes, StoreError>>>, StoreError> {
-        match self.means.staging.open(slot).await {
-            Ok(reader) => Ok(Some(reader.read(range).map_err(|error| damaged(&error)).boxed())),
-            Err(workshop::ReadError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(damaged(&error)),
+    /// The bytes of a staged object, unless one of its files is gone by now.
+    async fn staged(&self, object: &Object, place: Place, range: Range<u64>) -> Result<Staged, StoreError> {
+        if let Place::Staged { slot } = place {
+            return match self.means.staging.open(slot).await {
+                Ok(reader) => Ok(Staged::Here(reader.read(range).map_err(|error| damaged(&error)).boxed())),
+                Err(workshop::ReadError::NotFound { .. }) => Ok(Staged::Missing(slot)),
+                Err(error) => Err(damaged(&error)),
+            };
         }
+        self.in_parts(object, range).await
     }
+}
+
+/// What came of opening a staged object.
+pub(crate) enum Staged {
+    /// Its bytes.
+    Here(BoxStream<'static, Result<Bytes, StoreError>>),
+    /// The file of that slot is not there.
+    Missing(u64),
 }
 
 impl ObjectStore for House {
@@ -121,7 +136,7 @@ impl ObjectStore for House {
     }
 
     fn delete_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()> {
-        Box::pin(async move { self.means.catalog.delete_bucket(name).await.map_err(catalog_error) })
+        Box::pin(self.delete_bucket_and_uploads(name))
     }
 
     fn begin_put<'a>(
@@ -157,15 +172,13 @@ impl ObjectStore for House {
 
     fn delete<'a>(&'a self, bucket: &'a str, key: &'a str, condition: Condition) -> StoreFuture<'a, ()> {
         let (house, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
-        // In a task of its own: what the delete displaces must be freed even if the client hangs up.
-        let task = tokio::spawn(async move {
+        in_task(async move {
             let condition = catalog_condition(condition);
             let deleted = house.means.catalog.delete_object_if(&bucket, &key, &condition).await;
             let displaced = deleted.map_err(catalog_error)?;
             house.displaced(displaced).await;
             Ok(())
-        });
-        Box::pin(async move { task.await.unwrap_or_else(|error| Err(StoreError::Internal(error.to_string()))) })
+        })
     }
 
     fn list<'a>(&'a self, bucket: &'a str, query: ListQuery) -> StoreFuture<'a, ListPage> {
@@ -180,23 +193,102 @@ impl ObjectStore for House {
             Ok(ListPage { objects: listing.objects, prefixes: listing.common_prefixes, truncated: listing.truncated })
         })
     }
+
+    fn restate<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        version: VersionId,
+        meta: Restatement,
+    ) -> StoreFuture<'a, Option<Object>> {
+        Box::pin(async move {
+            let Restatement { headers, metadata, condition } = meta;
+            let restated = Restated { version, headers, metadata, modified_ms: (self.means.wall)() };
+            let done = self.means.catalog.restate_object(bucket, key, &restated, &catalog_condition(condition)).await;
+            done.map_err(catalog_error)
+        })
+    }
+
+    fn create_upload<'a>(&'a self, bucket: &'a str, key: &'a str, meta: UploadMeta) -> StoreFuture<'a, VersionId> {
+        Box::pin(self.create_upload_now(bucket, key, meta))
+    }
+
+    fn upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, Upload> {
+        Box::pin(async move { self.means.catalog.upload(bucket, key, upload).await.map_err(catalog_error) })
+    }
+
+    fn begin_part<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        upload: VersionId,
+        number: u32,
+        length: u64,
+    ) -> StoreFuture<'a, Box<dyn PutSink>> {
+        Box::pin(self.begin_part_now(bucket, key, upload, number, length))
+    }
+
+    fn complete_upload<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        completion: Completion,
+    ) -> StoreFuture<'a, Committed> {
+        let (house, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
+        in_task(async move { house.complete_now(&bucket, &key, completion).await })
+    }
+
+    fn abort_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, ()> {
+        let (house, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
+        in_task(async move { house.abort_now(&bucket, &key, upload).await })
+    }
+
+    fn list_uploads<'a>(&'a self, bucket: &'a str, query: UploadQuery) -> StoreFuture<'a, UploadPage> {
+        Box::pin(self.list_uploads_now(bucket, query))
+    }
+
+    fn parts<'a>(&'a self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'a, Vec<Part>> {
+        Box::pin(async move { self.means.catalog.parts_page(upload, after, limit).await.map_err(catalog_error) })
+    }
+}
+
+/// Runs `work` in a task of its own, which a client that hangs up does not end: what it displaces must be freed.
+pub(crate) fn in_task<'a, T: Send + 'static>(
+    work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+) -> StoreFuture<'a, T> {
+    let task = tokio::spawn(work);
+    Box::pin(async move { task.await.unwrap_or_else(|error| Err(StoreError::Internal(error.to_string()))) })
 }
 
 impl House {
     /// What an overwrite or a delete left behind is freed, or will be at its group's next wake.
-    async fn displaced(&self, displaced: Displaced) {
+    pub(crate) async fn displaced(&self, displaced: Displaced) {
         match displaced {
             Displaced::Nothing => {}
-            Displaced::Staged { slot, .. } => self.free(slot).await,
+            Displaced::Staged { slots, .. } => self.free(slots).await,
             Displaced::Doomed { group, bytes, .. } => self.world.tell(Event::SpaceDoomed { group, bytes }),
         }
+        self.tell_usage();
+    }
+
+    pub(crate) fn tell_usage(&self) {
         self.world.tell(Event::StagingChanged(usage_of(&self.means.staging)));
     }
 
-    async fn free(&self, slot: u64) {
-        if let Err(error) = self.means.staging.free(slot).await {
-            tracing::warn!(slot, %error, "a staged file could not be removed yet");
+    /// Frees staged files. Nobody waits for the removal of many.
+    pub(crate) async fn free(&self, slots: Vec<u64>) {
+        if slots.is_empty() {
+            return;
         }
+        let many = slots.len() > WAIT_FOR;
+        let house = self.clone();
+        let freed = async move {
+            if let Err(error) = house.means.staging.free_all(&slots).await {
+                tracing::warn!(%error, "a staged file could not be removed yet");
+            }
+            house.tell_usage();
+        };
+        if many { (self.means.spawn)(Box::pin(freed)) } else { freed.await }
     }
 }
 
@@ -220,8 +312,7 @@ impl PutSink for Sink {
     }
 
     fn commit(self: Box<Self>, meta: PutMeta) -> StoreFuture<'static, Committed> {
-        let task = tokio::spawn(self.commit_all(meta));
-        Box::pin(async move { task.await.unwrap_or_else(|error| Err(StoreError::Internal(error.to_string()))) })
+        in_task(self.commit_all(meta))
     }
 }
 
@@ -241,6 +332,7 @@ impl Sink {
             checksums: meta.checksums,
             acl: meta.acl,
             tags: meta.tags,
+            parts: PartLengths::default(),
         };
         let condition = catalog_condition(meta.condition);
         match house.means.catalog.put_object(&bucket, &key, &object, slot, &condition).await {
@@ -250,7 +342,7 @@ impl Sink {
             }
             Err(error) => {
                 if is_refusal(&error) {
-                    house.free(slot).await;
+                    house.free(vec![slot]).await;
                 }
                 Err(catalog_error(error))
             }
@@ -260,18 +352,20 @@ impl Sink {
 
 /// Whether the catalog surely changed nothing. After any other error the change may be durable all the same, and a file
 /// that it refers to must stay; one that nobody refers to goes at the next start.
-fn is_refusal(error: &CatalogError) -> bool {
+pub(crate) fn is_refusal(error: &CatalogError) -> bool {
     matches!(
         error,
         CatalogError::NoSuchBucket
             | CatalogError::NoSuchKey
+            | CatalogError::NoSuchUpload
+            | CatalogError::NoSuchPart(_)
             | CatalogError::PreconditionFailed
             | CatalogError::Conflict
             | CatalogError::Store(catalog::StoreError::Full)
     )
 }
 
-fn catalog_condition(condition: Condition) -> PutCondition {
+pub(crate) fn catalog_condition(condition: Condition) -> PutCondition {
     match condition {
         Condition::Always => PutCondition::None,
         Condition::IfPresent => PutCondition::IfMatchAny,
@@ -280,10 +374,12 @@ fn catalog_condition(condition: Condition) -> PutCondition {
     }
 }
 
-fn catalog_error(error: CatalogError) -> StoreError {
+pub(crate) fn catalog_error(error: CatalogError) -> StoreError {
     match error {
         CatalogError::NoSuchBucket => StoreError::NoSuchBucket,
         CatalogError::NoSuchKey => StoreError::NoSuchKey,
+        CatalogError::NoSuchUpload => StoreError::NoSuchUpload,
+        CatalogError::NoSuchPart(number) => StoreError::NoSuchPart(number),
         CatalogError::BucketExists => StoreError::BucketExists { owned_by_you: false },
         CatalogError::BucketNotEmpty => StoreError::BucketNotEmpty,
         CatalogError::PreconditionFailed => StoreError::PreconditionFailed,
@@ -300,18 +396,18 @@ fn retry_after_s(wait: Option<Duration>) -> u32 {
     wait.map_or(3600, |wait| wait.as_secs_f64().ceil().clamp(1.0, 3600.0) as u32)
 }
 
-fn workshop_full(full: &workshop::Full) -> StoreError {
+pub(crate) fn workshop_full(full: &workshop::Full) -> StoreError {
     StoreError::SlowDown { retry_after_s: retry_after_s(full.retry_after), reason: "the workshop is full".into() }
 }
 
-fn stage_error(error: StageError) -> StoreError {
+pub(crate) fn stage_error(error: StageError) -> StoreError {
     match error {
         StageError::Full(full) => workshop_full(&full),
         error => StoreError::Unavailable { reason: error.to_string() },
     }
 }
 
-fn damaged(error: &workshop::ReadError) -> StoreError {
+pub(crate) fn damaged(error: &workshop::ReadError) -> StoreError {
     StoreError::Unavailable { reason: error.to_string() }
 }
 

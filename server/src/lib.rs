@@ -15,4 +15,5 @@ pub mod report;
 pub mod s3;
 pub mod tell;
 pub mod trace_file;
+mod uploads;
 pub mod world;

@@ -160,8 +160,8 @@ pub struct Explanation {
 pub enum PlaceReport {
     /// In the workshop.
     Workshop {
-        /// Its slot.
-        slot: u64,
+        /// The slots of its files: one, or one for each part.
+        slots: Vec<u64>,
         /// How long it has been there, in wall seconds.
         age_s: f64,
         /// Whether it is in a pack that is being written.

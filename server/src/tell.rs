@@ -71,7 +71,10 @@ impl Teller {
             Err(error) => return Err(error),
         };
         let place = match place {
-            Place::Staged { slot } => self.in_workshop(&object, slot).await,
+            place @ (Place::Staged { .. } | Place::Parts) => {
+                let slots = self.means.catalog.slots_of(object.version, place).await?;
+                self.in_workshop(&object, slots).await
+            }
             Place::Stored { blob, offset } => match self.in_rack(&object, blob, offset).await? {
                 Some(place) => place,
                 None => return Ok(None),
@@ -87,10 +90,10 @@ impl Teller {
         }))
     }
 
-    async fn in_workshop(&self, object: &Object, slot: u64) -> PlaceReport {
+    async fn in_workshop(&self, object: &Object, slots: Vec<u64>) -> PlaceReport {
         let age_ms = (self.means.wall)().saturating_sub(object.modified_ms);
         let migrating = self.world.is_migrating(object.version).await;
-        PlaceReport::Workshop { slot, age_s: Duration::from_millis(age_ms).as_secs_f64(), migrating }
+        PlaceReport::Workshop { slots, age_s: Duration::from_millis(age_ms).as_secs_f64(), migrating }
     }
 
     async fn in_rack(

@@ -132,7 +132,7 @@ class Damage(SystemTest):
         objects = {f"{i}": noise(50_000, i) for i in range(6)}
         for key, body in objects.items():
             client.put_object(Bucket="pantry", Key=key, Body=body)
-        slots = {key: server.explain("pantry", key)["place"]["slot"] for key in objects}
+        slots = {key: server.explain("pantry", key)["place"]["slots"][0] for key in objects}
         self.assertEqual(len(set(slots.values())), 6)
         self.assertEqual(server.stop(), 0)
         workshop = os.path.join(data, "workshop")

@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub const MEMBERS_MAX: usize = 1 << 20;
 /// The longest entry of an index: far above what S3 lets a key and its metadata be.
 const ENTRY_BYTES_MAX: usize = 256 << 10;
-/// How many members are opened ahead, so that small ones do not wait for each other.
+/// How many files are opened ahead, so that small ones do not wait for each other.
 const OPEN_AHEAD: usize = 8;
 
 /// A version that goes into a pack.
@@ -39,8 +39,8 @@ pub struct PackMember {
     pub key: String,
     /// What S3 knows of it.
     pub object: Object,
-    /// The slot of its staged file.
-    pub slot: u64,
+    /// The slots of its staged files, whose bytes follow one another: one, or one for each of the object's parts.
+    pub slots: Vec<u64>,
 }
 
 /// Why there is no pack.
@@ -52,7 +52,7 @@ pub enum PackError {
     /// A member's key and metadata are too long for an index.
     #[error("the description of slot {slot} takes {bytes} bytes")]
     EntryTooLong {
-        /// The member's slot.
+        /// The member's first slot.
         slot: u64,
         /// How long it would be.
         bytes: usize,
@@ -63,13 +63,13 @@ pub enum PackError {
     /// A member is not there: it was deleted or overwritten, and freed, before the pack was held.
     #[error("slot {slot} is not staged any more")]
     MemberGone {
-        /// The member's slot.
+        /// A slot of the member.
         slot: u64,
     },
     /// A member's staged file is not as long as its record says.
     #[error("slot {slot} holds {staged_bytes} bytes, and its record says {record_bytes}")]
     MemberLength {
-        /// The member's slot.
+        /// A slot of the member.
         slot: u64,
         /// What is staged.
         staged_bytes: u64,
@@ -113,22 +113,31 @@ pub struct PackPlan {
 /// A pack whose members stay, though they be freed, until this is dropped: from composing until the blob is committed.
 pub struct HeldPack {
     plan: PackPlan,
-    slots: Vec<SlotHold>,
+    /// The files of all members, one behind the other.
+    files: Vec<HeldFile>,
+}
+
+/// A staged file that stays, and how much of a member it must hold.
+struct HeldFile {
+    hold: SlotHold,
+    bytes: u64,
+}
+
+impl HeldFile {
+    async fn open(&self) -> Result<StagedReader, PackError> {
+        let reader = self.hold.open().await?;
+        let (slot, staged_bytes, record_bytes) = (self.hold.slot(), reader.bytes(), self.bytes);
+        if staged_bytes == record_bytes {
+            return Ok(reader);
+        }
+        Err(PackError::MemberLength { slot, staged_bytes, record_bytes })
+    }
 }
 
 impl HeldPack {
     /// Its plan.
     pub fn plan(&self) -> &PackPlan {
         &self.plan
-    }
-
-    async fn open_member(&self, index: usize) -> Result<StagedReader, PackError> {
-        let reader = self.slots[index].open().await?;
-        let PackMember { object, slot, .. } = &self.plan.members[index];
-        if reader.bytes() == object.bytes {
-            return Ok(reader);
-        }
-        Err(PackError::MemberLength { slot: *slot, staged_bytes: reader.bytes(), record_bytes: object.bytes })
     }
 }
 
@@ -141,10 +150,11 @@ impl PackPlan {
         let mut offsets = Vec::with_capacity(members.len());
         let mut index_offset: u64 = 0;
         let mut index_bytes = INDEX_HEADER_BYTES as u64;
-        for PackMember { bucket, key, object, slot } in &members {
+        for PackMember { bucket, key, object, slots } in &members {
+            assert!(!slots.is_empty(), "a member has a file, though it be empty");
             let bytes = entry_bytes(bucket, key, object);
             if bytes > ENTRY_BYTES_MAX {
-                return Err(PackError::EntryTooLong { slot: *slot, bytes });
+                return Err(PackError::EntryTooLong { slot: slots[0], bytes });
             }
             index_bytes += (bytes + MEMBER_CHECKSUM_BYTES) as u64;
             offsets.push(index_offset);
@@ -173,11 +183,15 @@ impl PackPlan {
 
     /// Keeps all members, so that the pack can be yielded as often as it takes.
     pub fn hold(self, staging: &Staging) -> Result<HeldPack, PackError> {
-        let slots = self.members.iter().map(|member| {
-            let slot = member.slot;
-            staging.hold(slot).ok_or(PackError::MemberGone { slot })
+        let files = self.members.iter().flat_map(|PackMember { object, slots, .. }| {
+            slots.iter().zip(1..).map(|(slot, number)| {
+                let part = object.parts.range(number).filter(|_| slots.len() > 1);
+                let bytes = part.map_or(object.bytes, |part| part.end - part.start);
+                let hold = staging.hold(*slot).ok_or(PackError::MemberGone { slot: *slot })?;
+                Ok(HeldFile { hold, bytes })
+            })
         });
-        Ok(HeldPack { slots: slots.collect::<Result<_, _>>()?, plan: self })
+        Ok(HeldPack { files: files.collect::<Result<_, PackError>>()?, plan: self })
     }
 }
 
@@ -195,7 +209,7 @@ pub struct PackSource {
     pack: Arc<HeldPack>,
     stage: Stage,
     opening: FuturesOrdered<BoxFuture<'static, Result<StagedReader, PackError>>>,
-    /// How many members were opened, or are being.
+    /// How many files were opened, or are being.
     opened: usize,
     /// CRC-64 of the members that were yielded.
     checksums: Vec<u64>,
@@ -211,10 +225,10 @@ pub struct PackSource {
 
 /// What comes next.
 enum Stage {
-    /// The next member, or the index if there is none.
-    Member,
-    /// More of a member.
-    Bytes(BoxStream<'static, Result<Bytes, ReadError>>),
+    /// The next file of the member of that number, of which so many were read; or the index if there is no such member.
+    File { member: usize, read: usize },
+    /// More of a file.
+    Bytes { member: usize, read: usize, stream: BoxStream<'static, Result<Bytes, ReadError>> },
     /// The index entry of that member, or the checksums.
     Entry(usize),
     /// The checksums of members from that one on, or the footer.
@@ -229,7 +243,7 @@ impl PackSource {
         let digest = Digest::new(CrcAlgorithm::Crc64Nvme);
         Self {
             pack,
-            stage: Stage::Member,
+            stage: Stage::File { member: 0, read: 0 },
             opening: FuturesOrdered::new(),
             opened: 0,
             checksums: Vec::new(),
@@ -285,15 +299,18 @@ impl PackSource {
     async fn next_piece(&mut self) -> Result<Option<Bytes>, PackError> {
         loop {
             match &mut self.stage {
-                Stage::Member => self.begin_member().await?,
-                Stage::Bytes(stream) => {
+                Stage::File { member, read } => {
+                    let (member, read) = (*member, *read);
+                    self.begin_file(member, read).await?;
+                }
+                Stage::Bytes { member, read, stream } => {
+                    let (member, read) = (*member, *read);
                     if let Some(piece) = stream.next().await {
                         let piece = piece?;
                         self.member_digest.update(&piece);
                         return Ok(Some(piece));
                     }
-                    self.checksums.push(self.member_digest.finalize_reset());
-                    self.stage = Stage::Member;
+                    self.stage = Stage::File { member, read: read + 1 };
                 }
                 Stage::Entry(next) => {
                     let next = *next;
@@ -308,21 +325,29 @@ impl PackSource {
         }
     }
 
-    /// Opens members ahead, and begins with the next of them.
-    async fn begin_member(&mut self) -> Result<(), PackError> {
-        while self.opening.len() < OPEN_AHEAD && self.opened < self.pack.plan.members.len() {
-            let (pack, index) = (Arc::clone(&self.pack), self.opened);
-            self.opening.push_back(Box::pin(async move { pack.open_member(index).await }));
-            self.opened += 1;
-        }
-        self.stage = match self.opening.next().await {
-            Some(reader) => {
-                let reader = reader?;
-                Stage::Bytes(reader.read(0..reader.bytes()))
-            }
+    /// Begins with the next file of `member`, of which `read` were read; or with the next member behind its last.
+    async fn begin_file(&mut self, member: usize, read: usize) -> Result<(), PackError> {
+        self.open_ahead();
+        self.stage = match self.pack.plan.members.get(member) {
             None => Stage::Entry(0),
+            Some(of) if read == of.slots.len() => {
+                self.checksums.push(self.member_digest.finalize_reset());
+                Stage::File { member: member + 1, read: 0 }
+            }
+            Some(_) => {
+                let reader = self.opening.next().await.expect("files are opened ahead as long as there are some")?;
+                Stage::Bytes { member, read, stream: reader.read(0..reader.bytes()) }
+            }
         };
         Ok(())
+    }
+
+    fn open_ahead(&mut self) {
+        while self.opening.len() < OPEN_AHEAD && self.opened < self.pack.files.len() {
+            let (pack, index) = (Arc::clone(&self.pack), self.opened);
+            self.opening.push_back(Box::pin(async move { pack.files[index].open().await }));
+            self.opened += 1;
+        }
     }
 
     /// Entry `index` of the index, with the index's header before the first.

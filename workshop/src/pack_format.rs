@@ -1,4 +1,6 @@
-//! The bytes of a pack behind its members: index and footer, format version 1. `docs/format.md` draws them.
+//! The bytes of a pack behind its members: index and footer, format version 2. `docs/format.md` draws them.
+//!
+//! Version 1 is read as well; it knew of no objects that were uploaded in parts.
 //!
 //! The index names every member with all that S3 knows of it, so that a catalog can be rebuilt from the drives alone.
 //! The checksums of the members have a place of fixed length at its end: they are known only when the members were
@@ -8,7 +10,7 @@
 //! decoding takes memory in proportion to the bytes it is given.
 
 use crate::format::{Fields, FormatError, crc32c};
-use catalog::{Acl, Checksum, ChecksumKind, Object, VersionId};
+use catalog::{Acl, Checksum, ChecksumKind, Object, PartLengths, VersionId};
 
 /// Length of the footer of a pack.
 pub const PACK_FOOTER_BYTES: usize = 64;
@@ -17,10 +19,19 @@ pub(crate) const INDEX_HEADER_BYTES: usize = 16;
 /// What the index holds for each member behind its entries: the CRC-64 of its bytes.
 pub(crate) const MEMBER_CHECKSUM_BYTES: usize = 8;
 
+/// What a run of parts of one length takes.
+const RUN_BYTES: usize = 4 + 8;
+
+const PARTS: FormatError = FormatError::Field("lengths of parts");
+
 const FOOTER_MAGIC: [u8; 8] = *b"larder-p";
 const INDEX_MAGIC: [u8; 8] = *b"larder-i";
-const VERSION: u32 = 1;
-/// The shortest entry: its length, four numbers, three empty texts and three empty lists.
+const VERSION: u32 = 2;
+/// The oldest version that is read.
+const OLDEST_VERSION: u32 = 1;
+/// The first version in which an entry tells of parts.
+const VERSION_WITH_PARTS: u32 = 2;
+/// The shortest entry, of version 1: its length, four numbers, three empty texts and three empty lists.
 const ENTRY_BYTES_MIN: usize = 4 + 4 * 8 + 6 * 4;
 
 /// A member of a pack, as its index names it.
@@ -92,7 +103,7 @@ pub fn decode_footer(bytes: &[u8]) -> Result<PackFooter, FormatError> {
     if fields.u32()? != crc32c(&bytes[..60]) {
         return Err(FormatError::Checksum);
     }
-    if version != VERSION {
+    if !(OLDEST_VERSION..=VERSION).contains(&version) {
         return Err(FormatError::Version(version));
     }
     let payload_bytes = footer.index_offset.checked_add(footer.index_bytes);
@@ -125,7 +136,7 @@ pub(crate) fn parse_index(bytes: &[u8]) -> Result<Vec<IndexEntry>, FormatError> 
         return Err(FormatError::Magic);
     }
     let version = fields.u32()?;
-    if version != VERSION {
+    if !(OLDEST_VERSION..=VERSION).contains(&version) {
         return Err(FormatError::Version(version));
     }
     let members = fields.u32()? as usize;
@@ -136,7 +147,7 @@ pub(crate) fn parse_index(bytes: &[u8]) -> Result<Vec<IndexEntry>, FormatError> 
     let mut end = 0;
     for _ in 0..members {
         let entry_bytes = fields.u32()? as usize;
-        let entry = decode_entry(fields.take(entry_bytes)?)?;
+        let entry = decode_entry(version, fields.take(entry_bytes)?)?;
         if entry.offset != end {
             return Err(FormatError::Field("offset of a member"));
         }
@@ -162,7 +173,7 @@ pub(crate) fn encode_index_header(members: u32) -> [u8; INDEX_HEADER_BYTES] {
 pub(crate) fn encode_entry(bucket: &str, key: &str, offset: u64, object: &Object) -> Vec<u8> {
     // Named one by one, so that a field that the record gains cannot be forgotten here.
     // ACL and tags may change at any time, which must not wake a drive; so they are the catalog's alone.
-    let Object { version, bytes, etag, modified_ms, headers, metadata, checksums, acl: _, tags: _ } = object;
+    let Object { version, bytes, etag, modified_ms, headers, metadata, checksums, acl: _, tags: _, parts } = object;
     let mut out = vec![0; 4];
     for number in [version.0, offset, *bytes, *modified_ms] {
         out.extend_from_slice(&number.to_le_bytes());
@@ -182,6 +193,11 @@ pub(crate) fn encode_entry(bucket: &str, key: &str, offset: u64, object: &Object
         out.push(kind_code(*kind));
         put_text(&mut out, base64);
     }
+    put_count(&mut out, parts.runs().len());
+    for (count, bytes) in parts.runs() {
+        out.extend_from_slice(&count.to_le_bytes());
+        out.extend_from_slice(&bytes.to_le_bytes());
+    }
     let entry_bytes = (out.len() - 4) as u32;
     out[..4].copy_from_slice(&entry_bytes.to_le_bytes());
     out
@@ -200,9 +216,11 @@ pub(crate) fn entry_bytes(bucket: &str, key: &str, object: &Object) -> usize {
         + pairs(&object.headers)
         + pairs(&object.metadata)
         + checksums
+        + 4
+        + RUN_BYTES * object.parts.runs().len()
 }
 
-fn decode_entry(bytes: &[u8]) -> Result<IndexEntry, FormatError> {
+fn decode_entry(format: u32, bytes: &[u8]) -> Result<IndexEntry, FormatError> {
     let mut fields = Fields::of(bytes);
     let (version, offset, bytes, modified_ms) = (fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?);
     let (bucket, key, etag) = (fields.text()?, fields.text()?, fields.text()?);
@@ -213,12 +231,29 @@ fn decode_entry(bytes: &[u8]) -> Result<IndexEntry, FormatError> {
         let kind = kind_of(fields.u8()?)?;
         checksums.push(Checksum { kind, base64: fields.text()? });
     }
+    let parts = if format >= VERSION_WITH_PARTS { decode_parts(&mut fields, bytes)? } else { PartLengths::default() };
     if !fields.is_empty() {
         return Err(FormatError::Length);
     }
     let (version, acl, tags) = (VersionId(version), Acl::Private, Vec::new());
-    let object = Object { version, bytes, etag, modified_ms, headers, metadata, checksums, acl, tags };
+    let object = Object { version, bytes, etag, modified_ms, headers, metadata, checksums, acl, tags, parts };
     Ok(IndexEntry { bucket, key, offset, object, checksum: 0 })
+}
+
+/// The lengths of the parts of an object of `bytes` bytes.
+fn decode_parts(fields: &mut Fields<'_>, bytes: u64) -> Result<PartLengths, FormatError> {
+    let mut parts = PartLengths::default();
+    let mut sum = 0_u64;
+    for runs in 1..=fields.u32()? {
+        let (count, bytes) = (fields.u32()?, fields.u64()?);
+        parts.push_run(count, bytes);
+        sum = bytes.checked_mul(count.into()).and_then(|run| sum.checked_add(run)).ok_or(PARTS)?;
+        // Nothing is said in two ways.
+        if parts.runs().len() != runs as usize {
+            return Err(PARTS);
+        }
+    }
+    if parts.is_empty() || sum == bytes { Ok(parts) } else { Err(PARTS) }
 }
 
 fn decode_pairs(fields: &mut Fields<'_>) -> Result<Vec<(String, String)>, FormatError> {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::pack_format::{decode_footer, decode_index};
 use crate::testing::{run, sample, settle, stage, staging};
-use catalog::{Acl, Checksum, ChecksumKind, VersionId};
+use catalog::{Acl, Checksum, ChecksumKind, PartLengths, VersionId};
 use futures::stream;
 use proptest::prelude::*;
 
@@ -18,8 +18,9 @@ fn member(slot: u64, bytes: u64) -> PackMember {
         checksums: vec![Checksum { kind: ChecksumKind::Crc64Nvme, base64: "AAAAAAAAAAA=".into() }],
         acl: Acl::Private,
         tags: Vec::new(),
+        parts: PartLengths::default(),
     };
-    PackMember { bucket: "photos".into(), key: format!("2019/{slot:05}.png"), object, slot }
+    PackMember { bucket: "photos".into(), key: format!("2019/{slot:05}.png"), object, slots: vec![slot] }
 }
 
 /// Stages a member for each length, and plans a pack of them.
@@ -137,7 +138,7 @@ proptest! {
             assert_eq!(entries.len(), lengths.len());
             for ((entry, member), offset) in entries.iter().zip(plan.members()).zip(plan.offsets()) {
                 let bytes = &all[*offset as usize..][..member.object.bytes as usize];
-                assert!(bytes == sample(member.slot, bytes.len()));
+                assert!(bytes == sample(member.slots[0], bytes.len()));
                 assert_eq!((&entry.key, &entry.object, entry.offset), (&member.key, &member.object, *offset));
                 assert_eq!(entry.checksum, crc_fast::crc64_nvme(bytes));
             }

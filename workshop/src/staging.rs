@@ -172,7 +172,15 @@ impl Staging {
     /// Gives up the file of `slot`: it cannot be opened any more, and is removed when nobody holds it. Freeing what is
     /// not there, or twice, is no error. An error means that a removal failed; it will be tried again.
     pub async fn free(&self, slot: u64) -> Result<(), DriveError> {
-        lock(&self.inner.state).doom(slot);
+        self.free_all(&[slot]).await
+    }
+
+    /// [`Staging::free`] of several slots at once.
+    pub async fn free_all(&self, slots: &[u64]) -> Result<(), DriveError> {
+        {
+            let mut state = lock(&self.inner.state);
+            slots.iter().for_each(|slot| state.doom(*slot));
+        }
         let inner = Arc::clone(&self.inner);
         detached(async move { inner.remove_all().await }).await
     }
@@ -189,6 +197,11 @@ impl Staging {
     /// Whether the file of `slot` was found not to be readable.
     pub fn is_set_aside(&self, slot: u64) -> bool {
         lock(&self.inner.state).set_aside.contains(&slot)
+    }
+
+    /// Whether any file was found not to be readable.
+    pub fn any_set_aside(&self) -> bool {
+        !lock(&self.inner.state).set_aside.is_empty()
     }
 
     /// How full it is.

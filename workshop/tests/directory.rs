@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use bytes::Bytes;
-use catalog::{Acl, Object, VersionId};
+use catalog::{Acl, Object, PartLengths, VersionId};
 use disk::{DirectoryDrive, Drive};
 use futures::stream::{Stream, StreamExt};
 use model::BlobId;
@@ -40,8 +40,9 @@ async fn stage(staging: Staging, slot: u64, bytes: usize) -> PackMember {
         checksums: Vec::new(),
         acl: Acl::Private,
         tags: Vec::new(),
+        parts: PartLengths::default(),
     };
-    PackMember { bucket: "b".into(), key: format!("{slot:04}"), object, slot }
+    PackMember { bucket: "b".into(), key: format!("{slot:04}"), object, slots: vec![slot] }
 }
 
 /// Yields the pack into the spool, in segments, as a recall of it would be.

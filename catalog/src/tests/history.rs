@@ -34,6 +34,7 @@ impl World {
     fn holds(&self, version: VersionId, place: Place) -> bool {
         match place {
             Place::Staged { slot } => self.files.get(&slot) == Some(&version),
+            Place::Parts => self.files.values().any(|file| *file == version),
             Place::Stored { blob, offset } => self
                 .blobs
                 .get(&blob)
@@ -97,8 +98,10 @@ impl Actor {
             world.pending.remove(key);
             let told = match displaced {
                 Displaced::Nothing => None,
-                Displaced::Staged { version, slot, .. } => {
-                    assert_eq!(world.files.remove(&slot), Some(version));
+                Displaced::Staged { version, slots, .. } => {
+                    for slot in slots {
+                        assert_eq!(world.files.remove(&slot), Some(version));
+                    }
                     Some(version)
                 }
                 Displaced::Doomed { version, .. } => Some(version),

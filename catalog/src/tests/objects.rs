@@ -20,7 +20,7 @@ async fn what_was_put_is_got_until_it_is_deleted() {
     let (of_version, same) = catalog.object_of_version(version).await.unwrap().unwrap();
     assert_eq!((of_version.key.as_str(), of_version.staged_ms, same), ("k", 1, found));
     let displaced = catalog.delete_object("b", "k").await.unwrap();
-    assert_eq!(displaced, Displaced::Staged { version, slot, bytes: 5 });
+    assert_eq!(displaced, Displaced::Staged { version, slots: vec![slot], bytes: 5 });
     assert_eq!(catalog.delete_object("b", "k").await.unwrap(), Displaced::Nothing);
     assert!(matches!(catalog.delete_object("none", "k").await, Err(CatalogError::NoSuchBucket)));
     assert_eq!(catalog.object_of_version(version).await.unwrap(), None);
@@ -33,7 +33,7 @@ async fn an_overwrite_tells_which_slot_to_free() {
     let (first, slot) = put(&catalog, "k", 5, 1).await;
     let second = object(VersionId(first.0 + 1), 6, 2);
     let displaced = catalog.put_object("b", "k", &second, slot + 1, &PutCondition::None).await.unwrap();
-    assert_eq!(displaced, Displaced::Staged { version: first, slot, bytes: 5 });
+    assert_eq!(displaced, Displaced::Staged { version: first, slots: vec![slot], bytes: 5 });
     let audit = sound(&catalog).await;
     assert_eq!((audit.objects, audit.staged, audit.staged_bytes), (1, 1, 6));
 }
@@ -66,7 +66,7 @@ async fn a_delete_on_a_condition_takes_away_what_it_means_and_nothing_else() {
     assert!(matches!(delete(matching("other")).await, Err(CatalogError::PreconditionFailed)));
     catalog.head_object("b", "k").await.unwrap();
     let displaced = delete(matching(&format!("e{}", version.0))).await.unwrap();
-    assert_eq!(displaced, Displaced::Staged { version, slot, bytes: 5 });
+    assert_eq!(displaced, Displaced::Staged { version, slots: vec![slot], bytes: 5 });
     put(&catalog, "k", 5, 1).await;
     delete(PutCondition::IfMatchAny).await.unwrap();
     assert_eq!(sound(&catalog).await.objects, 0);
@@ -114,7 +114,7 @@ async fn of_many_conditional_puts_one_wins_and_of_many_plain_ones_all_do() {
         .await
         .into_iter()
         .map(|answer| match answer.unwrap() {
-            Displaced::Staged { slot, .. } => slot,
+            Displaced::Staged { slots, .. } => slots,
             other => panic!("{other:?}"),
         })
         .collect();

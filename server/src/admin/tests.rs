@@ -43,7 +43,7 @@ fn explanation(bucket: &str, key: &str) -> Explanation {
         bytes: 3,
         etag: "e".into(),
         modified_ms: 4,
-        place: PlaceReport::Workshop { slot: 1, age_s: 2.0, migrating: false },
+        place: PlaceReport::Workshop { slots: vec![1], age_s: 2.0, migrating: false },
     }
 }
 

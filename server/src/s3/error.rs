@@ -18,6 +18,7 @@ pub(super) enum Code {
     BucketAlreadyOwnedByYou,
     BucketNotEmpty,
     EntityTooLarge,
+    EntityTooSmall,
     IllegalLocationConstraintException,
     IncompleteBody,
     InternalError,
@@ -25,6 +26,9 @@ pub(super) enum Code {
     InvalidArgument,
     InvalidBucketName,
     InvalidDigest,
+    InvalidPart,
+    InvalidPartNumber,
+    InvalidPartOrder,
     InvalidRange,
     InvalidRequest,
     InvalidToken,
@@ -38,6 +42,7 @@ pub(super) enum Code {
     MissingContentLength,
     NoSuchBucket,
     NoSuchKey,
+    NoSuchUpload,
     NotImplemented,
     PreconditionFailed,
     RequestTimeTooSkewed,
@@ -72,6 +77,7 @@ const SPELLING: &[(Code, &str, u16, &str)] = &[
     ),
     (Code::BucketNotEmpty, "BucketNotEmpty", 409, "The bucket you tried to delete is not empty"),
     (Code::EntityTooLarge, "EntityTooLarge", 400, "Your proposed upload exceeds the maximum allowed size"),
+    (Code::EntityTooSmall, "EntityTooSmall", 400, "Your proposed upload is smaller than the minimum allowed size"),
     (
         Code::IllegalLocationConstraintException,
         "IllegalLocationConstraintException",
@@ -94,6 +100,20 @@ const SPELLING: &[(Code, &str, u16, &str)] = &[
     (Code::InvalidArgument, "InvalidArgument", 400, "Invalid Argument"),
     (Code::InvalidBucketName, "InvalidBucketName", 400, "The specified bucket is not valid."),
     (Code::InvalidDigest, "InvalidDigest", 400, "The Content-MD5 you specified is not valid."),
+    (
+        Code::InvalidPart,
+        "InvalidPart",
+        400,
+        "One or more of the specified parts could not be found.  The part may not have been uploaded, or the specified \
+         entity tag may not match the part's entity tag.",
+    ),
+    (Code::InvalidPartNumber, "InvalidPartNumber", 416, "The requested partnumber is not satisfiable"),
+    (
+        Code::InvalidPartOrder,
+        "InvalidPartOrder",
+        400,
+        "The list of parts was not in ascending order. Parts must be ordered by part number.",
+    ),
     (Code::InvalidRange, "InvalidRange", 416, "The requested range is not satisfiable"),
     (Code::InvalidRequest, "InvalidRequest", 400, "Invalid Request"),
     (Code::InvalidToken, "InvalidToken", 400, "The provided token is malformed or otherwise not valid."),
@@ -117,6 +137,13 @@ const SPELLING: &[(Code, &str, u16, &str)] = &[
     (Code::MissingContentLength, "MissingContentLength", 411, "You must provide the Content-Length HTTP header."),
     (Code::NoSuchBucket, "NoSuchBucket", 404, "The specified bucket does not exist"),
     (Code::NoSuchKey, "NoSuchKey", 404, "The specified key does not exist."),
+    (
+        Code::NoSuchUpload,
+        "NoSuchUpload",
+        404,
+        "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or \
+         completed.",
+    ),
     (
         Code::NotImplemented,
         "NotImplemented",
@@ -261,6 +288,8 @@ impl From<StoreError> for Fault {
         let mut fault = match &error {
             StoreError::NoSuchBucket => Code::NoSuchBucket.into(),
             StoreError::NoSuchKey => Code::NoSuchKey.into(),
+            StoreError::NoSuchUpload => Code::NoSuchUpload.into(),
+            StoreError::NoSuchPart(_) => Code::InvalidPart.into(),
             StoreError::BucketExists { owned_by_you: true } => Code::BucketAlreadyOwnedByYou.into(),
             StoreError::BucketExists { owned_by_you: false } => Code::BucketAlreadyExists.into(),
             StoreError::BucketNotEmpty => Code::BucketNotEmpty.into(),

@@ -31,7 +31,8 @@ pub mod store;
 pub use serve::serve;
 
 pub use store::{
-    Committed, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, StoreError, StoreFuture,
+    Committed, Completion, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, Restatement,
+    StoreError, StoreFuture, UploadMeta, UploadPage, UploadQuery,
 };
 
 use std::time::Duration;

@@ -9,7 +9,10 @@
 //! but for [`PutSink::commit`], which the front always waits out.
 
 use bytes::Bytes;
-use catalog::{Acl, Bucket, BucketChange, Checksum, Object, ObjectChange, VersionId};
+use catalog::{
+    Acl, Bucket, BucketChange, Checksum, ChecksumKind, ChosenPart, Object, ObjectChange, Part, PartLengths, Upload,
+    VersionId,
+};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use std::ops::Range;
@@ -56,6 +59,53 @@ pub trait ObjectStore: Send + Sync + 'static {
 
     /// A page of the objects of a bucket. Never touches a drive.
     fn list<'a>(&'a self, bucket: &'a str, query: ListQuery) -> StoreFuture<'a, ListPage>;
+
+    /// Gives the version `version` of an object other headers, metadata and a new time of change, and leaves its bytes
+    /// where they are. Whether it still was that version; if not, nothing was changed.
+    fn restate<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        version: VersionId,
+        meta: Restatement,
+    ) -> StoreFuture<'a, Option<Object>>;
+
+    /// Begins an upload in parts and gives its number.
+    fn create_upload<'a>(&'a self, bucket: &'a str, key: &'a str, meta: UploadMeta) -> StoreFuture<'a, VersionId>;
+
+    /// What is known of an upload that is neither completed nor aborted, or [`StoreError::NoSuchUpload`].
+    fn upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, Upload>;
+
+    /// Opens a sink for the `length` bytes of part `number`. Committing it puts the part into the upload, in the place
+    /// of the one of that number; of its [`PutMeta`] only the ETag and the first checksum count, which is of the
+    /// upload's kind.
+    fn begin_part<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        upload: VersionId,
+        number: u32,
+        length: u64,
+    ) -> StoreFuture<'a, Box<dyn PutSink>>;
+
+    /// Makes an object of an upload's parts. [`StoreError::NoSuchUpload`] if it is not open any more,
+    /// [`StoreError::NoSuchPart`] if a part is not as `completion` says. The front waits it out, as a commit.
+    fn complete_upload<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        completion: Completion,
+    ) -> StoreFuture<'a, Committed>;
+
+    /// Gives an upload up, and what its parts took.
+    fn abort_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, ()>;
+
+    /// A page of the uploads of a bucket.
+    fn list_uploads<'a>(&'a self, bucket: &'a str, query: UploadQuery) -> StoreFuture<'a, UploadPage>;
+
+    /// At most `limit` parts with numbers above `after`, of an open upload, or of an object that became of one. None of
+    /// what is neither.
+    fn parts<'a>(&'a self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'a, Vec<Part>>;
 }
 
 /// Takes the bytes of one object to be. Dropping it forgets them.
@@ -89,6 +139,77 @@ pub struct PutMeta {
     pub tags: Vec<(String, String)>,
     /// What must hold of the version that is replaced.
     pub condition: Condition,
+}
+
+/// What an object is to be described as from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restatement {
+    /// System headers to give back as they came, by lower-case name.
+    pub headers: Vec<(String, String)>,
+    /// User metadata, by lower-case name without `x-amz-meta-`.
+    pub metadata: Vec<(String, String)>,
+    /// What must hold of the current version.
+    pub condition: Condition,
+}
+
+/// What an upload in parts begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadMeta {
+    /// System headers to give back as they came, by lower-case name.
+    pub headers: Vec<(String, String)>,
+    /// User metadata, by lower-case name without `x-amz-meta-`.
+    pub metadata: Vec<(String, String)>,
+    /// The checksum that each part will have.
+    pub checksum: ChecksumKind,
+    /// Whether the client named it.
+    pub checksum_named: bool,
+    /// Whether the object's will be one of the parts' checksums.
+    pub composite: bool,
+    /// Who may read the object.
+    pub acl: Acl,
+    /// Its tags.
+    pub tags: Vec<(String, String)>,
+}
+
+/// What an upload in parts ends with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// Which upload.
+    pub upload: VersionId,
+    /// The parts, in ascending order of their numbers.
+    pub parts: Vec<ChosenPart>,
+    /// The lengths of those.
+    pub lengths: PartLengths,
+    /// The object's ETag, without quotes.
+    pub etag: String,
+    /// The object's checksums.
+    pub checksums: Vec<Checksum>,
+    /// What must hold of the version that is replaced.
+    pub condition: Condition,
+}
+
+/// Which uploads of a bucket to list. As [`ListQuery`], with uploads in the place of objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UploadQuery {
+    /// Only to keys that begin with this.
+    pub prefix: String,
+    /// Fold keys at this string; never empty.
+    pub delimiter: Option<String>,
+    /// Only behind all uploads to this key, or behind that one of them.
+    pub after: Option<(String, Option<VersionId>)>,
+    /// At most this many entries, 1 to 1,000.
+    pub max_uploads: usize,
+}
+
+/// A part of a listing of uploads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UploadPage {
+    /// Uploads with their keys, by key and then by age, oldest first.
+    pub uploads: Vec<(String, Upload)>,
+    /// Common prefixes, in byte order.
+    pub prefixes: Vec<String>,
+    /// Whether there are more entries behind the last of this page.
+    pub truncated: bool,
 }
 
 /// What must hold of an object's current version for a put to replace it, or a delete to remove it.
@@ -167,6 +288,12 @@ pub enum StoreError {
     /// There is no object of that key.
     #[error("no such key")]
     NoSuchKey,
+    /// There is no such upload: it was completed or aborted, or never begun.
+    #[error("no such upload")]
+    NoSuchUpload,
+    /// An upload has no such part, or another one of that number.
+    #[error("no such part {0}")]
+    NoSuchPart(u32),
     /// There is a bucket of that name already.
     #[error("the bucket exists")]
     BucketExists {

@@ -151,11 +151,18 @@ async fn list(
         age: means.clock.to_modelled(Duration::from_millis(now_ms.saturating_sub(version.staged_ms))),
         pin: (means.pin_of)(&version.bucket, &version.key),
     };
-    let readable = |version: &catalog::Version| match version.place {
-        catalog::Place::Staged { slot } => !means.staging.is_set_aside(slot),
-        catalog::Place::Stored { .. } => true,
-    };
-    let entries = page.items.into_iter().filter(readable).map(entry).collect();
+    let mut readable = Vec::with_capacity(page.items.len());
+    for version in page.items {
+        let all_readable = match version.place {
+            _ if !means.staging.any_set_aside() => true,
+            catalog::Place::Staged { slot } => !means.staging.is_set_aside(slot),
+            place => readable_slots(means, version.version, place).await?.is_some(),
+        };
+        if all_readable {
+            readable.push(version);
+        }
+    }
+    let entries = readable.into_iter().map(entry).collect();
     Ok((entries, page.next.map(|after| StagedCursor { until_ms, after })))
 }
 
@@ -181,13 +188,22 @@ async fn members(means: &super::Means, versions: &[VersionId]) -> Result<Vec<Pac
     let mut members = Vec::with_capacity(versions.len());
     for version in versions {
         let Some((found, object)) = means.catalog.object_of_version(*version).await? else { continue };
-        if let catalog::Place::Staged { slot } = found.place
-            && !means.staging.is_set_aside(slot)
-        {
-            members.push(PackMember { bucket: found.bucket, key: found.key, object, slot });
+        let slots = readable_slots(means, *version, found.place).await?;
+        if let Some(slots) = slots.filter(|slots| !slots.is_empty()) {
+            members.push(PackMember { bucket: found.bucket, key: found.key, object, slots });
         }
     }
     Ok(members)
+}
+
+/// The slots of a staged version (none, if it is not staged), unless one of them is known to be unreadable.
+async fn readable_slots(
+    means: &super::Means,
+    version: VersionId,
+    place: catalog::Place,
+) -> Result<Option<Vec<u64>>, catalog::CatalogError> {
+    let slots = means.catalog.slots_of(version, place).await?;
+    Ok(Some(slots).filter(|slots| !slots.iter().any(|slot| means.staging.is_set_aside(*slot))))
 }
 
 async fn commit(means: &super::Means, handle: &super::WorldHandle, plan: &PackPlan, blob: &Blob) {
@@ -197,10 +213,9 @@ async fn commit(means: &super::Means, handle: &super::WorldHandle, plan: &PackPl
         .collect();
     match means.catalog.commit_blob(blob, &members).await {
         Ok(done) => {
-            for (_, slot) in done.moved {
-                if let Err(error) = means.staging.free(slot).await {
-                    tracing::warn!(slot, %error, "a migrated file could not be removed yet");
-                }
+            let slots: Vec<u64> = done.moved.iter().map(|(_, slot)| *slot).collect();
+            if let Err(error) = means.staging.free_all(&slots).await {
+                tracing::warn!(%error, "a migrated file could not be removed yet");
             }
             if done.dead_bytes > 0 {
                 handle.tell(Event::SpaceDoomed { group: blob.group, bytes: done.dead_bytes });

@@ -261,7 +261,7 @@ impl Write {
     fn set_aside(&self, error: &PackError) {
         let Some(slot) = error.bad_slot() else { return };
         let members = self.pack.plan().members();
-        if let Some(member) = members.iter().find(|member| member.slot == slot) {
+        if let Some(member) = members.iter().find(|member| member.slots.contains(&slot)) {
             tracing::error!(bucket = %member.bucket, key = %member.key, %error,
                 "a staged object cannot be read and does not move to the rack; write it again, or restore the file");
             self.means.staging.set_aside(slot);

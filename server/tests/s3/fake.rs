@@ -1,11 +1,12 @@
 //! An object store in memory, as simple as can be, that can also be told to fail.
 
 use bytes::Bytes;
-use catalog::{Bucket, BucketChange, Object, ObjectChange, VersionId};
+use catalog::{Bucket, BucketChange, Object, ObjectChange, Part, PartLengths, Upload, VersionId};
 use futures::future::{BoxFuture, ready};
 use futures::{FutureExt, StreamExt};
 use server::s3::{
-    Committed, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, StoreError, StoreFuture,
+    Committed, Completion, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, Restatement,
+    StoreError, StoreFuture, UploadMeta, UploadPage, UploadQuery,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,10 +16,62 @@ use std::time::SystemTime;
 
 type Objects = BTreeMap<String, (Object, Bytes)>;
 
+type Parts = BTreeMap<u32, (Part, Bytes)>;
+
 #[derive(Default)]
 struct State {
     buckets: BTreeMap<String, (Bucket, Objects)>,
+    /// Open uploads, by bucket, key and number.
+    uploads: BTreeMap<(String, String, u64), Upload>,
+    /// The parts of uploads, and of what became of them.
+    parts: BTreeMap<u64, Parts>,
     versions: u64,
+}
+
+impl State {
+    fn check(&self, bucket: &str, key: &str, condition: &Condition) -> Result<(), StoreError> {
+        let (_, objects) = self.buckets.get(bucket).ok_or(StoreError::NoSuchBucket)?;
+        refusal(condition, objects.get(key).map(|(object, _)| object)).map_or(Ok(()), Err)
+    }
+
+    fn upload(&self, bucket: &str, key: &str, upload: VersionId) -> Result<Upload, StoreError> {
+        let found = self.uploads.get(&(bucket.into(), key.into(), upload.0));
+        found.cloned().ok_or(StoreError::NoSuchUpload)
+    }
+
+    fn complete(&mut self, bucket: &str, key: &str, completion: Completion) -> Result<Committed, StoreError> {
+        let Completion { upload: version, parts: chosen, lengths, etag, checksums, condition } = completion;
+        let upload = self.upload(bucket, key, version)?;
+        self.check(bucket, key, &condition)?;
+        let mut bytes = Vec::new();
+        let mut kept = Parts::new();
+        for (ordinal, wanted) in (1..).zip(chosen) {
+            let found = self.parts.get(&version.0).and_then(|parts| parts.get(&wanted.number));
+            let (part, data) = found.ok_or(StoreError::NoSuchPart(wanted.number))?;
+            if part.etag != wanted.etag {
+                return Err(StoreError::NoSuchPart(wanted.number));
+            }
+            bytes.extend_from_slice(data);
+            kept.insert(ordinal, (Part { number: ordinal, ..part.clone() }, data.clone()));
+        }
+        let object = Object {
+            version,
+            bytes: bytes.len() as u64,
+            etag: etag.clone(),
+            modified_ms: now_ms(),
+            headers: upload.headers,
+            metadata: upload.metadata,
+            checksums,
+            acl: upload.acl,
+            tags: upload.tags,
+            parts: lengths,
+        };
+        self.parts.insert(version.0, kept);
+        self.uploads.remove(&(bucket.into(), key.into(), version.0));
+        let (_, objects) = self.buckets.get_mut(bucket).ok_or(StoreError::NoSuchBucket)?;
+        objects.insert(key.into(), (object, bytes.into()));
+        Ok(Committed { etag, version })
+    }
 }
 
 /// What a get does instead of answering.
@@ -136,7 +189,7 @@ impl ObjectStore for Fake {
             return answer(Err(StoreError::SlowDown { retry_after_s, reason: "The workshop is full.".into() }));
         }
         self.sinks.fetch_add(1, Ordering::SeqCst);
-        let sink = Sink { fake: self.clone(), bucket: bucket.into(), key: key.into(), bytes: Vec::new() };
+        let sink = Sink { fake: self.clone(), bucket: bucket.into(), key: key.into(), bytes: Vec::new(), part: None };
         answer(Ok(Box::new(sink) as Box<dyn PutSink>))
     }
 
@@ -217,6 +270,108 @@ impl ObjectStore for Fake {
         }
         answer(Ok(page))
     }
+
+    fn restate<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        version: VersionId,
+        meta: Restatement,
+    ) -> StoreFuture<'a, Option<Object>> {
+        let mut state = self.lock();
+        if let Err(error) = state.check(bucket, key, &meta.condition) {
+            return answer(Err(error));
+        }
+        let found = state.buckets.get_mut(bucket).and_then(|(_, objects)| objects.get_mut(key));
+        let found = found.map(|(object, _)| object).filter(|object| object.version == version);
+        answer(Ok(found.map(|object| {
+            (object.headers, object.metadata, object.modified_ms) = (meta.headers, meta.metadata, now_ms());
+            object.clone()
+        })))
+    }
+
+    fn create_upload<'a>(&'a self, bucket: &'a str, key: &'a str, meta: UploadMeta) -> StoreFuture<'a, VersionId> {
+        let mut state = self.lock();
+        state.versions += 1;
+        let version = VersionId(state.versions);
+        let UploadMeta { headers, metadata, checksum, checksum_named, composite, acl, tags } = meta;
+        let initiated_ms = now_ms();
+        let upload =
+            Upload { version, initiated_ms, headers, metadata, checksum, checksum_named, composite, acl, tags };
+        state.uploads.insert((bucket.into(), key.into(), version.0), upload);
+        answer(Ok(version))
+    }
+
+    fn upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, Upload> {
+        answer(self.lock().upload(bucket, key, upload))
+    }
+
+    fn begin_part<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        upload: VersionId,
+        number: u32,
+        _: u64,
+    ) -> StoreFuture<'a, Box<dyn PutSink>> {
+        if let Err(error) = self.lock().upload(bucket, key, upload) {
+            return answer(Err(error));
+        }
+        self.sinks.fetch_add(1, Ordering::SeqCst);
+        let part = Some((upload, number));
+        let sink = Sink { fake: self.clone(), bucket: bucket.into(), key: key.into(), bytes: Vec::new(), part };
+        answer(Ok(Box::new(sink) as Box<dyn PutSink>))
+    }
+
+    fn complete_upload<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        completion: Completion,
+    ) -> StoreFuture<'a, Committed> {
+        answer(self.lock().complete(bucket, key, completion))
+    }
+
+    fn abort_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, ()> {
+        let mut state = self.lock();
+        let found = state.uploads.remove(&(bucket.into(), key.into(), upload.0));
+        state.parts.remove(&upload.0);
+        answer(found.map(drop).ok_or(StoreError::NoSuchUpload))
+    }
+
+    fn list_uploads<'a>(&'a self, bucket: &'a str, query: UploadQuery) -> StoreFuture<'a, UploadPage> {
+        let state = self.lock();
+        let mut page = UploadPage::default();
+        for ((_, key, number), upload) in state.uploads.iter().filter(|((home, ..), _)| home == bucket) {
+            let Some(rest) = key.strip_prefix(&query.prefix) else { continue };
+            let folded = query.delimiter.as_ref().and_then(|delimiter| {
+                let end = query.prefix.len() + rest.find(delimiter)? + delimiter.len();
+                Some(key[..end].to_owned())
+            });
+            let passed = query.after.as_ref().is_some_and(|(after, upload)| match upload {
+                Some(upload) => (key, *number) <= (after, upload.0),
+                None => key <= after || folded.as_ref() == Some(after),
+            });
+            if passed || folded.is_some() && folded.as_ref() == page.prefixes.last() {
+                continue;
+            }
+            if page.uploads.len() + page.prefixes.len() == query.max_uploads {
+                page.truncated = true;
+                break;
+            }
+            match folded {
+                Some(prefix) => page.prefixes.push(prefix),
+                None => page.uploads.push((key.clone(), upload.clone())),
+            }
+        }
+        answer(Ok(page))
+    }
+
+    fn parts<'a>(&'a self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'a, Vec<Part>> {
+        let state = self.lock();
+        let parts = state.parts.get(&upload.0).into_iter().flat_map(|parts| parts.range(after + 1..));
+        answer(Ok(parts.take(limit).map(|(_, (part, _))| part.clone()).collect()))
+    }
 }
 
 /// Why `condition` does not hold of what is there.
@@ -242,6 +397,8 @@ struct Sink {
     bucket: String,
     key: String,
     bytes: Vec<u8>,
+    /// The upload and number of the part that it takes, if it is not an object.
+    part: Option<(VersionId, u32)>,
 }
 
 impl Drop for Sink {
@@ -262,16 +419,21 @@ impl PutSink for Sink {
 
     fn commit(mut self: Box<Self>, meta: PutMeta) -> StoreFuture<'static, Committed> {
         let mut state = self.fake.lock();
+        let bytes = Bytes::from(std::mem::take(&mut self.bytes));
+        if let Some((upload, number)) = self.part {
+            if let Err(error) = state.upload(&self.bucket, &self.key, upload) {
+                return answer(Err(error));
+            }
+            let (etag, checksum) = (meta.etag.clone(), meta.checksums[0].clone());
+            let part = Part { number, slot: 0, bytes: bytes.len() as u64, etag, checksum, modified_ms: now_ms() };
+            state.parts.entry(upload.0).or_default().insert(number, (part, bytes));
+            return answer(Ok(Committed { etag: meta.etag, version: upload }));
+        }
         state.versions += 1;
         let version = VersionId(state.versions);
-        let Some((_, objects)) = state.buckets.get_mut(&self.bucket) else {
-            return answer(Err(StoreError::NoSuchBucket));
-        };
-        let refused = refusal(&meta.condition, objects.get(&self.key).map(|(object, _)| object));
-        if let Some(error) = refused {
+        if let Err(error) = state.check(&self.bucket, &self.key, &meta.condition) {
             return answer(Err(error));
         }
-        let bytes = Bytes::from(std::mem::take(&mut self.bytes));
         let object = Object {
             version,
             bytes: bytes.len() as u64,
@@ -282,7 +444,9 @@ impl PutSink for Sink {
             checksums: meta.checksums,
             acl: meta.acl,
             tags: meta.tags,
+            parts: PartLengths::default(),
         };
+        let (_, objects) = state.buckets.get_mut(&self.bucket).expect("it was there a moment ago");
         objects.insert(self.key.clone(), (object, bytes));
         answer(Ok(Committed { etag: meta.etag, version }))
     }

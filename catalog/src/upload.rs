@@ -1,0 +1,393 @@
+//! Uploads in parts: begun, given parts, completed or aborted.
+//!
+//! Each part is a staged file of its own. Completing moves no bytes: in one batch the upload's record goes, and a
+//! version appears whose place is its parts. The records of the parts stay for as long as the version does, since S3
+//! tells of them; the slots in them count while the upload is open or the version lies in its parts.
+//!
+//! A part that is put while its upload is completed or aborted is either part of that or refused: both check every part
+//! they have seen, and that there are no others.
+
+use crate::catalog::{Catalog, Cursor, Page, STEP};
+use crate::error::CatalogError;
+use crate::key::{self, Tag};
+use crate::list::{behind, common_prefix, later};
+use crate::object::{Displaced, PutCondition, check_condition, place_new};
+use crate::parts::PARTS_MAX;
+use crate::record::{Object, Part, Place, Upload, Version, VersionId, decode, encode};
+use crate::store::{Batch, Check, Entry, KeyRange, Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+/// A part that a client wants its object to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenPart {
+    /// Its number in the upload.
+    pub number: u32,
+    /// The ETag it must have.
+    pub etag: String,
+}
+
+/// What completing an upload left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// The version that was there before.
+    pub displaced: Displaced,
+    /// The slots of parts that were not chosen; the caller frees them.
+    pub unused: Vec<u64>,
+}
+
+/// Which uploads of a bucket to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UploadListRequest {
+    /// Only to keys that begin so.
+    pub prefix: String,
+    /// Keys are rolled up to the first occurrence of this behind the prefix. `None` or empty: not at all.
+    pub delimiter: Option<String>,
+    /// Only uploads behind this key, or to this key and behind that upload. A common prefix of this listing leaves out
+    /// all keys that begin with it.
+    pub after: Option<(String, Option<VersionId>)>,
+    /// Uploads and common prefixes together, at most.
+    pub max_uploads: usize,
+}
+
+/// A page of uploads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UploadListing {
+    /// The uploads with their keys, by key and then by age, oldest first.
+    pub uploads: Vec<(String, Upload)>,
+    /// The common prefixes, in order.
+    pub common_prefixes: Vec<String>,
+    /// Whether there are more entries behind the last of this page.
+    pub truncated: bool,
+}
+
+/// What open uploads hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UploadUsage {
+    /// Uploads that are neither completed nor aborted.
+    pub uploads: u64,
+    /// Their parts.
+    pub parts: u64,
+    /// The bytes of those.
+    pub bytes: u64,
+}
+
+impl Catalog {
+    /// Begins an upload to `key`.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoSuchBucket`].
+    pub async fn create_upload(&self, bucket: &str, key: &str, upload: &Upload) -> Result<(), CatalogError> {
+        let at = key::upload(bucket, key, upload.version);
+        let checks = vec![Check::Present(key::bucket(bucket)), Check::Absent(at.clone())];
+        let begun = self.apply(Batch { checks, writes: vec![Write::Put(at, encode(upload))] }).await?;
+        if begun { Ok(()) } else { Err(CatalogError::NoSuchBucket) }
+    }
+
+    /// The upload of that number to `key`.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchUpload`].
+    pub async fn upload(&self, bucket: &str, key: &str, number: VersionId) -> Result<Upload, CatalogError> {
+        if let Some(upload) = self.read(&key::upload(bucket, key, number)).await? {
+            return Ok(upload);
+        }
+        self.bucket(bucket).await?;
+        Err(CatalogError::NoSuchUpload)
+    }
+
+    /// Adds a part, which is safe in its slot, to an upload, in the place of the one of that number. The slot of that
+    /// one, which the caller frees.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchUpload`], [`CatalogError::Conflict`].
+    ///
+    /// # Panics
+    /// If the part's number is not one of 1 to [`PARTS_MAX`].
+    pub async fn put_part(
+        &self,
+        bucket: &str,
+        key: &str,
+        number: VersionId,
+        part: &Part,
+    ) -> Result<Option<u64>, CatalogError> {
+        assert!((1..=PARTS_MAX).contains(&part.number), "a part has a number from 1 to {PARTS_MAX}");
+        let at = key::part(number, part.number);
+        let upload_at = key::upload(bucket, key, number);
+        let mut turns = self.turns();
+        loop {
+            let _turn = turns.next().await?;
+            let old = self.read_raw::<Part>(&at).await?;
+            let slot = old.as_ref().map(|(old, _)| old.slot);
+            let unchanged = old.map_or_else(|| Check::Absent(at.clone()), |(_, raw)| Check::Is(at.clone(), raw));
+            let checks = vec![Check::Present(upload_at.clone()), unchanged];
+            if self.apply(Batch { checks, writes: vec![Write::Put(at.clone(), encode(part))] }).await? {
+                return Ok(slot);
+            }
+            self.upload(bucket, key, number).await?;
+        }
+    }
+
+    /// At most `limit` parts with numbers above `after`, of an upload or of the version that became of it.
+    pub async fn parts_page(&self, number: VersionId, after: u32, limit: usize) -> Result<Vec<Part>, CatalogError> {
+        let range = KeyRange::prefix_after(&key::parts(number), &key::part(number, after));
+        self.store.scan(range, limit).await?.iter().map(part_of).collect()
+    }
+
+    /// Makes an upload the object that `object` describes, of the parts `chosen`, all at once. Numbers the parts anew,
+    /// from 1 on without gaps. `object.modified_ms` counts as the time it was staged.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchUpload`]; [`CatalogError::NoSuchPart`] if a part is not
+    /// there, has another ETag or is not as long as `object` says; [`CatalogError::PreconditionFailed`] if the
+    /// condition does not hold; [`CatalogError::NoSuchKey`] for `IfMatch` without such a key;
+    /// [`CatalogError::Conflict`].
+    ///
+    /// # Panics
+    /// If `chosen` is not in ascending order of numbers, or not as long as `object.parts`.
+    pub async fn complete_upload(
+        &self,
+        bucket: &str,
+        key: &str,
+        object: &Object,
+        chosen: &[ChosenPart],
+        condition: &PutCondition,
+    ) -> Result<Completed, CatalogError> {
+        assert!(chosen.windows(2).all(|two| two[0].number < two[1].number), "parts are chosen in order");
+        assert_eq!(chosen.len(), object.parts.count() as usize, "an object knows its parts");
+        let at = key::upload(bucket, key, object.version);
+        let mut turns = self.turns();
+        loop {
+            let _turn = turns.next().await?;
+            if self.store.get(&at).await?.is_none() {
+                self.bucket(bucket).await?;
+                return Err(CatalogError::NoSuchUpload);
+            }
+            let Ok(old) = self.living(bucket, key).await? else { continue };
+            check_condition(condition, old.as_ref().map(|old| &old.object))?;
+            let mut batch = Batch::default();
+            batch.checks.push(Check::Present(key::bucket(bucket)));
+            batch.checks.push(Check::Present(at.clone()));
+            let seen = self.all_parts(object.version, &mut batch).await?;
+            let unused = choose(object, chosen, seen, &mut batch)?;
+            let Ok(displaced) = self.displace(bucket, key, old.as_ref(), &mut batch).await? else { continue };
+            batch.writes.push(Write::Delete(at.clone()));
+            place_new(bucket, key, object, Place::Parts, &mut batch);
+            if self.apply(batch).await? {
+                return Ok(Completed { displaced, unused });
+            }
+        }
+    }
+
+    /// Gives an upload up. The slots of its parts, which the caller frees.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchUpload`], [`CatalogError::Conflict`].
+    pub async fn abort_upload(&self, bucket: &str, key: &str, number: VersionId) -> Result<Vec<u64>, CatalogError> {
+        let at = key::upload(bucket, key, number);
+        let mut turns = self.turns();
+        loop {
+            let _turn = turns.next().await?;
+            self.upload(bucket, key, number).await?;
+            let mut batch = Batch { checks: vec![Check::Present(at.clone())], writes: vec![Write::Delete(at.clone())] };
+            let slots = self.all_parts(number, &mut batch).await?.iter().map(|part| part.slot).collect();
+            batch.writes.push(Write::DeleteRange(KeyRange::prefix(&key::parts(number))));
+            if self.apply(batch).await? {
+                return Ok(slots);
+            }
+        }
+    }
+
+    /// A page of the uploads of `bucket`, by key and age.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoSuchBucket`].
+    pub async fn list_uploads(&self, bucket: &str, request: &UploadListRequest) -> Result<UploadListing, CatalogError> {
+        self.bucket(bucket).await?;
+        let mut listing = UploadListing::default();
+        let delimiter = request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty());
+        let range = KeyRange::prefix(&key::uploads(bucket, &request.prefix));
+        let mut from = later(range.start, first_behind(bucket, request, delimiter));
+        loop {
+            let entries = self.store.scan(KeyRange { start: from.clone(), end: range.end.clone() }, STEP).await?;
+            let exhausted = entries.len() < STEP;
+            let mut jumped = false;
+            for entry in &entries {
+                if listing.uploads.len() + listing.common_prefixes.len() == request.max_uploads {
+                    listing.truncated = request.max_uploads > 0;
+                    return Ok(listing);
+                }
+                let (_, key, _) = key::upload_at(&entry.key)?;
+                if let Some(common) = common_prefix(&request.prefix, delimiter, &key) {
+                    from = behind(&key::uploads(bucket, common));
+                    listing.common_prefixes.push(common.to_owned());
+                    jumped = true;
+                    break;
+                }
+                from = Bound::Excluded(entry.key.clone());
+                listing.uploads.push((key, decode(&entry.key, &entry.value)?));
+            }
+            if exhausted && !jumped {
+                return Ok(listing);
+            }
+        }
+    }
+
+    /// A page of the uploads of all buckets, each with its bucket and key.
+    pub async fn uploads_page(
+        &self,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<(String, String, Upload)>, CatalogError> {
+        let page = self.entries(&key::all(Tag::Upload), after, limit).await?;
+        let told = |entry: &Entry| {
+            let (bucket, key, _) = key::upload_at(&entry.key)?;
+            Ok((bucket, key, decode(&entry.key, &entry.value)?))
+        };
+        let items = page.items.iter().map(told).collect::<Result<_, CatalogError>>()?;
+        Ok(Page { items, next: page.next })
+    }
+
+    /// What open uploads hold. Reads all of them: for status.
+    pub async fn upload_usage(&self) -> Result<UploadUsage, CatalogError> {
+        let mut usage = UploadUsage::default();
+        let mut after = None;
+        loop {
+            let page = self.uploads_page(after.as_ref(), STEP).await?;
+            for (_, _, upload) in &page.items {
+                usage.uploads += 1;
+                let mut last = 0;
+                loop {
+                    let parts = self.parts_page(upload.version, last, STEP).await?;
+                    usage.parts += parts.len() as u64;
+                    usage.bytes = parts.iter().fold(usage.bytes, |sum, part| sum.saturating_add(part.bytes));
+                    match parts.last().filter(|_| parts.len() == STEP) {
+                        Some(part) => last = part.number,
+                        None => break,
+                    }
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(usage);
+            }
+        }
+    }
+
+    /// The slots of parts that the workshop must have, those of open uploads and those of versions that lie in their
+    /// parts: from behind `after` on, as many as come of one look. At boot, a file in none of them (or of
+    /// [`Catalog::staged_slots`]) is an orphan.
+    pub async fn part_slots(&self, after: Option<&Cursor>) -> Result<Page<u64>, CatalogError> {
+        let page = self.entries(&key::all(Tag::Part), after, STEP).await?;
+        let of = |entry: &Entry| Ok(VersionId(key::numbers::<2>(&entry.key)?[0]));
+        let owners = page.items.iter().map(of).collect::<Result<BTreeSet<_>, CatalogError>>()?;
+        let versions: Vec<_> = owners.into_iter().collect();
+        let found = self.versions(&versions).await?;
+        let elsewhere: BTreeSet<_> = versions
+            .iter()
+            .zip(&found)
+            .filter(|(_, found)| found.as_ref().is_some_and(|found| found.place != Place::Parts))
+            .map(|(version, _)| *version)
+            .collect();
+        let mut slots = Vec::new();
+        for entry in &page.items {
+            if !elsewhere.contains(&of(entry)?) {
+                slots.push(part_of(entry)?.slot);
+            }
+        }
+        // What lies in the rack may have ten thousand parts; they are passed over in one step.
+        let next = match (page.next, page.items.last().map(of).transpose()?) {
+            (Some(_), Some(last)) if elsewhere.contains(&last) => Some(Cursor(key::part(last, u32::MAX))),
+            (next, _) => next,
+        };
+        Ok(Page { items: slots, next })
+    }
+
+    /// The slots in which the staged version `version` lies; none for one in the rack.
+    pub async fn slots_of(&self, version: VersionId, place: Place) -> Result<Vec<u64>, CatalogError> {
+        match place {
+            Place::Staged { slot } => Ok(vec![slot]),
+            Place::Stored { .. } => Ok(Vec::new()),
+            Place::Parts => {
+                let parts = self.all_entries(&key::parts(version), part_of).await?;
+                Ok(parts.into_iter().map(|part| part.slot).collect())
+            }
+        }
+    }
+
+    /// All parts of an upload; adds to `batch` that they are these and no others.
+    async fn all_parts(&self, number: VersionId, batch: &mut Batch) -> Result<Vec<Part>, CatalogError> {
+        let mut seen = Vec::new();
+        let mut last = None;
+        let KeyRange { mut start, end } = KeyRange::prefix(&key::parts(number));
+        loop {
+            let entries = self.store.scan(KeyRange { start: start.clone(), end: end.clone() }, STEP).await?;
+            for entry in &entries {
+                let part = part_of(entry)?;
+                if part.number != last.map_or(1, |last| last + 1) {
+                    let gap = KeyRange { start: start.clone(), end: Bound::Excluded(entry.key.clone()) };
+                    batch.checks.push(Check::Empty(gap));
+                }
+                last = Some(part.number);
+                start = Bound::Excluded(entry.key.clone());
+                batch.checks.push(Check::Is(entry.key.clone(), entry.value.clone()));
+                seen.push(part);
+            }
+            if entries.len() < STEP {
+                batch.checks.push(Check::Empty(KeyRange { start, end }));
+                return Ok(seen);
+            }
+        }
+    }
+}
+
+/// Where a listing starts because of what it is to be behind of.
+fn first_behind(bucket: &str, request: &UploadListRequest, delimiter: Option<&str>) -> Bound<Vec<u8>> {
+    match &request.after {
+        None => Bound::Unbounded,
+        Some((key, Some(upload))) => Bound::Excluded(key::upload(bucket, key, *upload)),
+        Some((key, None)) if common_prefix(&request.prefix, delimiter, key) == Some(key) => {
+            behind(&key::uploads(bucket, key))
+        }
+        Some((key, None)) => behind(&key::uploads_to(bucket, key)),
+    }
+}
+
+/// Adds to `batch` what makes of the parts `seen` those of `object`; gives the slots of the others.
+fn choose(
+    object: &Object,
+    chosen: &[ChosenPart],
+    seen: Vec<Part>,
+    batch: &mut Batch,
+) -> Result<Vec<u64>, CatalogError> {
+    let mut seen: BTreeMap<u32, Part> = seen.into_iter().map(|part| (part.number, part)).collect();
+    let numbers: Vec<u32> = seen.keys().copied().collect();
+    let mut puts = Vec::new();
+    for (ordinal, wanted) in (1..).zip(chosen) {
+        let missing = CatalogError::NoSuchPart(wanted.number);
+        let Some(part) = seen.remove(&wanted.number) else { return Err(missing) };
+        let bytes = object.parts.range(ordinal).map(|range| range.end - range.start);
+        if part.etag != wanted.etag || bytes != Some(part.bytes) {
+            return Err(missing);
+        }
+        if ordinal != wanted.number {
+            puts.push(Write::Put(key::part(object.version, ordinal), encode(&Part { number: ordinal, ..part })));
+        }
+    }
+    let count = chosen.len() as u32;
+    let beyond = numbers.into_iter().filter(|number| *number > count);
+    batch.writes.extend(beyond.map(|number| Write::Delete(key::part(object.version, number))));
+    batch.writes.extend(puts);
+    Ok(seen.into_values().map(|part| part.slot).collect())
+}
+
+/// The part that an entry tells of.
+pub(crate) fn part_of(entry: &Entry) -> Result<Part, CatalogError> {
+    decode(&entry.key, &entry.value)
+}
+
+/// Whether `part` may be one of `version`, which holds `object`: of an object its parts are known.
+pub(crate) fn fits(part: &Part, version: &Version, object: Option<&Object>) -> bool {
+    let range = object.filter(|object| object.version == version.version).and_then(|o| o.parts.range(part.number));
+    range.is_some_and(|range| range.end - range.start == part.bytes)
+}

@@ -1,0 +1,246 @@
+//! Uploads in parts, behind the S3 front.
+//!
+//! A part is a staged file like any other; an upload that is open, and its parts, are known to the catalog alone. Parts
+//! of open uploads take their room in the workshop and never migrate. Completing is one batch of the catalog and moves
+//! no bytes: the object is read from the files of its parts until it has migrated as a whole.
+
+use crate::house::{House, Staged, catalog_condition, catalog_error, damaged, is_refusal, stage_error, workshop_full};
+use crate::s3::store::{Committed, Completion, PutMeta, PutSink, StoreError, StoreFuture, UploadMeta};
+use crate::s3::store::{UploadPage, UploadQuery};
+use bytes::Bytes;
+use catalog::{CatalogError, Object, Part, Place, Upload, UploadListRequest, VersionId};
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+use workshop::{SlotHold, StagedWriter};
+
+/// Parts that are looked up at once.
+const PAGE: usize = 1_000;
+/// Uploads that are looked through at once for stale ones.
+const STALE_PAGE: usize = 256;
+
+/// A part of what a client reads: its file, which stays, and what of it is wanted.
+type Piece = (SlotHold, Range<u64>);
+
+impl House {
+    pub(crate) async fn create_upload_now(
+        &self,
+        bucket: &str,
+        key: &str,
+        meta: UploadMeta,
+    ) -> Result<VersionId, StoreError> {
+        let version = self.means.catalog.next_version_id().await.map_err(catalog_error)?;
+        let UploadMeta { headers, metadata, checksum, checksum_named, composite, acl, tags } = meta;
+        let initiated_ms = (self.means.wall)();
+        let upload =
+            Upload { version, initiated_ms, headers, metadata, checksum, checksum_named, composite, acl, tags };
+        self.means.catalog.create_upload(bucket, key, &upload).await.map_err(catalog_error)?;
+        Ok(version)
+    }
+
+    pub(crate) async fn begin_part_now(
+        &self,
+        bucket: &str,
+        key: &str,
+        upload: VersionId,
+        number: u32,
+        length: u64,
+    ) -> Result<Box<dyn PutSink>, StoreError> {
+        self.means.catalog.upload(bucket, key, upload).await.map_err(catalog_error)?;
+        let reservation = self.means.staging.reserve(length).map_err(|full| workshop_full(&full))?;
+        let slot = self.means.catalog.next_slot().await.map_err(catalog_error)?;
+        let writer = self.means.staging.create(slot, reservation).await.map_err(stage_error)?;
+        let (house, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
+        Ok(Box::new(PartSink { house, bucket, key, upload, number, slot, writer }))
+    }
+
+    pub(crate) async fn complete_now(
+        &self,
+        bucket: &str,
+        key: &str,
+        completion: Completion,
+    ) -> Result<Committed, StoreError> {
+        let Completion { upload, parts, lengths, etag, checksums, condition } = completion;
+        let begun = self.means.catalog.upload(bucket, key, upload).await.map_err(catalog_error)?;
+        let object = Object {
+            version: upload,
+            bytes: lengths.runs().iter().map(|(count, bytes)| u64::from(*count) * bytes).sum(),
+            etag: etag.clone(),
+            modified_ms: (self.means.wall)(),
+            headers: begun.headers,
+            metadata: begun.metadata,
+            checksums,
+            acl: begun.acl,
+            tags: begun.tags,
+            parts: lengths,
+        };
+        let condition = catalog_condition(condition);
+        let done = self.means.catalog.complete_upload(bucket, key, &object, &parts, &condition).await;
+        let done = done.map_err(catalog_error)?;
+        self.free(done.unused).await;
+        self.displaced(done.displaced).await;
+        Ok(Committed { etag, version: upload })
+    }
+
+    pub(crate) async fn abort_now(&self, bucket: &str, key: &str, upload: VersionId) -> Result<(), StoreError> {
+        let slots = self.means.catalog.abort_upload(bucket, key, upload).await.map_err(catalog_error)?;
+        self.free(slots).await;
+        Ok(())
+    }
+
+    pub(crate) async fn list_uploads_now(&self, bucket: &str, query: UploadQuery) -> Result<UploadPage, StoreError> {
+        let UploadQuery { prefix, delimiter, after, max_uploads } = query;
+        let request = UploadListRequest { prefix, delimiter, after, max_uploads };
+        let listing = self.means.catalog.list_uploads(bucket, &request).await.map_err(catalog_error)?;
+        Ok(UploadPage { uploads: listing.uploads, prefixes: listing.common_prefixes, truncated: listing.truncated })
+    }
+
+    /// Removes a bucket without objects, and with it the uploads into it.
+    pub(crate) async fn delete_bucket_and_uploads(&self, bucket: &str) -> Result<(), StoreError> {
+        loop {
+            match self.means.catalog.delete_bucket(bucket).await {
+                Err(CatalogError::BucketNotEmpty) => {}
+                other => return other.map_err(catalog_error),
+            }
+            let request = catalog::ListRequest { max_keys: 1, ..catalog::ListRequest::default() };
+            let listing = self.means.catalog.list_objects(bucket, &request).await.map_err(catalog_error)?;
+            if !listing.objects.is_empty() {
+                return Err(StoreError::BucketNotEmpty);
+            }
+            let query = UploadQuery { max_uploads: PAGE, ..UploadQuery::default() };
+            for (key, upload) in self.list_uploads_now(bucket, query).await?.uploads {
+                match self.abort_now(bucket, &key, upload.version).await {
+                    Ok(()) | Err(StoreError::NoSuchUpload) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+
+    /// Aborts the uploads that were begun longer than `age` ago (wall time). How many.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`].
+    pub async fn abort_stale(&self, age: Duration) -> Result<u64, StoreError> {
+        let until_ms = (self.means.wall)().saturating_sub(age.as_millis() as u64);
+        let mut aborted = 0;
+        let mut after = None;
+        loop {
+            let page = self.means.catalog.uploads_page(after.as_ref(), STALE_PAGE).await.map_err(catalog_error)?;
+            for (bucket, key, upload) in page.items.iter().filter(|(.., upload)| upload.initiated_ms <= until_ms) {
+                match self.abort_now(bucket, key, upload.version).await {
+                    Ok(()) => {
+                        aborted += 1;
+                        tracing::info!(bucket, key, upload = upload.version.0, "aborted an upload that was left open");
+                    }
+                    Err(StoreError::NoSuchUpload | StoreError::NoSuchBucket) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(aborted);
+            }
+        }
+    }
+
+    /// The bytes `range` of an object that lies in its parts, unless one of them is gone by now.
+    pub(crate) async fn in_parts(&self, object: &Object, range: Range<u64>) -> Result<Staged, StoreError> {
+        let Some(first) = object.parts.part_at(range.start).filter(|_| !range.is_empty()) else {
+            return Ok(Staged::Here(stream::empty().boxed()));
+        };
+        let mut at = object.parts.range(first).map_or(0, |part| part.start);
+        let mut pieces = VecDeque::new();
+        let mut last = first - 1;
+        while at < range.end {
+            let page = self.means.catalog.parts_page(object.version, last, PAGE).await.map_err(catalog_error)?;
+            if page.is_empty() {
+                return Ok(Staged::Missing(0));
+            }
+            for part in page {
+                let wanted = range.start.max(at) - at..range.end.min(at + part.bytes) - at;
+                let Some(hold) = self.means.staging.hold(part.slot) else { return Ok(Staged::Missing(part.slot)) };
+                pieces.push_back((hold, wanted));
+                (at, last) = (at + part.bytes, part.number);
+                if at >= range.end {
+                    break;
+                }
+            }
+        }
+        // Files go only when the catalog says that the object lies elsewhere: if it still lies here, all are held in time.
+        let still = self.means.catalog.version(object.version).await.map_err(catalog_error)?;
+        if still.is_none_or(|still| still.place != Place::Parts) {
+            return Ok(Staged::Missing(0));
+        }
+        let first = match pieces.pop_front() {
+            Some((hold, wanted)) => match hold.open().await {
+                Ok(reader) => reader.read(wanted).map_err(|error| damaged(&error)).boxed(),
+                Err(workshop::ReadError::NotFound { slot }) => return Ok(Staged::Missing(slot)),
+                Err(error) => return Err(damaged(&error)),
+            },
+            None => stream::empty().boxed(),
+        };
+        Ok(Staged::Here(first.chain(one_by_one(pieces)).boxed()))
+    }
+}
+
+/// The bytes of `pieces`, each opened when the one before it was read.
+fn one_by_one(pieces: VecDeque<Piece>) -> BoxStream<'static, Result<Bytes, StoreError>> {
+    let opened = stream::iter(pieces).then(|(hold, wanted)| async move {
+        let reader = hold.open().await.map_err(|error| damaged(&error))?;
+        Ok::<_, StoreError>(reader.read(wanted).map_err(|error| damaged(&error)))
+    });
+    opened.try_flatten().boxed()
+}
+
+/// Takes the bytes of a part into a staged file.
+struct PartSink {
+    house: House,
+    bucket: String,
+    key: String,
+    upload: VersionId,
+    number: u32,
+    slot: u64,
+    writer: StagedWriter,
+}
+
+impl PutSink for PartSink {
+    fn write(&mut self, bytes: Bytes) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.writer.write(&bytes).await.map_err(stage_error) })
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, ()> {
+        // Dropping the writer removes the file and gives its room back.
+        Box::pin(async move { drop(self) })
+    }
+
+    fn commit(self: Box<Self>, meta: PutMeta) -> StoreFuture<'static, Committed> {
+        crate::house::in_task(self.commit_all(meta))
+    }
+}
+
+impl PartSink {
+    async fn commit_all(self, meta: PutMeta) -> Result<Committed, StoreError> {
+        let Self { house, bucket, key, upload, number, slot, writer } = self;
+        let checksum = meta.checksums.into_iter().next();
+        let checksum = checksum.ok_or_else(|| StoreError::Internal("a part without a checksum".into()))?;
+        let staged = writer.finish().await.map_err(stage_error)?;
+        let modified_ms = (house.means.wall)();
+        let part = Part { number, slot, bytes: staged.bytes, etag: meta.etag.clone(), checksum, modified_ms };
+        match house.means.catalog.put_part(&bucket, &key, upload, &part).await {
+            Ok(displaced) => {
+                house.free(displaced.into_iter().collect()).await;
+                house.tell_usage();
+                Ok(Committed { etag: meta.etag, version: upload })
+            }
+            Err(error) => {
+                if is_refusal(&error) {
+                    house.free(vec![slot]).await;
+                }
+                Err(catalog_error(error))
+            }
+        }
+    }
+}
