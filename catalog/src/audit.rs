@@ -7,12 +7,15 @@ use crate::blob::{WHOLE, member_of};
 use crate::catalog::{Catalog, Cursor, STEP};
 use crate::error::{CatalogError, readable};
 use crate::key::{self, Tag};
-use crate::record::{Blob, Bucket, IN_PARTS, Member, Object, Place, StagedMark, Upload, Version, VersionId, decode};
-use crate::store::Entry;
+use crate::record::{
+    Blob, Bucket, DriveRecord, IN_PARTS, Member, Object, Place, StagedMark, Upload, User, Version, VersionId, decode,
+};
+use crate::store::{Entry, KeyRange};
 use crate::upload::{fits, part_of};
 use model::{BlobId, DriveId};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
 /// Contradictions that are told in words; more are only counted.
 const TOLD_MAX: usize = 1_000;
@@ -95,6 +98,8 @@ impl Catalog {
         self.audit_tombs(&mut audit).await?;
         self.audit_intents(&mut audit).await?;
         self.audit_uploads(&mut audit).await?;
+        self.audit_small(&mut audit).await?;
+        self.audit_strays(&mut audit).await?;
         Ok(audit)
     }
 
@@ -110,7 +115,10 @@ impl Catalog {
     }
 
     /// The records at `keys`. A damaged one counts as missing here; the walk over its kind tells of the damage.
-    async fn look_up<T: DeserializeOwned>(&self, keys: Vec<Vec<u8>>) -> Result<Vec<Option<T>>, CatalogError> {
+    pub(crate) async fn look_up<T: DeserializeOwned>(
+        &self,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<Vec<Option<T>>, CatalogError> {
         let values = self.store.get_many(keys.clone()).await?;
         Ok(keys.iter().zip(values).map(|(at, raw)| decode(at, &raw?).ok()).collect())
     }
@@ -301,6 +309,69 @@ impl Catalog {
                 audit.intents += 1;
                 audit.demand(key::intent(blob.blob) == entry.key, &entry, "it has another number");
             }
+        }
+        Ok(())
+    }
+
+    /// The kinds that nothing else speaks of: each record must say what its key says.
+    async fn audit_small(&self, audit: &mut Audit) -> Result<(), CatalogError> {
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::Bucket), &mut walk).await? {
+            for (entry, bucket) in parsed(entries, audit, value::<Bucket>) {
+                audit.demand(key::bucket(&bucket.name) == entry.key, &entry, "it has another name");
+            }
+        }
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::User), &mut walk).await? {
+            for (entry, user) in parsed(entries, audit, value::<User>) {
+                audit.demand(key::user(&user.name) == entry.key, &entry, "it has another name");
+            }
+        }
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::Drive), &mut walk).await? {
+            for (entry, record) in parsed(entries, audit, value::<DriveRecord>) {
+                audit.demand(key::drive(record.drive) == entry.key, &entry, "it has another number");
+                let fits = u64::from(record.starts) <= record.starts_total;
+                audit.demand(fits, &entry, "more starts in a day than ever");
+            }
+        }
+        for (name, tag) in
+            [("version", Tag::Version), ("version", Tag::Part), ("blob", Tag::Blob), ("blob", Tag::Intent)]
+        {
+            self.audit_counter(audit, name, tag).await?;
+        }
+        Ok(())
+    }
+
+    /// No number is in use that the counter `name` has not given out.
+    async fn audit_counter(&self, audit: &mut Audit, name: &str, tag: Tag) -> Result<(), CatalogError> {
+        let at = key::counter(name);
+        let Some(raw) = self.store.get(&at).await? else { return Ok(()) };
+        let counter = Entry { key: at, value: raw };
+        let Ok(end) = value::<u64>(&counter) else {
+            audit.demand(false, &counter, "it is no number");
+            return Ok(());
+        };
+        let mut beyond = key::all(tag);
+        beyond.extend_from_slice(&end.to_be_bytes());
+        let mut range = KeyRange::prefix(&key::all(tag));
+        range.start = Bound::Included(beyond);
+        let used = self.store.scan(range, 1).await?;
+        audit.demand(used.is_empty(), &counter, "a number is in use that was never given out");
+        Ok(())
+    }
+
+    /// Every key begins with a tag of the table of keys.
+    async fn audit_strays(&self, audit: &mut Audit) -> Result<(), CatalogError> {
+        let mut tags = Tag::ALL.map(|tag| tag as u8);
+        tags.sort_unstable();
+        let mut start = Bound::Unbounded;
+        for tag in tags.into_iter().map(Some).chain([None]) {
+            let end = tag.map_or(Bound::Unbounded, |tag| Bound::Excluded(vec![tag]));
+            for stray in self.store.scan(KeyRange { start, end }, STEP).await? {
+                audit.demand(false, &stray, "no record has such a key");
+            }
+            start = tag.map_or(Bound::Unbounded, |tag| Bound::Included(vec![tag + 1]));
         }
         Ok(())
     }

@@ -52,7 +52,7 @@ impl Catalog {
     /// # Errors
     /// [`StoreError::Unusable`] if the records are of another format.
     pub async fn open(store: Arc<dyn Store>) -> Result<Self, CatalogError> {
-        let catalog = Self { store, ids: Arc::default(), turns: Arc::default() };
+        let catalog = Self::over(store);
         match catalog.read::<u32>(&key::meta("format")).await? {
             Some(FORMAT) => Ok(catalog),
             Some(other) => {
@@ -71,6 +71,11 @@ impl Catalog {
                 Err(StoreError::Unusable(what.into()).into())
             }
         }
+    }
+
+    /// A catalog over `store`, whatever is in it.
+    pub(crate) fn over(store: Arc<dyn Store>) -> Self {
+        Self { store, ids: Arc::default(), turns: Arc::default() }
     }
 
     /// What was put under `name`, if anything.

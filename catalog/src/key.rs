@@ -49,6 +49,28 @@ pub(crate) enum Tag {
     Part = b'P',
 }
 
+impl Tag {
+    /// Every tag there is.
+    pub(crate) const ALL: [Self; 16] = [
+        Self::Counter,
+        Self::Meta,
+        Self::User,
+        Self::Bucket,
+        Self::Object,
+        Self::Version,
+        Self::Staged,
+        Self::Aged,
+        Self::Intent,
+        Self::Blob,
+        Self::OnDrive,
+        Self::Member,
+        Self::Tomb,
+        Self::Drive,
+        Self::Upload,
+        Self::Part,
+    ];
+}
+
 /// Whole keys and prefixes of one tag and some numbers.
 fn numbered(tag: Tag, numbers: &[u64]) -> Vec<u8> {
     let mut key = Vec::with_capacity(1 + 8 * numbers.len());

@@ -21,6 +21,7 @@ mod error;
 mod ids;
 mod key;
 mod list;
+mod look;
 mod memory;
 mod object;
 mod parts;
@@ -35,6 +36,7 @@ pub use blob::{CommitBlob, Doomed};
 pub use catalog::{Catalog, Cursor, Page};
 pub use error::CatalogError;
 pub use list::{ListRequest, Listing};
+pub use look::Known;
 pub use memory::MemoryStore;
 pub use object::{Displaced, PutCondition, Restated};
 pub use parts::{PARTS_MAX, PartLengths};
@@ -42,7 +44,7 @@ pub use record::{
     Acl, Blob, Bucket, BucketChange, Checksum, ChecksumKind, ClockAnchor, DriveRecord, Member, Object, ObjectChange,
     Ownership, Part, Place, Upload, User, Version, VersionId,
 };
-pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
+pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore, SqliteView};
 pub use staging::{DoomedBytes, StagedSlot, StagedUsage};
 pub use store::{Batch, Check, Entry, KeyRange, Store, StoreError, StoreFuture, Write};
 pub use upload::{ChosenPart, Completed, UploadListRequest, UploadListing, UploadUsage};

@@ -9,10 +9,12 @@
 //! - after an error that leaves open what is durable (a failed sync), no more is written until the file is opened anew.
 
 mod file;
+mod read_only;
 mod statements;
 mod writer;
 
 use crate::store::{Batch, Entry, KeyRange, Store, StoreError, StoreFuture};
+pub use read_only::SqliteView;
 use rusqlite::{Connection, ErrorCode};
 use statements::Reader;
 use std::fs::File;
@@ -105,14 +107,16 @@ impl SqliteStore {
             transactions: self.counters.transactions.load(Ordering::Relaxed),
         }
     }
+}
 
+impl Pool {
     /// Runs `read` on a free connection, on a thread that may block.
-    fn read<T, F>(&self, read: F) -> StoreFuture<'_, T>
+    fn read<T, F>(self: &Arc<Self>, read: F) -> StoreFuture<'_, T>
     where
         T: Send + 'static,
         F: FnOnce(&Reader<'_>) -> rusqlite::Result<T> + Send + 'static,
     {
-        let pool = self.pool.clone();
+        let pool = Arc::clone(self);
         Box::pin(async move {
             let permit = pool.permits.clone().acquire_owned().await;
             let permit = permit.map_err(|closed| StoreError::Failed(closed.to_string()))?;
@@ -123,9 +127,7 @@ impl SqliteStore {
             task.await.map_err(|broken| StoreError::Failed(broken.to_string()))?
         })
     }
-}
 
-impl Pool {
     fn run<T>(&self, read: impl FnOnce(&Reader<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         let connection = self.idle().pop();
         let connection = connection.expect("there are as many connections as permits, and this thread holds a permit");
@@ -143,15 +145,15 @@ impl Pool {
 impl Store for SqliteStore {
     fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Vec<u8>>> {
         let key = key.to_vec();
-        self.read(move |reader| reader.get(&key))
+        self.pool.read(move |reader| reader.get(&key))
     }
 
     fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Vec<u8>>>> {
-        self.read(move |reader| reader.get_many(&keys))
+        self.pool.read(move |reader| reader.get_many(&keys))
     }
 
     fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {
-        self.read(move |reader| reader.scan(range, limit))
+        self.pool.read(move |reader| reader.scan(range, limit))
     }
 
     fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {

@@ -29,6 +29,10 @@ pub enum Command {
     Status(Status),
     /// Tell where an object lies, and how long its first byte would take.
     Explain(Explain),
+    /// Hold catalog, workshop and drives against each other, while no server runs; nothing is changed.
+    ///
+    /// Exit code 0 if all agree, 1 if something is wrong, 2 if nothing can be said.
+    Verify(Verify),
     /// Look at drives.
     #[command(subcommand)]
     Drive(DriveCommand),
@@ -122,6 +126,21 @@ pub struct Explain {
 }
 
 #[derive(Debug, Args)]
+pub struct Verify {
+    #[command(flatten)]
+    pub data: Data,
+    /// Read everything, rather than the ends of files: every checksum, and the parity against the data.
+    #[arg(long)]
+    pub deep: bool,
+    /// Leave the drives of the rack alone, so that none has to wake.
+    #[arg(long)]
+    pub no_drives: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct List {
     #[command(flatten)]
     pub data: Data,
@@ -177,7 +196,7 @@ mod tests {
         let Command::Quickstart(options) = parse("quickstart").unwrap() else { panic!("not quickstart") };
         assert_eq!(options.data.data, PathBuf::from("./larder-data"));
         assert_eq!((options.port, options.time_scale, options.rack), (None, None, None));
-        for line in ["status", "serve", "drive list", "explain s3://b/k", "init --rack nas8"] {
+        for line in ["status", "serve", "drive list", "verify --deep", "explain s3://b/k", "init --rack nas8"] {
             parse(&format!("{line} --data /x")).unwrap();
         }
     }

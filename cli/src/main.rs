@@ -1,7 +1,8 @@
 //! `larder`: one binary for everything people do with Larder on a command line.
 //!
 //! Results go to standard output, logs and errors to standard error. An error is one sentence that ends with its mend,
-//! and exit code 1 (2 for a wrong command line); a reader who has seen enough (`| head`) ends the program quietly.
+//! and exit code 1 (2 for a wrong command line, and where `verify` can say nothing); a reader who has seen enough
+//! (`| head`) ends the program quietly.
 
 mod args;
 mod drives;
@@ -11,6 +12,7 @@ mod output;
 mod plan;
 mod serve;
 mod status;
+mod verify;
 
 use args::{Arguments, Command, DriveCommand};
 use clap::Parser;
@@ -23,7 +25,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     match run(arguments.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("larder: {}", told(&error));
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 /// The error and its causes, but for those whose words it has used already.
-fn told(error: &anyhow::Error) -> String {
+pub(crate) fn told(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if !text.contains(&cause) {
@@ -44,8 +46,9 @@ fn told(error: &anyhow::Error) -> String {
     text
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
-    match command {
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let done = match command {
+        Command::Verify(options) => return Ok(verify::verify(&options)),
         Command::Quickstart(options) => serve::quickstart(&options),
         Command::Plan(options) => plan::plan(&options),
         Command::Init(options) => serve::init(&options),
@@ -53,7 +56,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Status(options) => status::status(&options),
         Command::Explain(options) => explain::explain(&options),
         Command::Drive(DriveCommand::List(options)) => drives::list(&options),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Logs as `--log` says, or `RUST_LOG`, or from `info` on.

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use disk::stack::{
-    Blob, Policy, Report, StackError, StackOutcome, StackReader, StackWriter, Written, remove, stack_bytes, stack_name,
-    verify,
+    Blob, Flaw, Inspection, Policy, Report, StackError, StackOutcome, StackReader, StackWriter, Written, inspect,
+    inspect_deeply, remove, stack_bytes, stack_name, verify,
 };
 use disk::{Call, DirectoryDrive, Drive, IoMode, MemoryDrive, REQUEST_BYTES, RackUuid};
 use model::{BlobId, Code, DriveId, Rng};
@@ -409,6 +409,67 @@ async fn verification_finds_a_single_flipped_bit_and_leaves_it() {
         assert_eq!(report.result, Err(StackError::Unsound));
         assert_eq!(bad(&report.outcomes), [4]);
     }
+}
+
+impl Rig {
+    async fn inspected(&self, deep: bool) -> Inspection {
+        let homes: Vec<DriveId> = self.numbered().into_iter().map(|(id, _)| id).collect();
+        let drives: Vec<_> = self.drives().into_iter().map(Some).collect();
+        if deep {
+            inspect_deeply(self.blob, &homes, &drives, &mut Vec::new()).await
+        } else {
+            inspect(self.blob, &homes, &drives).await
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_inspection_names_what_is_wrong_with_each_stack() {
+    let rig = Rig::written(SMALL, RUN + 5 * STRIPE + 1).await;
+    for deep in [false, true] {
+        let found = rig.inspected(deep).await;
+        assert!(found.flaws.is_empty() && found.payload.is_ok(), "{found:?}");
+    }
+    let footer_at = stack_bytes(SMALL, rig.blob.payload_bytes) - 4096;
+    rig.flip(3, 4096 + 7);
+    let found = rig.inspected(true).await;
+    assert!(matches!(found.flaws[..], [(3, Flaw::Fragments(1))]), "{found:?}");
+    rig.lose(0);
+    rig.flip(1, footer_at + 40);
+    let found = rig.inspected(false).await;
+    assert!(matches!(found.flaws[..], [(0, Flaw::Drive(_)), (1, Flaw::Footer(_))]), "{found:?}");
+    assert_eq!(found.payload, Ok(()), "three are enough");
+    let found = rig.inspected(true).await;
+    assert!(matches!(found.flaws[..], [(0, Flaw::Drive(_)), (1, Flaw::Footer(_))]), "{found:?}");
+    let lost = StackError::DataLost { blob: rig.blob.id, stripe: 0, bad: vec![0, 1, 3] };
+    assert_eq!(found.payload, Err(lost), "two fragments of stripe 0 are left");
+    rig.lose(2);
+    let found = rig.inspected(true).await;
+    assert_eq!(found.payload, Err(StackError::TooFewStacks { need: 3, good: 2 }));
+}
+
+#[tokio::test]
+async fn an_inspection_finds_parity_that_is_whole_and_wrong() {
+    let rig = Rig::written(SMALL, 40 * STRIPE).await;
+    // The stack of another payload of the same length, with the checksums of its own: only the code can tell.
+    let other = Rig::new(SMALL, 40 * STRIPE);
+    let bytes = vec![7; 40 * STRIPE as usize];
+    let mut writer = StackWriter::create(other.blob, &other.numbered()).await.result.unwrap();
+    writer.write(&bytes).await.unwrap();
+    writer.finish().await.result.unwrap();
+    let name = stack_name(rig.blob.id, 4);
+    let mut foreign = other.memory[4].contents(&name).unwrap();
+    let own = rig.memory[4].contents(&name).unwrap();
+    let footer = own.len() - 4096;
+    foreign[footer..].copy_from_slice(&own[footer..]);
+    rig.lose(4);
+    rig.memory[4].create(&name, own.len() as u64).await.unwrap();
+    rig.memory[4].write_at(&name, 0, disk::Buffer::copy_of(&foreign)).await.unwrap();
+    let found = rig.inspected(false).await;
+    assert!(found.flaws.is_empty(), "{found:?}");
+    let found = rig.inspected(true).await;
+    assert!(matches!(found.flaws[..], [(4, Flaw::Parity { stripe: 0 })]), "{found:?}");
+    assert_eq!(found.payload, Ok(()));
 }
 
 #[tokio::test]

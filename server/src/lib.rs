@@ -2,6 +2,7 @@
 //!
 //! `s3` speaks the protocol; [`house`] answers it from catalog, workshop and rack; [`recall`] brings cold bytes;
 //! [`world`] is the loop around the engine; [`boot`] brings it up; [`app`] puts it all together from a data directory.
+//! [`verify`] holds catalog, workshop and drives against each other while nobody serves.
 
 pub mod admin;
 pub mod app;
@@ -16,4 +17,5 @@ pub mod s3;
 pub mod tell;
 pub mod trace_file;
 mod uploads;
+pub mod verify;
 pub mod world;

@@ -40,4 +40,4 @@ pub use pack_format::{IndexEntry, PACK_FOOTER_BYTES, PackFooter, decode_footer, 
 pub use spool::{ENTRIES_MAX, ReserveError, Spool, SpoolUsage, segments};
 pub use spool_file::{SpoolError, SpoolReader, SpoolWriter};
 pub use staged_file::{ReadError, StageError, StagedFile, StagedReader, StagedWriter};
-pub use staging::{Reservation, SlotHold, Staging, StagingUsage, SweepReport};
+pub use staging::{Inventory, Reservation, SlotHold, Staging, StagingUsage, SweepReport, staged_file_name};

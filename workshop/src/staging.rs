@@ -18,7 +18,7 @@ use crate::block::{charge, detached, lock};
 use crate::drain::{Drain, Full};
 use crate::staged_file::{ReadError, StageError, StagedReader, StagedWriter};
 use crate::staged_format::{BYTES_MAX, Layout, slot_of, staged_name};
-use disk::{Drive, DriveError};
+use disk::{Drive, DriveError, FileName};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
@@ -43,6 +43,20 @@ pub struct SweepReport {
     pub kept_bytes: u64,
     /// Files that nobody knew, and that were removed.
     pub removed: u64,
+}
+
+/// What lies on the disk of a staging area.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inventory {
+    /// The slots of which there is a file, finished or not, in ascending order.
+    pub slots: Vec<u64>,
+    /// Files that are no staged files.
+    pub strangers: Vec<FileName>,
+}
+
+/// The name of the file of `slot`.
+pub fn staged_file_name(slot: u64) -> FileName {
+    staged_name(slot)
 }
 
 /// The staging area of a workshop. Clones are handles to the same.
@@ -114,6 +128,24 @@ impl Staging {
     /// The highest slot of which there is a file, finished or not.
     pub async fn highest_slot(&self) -> Result<Option<u64>, DriveError> {
         Ok(self.inner.drive.list().await?.iter().filter_map(slot_of).max())
+    }
+
+    /// What lies on its disk, whoever knows of it.
+    pub async fn inventory(&self) -> Result<Inventory, DriveError> {
+        let mut inventory = Inventory::default();
+        for name in self.inner.drive.list().await? {
+            match slot_of(&name) {
+                Some(slot) => inventory.slots.push(slot),
+                None => inventory.strangers.push(name),
+            }
+        }
+        inventory.slots.sort_unstable();
+        Ok(inventory)
+    }
+
+    /// What the file of `slot` takes on the disk, in bytes.
+    pub async fn charged_bytes(&self, slot: u64) -> Result<u64, DriveError> {
+        Ok(charge(self.inner.drive.len(&staged_name(slot)).await?))
     }
 
     /// Sets room aside for a file of at most `bytes` bytes.

@@ -72,6 +72,16 @@ pub(super) fn open_for_reading(path: &Path) -> Result<Connection, StoreError> {
     open().map_err(|error| store_error(path, &error))
 }
 
+/// A connection that reads and leaves nothing behind: where there is no log to read, not even the files of one.
+pub(super) fn open_as_it_is(path: &Path) -> Result<Connection, StoreError> {
+    if std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0) {
+        return open_for_reading(path);
+    }
+    let uri = super::read_only::immutable_uri(path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    Connection::open_with_flags(uri, flags).map_err(|error| store_error(path, &error))
+}
+
 /// Whether the file holds nothing yet. Creating is one transaction, so there is no half-made file.
 fn is_new(connection: &Connection) -> rusqlite::Result<bool> {
     let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
@@ -97,7 +107,7 @@ fn sync_directory(path: &Path) -> std::io::Result<()> {
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn check_identity(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+pub(super) fn check_identity(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let application = pragma("application_id").map_err(|error| store_error(path, &error))?;
     if application != APPLICATION_ID {

@@ -26,6 +26,13 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
+    /// What is wrong with the file's pages, `limit` faults at most. Nothing, if nothing is.
+    pub(super) fn check_pages(&self, limit: u32) -> rusqlite::Result<Vec<String>> {
+        let mut check = self.connection.prepare(&format!("PRAGMA integrity_check({limit})"))?;
+        let found = check.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+        Ok(found.into_iter().filter(|line| line != "ok").collect())
+    }
+
     pub(super) fn scan(&self, range: KeyRange, limit: usize) -> rusqlite::Result<Vec<Entry>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let entry = |row: &rusqlite::Row<'_>| Ok(Entry { key: row.get(0)?, value: row.get(1)? });

@@ -1,7 +1,7 @@
 //! What only the embedded store promises: group commit, one process, refusals, a full disk, crashes of the process.
 #![allow(clippy::unwrap_used)]
 
-use super::{SqliteOptions, SqliteStore, beside};
+use super::{SqliteOptions, SqliteStore, SqliteView, beside};
 use crate::store::{Batch, KeyRange, Store, StoreError, Write};
 use rusqlite::Connection;
 use std::path::Path;
@@ -129,4 +129,28 @@ async fn a_full_disk_fails_what_does_not_fit_and_nothing_else() {
     assert_eq!(store.get(b"large").await.unwrap(), None);
     assert_eq!(store.scan(KeyRange::all(), 99).await.unwrap().len(), 21);
     store.commit(Batch { checks: Vec::new(), writes: vec![Write::DeleteRange(KeyRange::all())] }).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_view_sees_what_was_answered_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog ?#%41");
+    let store = SqliteStore::open(&path).unwrap();
+    store.commit(put(b"a", b"1")).await.unwrap();
+    assert!(SqliteView::open(&path).is_err(), "it is open elsewhere");
+    // What a crash leaves now: a log that was not folded into the file.
+    let image = dir.path().join("image");
+    std::fs::copy(&path, &image).unwrap();
+    std::fs::copy(beside(&path, "-wal"), beside(&image, "-wal")).unwrap();
+    drop(store);
+    for (path, log) in [(&path, false), (&image, true)] {
+        let before = (std::fs::read(path).unwrap(), std::fs::read(beside(path, "-wal")).ok());
+        let view = SqliteView::open(path).unwrap();
+        assert_eq!(view.get(b"a").await.unwrap().unwrap(), b"1");
+        assert_eq!(view.check_pages().await.unwrap(), Vec::<String>::new());
+        assert!(view.commit(put(b"a", b"2")).await.is_err());
+        drop(view);
+        assert_eq!((std::fs::read(path).unwrap(), std::fs::read(beside(path, "-wal")).ok()), before);
+        assert_eq!(beside(path, "-wal").exists(), log);
+    }
 }

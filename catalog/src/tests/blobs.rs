@@ -214,7 +214,7 @@ async fn the_audit_misses_no_lost_and_no_damaged_record() {
 }
 
 #[tokio::test]
-async fn the_audit_finds_a_version_with_two_places_and_shared_bytes() {
+async fn the_audit_finds_what_should_not_be_there() {
     let (blob, version) = (BlobId(1), VersionId(1));
     let ten = encode(&10_u64);
     let extra = [
@@ -223,6 +223,11 @@ async fn the_audit_finds_a_version_with_two_places_and_shared_bytes() {
         key::member(blob, 45, VersionId(99)),
         key::aged(1, version),
         key::on_drive(DriveId(50), blob),
+        key::drive(DriveId(4)),
+        b"z-no-such-kind".to_vec(),
+        b"\x01before-all".to_vec(),
+        key::version(VersionId(1 << 40)),
+        key::intent(BlobId(1 << 40)),
     ];
     for key in extra {
         assert!(contradictions_after(Write::Put(key.clone(), ten.clone())).await > 0, "{key:?}");

@@ -4,6 +4,7 @@
 //! decides.
 
 use super::format::{Batch, Blob, ChecksumPage, Footer, Header, RUN_STRIPES, Shape, fragment_sum, stack_name};
+use super::inspect::Flaw;
 use crate::format::BLOCK_BYTES;
 use crate::{Buffer, Drive, DriveError, FileName, Meter};
 use std::sync::Arc;
@@ -49,19 +50,37 @@ pub(super) async fn open(
     drive: &Arc<dyn Drive>,
     meter: &Arc<Meter>,
 ) -> Result<(Footer, Option<Arc<ChecksumPage>>), DriveError> {
+    match probe(blob, index, drive, meter).await {
+        Ok(ends) => Ok((ends.footer, ends.page)),
+        Err(Flaw::Drive(error)) => Err(error),
+        Err(flaw) => {
+            let name = stack_name(blob.id, index);
+            tracing::warn!(stack = %name, why = %flaw, "a stack is not what it should be");
+            Err(DriveError::NotFound(name))
+        }
+    }
+}
+
+/// The blocks at both ends of a stack.
+pub(super) struct Ends {
+    pub(super) header: Header,
+    /// The last checksum page, if it is good.
+    pub(super) page: Option<Arc<ChecksumPage>>,
+    pub(super) footer: Footer,
+}
+
+/// Reads the ends of the stack with index `index`, and compares them with what is expected.
+pub(super) async fn probe(blob: &Blob, index: u8, drive: &Arc<dyn Drive>, meter: &Arc<Meter>) -> Result<Ends, Flaw> {
     let shape = Shape::new(blob.code, blob.payload_bytes);
     let name = stack_name(blob.id, index);
-    let foreign = |why: &dyn std::fmt::Display| {
-        tracing::warn!(stack = %name, %why, "a stack is not what it should be");
-        DriveError::NotFound(name.clone())
-    };
-    if drive.len(&name).await? != shape.stack_bytes() {
-        return Err(foreign(&"its length is wrong"));
+    let (expected_bytes, bytes) = (shape.stack_bytes(), drive.len(&name).await?);
+    if bytes != expected_bytes {
+        return Err(Flaw::Length { bytes, expected_bytes });
     }
     // The end first: the header lies before the first fragment, so that reading it costs no seek of its own.
     let last_run = shape.runs() - 1;
     let tail = drive.read_at(&name, shape.page_offset(last_run), meter.zeroed(2 * BLOCK_BYTES)).await?;
-    let footer = Footer::decode(&tail[BLOCK_BYTES..]).map_err(|error| foreign(&error))?;
+    let footer = Footer::decode(&tail[BLOCK_BYTES..]).map_err(Flaw::Footer)?;
     let expected = Footer {
         rack: blob.rack,
         id: blob.id,
@@ -70,15 +89,15 @@ pub(super) async fn open(
         payload_crc64: footer.payload_crc64,
     };
     if footer != expected {
-        return Err(foreign(&"its footer is another stack's"));
+        return Err(Flaw::ForeignFooter);
     }
     let page = right_page(blob, &shape, index, last_run, &tail[..BLOCK_BYTES]);
     let head = drive.read_at(&name, 0, meter.zeroed(BLOCK_BYTES)).await?;
-    let header = Header::decode(&head).map_err(|error| foreign(&error))?;
+    let header = Header::decode(&head).map_err(Flaw::Header)?;
     if header.blob != *blob || header.index != index {
-        return Err(foreign(&"its header is another stack's"));
+        return Err(Flaw::ForeignHeader);
     }
-    Ok((footer, page))
+    Ok(Ends { header, page, footer })
 }
 
 /// The checksum page that `block` is, if it is the one of this run.

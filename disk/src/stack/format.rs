@@ -51,6 +51,13 @@ pub fn stack_name(id: BlobId, index: u8) -> FileName {
     FileName::new(format!("{:016x}.{index:03}.stack", id.0)).expect("hexadecimal digits make a file name")
 }
 
+/// The blob and index of the stack called `name`, if that is a stack's name.
+pub fn stack_of(name: &FileName) -> Option<(BlobId, u8)> {
+    let (blob, index) = name.as_str().strip_suffix(".stack")?.split_once('.')?;
+    let (blob, index) = (BlobId(u64::from_str_radix(blob, 16).ok()?), index.parse().ok()?);
+    (stack_name(blob, index) == *name).then_some((blob, index))
+}
+
 /// Where everything lies in the stacks of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
@@ -349,7 +356,12 @@ mod tests {
 
     #[test]
     fn stacks_are_named_by_blob_and_index() {
-        assert_eq!(stack_name(BlobId(0xbeef), 7).as_str(), "000000000000beef.007.stack");
+        let name = stack_name(BlobId(0xbeef), 7);
+        assert_eq!(name.as_str(), "000000000000beef.007.stack");
+        assert_eq!(stack_of(&name), Some((BlobId(0xbeef), 7)));
+        for stranger in ["larder.label", "beef.007.stack", "000000000000beef.7.stack", "000000000000beef.256.stack"] {
+            assert_eq!(stack_of(&FileName::new(stranger).unwrap()), None, "{stranger}");
+        }
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 //! - [`StackWriter`] writes a blob as k + r stacks, one to each drive, and syncs them.
 //! - [`StackReader`] reads any range of it, checks every fragment it reads, rebuilds and repairs what is bad.
 //! - [`verify`] reads back everything that was written; [`remove`] removes it.
+//! - [`inspect`] says what is wrong with the stacks of a blob, and changes nothing.
 //! - [`stack_bytes`] says what a stack will take; [`Header`], [`ChecksumPage`] and [`Footer`] are its blocks.
 //!
 //! Invariants: no transfer holds more than 2 x (k + r) x [`REQUEST_BYTES`](crate::REQUEST_BYTES) in buffers (for
@@ -11,11 +12,13 @@
 
 mod fetch;
 mod format;
+mod inspect;
 mod read;
 mod verify;
 mod write;
 
-pub use format::{Blob, ChecksumPage, Footer, Header, RUN_STRIPES, stack_bytes, stack_name};
+pub use format::{Blob, ChecksumPage, Footer, Header, RUN_STRIPES, stack_bytes, stack_name, stack_of};
+pub use inspect::{Flaw, Inspection, inspect, inspect_deeply};
 pub use read::{PayloadSink, Policy, SinkClosed, StackReader};
 pub use verify::{remove, verify};
 pub use write::{StackWriter, Written};

@@ -17,6 +17,7 @@ use crate::code::Codec;
 use crate::{Buffer, Drive, DriveError, FileName, Meter};
 use crc_fast::{CrcAlgorithm, Digest};
 use futures::future::{BoxFuture, join_all};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -69,6 +70,8 @@ struct Stack {
     repaired: u32,
     /// Something was found that was not repaired.
     unsound: bool,
+    /// Fragments found bad and not repaired, those whose checksums cannot be read included.
+    bad: u64,
 }
 
 /// Reads one blob.
@@ -78,6 +81,8 @@ pub struct StackReader {
     codec: Codec,
     policy: Policy,
     repairs: bool,
+    /// Whether parity is derived anew and compared; and by stack index the first stripe where it differs.
+    parity: Option<BTreeMap<u8, u64>>,
     stacks: Vec<Stack>,
     payload_crc64: u64,
     /// Buffers that wait for their next use.
@@ -101,7 +106,7 @@ impl StackReader {
         let stack = |(index, drive): (u8, Arc<dyn Drive>)| {
             assert!(usize::from(index) < blob.code.stacks(), "the blob has no stack {index}");
             let (state, page) = (State::Unopened, None);
-            Stack { index, drive, name: stack_name(blob.id, index), state, page, repaired: 0, unsound: false }
+            Stack { index, drive, name: stack_name(blob.id, index), state, page, repaired: 0, unsound: false, bad: 0 }
         };
         let mut reader = Self {
             blob,
@@ -109,6 +114,7 @@ impl StackReader {
             codec: Codec::new(blob.code),
             policy,
             repairs: true,
+            parity: None,
             stacks: stacks.into_iter().map(stack).collect(),
             payload_crc64: 0,
             free: Vec::new(),
@@ -124,6 +130,23 @@ impl StackReader {
     pub fn without_repairs(mut self) -> Self {
         self.repairs = false;
         self
+    }
+
+    /// Derives the parity of each stripe whose fragments are all good, and compares.
+    #[must_use]
+    pub(super) fn with_parity_checked(mut self) -> Self {
+        self.parity = Some(BTreeMap::new());
+        self
+    }
+
+    /// By stack index, the first stripe whose parity fragment is not what its data fragments make.
+    pub(super) fn wrong_parity(&self) -> impl Iterator<Item = (u8, u64)> {
+        self.parity.iter().flatten().map(|(index, stripe)| (*index, *stripe))
+    }
+
+    /// How many fragments of each stack were found bad and left so, in the order in which they were given.
+    pub(super) fn bad_fragments(&self) -> Vec<u64> {
+        self.stacks.iter().map(|stack| stack.bad).collect()
     }
 
     /// Gives the payload bytes of `range` to `sink`, reading only the stripes they lie in. Bytes that were given out
@@ -278,6 +301,7 @@ impl StackReader {
                 Fetch::NoChecksums(buffer) => {
                     tracing::warn!(stack = %stack.name, run = arrived.batch.run(), "a checksum page is bad");
                     stack.unsound = true;
+                    stack.bad += arrived.batch.stripes;
                     self.free.extend(buffer);
                 }
                 Fetch::Failed(error) => stack.fails(&error),
@@ -336,6 +360,8 @@ impl StackReader {
         for stripe in arrived.batch.first..arrived.batch.end() {
             if !arrived.is_whole(stripe, self.blob.code.data) {
                 self.rebuild(&mut arrived, stripe, &mut scratch)?;
+            } else if self.parity.is_some() {
+                self.check_parity(&arrived, stripe);
             }
             let payload = self.shape.payload_of(stripe);
             let wanted = payload.start.max(range.start)..payload.end.min(range.end);
@@ -381,6 +407,21 @@ impl StackReader {
         self.check_rebuilt(arrived, stripe)
     }
 
+    /// Derives the parity of a stripe whose data fragments are good, and compares it with what came.
+    fn check_parity(&mut self, arrived: &Arrived, stripe: u64) {
+        let part = self.shape.within(arrived.batch, stripe);
+        let (data, parity) = arrived.by_index.split_at(self.blob.code.data.into());
+        let data: Vec<&[u8]> = data.iter().flatten().map(|(buffer, _)| &buffer[part.clone()]).collect();
+        let mut derived: Vec<Buffer> = parity.iter().map(|_| self.meter.zeroed(part.len())).collect();
+        self.codec.encode(&data, &mut derived.iter_mut().map(|buffer| &mut buffer[..]).collect::<Vec<_>>());
+        let wrong = self.parity.get_or_insert_default();
+        for (index, (came, derived)) in (self.blob.code.data..).zip(parity.iter().zip(&derived)) {
+            if came.as_ref().is_some_and(|(buffer, _)| buffer[part.clone()] != derived[..]) {
+                wrong.entry(index).or_insert(stripe);
+            }
+        }
+    }
+
     /// A fragment that was bad and has been rebuilt must have the checksum that is on its drive.
     fn check_rebuilt(&self, arrived: &Arrived, stripe: u64) -> Result<(), StackError> {
         for index in arrived.bad(stripe) {
@@ -408,6 +449,7 @@ impl StackReader {
                 tracing::warn!(stack = %stack.name, stripe, repairs = self.repairs, "a fragment is bad");
                 if !self.repairs {
                     stack.unsound = true;
+                    stack.bad += 1;
                     continue;
                 }
                 let part = self.shape.within(batch, stripe);
@@ -502,7 +544,7 @@ impl Arrived {
 }
 
 /// The value that most of `values` have; of several, the first. 0 if there is none.
-fn most_frequent(values: &[u64]) -> u64 {
+pub(super) fn most_frequent(values: &[u64]) -> u64 {
     let count = |value: u64| values.iter().filter(|other| **other == value).count();
     values.iter().rev().copied().max_by_key(|value| count(*value)).unwrap_or(0)
 }

@@ -1,0 +1,112 @@
+//! Looking at a catalog without changing it, damage or not: for whoever holds it against the media.
+//!
+//! What cannot be parsed is left out here; [`Catalog::audit`](crate::Catalog::audit) tells of it.
+
+use crate::catalog::{Catalog, Cursor, Page};
+use crate::error::CatalogError;
+use crate::key::{self, Tag};
+use crate::record::{Blob, IN_PARTS, Part, Place, StagedMark, Version, VersionId, decode};
+use crate::staging::StagedSlot;
+use crate::store::{KeyRange, Store, StoreError};
+use crate::upload::part_of;
+use model::{BlobId, DriveId};
+use std::sync::Arc;
+
+/// What the catalog knows of a blob's number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing: it was never given to a blob, or the blob is forgotten.
+    Nothing,
+    /// There is a record of it, and it cannot be read.
+    Damaged,
+    /// It is being written.
+    Begun(Blob),
+    /// It was committed or given up, and is not forgotten.
+    Blob(Blob),
+}
+
+impl Catalog {
+    /// The catalog in `store` as it is; nothing is written, not even into an empty store.
+    ///
+    /// # Errors
+    /// [`StoreError::Unusable`] if the records are of another format.
+    pub async fn open_as_it_is(store: Arc<dyn Store>) -> Result<Self, CatalogError> {
+        if store.scan(KeyRange::all(), 1).await?.is_empty() {
+            return Ok(Self::over(store));
+        }
+        Self::open(store).await
+    }
+
+    /// A page of the blobs that can be read, by number; those with a stack on `drive`, if one is given. May be short of
+    /// `limit` before the last page.
+    pub async fn sound_blobs(
+        &self,
+        drive: Option<DriveId>,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<Blob>, CatalogError> {
+        let Some(drive) = drive else {
+            let page = self.entries(&key::all(Tag::Blob), after, limit).await?;
+            let items = page.items.iter().filter_map(|entry| decode(&entry.key, &entry.value).ok()).collect();
+            return Ok(Page { items, next: page.next });
+        };
+        let page = self.entries(&key::all_on_drive(drive), after, limit).await?;
+        let ids = page.items.iter().filter_map(|entry| key::numbers(&entry.key).ok());
+        let blobs = self.look_up::<Blob>(ids.map(|[_, blob]: [u64; 2]| key::blob(BlobId(blob))).collect()).await?;
+        Ok(Page { items: blobs.into_iter().flatten().collect(), next: page.next })
+    }
+
+    /// As [`Catalog::staged_slots`], without those that cannot be read.
+    pub async fn sound_slots(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<StagedSlot>, CatalogError> {
+        let page = self.entries(&key::all(Tag::Staged), after, limit).await?;
+        let marks = page.items.iter().filter_map(|entry| decode::<StagedMark>(&entry.key, &entry.value).ok());
+        let alone = marks.filter(|mark| mark.slot != IN_PARTS);
+        let items = alone.map(|StagedMark { version, bytes, slot, .. }| StagedSlot { slot, version, bytes }).collect();
+        Ok(Page { items, next: page.next })
+    }
+
+    /// A page of the slots that hold a part, of an open upload or of a version that lies in its parts, each with the
+    /// number of that. Without those that cannot be read; may be short of `limit` before the last page.
+    pub async fn sound_part_slots(
+        &self,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<StagedSlot>, CatalogError> {
+        let page = self.entries(&key::all(Tag::Part), after, limit).await?;
+        let parts = page.items.iter().filter_map(|entry| {
+            let [owner, _] = key::numbers(&entry.key).ok()?;
+            let Part { slot, bytes, .. } = part_of(entry).ok()?;
+            Some(StagedSlot { slot, version: VersionId(owner), bytes })
+        });
+        let parts: Vec<StagedSlot> = parts.collect();
+        let owners = self.look_up::<Version>(parts.iter().map(|part| key::version(part.version)).collect()).await?;
+        let here = |owner: Option<Version>| owner.is_none_or(|owner| owner.place == Place::Parts);
+        let items = parts.into_iter().zip(owners).filter_map(|(part, owner)| here(owner).then_some(part)).collect();
+        Ok(Page { items, next: page.next })
+    }
+
+    /// What is known of each of `ids`, in their order.
+    pub async fn known_blobs(&self, ids: &[BlobId]) -> Result<Vec<Known>, CatalogError> {
+        let keys: Vec<_> = ids.iter().flat_map(|&id| [key::blob(id), key::intent(id)]).collect();
+        let values = self.store.get_many(keys.clone()).await?;
+        let (keys, _) = keys.as_chunks::<2>();
+        let (values, _) = values.as_chunks::<2>();
+        let known =
+            |([blob_at, intent_at], [blob, intent]): (&[Vec<u8>; 2], &[Option<Vec<u8>>; 2])| match (blob, intent) {
+                (None, None) => Known::Nothing,
+                (Some(raw), _) => decode(blob_at, raw).map_or(Known::Damaged, Known::Blob),
+                (None, Some(raw)) => decode(intent_at, raw).map_or(Known::Damaged, Known::Begun),
+            };
+        Ok(keys.iter().zip(values).map(known).collect())
+    }
+
+    /// Whether a version lies in `blob`. One in which none does may be half removed.
+    pub async fn is_blob_living(&self, blob: BlobId) -> Result<bool, CatalogError> {
+        Ok(!self.store.scan(KeyRange::prefix(&key::members(blob)), 1).await?.is_empty())
+    }
+}
+
+/// What a store answers that is opened only to be looked at.
+pub(crate) fn looked_at_only() -> StoreError {
+    StoreError::Failed("the catalog is opened to be read only".into())
+}

@@ -1,0 +1,200 @@
+//! `larder verify`: whether catalog, workshop and drives agree.
+
+use crate::args::Verify;
+use crate::human::{bytes, count, counted};
+use crate::{output, told};
+use indicatif::{ProgressBar, ProgressStyle};
+use server::data_dir::DataDir;
+use server::verify::{Finding, Options, Report, Step, verify_directory};
+use std::fmt::Write;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+/// Something is wrong.
+const FINDINGS: u8 = 1;
+/// Nothing can be said.
+const CANNOT: u8 = 2;
+
+/// `larder verify`.
+pub fn verify(options: &Verify) -> ExitCode {
+    match verified(options) {
+        Ok(report) if report.clean => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(FINDINGS),
+        Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("larder: {}", told(&error));
+            ExitCode::from(CANNOT)
+        }
+    }
+}
+
+fn verified(options: &Verify) -> anyhow::Result<Report> {
+    let dir = DataDir::open(&options.data.data)?;
+    let progress = Progress::new();
+    let how = Options { drives: !options.no_drives, deep: options.deep };
+    let report = Runtime::new()?.block_on(verify_directory(&dir, how, &|step| progress.step(step)));
+    progress.end();
+    let report = report?;
+    if options.json {
+        output::print_json(&report)?;
+    } else {
+        output::print(&text(&report))?;
+    }
+    Ok(report)
+}
+
+/// A bar on standard error, if that is a terminal.
+struct Progress {
+    bar: Mutex<ProgressBar>,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self { bar: Mutex::new(ProgressBar::new_spinner()) }
+    }
+
+    fn step(&self, step: Step) {
+        let mut bar = self.bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match step {
+            Step::Catalog => {
+                bar.set_message("comparing the records of the catalog");
+                bar.enable_steady_tick(Duration::from_millis(100));
+            }
+            Step::Workshop { files } => begin(&mut bar, "workshop, files", files),
+            Step::Rack { blobs, groups } => {
+                bar.suspend(|| {
+                    let groups = counted(groups, "group");
+                    tracing::info!("reading the drives of {groups}, each of which wakes once; --no-drives spares that");
+                });
+                begin(&mut bar, "drives, blobs", blobs);
+            }
+            Step::Done => bar.inc(1),
+        }
+    }
+
+    fn end(&self) {
+        self.bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner).finish_and_clear();
+    }
+}
+
+fn begin(bar: &mut ProgressBar, what: &'static str, total: u64) {
+    bar.finish_and_clear();
+    let style = ProgressStyle::with_template("{msg:16} {bar:40} {human_pos} of {human_len}, {eta} to go");
+    *bar = ProgressBar::new(total);
+    if let Ok(style) = style {
+        bar.set_style(style);
+    }
+    bar.set_message(what);
+}
+
+fn text(report: &Report) -> String {
+    let mut text = String::new();
+    let row = |text: &mut String, name: &str, value: String| {
+        let _ = writeln!(text, "{name:<9} {value}");
+    };
+    for finding in &report.findings {
+        text.push_str(&line(finding));
+    }
+    let told = report.findings.len() as u64;
+    if report.finding_count > told {
+        let _ = writeln!(text, "... and {} more", count(report.finding_count - told));
+    }
+    let (catalog, workshop, rack) = (&report.catalog, &report.workshop, &report.rack);
+    let doomed = bytes(catalog.doomed_bytes);
+    row(
+        &mut text,
+        "catalog",
+        format!(
+            "{}; {} of {} in the workshop, {} of {} in the rack in {}, {doomed} doomed there",
+            counted(catalog.objects, "object"),
+            count(catalog.staged),
+            bytes(catalog.staged_bytes),
+            count(catalog.stored),
+            bytes(catalog.stored_bytes),
+            counted(catalog.blobs, "blob"),
+        ),
+    );
+    let files = counted(workshop.files, "staged file");
+    row(&mut text, "workshop", format!("{files} of {}{}", bytes(workshop.file_bytes), read(workshop.checked_bytes)));
+    let drives = if rack.drives_read {
+        let stacks = counted(rack.stacks, "stack");
+        format!("{stacks} of {} in {}{}", bytes(rack.stack_bytes), groups(rack.groups), read(rack.checked_bytes))
+    } else {
+        format!("not looked at; that takes the wakes of {}", groups(rack.groups))
+    };
+    row(&mut text, "drives", drives);
+    if let Some(left) = left(report) {
+        row(&mut text, "left over", left);
+    }
+    let verdict = match report.finding_count {
+        0 => "all agree".to_owned(),
+        1 => "1 thing is wrong".to_owned(),
+        more => format!("{} things are wrong", count(more)),
+    };
+    row(&mut text, "verdict", verdict);
+    text
+}
+
+fn groups(number: u64) -> String {
+    counted(number, "group")
+}
+
+fn read(checked_bytes: u64) -> String {
+    if checked_bytes == 0 { String::new() } else { format!(", {} read and compared", bytes(checked_bytes)) }
+}
+
+/// What a crash left, if it left anything.
+fn left(report: &Report) -> Option<String> {
+    let left = &report.leftovers;
+    let parts =
+        [(left.staged_files, "staged file"), (left.spool_files, "recall"), (left.unfinished_blobs, "unfinished blob")];
+    let parts: Vec<String> =
+        parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| counted(*number, what)).collect();
+    (!parts.is_empty()).then(|| format!("{}: the next start takes them away", parts.join(", ")))
+}
+
+/// A finding, and below it its mend.
+fn line(finding: &Finding) -> String {
+    let about = finding.object.as_ref().map(|object| format!(" of {object}")).unwrap_or_default();
+    let blob = finding.blob.map(|blob| format!(" (blob {blob})")).unwrap_or_default();
+    let drive = finding.drive.map(|drive| format!(" (drive {drive})")).unwrap_or_default();
+    format!("{}{about}{blob}{drive}\n    {}\n", finding.what, finding.mend)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use server::verify::Kind;
+
+    fn finding() -> Finding {
+        Finding {
+            kind: Kind::StagedMissing,
+            what: "the staged file s-1 is missing".into(),
+            mend: "put it again",
+            object: Some("s3://b/k".into()),
+            blob: None,
+            drive: None,
+            file: None,
+        }
+    }
+
+    #[test]
+    fn each_finding_names_what_it_is_about_and_its_mend() {
+        let report = Report { finding_count: 3, findings: vec![finding()], ..Report::default() };
+        let told = text(&report);
+        assert!(told.starts_with("the staged file s-1 is missing of s3://b/k\n    put it again\n... and 2 more\n"));
+        assert!(told.ends_with("verdict   3 things are wrong\n"), "{told}");
+    }
+
+    #[test]
+    fn what_the_next_start_takes_away_is_told_apart_from_what_is_wrong() {
+        let mut report = Report { clean: true, ..Report::default() };
+        assert!(!text(&report).contains("left over"));
+        report.leftovers.staged_files = 2;
+        let told = text(&report);
+        assert!(told.contains("left over 2 staged files: the next start takes them away\n"), "{told}");
+        assert!(told.ends_with("verdict   all agree\n"), "{told}");
+    }
+}

@@ -1,0 +1,145 @@
+//! Whether the stacks of a blob are what they should be, and what is wrong with those that are not.
+//!
+//! The quick form reads the ends of each stack; the deep form reads everything, compares each fragment with its
+//! checksum and the parity fragments with what the data fragments make.
+//!
+//! Invariant: nothing is changed, whatever is found.
+
+use super::fetch::probe;
+use super::format::Blob;
+use super::read::{PayloadSink, Policy, StackReader};
+use super::{StackError, StackOutcome};
+use crate::format::FormatError;
+use crate::{Drive, DriveError, Meter};
+use futures::future::join_all;
+use model::DriveId;
+use std::sync::Arc;
+
+/// What is wrong with a stack.
+#[derive(Debug, thiserror::Error)]
+pub enum Flaw {
+    /// Its drive cannot be used.
+    #[error("its drive cannot be used")]
+    NoDrive,
+    /// The drive says no: most often that there is no such file.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// It has another length.
+    #[error("it has {bytes} bytes and should have {expected_bytes}")]
+    Length {
+        /// What it has.
+        bytes: u64,
+        /// What follows from code and payload.
+        expected_bytes: u64,
+    },
+    /// Its footer cannot be read, so that it was never finished, or is damaged.
+    #[error("its footer: {0}")]
+    Footer(FormatError),
+    /// Its footer is another stack's.
+    #[error("its footer is another stack's")]
+    ForeignFooter,
+    /// Its header cannot be read.
+    #[error("its header: {0}")]
+    Header(FormatError),
+    /// Its header is another stack's.
+    #[error("its header is another stack's")]
+    ForeignHeader,
+    /// Its header names other drives than the catalog does.
+    #[error("its header names other drives than the catalog does")]
+    OtherDrives,
+    /// The payload's checksum in its footer is not that of most stacks of the blob.
+    #[error("its footer has another payload checksum than the others'")]
+    OtherPayload,
+    /// Its last checksum page is bad.
+    #[error("its last checksum page is bad")]
+    Page,
+    /// So many of its fragments do not match their checksums, or have none that can be read.
+    #[error("{0} of its fragments are bad")]
+    Fragments(u64),
+    /// A parity fragment is not what the data fragments make, although the checksums of all match.
+    #[error("the parity of stripe {stripe} is not what its data makes")]
+    Parity {
+        /// The first such stripe.
+        stripe: u64,
+    },
+    /// It could not be read to its end.
+    #[error("it cannot be read: {0}")]
+    Unread(String),
+}
+
+/// What was found of a blob.
+#[derive(Debug)]
+pub struct Inspection {
+    /// What is wrong, by stack index. Empty if every stack is good.
+    pub flaws: Vec<(u8, Flaw)>,
+    /// Whether the payload could be read to its end and is right; as far as the ends tell, in the quick form.
+    pub payload: Result<(), StackError>,
+}
+
+/// Reads the ends of the stacks of `blob`, which should lie on the drives `homes`, in stack order. `None` among
+/// `drives` is a drive that cannot be used.
+pub async fn inspect(blob: Blob, homes: &[DriveId], drives: &[Option<Arc<dyn Drive>>]) -> Inspection {
+    assert_eq!((homes.len(), drives.len()), (blob.code.stacks(), blob.code.stacks()), "a blob lies on k + r drives");
+    let meter = Arc::new(Meter::default());
+    let probed = join_all(drives.iter().enumerate().map(async |(index, drive)| match drive {
+        Some(drive) => probe(&blob, index as u8, drive, &meter).await,
+        None => Err(Flaw::NoDrive),
+    }))
+    .await;
+    let crcs: Vec<u64> = probed.iter().flatten().map(|ends| ends.footer.payload_crc64).collect();
+    let payload_crc64 = super::read::most_frequent(&crcs);
+    let mut good = 0;
+    let mut flaws = Vec::new();
+    for (index, ends) in probed.into_iter().enumerate() {
+        let flaw = match ends {
+            Err(flaw) => Some(flaw),
+            Ok(ends) if ends.header.drives != homes => Some(Flaw::OtherDrives),
+            Ok(ends) if ends.footer.payload_crc64 != payload_crc64 => Some(Flaw::OtherPayload),
+            Ok(ends) => {
+                good += 1;
+                ends.page.is_none().then_some(Flaw::Page)
+            }
+        };
+        flaws.extend(flaw.map(|flaw| (index as u8, flaw)));
+    }
+    let need = blob.code.data;
+    let payload = if good >= need { Ok(()) } else { Err(StackError::TooFewStacks { need, good }) };
+    Inspection { flaws, payload }
+}
+
+/// As [`inspect`], and then reads everything and gives the payload to `sink`: each fragment is held against its
+/// checksum, the parity against the data, the payload against its checksum.
+pub async fn inspect_deeply(
+    blob: Blob,
+    homes: &[DriveId],
+    drives: &[Option<Arc<dyn Drive>>],
+    sink: &mut dyn PayloadSink,
+) -> Inspection {
+    let mut found = inspect(blob, homes, drives).await;
+    if found.payload.is_err() {
+        return found;
+    }
+    let usable = drives.iter().enumerate().filter_map(|(index, drive)| Some((index as u8, drive.clone()?)));
+    let stacks: Vec<_> = usable.collect();
+    let indices: Vec<u8> = stacks.iter().map(|(index, _)| *index).collect();
+    let mut reader = match StackReader::open(blob, stacks, Policy::All).await.result {
+        Ok(reader) => reader.without_repairs().with_parity_checked(),
+        Err(error) => return Inspection { payload: Err(error), ..found },
+    };
+    found.payload = reader.read(0..blob.payload_bytes, sink).await;
+    for ((index, outcome), bad) in indices.into_iter().zip(reader.outcomes()).zip(reader.bad_fragments()) {
+        let known = found.flaws.iter().any(|(flawed, flaw)| *flawed == index && !matches!(flaw, Flaw::Page));
+        if known {
+            continue;
+        }
+        let flaw = match outcome {
+            _ if bad > 0 => Flaw::Fragments(bad),
+            StackOutcome::Failed(error) => Flaw::Unread(error),
+            _ => continue,
+        };
+        found.flaws.push((index, flaw));
+    }
+    found.flaws.extend(reader.wrong_parity().map(|(index, stripe)| (index, Flaw::Parity { stripe })));
+    found.flaws.sort_by_key(|(index, _)| *index);
+    found
+}

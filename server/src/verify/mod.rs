@@ -1,0 +1,203 @@
+//! `larder verify`: catalog, workshop and drives are held against each other.
+//!
+//! 1. Every record of the catalog against every other that speaks of the same thing, and against the rack.
+//! 2. Every staged version against its file; every file of the workshop against the catalog.
+//! 3. Group by group, so that a group need be awake but once: every blob against its stacks, every stack against the
+//!    blobs.
+//!
+//! The quick form reads the ends of files, the deep form everything.
+//!
+//! Invariants: nothing is changed; memory holds pages of the catalog, the slots of the staged files, the names on a
+//! drive, and the findings that are told; nobody else may change anything meanwhile.
+
+mod rack;
+mod report;
+mod workshop;
+
+pub use report::{CatalogCounts, Finding, Kind, Leftovers, RackCounts, Report, WorkshopCounts};
+
+use crate::data_dir::DataDir;
+use ::workshop::Staging;
+use catalog::{Catalog, CatalogError, SqliteView, StoreError};
+use disk::label::{self, RackUuid};
+use disk::{DirectoryDrive, Drive, DriveError};
+use engine::layout::LayoutError;
+use model::RackSpec;
+use std::sync::Arc;
+
+/// Records that are read at once.
+const PAGE: usize = 1_024;
+
+const RESTORE: &str = "restore the catalog from a backup that is as new as the workshop";
+const REPORT: &str = "keep a copy of the data directory, restore the catalog from a backup, and report this";
+
+/// How far a verification goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Whether drives of the rack are looked at, for which their groups have to be awake.
+    pub drives: bool,
+    /// Whether everything is read, rather than the ends of files.
+    pub deep: bool,
+}
+
+/// How a verification gets on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The catalog's records are compared, which takes as long as it takes.
+    Catalog,
+    /// So many staged files are looked at next.
+    Workshop {
+        /// How many.
+        files: u64,
+    },
+    /// So many blobs are looked at next.
+    Rack {
+        /// How many blobs.
+        blobs: u64,
+        /// In how many groups, each of which has to be awake once.
+        groups: u64,
+    },
+    /// One of them was looked at.
+    Done,
+}
+
+/// Why nothing can be said.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// The catalog cannot be opened or read.
+    #[error("catalog: {0}")]
+    Catalog(#[from] CatalogError),
+    /// The workshop cannot be listed.
+    #[error("workshop: {0}; see that its directories are there and can be read")]
+    Workshop(DriveError),
+    /// The rack cannot be laid out.
+    #[error("rack: {0}")]
+    Layout(#[from] LayoutError),
+}
+
+impl From<StoreError> for VerifyError {
+    fn from(error: StoreError) -> Self {
+        Self::Catalog(error.into())
+    }
+}
+
+/// What is held against each other.
+pub struct Ground {
+    /// The rack.
+    pub rack: RackSpec,
+    /// Its identity.
+    pub rack_uuid: RackUuid,
+    /// The catalog.
+    pub catalog: Catalog,
+    /// The drive of the staged files.
+    pub staged: Arc<dyn Drive>,
+    /// The drive of the recalls.
+    pub spool: Arc<dyn Drive>,
+    /// The drives of the rack, mounted, by number; or why one cannot be used.
+    pub drives: Vec<Result<Arc<dyn Drive>, DriveError>>,
+}
+
+/// Verifies the data directory `dir`, which no server holds. `watch` is told how it gets on.
+///
+/// # Errors
+/// [`VerifyError`] if nothing can be said. What is wrong is no error but a [`Finding`].
+pub async fn verify_directory(
+    dir: &DataDir,
+    options: Options,
+    watch: &(dyn Fn(Step) + Sync),
+) -> Result<Report, VerifyError> {
+    watch(Step::Catalog);
+    let store = Arc::new(SqliteView::open(dir.catalog())?);
+    let damage = store.check_pages().await?;
+    if !damage.is_empty() {
+        let mut report = Report::default();
+        for line in damage {
+            report.found(Finding::new(Kind::CatalogFile, format!("catalog.db: {line}"), RESTORE));
+        }
+        return Ok(report);
+    }
+    let open = |name: &str| -> Result<Arc<dyn Drive>, VerifyError> {
+        Ok(Arc::new(DirectoryDrive::open(dir.workshop().join(name)).map_err(VerifyError::Workshop)?))
+    };
+    let mut drives = Vec::new();
+    if options.drives {
+        for (path, label) in dir.labels() {
+            let opened = match DirectoryDrive::open(path) {
+                Ok(drive) => label::check(&drive, &label).await.map(|()| Arc::new(drive) as Arc<dyn Drive>),
+                Err(error) => Err(error),
+            };
+            drives.push(opened);
+        }
+    }
+    let never_served = !dir.workshop().join("staged").exists();
+    if never_served {
+        return Ok(Report { clean: true, ..Report::default() });
+    }
+    let ground = Ground {
+        rack: dir.rack().clone(),
+        rack_uuid: dir.rack_uuid(),
+        catalog: Catalog::open_as_it_is(store).await?,
+        staged: open("staged")?,
+        spool: open("spool")?,
+        drives,
+    };
+    verify(&ground, options, watch).await
+}
+
+/// Verifies `ground`.
+///
+/// # Errors
+/// As [`verify_directory`].
+pub async fn verify(ground: &Ground, options: Options, watch: &(dyn Fn(Step) + Sync)) -> Result<Report, VerifyError> {
+    let staging = Staging::new(Arc::clone(&ground.staged), u64::MAX);
+    let mut work = Work { ground, options, watch, staging, report: Report::default() };
+    work.catalog().await?;
+    work.workshop().await?;
+    work.rack().await?;
+    work.report.clean = work.report.finding_count == 0;
+    Ok(work.report)
+}
+
+/// A verification under way.
+struct Work<'a> {
+    ground: &'a Ground,
+    options: Options,
+    watch: &'a (dyn Fn(Step) + Sync),
+    staging: Staging,
+    report: Report,
+}
+
+impl Work<'_> {
+    async fn catalog(&mut self) -> Result<(), VerifyError> {
+        (self.watch)(Step::Catalog);
+        if let Some(found) = self.ground.catalog.rack_uuid().await?.filter(|found| *found != self.ground.rack_uuid.0) {
+            let what = format!("the catalog is that of rack {}, not of {}", RackUuid(found), self.ground.rack_uuid);
+            self.report.found(Finding::new(Kind::ForeignCatalog, what, "put this rack's own catalog back"));
+        }
+        let audit = self.ground.catalog.audit().await?;
+        self.report.catalog = CatalogCounts {
+            objects: audit.objects,
+            staged: audit.staged,
+            staged_bytes: audit.staged_bytes,
+            stored: audit.stored,
+            stored_bytes: audit.stored_bytes,
+            uploads: audit.uploads,
+            upload_bytes: audit.upload_bytes,
+            blobs: audit.blobs,
+            doomed_bytes: audit.doomed_bytes,
+        };
+        self.report.leftovers.unfinished_blobs = audit.intents;
+        let told = audit.told.len() as u64;
+        for what in audit.told {
+            self.report.found(Finding::new(Kind::CatalogRecord, what, REPORT));
+        }
+        self.report.finding_count += audit.contradictions - told;
+        Ok(())
+    }
+
+    /// The name of the object whose version this is.
+    async fn object_of(&self, version: catalog::VersionId) -> Option<String> {
+        let found = self.ground.catalog.version(version).await.ok()??;
+        Some(format!("s3://{}/{}", found.bucket, found.key))
+    }
+}

@@ -1,0 +1,363 @@
+//! The rack against the catalog: every blob has its stacks, every stack its blob, and no drive holds more than it can.
+//!
+//! A blob is looked at where its first stack lies, so each is looked at once and whole groups follow each other.
+
+use super::{Finding, Kind, PAGE, REPORT, Step, VerifyError, Work};
+use catalog::{Blob, Known, Member};
+use disk::stack::{self, Flaw, Inspection, PayloadSink, Policy, SinkClosed, StackReader};
+use disk::{Drive, FileName};
+use engine::layout::{Layout, synthesise};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use model::{Code, DriveId, GroupId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use workshop::{IndexEntry, PACK_FOOTER_BYTES, decode_footer, decode_index};
+
+/// Blobs whose stacks' ends are read at once.
+const AT_ONCE: usize = 4;
+/// Objects of a blob that are named in a finding.
+const NAMED_MAX: usize = 5;
+/// The longest index of a pack that is compared with the catalog.
+const INDEX_BYTES_MAX: u64 = 64 << 20;
+/// Far above what any drive holds, and low enough for all lengths that follow from it.
+const PAYLOAD_BYTES_END: u64 = 1 << 56;
+
+const REWRITE: &str = "its objects can still be read: read them and put them again, and this blob is given up";
+const REPAIRED: &str = "the next read of its objects repairs it";
+const GONE: &str = "the objects named are lost, in part or wholly: put them again, or delete them";
+const ORPHAN: &str = "remove the file: no object refers to it";
+const STRANGER: &str = "move it away: Larder did not make it and never reads it";
+const DRIVE: &str = "put the drive back, or mount it; the server does not start without it";
+const DESCRIPTION: &str = "put the rack.toml back that the blob was written with";
+
+/// What the catalog says of the drives.
+#[derive(Default)]
+struct Accounts {
+    /// Bytes of stacks by drive.
+    drives: BTreeMap<DriveId, u64>,
+    groups: BTreeSet<GroupId>,
+}
+
+impl Work<'_> {
+    pub(super) async fn rack(&mut self) -> Result<(), VerifyError> {
+        let layout = synthesise(&self.ground.rack)?;
+        let accounts = self.accounts(&layout).await?;
+        self.report.rack.groups = accounts.groups.len() as u64;
+        if !self.options.drives {
+            return Ok(());
+        }
+        self.report.rack.drives_read = true;
+        (self.watch)(Step::Rack { blobs: self.report.catalog.blobs, groups: self.report.rack.groups });
+        for (index, drive) in self.ground.drives.iter().enumerate() {
+            if let Err(error) = drive {
+                let id = DriveId(index as u32);
+                let found = Finding::new(Kind::DriveUnusable, format!("drive {id}: {error}"), DRIVE);
+                self.report.found(found.drive(id));
+            }
+        }
+        let grouped = layout.groups.iter().map(|group| group.drives.clone());
+        for drives in grouped.chain([layout.spares.clone()]) {
+            for &drive in &drives {
+                self.blobs_of(drive).await?;
+            }
+            for &drive in &drives {
+                self.files_of(drive).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every blob's record against the rack, and what the blobs make together.
+    async fn accounts(&mut self, layout: &Layout) -> Result<Accounts, VerifyError> {
+        let mut accounts = Accounts::default();
+        let mut after = None;
+        loop {
+            let page = self.ground.catalog.sound_blobs(None, after.as_ref(), PAGE).await?;
+            for blob in page.items {
+                if let Some(what) = misfit(&blob, layout) {
+                    self.report.found(Finding::new(Kind::BlobMisfit, what, DESCRIPTION).blob(blob.blob));
+                }
+                accounts.groups.insert(blob.group);
+                for drive in blob.drives {
+                    *accounts.drives.entry(drive).or_default() += blob.stack_bytes;
+                    self.report.rack.accounted_bytes += blob.stack_bytes;
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        for (&drive, &bytes) in &accounts.drives {
+            let known = drive.index() < self.ground.rack.drives.len();
+            let capacity_bytes = if known { self.ground.rack.capacity_bytes(drive) } else { 0 };
+            if bytes > capacity_bytes {
+                let what = format!("the blobs on drive {drive} take {bytes} bytes, and it holds {capacity_bytes}");
+                self.report.found(Finding::new(Kind::Accounts, what, REPORT).drive(drive));
+            }
+        }
+        Ok(accounts)
+    }
+
+    /// The blobs whose first stack lies on `drive`.
+    async fn blobs_of(&mut self, drive: DriveId) -> Result<(), VerifyError> {
+        let mut after = None;
+        loop {
+            let page = self.ground.catalog.sound_blobs(Some(drive), after.as_ref(), PAGE).await?;
+            let mut first_here = page.items;
+            first_here.retain(|blob| blob.drives.first() == Some(&drive));
+            let this = &*self;
+            let looked = futures::stream::iter(first_here).map(|blob| async move {
+                let looked = this.look_at(&blob).await;
+                (this.watch)(Step::Done);
+                Ok((blob, looked?))
+            });
+            // A deep look fills all the buffers that a transfer may have.
+            let at_once = if self.options.deep { 1 } else { AT_ONCE };
+            let looked: Vec<Result<_, VerifyError>> = looked.buffered(at_once).collect().await;
+            for looked in looked {
+                let (blob, looked) = looked?;
+                if let Some(looked) = looked {
+                    self.judge(&blob, looked).await?;
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// `None` if there is nothing to expect of it: nothing lives in it, so that it may be half removed, or its record
+    /// makes no sense.
+    async fn look_at(&self, blob: &Blob) -> Result<Option<Looked>, VerifyError> {
+        if !self.ground.catalog.is_blob_living(blob.blob).await? || !makes_sense(blob) {
+            return Ok(None);
+        }
+        let drives: Vec<Option<Arc<dyn Drive>>> = blob.drives.iter().map(|drive| self.drive(*drive)).collect();
+        let described = self.described(blob);
+        if !self.options.deep {
+            let inspection = stack::inspect(described, &blob.drives, &drives).await;
+            return Ok(Some(Looked { inspection, checked_bytes: 0, unlike: None }));
+        }
+        let mut counted = Counted(0);
+        let inspection = stack::inspect_deeply(described, &blob.drives, &drives, &mut counted).await;
+        let unlike = match &inspection.payload {
+            Ok(()) => self.compare_index(blob, &drives).await?,
+            Err(_) => None,
+        };
+        Ok(Some(Looked { inspection, checked_bytes: counted.0, unlike }))
+    }
+
+    async fn judge(&mut self, blob: &Blob, looked: Looked) -> Result<(), VerifyError> {
+        let Looked { inspection: Inspection { flaws, payload }, checked_bytes, unlike } = looked;
+        self.report.rack.checked_bytes += checked_bytes;
+        let lost = payload.err();
+        let away = flaws.iter().filter(|(_, flaw)| matches!(flaw, Flaw::NoDrive)).count();
+        let may_come_back = away > 0 && blob.drives.len() - flaws.len() + away >= usize::from(blob.code_data);
+        for (index, flaw) in flaws {
+            let drive = blob.drives[usize::from(index)];
+            let name = stack::stack_name(blob.blob, index);
+            let mend = match flaw {
+                Flaw::NoDrive => DRIVE,
+                _ if lost.is_some() => GONE,
+                Flaw::Fragments(_) => REPAIRED,
+                _ => REWRITE,
+            };
+            let what = match &flaw {
+                Flaw::Drive(disk::DriveError::NotFound(_)) => format!("stack {name} is missing"),
+                flaw => format!("stack {name}: {flaw}"),
+            };
+            self.report.found(Finding::new(Kind::StackBad, what, mend).blob(blob.blob).drive(drive).file(&name));
+        }
+        if let Some(error) = lost {
+            let what = format!("blob {} cannot be read: {error}; in it lie {}", blob.blob, self.members(blob).await?);
+            let mend = if may_come_back { DRIVE } else { GONE };
+            self.report.found(Finding::new(Kind::BlobLost, what, mend).blob(blob.blob));
+        }
+        if let Some(what) = unlike {
+            let what = format!("the pack in blob {} and the catalog disagree: {what}", blob.blob);
+            self.report.found(Finding::new(Kind::PayloadUnlike, what, REPORT).blob(blob.blob));
+        }
+        Ok(())
+    }
+
+    /// Some of the objects in `blob`, by name.
+    async fn members(&self, blob: &Blob) -> Result<String, VerifyError> {
+        let page = self.ground.catalog.blob_members(blob.blob, None, NAMED_MAX).await?;
+        let mut names = Vec::new();
+        for member in &page.items {
+            names.extend(self.object_of(member.version).await);
+        }
+        if page.next.is_some() {
+            names.push("...".to_owned());
+        }
+        Ok(names.join(", "))
+    }
+
+    fn drive(&self, drive: DriveId) -> Option<Arc<dyn Drive>> {
+        self.ground.drives.get(drive.index())?.as_ref().ok().cloned()
+    }
+
+    fn described(&self, blob: &Blob) -> stack::Blob {
+        stack::Blob {
+            rack: self.ground.rack_uuid,
+            id: blob.blob,
+            code: code_of(blob),
+            payload_bytes: blob.payload_bytes,
+        }
+    }
+
+    /// The files on `drive`, each of which must belong to a blob that lies there.
+    async fn files_of(&mut self, id: DriveId) -> Result<(), VerifyError> {
+        let Some(drive) = self.drive(id) else { return Ok(()) };
+        let names = match drive.list().await {
+            Ok(names) => names,
+            Err(error) => {
+                let what = format!("drive {id} cannot be listed: {error}");
+                self.report.found(Finding::new(Kind::DriveUnusable, what, DRIVE).drive(id));
+                return Ok(());
+            }
+        };
+        for names in names.chunks(PAGE) {
+            let stacks: Vec<_> = names.iter().filter_map(|name| Some((name, stack::stack_of(name)?))).collect();
+            let ids: Vec<_> = stacks.iter().map(|(_, (blob, _))| *blob).collect();
+            let known = self.ground.catalog.known_blobs(&ids).await?;
+            for ((name, (_, index)), known) in stacks.into_iter().zip(known) {
+                self.stack_file(&*drive, id, name, index, known).await;
+            }
+            let label = disk::label::file_name();
+            for name in names.iter().filter(|name| stack::stack_of(name).is_none() && **name != label) {
+                let what = format!("{name} on drive {id} is no stack");
+                self.report.found(Finding::new(Kind::Stranger, what, STRANGER).drive(id).file(name));
+            }
+        }
+        Ok(())
+    }
+
+    async fn stack_file(&mut self, drive: &dyn Drive, id: DriveId, name: &FileName, index: u8, known: Known) {
+        let bytes = drive.len(name).await.unwrap_or(0);
+        let why = match known {
+            Known::Damaged => return,
+            // It is given up by the next start, and reclaimed as any other.
+            Known::Begun(blob) if blob.drives.get(usize::from(index)) == Some(&id) => return,
+            Known::Blob(blob) if blob.drives.get(usize::from(index)) == Some(&id) => {
+                self.report.rack.stacks += 1;
+                self.report.rack.stack_bytes += bytes;
+                return;
+            }
+            Known::Nothing => "no blob of that number is known",
+            Known::Begun(_) | Known::Blob(_) => "that stack of the blob lies elsewhere",
+        };
+        let what = format!("stack {name} on drive {id} takes {bytes} bytes, and {why}");
+        self.report.found(Finding::new(Kind::Orphan, what, ORPHAN).drive(id).file(name));
+    }
+
+    /// The index of the pack in `blob` against the members that live there. What differs first, in words.
+    async fn compare_index(
+        &self,
+        blob: &Blob,
+        drives: &[Option<Arc<dyn Drive>>],
+    ) -> Result<Option<String>, VerifyError> {
+        let index = match self.read_index(blob, drives).await {
+            Ok(Some(index)) => index,
+            Ok(None) => return Ok(None),
+            Err(what) => return Ok(Some(what)),
+        };
+        let mut after = None;
+        loop {
+            let page = self.ground.catalog.blob_members(blob.blob, after.as_ref(), PAGE).await?;
+            if let Some(member) = page.items.iter().find(|member| !has(&index, member)) {
+                let object = self.object_of(member.version).await.unwrap_or_else(|| "a version".to_owned());
+                return Ok(Some(format!("{object} should lie at byte {}, and does not", member.offset)));
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The index of the pack in `blob`; `None` if it is too long to be compared.
+    async fn read_index(
+        &self,
+        blob: &Blob,
+        drives: &[Option<Arc<dyn Drive>>],
+    ) -> Result<Option<Vec<IndexEntry>>, String> {
+        let there = drives.iter().enumerate().filter_map(|(index, drive)| Some((index as u8, drive.clone()?)));
+        let opened = StackReader::open(self.described(blob), there.collect(), Policy::K).await.result;
+        let mut reader = opened.map_err(text)?.without_repairs();
+        let payload_bytes = blob.payload_bytes;
+        let footer_at = payload_bytes.checked_sub(PACK_FOOTER_BYTES as u64).ok_or("it is too short for a pack")?;
+        let mut bytes = Vec::new();
+        reader.read(footer_at..payload_bytes, &mut bytes).await.map_err(text)?;
+        let footer = decode_footer(&bytes).map_err(text)?;
+        if footer.index_offset.checked_add(footer.index_bytes) != Some(footer_at) {
+            return Err("its index is not where it should be".to_owned());
+        }
+        if footer.index_bytes > INDEX_BYTES_MAX {
+            return Ok(None);
+        }
+        bytes.clear();
+        reader.read(footer.index_offset..footer_at, &mut bytes).await.map_err(text)?;
+        decode_index(&footer, &bytes).map(Some).map_err(text)
+    }
+}
+
+/// What came of a look at a blob.
+struct Looked {
+    inspection: Inspection,
+    checked_bytes: u64,
+    /// What the pack and the catalog disagree about.
+    unlike: Option<String>,
+}
+
+/// Counts a payload and forgets it.
+struct Counted(u64);
+
+impl PayloadSink for Counted {
+    fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {
+        self.0 += bytes.len() as u64;
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// Whether `index`, which is in the order of offsets, has `member` where the catalog has it.
+fn has(index: &[IndexEntry], member: &Member) -> bool {
+    let first = index.partition_point(|entry| entry.offset < member.offset);
+    // Members of no bytes share their offset with the next one.
+    let mut there = index[first..].iter().take_while(|entry| entry.offset == member.offset);
+    there.any(|entry| entry.object.version == member.version && entry.object.bytes == member.bytes)
+}
+
+fn code_of(blob: &Blob) -> Code {
+    Code { data: blob.code_data, parity: blob.code_parity, fragment_bytes: blob.fragment_bytes }
+}
+
+/// Whether the lengths in the record of `blob` can be those of stacks at all.
+fn makes_sense(blob: &Blob) -> bool {
+    let code = code_of(blob);
+    code.data >= 1
+        && code.stacks() == blob.drives.len()
+        && code.stacks() <= 255
+        && code.fragment_bytes >= 4096
+        && code.fragment_bytes.is_multiple_of(4096)
+        && (1..PAYLOAD_BYTES_END).contains(&blob.payload_bytes)
+        && blob.stack_bytes == stack::stack_bytes(code, blob.payload_bytes)
+}
+
+/// How the record of `blob` does not fit the rack, if it does not.
+fn misfit(blob: &Blob, layout: &Layout) -> Option<String> {
+    if !makes_sense(blob) {
+        return Some(format!("the record of blob {} says what no blob can be", blob.blob));
+    }
+    let mut homes = blob.drives.iter().map(|drive| layout.group_of(*drive));
+    let fits = homes.all(|home| home == Some(blob.group));
+    (!fits).then(|| format!("blob {} lies in group {}, which has other drives", blob.blob, blob.group))
+}
+
+#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}

@@ -1,0 +1,129 @@
+//! The workshop against the catalog: every staged version has its file, every file its version.
+
+use super::{Finding, Kind, PAGE, RESTORE, Step, VerifyError, Work};
+use catalog::StagedSlot;
+use futures::StreamExt;
+use workshop::{ReadError, staged_file_name};
+
+/// Staged files that are opened at once.
+const AT_ONCE: usize = 8;
+
+const LOST: &str = "the object's bytes are lost: put it again, or delete it";
+const STRANGER: &str = "move it away: Larder did not make it and never reads it";
+
+/// What was found of a staged file.
+enum Found {
+    /// It is good and takes so many bytes; so many of its payload were compared.
+    Good {
+        charged_bytes: u64,
+        checked_bytes: u64,
+    },
+    Missing,
+    Damaged(String),
+}
+
+impl Work<'_> {
+    pub(super) async fn workshop(&mut self) -> Result<(), VerifyError> {
+        let inventory = self.staging.inventory().await.map_err(VerifyError::Workshop)?;
+        (self.watch)(Step::Workshop { files: inventory.slots.len() as u64 });
+        let mut referred = vec![false; inventory.slots.len()];
+        for parts in [false, true] {
+            let mut after = None;
+            loop {
+                let page = if parts {
+                    self.ground.catalog.sound_part_slots(after.as_ref(), PAGE).await?
+                } else {
+                    self.ground.catalog.sound_slots(after.as_ref(), PAGE).await?
+                };
+                for staged in &page.items {
+                    if let Ok(at) = inventory.slots.binary_search(&staged.slot) {
+                        referred[at] = true;
+                    }
+                }
+                self.slots(page.items).await;
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        let unreferred = inventory.slots.iter().zip(referred).filter(|(_, referred)| !referred);
+        let unreferred: Vec<u64> = unreferred.map(|(slot, _)| *slot).collect();
+        self.unreferred(&unreferred).await?;
+        for name in &inventory.strangers {
+            let what = format!("{name} in the workshop is no staged file");
+            self.report.found(Finding::new(Kind::Stranger, what, STRANGER).file(name));
+        }
+        let recalls = self.ground.spool.list().await.map_err(VerifyError::Workshop)?;
+        self.report.leftovers.spool_files = recalls.len() as u64;
+        Ok(())
+    }
+
+    async fn slots(&mut self, page: Vec<StagedSlot>) {
+        let this = &*self;
+        let looked = futures::stream::iter(page).map(|staged| async move {
+            let found = this.staged_file(staged).await;
+            (this.watch)(Step::Done);
+            (staged, found)
+        });
+        let looked: Vec<_> = looked.buffered(AT_ONCE).collect().await;
+        for (staged, found) in looked {
+            let name = staged_file_name(staged.slot);
+            let (kind, what) = match found {
+                Found::Good { charged_bytes, checked_bytes } => {
+                    self.report.workshop.files += 1;
+                    self.report.workshop.file_bytes += charged_bytes;
+                    self.report.workshop.checked_bytes += checked_bytes;
+                    continue;
+                }
+                Found::Missing => (Kind::StagedMissing, format!("the staged file {name} is missing")),
+                Found::Damaged(what) => (Kind::StagedDamaged, what),
+            };
+            let object = self.object_of(staged.version).await;
+            self.report.found(Finding::new(kind, what, LOST).object(object).file(&name));
+        }
+    }
+
+    async fn staged_file(&self, staged: StagedSlot) -> Found {
+        let reader = match self.staging.open(staged.slot).await {
+            Ok(reader) => reader,
+            Err(ReadError::NotFound { .. }) => return Found::Missing,
+            Err(error) => return Found::Damaged(error.to_string()),
+        };
+        if reader.bytes() != staged.bytes {
+            let (name, bytes) = (staged_file_name(staged.slot), reader.bytes());
+            return Found::Damaged(format!("{name} holds {bytes} bytes, and its record says {}", staged.bytes));
+        }
+        let mut checked_bytes = 0;
+        if self.options.deep {
+            let mut blocks = reader.read(0..reader.bytes());
+            while let Some(block) = blocks.next().await {
+                match block {
+                    Ok(block) => checked_bytes += block.len() as u64,
+                    Err(error) => return Found::Damaged(error.to_string()),
+                }
+            }
+        }
+        match self.staging.charged_bytes(staged.slot).await {
+            Ok(charged_bytes) => Found::Good { charged_bytes, checked_bytes },
+            Err(error) => Found::Damaged(error.to_string()),
+        }
+    }
+
+    /// Files of no version: left by a crash, unless the catalog cannot have known them.
+    async fn unreferred(&mut self, slots: &[u64]) -> Result<(), VerifyError> {
+        let end = self.ground.catalog.slots_end().await?;
+        for &slot in slots {
+            if slot >= end {
+                let name = staged_file_name(slot);
+                let what = format!("{name} was staged after the newest record of the catalog, which is older than it");
+                self.report.found(Finding::new(Kind::ForeignCatalog, what, RESTORE).file(&name));
+                continue;
+            }
+            self.report.leftovers.staged_files += 1;
+            let bytes = self.staging.charged_bytes(slot).await.map_err(VerifyError::Workshop)?;
+            self.report.leftovers.staged_bytes += bytes;
+        }
+        Ok(())
+    }
+}
