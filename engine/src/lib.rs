@@ -35,6 +35,7 @@ pub mod placement;
 mod policy;
 mod rack;
 pub mod reorder;
+pub mod repartition;
 mod service;
 mod staging;
 mod switch;

@@ -1,0 +1,227 @@
+//! What a job knows of its bytes: what is still to be read, what is buffered, what lies offloaded, what is home.
+//!
+//! Invariants: buffered bytes never exceed the memory; what came out of the input is what is buffered, offloaded and
+//! home.
+
+use super::Alpha;
+use alloc::vec;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+/// Bytes that lie offloaded on one group for another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// How many.
+    pub bytes: u64,
+    /// In how many pieces they lie: reading all of it seeks so often.
+    pub pieces: u64,
+}
+
+/// The books of a job in one class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Books {
+    memory_bytes: u64,
+    prior: Alpha,
+    awake: Option<usize>,
+    input: Vec<u64>,
+    input_left: u64,
+    buffered: Vec<u64>,
+    buffered_in_all: u64,
+    /// `offloaded[on][target]`.
+    offloaded: Vec<Vec<Run>>,
+    offloaded_in_all: u64,
+    home: Vec<u64>,
+    read: u64,
+    produced: Vec<u64>,
+    produced_in_all: u64,
+}
+
+impl Books {
+    /// A job that is about to begin: so many bytes of input on each group, so much memory, and the alpha that is
+    /// expected until some was measured. There must be a group, and memory.
+    pub fn new(input: Vec<u64>, memory_bytes: u64, prior: Alpha) -> Self {
+        assert!(!input.is_empty(), "a job needs a group");
+        assert!(memory_bytes > 0, "a job needs memory");
+        assert!(prior.input > 0, "alpha is output over some input");
+        let groups = input.len();
+        Self {
+            memory_bytes,
+            prior,
+            awake: None,
+            input_left: input.iter().sum(),
+            input,
+            buffered: vec![0; groups],
+            buffered_in_all: 0,
+            offloaded: vec![vec![Run::default(); groups]; groups],
+            offloaded_in_all: 0,
+            home: vec![0; groups],
+            read: 0,
+            produced: vec![0; groups],
+            produced_in_all: 0,
+        }
+    }
+
+    /// K: how many groups there are.
+    pub fn groups(&self) -> usize {
+        self.input.len()
+    }
+
+    /// S_M: how much may be buffered.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    /// How much of it is free.
+    pub fn free(&self) -> u64 {
+        self.memory_bytes - self.buffered_in_all
+    }
+
+    /// The group that is awake, if one is.
+    pub fn awake(&self) -> Option<usize> {
+        self.awake
+    }
+
+    /// Input that is still to be read on a group.
+    pub fn input(&self, group: usize) -> u64 {
+        self.input[group]
+    }
+
+    /// Input that is still to be read.
+    pub fn input_left(&self) -> u64 {
+        self.input_left
+    }
+
+    /// Output that is buffered for a group.
+    pub fn buffered(&self, target: usize) -> u64 {
+        self.buffered[target]
+    }
+
+    /// Output that is buffered.
+    pub fn buffered_in_all(&self) -> u64 {
+        self.buffered_in_all
+    }
+
+    /// What lies offloaded on one group for another.
+    pub fn offloaded(&self, on: usize, target: usize) -> Run {
+        self.offloaded[on][target]
+    }
+
+    /// Bytes that lie offloaded on a group for others.
+    pub fn offloaded_on(&self, on: usize) -> u64 {
+        self.offloaded[on].iter().map(|run| run.bytes).sum()
+    }
+
+    /// Bytes that lie offloaded.
+    pub fn offloaded_in_all(&self) -> u64 {
+        self.offloaded_in_all
+    }
+
+    /// Output that is home on a group.
+    pub fn home(&self, group: usize) -> u64 {
+        self.home[group]
+    }
+
+    /// Whether everything is home.
+    pub fn done(&self) -> bool {
+        self.input_left == 0 && self.buffered_in_all == 0 && self.offloaded_in_all == 0
+    }
+
+    /// Output over input: as measured, once a hundredth of the buffer was read; as expected until then.
+    pub fn alpha(&self) -> Alpha {
+        if self.read > self.memory_bytes / 100 && self.read > 0 {
+            Alpha { output: self.produced_in_all, input: self.read }
+        } else {
+            self.prior
+        }
+    }
+
+    /// How much output there was for each group so far.
+    pub fn produced(&self) -> &[u64] {
+        &self.produced
+    }
+
+    /// Input that can be read on a group until the buffer is full, given so much free memory. A buffer of which less
+    /// than a thousandth is free counts as full: nothing is won by reading crumbs.
+    pub fn readable(&self, group: usize, free: u64) -> u64 {
+        if free < self.memory_bytes.div_ceil(1_000) {
+            return 0;
+        }
+        self.input[group].min(self.alpha().input_for(free))
+    }
+
+    /// Whether there is no room to read into.
+    pub fn full(&self) -> bool {
+        self.free() < self.memory_bytes.div_ceil(1_000)
+    }
+
+    /// A group is awake, whoever woke it.
+    pub fn woke(&mut self, group: usize) {
+        assert!(group < self.groups(), "no such group");
+        self.awake = Some(group);
+    }
+
+    /// No group is awake.
+    pub fn slept(&mut self) {
+        self.awake = None;
+    }
+
+    /// So many bytes of input were read on a group, and became so many bytes for each group.
+    pub fn was_read(&mut self, group: usize, bytes: u64, output: &[u64]) {
+        assert!(bytes <= self.input[group], "more was read than there is");
+        assert_eq!(output.len(), self.groups(), "output is told for every group");
+        self.input[group] -= bytes;
+        self.input_left -= bytes;
+        self.read += bytes;
+        for (target, bytes) in output.iter().enumerate() {
+            self.buffered[target] += bytes;
+            self.produced[target] += bytes;
+            self.buffered_in_all += bytes;
+            self.produced_in_all += bytes;
+        }
+        assert!(self.buffered_in_all <= self.memory_bytes, "the buffer holds more than it may");
+    }
+
+    /// Everything that was buffered for a group was written to it.
+    pub fn was_brought_home(&mut self, group: usize) {
+        let bytes = core::mem::take(&mut self.buffered[group]);
+        self.buffered_in_all -= bytes;
+        self.home[group] += bytes;
+    }
+
+    /// Everything that was buffered for a target was written to another group, in one piece.
+    pub fn was_offloaded(&mut self, on: usize, target: usize) {
+        assert_ne!(on, target, "that is its home");
+        let bytes = core::mem::take(&mut self.buffered[target]);
+        if bytes == 0 {
+            return;
+        }
+        self.buffered_in_all -= bytes;
+        self.offloaded_in_all += bytes;
+        let run = &mut self.offloaded[on][target];
+        run.bytes += bytes;
+        run.pieces += 1;
+    }
+
+    /// So many bytes that lay offloaded on a group for another are buffered again; tells in how many pieces they lay.
+    pub fn was_refilled(&mut self, on: usize, target: usize, bytes: u64) -> u64 {
+        let run = &mut self.offloaded[on][target];
+        assert!(bytes <= run.bytes, "more was read back than was offloaded");
+        let pieces = if bytes == run.bytes { run.pieces } else { pieces_of(*run, bytes) };
+        run.bytes -= bytes;
+        run.pieces -= pieces.min(run.pieces);
+        if run.bytes > 0 {
+            run.pieces = run.pieces.max(1);
+        }
+        self.offloaded_in_all -= bytes;
+        self.buffered[target] += bytes;
+        self.buffered_in_all += bytes;
+        assert!(self.buffered_in_all <= self.memory_bytes, "the buffer holds more than it may");
+        pieces.max(1)
+    }
+}
+
+/// In how many pieces the first `bytes` of a run lie, if all its pieces are alike.
+fn pieces_of(run: Run, bytes: u64) -> u64 {
+    let pieces = (u128::from(bytes) * u128::from(run.pieces)).div_ceil(u128::from(run.bytes));
+    pieces as u64
+}

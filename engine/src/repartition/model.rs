@@ -1,0 +1,172 @@
+//! Formulas for what a job takes, before it runs: the paper's three, and ones that know more.
+//!
+//! All take the data to be far larger than the buffer, and leave out seeks. The paper's formulas take input to lie on
+//! all groups alike and output to fall to all alike; the `skewed_` ones do not. How far each is from a rehearsal is
+//! asserted by this module's tests.
+
+use super::{Alpha, Terms};
+use alloc::vec::Vec;
+
+/// What the formulas go by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Question {
+    /// S_D: bytes of input.
+    pub data_bytes: u64,
+    /// S_M: bytes of buffer; above 0.
+    pub memory_bytes: u64,
+    /// K: groups; above 0.
+    pub groups: usize,
+    /// Output over input.
+    pub alpha: Alpha,
+    /// What the hardware costs.
+    pub terms: Terms,
+}
+
+impl Question {
+    /// The paper's Table III: 100 TB, 8 GB, 12 groups, alpha 1.
+    pub const PAPER: Self = Self {
+        data_bytes: 100_000_000_000_000,
+        memory_bytes: 8_000_000_000,
+        groups: 12,
+        alpha: Alpha::ONE,
+        terms: Terms::PAPER,
+    };
+
+    fn output(&self) -> f64 {
+        self.data_bytes as f64 * self.alpha.as_f64()
+    }
+
+    fn read_s(&self, bytes: f64) -> f64 {
+        bytes / self.terms.read_bytes_per_s as f64
+    }
+
+    fn write_s(&self, bytes: f64) -> f64 {
+        bytes / self.terms.write_bytes_per_s as f64
+    }
+
+    fn switch_s(&self) -> f64 {
+        self.terms.switch.as_secs_f64()
+    }
+
+    /// T_r(S_D) + T_w(a S_D): what no strategy is without.
+    fn once_s(&self) -> f64 {
+        self.read_s(self.data_bytes as f64) + self.write_s(self.output())
+    }
+}
+
+/// Formula (1), in seconds.
+pub fn baseline_s(question: &Question) -> f64 {
+    let output = question.alpha.output_of(question.data_bytes);
+    let fills = output.div_ceil(question.memory_bytes) as f64;
+    question.once_s() + question.switch_s() * question.groups as f64 * fills
+}
+
+/// Formula (6), in seconds.
+pub fn buffpack_s(question: &Question) -> f64 {
+    let others = question.groups as f64 - 1.0;
+    question.once_s() + question.switch_s() * question.output() * others / (2.0 * question.memory_bytes as f64)
+}
+
+/// Formula (7), in seconds.
+pub fn offpack_s(question: &Question) -> f64 {
+    let groups = question.groups as f64;
+    let output = question.output();
+    question.read_s((groups - 1.0) / groups * output + question.data_bytes as f64)
+        + question.write_s((2.0 * groups - 1.0) / groups * output)
+        + question.switch_s() * output / question.memory_bytes as f64
+}
+
+/// How the input lies over the groups and how the output falls to them: fractions that sum to 1, one for each group.
+#[derive(Clone, Copy, Debug)]
+pub struct Skew<'a> {
+    /// The part of the input that lies on each group (q).
+    pub input: &'a [f64],
+    /// The part of the output that is for each group (p).
+    pub output: &'a [f64],
+}
+
+/// [`baseline_s`] under skew: nothing changes but for the rounds that end in the middle of a group's input, in seconds.
+///
+/// A full buffer costs K switches however it is composed, and reading goes on where the round ended.
+pub fn skewed_baseline_s(question: &Question) -> f64 {
+    baseline_s(question) + question.switch_s() * question.groups as f64
+}
+
+/// [`buffpack_s`] for input and output that are skewed, in seconds.
+///
+/// While all groups have input, every group is visited when what is buffered for it reaches the same threshold;
+/// between visits it is half of that on average, and all of them fill the buffer: the threshold is `2 S_M / K`. While
+/// a group is awake, what is read falls to it again by its own share p, so that it is visited `p (1 - p)` times for
+/// each threshold of output. Even shares make this formula (6).
+///
+/// Skew makes groups run out of input one after the other. A visit to one that has none frees memory but cannot use it:
+/// the next visit must be to one that has. So from then on those with input are visited at least as often as those
+/// without, they hold less of the buffer, and the others' threshold rises. The formula goes from one group's end to the
+/// next.
+pub fn skewed_buffpack_s(question: &Question, skew: Skew<'_>) -> f64 {
+    let mut left: Vec<f64> = skew.input.iter().map(|part| part * question.output()).collect();
+    // What is less than a millionth of the whole is rounding.
+    let crumb = question.output() / 1e6;
+    let mut visits = 0.0;
+    while left.iter().any(|bytes| *bytes > crumb) {
+        let reads = |group: &usize| left[*group] > crumb;
+        let visits_of = |group: usize| skew.output[group] * (1.0 - skew.output[group]);
+        let reading: Vec<usize> = (0..question.groups).filter(reads).collect();
+        let own: f64 = reading.iter().map(|group| visits_of(*group)).sum();
+        let drained: f64 = (0..question.groups).filter(|group| !reads(group)).map(|group| skew.output[group]).sum();
+        // What is read on a group falls as its visits do; if nothing leaves the only group there is, all of it there.
+        let part = |group: usize| if own > 0.0 { visits_of(group) / own } else { 1.0 / reading.len() as f64 };
+        let until = reading.iter().map(|group| left[*group] / part(*group).max(1e-12)).fold(f64::INFINITY, f64::min);
+        visits += until * visits_per_byte(question, own, drained, reading.len());
+        for group in reading.iter().copied() {
+            left[group] -= part(group) * until;
+        }
+    }
+    question.once_s() + question.switch_s() * visits
+}
+
+/// Visits for each byte of output while `reading` groups have input: theirs are `own` a threshold, at least as many as
+/// the `drained` ones of the others.
+fn visits_per_byte(question: &Question, own: f64, drained: f64, reading: usize) -> f64 {
+    let memory = question.memory_bytes as f64;
+    if own >= drained {
+        return (own + drained) * question.groups as f64 / (2.0 * memory);
+    }
+    let others = (question.groups - reading) as f64;
+    let threshold = 2.0 * memory / (others + 1.0 + reading as f64 * own / drained);
+    2.0 * drained / threshold
+}
+
+/// [`offpack_s`] for input and output that are skewed, in seconds, with the switches of the first phase.
+///
+/// What is read on the group it is for is home at once: the sum of q p. The rest is offloaded and carried home, a
+/// buffer at a time. A group must be entered as often as buffers come for it and left as often as buffers leave it, so
+/// that the larger of the two counts: where they differ, the way is gone with an empty buffer ("the buffer is more
+/// likely empty", section V-F). Even shares make it formula (7), but for `(K - 1) / K` of the switches.
+pub fn skewed_offpack_s(question: &Question, skew: Skew<'_>) -> f64 {
+    let output = question.output();
+    let pairs = || skew.input.iter().zip(skew.output);
+    let offloaded = output * (1.0 - pairs().map(|(lies, falls)| lies * falls).sum::<f64>());
+    let carried: f64 = pairs().map(|(lies, falls)| (lies * (1.0 - falls)).max(falls * (1.0 - lies))).sum();
+    let visits = output * carried / question.memory_bytes as f64 + question.groups as f64;
+    question.once_s() + question.read_s(offloaded) + question.write_s(offloaded) + question.switch_s() * visits
+}
+
+/// Less than any strategy can take, in seconds, if output falls to all groups alike.
+///
+/// Only `S_M` bytes are carried over a switch. What was read during one visit and is for the group visited h switches
+/// later is carried over h of them, or written and read once more and carried over one at least; the groups visited
+/// next are all different, so that of the K - 1 parts of what was read one is carried over 1 switch at least, one over
+/// 2, and so on. Each part takes the cheaper way. Reading the input n times, and keeping another part of it each time,
+/// lets n parts be carried over one switch, n over two; the bound is the least over all n. Seeks are left out.
+pub fn lower_bound_s(question: &Question) -> f64 {
+    (1..=question.groups).map(|passes| bound_for_passes(question, passes)).fold(f64::INFINITY, f64::min)
+}
+
+fn bound_for_passes(question: &Question, passes: usize) -> f64 {
+    let part = question.output() / question.groups as f64;
+    let carry_s = question.switch_s() * part / question.memory_bytes as f64;
+    let offload_s = question.read_s(part) + question.write_s(part) + carry_s;
+    let parts = (0..question.groups - 1).map(|rank| (carry_s * (rank / passes + 1) as f64).min(offload_s));
+    question.once_s() + question.read_s(question.data_bytes as f64) * (passes - 1) as f64 + parts.sum::<f64>()
+}

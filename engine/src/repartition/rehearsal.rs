@@ -1,0 +1,195 @@
+//! Rehearsals: a strategy run against what is expected, as a fluid, to tell what it would cost.
+//!
+//! Input turns into output by alpha, and output falls to the groups by fixed shares, to the byte: this is what the
+//! paper simulates (section V), at the grain of a buffer rather than of a record.
+
+use super::{Alpha, Books, Step, Strategy, Terms};
+use ::model::transfer_time;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+use serde::{Deserialize, Serialize};
+
+/// What is expected of the input that is still to be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expected {
+    /// Output over input.
+    pub alpha: Alpha,
+    /// How output falls to the groups, as weights; not all 0.
+    pub shares: Vec<u64>,
+}
+
+impl Expected {
+    /// Output that falls to all groups alike.
+    pub fn uniform(groups: usize, alpha: Alpha) -> Self {
+        Self { alpha, shares: vec![1; groups] }
+    }
+}
+
+/// What a run took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// From the first step to the last.
+    pub time: Duration,
+    /// The part of it in which groups were woken.
+    pub switching: Duration,
+    /// The part of it in which heads were moved.
+    pub seeking: Duration,
+    /// How often another group was woken; the first one counts.
+    pub switches: u64,
+    /// Bytes read: input, and runs read back.
+    pub bytes_read: u64,
+    /// Bytes written: home, and offloaded.
+    pub bytes_written: u64,
+    /// The most that lay offloaded on any one group.
+    pub peak_offloaded_bytes: u64,
+}
+
+/// Runs `strategy` from `books` to the end, if input turns into output as expected.
+///
+/// Takes time in proportion to how often the buffer is filled.
+pub fn rehearse(strategy: &mut dyn Strategy, books: Books, terms: &Terms, expected: &Expected) -> Cost {
+    run(strategy, books, terms, expected, |_| {}).1
+}
+
+/// [`rehearse`], with somebody else who may wake groups before each step; tells how the books stand at the end.
+pub(super) fn run(
+    strategy: &mut dyn Strategy,
+    mut books: Books,
+    terms: &Terms,
+    expected: &Expected,
+    mut meddle: impl FnMut(&mut Books),
+) -> (Books, Cost) {
+    assert_eq!(expected.shares.len(), books.groups(), "a share for every group");
+    let mut fluid = Fluid::new(expected);
+    let mut cost = Cost::default();
+    loop {
+        meddle(&mut books);
+        let step = strategy.next(&books, terms);
+        if step == Step::Done {
+            assert!(books.done(), "a strategy ended before everything was home");
+            cost.time += cost.switching + cost.seeking;
+            return (books, cost);
+        }
+        fluid.perform(step, &mut books, terms, &mut cost);
+    }
+}
+
+/// A planner in a world where output falls as `expected`, whatever it was told.
+#[cfg(test)]
+pub(super) fn run_planner(planner: &mut super::Planner, terms: &Terms, expected: &Expected) -> Cost {
+    let mut fluid = Fluid::new(expected);
+    let mut cost = Cost::default();
+    loop {
+        let step = planner.next_step();
+        if step == Step::Done {
+            assert!(planner.books().done(), "a planner ended before everything was home");
+            cost.time += cost.switching + cost.seeking;
+            return cost;
+        }
+        fluid.perform(step, planner.books_mut(), terms, &mut cost);
+    }
+}
+
+/// What becomes of the input, and where the heads are.
+struct Fluid {
+    alpha: Alpha,
+    shares: Vec<u64>,
+    whole: u128,
+    input: u64,
+    turn: usize,
+    given: Vec<u64>,
+    /// Whether the last thing done was a write, so that another one goes on behind it.
+    writing: bool,
+}
+
+impl Fluid {
+    fn new(expected: &Expected) -> Self {
+        let whole: u128 = expected.shares.iter().map(|share| u128::from(*share)).sum();
+        assert!(whole > 0, "output falls to some group");
+        let groups = expected.shares.len();
+        Self {
+            alpha: expected.alpha,
+            shares: expected.shares.clone(),
+            whole,
+            input: 0,
+            turn: 0,
+            given: vec![0; groups],
+            writing: false,
+        }
+    }
+
+    /// What so many more bytes of input become. What rounding leaves goes to one target after the other.
+    fn deal(&mut self, bytes: u64) -> &[u64] {
+        let before = self.alpha.output_of(self.input);
+        self.input += bytes;
+        let output = self.alpha.output_of(self.input) - before;
+        let mut left = output;
+        for (given, share) in self.given.iter_mut().zip(&self.shares) {
+            *given = (u128::from(output) * u128::from(*share) / self.whole) as u64;
+            left -= *given;
+        }
+        while left > 0 {
+            self.turn = (self.turn + 1) % self.shares.len();
+            if self.shares[self.turn] > 0 {
+                self.given[self.turn] += 1;
+                left -= 1;
+            }
+        }
+        &self.given
+    }
+
+    fn perform(&mut self, step: Step, books: &mut Books, terms: &Terms, cost: &mut Cost) {
+        let awake = books.awake();
+        let wrote = core::mem::take(&mut self.writing);
+        match (step, awake) {
+            (Step::Visit { group }, _) => {
+                if awake != Some(group) {
+                    cost.switches += 1;
+                    cost.switching += terms.switch;
+                }
+                books.woke(group);
+            }
+            (Step::Read { bytes }, Some(group)) => self.read(group, bytes, books, terms, cost),
+            (Step::BringHome, Some(group)) => {
+                self.write(books.buffered(group), wrote, terms, cost);
+                books.was_brought_home(group);
+            }
+            (Step::Offload { target }, Some(on)) => {
+                self.write(books.buffered(target), wrote, terms, cost);
+                books.was_offloaded(on, target);
+                cost.peak_offloaded_bytes = cost.peak_offloaded_bytes.max(books.offloaded_on(on));
+            }
+            (Step::Refill { target, bytes }, Some(on)) => {
+                let pieces = books.was_refilled(on, target, bytes);
+                cost.seeking += terms.seek * u32::try_from(pieces).unwrap_or(u32::MAX);
+                cost.time += transfer_time(bytes, terms.read_bytes_per_s);
+                cost.bytes_read += bytes;
+            }
+            (Step::Read { .. } | Step::BringHome | Step::Offload { .. } | Step::Refill { .. } | Step::Done, _) => {
+                unreachable!("no group is awake to do this on")
+            }
+        }
+    }
+
+    /// Reads until as much is read as was asked, or the buffer is full.
+    fn read(&mut self, group: usize, bytes: u64, books: &mut Books, terms: &Terms, cost: &mut Cost) {
+        let fits = self.alpha.input_for(books.free());
+        let bytes = bytes.min(books.input(group)).min(fits);
+        assert!(bytes > 0, "a read that moves nothing would be asked for again for ever");
+        books.was_read(group, bytes, self.deal(bytes));
+        cost.seeking += terms.seek;
+        cost.time += transfer_time(bytes, terms.read_bytes_per_s);
+        cost.bytes_read += bytes;
+    }
+
+    /// Writes; what is written behind something else that was written needs no seek.
+    fn write(&mut self, bytes: u64, wrote: bool, terms: &Terms, cost: &mut Cost) {
+        if !wrote {
+            cost.seeking += terms.seek;
+        }
+        self.writing = true;
+        cost.time += transfer_time(bytes, terms.write_bytes_per_s);
+        cost.bytes_written += bytes;
+    }
+}

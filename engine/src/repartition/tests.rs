@@ -1,0 +1,167 @@
+//! The strategies against the paper's formulas, against each other, and against the least that can be.
+
+#![allow(clippy::unwrap_used)]
+
+use super::model::{
+    Question, Skew, baseline_s, buffpack_s, lower_bound_s, offpack_s, skewed_buffpack_s, skewed_offpack_s,
+};
+use super::*;
+use alloc::vec;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+fn even(question: &Question) -> Books {
+    let each = question.data_bytes / question.groups as u64;
+    Books::new(vec![each; question.groups], question.memory_bytes, question.alpha)
+}
+
+fn cost_of(choice: Choice, question: &Question) -> Cost {
+    choice.rehearse(&even(question), &question.terms, &Expected::uniform(question.groups, question.alpha))
+}
+
+/// How far `ours` is from `other`, in thousandths of `other`.
+fn off_by(ours: f64, other: f64) -> f64 {
+    (ours - other).abs() / other * 1_000.0
+}
+
+#[test]
+fn the_formulas_give_the_papers_hours_at_its_defaults() {
+    let hours = |seconds: f64| (seconds / 3_600.0).round() as u64;
+    assert_eq!(hours(baseline_s(&Question::PAPER)), 472);
+    assert_eq!(hours(buffpack_s(&Question::PAPER)), 247);
+    assert_eq!(hours(offpack_s(&Question::PAPER)), 141);
+}
+
+#[test]
+fn strategies_take_what_the_formulas_say_within_five_percent() {
+    for memory_gb in [4, 8, 16, 24, 32, 64, 100] {
+        let question = Question { memory_bytes: memory_gb * 1_000_000_000, ..Question::PAPER };
+        for (choice, formula) in [
+            (Choice::Baseline, baseline_s(&question)),
+            (Choice::Buffpack, buffpack_s(&question)),
+            (Choice::Offpack, offpack_s(&question)),
+        ] {
+            let took = cost_of(choice, &question).time.as_secs_f64();
+            assert!(off_by(took, formula) < 50.0, "{choice} with {memory_gb} GB: {took} s, by its formula {formula} s");
+        }
+    }
+}
+
+#[test]
+fn buffpack_and_offpack_cross_near_25_gb() {
+    let crosses = |memory_mb: u64| {
+        let question = Question { memory_bytes: memory_mb * 1_000_000, ..Question::PAPER };
+        cost_of(Choice::Buffpack, &question).time < cost_of(Choice::Offpack, &question).time
+    };
+    assert!(!crosses(23_000));
+    assert!(crosses(26_000));
+}
+
+#[test]
+fn tourpack_gains_a_tenth_at_the_crossover_and_lies_within_a_fiftieth_of_the_bound() {
+    let question = Question { memory_bytes: 24_500_000_000, ..Question::PAPER };
+    let [_, buffpack, offpack, tourpack] = Choice::candidates(&question.terms, question.memory_bytes, question.groups)
+        .map(|choice| cost_of(choice, &question).time.as_secs_f64());
+    let gain = 1.0 - tourpack / buffpack.min(offpack);
+    assert!(gain > 0.10, "TourPack takes {tourpack} s, BuffPack {buffpack} s, OffPack {offpack} s");
+    let bound = lower_bound_s(&question);
+    assert!((bound..bound * 1.02).contains(&tourpack), "TourPack takes {tourpack} s, the bound is {bound} s");
+    // The 15 % that were asked for are not to be had: the bound itself is less than 13 % below the better of the two.
+    assert!(bound / buffpack_s(&question).min(offpack_s(&question)) > 0.87);
+}
+
+#[test]
+fn the_choice_is_never_slower_than_the_better_of_buffpack_and_offpack() {
+    for memory_gb in [1, 2, 8, 20, 25, 32, 48, 64, 200] {
+        for groups in [2, 4, 12, 24] {
+            let data_bytes = 5_000_000_000_000;
+            let question = Question { memory_bytes: memory_gb * 1_000_000_000, data_bytes, groups, ..Question::PAPER };
+            let expected = Expected::uniform(groups, question.alpha);
+            let planner = Planner::new(even(&question), question.terms, &expected, None);
+            let chosen = cost_of(planner.choice(), &question).time;
+            let best = cost_of(Choice::Buffpack, &question).time.min(cost_of(Choice::Offpack, &question).time);
+            assert!(chosen <= best, "{memory_gb} GB, {groups} groups: {} is slower", planner.choice());
+        }
+    }
+}
+
+/// Zipf shares of N groups: i^-s, in fractions.
+fn zipf(groups: usize, exponent: f64) -> Vec<f64> {
+    let weights: Vec<f64> = (1..=groups).map(|rank| (rank as f64).powf(-exponent)).collect();
+    let sum: f64 = weights.iter().sum();
+    weights.into_iter().map(|weight| weight / sum).collect()
+}
+
+fn scaled(shares: &[f64], whole: u64) -> Vec<u64> {
+    shares.iter().map(|share| (share * whole as f64) as u64).collect()
+}
+
+#[test]
+fn the_models_that_know_skew_are_within_five_percent_where_the_papers_are_not() {
+    let mut papers_worst: f64 = 0.0;
+    for (memory_gb, exponent) in [8, 25, 64].into_iter().flat_map(|gb| [0.0, 0.5, 1.0].map(|exponent| (gb, exponent))) {
+        let question = Question { memory_bytes: memory_gb * 1_000_000_000, ..Question::PAPER };
+        let (even, skewed) = (zipf(12, 0.0), zipf(12, exponent));
+        for skew in [Skew { input: &even, output: &skewed }, Skew { input: &skewed, output: &even }] {
+            let books = Books::new(scaled(skew.input, question.data_bytes), question.memory_bytes, question.alpha);
+            let expected = Expected { alpha: question.alpha, shares: scaled(skew.output, 1 << 40) };
+            for (choice, formula) in [
+                (Choice::Buffpack, skewed_buffpack_s(&question, skew)),
+                (Choice::Offpack, skewed_offpack_s(&question, skew)),
+            ] {
+                let took = choice.rehearse(&books, &question.terms, &expected).time.as_secs_f64();
+                let case = if skew.input[0] > skew.input[11] { "input" } else { "output" };
+                let error = off_by(took, formula);
+                assert!(error < 50.0, "{choice}, {memory_gb} GB, {case} s = {exponent}: {took} s, not {formula} s");
+                if choice == Choice::Buffpack {
+                    papers_worst = papers_worst.max(off_by(took, buffpack_s(&question)));
+                }
+            }
+        }
+    }
+    assert!(papers_worst > 200.0, "formula (6) is off by a fifth under skew, not by {papers_worst} thousandths");
+}
+
+#[test]
+fn a_planner_that_was_told_wrong_changes_its_mind() {
+    // It expects output to fall to all groups alike, for which TourPack is best with this much memory; it falls mostly
+    // to a few, for which BuffPack is.
+    let question = Question { memory_bytes: 48_000_000_000, data_bytes: 20_000_000_000_000, ..Question::PAPER };
+    let told = Expected::uniform(12, question.alpha);
+    let right = Expected { alpha: question.alpha, shares: scaled(&zipf(12, 1.0), 1 << 40) };
+    let mut planner = Planner::new(even(&question), question.terms, &told, None);
+    let at_first = planner.choice();
+    let ends = rehearsal::run_planner(&mut planner, &question.terms, &right);
+    let stubborn = at_first.rehearse(&even(&question), &question.terms, &right);
+    assert_ne!(planner.choice(), at_first);
+    assert!(ends.time < stubborn.time, "{ends:?} against {stubborn:?}");
+}
+
+proptest! {
+    #[test]
+    fn every_byte_comes_home_whatever_the_strategy(
+        input in prop::collection::vec(0_u64..3_000_000, 1..7),
+        memory in 10_000_u64..2_000_000,
+        seed in any::<u64>(),
+        alpha in (0_u64..5, 1_u64..4),
+        which in 0_usize..4,
+        free_rides in any::<bool>(),
+    ) {
+        let groups = input.len();
+        let mut rng = ::model::Rng::new(seed);
+        let mut shares: Vec<u64> = (0..groups).map(|_| rng.below(10)).collect();
+        shares[rng.below(groups as u64) as usize] += 1;
+        let alpha = Alpha { output: alpha.0, input: alpha.1 };
+        let books = Books::new(input.clone(), memory, alpha);
+        let expected = Expected { alpha, shares };
+        let choice = Choice::candidates(&Terms::PAPER, memory, groups)[which];
+        let mut strategy: Chosen = choice.strategy();
+        let (books, cost) = rehearsal::run(&mut strategy, books, &Terms::PAPER, &expected, |books| {
+            if free_rides && rng.below(20) == 0 { books.woke(rng.below(groups as u64) as usize); }
+        });
+        prop_assert!(books.done());
+        let total: u64 = input.iter().sum();
+        prop_assert_eq!((0..groups).map(|group| books.home(group)).sum::<u64>(), alpha.output_of(total));
+        prop_assert!(cost.bytes_read >= total);
+    }
+}

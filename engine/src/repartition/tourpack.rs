@@ -1,0 +1,122 @@
+//! TourPack: carry home what will be passed soon, offload the rest. Ours; not in the paper.
+//!
+//! The groups that still have input are toured in a fixed order. Output for the next `window` groups of the tour stays
+//! in the buffer until they are reached; output for all others is offloaded at once, and brought home at the end as
+//! OffPack does. A byte that stays for h hops keeps memory from h hops' worth of other bytes, which costs `h T_sw /
+//! S_M`; a byte that is offloaded is written and read once more and stays for one hop, which costs `1/w + 1/r + T_sw /
+//! S_M`. So what is h hops away is carried if `(h - 1) T_sw / S_M` is below `1/w + 1/r`, which is what
+//! [`TourPack::fitting`] sets the window by. With a window of 0 this is OffPack, with one of K - 1 it is BuffPack on a
+//! tour.
+//!
+//! [`lower_bound_s`](super::model::lower_bound_s) tells how little there is left to win.
+
+use super::{Books, Step, Strategy, Terms, home};
+use ::model::transfer_time;
+
+/// Carries what is wanted by the next groups of a tour, offloads the rest.
+#[derive(Clone, Copy, Debug)]
+pub struct TourPack {
+    window: usize,
+    /// Whether the buffer was full and is being written out, but for what is carried.
+    emptying: bool,
+}
+
+impl TourPack {
+    /// Carries for the next `window` groups of the tour.
+    pub fn new(window: usize) -> Self {
+        Self { window, emptying: false }
+    }
+
+    /// The window that these terms and this much memory ask for; at most K - 1.
+    pub fn fitting(terms: &Terms, memory_bytes: u64, groups: usize) -> Self {
+        let twice =
+            transfer_time(memory_bytes, terms.write_bytes_per_s) + transfer_time(memory_bytes, terms.read_bytes_per_s);
+        let hops = twice.as_nanos().checked_div(terms.switch.as_nanos()).unwrap_or(u128::MAX);
+        let window = usize::try_from(hops).unwrap_or(usize::MAX).saturating_add(1);
+        Self::new(window.min(groups.saturating_sub(1)))
+    }
+
+    /// For how many groups it carries.
+    pub fn window(self) -> usize {
+        self.window
+    }
+}
+
+impl Strategy for TourPack {
+    fn next(&mut self, books: &Books, terms: &Terms) -> Step {
+        if books.input_left() == 0 {
+            return home::next(books);
+        }
+        let Some(awake) = books.awake() else { return visit_next(books, 0) };
+        if self.emptying {
+            if let Some(step) = self.empty(books, awake) {
+                return step;
+            }
+            self.emptying = false;
+            return stay_or_go(books, awake, terms);
+        }
+        if books.full() {
+            self.emptying = true;
+            return self.next(books, terms);
+        }
+        match books.readable(awake, books.free()) {
+            0 => leave(books, awake),
+            bytes => Step::Read { bytes },
+        }
+    }
+}
+
+impl TourPack {
+    /// Writes something that is not to be carried; nothing if all that is left is.
+    fn empty(self, books: &Books, awake: usize) -> Option<Step> {
+        if books.buffered(awake) > 0 {
+            return Some(Step::BringHome);
+        }
+        let mut targets = (0..books.groups()).filter(|target| books.buffered(*target) > 0);
+        let target = targets.find(|target| !self.carries(books, awake, *target))?;
+        Some(Step::Offload { target })
+    }
+
+    /// Whether `target` is among the next groups of the tour.
+    fn carries(self, books: &Books, awake: usize, target: usize) -> bool {
+        let groups = books.groups();
+        let distance = (target + groups - awake) % groups;
+        let between = (1..distance).filter(|step| books.input((awake + step) % groups) > 0).count();
+        books.input(target) > 0 && between < self.window
+    }
+}
+
+/// Reads on here if that is more efficient than going on (BuffPack's formula).
+fn stay_or_go(books: &Books, awake: usize, terms: &Terms) -> Step {
+    let bytes = books.readable(awake, books.free());
+    let Some(next) = next_of_tour(books, awake) else { return Step::Read { bytes } };
+    if bytes == 0 {
+        return Step::Visit { group: next };
+    }
+    let here = transfer_time(bytes, terms.read_bytes_per_s)
+        + transfer_time(books.alpha().output_of(bytes), terms.write_bytes_per_s);
+    let carried = books.buffered(next);
+    let there = transfer_time(carried, terms.write_bytes_per_s)
+        + transfer_time(books.readable(next, books.free() + carried), terms.read_bytes_per_s);
+    let (here, there) = (here.as_nanos(), there.as_nanos());
+    let seeks = 2 * terms.seek.as_nanos();
+    let stay = here * (there + seeks + terms.switch.as_nanos()) >= there * (here + seeks);
+    if stay { Step::Read { bytes } } else { Step::Visit { group: next } }
+}
+
+/// Goes on, when there is no input left here: what is for this group is written first.
+fn leave(books: &Books, awake: usize) -> Step {
+    if books.buffered(awake) > 0 { Step::BringHome } else { visit_next(books, awake) }
+}
+
+fn next_of_tour(books: &Books, awake: usize) -> Option<usize> {
+    let mut around = (1..books.groups()).map(|step| (awake + step) % books.groups());
+    around.find(|group| books.input(*group) > 0)
+}
+
+/// The next group with input behind `start`, counted around. There must be one.
+fn visit_next(books: &Books, start: usize) -> Step {
+    let mut around = (0..books.groups()).map(|step| (start + step) % books.groups());
+    let group = around.find(|group| books.input(*group) > 0).expect("there is input left");
+    Step::Visit { group }
+}
