@@ -1,6 +1,7 @@
 //! The command line.
 
 use clap::{Args, Parser, Subcommand};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub enum Command {
     Quickstart(Quickstart),
     /// Show the groups and classes of a rack: what can be active at once, and what that draws.
     Plan(Plan),
+    /// Answer a question about a rack by simulating it: a table, and a report with plots.
+    Simulate(Simulate),
     /// Make a data directory.
     Init(Init),
     /// Serve a data directory.
@@ -78,6 +81,28 @@ pub struct Plan {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Simulate {
+    /// The scenario: TOML, one question.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Write a report into this directory: report.html, plot.svg, points.csv, points.json.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print JSON: an array of points, each with its parameters and measures.
+    #[arg(long)]
+    pub json: bool,
+    /// Use another value, such as workload.rate=4 or policy.queue_depth=[100,1000]; as often as you like.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Run every point with so many seeds (1, 2, ...) [default: what the scenario says].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: Option<u64>,
+    /// Run so many points at once; the results are the same for any number [default: as many as there are processors].
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
 }
 
 #[derive(Debug, Args)]

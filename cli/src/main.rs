@@ -10,7 +10,9 @@ mod explain;
 mod human;
 mod output;
 mod plan;
+mod report_dir;
 mod serve;
+mod simulate;
 mod status;
 mod verify;
 
@@ -51,6 +53,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Verify(options) => return Ok(verify::verify(&options)),
         Command::Quickstart(options) => serve::quickstart(&options),
         Command::Plan(options) => plan::plan(&options),
+        Command::Simulate(options) => simulate::simulate(&options),
         Command::Init(options) => serve::init(&options),
         Command::Serve(options) => serve::serve(&options),
         Command::Status(options) => status::status(&options),

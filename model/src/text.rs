@@ -123,6 +123,14 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     units::SPAN.parse(text).map(Duration::from_nanos)
 }
 
+/// The bytes/s that `text`, such as `"105 MB/s"` or `"20 Gb/s"`, means.
+///
+/// # Errors
+/// What is wrong with it, and what to write instead.
+pub fn rate(text: &str) -> Result<u64, String> {
+    units::RATE.parse(text)
+}
+
 /// The name of `known` that is fewest edits away from `word`.
 pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     tree::nearest(word, known)

@@ -1,0 +1,157 @@
+//! From the values of one case to the experiment that is run.
+
+use super::value::{Meaning, Value};
+use super::{Case, Sources};
+use crate::chance::{Popularity, Sizes};
+use crate::experiment::{Arrivals, Experiment, System, Workload};
+use crate::links::Network;
+use engine::{IdleTimeout, RackPolicy, ReadPolicy, Shares, Weighing};
+use model::RackSpec;
+use std::time::Duration;
+
+/// What is wrong with a value, once all are known: the key, and what to write.
+pub(super) type Wrong = (&'static str, String);
+
+/// The experiment of `case`.
+pub(super) fn experiment(case: &Case, seeds: &[u64], sources: &mut Sources<'_>) -> Result<Experiment, Wrong> {
+    let rack = sources.rack(&case.word("rack")).map_err(|told| ("rack", told))?;
+    let mut experiment = Experiment::pelican(rack);
+    experiment.system = match case.word("system").as_str() {
+        "fully_provisioned" => System::FullyProvisioned,
+        "random_layout" => System::RandomLayout,
+        _ => System::Engine,
+    };
+    policy(case, &experiment.rack.clone(), &mut experiment.policy)?;
+    experiment.network = Network {
+        bytes_per_s: match case.meaning("network.bytes_per_s") {
+            Meaning::BytesPerS(rate) => Some(*rate),
+            _ => None,
+        },
+        shared: case.flag("network.shared"),
+    };
+    experiment.workload = workload(case, sources)?;
+    experiment.stored_blobs = case.whole("stored_blobs") as u32;
+    experiment.stored_permille = (case.number("stored_share") * 1000.0).round() as u32;
+    experiment.warm_up = case.span("warm_up").unwrap_or(Duration::ZERO);
+    experiment.duration = case.span("duration").unwrap_or(experiment.duration);
+    experiment.seeds = seeds.to_vec();
+    Ok(experiment)
+}
+
+fn policy(case: &Case, rack: &RackSpec, policy: &mut RackPolicy) -> Result<(), Wrong> {
+    let scheduler = &mut policy.scheduler;
+    scheduler.weighing = match case.word("policy.weighing").as_str() {
+        "operations" => Weighing::Operations,
+        "time" => Weighing::Time,
+        _ => Weighing::Bytes,
+    };
+    scheduler.overtake_limit = overtake_limit(case, scheduler.weighing)?;
+    scheduler.queue_depth = case.whole("policy.queue_depth") as u32;
+    scheduler.join_in_service = case.flag("policy.join_in_service");
+    scheduler.quantum = case.span("policy.quantum").unwrap_or(scheduler.quantum);
+    let share = |lane: &'static str| case.whole(lane) as u32;
+    scheduler.shares = Shares {
+        client: share("policy.shares.client"),
+        rebuild: share("policy.shares.rebuild"),
+        background: share("policy.shares.background"),
+    };
+    if scheduler.shares == (Shares { client: 0, rebuild: 0, background: 0 }) {
+        return Err(("policy.shares.client", "all shares are 0; write 1 for the client, say".to_owned()));
+    }
+    policy.read_policy = if case.word("policy.read_policy") == "k" { ReadPolicy::K } else { ReadPolicy::All };
+    policy.idle_timeout = case.span("policy.idle_timeout").map_or(IdleTimeout::Never, IdleTimeout::After);
+    policy.starts_per_day = match case.meaning("policy.starts_per_day") {
+        Meaning::Whole(starts) => *starts as u32,
+        _ => rack.profile.starts_per_day(),
+    };
+    Ok(())
+}
+
+fn overtake_limit(case: &Case, weighing: Weighing) -> Result<u64, Wrong> {
+    let (limit, wanted) = match (weighing, case.meaning("policy.overtake_limit")) {
+        (Weighing::Bytes, Meaning::Bytes(bytes)) => (Some(*bytes), ""),
+        (Weighing::Operations, Meaning::Whole(operations)) => (Some(*operations), ""),
+        (Weighing::Time, Meaning::Span(span)) => (u64::try_from(span.as_millis()).ok(), "less"),
+        (_, Meaning::Whole(0)) => (Some(0), ""),
+        (Weighing::Bytes, _) => (None, "a size such as \"500 GB\""),
+        (Weighing::Operations, _) => (None, "a number such as 500"),
+        (Weighing::Time, _) => (None, "a duration such as \"5 min\""),
+    };
+    limit.ok_or_else(|| {
+        let weighing = case.word("policy.weighing");
+        ("policy.overtake_limit", format!("does not fit weighing = \"{weighing}\"; write {wanted}"))
+    })
+}
+
+fn workload(case: &Case, sources: &mut Sources<'_>) -> Result<Workload, Wrong> {
+    let arrivals = match case.word("workload.arrivals").as_str() {
+        "burst" => Arrivals::Burst {
+            reads: case.whole("workload.reads") as u32,
+            over: case.span("workload.over").unwrap_or(Duration::from_mins(1)),
+        },
+        "replay" => {
+            let Some(Value { meaning: Meaning::Word(path), .. }) = case.values.get("workload.trace") else {
+                let told = "a replay needs a trace; write workload.trace = \"trace.csv\"";
+                return Err(("workload.arrivals", told.to_owned()));
+            };
+            let rows = sources.trace(path).map_err(|told| ("workload.trace", told))?;
+            Arrivals::Replay(rows)
+        }
+        _ => Arrivals::poisson(match case.meaning("workload.rate") {
+            Meaning::PerS(rate) => *rate,
+            _ => 0.0,
+        }),
+    };
+    let sizes = match case.values.get("workload.size").map(|size| &size.meaning) {
+        Some(Meaning::Bytes(bytes)) => Sizes::Fixed(*bytes),
+        Some(_) => Sizes::VHD,
+        None => Sizes::Fixed(1_000_000_000),
+    };
+    let zipf = case.values.get("workload.zipf_exponent").map(|exponent| &exponent.meaning);
+    let popularity = match zipf {
+        Some(Meaning::Number(exponent)) => Popularity::Zipf { exponent_permille: (exponent * 1000.0).round() as u32 },
+        _ => Popularity::Uniform,
+    };
+    Ok(Workload { arrivals, sizes, popularity })
+}
+
+impl Case {
+    /// What the value of a key that always has one means.
+    fn meaning(&self, key: &'static str) -> &Meaning {
+        let value = self.values.get(key);
+        &value.unwrap_or_else(|| panic!("{key} has a value in every case")).meaning
+    }
+
+    fn word(&self, key: &'static str) -> String {
+        match self.meaning(key) {
+            Meaning::Word(word) => word.clone(),
+            other => panic!("{key} is a word, and not {other:?}"),
+        }
+    }
+
+    fn whole(&self, key: &'static str) -> u64 {
+        match self.meaning(key) {
+            Meaning::Whole(number) => *number,
+            other => panic!("{key} is a whole number, and not {other:?}"),
+        }
+    }
+
+    fn number(&self, key: &'static str) -> f64 {
+        match self.meaning(key) {
+            Meaning::Number(number) => *number,
+            other => panic!("{key} is a number, and not {other:?}"),
+        }
+    }
+
+    fn flag(&self, key: &'static str) -> bool {
+        *self.meaning(key) == Meaning::Flag(true)
+    }
+
+    /// A duration; `None` for the word that may stand instead, or where the key says nothing in this case.
+    fn span(&self, key: &'static str) -> Option<Duration> {
+        match self.values.get(key)?.meaning {
+            Meaning::Span(span) => Some(span),
+            _ => None,
+        }
+    }
+}

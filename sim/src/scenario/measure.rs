@@ -1,0 +1,85 @@
+//! The measures of a point by name, with the units in which people read them.
+
+use crate::measure::Point;
+
+/// Something that is measured of a point.
+pub struct Measure {
+    /// Its name, as in JSON: `ttfb_s.p99`.
+    pub name: &'static str,
+    /// For the heads of tables and for axes, with the unit.
+    pub label: &'static str,
+    /// How many of that unit one of the point's is.
+    scale: f64,
+    of: fn(&Point) -> Option<f64>,
+    half_width: fn(&Point) -> Option<f64>,
+    /// Whether it stands in the short table.
+    pub short: bool,
+}
+
+impl Measure {
+    /// The measure of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        MEASURES.iter().find(|measure| measure.name == name)
+    }
+
+    /// In the unit of the label; `None` if nothing was counted.
+    pub fn of(&self, point: &Point) -> Option<f64> {
+        (self.of)(point).map(|value| value * self.scale)
+    }
+
+    /// Half the width of its 95 % confidence interval over the seeds, where it is known.
+    pub fn half_width(&self, point: &Point) -> Option<f64> {
+        (self.half_width)(point).map(|value| value * self.scale)
+    }
+
+    /// As the point has it, in the unit of its name.
+    pub fn exact(&self, point: &Point) -> Option<f64> {
+        (self.of)(point)
+    }
+}
+
+const fn measure(name: &'static str, label: &'static str, scale: f64, of: fn(&Point) -> Option<f64>) -> Measure {
+    Measure { name, label, scale, of, half_width: |_| None, short: false }
+}
+
+impl Measure {
+    const fn short(self) -> Self {
+        Self { short: true, ..self }
+    }
+
+    const fn sure(self, half_width: fn(&Point) -> Option<f64>) -> Self {
+        Self { half_width, ..self }
+    }
+}
+
+/// All measures, in the order in which tables have them.
+pub const MEASURES: &[Measure] = &[
+    measure("throughput_bytes_per_s", "throughput (Gb/s)", 8e-9, |point| Some(point.throughput_bytes_per_s))
+        .short()
+        .sure(|point| point.ci95.throughput_bytes_per_s),
+    measure("ttfb_s.mean", "mean TTFB (s)", 1.0, |point| point.ttfb_s.mean)
+        .short()
+        .sure(|point| point.ci95.ttfb_mean_s),
+    measure("ttfb_s.p50", "median TTFB (s)", 1.0, |point| point.ttfb_s.p50),
+    measure("ttfb_s.p99", "p99 TTFB (s)", 1.0, |point| point.ttfb_s.p99).short(),
+    measure("ttfb_s.max", "max TTFB (s)", 1.0, |point| point.ttfb_s.max),
+    measure("completion_s.mean", "mean completion (s)", 1.0, |point| point.completion_s.mean),
+    measure("completion_s.p50", "median completion (s)", 1.0, |point| point.completion_s.p50),
+    measure("completion_s.p99", "p99 completion (s)", 1.0, |point| point.completion_s.p99),
+    measure("completion_s.max", "max completion (s)", 1.0, |point| point.completion_s.max),
+    measure("service_s.mean", "mean service (s)", 1.0, |point| point.service_s.mean)
+        .short()
+        .sure(|point| point.ci95.service_mean_s),
+    measure("service_s.p50", "median service (s)", 1.0, |point| point.service_s.p50),
+    measure("service_s.p99", "p99 service (s)", 1.0, |point| point.service_s.p99),
+    measure("service_s.max", "max service (s)", 1.0, |point| point.service_s.max),
+    measure("reject_rate", "rejects (%)", 100.0, |point| Some(point.reject_rate))
+        .short()
+        .sure(|point| point.ci95.reject_rate),
+    measure("wake_time_fraction", "time waking (%)", 100.0, |point| Some(point.wake_time_fraction)).short(),
+    measure("spin_ups_per_drive_year", "spin-ups per drive and year", 1.0, |point| Some(point.spin_ups_per_drive_year))
+        .short(),
+    measure("tb_per_drive_year", "TB per drive and year", 1.0, |point| Some(point.tb_per_drive_year)).short(),
+    measure("power_w.mean", "mean power (W)", 1.0, |point| Some(point.power_w.mean)).short(),
+    measure("power_w.peak", "peak power (W)", 1.0, |point| Some(point.power_w.peak)).short(),
+];

@@ -1,0 +1,169 @@
+//! What of a scenario's answers is drawn: the table `plot`.
+
+use super::key::Key;
+use super::measure::{MEASURES, Measure};
+use super::{Answer, Scenario};
+use crate::report::{Axis, Figure, Mark, Plate, Scale, Series, Style};
+use model::text::nearest;
+use std::collections::BTreeMap;
+
+/// How answers are drawn: a figure for each measure, a line for each combination of what makes the series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plot {
+    x: String,
+    y: Vec<String>,
+    series: Vec<&'static str>,
+    x_scale: Option<Scale>,
+    y_scale: Scale,
+}
+
+type Wrong = (&'static str, String);
+
+impl Plot {
+    /// Reads the keys of the table `plot`.
+    pub(super) fn read(keys: &BTreeMap<String, Vec<String>>, scenario: &Scenario) -> Result<Self, Wrong> {
+        let get = |name: &str| keys.get(name).cloned().unwrap_or_default();
+        let [x] = get("plot.x").try_into().map_err(|_| {
+            ("plot.x", "a plot has one parameter or measure along x; write x = \"workload.rate\"".to_owned())
+        })?;
+        let y = get("plot.y");
+        if y.is_empty() {
+            return Err(("plot.y", "a plot needs measures; write y = [\"ttfb_s.p99\", \"power_w.mean\"]".to_owned()));
+        }
+        if let Some(wrong) = y.iter().find(|name| Measure::named(name).is_none()) {
+            return Err(("plot.y", no_such(wrong, "measure", &measures())));
+        }
+        let is_parameter = Key::named(&x).is_some();
+        if !is_parameter && Measure::named(&x).is_none() {
+            let mut known: Vec<&str> = super::KEYS.iter().map(|key| key.name).collect();
+            known.extend(measures());
+            return Err(("plot.x", no_such(&x, "parameter or measure", &known)));
+        }
+        let series = series(&get("plot.series"))?;
+        for varied in scenario.varied() {
+            if varied != x && !series.contains(&varied) {
+                let told = format!("`{varied}` has several values, and the plot must say where; write it into series");
+                return Err(("plot.series", told));
+            }
+        }
+        let words = is_parameter
+            && scenario
+                .values
+                .get(x.as_str())
+                .is_some_and(|values| values.iter().any(|value| value.meaning.along_axis().is_none()));
+        if words {
+            return Err(("plot.x", format!("the values of `{x}` are no numbers; write it into series instead")));
+        }
+        let y_scale = scale("plot.y_scale", &get("plot.y_scale"))?.unwrap_or_default();
+        Ok(Self { x, y, series, x_scale: scale("plot.x_scale", &get("plot.x_scale"))?, y_scale })
+    }
+
+    /// The plate of `answers`.
+    pub fn plate(&self, title: &str, answers: &[Answer]) -> Plate {
+        let measures: Vec<&Measure> = self.y.iter().filter_map(|name| Measure::named(name)).collect();
+        let columns = if measures.len() == 1 { 1 } else { 2 };
+        Plate::new(title, columns, measures.into_iter().map(|measure| self.figure(measure, answers)).collect())
+    }
+
+    fn figure(&self, measure: &Measure, answers: &[Answer]) -> Figure {
+        let mut series: Vec<Series> = Vec::new();
+        for answer in answers {
+            let Some(x) = self.along_x(answer) else { continue };
+            let name = self.name(answer);
+            let y = measure.of(&answer.point).unwrap_or(f64::NAN);
+            let spread = measure.half_width(&answer.point).map(|half| (y - half, y + half));
+            let mark = Mark { x, y, spread };
+            match series.iter_mut().find(|series| series.name == name) {
+                Some(known) => known.marks.push(mark),
+                None => series.push(Series { name, marks: vec![mark], style: Style::Line }),
+            }
+        }
+        let values: Vec<f64> = series.iter().flat_map(|series| series.marks.iter().map(|mark| mark.x)).collect();
+        let scale = self.x_scale.unwrap_or_else(|| suited(&values));
+        Figure {
+            title: String::new(),
+            x: Axis { label: self.x_label(answers), scale, ..Axis::default() },
+            y: Axis { label: measure.label.to_owned(), scale: self.y_scale, ..Axis::default() },
+            series,
+        }
+    }
+
+    fn along_x(&self, answer: &Answer) -> Option<f64> {
+        match Measure::named(&self.x) {
+            Some(measure) => measure.of(&answer.point),
+            None => Some(answer.case.values.get(self.x.as_str())?.meaning.along_axis()?.0),
+        }
+    }
+
+    fn x_label(&self, answers: &[Answer]) -> String {
+        if let Some(measure) = Measure::named(&self.x) {
+            return measure.label.to_owned();
+        }
+        let unit =
+            answers.iter().find_map(|answer| Some(answer.case.values.get(self.x.as_str())?.meaning.along_axis()?.1));
+        named_with(&self.x, unit.unwrap_or_default())
+    }
+
+    /// What tells the series of `answer` from others.
+    fn name(&self, answer: &Answer) -> String {
+        let part = |key: &&'static str| {
+            let value = answer.case.values.get(key)?;
+            let number = value.meaning.along_axis().is_some();
+            Some(if number { format!("{} {}", plain_name(key), value.written) } else { value.written.to_string() })
+        };
+        let name = self.series.iter().filter_map(part).collect::<Vec<_>>().join(", ");
+        if name.is_empty() { "all".to_owned() } else { name }
+    }
+}
+
+/// `policy.overtake_limit` as people say it: `overtake limit`.
+pub(super) fn plain_name(key: &str) -> String {
+    key.rsplit('.').next().unwrap_or(key).replace('_', " ")
+}
+
+/// [`plain_name`] with its unit, if it has one.
+pub(super) fn named_with(key: &str, unit: &str) -> String {
+    let name = plain_name(key);
+    if unit.is_empty() { name } else { format!("{name} ({unit})") }
+}
+
+fn measures() -> Vec<&'static str> {
+    MEASURES.iter().map(|measure| measure.name).collect()
+}
+
+fn no_such(name: &str, what: &str, known: &[&str]) -> String {
+    let near = nearest(name, known).unwrap_or_default();
+    format!("there is no {what} {name:?}; write \"{near}\" (known: {})", known.join(", "))
+}
+
+fn series(names: &[String]) -> Result<Vec<&'static str>, Wrong> {
+    let key = |name: &String| {
+        let known: Vec<&str> = super::KEYS.iter().map(|key| key.name).collect();
+        Key::named(name).map(|key| key.name).ok_or_else(|| ("plot.series", no_such(name, "parameter", &known)))
+    };
+    names.iter().map(key).collect()
+}
+
+fn scale(key: &'static str, words: &[String]) -> Result<Option<Scale>, Wrong> {
+    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => Ok(None),
+        ["linear"] => Ok(Some(Scale::Linear)),
+        ["log"] => Ok(Some(Scale::Log)),
+        _ => Err((key, "a scale is \"linear\" or \"log\"; write one of them".to_owned())),
+    }
+}
+
+/// Logarithmic for values that lie closer together, as factors than as steps.
+fn suited(values: &[f64]) -> Scale {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.dedup();
+    let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else { return Scale::Linear };
+    let middle = sorted[sorted.len() / 2];
+    // Where the middle one of them is nearer to the geometric than to the arithmetic mean of the ends.
+    if *first > 0.0 && last / first >= 10.0 && middle < (first * last).sqrt() * 0.5 + (first + last) * 0.25 {
+        Scale::Log
+    } else {
+        Scale::Linear
+    }
+}

@@ -1,0 +1,126 @@
+//! The answers of a scenario as tables and as a page.
+
+use super::key::{KEYS, Key};
+use super::measure::{MEASURES, Measure};
+use super::plot::named_with;
+use super::{Answer, Scenario};
+use crate::report::{Cell, Column, Page, Section, Table};
+
+/// What a page says of how it came about, so that it can be made again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The command.
+    pub command: String,
+    /// The version of Larder.
+    pub version: String,
+    /// The scenario's text.
+    pub text: String,
+}
+
+/// What was varied, and the measures that matter most.
+pub fn short_table(scenario: &Scenario, answers: &[Answer]) -> Table {
+    let varied = scenario.varied();
+    let measures: Vec<&Measure> = MEASURES.iter().filter(|measure| measure.short).collect();
+    let keys: Vec<&Key> = KEYS.iter().filter(|key| varied.contains(&key.name)).collect();
+    table(&keys, &measures, answers, false)
+}
+
+/// All parameters and all measures, in the units of their names, with every digit.
+pub fn csv(answers: &[Answer]) -> String {
+    let keys: Vec<&Key> =
+        KEYS.iter().filter(|key| answers.iter().any(|a| a.case.values.contains_key(key.name))).collect();
+    table(&keys, &MEASURES.iter().collect::<Vec<_>>(), answers, true).csv()
+}
+
+fn table(keys: &[&Key], measures: &[&Measure], answers: &[Answer], exact: bool) -> Table {
+    let mut columns: Vec<Column> = keys.iter().map(|key| Column::words(named_with(key.name, ""), key.name)).collect();
+    columns.extend(measures.iter().map(|measure| Column::numbers(measure.label, measure.name)));
+    let mut table = Table::new(columns);
+    for answer in answers {
+        let value =
+            |key: &&Key| answer.case.written(key.name).map_or(Cell::Empty, |written| Cell::words(written.to_string()));
+        let mut row: Vec<Cell> = keys.iter().map(value).collect();
+        row.extend(measures.iter().map(|measure| {
+            let (shown, value) = (measure.of(&answer.point), measure.exact(&answer.point));
+            match Cell::maybe(shown) {
+                Cell::Number { shown, .. } if exact => Cell::Number { value: value.unwrap_or(f64::NAN), shown },
+                cell => cell,
+            }
+        }));
+        table.push(row);
+    }
+    table
+}
+
+/// The page of a scenario's answers.
+pub fn page(scenario: &Scenario, answers: &[Answer], asked: &Asked) -> Page {
+    let mut sections = Vec::new();
+    if let Some(plot) = &scenario.plot {
+        sections.push(Section::Plate(plot.plate("", answers)));
+    }
+    sections.push(Section::Heading("Results".to_owned()));
+    sections.push(Section::Words(explained(scenario)));
+    sections.push(Section::Table(short_table(scenario, answers)));
+    sections.push(Section::Heading("All measures".to_owned()));
+    let varied = scenario.varied();
+    let keys: Vec<&Key> = KEYS.iter().filter(|key| varied.contains(&key.name)).collect();
+    sections.push(Section::Table(table(&keys, &MEASURES.iter().collect::<Vec<_>>(), answers, false)));
+    sections.push(Section::Heading("Parameters".to_owned()));
+    sections.push(Section::Facts(constants(scenario, answers)));
+    sections.push(Section::Heading("To run it again".to_owned()));
+    sections.push(Section::Facts(vec![
+        ("command".to_owned(), asked.command.clone()),
+        ("version".to_owned(), asked.version.clone()),
+        ("seeds".to_owned(), list(&scenario.seeds)),
+    ]));
+    sections.push(Section::Words(
+        "The same scenario, seeds and version give the same numbers, on any machine and with any number of threads. A \
+         trace hash is the same where the same happened, event by event."
+            .to_owned(),
+    ));
+    sections.push(Section::Table(hashes(&keys, answers)));
+    sections.push(Section::Heading("Scenario".to_owned()));
+    sections.push(Section::Verbatim(asked.text.clone()));
+    Page { title: scenario.question.clone(), sections }
+}
+
+fn explained(scenario: &Scenario) -> String {
+    let runs = match scenario.seeds.len() {
+        1 => "Each row is one run".to_owned(),
+        seeds => format!("Each row is {seeds} runs with seeds of their own, taken together"),
+    };
+    let bars =
+        if scenario.seeds.len() > 1 { " Bars in the plots are 95 % confidence intervals over the seeds." } else { "" };
+    format!(
+        "{runs}. TTFB, the time to the first byte, and completion count from the moment of the request; service from the \
+         moment it leaves its queue, the wake it caused included. 1 Gb/s is 125,000,000 bytes/s.{bars}"
+    )
+}
+
+/// Parameters that are the same in all cases.
+fn constants(scenario: &Scenario, answers: &[Answer]) -> Vec<(String, String)> {
+    let varied = scenario.varied();
+    let fixed = KEYS.iter().filter(|key| !varied.contains(&key.name));
+    let value = |key: &Key| answers.iter().find_map(|answer| answer.case.written(key.name)).map(ToString::to_string);
+    fixed.filter_map(|key| Some((key.name.to_owned(), value(key)?))).collect()
+}
+
+fn hashes(keys: &[&Key], answers: &[Answer]) -> Table {
+    let mut columns: Vec<Column> = keys.iter().map(|key| Column::words(named_with(key.name, ""), key.name)).collect();
+    columns.push(Column::words("trace hashes, by seed", "trace_hashes"));
+    let mut table = Table::new(columns);
+    for answer in answers {
+        let mut row: Vec<Cell> = keys
+            .iter()
+            .map(|key| answer.case.written(key.name).map_or(Cell::Empty, |w| Cell::words(w.to_string())))
+            .collect();
+        let hashes: Vec<String> = answer.point.trace_hashes.iter().map(|hash| format!("{hash:016x}")).collect();
+        row.push(Cell::words(hashes.join(" ")));
+        table.push(row);
+    }
+    table
+}
+
+fn list(numbers: &[u64]) -> String {
+    numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+}

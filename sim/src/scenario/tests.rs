@@ -1,0 +1,296 @@
+//! Scenarios from text: what they mean, their cases, and every refusal.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::experiment::{Arrivals, System};
+use crate::{Network, Popularity, Sizes};
+use engine::{IdleTimeout, ReadPolicy, Weighing};
+use std::time::Duration;
+
+fn parse(text: &str) -> Result<Scenario, ScenarioError> {
+    Scenario::parse(text, "s.toml", &[])
+}
+
+fn with(text: &str, overrides: &[&str]) -> Result<Scenario, ScenarioError> {
+    let overrides: Vec<String> = overrides.iter().map(|setting| (*setting).to_owned()).collect();
+    Scenario::parse(text, "s.toml", &overrides)
+}
+
+fn told(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+fn rack(name: &str) -> Result<RackSpec, String> {
+    let shipped = model::text::SHIPPED.iter().find(|(known, _)| *known == name);
+    let (_, text) = shipped.ok_or_else(|| format!("there is no rack {name}; write \"pelican\""))?;
+    model::text::parse(text, name).map_err(|error| error.to_string())
+}
+
+fn trace(_: &str) -> Result<Vec<Row>, String> {
+    Ok(crate::replay::parse("time,operation,key,bytes\n0.5,read,a,1000\n").unwrap())
+}
+
+fn experiments(text: &str) -> Result<Vec<Experiment>, ScenarioError> {
+    let scenario = parse(text)?;
+    let mut sources = Sources::new(&rack, &trace);
+    scenario.cases()?.iter().map(|case| scenario.experiment(case, &mut sources)).collect()
+}
+
+fn written(scenario: &Scenario, keys: &[&str]) -> Vec<Vec<String>> {
+    let cases = scenario.cases().unwrap();
+    let of = |case: &Case| keys.iter().map(|key| case.written(key).map_or("-".into(), ToString::to_string)).collect();
+    cases.iter().map(of).collect()
+}
+
+#[test]
+fn an_empty_scenario_is_pelicans_evaluation_at_one_read_a_second() {
+    let ours = experiments("").unwrap();
+    let mut papers = Experiment::pelican(rack("pelican").unwrap());
+    papers.seeds = vec![1];
+    assert_eq!(ours, [papers]);
+}
+
+#[test]
+fn every_value_reaches_the_experiment() {
+    let text = r#"
+        question = "?"
+        rack = "nas8"
+        system = "fully_provisioned"
+        stored_blobs = 50
+        stored_share = 0.25
+        warm_up = "none"
+        duration = "90 min"
+        seeds = [7, 9]
+        [policy]
+        overtake_limit = "2 min"
+        weighing = "time"
+        queue_depth = 17
+        read_policy = "k"
+        idle_timeout = "30 s"
+        join_in_service = true
+        quantum = "5 s"
+        shares = { client = 3, rebuild = 2, background = 0 }
+        starts_per_day = 4
+        [network]
+        bytes_per_s = "1 Gb/s"
+        shared = true
+        [workload]
+        rate = "30 per min"
+        size = "vhd"
+        popularity = "zipf"
+        zipf_exponent = 0.9
+    "#;
+    let experiment = experiments(text).unwrap().remove(0);
+    assert_eq!((experiment.rack.name.as_str(), experiment.system), ("nas8", System::FullyProvisioned));
+    assert_eq!((experiment.stored_blobs, experiment.stored_permille), (50, 250));
+    assert_eq!((experiment.warm_up, experiment.duration), (Duration::ZERO, Duration::from_mins(90)));
+    assert_eq!(experiment.seeds, [7, 9]);
+    let policy = &experiment.policy;
+    assert_eq!((policy.scheduler.overtake_limit, policy.scheduler.weighing), (120_000, Weighing::Time));
+    assert_eq!((policy.scheduler.queue_depth, policy.scheduler.join_in_service), (17, true));
+    assert_eq!(policy.scheduler.quantum, Duration::from_secs(5));
+    let shares = policy.scheduler.shares;
+    assert_eq!((shares.client, shares.rebuild, shares.background), (3, 2, 0));
+    assert_eq!((policy.read_policy, policy.starts_per_day), (ReadPolicy::K, 4));
+    assert_eq!(policy.idle_timeout, IdleTimeout::After(Duration::from_secs(30)));
+    assert_eq!(experiment.network, Network { bytes_per_s: Some(125_000_000), shared: true });
+    assert_eq!(experiment.workload.arrivals, Arrivals::poisson(0.5));
+    assert_eq!(experiment.workload.sizes, Sizes::VHD);
+    assert_eq!(experiment.workload.popularity, Popularity::Zipf { exponent_permille: 900 });
+}
+
+#[test]
+fn bursts_and_traces_are_loads_too() {
+    let burst = "[workload]\narrivals = \"burst\"\nreads = 30\nover = \"10 s\"\nsize = \"2 GB\"";
+    let experiment = experiments(burst).unwrap().remove(0);
+    assert_eq!(experiment.workload.arrivals, Arrivals::Burst { reads: 30, over: Duration::from_secs(10) });
+    assert_eq!(experiment.workload.sizes, Sizes::Fixed(2_000_000_000));
+    let replay = "[workload]\narrivals = \"replay\"\ntrace = \"t.csv\"\n[network]\nbytes_per_s = \"unbounded\"";
+    let experiment = experiments(replay).unwrap().remove(0);
+    assert_eq!(experiment.workload.arrivals, Arrivals::Replay(trace("").unwrap()));
+    assert_eq!(experiment.network, Network::UNBOUNDED);
+}
+
+#[test]
+fn cases_are_the_product_of_all_values_and_hold_only_what_says_something() {
+    let text = r#"
+        system = ["engine", "random_layout"]
+        [workload]
+        arrivals = ["poisson", "burst"]
+        rate = [1, 2]
+        reads = { from = 10, to = 1000, steps = 3, scale = "log" }
+    "#;
+    let scenario = parse(text).unwrap();
+    let cases = written(&scenario, &["system", "workload.arrivals", "workload.rate", "workload.reads"]);
+    let poisson = |system: &str| ["1", "2"].map(|rate| vec![system.into(), "poisson".into(), rate.into(), "-".into()]);
+    let burst =
+        |system: &str| ["10", "100", "1000"].map(|reads| vec![system.into(), "burst".into(), "-".into(), reads.into()]);
+    let mut expected: Vec<Vec<String>> = Vec::new();
+    for system in ["engine", "random_layout"] {
+        expected.extend(poisson(system));
+        expected.extend(burst(system));
+    }
+    assert_eq!(cases, expected);
+    assert_eq!(scenario.varied(), ["system", "workload.arrivals", "workload.rate", "workload.reads"]);
+}
+
+#[test]
+fn overrides_take_the_place_of_what_is_written_and_quotes_can_be_left_out() {
+    let text = "seeds = 2\n[policy]\novertake_limit = [\"50 GB\", \"1 TB\"]\n[workload]\nrate = 3";
+    let scenario = with(text, &["policy.overtake_limit=70 GB", "workload.rate=[1, 2]", "seeds=[5]"]).unwrap();
+    assert_eq!(written(&scenario, &["policy.overtake_limit", "workload.rate"]), [["70 GB", "1"], ["70 GB", "2"]]);
+    assert_eq!(scenario.seeds, [5]);
+    let range = with(text, &["workload.rate={ from = 1, to = 3, steps = 3 }", "system=random_layout"]).unwrap();
+    assert_eq!(written(&range, &["workload.rate"]).len(), 6);
+    let table = with(text, &["policy.shares={ client = 2 }"]).unwrap();
+    assert_eq!(written(&table, &["policy.shares.client", "policy.shares.rebuild"])[0], ["2", "1"]);
+}
+
+#[test]
+fn wrong_overrides_are_refused_with_the_nearest_key() {
+    for (setting, expected) in [
+        (
+            "polcy.queue_depth=3",
+            "--set polcy.queue_depth=3: unknown key `polcy.queue_depth`; write `policy.queue_depth`, or leave it out",
+        ),
+        ("queue_depth=3", "--set queue_depth=3: unknown key `queue_depth`; write `policy.queue_depth`, or leave it out"),
+        ("policy.queue_depth", "--set policy.queue_depth: this sets nothing; write --set key=value"),
+        (
+            "policy.queue_depth=many",
+            "--set policy.queue_depth=many: `policy.queue_depth`: \"many\" is not what belongs here; write a whole number \
+             from 1 to",
+        ),
+        ("policy=3", "--set policy=3: unknown key `policy`"),
+        ("=3", "--set =3: unknown key ``; write `"),
+        ("system=enigne", "--set system=enigne: `system`: \"enigne\" is none of \"engine\", \"fully_provisioned\""),
+        ("rack=a\nb=1", "rack=a\nb=1: `rack`: there is no rack"),
+    ] {
+        let told = match with("", &[setting]) {
+            Err(error) => error.to_string(),
+            Ok(scenario) => {
+                let case = scenario.cases().unwrap().remove(0);
+                scenario.experiment(&case, &mut Sources::new(&rack, &trace)).unwrap_err().to_string()
+            }
+        };
+        assert!(told.contains(expected), "{setting:?} gives {told}");
+    }
+}
+
+#[test]
+fn every_refusal_has_its_place_and_its_mend() {
+    for (text, expected) in [
+        ("rack = ", "s.toml:1:8: this is not TOML: "),
+        ("rak = \"pelican\"", "s.toml:1:1: unknown key `rak`; write `rack`, or leave it out (known here: rack, system,"),
+        ("\n[polcy]\nx = 1", "s.toml:2:2: unknown key `polcy`; write `policy`, or leave it out"),
+        (
+            "[policy]\nqueue_dept = 1",
+            "s.toml:2:1: unknown key `queue_dept`; write `queue_depth`, or leave it out (known here: overtake_limit,",
+        ),
+        ("[policy]\nrate = 1", "s.toml:2:1: unknown key `rate`; write `workload.rate`, or leave it out"),
+        ("[policy.shares]\nclients = 1", "s.toml:2:1: unknown key `clients`; write `client`, or leave it out"),
+        ("[policy]\nqueue_depth = 0", "s.toml:2:15: `policy.queue_depth`: 0 is out of range; write a whole number from 1"),
+        ("[policy]\nqueue_depth = [5, \"x\"]", "s.toml:2:19: `policy.queue_depth`: \"x\" is not what belongs here"),
+        ("[policy]\nqueue_depth = []", "s.toml:2:15: `policy.queue_depth`: an empty list has no values; write a whole"),
+        ("rack = [[1]]", "s.toml:1:9: `rack`: this is no value; write a shipped rack's name, or the path of a"),
+        (
+            "[workload]\nrate = { from = 1, to = 2, step = 2 }",
+            "s.toml:2:8: `workload.rate`: a range has no `step`; write `steps`, as in { from = 1, to = 8,",
+        ),
+        ("[workload]\nrate = { from = 1, steps = 2 }", "the range has no `to`; write one as in {"),
+        ("[workload]\nrate = { from = 1, to = 2 }", "the range needs `steps` from 2 to 1000; write one as in {"),
+        (
+            "[workload]\nrate = { from = 1, to = 2, steps = 2, scale = \"lin\" }",
+            "a range's scale is \"log\" or \"linear\"; write one of them",
+        ),
+        ("seeds = 0", "s.toml:1:9: these are no seeds; write how many, such as 3, or a list such as [1, 2, 3]"),
+        ("question = 3", "s.toml:1:12: a question is text; write it in \"quotes\""),
+        (
+            "[workload]\nreads = 3",
+            "s.toml:2:9: `workload.reads`: says nothing here; write workload.arrivals = \"burst\", or leave it out",
+        ),
+        (
+            "[workload]\nzipf_exponent = 1.0",
+            "s.toml:2:17: `workload.zipf_exponent`: says nothing here; write workload.popularity = \"zipf\", or leave",
+        ),
+        ("plot = 3", "s.toml:1:1: unknown key `plot`"),
+        ("[plot]\nx = 3", "s.toml:2:5: a plot is told in words; write a name in \"quotes\", or a list of them"),
+        ("[plot]\ny = \"ttfb_s.p99\"", "s.toml: `plot.x`: a plot has one parameter or measure along x; write x ="),
+        ("[plot]\nx = \"workload.rate\"", "s.toml: `plot.y`: a plot needs measures; write y = [\"ttfb_s.p99\","),
+        (
+            "[plot]\nx = \"workload.rate\"\ny = \"ttfb.p99\"",
+            "s.toml:3:5: `plot.y`: there is no measure \"ttfb.p99\"; write \"ttfb_s.p99\" (known: throughput_bytes_per_s,",
+        ),
+        (
+            "[plot]\nx = \"workload.rat\"\ny = \"reject_rate\"",
+            "s.toml:2:5: `plot.x`: there is no parameter or measure \"workload.rat\"; write \"workload.rate\" (known: rack",
+        ),
+        (
+            "[plot]\nx = \"workload.rate\"\ny = \"reject_rate\"\nseries = \"sytem\"",
+            "s.toml:4:10: `plot.series`: there is no parameter \"sytem\"; write \"system\" (known: rack, system,",
+        ),
+        (
+            "system = [\"engine\", \"random_layout\"]\n[plot]\nx = \"workload.rate\"\ny = \"reject_rate\"",
+            "`plot.series`: `system` has several values, and the plot must say where; write it into series",
+        ),
+        (
+            "[plot]\nx = \"system\"\ny = \"reject_rate\"",
+            "s.toml:2:5: `plot.x`: the values of `system` are no numbers; write it into series instead",
+        ),
+        (
+            "[plot]\nx = \"workload.rate\"\ny = \"reject_rate\"\ny_scale = \"lg\"",
+            "s.toml:4:11: `plot.y_scale`: a scale is \"linear\" or \"log\"; write one of them",
+        ),
+    ] {
+        let told = told(text);
+        assert!(told.contains(expected), "{text:?} gives {told}");
+    }
+}
+
+#[test]
+fn values_that_do_not_fit_together_are_refused_at_their_place() {
+    for (text, expected) in [
+        ("rack = \"atlantis\"", "s.toml:1:8: `rack`: there is no rack atlantis; write \"pelican\""),
+        (
+            "[policy]\novertake_limit = \"5 min\"",
+            "s.toml:2:18: `policy.overtake_limit`: does not fit weighing = \"bytes\"; write a size such as \"500 GB\"",
+        ),
+        (
+            "[policy]\nweighing = \"operations\"",
+            "s.toml: `policy.overtake_limit`: does not fit weighing = \"operations\"; write a number such as 500",
+        ),
+        (
+            "[policy]\nweighing = \"time\"\novertake_limit = 7",
+            "s.toml:3:18: `policy.overtake_limit`: does not fit weighing = \"time\"; write a duration such as \"5 min\"",
+        ),
+        (
+            "[policy]\nshares = { client = 0, rebuild = 0, background = 0 }",
+            "s.toml:2:21: `policy.shares.client`: all shares are 0; write 1 for the client, say",
+        ),
+        (
+            "[workload]\narrivals = \"replay\"",
+            "s.toml:2:12: `workload.arrivals`: a replay needs a trace; write workload.trace = \"trace.csv\"",
+        ),
+    ] {
+        let told = experiments(text).unwrap_err().to_string();
+        assert!(told.contains(expected), "{text:?} gives {told}");
+    }
+}
+
+#[test]
+fn a_scenario_of_too_many_cases_is_refused() {
+    let list = (1..=101).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+    let text = format!("stored_blobs = [{list}]\n[policy]\nqueue_depth = [{list}]");
+    let told = parse(&text).unwrap().cases().unwrap_err().to_string();
+    assert!(told.contains("`policy.queue_depth`: the values make more than 10000 cases; write fewer values"), "{told}");
+}
+
+#[test]
+fn every_default_is_a_value_of_its_key() {
+    for key in KEYS {
+        assert_eq!(read::default_of(key).is_some(), key.default.is_some(), "{}", key.name);
+        if let Some((on, words)) = key.when {
+            let Some(Key { kind: Kind::Word(known), .. }) = Key::named(on) else { panic!("{on} has words") };
+            assert!(words.iter().all(|word| known.contains(word)), "{}", key.name);
+        }
+    }
+}
