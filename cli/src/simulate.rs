@@ -41,18 +41,15 @@ pub fn simulate(options: &Simulate) -> anyhow::Result<()> {
 }
 
 fn experiments(scenario: &Scenario, cases: &[Case], folder: &Path) -> anyhow::Result<Vec<sim::Experiment>> {
-    let beside = |name: &str| folder.join(name).display().to_string();
     let rack = |name: &str| {
         let shipped = model::text::SHIPPED.iter().any(|(known, _)| *known == name);
-        let found = read_rack(&if shipped { name.to_owned() } else { beside(name) });
+        let found = read_rack(&if shipped { name.to_owned() } else { folder.join(name).display().to_string() });
         found.map(|(_, spec)| spec).map_err(|error| error.to_string())
     };
     let trace = |name: &str| {
-        let path = beside(name);
-        let csv = std::fs::read_to_string(&path).map_err(|error| {
-            format!("{path} cannot be read ({error}); write the path of a trace, from this file on")
-        })?;
-        sim::replay::parse(&csv).map_err(|error| format!("{path}: {error}"))
+        let path = folder.join(name);
+        let told = |error| format!("{error}; write the path of a trace as seen from the scenario");
+        sim::replay::check(&path).map(|_| path).map_err(told)
     };
     let mut sources = Sources::new(&rack, &trace);
     cases.iter().map(|case| Ok(scenario.experiment(case, &mut sources)?)).collect()
@@ -105,7 +102,10 @@ fn json(scenario: &Scenario, answers: &[Answer]) -> anyhow::Result<Vec<Value>> {
         parameters.insert("seeds".to_owned(), serde_json::to_value(&scenario.seeds)?);
         let mut point = Map::new();
         point.insert("parameters".to_owned(), Value::Object(parameters));
+        let hashes: Vec<String> = answer.point.trace_hashes.iter().map(|hash| format!("{hash:016x}")).collect();
         point.extend(measured.into_iter().filter(|(name, _)| name != "parameters"));
+        // Many readers of JSON keep no more than 53 bits of a number.
+        point.insert("trace_hashes".to_owned(), serde_json::to_value(hashes)?);
         Ok(Value::Object(point))
     };
     answers.iter().map(one).collect()

@@ -21,9 +21,9 @@ mod value;
 
 use crate::experiment::Experiment;
 use crate::measure::Point;
-use crate::replay::Row;
 use model::RackSpec;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 pub use key::{KEYS, Key};
 pub use measure::{MEASURES, Measure};
@@ -76,20 +76,20 @@ pub struct Answer {
     pub point: Point,
 }
 
-/// A file's text or a rack, or why it cannot be had.
+/// A rack, or the path of a trace that can be replayed, by its name in the scenario; or why it cannot be had.
 pub type Source<'a, T> = &'a dyn Fn(&str) -> Result<T, String>;
 
-/// Where racks and traces come from. Each is read once, however many cases name it.
+/// Where racks and traces come from. Each is asked for once, however many cases name it.
 pub struct Sources<'a> {
     rack: Source<'a, RackSpec>,
-    trace: Source<'a, Vec<Row>>,
+    trace: Source<'a, PathBuf>,
     racks: BTreeMap<String, RackSpec>,
-    traces: BTreeMap<String, Vec<Row>>,
+    traces: BTreeMap<String, PathBuf>,
 }
 
 impl<'a> Sources<'a> {
     /// Asks these, each of which says what is wrong with a name and what to write instead.
-    pub fn new(rack: Source<'a, RackSpec>, trace: Source<'a, Vec<Row>>) -> Self {
+    pub fn new(rack: Source<'a, RackSpec>, trace: Source<'a, PathBuf>) -> Self {
         Self { rack, trace, racks: BTreeMap::new(), traces: BTreeMap::new() }
     }
 
@@ -98,7 +98,7 @@ impl<'a> Sources<'a> {
         once(&mut self.racks, name, ask)
     }
 
-    fn trace(&mut self, name: &str) -> Result<Vec<Row>, String> {
+    fn trace(&mut self, name: &str) -> Result<PathBuf, String> {
         let ask = self.trace;
         once(&mut self.traces, name, ask)
     }

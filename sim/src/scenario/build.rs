@@ -94,8 +94,7 @@ fn workload(case: &Case, sources: &mut Sources<'_>) -> Result<Workload, Wrong> {
                 let told = "a replay needs a trace; write workload.trace = \"trace.csv\"";
                 return Err(("workload.arrivals", told.to_owned()));
             };
-            let rows = sources.trace(path).map_err(|told| ("workload.trace", told))?;
-            Arrivals::Replay(rows)
+            Arrivals::Replay(sources.trace(path).map_err(|told| ("workload.trace", told))?)
         }
         _ => Arrivals::poisson(match case.meaning("workload.rate") {
             Meaning::PerS(rate) => *rate,

@@ -71,8 +71,7 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// Keys that are no parameters of a point.
-pub const OTHER_KEYS: &[&str] =
-    &["question", "seeds", "plot.x", "plot.y", "plot.series", "plot.x_scale", "plot.y_scale"];
+pub const OTHER_KEYS: &[&str] = &["question", "seeds", "plot.x", "plot.y", "plot.series", "plot.x_scale", "plot.log_y"];
 
 /// Every key there is.
 pub fn known() -> Vec<&'static str> {

@@ -14,7 +14,8 @@ pub struct Plot {
     y: Vec<String>,
     series: Vec<&'static str>,
     x_scale: Option<Scale>,
-    y_scale: Scale,
+    /// The measures that are drawn on a logarithmic axis.
+    log_y: Vec<String>,
 }
 
 type Wrong = (&'static str, String);
@@ -54,8 +55,12 @@ impl Plot {
         if words {
             return Err(("plot.x", format!("the values of `{x}` are no numbers; write it into series instead")));
         }
-        let y_scale = scale("plot.y_scale", &get("plot.y_scale"))?.unwrap_or_default();
-        Ok(Self { x, y, series, x_scale: scale("plot.x_scale", &get("plot.x_scale"))?, y_scale })
+        let log_y = get("plot.log_y");
+        if let Some(wrong) = log_y.iter().find(|name| !y.contains(name)) {
+            let drawn: Vec<&str> = y.iter().map(String::as_str).collect();
+            return Err(("plot.log_y", no_such(wrong, "measure in y", &drawn)));
+        }
+        Ok(Self { x, y, series, x_scale: scale("plot.x_scale", &get("plot.x_scale"))?, log_y })
     }
 
     /// The plate of `answers`.
@@ -80,10 +85,12 @@ impl Plot {
         }
         let values: Vec<f64> = series.iter().flat_map(|series| series.marks.iter().map(|mark| mark.x)).collect();
         let scale = self.x_scale.unwrap_or_else(|| suited(&values));
+        let log_y = self.log_y.iter().any(|name| name == measure.name);
+        let y_scale = if log_y { Scale::Log } else { Scale::Linear };
         Figure {
             title: String::new(),
             x: Axis { label: self.x_label(answers), scale, ..Axis::default() },
-            y: Axis { label: measure.label.to_owned(), scale: self.y_scale, ..Axis::default() },
+            y: Axis { label: measure.label.to_owned(), scale: y_scale, ..Axis::default() },
             series,
         }
     }
@@ -109,7 +116,8 @@ impl Plot {
         let part = |key: &&'static str| {
             let value = answer.case.values.get(key)?;
             let number = value.meaning.along_axis().is_some();
-            Some(if number { format!("{} {}", plain_name(key), value.written) } else { value.written.to_string() })
+            let written = value.written.to_string();
+            Some(if number { format!("{} {written}", plain_name(key)) } else { written.replace('_', " ") })
         };
         let name = self.series.iter().filter_map(part).collect::<Vec<_>>().join(", ");
         if name.is_empty() { "all".to_owned() } else { name }

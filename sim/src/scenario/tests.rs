@@ -26,8 +26,11 @@ fn rack(name: &str) -> Result<RackSpec, String> {
     model::text::parse(text, name).map_err(|error| error.to_string())
 }
 
-fn trace(_: &str) -> Result<Vec<Row>, String> {
-    Ok(crate::replay::parse("time,operation,key,bytes\n0.5,read,a,1000\n").unwrap())
+fn trace(name: &str) -> Result<PathBuf, String> {
+    match name {
+        "t.csv" => Ok(PathBuf::from("traces/t.csv")),
+        _ => Err(format!("{name} cannot be opened; write the path of a trace")),
+    }
 }
 
 fn experiments(text: &str) -> Result<Vec<Experiment>, ScenarioError> {
@@ -107,7 +110,7 @@ fn bursts_and_traces_are_loads_too() {
     assert_eq!(experiment.workload.sizes, Sizes::Fixed(2_000_000_000));
     let replay = "[workload]\narrivals = \"replay\"\ntrace = \"t.csv\"\n[network]\nbytes_per_s = \"unbounded\"";
     let experiment = experiments(replay).unwrap().remove(0);
-    assert_eq!(experiment.workload.arrivals, Arrivals::Replay(trace("").unwrap()));
+    assert_eq!(experiment.workload.arrivals, Arrivals::Replay("traces/t.csv".into()));
     assert_eq!(experiment.network, Network::UNBOUNDED);
 }
 
@@ -153,7 +156,10 @@ fn wrong_overrides_are_refused_with_the_nearest_key() {
             "polcy.queue_depth=3",
             "--set polcy.queue_depth=3: unknown key `polcy.queue_depth`; write `policy.queue_depth`, or leave it out",
         ),
-        ("queue_depth=3", "--set queue_depth=3: unknown key `queue_depth`; write `policy.queue_depth`, or leave it out"),
+        (
+            "queue_depth=3",
+            "--set queue_depth=3: unknown key `queue_depth`; write `policy.queue_depth`, or leave it out",
+        ),
         ("policy.queue_depth", "--set policy.queue_depth: this sets nothing; write --set key=value"),
         (
             "policy.queue_depth=many",
@@ -180,7 +186,10 @@ fn wrong_overrides_are_refused_with_the_nearest_key() {
 fn every_refusal_has_its_place_and_its_mend() {
     for (text, expected) in [
         ("rack = ", "s.toml:1:8: this is not TOML: "),
-        ("rak = \"pelican\"", "s.toml:1:1: unknown key `rak`; write `rack`, or leave it out (known here: rack, system,"),
+        (
+            "rak = \"pelican\"",
+            "s.toml:1:1: unknown key `rak`; write `rack`, or leave it out (known here: rack, system,",
+        ),
         ("\n[polcy]\nx = 1", "s.toml:2:2: unknown key `polcy`; write `policy`, or leave it out"),
         (
             "[policy]\nqueue_dept = 1",
@@ -188,7 +197,10 @@ fn every_refusal_has_its_place_and_its_mend() {
         ),
         ("[policy]\nrate = 1", "s.toml:2:1: unknown key `rate`; write `workload.rate`, or leave it out"),
         ("[policy.shares]\nclients = 1", "s.toml:2:1: unknown key `clients`; write `client`, or leave it out"),
-        ("[policy]\nqueue_depth = 0", "s.toml:2:15: `policy.queue_depth`: 0 is out of range; write a whole number from 1"),
+        (
+            "[policy]\nqueue_depth = 0",
+            "s.toml:2:15: `policy.queue_depth`: 0 is out of range; write a whole number from 1",
+        ),
         ("[policy]\nqueue_depth = [5, \"x\"]", "s.toml:2:19: `policy.queue_depth`: \"x\" is not what belongs here"),
         ("[policy]\nqueue_depth = []", "s.toml:2:15: `policy.queue_depth`: an empty list has no values; write a whole"),
         ("rack = [[1]]", "s.toml:1:9: `rack`: this is no value; write a shipped rack's name, or the path of a"),
@@ -237,8 +249,12 @@ fn every_refusal_has_its_place_and_its_mend() {
             "s.toml:2:5: `plot.x`: the values of `system` are no numbers; write it into series instead",
         ),
         (
-            "[plot]\nx = \"workload.rate\"\ny = \"reject_rate\"\ny_scale = \"lg\"",
-            "s.toml:4:11: `plot.y_scale`: a scale is \"linear\" or \"log\"; write one of them",
+            "[plot]\nx = \"workload.rate\"\ny = \"reject_rate\"\nx_scale = \"lg\"",
+            "s.toml:4:11: `plot.x_scale`: a scale is \"linear\" or \"log\"; write one of them",
+        ),
+        (
+            "[plot]\nx = \"workload.rate\"\ny = \"ttfb_s.max\"\nlog_y = \"ttfb_s.mean\"",
+            "s.toml:4:9: `plot.log_y`: there is no measure in y \"ttfb_s.mean\"; write \"ttfb_s.max\" (known: ttfb_s.max)",
         ),
     ] {
         let told = told(text);
@@ -265,6 +281,10 @@ fn values_that_do_not_fit_together_are_refused_at_their_place() {
         (
             "[policy]\nshares = { client = 0, rebuild = 0, background = 0 }",
             "s.toml:2:21: `policy.shares.client`: all shares are 0; write 1 for the client, say",
+        ),
+        (
+            "[workload]\narrivals = \"replay\"\ntrace = \"x\"",
+            "s.toml:3:9: `workload.trace`: x cannot be opened; write the path of a trace",
         ),
         (
             "[workload]\narrivals = \"replay\"",
