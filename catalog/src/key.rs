@@ -17,6 +17,7 @@
 //! R drive                     drives        DriveRecord
 //! Q bucket/ key/ version      uploads       Upload                  begun, neither completed nor aborted
 //! P version part              parts         Part                    those of uploads, and of what became of them
+//! F drive                     failed        when a drive failed for good, in milliseconds of the Unix epoch
 //! ```
 //! The tag is one byte. Numbers are 8 bytes, big-endian, so that their order is the order of keys. `bucket/` is the
 //! name with every zero byte written as `00 FF` and closed by `00 01`: no name is a prefix of another, and order is
@@ -47,11 +48,12 @@ pub(crate) enum Tag {
     Drive = b'R',
     Upload = b'Q',
     Part = b'P',
+    Failed = b'F',
 }
 
 impl Tag {
     /// Every tag there is.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Counter,
         Self::Meta,
         Self::User,
@@ -68,6 +70,7 @@ impl Tag {
         Self::Drive,
         Self::Upload,
         Self::Part,
+        Self::Failed,
     ];
 }
 
@@ -234,6 +237,10 @@ pub(crate) fn part(version: VersionId, number: u32) -> Vec<u8> {
 
 pub(crate) fn parts(version: VersionId) -> Vec<u8> {
     numbered(Tag::Part, &[version.0])
+}
+
+pub(crate) fn failed(drive: DriveId) -> Vec<u8> {
+    numbered(Tag::Failed, &[u64::from(drive.0)])
 }
 
 /// The `N` numbers behind the tag of `key`.

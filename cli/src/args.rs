@@ -36,7 +36,7 @@ pub enum Command {
     ///
     /// Exit code 0 if all agree, 1 if something is wrong, 2 if nothing can be said.
     Verify(Verify),
-    /// Look at drives.
+    /// Look at drives, or give one up.
     #[command(subcommand)]
     Drive(DriveCommand),
 }
@@ -45,6 +45,9 @@ pub enum Command {
 pub enum DriveCommand {
     /// List the drives: slot, group, state, starts, room.
     List(List),
+    /// Say that a drive failed for good: it is not used again, and what it held is rebuilt on its group's other drives.
+    /// One that does not answer must have been pulled or cut off by then: its share of the power is given to others.
+    Fail(Fail),
 }
 
 /// Which data directory.
@@ -174,6 +177,18 @@ pub struct List {
     pub json: bool,
 }
 
+#[derive(Debug, Args)]
+pub struct Fail {
+    #[command(flatten)]
+    pub data: Data,
+    /// The number of the drive, as `larder drive list` shows it.
+    #[arg(value_name = "N")]
+    pub drive: u32,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// When a group without work sleeps; `None` is never.
 pub type Idle = Option<Duration>;
 
@@ -221,7 +236,9 @@ mod tests {
         let Command::Quickstart(options) = parse("quickstart").unwrap() else { panic!("not quickstart") };
         assert_eq!(options.data.data, PathBuf::from("./larder-data"));
         assert_eq!((options.port, options.time_scale, options.rack), (None, None, None));
-        for line in ["status", "serve", "drive list", "verify --deep", "explain s3://b/k", "init --rack nas8"] {
+        for line in
+            ["status", "serve", "drive list", "drive fail 3", "verify --deep", "explain s3://b/k", "init --rack nas8"]
+        {
             parse(&format!("{line} --data /x")).unwrap();
         }
     }

@@ -1,6 +1,6 @@
-//! `larder drive list`: the drives, one row each.
+//! `larder drive list`: the drives, one row each. `larder drive fail`: one that failed for good.
 
-use crate::args::List;
+use crate::args::{Fail, List};
 use crate::human::{self, bytes};
 use crate::output;
 use server::admin::Client;
@@ -13,6 +13,24 @@ pub fn list(options: &List) -> anyhow::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let drives = runtime.block_on(client.drives())?;
     if options.json { output::print_json(&drives) } else { Ok(output::print(&table(&drives))?) }
+}
+
+/// `larder drive fail`.
+pub fn fail(options: &Fail) -> anyhow::Result<()> {
+    let client = Client::of(&options.data.data)?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let Some(report) = runtime.block_on(client.fail_drive(options.drive))? else {
+        anyhow::bail!("there is no drive {}; `larder drive list` shows which there are", options.drive);
+    };
+    if options.json {
+        return output::print_json(&report);
+    }
+    let drive = report.drive;
+    let rest = match report.group {
+        Some(group) => format!("what it held is rebuilt in group {group}; `larder status` shows how far it is"),
+        None => "it is a spare, and held nothing".to_owned(),
+    };
+    Ok(output::print(&format!("drive {drive} is given up: {rest}\n"))?)
 }
 
 /// A row for each of `drives`.

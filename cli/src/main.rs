@@ -59,6 +59,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Status(options) => status::status(&options),
         Command::Explain(options) => explain::explain(&options),
         Command::Drive(DriveCommand::List(options)) => drives::list(&options),
+        Command::Drive(DriveCommand::Fail(options)) => drives::fail(&options),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -4,7 +4,7 @@ use crate::args::Status as Options;
 use crate::human::{bytes, count, counted, percent, seconds, table, watts};
 use crate::output;
 use server::admin::Client;
-use server::report::{Status, Totals};
+use server::report::{RebuildReport, Status, Totals};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -67,13 +67,17 @@ fn text(status: &Status) -> String {
     row(
         "drives",
         format!(
-            "{} asleep, {} moving, {} ready, {} away",
+            "{} asleep, {} moving, {} ready, {} away{}",
             count(drives.standby),
             count(drives.moving),
             count(drives.ready),
-            count(drives.away)
+            count(drives.away),
+            if drives.failed > 0 { format!(", {} failed", count(drives.failed)) } else { String::new() }
         ),
     );
+    for rebuild in &status.rebuilds {
+        row("rebuild", progress(rebuild));
+    }
     for (name, value) in totals(&status.totals) {
         row(name, value);
     }
@@ -83,6 +87,20 @@ fn text(status: &Status) -> String {
     text.push('\n');
     text.push_str(&classes(status));
     text
+}
+
+/// How far a failed drive is rebuilt.
+fn progress(rebuild: &RebuildReport) -> String {
+    let RebuildReport { drive, group, rebuilt_stacks, rebuilt_bytes, left_bytes, .. } = rebuild;
+    let done = format!("{} of {}", counted(*rebuilt_stacks, "stack"), bytes(*rebuilt_bytes));
+    if *left_bytes == 0 {
+        return format!("drive {drive} failed and is rebuilt in group {group}: {done}, nothing left");
+    }
+    let (soonest, latest) = (seconds(rebuild.left_min_s), seconds(rebuild.left_max_s));
+    format!(
+        "drive {drive} failed; in group {group} {done} are rebuilt, {} left, which takes {soonest} to {latest}",
+        bytes(*left_bytes)
+    )
 }
 
 fn times(status: &Status) -> String {
@@ -185,7 +203,8 @@ mod tests {
                 active_drives_max: 96,
                 fuse_trips: 0,
             },
-            drives: DriveCounts { standby: 1152, moving: 0, ready: 0, away: 0 },
+            drives: DriveCounts { standby: 1152, moving: 0, ready: 0, away: 0, failed: 0 },
+            rebuilds: vec![],
             classes: vec![
                 ClassStatus { class: 0, group: Some(11), state: "waking".into(), queued: [1, 0, 12] },
                 ClassStatus { class: 1, group: None, state: "asleep".into(), queued: [0, 0, 0] },

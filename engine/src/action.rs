@@ -117,6 +117,34 @@ pub enum Action {
         /// Which blob.
         blob: BlobId,
     },
+
+    /// List blobs that have a stack on a drive that failed for good, by number. Answered by `OnDrivePage`.
+    ListOnDrive {
+        /// Which drive.
+        drive: DriveId,
+        /// To be given back in the answer.
+        attempt: Attempt,
+        /// Only blobs of higher numbers; `None` is from the first on.
+        after: Option<BlobId>,
+        /// At most so many blobs.
+        limit: u32,
+    },
+    /// Remember, durably, that a stack of the blob lies on another drive now; it is written and synced there. Nothing
+    /// is removed from the old one, which failed. Answered by `StackMoved`.
+    MoveStack {
+        /// The rebuild.
+        op: OpId,
+        /// To be given back in the answer.
+        attempt: Attempt,
+        /// Which blob.
+        blob: BlobId,
+        /// The index of the stack.
+        index: u8,
+        /// The failed drive.
+        from: DriveId,
+        /// Where it lies now.
+        to: DriveId,
+    },
 }
 
 /// Bytes to move, with everything the world needs to know.
@@ -140,10 +168,31 @@ pub enum Transfer {
         /// The drives.
         drives: Vec<DriveId>,
     },
-    /// Read back what the operation has written, check every fragment and the payload's checksum.
+    /// Read back what the operation has written, check every fragment and the payload's checksum; of a rebuild, the one
+    /// stack that it wrote.
     Verify {
-        /// The drives, as they were written.
+        /// The drives, as they were written; of a rebuild, the target.
         drives: Vec<DriveId>,
+    },
+    /// Regenerate one stack of a blob from others and write it to a drive that has none of the blob; sync it. Each
+    /// fragment that is read is checked.
+    Rebuild {
+        /// Which blob.
+        blob: BlobId,
+        /// The group it lies in.
+        group: GroupId,
+        /// The drive of each of its stacks, in stack order, as the catalog has it.
+        drives: Vec<DriveId>,
+        /// The index of the stack that is lost.
+        lost: u8,
+        /// Stack index and drive of every stack that can be read now, the lost one not among them. At least `need`.
+        stacks: Vec<(u8, DriveId)>,
+        /// k: how many good fragments of a stripe suffice.
+        need: u8,
+        /// Whether to read and check all stacks or only as many as needed.
+        policy: ReadPolicy,
+        /// Where the regenerated stack goes. Told last among the outcomes.
+        target: DriveId,
     },
     /// Remove these stacks of a blob. A stack that is not there counts as removed.
     Delete {
@@ -168,6 +217,8 @@ pub enum Outcome {
     },
     /// The blob's stacks are gone from every drive that answers, or the visit is over.
     Deleted,
+    /// The lost stack is regenerated, and the catalog counts it.
+    Rebuilt,
     /// It was cancelled before it was in service.
     Cancelled,
     /// It could not be done, on any drives and in any of the attempts allowed.

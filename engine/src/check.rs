@@ -12,7 +12,7 @@ mod tests;
 mod trace;
 
 pub use placement::{PlacementFault, blob_placement};
-pub use trace::{TraceCheck, TraceFault};
+pub use trace::{RebuildFault, TraceCheck, TraceFault};
 
 use crate::layout::Layout;
 use alloc::collections::{BTreeMap, BTreeSet};

@@ -69,6 +69,37 @@ pub enum Event {
         drive: DriveId,
     },
 
+    /// The drive failed for good, says the operator: nothing on it counts any more, and it is not used again even if it
+    /// answers. What blobs had on it is rebuilt on other drives of its group. Also told at boot, between the reports and
+    /// `Booted`, of a drive that failed earlier. A drive that merely went away is not rebuilt: it may come back. One that
+    /// is away when this is told, for the first time or again, is taken to draw no power any more: whoever says so has
+    /// pulled it or cut it off.
+    DriveFailed {
+        /// Which drive.
+        drive: DriveId,
+    },
+    /// A page of blobs that have a stack on a failed drive. Answers [`Action::ListOnDrive`](crate::Action::ListOnDrive).
+    OnDrivePage {
+        /// Which drive.
+        drive: DriveId,
+        /// The attempt this answers.
+        attempt: Attempt,
+        /// The blobs, by number; at most as many as were asked for.
+        blobs: Vec<BlobOnDrive>,
+        /// Behind which blob to go on; `None` if there are no more.
+        next: Option<BlobId>,
+    },
+    /// The catalog counts a rebuilt stack, or does not. Answers [`Action::MoveStack`](crate::Action::MoveStack).
+    StackMoved {
+        /// Which operation.
+        op: OpId,
+        /// The attempt this answers.
+        attempt: Attempt,
+        /// Whether the blob lies on the new drive now. If not (the blob is gone, or the catalog failed), the world has
+        /// removed what was written, as far as it could.
+        done: bool,
+    },
+
     /// An operation is asked for.
     Submitted(Request),
     /// Nobody waits for the operation any more. Ignored once it is in service.
@@ -159,6 +190,8 @@ pub enum Loss {
     ForeignLabel,
     /// It answered with an error that will not go away.
     Died,
+    /// The operator says that it failed for good.
+    Failed,
 }
 
 /// An operation on the rack.
@@ -212,6 +245,21 @@ pub enum Work {
         /// Payload bytes that are given back.
         bytes: u64,
     },
+    /// Regenerate a stack that was on a drive that failed for good, on another drive of the group. The engine's own.
+    Rebuild {
+        /// Which blob.
+        blob: BlobId,
+        /// The group it lies in.
+        group: GroupId,
+        /// The drive of each of its stacks, in stack order, the failed one included.
+        drives: Vec<DriveId>,
+        /// The index of the stack that is lost.
+        lost: u8,
+        /// What each stack takes of its drive, in bytes.
+        stack_bytes: u64,
+        /// The blob's payload bytes.
+        bytes: u64,
+    },
     /// Wake the group and do what waits there (reclaiming); moves nothing itself.
     Visit {
         /// Which group.
@@ -220,10 +268,11 @@ pub enum Work {
 }
 
 impl Work {
-    /// Payload bytes that the operation moves. A delete moves none.
+    /// Payload bytes that the operation moves; for a rebuild those of the whole blob, since its stacks move at once. A
+    /// delete moves none.
     pub fn transfer_bytes(&self) -> u64 {
         match self {
-            Self::Read { bytes, .. } | Self::Write { bytes, .. } => *bytes,
+            Self::Read { bytes, .. } | Self::Write { bytes, .. } | Self::Rebuild { bytes, .. } => *bytes,
             Self::Delete { .. } | Self::Visit { .. } => 0,
         }
     }
@@ -294,5 +343,20 @@ pub struct DoomedBlob {
     /// How many of them are doomed.
     pub doomed_bytes: u64,
     /// Whether a version lives in it. If none does, it can go as a whole.
+    pub living: bool,
+}
+
+/// A blob that has a stack on a failed drive.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct BlobOnDrive {
+    /// Which blob.
+    pub blob: BlobId,
+    /// The drive of each of its stacks, in stack order.
+    pub drives: Vec<DriveId>,
+    /// What each stack takes of its drive, in bytes.
+    pub stack_bytes: u64,
+    /// Its payload bytes.
+    pub bytes: u64,
+    /// Whether a version lives in it. What is doomed as a whole is reclaimed, not rebuilt.
     pub living: bool,
 }

@@ -34,6 +34,7 @@ mod numbered;
 pub mod placement;
 mod policy;
 mod rack;
+mod rebuild;
 pub mod reorder;
 pub mod repartition;
 mod service;
@@ -43,7 +44,9 @@ pub mod trace;
 mod view;
 
 pub use action::{Action, Outcome, Rejection, Transfer};
-pub use event::{DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work};
+pub use event::{
+    BlobOnDrive, DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work,
+};
 pub use mind::{Mind, Waking};
 pub use numbered::{Numbered, OpMap};
 pub use policy::{
@@ -51,4 +54,5 @@ pub use policy::{
     Weighing,
 };
 pub use rack::{ClassPhase, DrivePhase, Rack, Stats};
+pub use rebuild::RebuildView;
 pub use view::{ClassView, Forecast, GroupState};

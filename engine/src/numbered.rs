@@ -71,6 +71,11 @@ impl<K: Copy + Ord + Hash, V> Numbered<K, V> {
         self.0.values().any(is)
     }
 
+    /// Changes each for itself, in no order that means anything.
+    pub fn change_each(&mut self, change: impl FnMut(&mut V)) {
+        self.0.values_mut().for_each(change);
+    }
+
     /// All numbers, ascending.
     pub fn numbers(&self) -> Vec<K> {
         let mut numbers: Vec<K> = self.0.keys().copied().collect();

@@ -38,6 +38,8 @@ struct Space {
     /// How much less than `capacity - used` its last mount found to be free.
     shortfall: u64,
     away: bool,
+    /// It failed for good.
+    retired: bool,
 }
 
 impl Space {
@@ -115,6 +117,11 @@ impl Placement {
         self.drives[drive.index()].away = away;
     }
 
+    /// `drive` failed for good: it gets no stacks any more, whatever else is said of it.
+    pub fn retire(&mut self, drive: DriveId) {
+        self.drives[drive.index()].retired = true;
+    }
+
     /// Whether `drive` is away.
     pub fn is_away(&self, drive: DriveId) -> bool {
         self.drives[drive.index()].away
@@ -172,6 +179,41 @@ impl Placement {
         Some((group, drives))
     }
 
+    /// Where in `group` a stack of `stack_bytes` can go that a blob on the drives `holders` has lost: a drive that is
+    /// there, has none of the blob and is not among `unfit`. One that keeps the rule of domains, or breaks it least, and
+    /// of these the one with most spare capacity. Reserves nothing.
+    pub fn choose_another(
+        &self,
+        group: GroupId,
+        holders: &[DriveId],
+        unfit: &[DriveId],
+        stack_bytes: u64,
+    ) -> Option<DriveId> {
+        let mut stacks = self.left_of(holders);
+        let members = self.groups[group.index()].iter().copied();
+        let fitting = members
+            .filter(|drive| self.takes(*drive, stack_bytes) && !holders.contains(drive) && !unfit.contains(drive));
+        fitting.min_by_key(|drive| {
+            stacks.push(*drive);
+            let excess = self.spread.excess(&stacks);
+            stacks.pop();
+            (excess, core::cmp::Reverse(self.free_bytes(*drive)), *drive)
+        })
+    }
+
+    /// Reserves on `target`, which was chosen for it, what a blob on the drives `holders` has lost.
+    pub fn reserve_another(&mut self, holders: &[DriveId], target: DriveId, stack_bytes: u64) {
+        let mut stacks = self.left_of(holders);
+        stacks.push(target);
+        self.relaxed += u64::from(self.spread.excess(&stacks) > 0);
+        self.drives[target.index()].reserved += stack_bytes;
+    }
+
+    /// Those of `drives` whose stacks still count.
+    fn left_of(&self, drives: &[DriveId]) -> Vec<DriveId> {
+        drives.iter().copied().filter(|drive| !self.drives[drive.index()].retired).collect()
+    }
+
     /// A blob was written: what was reserved on each of `drives` is now used, or as much of it as was needed.
     pub fn settle(&mut self, drives: &[DriveId], reserved_bytes: u64, used_bytes: u64) {
         self.release(drives, reserved_bytes);
@@ -198,7 +240,7 @@ impl Placement {
 
     fn takes(&self, drive: DriveId, stack_bytes: u64) -> bool {
         let space = &self.drives[drive.index()];
-        !space.away && space.spare() >= stack_bytes
+        !space.away && !space.retired && space.spare() >= stack_bytes
     }
 
     /// The members of `group` that can take `stack_bytes`, those with most spare capacity first.

@@ -155,6 +155,9 @@ pub struct RackPolicy {
     /// A blob so many thousandths of which are doomed is rescued at its group's wake: the rest is copied back and the
     /// blob removed. 1000 is: only blobs that are doomed as a whole are removed.
     pub rescue_permille: u32,
+    /// Whether a stack that was rebuilt is read back before its blob counts it. It takes as long again as writing it;
+    /// the paper does not say that it does so, and its figures leave no time for it. Off in reproductions.
+    pub rebuild_read_back: bool,
     /// The classes that this instance owns; empty is all.
     pub classes: Vec<ClassId>,
 }

@@ -16,6 +16,7 @@ use crate::ledger::Ledger;
 use crate::numbered::OpMap;
 use crate::placement::Placement;
 use crate::policy::{Lane, RackPolicy};
+use crate::rebuild::Rebuilder;
 use crate::staging::Migrator;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -57,6 +58,8 @@ pub(crate) struct DriveState {
     pub(crate) permitted: bool,
     /// It was lost with them.
     pub(crate) lost_permitted: bool,
+    /// It failed for good, says the operator.
+    pub(crate) failed: bool,
 }
 
 /// What a class is doing. One group of it is out of [`ClassPhase::Asleep`] at a time.
@@ -135,12 +138,34 @@ pub(crate) struct Op {
     pub(crate) group: GroupId,
     pub(crate) attempt: Attempt,
     pub(crate) tries: u32,
-    /// For a write: the drives whose space is reserved.
+    /// For a write: the drives whose space is reserved; for a rebuild in service, its target.
     pub(crate) drives: Vec<DriveId>,
     /// For a write: groups that failed it.
     pub(crate) excluded: Vec<GroupId>,
-    /// For a write: its stacks are written, and are being read back.
+    /// For a write or a rebuild: what it wrote is being read back.
     pub(crate) verifying: bool,
+    /// For a rebuild: the catalog is asked to count the new stack.
+    pub(crate) moving: bool,
+    /// For a rebuild: drives that it could not be written to.
+    pub(crate) shunned: Vec<DriveId>,
+}
+
+impl Op {
+    pub(crate) fn new(request: Request, weight: u64, class: ClassId, group: GroupId, drives: Vec<DriveId>) -> Self {
+        Self {
+            request,
+            weight,
+            class,
+            group,
+            attempt: Attempt(0),
+            tries: 0,
+            drives,
+            excluded: Vec::new(),
+            verifying: false,
+            moving: false,
+            shunned: Vec::new(),
+        }
+    }
 }
 
 /// What has happened since boot, for status and reports.
@@ -160,6 +185,8 @@ pub struct Stats {
     pub migrated_bytes: u64,
     /// Payload bytes given back by reclaimed blobs.
     pub reclaimed_bytes: u64,
+    /// Bytes of stacks that were rebuilt.
+    pub rebuilt_bytes: u64,
     /// Operations that were rejected or failed.
     pub refused: u64,
     /// Reads that could not be answered because data is lost.
@@ -180,6 +207,7 @@ pub struct Rack {
     pub(crate) placement: Placement,
     pub(crate) migrator: Migrator,
     pub(crate) ops: OpMap<Op>,
+    pub(crate) rebuilder: Rebuilder,
     /// Doomed payload bytes by group.
     pub(crate) doomed: Vec<u64>,
     /// Those of them that the last listing showed and that could not be given back: a visit would not either.
@@ -208,6 +236,7 @@ impl Rack {
             strikes: 0,
             permitted: false,
             lost_permitted: false,
+            failed: false,
         };
         let class = |_| ClassState {
             phase: ClassPhase::Asleep,
@@ -228,6 +257,7 @@ impl Rack {
             placement: Placement::new(&spec, &groups, &class_of),
             migrator: Migrator::new(policy.migration.clone()),
             ops: OpMap::default(),
+            rebuilder: Rebuilder::default(),
             doomed: vec![0; layout.groups.len()],
             stuck: vec![0; layout.groups.len()],
             rng: Rng::new(seed),
@@ -254,6 +284,9 @@ impl Rack {
             Event::DriveCommandFailed { drive, attempt, loss } => self.command_failed(drive, attempt, loss, actions),
             Event::DriveLost { drive, loss } => self.drive_lost(drive, loss),
             Event::DriveBack { drive } => self.drive_back(drive),
+            Event::DriveFailed { drive } => self.drive_failed(now, drive),
+            Event::OnDrivePage { drive, attempt, blobs, next } => self.on_drive_page(drive, attempt, blobs, next),
+            Event::StackMoved { op, attempt, done } => self.stack_moved(now, op, attempt, done, actions),
             Event::Submitted(request) => self.submitted(now, request, actions),
             Event::Cancelled { op } => self.cancelled(now, op, actions),
             Event::TransferEnded { op, attempt, done, outcomes } => {
@@ -280,14 +313,20 @@ impl Rack {
             return Time::MAX;
         }
         let classes = self.classes.iter().map(|class| self.class_deadline(class)).min();
-        let migrator = if self.closing { Time::MAX } else { self.migrator.deadline() };
-        classes.unwrap_or(Time::MAX).min(migrator)
+        let others = if self.closing { Time::MAX } else { self.migrator.deadline().min(self.rebuild_deadline()) };
+        classes.unwrap_or(Time::MAX).min(others)
     }
 
-    /// Every class goes on as far as it can, then the migrator has its say.
+    /// Every class goes on as far as it can, then the migrator has its say. Rebuilds that are queued in the place of
+    /// those that ended may go on at once; each round uses up some of a page, so this comes to an end.
     fn go_on(&mut self, now: Time, actions: &mut Vec<Action>) {
-        for index in 0..self.classes.len() {
-            self.advance_class(ClassId(index as u32), now, actions);
+        loop {
+            for index in 0..self.classes.len() {
+                self.advance_class(ClassId(index as u32), now, actions);
+            }
+            if self.closing || !self.go_on_rebuilding(now, actions) {
+                break;
+            }
         }
         if !self.closing {
             let clients_wait = self.clients_wait();
@@ -367,9 +406,17 @@ impl Rack {
         op
     }
 
-    /// Forgets `op` and says how it ended. Nobody waits for a visit.
+    /// Forgets `op` and says how it ended. Nobody waits for a visit, or knows of a rebuild that never was in service.
     pub(crate) fn finish(&mut self, now: Time, op: OpId, outcome: Outcome, actions: &mut Vec<Action>) {
-        let visit = self.ops.remove(&op).is_some_and(|op| matches!(op.request.work, Work::Visit { .. }));
+        let ended = self.ops.remove(&op);
+        if let Some(rebuild) = ended.as_ref().filter(|op| matches!(op.request.work, Work::Rebuild { .. })) {
+            self.rebuild_ended(rebuild, &outcome);
+            if rebuild.attempt != Attempt(0) {
+                actions.push(Action::Finished { op, outcome });
+            }
+            return;
+        }
+        let visit = ended.is_some_and(|op| matches!(op.request.work, Work::Visit { .. }));
         self.migrator.ended(now, op, matches!(outcome, Outcome::Written { .. }));
         if let Outcome::Failed(reason) = &outcome {
             self.stats.refused += 1;

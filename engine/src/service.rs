@@ -69,14 +69,12 @@ impl Rack {
         match &request.work {
             Work::Read { group, drives, .. } => {
                 self.known(*group, drives)?;
-                let there = drives.iter().filter(|drive| !self.is_away(**drive) || self.may_recover(**drive)).count();
-                if there < usize::from(self.spec.code.data) {
-                    return Err(Rejection::TooManyDrivesAway);
-                }
+                self.enough_left(drives)?;
                 Ok((*group, Vec::new()))
             }
             Work::Delete { group, drives, .. } => self.known(*group, drives).map(|()| (*group, Vec::new())),
             Work::Visit { group } => self.known(*group, &[]).map(|()| (*group, Vec::new())),
+            Work::Rebuild { .. } => Err(Rejection::Malformed), // nobody but the engine asks for one
             Work::Write { bytes, stack_bytes, pin, .. } => {
                 let (bytes, stack_bytes, pin) = (*bytes, *stack_bytes, *pin);
                 if pin.is_some_and(|class| class.index() >= self.classes.len()) {
@@ -104,7 +102,7 @@ impl Rack {
         if known { Ok(()) } else { Err(Rejection::Malformed) }
     }
 
-    fn is_away(&self, drive: DriveId) -> bool {
+    pub(crate) fn is_away(&self, drive: DriveId) -> bool {
         matches!(self.drives[drive.index()].phase, DrivePhase::Away(_))
     }
 
@@ -156,21 +154,10 @@ impl Rack {
             self.reject(now, &request, Rejection::QueueFull, actions);
             return;
         }
-        let op = Op {
-            weight,
-            class,
-            group,
-            attempt: Attempt(0),
-            tries: 0,
-            drives,
-            excluded: Vec::new(),
-            verifying: false,
-            request,
-        };
-        self.ops.insert(op.request.op, op);
+        self.ops.insert(request.op, Op::new(request, weight, class, group, drives));
     }
 
-    fn weight(&self, work: &Work) -> u64 {
+    pub(crate) fn weight(&self, work: &Work) -> u64 {
         let bytes = work.transfer_bytes();
         match self.policy.scheduler.weighing {
             Weighing::Operations => 1,
@@ -304,6 +291,7 @@ impl Rack {
                 self.start_read(pick, blob, stacks, now, actions)
             }
             Work::Write { .. } => self.start_write(pick, now, actions),
+            Work::Rebuild { .. } => self.start_rebuild(pick, now, actions),
             Work::Delete { blob, ref drives, .. } => {
                 let stacks = self.ready_stacks(drives);
                 self.begin_transfer(pick.op, pick.lane, Transfer::Delete { blob, stacks }, now, actions);
@@ -328,7 +316,8 @@ impl Rack {
     ) -> bool {
         let need = self.spec.code.data;
         if stacks.len() < usize::from(need) {
-            self.finish(now, pick.op, Outcome::Failed(Rejection::TooManyDrivesAway), actions);
+            let reason = self.why_too_few(pick.op);
+            self.finish(now, pick.op, Outcome::Failed(reason), actions);
             return true;
         }
         let transfer = Transfer::Read { blob, stacks, need, policy: self.policy.read_policy };
@@ -336,8 +325,18 @@ impl Rack {
         false
     }
 
+    /// What it means that fewer than k stacks of a read or a rebuild are ready.
+    pub(crate) fn why_too_few(&self, op: OpId) -> Rejection {
+        let Some(Work::Read { drives, .. } | Work::Rebuild { drives, .. }) =
+            self.ops.get(&op).map(|op| &op.request.work)
+        else {
+            return Rejection::Malformed;
+        };
+        self.enough_left(drives).err().unwrap_or(Rejection::TooManyDrivesAway)
+    }
+
     /// Index and drive of the stacks whose drives can be read and written now.
-    fn ready_stacks(&self, drives: &[DriveId]) -> Vec<(u8, DriveId)> {
+    pub(crate) fn ready_stacks(&self, drives: &[DriveId]) -> Vec<(u8, DriveId)> {
         let ready =
             |drive: &DriveId| self.drives.get(drive.index()).is_some_and(|state| state.phase == DrivePhase::Ready);
         let mut stacks = Vec::with_capacity(drives.len());
@@ -356,13 +355,33 @@ impl Rack {
         false
     }
 
-    fn begin_transfer(&mut self, op: OpId, lane: Lane, transfer: Transfer, now: Time, actions: &mut Vec<Action>) {
-        let Some(state) = self.ops.get_mut(&op) else { return };
+    pub(crate) fn begin_transfer(
+        &mut self,
+        op: OpId,
+        lane: Lane,
+        transfer: Transfer,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
+        let attempt = self.serve_next(op, lane, now);
+        actions.push(Action::Transfer { op, attempt, transfer });
+    }
+
+    /// Puts `op` into service for what it asks the world for next; answers the number of that.
+    pub(crate) fn serve_next(&mut self, op: OpId, lane: Lane, now: Time) -> Attempt {
+        let Some(state) = self.ops.get_mut(&op) else { panic!("{op} is put into service, and is not known") };
         state.attempt = Attempt(state.attempt.0.wrapping_add(1));
         let class = &mut self.classes[state.class.index()];
         assert!(class.in_service.is_none_or(|service| service.op == op), "one operation in service per class");
         class.in_service = Some(InService { op, lane, since: now });
-        actions.push(Action::Transfer { op, attempt: state.attempt, transfer });
+        state.attempt
+    }
+
+    /// The class is free again; the time since it was asked last is charged.
+    pub(crate) fn leave_service(&mut self, now: Time, class: ClassId, service: InService) {
+        let class = &mut self.classes[class.index()];
+        class.queues.charge_transfer(service.lane, now.since(service.since));
+        class.in_service = None;
     }
 
     pub(crate) fn transfer_ended(
@@ -374,11 +393,10 @@ impl Rack {
         outcomes: &[DriveOutcome],
         actions: &mut Vec<Action>,
     ) {
-        let Some(state) = self.ops.get(&op).filter(|state| state.attempt == attempt) else { return };
+        let Some(state) = self.ops.get(&op).filter(|state| state.attempt == attempt && !state.moving) else { return };
         let class = state.class;
         let Some(service) = self.classes[class.index()].in_service.filter(|service| service.op == op) else { return };
-        self.classes[class.index()].queues.charge_transfer(service.lane, now.since(service.since));
-        self.classes[class.index()].in_service = None;
+        self.leave_service(now, class, service);
         for outcome in outcomes {
             match outcome.result {
                 DriveResult::Failed => self.note_drive_error(outcome.drive),
@@ -399,6 +417,7 @@ impl Rack {
                     self.finish(now, op, Outcome::Failed(Rejection::WriteFailed), actions);
                 }
             }
+            Work::Rebuild { .. } => self.rebuild_moved(now, service, done, outcomes, actions),
             Work::Visit { .. } => {}
         }
     }
@@ -424,7 +443,8 @@ impl Rack {
         });
         // Lost is only what every stack was asked for and answered; a drive that is away may bring back what is
         // missing.
-        let all_asked = outcomes.len() == self.spec.code.stacks();
+        let gone = self.ops.get(&service.op).map_or(0, |op| self.failed_of(&op.request.work));
+        let all_asked = outcomes.len() + gone == self.spec.code.stacks();
         if failed == 0 && all_asked {
             self.finish(now, service.op, Outcome::Failed(Rejection::DataLost), actions);
         } else if failed == 0 || tries >= TRIES_MAX {
@@ -432,6 +452,12 @@ impl Rack {
         } else {
             self.retry_read(now, service, actions);
         }
+    }
+
+    /// How many of the stacks that are to be read are on drives that failed for good.
+    fn failed_of(&self, work: &Work) -> usize {
+        let Work::Read { drives, .. } = work else { return 0 };
+        drives.iter().filter(|drive| self.drives[drive.index()].failed).count()
     }
 
     fn retry_read(&mut self, now: Time, service: InService, actions: &mut Vec<Action>) {
@@ -554,9 +580,11 @@ impl Rack {
             return true;
         }
         while let Some(blob) = self.classes[class.index()].reclaim.blobs.pop_front() {
-            // What cannot be removed as a whole waits: forgotten now, it would lie on the missing drive for ever.
+            // What cannot be removed as a whole waits: forgotten now, it would lie on the missing drive for ever. From a
+            // drive that failed for good nothing is removed.
             let stacks = self.ready_stacks(&blob.drives);
-            if stacks.len() == blob.drives.len() {
+            let failed = blob.drives.iter().filter(|drive| self.drives[drive.index()].failed).count();
+            if stacks.len() + failed == blob.drives.len() {
                 self.remove_blob(class, group, &blob, stacks, now, actions);
                 return true;
             }
@@ -588,18 +616,7 @@ impl Rack {
             bytes: doomed.doomed_bytes,
         };
         let request = Request { op, lane: Lane::Background, overtake_limit: None, work };
-        let state = Op {
-            request,
-            weight: 0,
-            class,
-            group,
-            attempt: Attempt(0),
-            tries: 0,
-            drives: Vec::new(),
-            excluded: Vec::new(),
-            verifying: false,
-        };
-        self.ops.insert(op, state);
+        self.ops.insert(op, Op::new(request, 0, class, group, Vec::new()));
         self.begin_transfer(op, Lane::Background, Transfer::Delete { blob, stacks }, now, actions);
     }
 

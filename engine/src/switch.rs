@@ -124,7 +124,7 @@ impl Rack {
     /// so.
     pub(crate) fn may_recover(&self, drive: DriveId) -> bool {
         let state = &self.drives[drive.index()];
-        let silent = matches!(state.phase, DrivePhase::Away(loss) if loss != Loss::FuseTripped);
+        let silent = !state.failed && matches!(state.phase, DrivePhase::Away(loss) if loss != Loss::FuseTripped);
         silent && state.permitted && state.strikes < STRIKES_MAX
     }
 
@@ -374,10 +374,13 @@ impl Rack {
     pub(crate) fn stopped(&mut self, drive: DriveId, attempt: Attempt) {
         if self.answers(drive, attempt, DrivePhase::Stopping) {
             self.give_back_permit(drive);
-            let given_up = self.drives[drive.index()].strikes >= STRIKES_MAX;
-            self.placement.set_away(drive, given_up);
-            self.drives[drive.index()].phase =
-                if given_up { DrivePhase::Away(Loss::Died) } else { DrivePhase::Standby };
+            let state = &mut self.drives[drive.index()];
+            state.phase = match state.strikes {
+                _ if state.failed => DrivePhase::Away(Loss::Failed),
+                STRIKES_MAX.. => DrivePhase::Away(Loss::Died),
+                _ => DrivePhase::Standby,
+            };
+            self.placement.set_away(drive, state.phase != DrivePhase::Standby);
         }
     }
 
@@ -404,6 +407,10 @@ impl Rack {
     pub(crate) fn drive_back(&mut self, drive: DriveId) {
         let Some(state) = self.drives.get_mut(drive.index()) else { return };
         if matches!(state.phase, DrivePhase::Away(_)) {
+            if state.failed {
+                self.give_back_permit(drive); // it stands still, and stays out of service
+                return;
+            }
             state.phase = DrivePhase::Standby;
             state.strikes = 0;
             state.attempt = Attempt(state.attempt.0.wrapping_add(1));
@@ -412,7 +419,15 @@ impl Rack {
             self.note_return(drive);
             if let Some(group) = self.layout.group_of(drive) {
                 self.stuck[group.index()] = 0; // a blob that waited for this drive can go now
+                self.rebuild_again(group);
             }
+        }
+    }
+
+    /// A drive that failed for good is out of service; one that is being stopped goes on with that.
+    pub(crate) fn fail_phase(&mut self, drive: DriveId) {
+        if !moving_phase(self.drives[drive.index()].phase) {
+            self.set_away(drive, Loss::Failed);
         }
     }
 
@@ -437,7 +452,7 @@ impl Rack {
         }
     }
 
-    fn give_back_permit(&mut self, drive: DriveId) {
+    pub(crate) fn give_back_permit(&mut self, drive: DriveId) {
         if core::mem::take(&mut self.drives[drive.index()].permitted) {
             self.ledger.released(drive);
             if core::mem::take(&mut self.drives[drive.index()].lost_permitted) {

@@ -81,7 +81,8 @@ impl Rack {
         self.budget.exceeded_total()
     }
 
-    /// Writes that were placed with more than r stacks in a domain that can be lost, because members were away.
+    /// Writes and rebuilt stacks that were placed with more than r stacks in a domain that can be lost, because members
+    /// were away or full.
     pub fn crowded_placements(&self) -> u64 {
         self.placement.relaxed_total()
     }

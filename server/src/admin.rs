@@ -5,13 +5,14 @@
 //! GET /status                     report::Status
 //! GET /explain?bucket=B&key=K     report::Explanation, or 404
 //! GET /drives                     [report::DriveReport]
+//! POST /drives/fail?drive=N       report::DriveReport, or 404: drive N failed for good, rebuild what it held
 //! anything else                   404 or 405; every error is {"error": "..."}
 //! ```
 //!
 //! Invariants:
 //! - only the data directory's owner can connect: the socket is made with mode 0600 in a directory of mode 0700, and
 //!   only then moved to its name, which also replaces what a killed server left;
-//! - it reads, it never changes anything, and it waits for no drive;
+//! - a GET reads and never changes anything; nothing waits for a drive;
 //! - it ends with [`serve`]'s `stop`, and removes its socket.
 
 mod client;
@@ -55,6 +56,10 @@ pub trait Admin: Send + Sync + 'static {
 
     /// The drives, by number.
     fn drives(&self) -> BoxFuture<'_, Vec<DriveReport>>;
+
+    /// Drive `drive` failed for good: remembers it and has rebuilt what it held. Nothing if there is no such drive, a
+    /// message if it could not be remembered. Again is no error.
+    fn fail_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, String>>;
 }
 
 /// An error as it is told.
@@ -122,8 +127,17 @@ async fn converse(stream: UnixStream, admin: Arc<dyn Admin>) {
 
 async fn answer(admin: &dyn Admin, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let path = request.uri().path();
+    if path == "/drives/fail" {
+        return match *request.method() {
+            Method::POST => fail_drive(admin, request.uri().query().unwrap_or_default()).await,
+            _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST"),
+        };
+    }
     if !matches!(path, "/status" | "/explain" | "/drives") {
-        return refuse(StatusCode::NOT_FOUND, "there is /status, /explain?bucket=&key= and /drives");
+        return refuse(
+            StatusCode::NOT_FOUND,
+            "there is /status, /explain?bucket=&key=, /drives and POST /drives/fail?drive=",
+        );
     }
     if request.method() != Method::GET {
         return refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET");
@@ -143,6 +157,18 @@ async fn explain(admin: &dyn Admin, query: &str) -> Response<Full<Bytes>> {
     match admin.explain(&bucket, &key).await {
         Ok(Some(explanation)) => json(StatusCode::OK, &explanation),
         Ok(None) => refuse(StatusCode::NOT_FOUND, &format!("there is no object s3://{bucket}/{key}")),
+        Err(message) => refuse(StatusCode::SERVICE_UNAVAILABLE, &message),
+    }
+}
+
+async fn fail_drive(admin: &dyn Admin, query: &str) -> Response<Full<Bytes>> {
+    let drive = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "drive");
+    let Some(drive) = drive.and_then(|(_, value)| value.parse().ok()) else {
+        return refuse(StatusCode::BAD_REQUEST, "write /drives/fail?drive=N, N being the number of a drive");
+    };
+    match admin.fail_drive(drive).await {
+        Ok(Some(report)) => json(StatusCode::OK, &report),
+        Ok(None) => refuse(StatusCode::NOT_FOUND, &format!("there is no drive {drive}")),
         Err(message) => refuse(StatusCode::SERVICE_UNAVAILABLE, &message),
     }
 }

@@ -162,6 +162,10 @@ async fn restate(means: &Means, rack: &Rack) -> Result<Vec<Event>, BootError> {
             present: true,
         }));
     }
+    for (drive, _) in means.catalog.failed_drives().await? {
+        tracing::warn!(%drive, "a drive failed for good; what is left on it is rebuilt");
+        facts.push(Event::DriveFailed { drive });
+    }
     for (group, bytes) in means.catalog.doomed_totals().await? {
         facts.push(Event::SpaceDoomed { group, bytes });
     }

@@ -378,6 +378,7 @@ impl Config {
             starts_per_day: self.starts_per_day.unwrap_or_else(|| spec.profile.starts_per_day()),
             migration,
             rescue_permille: self.rescue_permille,
+            rebuild_read_back: true,
             classes: Vec::new(),
         }
     }

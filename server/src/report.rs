@@ -25,6 +25,8 @@ pub struct Status {
     pub power: PowerStatus,
     /// Drives by what they are doing.
     pub drives: DriveCounts,
+    /// Drives that failed for good, as far as something is left to rebuild or was rebuilt since the server started.
+    pub rebuilds: Vec<RebuildReport>,
     /// One row a class.
     pub classes: Vec<ClassStatus>,
     /// What has happened since the server started.
@@ -78,6 +80,31 @@ pub struct DriveCounts {
     pub ready: u64,
     /// Not there.
     pub away: u64,
+    /// Failed for good, by the operator's word.
+    pub failed: u64,
+}
+
+/// How far a drive that failed for good is rebuilt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RebuildReport {
+    /// The drive.
+    pub drive: u32,
+    /// Its group, on whose other drives it is rebuilt.
+    pub group: u32,
+    /// What objects still have on it, in bytes of stacks; 0 is done.
+    pub left_bytes: u64,
+    /// Bytes of stacks that were rebuilt since the server started.
+    pub rebuilt_bytes: u64,
+    /// Stacks that were rebuilt since the server started.
+    pub rebuilt_stacks: u64,
+    /// Blobs that have lost more stacks than the code makes up for, as far as is known.
+    pub lost_blobs: u64,
+    /// Blobs that wait for drives that are away, or for room.
+    pub waiting_blobs: u64,
+    /// Wall seconds that it may still take at least, if nothing is waited for.
+    pub left_min_s: f64,
+    /// The same at most, with everybody else taking their full shares.
+    pub left_max_s: f64,
 }
 
 /// A class.

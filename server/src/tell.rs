@@ -2,13 +2,13 @@
 
 use crate::admin::Admin;
 use crate::report::{
-    CapacityStatus, ClassStatus, DriveCounts, DriveReport, Explanation, PlaceReport, PowerStatus, Status, Totals,
-    WorkshopStatus,
+    CapacityStatus, ClassStatus, DriveCounts, DriveReport, Explanation, PlaceReport, PowerStatus, RebuildReport,
+    Status, Totals, WorkshopStatus,
 };
 use crate::world::{Means, WorldHandle};
 use catalog::{CatalogError, Object, Place};
-use disk::EmulatedRack;
-use engine::{DrivePhase, Forecast, GroupState, Lane, Rack};
+use disk::{Clock, EmulatedRack};
+use engine::{DrivePhase, Event, Forecast, GroupState, Lane, Rack, RebuildView};
 use futures::future::BoxFuture;
 use model::{ClassId, DriveId, GroupId, Time};
 use std::sync::Arc;
@@ -30,7 +30,8 @@ impl Teller {
     }
 
     async fn tell_status(&self) -> Status {
-        let seen = self.world.ask(|rack, _| Seen::of(rack)).await.unwrap_or_default();
+        let clock = Arc::clone(&self.means.clock);
+        let seen = self.world.ask(move |rack, _| Seen::of(rack, &*clock)).await.unwrap_or_default();
         let staging = self.means.staging.usage();
         let spool = self.means.spool.usage();
         let overrun = self.emulated.overrun();
@@ -50,6 +51,7 @@ impl Teller {
             },
             power: seen.power,
             drives: seen.drives,
+            rebuilds: seen.rebuilds,
             classes: seen.classes,
             totals: seen.totals,
             capacity: seen.capacity,
@@ -147,6 +149,23 @@ impl Admin for Teller {
             self.world.ask(look).await.unwrap_or_default()
         })
     }
+
+    fn fail_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, String>> {
+        Box::pin(async move {
+            let drive = DriveId(drive);
+            if drive.index() >= self.means.drives.len() {
+                return Ok(None);
+            }
+            // Remembered first: what the rack acts upon must hold after a crash as well.
+            let now_ms = (self.means.wall)();
+            let first = self.means.catalog.fail_drive(drive, now_ms).await.map_err(|error| error.to_string())?;
+            if first {
+                tracing::warn!(%drive, "the operator says that a drive failed for good; what it held is rebuilt");
+            }
+            self.world.tell(Event::DriveFailed { drive });
+            Ok(self.world.ask(move |rack, now| drive_report(rack, drive, now)).await)
+        })
+    }
 }
 
 /// What one look at the engine shows.
@@ -156,13 +175,14 @@ struct Seen {
     migrations_under_way: u64,
     power: PowerStatus,
     drives: DriveCounts,
+    rebuilds: Vec<RebuildReport>,
     classes: Vec<ClassStatus>,
     totals: Totals,
     capacity: CapacityStatus,
 }
 
 impl Seen {
-    fn of(rack: &Rack) -> Self {
+    fn of(rack: &Rack, clock: &dyn Clock) -> Self {
         let spec = rack.spec();
         let standby_mw = u64::from(spec.profile.watts.standby_mw) * spec.drives.len() as u64;
         Self {
@@ -176,6 +196,7 @@ impl Seen {
                 fuse_trips: 0,
             },
             drives: drive_counts(rack),
+            rebuilds: rack.rebuilds().map(|view| rebuild_report(&view, clock)).collect(),
             classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32))).collect(),
             totals: totals(rack),
             capacity: capacity(rack),
@@ -187,6 +208,7 @@ fn drive_counts(rack: &Rack) -> DriveCounts {
     let mut counts = DriveCounts::default();
     for drive in &rack.spec().drives {
         match rack.drive_phase(drive.id) {
+            _ if rack.has_failed(drive.id) => counts.failed += 1,
             DrivePhase::Standby | DrivePhase::AwaitingPermit => counts.standby += 1,
             DrivePhase::Ready => counts.ready += 1,
             DrivePhase::Away(_) => counts.away += 1,
@@ -194,6 +216,20 @@ fn drive_counts(rack: &Rack) -> DriveCounts {
         }
     }
     counts
+}
+
+fn rebuild_report(view: &RebuildView, clock: &dyn Clock) -> RebuildReport {
+    RebuildReport {
+        drive: view.drive.0,
+        group: view.group.0,
+        left_bytes: view.left_bytes,
+        rebuilt_bytes: view.rebuilt_bytes,
+        rebuilt_stacks: view.rebuilt_stacks,
+        lost_blobs: view.lost_blobs,
+        waiting_blobs: view.waiting_blobs,
+        left_min_s: clock.to_wall(view.forecast.min).as_secs_f64(),
+        left_max_s: clock.to_wall(view.forecast.max).as_secs_f64(),
+    }
 }
 
 fn class_status(rack: &Rack, class: ClassId) -> ClassStatus {
@@ -247,7 +283,7 @@ fn drive_report(rack: &Rack, drive: DriveId, now: Time) -> DriveReport {
         drive: drive.0,
         slot: rack.spec().drive(drive).slot,
         group: rack.layout().group_of(drive).map(|group| group.0),
-        state: drive_state(rack.drive_phase(drive)).into(),
+        state: if rack.has_failed(drive) { "failed" } else { drive_state(rack.drive_phase(drive)) }.into(),
         starts_today,
         starts_per_day,
         free_bytes: rack.drive_free_bytes(drive),
@@ -296,6 +332,9 @@ fn warnings(status: &Status) -> Vec<String> {
     if status.power.fuse_trips > 0 {
         warnings.push("fuses tripped: the rack's description allows more than the hardware does".into());
     }
+    for rebuild in &status.rebuilds {
+        warnings.extend(rebuild_warnings(rebuild));
+    }
     if status.drives.away > 0 {
         warnings.push(format!("{} drives are away: `larder drive list` shows which", status.drives.away));
     }
@@ -303,4 +342,20 @@ fn warnings(status: &Status) -> Vec<String> {
         warnings.push("the disk behind the emulated drives is slower than the model: lower --time-scale".into());
     }
     warnings
+}
+
+fn rebuild_warnings(rebuild: &RebuildReport) -> Option<String> {
+    let RebuildReport { drive, lost_blobs, waiting_blobs, .. } = rebuild;
+    if *lost_blobs > 0 {
+        return Some(format!(
+            "{lost_blobs} blobs that had a stack on drive {drive} have lost more than their code makes up for: data is \
+             lost, and GETs of it fail"
+        ));
+    }
+    (*waiting_blobs > 0).then(|| {
+        format!(
+            "{waiting_blobs} blobs of drive {drive} cannot be rebuilt yet: too few drives of its group are there, or none \
+             of them has room"
+        )
+    })
 }

@@ -15,6 +15,7 @@
 
 mod migration;
 mod power;
+mod rebuild;
 mod reclaim;
 mod transfer;
 
@@ -114,6 +115,8 @@ pub(crate) enum Message {
     ReadEnded { event: Event, op: OpId, writer: Box<SpoolWriter>, appended_bytes: u64 },
     /// A write, or its verification, is over.
     WriteEnded { event: Event, op: OpId, written: Option<Written> },
+    /// A stack was rebuilt, or was not: its blob as it lies then, and the checksum of its payload.
+    Rebuilt { event: Event, op: OpId, written: Option<(Blob, u64)> },
     /// The catalog knows (or refused) a blob that was made of these versions.
     Committed { versions: Vec<VersionId> },
     /// A page of staged versions, before those already on their way are left out.
@@ -151,6 +154,7 @@ enum Job {
         /// Set when the stacks are written and synced.
         written: Option<Written>,
     },
+    Rebuild(rebuild::Rebuild),
 }
 
 /// How everybody else talks to the world.
@@ -284,6 +288,12 @@ impl World {
                 }
                 self.apply(event);
             }
+            Message::Rebuilt { event, op, written } => {
+                if let Some(Job::Rebuild(rebuild)) = self.jobs.get_mut(&op) {
+                    rebuild.written = written;
+                }
+                self.apply(event);
+            }
             Message::Committed { versions } => self.committed(&versions),
             Message::Staged { attempt, entries, next } => self.staged_page(attempt, entries, next),
             Message::Doomed { group, attempt, page } => self.doomed_page(group, attempt, page),
@@ -343,6 +353,10 @@ impl World {
                 self.list_doomed(group, attempt, limit, restart);
             }
             Action::Rescue { blob } => self.rescue(blob),
+            Action::ListOnDrive { drive, attempt, after, limit } => self.list_on_drive(drive, attempt, after, limit),
+            Action::MoveStack { op, attempt, blob, index, from, to } => {
+                self.move_stack(op, attempt, blob, index, [from, to]);
+            }
         }
     }
 
@@ -373,6 +387,7 @@ impl World {
                 }
             }
             Some(Job::Write { pack, versions, written }) => self.write_ended(pack, versions, written, outcome),
+            Some(Job::Rebuild(_)) => {}
             None if matches!(outcome, Outcome::Deleted) => self.blob_deleted(op),
             None => {
                 self.deleting.remove(&op);

@@ -46,6 +46,7 @@ fn policy(spec: &RackSpec, group_choice: GroupChoice, pack_bytes: u64) -> RackPo
             scan_interval: Duration::from_secs(5),
         },
         rescue_permille: 500,
+        rebuild_read_back: true,
         classes: Vec::new(),
     }
 }

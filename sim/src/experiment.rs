@@ -31,7 +31,7 @@ use engine::layout::{Layout, LayoutError};
 use engine::{
     GroupChoice, IdleTimeout, MigrationPolicy, Mind, Rack, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing,
 };
-use model::{BlobId, RackSpec, Rng, SpecError, Time};
+use model::{BlobId, ClassId, DriveId, GroupId, RackSpec, Rng, SpecError, Time};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -88,6 +88,31 @@ pub struct Workload {
     pub popularity: Popularity,
 }
 
+/// A drive that fails for good when the warm-up is over, and is rebuilt (Pelican, section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// Which drive.
+    pub drive: DriveId,
+    /// How many blobs have a stack on it.
+    pub blobs: u32,
+    /// What their stacks take of it, in bytes; all of them are of one size.
+    pub bytes: u64,
+}
+
+impl Fault {
+    /// What the paper's failed drive held: 4.28 TB of 64,329 blobs.
+    pub fn pelican(drive: DriveId) -> Self {
+        Self { drive, blobs: 64_329, bytes: 4_280_000_000_000 }
+    }
+
+    fn stack_bytes(&self) -> u64 {
+        self.bytes / u64::from(self.blobs.max(1))
+    }
+}
+
+/// The longest that a rebuild is simulated.
+const REBUILD_MAX: Duration = Duration::from_hours(30 * 24);
+
 /// What is simulated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Experiment {
@@ -107,8 +132,10 @@ pub struct Experiment {
     pub stored_permille: u32,
     /// How long a Poisson load runs before anything is measured.
     pub warm_up: Duration,
-    /// How long it is measured.
+    /// How long it is measured. With a fault: until the rebuild is over instead.
     pub duration: Duration,
+    /// A drive that fails for good. Not for the straw man.
+    pub fault: Option<Fault>,
     /// One run for each; at least one.
     pub seeds: Vec<u64>,
 }
@@ -133,8 +160,17 @@ impl Experiment {
             stored_permille: 1_000,
             warm_up: Duration::from_hours(6),
             duration: Duration::from_hours(24),
+            fault: None,
             seeds: vec![1, 2, 3],
         }
+    }
+
+    /// Pelican's rebuild (section 5, figure 7): the same, and a drive with 4.28 TB of 64,329 blobs fails once the warm-up
+    /// is over; rebuild and clients have equal shares (w = 50 %). The rack is 94 % full, as the failed drive is of its
+    /// 4.55 TB, so that its group has room for what is rebuilt.
+    pub fn pelican_rebuild(rack: RackSpec) -> Self {
+        let fault = Some(Fault::pelican(DriveId(0)));
+        Self { stored_permille: 940, fault, ..Self::pelican(rack) }
     }
 }
 
@@ -165,6 +201,7 @@ fn pelican_policy(starts_per_day: u32) -> RackPolicy {
             scan_interval: Duration::from_mins(1),
         },
         rescue_permille: 1_000,
+        rebuild_read_back: false,
         classes: Vec::new(),
     }
 }
@@ -184,6 +221,9 @@ pub enum ExperimentError {
     /// Nothing is stored, or nothing could be.
     #[error("an experiment needs at least one stored blob, and a rack that can take it")]
     NothingStored,
+    /// The drive that is to fail is in no group, or the rack is one that rebuilds nothing.
+    #[error("the drive that fails must be one of a group, in a rack that rebuilds: not a spare, not the straw man's")]
+    NothingToRebuild,
     /// Nothing ever comes, or everything at once.
     #[error("requests must come, and not all at once: the mean gap between two must be above 0")]
     NoArrivals,
@@ -231,7 +271,11 @@ pub fn run_once(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<M
     if stored.is_empty() {
         return Err(ExperimentError::NothingStored);
     }
-    let setting = Setting { network: Some(experiment.network), ..setting };
+    let mut setting = Setting { network: Some(experiment.network), ..setting };
+    if let Some(fault) = experiment.fault {
+        let used = setting.used_bytes.get_mut(fault.drive.index()).ok_or(ExperimentError::NothingToRebuild)?;
+        *used = fault.stack_bytes() * u64::from(fault.blobs);
+    }
     let (spec, layout, policy) = match experiment.system {
         System::FullyProvisioned => {
             let (spec, layout) = engine::baseline::fully_provisioned(spec, layout)?;
@@ -250,9 +294,34 @@ pub fn run_once(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<M
             return Run::new(experiment, world, stored, seed).go();
         }
     };
+    let failing = failing(experiment, &spec, &layout, seed)?;
     let judge = Some(TraceCheck::new(&spec, &layout, &policy));
     let world = World::with(Rack::new(spec, layout, policy, seed), seed, Setting { judge, ..setting });
-    Run::new(experiment, world, stored, seed).go()
+    Run { failing, ..Run::new(experiment, world, stored, seed) }.go()
+}
+
+/// What fails, if anything, with the blobs that lie on it.
+fn failing(
+    experiment: &Experiment,
+    spec: &RackSpec,
+    layout: &Layout,
+    seed: u64,
+) -> Result<Option<Failing>, ExperimentError> {
+    let Some(fault) = experiment.fault else { return Ok(None) };
+    let group = layout.group_of(fault.drive).ok_or(ExperimentError::NothingToRebuild)?;
+    let mut rng = Rng::for_thing(seed, u64::from_le_bytes(*b"sharing "));
+    let blobs = Stored::sharing(spec, layout, group, fault.drive, fault.blobs, &mut rng);
+    let class_of = layout.groups.iter().map(|group| group.class).collect();
+    Ok(Some(Failing { fault, group, blobs, class_of }))
+}
+
+/// A drive that is going to fail.
+struct Failing {
+    fault: Fault,
+    group: GroupId,
+    /// The drives of each blob on it.
+    blobs: Vec<Vec<DriveId>>,
+    class_of: Vec<ClassId>,
 }
 
 /// One run under way.
@@ -266,6 +335,7 @@ struct Run<'a, M> {
     sizes_rng: Rng,
     looks: Option<Looks>,
     taking: Taking,
+    failing: Option<Failing>,
 }
 
 impl<'a, M: Mind> Run<'a, M> {
@@ -281,6 +351,7 @@ impl<'a, M: Mind> Run<'a, M> {
             sizes_rng: rng(b"sizes   "),
             looks: None,
             taking: Taking::default(),
+            failing: None,
         }
     }
 
@@ -291,11 +362,16 @@ impl<'a, M: Mind> Run<'a, M> {
                 let mean_gap_ns = u64::try_from(mean_gap.as_nanos()).unwrap_or(u64::MAX);
                 let measured_from = self.world.now() + self.experiment.warm_up;
                 let until = measured_from + self.experiment.duration;
-                self.looks = Some(Looks::new(self.world.now(), until.since(self.world.now())));
-                let mut next = self.arrive_until(mean_gap_ns, self.world.now(), measured_from);
+                if self.failing.is_none() {
+                    self.looks = Some(Looks::new(self.world.now(), until.since(self.world.now())));
+                }
+                let next = self.arrive_until(mean_gap_ns, self.world.now(), measured_from);
                 self.start_taking();
-                next = self.arrive_until(mean_gap_ns, next, until);
-                assert!(next >= until, "every arrival before the end has come");
+                if self.failing.is_some() {
+                    self.arrive_while_rebuilding(mean_gap_ns, next);
+                } else {
+                    self.arrive_until(mean_gap_ns, next, until);
+                }
             }
             Arrivals::Burst { reads, over } => {
                 let over_ns = u64::try_from(over.as_nanos()).unwrap_or(u64::MAX);
@@ -315,6 +391,10 @@ impl<'a, M: Mind> Run<'a, M> {
                 self.run_dry();
             }
         }
+        if let Some(failing) = &self.failing {
+            let left = self.world.left_on(failing.fault.drive);
+            self.taking.rebuilt((left == 0).then(|| self.world.rebuilt_at()));
+        }
         let steady_after = self.looks.as_ref().and_then(Looks::steady_after);
         Ok(Measured { steady_after, ..self.taking.end(&mut self.world) })
     }
@@ -332,9 +412,9 @@ impl<'a, M: Mind> Run<'a, M> {
         self.taking.booted(self.world.now());
     }
 
-    /// Lets time pass until everything is answered.
+    /// Lets time pass until everything is answered, and rebuilt.
     fn run_dry(&mut self) {
-        while self.world.open_ops() > 0 {
+        while self.world.open_ops() > 0 || self.rebuilds() {
             assert!(self.world.step(), "every operation is answered");
             self.taking.take(&mut self.world);
         }
@@ -343,6 +423,27 @@ impl<'a, M: Mind> Run<'a, M> {
     fn start_taking(&mut self) {
         self.taking.take(&mut self.world);
         self.taking.start(&mut self.world);
+        let Some(failing) = &mut self.failing else { return };
+        let stack_bytes = failing.fault.stack_bytes();
+        self.world.number_blobs_from(BlobId(self.stored.len() as u64));
+        for drives in std::mem::take(&mut failing.blobs) {
+            self.world.place(failing.group, drives, stack_bytes);
+        }
+        self.taking.watch_class(failing.class_of.clone(), failing.group);
+        self.world.fail(failing.fault.drive);
+    }
+
+    /// Whether a rebuild is under way that is worth waiting for.
+    fn rebuilds(&self) -> bool {
+        let left = |failing: &Failing| self.world.left_on(failing.fault.drive) > 0;
+        self.failing.as_ref().is_some_and(left) && self.taking.so_far(self.world.now()) < REBUILD_MAX
+    }
+
+    /// Poisson arrivals until the rebuild is over, to the minute.
+    fn arrive_while_rebuilding(&mut self, mean_gap_ns: u64, mut next: Time) {
+        while self.rebuilds() {
+            next = self.arrive_until(mean_gap_ns, next, self.world.now() + Duration::from_mins(1));
+        }
     }
 
     /// Poisson arrivals from moment `next` on; answers the first one that is not before `until`.

@@ -10,8 +10,8 @@ use crate::experiment::{Arrivals, Experiment, System};
 use crate::histogram::Histogram;
 use crate::links::Network;
 use crate::world::{Counted, Ended, World};
-use engine::{Mind, Outcome, ReadPolicy, Waking};
-use model::Time;
+use engine::{Lane, Mind, Outcome, ReadPolicy, Waking};
+use model::{ClassId, GroupId, Time};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -31,6 +31,51 @@ pub(crate) struct Taking {
     first_byte: Histogram,
     completion: Histogram,
     service: Histogram,
+    watched: Option<Watched>,
+    /// How long the rebuild took.
+    rebuild: Option<Duration>,
+}
+
+/// The class of a drive that failed, beside the others.
+struct Watched {
+    class_of: Vec<ClassId>,
+    class: ClassId,
+    /// Clients of that class, and those of the others.
+    clients: [Clients; 2],
+}
+
+/// What clients of some classes have experienced.
+#[derive(Clone, Debug, Default)]
+pub struct Clients {
+    /// Requests that were answered.
+    pub answered: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// From issue to first byte.
+    pub first_byte: Histogram,
+    /// From issue to last byte.
+    pub completion: Histogram,
+}
+
+impl Clients {
+    fn ended(&mut self, ended: &Ended) {
+        if matches!(ended.outcome, Outcome::Failed(_) | Outcome::Cancelled) {
+            self.refused += 1;
+            return;
+        }
+        self.answered += 1;
+        self.completion.add(ended.at.since(ended.issued));
+        if let Some(first_byte) = ended.first_byte {
+            self.first_byte.add(first_byte.since(ended.issued));
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.answered += other.answered;
+        self.refused += other.refused;
+        self.first_byte.merge(&other.first_byte);
+        self.completion.merge(&other.completion);
+    }
 }
 
 impl Taking {
@@ -48,13 +93,36 @@ impl Taking {
         world.meter().restart(now);
     }
 
+    /// From now on clients of the class of `group`, where a drive has failed, are told apart from the others.
+    pub fn watch_class(&mut self, class_of: Vec<ClassId>, group: GroupId) {
+        let class = class_of[group.index()];
+        self.watched = Some(Watched { class_of, class, clients: Default::default() });
+    }
+
+    /// The rebuild was over then, if it was.
+    pub fn rebuilt(&mut self, at: Option<Time>) {
+        self.rebuild = at.map(|at| at.since(self.since));
+    }
+
+    /// How long has been measured.
+    pub fn so_far(&self, now: Time) -> Duration {
+        now.since(self.since)
+    }
+
     /// Takes what has ended since the last time.
     pub fn take<M: Mind>(&mut self, world: &mut World<M>) {
         world.drain_ended(|ended| self.ended(&ended));
     }
 
-    /// Takes one operation that has ended.
+    /// Takes one operation that has ended, if a client waited for it.
     pub fn ended(&mut self, ended: &Ended) {
+        if ended.lane != Lane::Client {
+            return;
+        }
+        if let (Some(watched), Some(group)) = (&mut self.watched, ended.group) {
+            let other = watched.class_of[group.index()] != watched.class;
+            watched.clients[usize::from(other)].ended(ended);
+        }
         if matches!(ended.outcome, Outcome::Failed(_) | Outcome::Cancelled) {
             self.refused += 1;
             return;
@@ -94,6 +162,8 @@ impl Taking {
             first_byte: self.first_byte,
             completion: self.completion,
             service: self.service,
+            rebuild: self.rebuild,
+            clients: self.watched.map(|watched| watched.clients),
             trace_hash: world.trace_hash(),
         }
     }
@@ -135,6 +205,10 @@ pub struct Measured {
     pub completion: Histogram,
     /// From the queue to the last byte.
     pub service: Histogram,
+    /// How long the rebuild took, if a drive failed and its rebuild came to an end.
+    pub rebuild: Option<Duration>,
+    /// If a drive failed: the clients of its class, and those of all others.
+    pub clients: Option<[Clients; 2]>,
     /// The same for two runs in which the same happened.
     pub trace_hash: u64,
 }
@@ -171,6 +245,54 @@ impl Summary {
     fn of(histogram: &Histogram) -> Self {
         let (p50, p99) = (histogram.quantile_s(500), histogram.quantile_s(990));
         Self { mean: histogram.mean_s(), p50, p99, max: histogram.max_s() }
+    }
+}
+
+/// What clients of some classes have experienced, over all seeds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientSummary {
+    /// From issue to first byte.
+    pub ttfb_s: Summary,
+    /// From issue to last byte.
+    pub completion_s: Summary,
+    /// The share of requests that were refused.
+    pub reject_rate: f64,
+}
+
+impl ClientSummary {
+    fn of<'a>(runs: impl Iterator<Item = &'a Clients>) -> Self {
+        let mut all = Clients::default();
+        runs.for_each(|run| all.merge(run));
+        Self {
+            ttfb_s: Summary::of(&all.first_byte),
+            completion_s: Summary::of(&all.completion),
+            reject_rate: all.refused as f64 / ((all.answered + all.refused) as f64).max(1.0),
+        }
+    }
+}
+
+/// What came of a drive's failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RebuildPoint {
+    /// From the failure until every blob was whole again, in seconds, on average over the seeds; `None` if that did not
+    /// come about in one of them.
+    pub rebuild_s: Option<f64>,
+    /// Clients of the class of the failed drive, while it was rebuilt.
+    pub in_class: ClientSummary,
+    /// Clients of all other classes, meanwhile.
+    pub elsewhere: ClientSummary,
+}
+
+impl RebuildPoint {
+    fn of(runs: &[Measured]) -> Option<Self> {
+        let clients: Option<Vec<&[Clients; 2]>> = runs.iter().map(|run| run.clients.as_ref()).collect();
+        let clients = clients?;
+        let took: Option<Vec<f64>> = runs.iter().map(|run| Some(run.rebuild?.as_secs_f64())).collect();
+        Some(Self {
+            rebuild_s: took.map(|took| took.iter().sum::<f64>() / took.len() as f64),
+            in_class: ClientSummary::of(clients.iter().map(|[in_class, _]| in_class)),
+            elsewhere: ClientSummary::of(clients.iter().map(|[_, elsewhere]| elsewhere)),
+        })
     }
 }
 
@@ -251,6 +373,8 @@ pub struct Point {
     /// How long after the first request of a Poisson load the number of open requests was in its steady state, in
     /// seconds, in the slowest run (MSER-5); `None` if half of some run was not enough.
     pub steady_after_s: Option<f64>,
+    /// What came of a drive's failure, if one failed.
+    pub rebuild: Option<RebuildPoint>,
     /// How sure the means are.
     pub ci95: Confidence,
     /// Requests answered, over all seeds.
@@ -289,6 +413,7 @@ impl Point {
             },
             boot_s: mean(&|run| run.boot.as_secs_f64()),
             steady_after_s: runs.iter().try_fold(0.0_f64, |most, run| Some(most.max(run.steady_after?.as_secs_f64()))),
+            rebuild: RebuildPoint::of(runs),
             ci95: Confidence {
                 throughput_bytes_per_s: half_width(runs.iter().map(Measured::throughput_bytes_per_s)),
                 ttfb_mean_s: half_width(runs.iter().filter_map(|run| run.first_byte.mean_s())),

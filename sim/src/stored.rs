@@ -10,7 +10,7 @@
 use engine::GroupChoice;
 use engine::baseline::random_stacks;
 use engine::layout::Layout;
-use engine::placement::Placement;
+use engine::placement::{DriveRule, Placement};
 use model::{ClassId, DriveId, GroupId, RackSpec, Rng};
 
 /// Where the stored blobs lie.
@@ -52,6 +52,33 @@ impl Stored {
             }
         }
         stored
+    }
+
+    /// The drives of `count` blobs of `group`, each of which has a stack on `drive`, its other stacks being on any drives
+    /// that the rule of domains allows. Nothing if the drive is not of the group.
+    pub fn sharing(
+        spec: &RackSpec,
+        layout: &Layout,
+        group: GroupId,
+        drive: DriveId,
+        count: u32,
+        rng: &mut Rng,
+    ) -> Vec<Vec<DriveId>> {
+        let drives = layout.groups[group.index()].drives.clone();
+        if !drives.contains(&drive) {
+            return Vec::new();
+        }
+        let mut placement = Placement::new(spec, &[drives], &[ClassId(0)]).with_rule(DriveRule::Random);
+        let mut blobs = Vec::with_capacity(count as usize);
+        while blobs.len() < count as usize {
+            let chosen = placement.choose(1, 1, None, &GroupChoice::Random, &[], rng);
+            let Some((_, drives)) = chosen else { break };
+            placement.release(&drives, 1);
+            if drives.contains(&drive) {
+                blobs.push(drives);
+            }
+        }
+        blobs
     }
 
     fn nothing(spec: &RackSpec) -> Self {

@@ -58,6 +58,10 @@ pub struct Faults {
 pub struct Ended {
     /// Which operation.
     pub op: OpId,
+    /// Whose share it was charged to.
+    pub lane: Lane,
+    /// The group it was for, where whoever asked for it said so.
+    pub group: Option<GroupId>,
     /// How.
     pub outcome: Outcome,
     /// Payload bytes that it was to move.
@@ -114,11 +118,15 @@ pub struct Counted {
     pub sent_bytes: u64,
     /// Fuses that tripped.
     pub trips: u64,
+    /// Stacks that were regenerated after their drive had failed for good.
+    pub rebuilt_stacks: u64,
 }
 
 /// What the world knows of an operation that has not ended.
 #[derive(Clone, Copy, Debug)]
 struct OpenOp {
+    lane: Lane,
+    group: Option<GroupId>,
     bytes: u64,
     /// For a write, what each of its stacks takes.
     stack_bytes: u64,
@@ -156,6 +164,10 @@ pub struct World<M = Rack> {
     blobs: BTreeMap<BlobId, SimBlob>,
     /// What blobs take of each drive, in bytes.
     used_bytes: Vec<u64>,
+    /// Drives that failed for good, and how many blobs still have a stack on each.
+    failed: BTreeMap<DriveId, u64>,
+    /// When a stack was rebuilt last.
+    rebuilt_at: Time,
     deleting: BTreeMap<OpId, BlobId>,
     doomed_after: BTreeMap<GroupId, BlobId>,
     spoilt: BTreeSet<(BlobId, DriveId)>,
@@ -213,6 +225,8 @@ impl<M: Mind> World<M> {
             packs: BTreeMap::new(),
             blobs: BTreeMap::new(),
             used_bytes,
+            failed: BTreeMap::new(),
+            rebuilt_at: Time::ZERO,
             deleting: BTreeMap::new(),
             doomed_after: BTreeMap::new(),
             spoilt: BTreeSet::new(),
@@ -331,13 +345,17 @@ impl<M: Mind> World<M> {
     fn submit(&mut self, lane: Lane, stack_bytes: u64, work: Work) -> OpId {
         let op = OpId(self.next_op);
         self.next_op += 1;
-        self.opened(op, work.transfer_bytes(), stack_bytes);
+        let group = match &work {
+            Work::Read { group, .. } => Some(*group),
+            _ => None,
+        };
+        self.opened(op, lane, group, work.transfer_bytes(), stack_bytes);
         self.tell(Event::Submitted(Request { op, lane, overtake_limit: None, work }));
         op
     }
 
-    fn opened(&mut self, op: OpId, bytes: u64, stack_bytes: u64) {
-        let open = OpenOp { bytes, stack_bytes, issued: self.now, picked: None, first_byte: None };
+    fn opened(&mut self, op: OpId, lane: Lane, group: Option<GroupId>, bytes: u64, stack_bytes: u64) {
+        let open = OpenOp { lane, group, bytes, stack_bytes, issued: self.now, picked: None, first_byte: None };
         self.open.insert(op, open);
     }
 
@@ -349,6 +367,24 @@ impl<M: Mind> World<M> {
             self.fuses.lose(drive);
             self.tell(Event::DriveLost { drive, loss: Loss::Died });
         }
+    }
+
+    /// Takes a drive away for good: it died, and the operator says that it will not come back.
+    pub fn fail(&mut self, drive: DriveId) {
+        self.kill(drive);
+        let blobs = self.blobs.values().filter(|blob| blob.drives.contains(&drive)).count() as u64;
+        self.failed.insert(drive, blobs);
+        self.tell(Event::DriveFailed { drive });
+    }
+
+    /// How many blobs that the world knows still have a stack on a drive that failed for good.
+    pub fn left_on(&self, drive: DriveId) -> u64 {
+        self.failed.get(&drive).copied().unwrap_or(0)
+    }
+
+    /// When a stack was rebuilt last.
+    pub fn rebuilt_at(&self) -> Time {
+        self.rebuilt_at
     }
 
     /// Gives a drive back.

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 #[path = "rack/lives.rs"]
 mod lives;
+#[path = "rack/rebuild.rs"]
+mod rebuild;
 
 const MB: u64 = 1_000_000;
 const MINUTE: Duration = Duration::from_mins(1);
@@ -52,6 +54,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             scan_interval: Duration::from_secs(5),
         },
         rescue_permille: 500,
+        rebuild_read_back: true,
         classes: Vec::new(),
     }
 }

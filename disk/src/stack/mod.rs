@@ -2,24 +2,27 @@
 //!
 //! - [`StackWriter`] writes a blob as k + r stacks, one to each drive, and syncs them.
 //! - [`StackReader`] reads any range of it, checks every fragment it reads, rebuilds and repairs what is bad.
+//! - [`rebuild`] regenerates one stack from the others, [`verify_stack`] reads back one.
 //! - [`verify`] reads back everything that was written; [`remove`] removes it.
 //! - [`inspect`] says what is wrong with the stacks of a blob, and changes nothing.
 //! - [`stack_bytes`] says what a stack will take; [`Header`], [`ChecksumPage`] and [`Footer`] are its blocks.
 //!
 //! Invariants: no transfer holds more than 2 x (k + r) x [`REQUEST_BYTES`](crate::REQUEST_BYTES) in buffers (for
-//! fragments of up to 1 MiB); bytes are given out only if their fragment's checksum matches, or if they were rebuilt
+//! fragments of up to 1 MiB; a rebuild holds a stripe and a request more); bytes are given out only if their fragment's checksum matches, or if they were rebuilt
 //! from k fragments whose checksums match; a stack that is complete is never overwritten but to repair it.
 
 mod fetch;
 mod format;
 mod inspect;
 mod read;
+mod rebuild;
 mod verify;
 mod write;
 
 pub use format::{Blob, ChecksumPage, Footer, Header, RUN_STRIPES, stack_bytes, stack_name, stack_of};
 pub use inspect::{Flaw, Inspection, inspect, inspect_deeply};
 pub use read::{PayloadSink, Policy, SinkClosed, StackReader};
+pub use rebuild::{Lost, rebuild, verify_stack};
 pub use verify::{remove, verify};
 pub use write::{StackWriter, Written};
 

@@ -3,18 +3,23 @@
 //! It is fed with every event before it is applied and with every action behind it, and keeps nothing but what is open:
 //! a state for each drive, each domain and each operation that has not ended. Everything is recounted from the trace
 //! and the description; nothing is asked of the rack. Judged are:
-//! - *power*: a drive turns from the `SpinUp` that was asked for until `Stopped`, a tripped fuse, or its coming back;
+//! - *power*: a drive turns from the `SpinUp` that was asked for until `Stopped`, a tripped fuse, its coming back, or the
+//!   operator's word that it failed;
 //!   no hard domain ever has more turning, or draws more, than it carries;
 //! - *answers*: every operation that was submitted, composed or begun is answered once, and nothing else is answered;
 //! - *service*: one transfer at a time in each class;
+//! - *rebuilds*: what failed is regenerated from what is left, within its group, and no drive gets two stacks of a blob;
 //! - *fairness*: for every read that is served, the weight that came later and was served before it, less the weight
 //!   that came earlier and is served after it, is at most u (Pelican, section 3: o - t <= u, seen from outside).
 //!
 //! What cannot be seen from outside is decided in the rack's favour: the class of a write before it is served, and what
 //! a cancelled operation had been overtaken by, may have lowered an operation's o - t, and are added to its bound.
 
+mod rebuild;
 #[cfg(test)]
 mod tests;
+
+pub use rebuild::RebuildFault;
 
 use crate::action::{Action, Transfer};
 use crate::event::{Event, Loss, Request, Work};
@@ -25,7 +30,8 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
-use model::{ClassId, DomainId, DomainLimit, DriveId, OpId, RackSpec, ResourceId, Time};
+use model::{ClassId, DomainId, DomainLimit, DriveId, GroupId, OpId, RackSpec, ResourceId, Time};
+use rebuild::Rebuilds;
 
 /// What a rack did that it may not do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +60,15 @@ pub enum TraceFault {
         /// The other one.
         second: OpId,
     },
+    /// The operation is a rebuild that does what it may not do.
+    Rebuild {
+        /// Which operation.
+        op: OpId,
+        /// What it does.
+        fault: RebuildFault,
+    },
+    /// Blobs of a drive are listed to be rebuilt, and it has not failed.
+    Listed(DriveId),
     /// The operation was overtaken by more than it may be.
     Overtaken {
         /// Which operation.
@@ -74,6 +89,8 @@ impl fmt::Display for TraceFault {
             }
             Self::NotOpen(op) => write!(f, "{op} was answered and was not open"),
             Self::TwoInService { class, first, second } => write!(f, "{second} was begun in {class} during {first}"),
+            Self::Rebuild { op, fault } => write!(f, "{op} rebuilds wrongly: {fault}"),
+            Self::Listed(drive) => write!(f, "{drive} is rebuilt, and has not failed"),
             Self::Overtaken { op, by, limit } => write!(f, "{op} was overtaken by {by}, and may be by {limit}"),
         }
     }
@@ -142,6 +159,7 @@ pub struct TraceCheck {
     fair: bool,
     transfer: model::DriveProfile,
     data: u64,
+    rebuilds: Rebuilds,
 }
 
 impl TraceCheck {
@@ -156,6 +174,7 @@ impl TraceCheck {
         check.overtake_limit = policy.scheduler.overtake_limit;
         check.weighing = policy.scheduler.weighing;
         check.fair = true;
+        check.rebuilds = Rebuilds::of(layout);
         check
     }
 
@@ -189,6 +208,7 @@ impl TraceCheck {
             fair: false,
             transfer: spec.profile.clone(),
             data: u64::from(spec.code.data),
+            rebuilds: Rebuilds::default(),
         }
     }
 
@@ -210,6 +230,11 @@ impl TraceCheck {
             | Event::DriveLost { drive, loss: Loss::FuseTripped } => self.turn(*drive, Turning::No)?,
             Event::Submitted(request) => self.submitted(request),
             Event::TransferEnded { op, done, .. } => self.transfer_ended(*op, *done),
+            Event::DriveFailed { drive } => {
+                self.rebuilds.drive_failed(*drive);
+                self.turn(*drive, Turning::No)?; // whether it was away is the rack's belief
+            }
+            Event::StackMoved { op, .. } => self.out_of_service(*op),
             _ => {}
         }
         Ok(())
@@ -220,7 +245,9 @@ impl TraceCheck {
     /// # Errors
     /// The first thing that may not be.
     pub fn action(&mut self, action: &Action) -> Result<(), TraceFault> {
+        self.rebuilds.action(action)?;
         match action {
+            Action::MoveStack { op, .. } => self.serves(self.rebuilds.group(*op), *op),
             Action::SpinUp { drive, .. } => self.turn(*drive, Turning::Starting),
             Action::Compose { op, .. } => {
                 self.opened(*op, Lane::Background, 0, 0, None, true);
@@ -314,19 +341,40 @@ impl TraceCheck {
         if matches!(transfer, Transfer::Delete { .. }) && !self.open.contains_key(&op) {
             self.opened(op, Lane::Background, 0, 0, None, false);
         }
-        let class = match transfer {
-            Transfer::Write { group, .. } => self.class_of_group.get(group.index()).copied(),
-            Transfer::Read { .. } => self.open.get(&op).and_then(|open| open.class),
-            Transfer::Verify { .. } | Transfer::Delete { .. } => None,
-        };
-        if let Some(class) = class {
-            let under_way = &mut self.in_service[class.index()];
-            if let Some(first) = under_way.filter(|first| *first != op) {
-                return Err(TraceFault::TwoInService { class, first, second: op });
-            }
-            *under_way = Some(op);
+        if matches!(transfer, Transfer::Rebuild { .. }) && !self.open.contains_key(&op) {
+            self.opened(op, Lane::Rebuild, 0, 0, None, false);
+        }
+        self.rebuilds.begun(op, transfer)?;
+        match transfer {
+            Transfer::Write { group, .. } | Transfer::Rebuild { group, .. } => self.serves(Some(*group), op)?,
+            Transfer::Read { .. } => self.class_serves(self.open.get(&op).and_then(|open| open.class), op)?,
+            Transfer::Verify { .. } => self.serves(self.rebuilds.group(op), op)?,
+            Transfer::Delete { .. } => {}
         }
         self.leave_line(op)
+    }
+
+    /// `op` is served in `group`, if that is known.
+    fn serves(&mut self, group: Option<GroupId>, op: OpId) -> Result<(), TraceFault> {
+        self.class_serves(group.and_then(|group| self.class_of_group.get(group.index()).copied()), op)
+    }
+
+    fn class_serves(&mut self, class: Option<ClassId>, op: OpId) -> Result<(), TraceFault> {
+        let Some(class) = class else { return Ok(()) };
+        let under_way = &mut self.in_service[class.index()];
+        if let Some(first) = under_way.filter(|first| *first != op) {
+            return Err(TraceFault::TwoInService { class, first, second: op });
+        }
+        *under_way = Some(op);
+        Ok(())
+    }
+
+    fn out_of_service(&mut self, op: OpId) {
+        for under_way in &mut self.in_service {
+            if *under_way == Some(op) {
+                *under_way = None;
+            }
+        }
     }
 
     /// The operation is served and waits no more.
@@ -354,11 +402,8 @@ impl TraceCheck {
     }
 
     fn transfer_ended(&mut self, op: OpId, done: bool) {
-        for under_way in &mut self.in_service {
-            if *under_way == Some(op) {
-                *under_way = None;
-            }
-        }
+        self.out_of_service(op);
+        self.rebuilds.transfer_ended(op, done);
         if let Some(open) = self.open.get_mut(&op).filter(|open| open.write && !done && !open.unplaced) {
             open.unplaced = true; // it will be queued again, somewhere
             self.unplaced[open.lane as usize] += open.weight;
@@ -366,6 +411,7 @@ impl TraceCheck {
     }
 
     fn answered(&mut self, op: OpId) -> Result<(), TraceFault> {
+        self.rebuilds.answered(op);
         let Some(open) = self.open.remove(&op) else { return Err(TraceFault::NotOpen(op)) };
         let lane = open.lane as usize;
         if let Some(class) = open.class {

@@ -4,7 +4,7 @@ use super::{ErrorBody, socket};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::report::{DriveReport, Explanation, Status};
 use bytes::Bytes;
-use http::{Request, StatusCode, header};
+use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
@@ -90,9 +90,21 @@ impl Client {
         self.get("/drives").await?.ok_or_else(|| self.silent("it knows no /drives"))
     }
 
+    /// Says that drive `drive` failed for good. Nothing if there is no such drive.
+    ///
+    /// # Errors
+    /// When no server answers, or it cannot remember it.
+    pub async fn fail_drive(&self, drive: u32) -> Result<Option<DriveReport>, ClientError> {
+        self.ask(Method::POST, &format!("/drives/fail?drive={drive}")).await
+    }
+
     /// The answer to a GET; nothing for 404.
     async fn get<T: DeserializeOwned>(&self, target: &str) -> Result<Option<T>, ClientError> {
-        let answer = tokio::time::timeout(ANSWER_LIMIT, self.exchange(target));
+        self.ask(Method::GET, target).await
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, method: Method, target: &str) -> Result<Option<T>, ClientError> {
+        let answer = tokio::time::timeout(ANSWER_LIMIT, self.exchange(method, target));
         let (status, body) = answer.await.map_err(|_| self.silent("it took too long"))??;
         if status == StatusCode::NOT_FOUND {
             return Ok(None);
@@ -104,7 +116,7 @@ impl Client {
         serde_json::from_slice(&body).map(Some).map_err(|error| self.silent(error))
     }
 
-    async fn exchange(&self, target: &str) -> Result<(StatusCode, Bytes), ClientError> {
+    async fn exchange(&self, method: Method, target: &str) -> Result<(StatusCode, Bytes), ClientError> {
         let stream = self.place.connect().await.map_err(|error| match error.kind() {
             // What a killed server leaves refuses; what a stopped one leaves is nothing.
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NoServer(self.dir.clone()),
@@ -113,7 +125,9 @@ impl Client {
         })?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| self.silent(e))?;
-        let request = Request::get(target)
+        let request = Request::builder()
+            .method(method)
+            .uri(target)
             .header(header::HOST, "larder")
             .body(Empty::<Bytes>::new())
             .map_err(|error| self.silent(error))?;

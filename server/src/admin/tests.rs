@@ -28,7 +28,8 @@ fn status() -> Status {
             migrations_under_way: 6,
         },
         power: PowerStatus { watts: 1.5, standby_watts: 1.0, active_drives: 8, active_drives_max: 16, fuse_trips: 0 },
-        drives: DriveCounts { standby: 88, moving: 0, ready: 8, away: 0 },
+        drives: DriveCounts { standby: 88, moving: 0, ready: 8, away: 0, failed: 0 },
+        rebuilds: vec![],
         classes: vec![],
         totals: Totals::default(),
         capacity: CapacityStatus::default(),
@@ -44,6 +45,19 @@ fn explanation(bucket: &str, key: &str) -> Explanation {
         etag: "e".into(),
         modified_ms: 4,
         place: PlaceReport::Workshop { slots: vec![1], age_s: 2.0, migrating: false },
+    }
+}
+
+fn failed_drive(drive: u32) -> DriveReport {
+    DriveReport {
+        drive,
+        slot: [0, 0, 0],
+        group: Some(1),
+        state: "failed".into(),
+        starts_today: 0,
+        starts_per_day: 10,
+        free_bytes: 5,
+        capacity_bytes: 9,
     }
 }
 
@@ -64,6 +78,16 @@ impl Admin for Fake {
 
     fn drives(&self) -> BoxFuture<'_, Vec<DriveReport>> {
         Box::pin(async { vec![] })
+    }
+
+    fn fail_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, String>> {
+        Box::pin(async move {
+            match drive {
+                0..8 => Ok(Some(failed_drive(drive))),
+                8 => Err("the catalog does not answer".into()),
+                _ => Ok(None),
+            }
+        })
     }
 }
 

@@ -22,10 +22,11 @@ impl World {
             Transfer::Write { group, drives } => self.write(op, attempt, group, drives),
             Transfer::Verify { drives } => self.verify(op, attempt, drives),
             Transfer::Delete { blob, stacks } => self.delete(op, attempt, blob, &stacks),
+            rebuild @ Transfer::Rebuild { .. } => self.regenerate(op, attempt, rebuild),
         }
     }
 
-    fn with_drives(&self, stacks: &[(u8, DriveId)]) -> Vec<(u8, Arc<dyn Drive>)> {
+    pub(super) fn with_drives(&self, stacks: &[(u8, DriveId)]) -> Vec<(u8, Arc<dyn Drive>)> {
         stacks.iter().map(|(index, drive)| (*index, self.drive(*drive))).collect()
     }
 
@@ -76,10 +77,11 @@ impl World {
     }
 
     fn verify(&mut self, op: OpId, attempt: Attempt, drives: Vec<DriveId>) {
-        let Some(Job::Write { written: Some(written), .. }) = self.jobs.get(&op) else {
-            panic!("{op} is verified, and was not written");
+        let written = match self.jobs.get(&op) {
+            Some(Job::Write { written: Some(written), .. }) => written.clone(),
+            Some(Job::Rebuild(rebuild)) => return self.verify_rebuilt(op, attempt, rebuild, drives[0]),
+            _ => panic!("{op} is verified, and was not written"),
         };
-        let written = written.clone();
         let devices: Vec<Arc<dyn Drive>> = drives.iter().map(|drive| self.drive(*drive)).collect();
         let (handle, means) = (self.handle.clone(), self.means.clone());
         self.start(async move {
@@ -117,13 +119,13 @@ impl World {
     }
 }
 
-fn described(means: &Means, blob: &Blob) -> stack::Blob {
+pub(super) fn described(means: &Means, blob: &Blob) -> stack::Blob {
     let code = Code { data: blob.code_data, parity: blob.code_parity, fragment_bytes: blob.fragment_bytes };
     stack::Blob { rack: means.rack_uuid, id: blob.blob, code, payload_bytes: blob.payload_bytes }
 }
 
 /// What each drive did, in the engine's words; repairs are counted.
-fn told(means: &Means, drives: &[DriveId], outcomes: Vec<StackOutcome>) -> Vec<DriveOutcome> {
+pub(super) fn told(means: &Means, drives: &[DriveId], outcomes: Vec<StackOutcome>) -> Vec<DriveOutcome> {
     let result = |outcome| match outcome {
         StackOutcome::Fine => DriveResult::Fine,
         StackOutcome::Unused => DriveResult::Unused,

@@ -117,6 +117,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             scan_interval: 5 * SECOND,
         },
         rescue_permille: 1000,
+        rebuild_read_back: true,
         classes: Vec::new(),
     }
 }

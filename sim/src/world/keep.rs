@@ -1,7 +1,7 @@
 //! What the catalog and the workshop would remember, in its smallest form: blobs, staged versions, what is doomed.
 
-use super::{Ended, World};
-use engine::{DoomedBlob, Event, Lane, Mind, Outcome, Request, StagedEntry, Usage, Work};
+use super::{Ended, OpenOp, World};
+use engine::{BlobOnDrive, DoomedBlob, Event, Lane, Mind, Outcome, Request, StagedEntry, Usage, Work};
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -69,6 +69,70 @@ impl<M: Mind> World<M> {
         }
     }
 
+    /// Puts a blob into the rack without writing it, under a number that is new: what lay there when the run began. What
+    /// it takes of its drives is counted already ([`Setting`](super::Setting)).
+    pub fn place(&mut self, group: GroupId, drives: Vec<DriveId>, stack_bytes: u64) -> BlobId {
+        let blob = BlobId(self.next_blob);
+        self.next_blob += 1;
+        let bytes = stack_bytes * u64::from(self.rack.spec().code.data);
+        self.blobs.insert(blob, SimBlob { group, drives, stack_bytes, bytes, doomed_bytes: 0 });
+        blob
+    }
+
+    /// The numbers below `first` are left to whoever reads by them.
+    pub fn number_blobs_from(&mut self, first: BlobId) {
+        self.next_blob = self.next_blob.max(first.0);
+    }
+
+    pub(super) fn list_on_drive(&mut self, drive: DriveId, attempt: Attempt, after: Option<BlobId>, limit: u32) {
+        let from = after.map_or(BlobId(0), |after| BlobId(after.0 + 1));
+        let on_drive = |(id, blob): (&BlobId, &SimBlob)| {
+            blob.drives.contains(&drive).then(|| BlobOnDrive {
+                blob: *id,
+                drives: blob.drives.clone(),
+                stack_bytes: blob.stack_bytes,
+                bytes: blob.bytes,
+                living: blob.doomed_bytes < blob.bytes,
+            })
+        };
+        let mut blobs: Vec<BlobOnDrive> =
+            self.blobs.range(from..).filter_map(on_drive).take(limit as usize + 1).collect();
+        let more = blobs.len() > limit as usize;
+        blobs.truncate(limit as usize);
+        let next = blobs.last().filter(|_| more).map(|last| last.blob);
+        self.plan(self.now, Event::OnDrivePage { drive, attempt, blobs, next }, None);
+    }
+
+    /// A stack of `blob` lies elsewhere now, unless the blob is gone.
+    pub(super) fn move_stack(&mut self, op: OpId, attempt: Attempt, blob: BlobId, index: u8, [from, to]: [DriveId; 2]) {
+        let mut done = false;
+        if let Some(found) = self.blobs.get_mut(&blob) {
+            assert!(found.drives[usize::from(index)] == from, "{blob} has no stack {index} on {from}");
+            assert!(!found.drives.contains(&to), "{blob} has a stack on {to} already");
+            found.drives[usize::from(index)] = to;
+            done = true;
+            self.used_bytes[to.index()] += found.stack_bytes;
+            self.used_bytes[from.index()] = self.used_bytes[from.index()].saturating_sub(found.stack_bytes);
+            self.left_less(from);
+            self.left_more(to);
+            self.counted.rebuilt_stacks += 1;
+            self.rebuilt_at = self.now;
+        }
+        self.plan(self.now, Event::StackMoved { op, attempt, done }, None);
+    }
+
+    fn left_less(&mut self, drive: DriveId) {
+        if let Some(left) = self.failed.get_mut(&drive) {
+            *left -= 1;
+        }
+    }
+
+    fn left_more(&mut self, drive: DriveId) {
+        if let Some(left) = self.failed.get_mut(&drive) {
+            *left += 1;
+        }
+    }
+
     pub(super) fn end(&mut self, op: OpId, outcome: Outcome) {
         match &outcome {
             Outcome::Written { group, drives } => self.written(op, *group, drives),
@@ -76,6 +140,7 @@ impl<M: Mind> World<M> {
                 if let Some(blob) = self.deleting.remove(&op).and_then(|blob| self.blobs.remove(&blob)) {
                     for drive in blob.drives {
                         self.used_bytes[drive.index()] -= blob.stack_bytes;
+                        self.left_less(drive);
                     }
                 }
             }
@@ -85,8 +150,8 @@ impl<M: Mind> World<M> {
         let Some(open) = self.open.remove(&op) else {
             panic!("{op} ended twice, or was never begun: {outcome:?}");
         };
-        let (bytes, issued, picked, first_byte) = (open.bytes, open.issued, open.picked, open.first_byte);
-        self.ended.push(Ended { op, outcome, bytes, issued, picked, first_byte, at: self.now });
+        let OpenOp { lane, group, bytes, issued, picked, first_byte, .. } = open;
+        self.ended.push(Ended { op, lane, group, outcome, bytes, issued, picked, first_byte, at: self.now });
     }
 
     fn written(&mut self, op: OpId, group: GroupId, drives: &[DriveId]) {
@@ -96,6 +161,7 @@ impl<M: Mind> World<M> {
         self.next_blob += 1;
         for drive in drives {
             self.used_bytes[drive.index()] += stack_bytes;
+            self.left_more(*drive);
         }
         self.blobs.insert(blob, SimBlob { group, drives: drives.to_vec(), stack_bytes, bytes, doomed_bytes: 0 });
         if let Some(versions) = self.packs.remove(&op) {
@@ -153,7 +219,7 @@ impl<M: Mind> World<M> {
         let bytes: u64 = versions.iter().filter_map(|version| Some(self.staged.get(version)?.bytes)).sum();
         let stack_bytes = bytes.div_ceil(u64::from(self.rack.spec().code.data));
         self.packs.insert(op, versions);
-        self.opened(op, bytes, stack_bytes);
+        self.opened(op, Lane::Background, None, bytes, stack_bytes);
         let work = Work::Write { bytes, stack_bytes, pin, migration: true };
         let request = Request { op, lane: Lane::Background, overtake_limit: None, work };
         self.plan(self.now, Event::Submitted(request), None);

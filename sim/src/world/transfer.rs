@@ -2,7 +2,7 @@
 
 use super::{Happening, World};
 use crate::flow::Demand;
-use engine::{DriveOutcome, DriveResult, Event, Mind, Transfer};
+use engine::{DriveOutcome, DriveResult, Event, Lane, Mind, ReadPolicy, Transfer};
 use model::{Attempt, BlobId, DriveId, OpId, transfer_time};
 
 /// A transfer that is under way, or about to be.
@@ -10,8 +10,10 @@ use model::{Attempt, BlobId, DriveId, OpId, transfer_time};
 pub(super) struct Moving {
     op: OpId,
     attempt: Attempt,
-    /// Drives that must do well for the whole to have done well.
+    /// Drives that must do well for the whole to have done well, the target aside.
     need: usize,
+    /// A drive that must do well, too: the one that a rebuilt stack is written to.
+    target: Option<DriveId>,
     drives: Vec<Part>,
     /// Bytes of each stream.
     stream_bytes: u64,
@@ -27,6 +29,17 @@ impl Moving {
 
     fn streams(&self) -> usize {
         self.fine().count()
+    }
+
+    /// Whether the whole has done well if these drives have.
+    fn is_done_by(&self, fine: impl Iterator<Item = DriveId>) -> bool {
+        let (mut others, mut target) = (0, self.target.is_none());
+        for drive in fine {
+            let is_target = self.target == Some(drive);
+            target |= is_target;
+            others += usize::from(!is_target);
+        }
+        target && others >= self.need
     }
 }
 
@@ -54,21 +67,32 @@ struct Asked {
     streams: usize,
     /// The blob that is read.
     read: Option<BlobId>,
+    /// The drive that is written beside those that are read.
+    target: Option<DriveId>,
+    /// Whether what is read leaves by the network.
+    sent: bool,
     moves: bool,
 }
 
 impl Asked {
     fn of(transfer: &Transfer) -> Self {
+        let nothing = Self { need: 0, streams: 0, read: None, target: None, sent: false, moves: true };
+        let reading = |blob: BlobId, stacks: usize, need: u8, policy: ReadPolicy| {
+            let need = usize::from(need);
+            let streams = if policy == ReadPolicy::All { stacks } else { need };
+            Self { need, streams, read: Some(blob), ..nothing }
+        };
         match transfer {
             Transfer::Read { blob, stacks, need, policy } => {
-                let need = usize::from(*need);
-                let streams = if *policy == engine::ReadPolicy::All { stacks.len() } else { need };
-                Self { need, streams, read: Some(*blob), moves: true }
+                Self { sent: true, ..reading(*blob, stacks.len(), *need, *policy) }
+            }
+            Transfer::Rebuild { blob, stacks, need, policy, target, .. } => {
+                Self { target: Some(*target), ..reading(*blob, stacks.len(), *need, *policy) }
             }
             Transfer::Write { drives, .. } | Transfer::Verify { drives } => {
-                Self { need: drives.len(), streams: drives.len(), read: None, moves: true }
+                Self { need: drives.len(), streams: drives.len(), ..nothing }
             }
-            Transfer::Delete { stacks, .. } => Self { need: 0, streams: stacks.len(), read: None, moves: false },
+            Transfer::Delete { stacks, .. } => Self { streams: stacks.len(), moves: false, ..nothing },
         }
     }
 }
@@ -77,18 +101,28 @@ impl Asked {
 fn drives_of(transfer: &Transfer) -> impl ExactSizeIterator<Item = DriveId> {
     let (stacks, drives): (&[(u8, DriveId)], &[DriveId]) = match transfer {
         Transfer::Read { stacks, .. } | Transfer::Delete { stacks, .. } => (stacks, &[]),
+        Transfer::Rebuild { stacks, target, .. } => (stacks, std::slice::from_ref(target)),
         Transfer::Write { drives, .. } | Transfer::Verify { drives } => (&[], drives),
     };
-    let drive = move |at: usize| stacks.get(at).map_or_else(|| drives[at], |(_, drive)| *drive);
+    let drive = move |at: usize| stacks.get(at).map_or_else(|| drives[at - stacks.len()], |(_, drive)| *drive);
     (0..stacks.len() + drives.len()).map(drive)
 }
 
 impl<M: Mind> World<M> {
     pub(super) fn transfer(&mut self, op: OpId, attempt: Attempt, transfer: &Transfer) {
-        if let Transfer::Delete { blob, .. } = transfer {
-            // The engine's own operation: it was never asked for, but it ends like any other.
-            self.deleting.insert(op, *blob);
-            self.opened(op, 0, 0);
+        // The engine's own operations: they were never asked for, but they end like any other.
+        match transfer {
+            Transfer::Delete { blob, .. } => {
+                self.deleting.insert(op, *blob);
+                self.opened(op, Lane::Background, None, 0, 0);
+            }
+            Transfer::Rebuild { blob, group, drives, .. } if !self.open.contains_key(&op) => {
+                let Some(found) = self.blobs.get(blob) else { panic!("{blob} is rebuilt, and is not stored") };
+                assert!(found.drives == *drives, "{blob} is rebuilt where it lies");
+                let bytes = found.bytes;
+                self.opened(op, Lane::Rebuild, Some(*group), bytes, 0);
+            }
+            _ => {}
         }
         let asked = Asked::of(transfer);
         let payload_bytes = self.open.get(&op).map_or(0, |open| open.bytes);
@@ -102,28 +136,30 @@ impl<M: Mind> World<M> {
             op,
             attempt,
             need: asked.need,
+            target: asked.target,
             stream_bytes: if asked.moves { payload_bytes.div_ceil(data) } else { 0 },
-            sent_bytes: if asked.read.is_some() { payload_bytes } else { 0 },
+            sent_bytes: if asked.sent { payload_bytes } else { 0 },
             drives,
         };
-        self.begin_transfer(moving, if asked.read.is_some() { data } else { 0 });
+        self.begin_transfer(moving, if asked.sent { data } else { 0 });
     }
 
-    /// Who takes part: drives that can, until there are enough; those that fail are found out at once.
+    /// Who takes part: drives that can, until there are enough, and the target; those that fail are found out at once.
     fn parts(&mut self, asked: &Asked, drives: impl ExactSizeIterator<Item = DriveId>) -> Vec<Part> {
         let mut fine = 0;
         let mut parts = Vec::with_capacity(drives.len());
         for drive in drives {
-            let result = if fine == asked.streams {
+            let is_target = asked.target == Some(drive);
+            let result = if fine == asked.streams && !is_target {
                 DriveResult::Unused
             } else if self.unlucky(self.faults.transfer_permille)
                 || self.physics[drive.index()].ready(self.now).is_err()
             {
                 DriveResult::Failed
-            } else if asked.read.is_some_and(|blob| self.spoilt.contains(&(blob, drive))) {
+            } else if !is_target && asked.read.is_some_and(|blob| self.spoilt.contains(&(blob, drive))) {
                 DriveResult::StackBad
             } else {
-                fine += 1;
+                fine += usize::from(!is_target);
                 DriveResult::Fine
             };
             parts.push(Part { drive, result, losses: self.physics[drive.index()].losses() });
@@ -141,7 +177,7 @@ impl<M: Mind> World<M> {
 
     fn begin_transfer(&mut self, moving: Moving, sent_streams: u64) {
         let streams = moving.streams();
-        if streams < moving.need {
+        if !moving.is_done_by(moving.fine().map(|part| part.drive)) {
             self.agenda.plan(self.now, Happening::Over(moving));
             return;
         }
@@ -182,8 +218,9 @@ impl<M: Mind> World<M> {
             DriveOutcome { drive: part.drive, result }
         };
         let outcomes: Vec<DriveOutcome> = moving.drives.iter().map(fared).collect();
-        let fine = outcomes.iter().filter(|outcome| outcome.result == DriveResult::Fine).count();
-        let (op, attempt, done) = (moving.op, moving.attempt, fine >= moving.need);
+        let fine = outcomes.iter().filter(|outcome| outcome.result == DriveResult::Fine);
+        let done = moving.is_done_by(fine.map(|outcome| outcome.drive));
+        let (op, attempt) = (moving.op, moving.attempt);
         self.tell_perhaps_twice(Event::TransferEnded { op, attempt, done, outcomes });
     }
 }

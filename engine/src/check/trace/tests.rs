@@ -40,6 +40,7 @@ fn policy(overtake_limit: u64) -> RackPolicy {
             scan_interval: Duration::from_secs(5),
         },
         rescue_permille: 1000,
+        rebuild_read_back: false,
         classes: Vec::new(),
     }
 }

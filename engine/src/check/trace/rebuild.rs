@@ -1,0 +1,144 @@
+//! What must hold of every rebuild, recounted from what passed between the rack and its world: it is of a drive that
+//! failed, it reads what is left, it writes to a drive of the group that has none of the blob, and the catalog is asked
+//! to count only what was written.
+
+use super::TraceFault;
+use crate::action::{Action, Transfer};
+use crate::layout::Layout;
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::fmt;
+use model::{BlobId, DriveId, GroupId, OpId};
+
+/// What a rebuild did that it may not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RebuildFault {
+    /// The drive has not failed, and is listed or regenerated as if it had.
+    NotFailed(DriveId),
+    /// A stack is read that is lost, or lies elsewhere.
+    ReadsLost(DriveId),
+    /// Fewer stacks are read than the code needs.
+    TooFew,
+    /// The drive, of the blob or its target, is not one of the group.
+    OtherGroup(DriveId),
+    /// The drive would have two stacks of the blob.
+    TwoStacks(DriveId),
+    /// The drive has failed, and is written to.
+    ToFailed(DriveId),
+    /// The catalog is asked to count a stack that was not written there.
+    NotWritten(DriveId),
+}
+
+impl fmt::Display for RebuildFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFailed(drive) => write!(f, "{drive} has not failed"),
+            Self::ReadsLost(drive) => write!(f, "it reads a stack from {drive} that is not there"),
+            Self::TooFew => write!(f, "it reads fewer stacks than the code needs"),
+            Self::OtherGroup(drive) => write!(f, "{drive} is not of its group"),
+            Self::TwoStacks(drive) => write!(f, "{drive} would have two stacks of the blob"),
+            Self::ToFailed(drive) => write!(f, "it writes to {drive}, which failed"),
+            Self::NotWritten(drive) => write!(f, "what it wrote, if anything, is not on {drive}"),
+        }
+    }
+}
+
+/// A rebuild that has been in service and is not answered.
+struct Open {
+    group: GroupId,
+    blob: BlobId,
+    lost: u8,
+    from: DriveId,
+    target: DriveId,
+    written: bool,
+}
+
+/// The judge of rebuilds.
+#[derive(Default)]
+pub(super) struct Rebuilds {
+    group_of: BTreeMap<DriveId, GroupId>,
+    failed: BTreeSet<DriveId>,
+    open: BTreeMap<OpId, Open>,
+}
+
+impl Rebuilds {
+    pub fn of(layout: &Layout) -> Self {
+        let groups = layout.groups.iter().enumerate();
+        let group_of = groups.flat_map(|(id, group)| group.drives.iter().map(move |d| (*d, GroupId(id as u32))));
+        Self { group_of: group_of.collect(), ..Self::default() }
+    }
+
+    pub fn drive_failed(&mut self, drive: DriveId) {
+        self.failed.insert(drive);
+    }
+
+    /// The group that `op`, a rebuild that was in service, is in.
+    pub fn group(&self, op: OpId) -> Option<GroupId> {
+        self.open.get(&op).map(|open| open.group)
+    }
+
+    pub fn transfer_ended(&mut self, op: OpId, done: bool) {
+        if let Some(open) = self.open.get_mut(&op) {
+            open.written = done;
+        }
+    }
+
+    pub fn answered(&mut self, op: OpId) {
+        self.open.remove(&op);
+    }
+
+    pub fn begun(&mut self, op: OpId, transfer: &Transfer) -> Result<(), TraceFault> {
+        match transfer {
+            Transfer::Rebuild { blob, group, drives, lost, target, .. } => {
+                self.judge(transfer).map_err(|fault| TraceFault::Rebuild { op, fault })?;
+                let from = drives[usize::from(*lost)];
+                let open = Open { group: *group, blob: *blob, lost: *lost, from, target: *target, written: false };
+                self.open.insert(op, open);
+            }
+            Transfer::Verify { .. } => self.transfer_ended(op, false),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub fn action(&self, action: &Action) -> Result<(), TraceFault> {
+        match action {
+            Action::ListOnDrive { drive, .. } if !self.failed.contains(drive) => Err(TraceFault::Listed(*drive)),
+            Action::MoveStack { op, blob, index, from, to, .. } => {
+                let fits = |open: &Open| {
+                    open.written && (open.blob, open.lost, open.from, open.target) == (*blob, *index, *from, *to)
+                };
+                let fault = RebuildFault::NotWritten(*to);
+                if self.open.get(op).is_some_and(fits) { Ok(()) } else { Err(TraceFault::Rebuild { op: *op, fault }) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn judge(&self, transfer: &Transfer) -> Result<(), RebuildFault> {
+        let Transfer::Rebuild { blob, group, drives, lost, stacks, need, target, .. } = transfer else {
+            return Ok(());
+        };
+        let from = drives.get(usize::from(*lost)).filter(|drive| self.failed.contains(drive));
+        if from.is_none() {
+            return Err(RebuildFault::NotFailed(drives.get(usize::from(*lost)).copied().unwrap_or(*target)));
+        }
+        for (index, drive) in stacks {
+            let there = drives.get(usize::from(*index)) == Some(drive);
+            if !there || index == lost || self.failed.contains(drive) {
+                return Err(RebuildFault::ReadsLost(*drive));
+            }
+        }
+        let distinct: BTreeSet<u8> = stacks.iter().map(|(index, _)| *index).collect();
+        if distinct.len() < usize::from(*need) {
+            return Err(RebuildFault::TooFew);
+        }
+        if let Some(stranger) = drives.iter().chain([target]).find(|d| self.group_of.get(d) != Some(group)) {
+            return Err(RebuildFault::OtherGroup(*stranger));
+        }
+        let also = |open: &Open| open.blob == *blob && open.target == *target && open.lost != *lost;
+        if drives.contains(target) || self.open.values().any(also) {
+            return Err(RebuildFault::TwoStacks(*target));
+        }
+        if self.failed.contains(target) { Err(RebuildFault::ToFailed(*target)) } else { Ok(()) }
+    }
+}

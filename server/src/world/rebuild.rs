@@ -1,0 +1,135 @@
+//! Rebuilding what a failed drive held: listing it, regenerating one stack at a time, and telling the catalog where that
+//! lies now.
+//!
+//! A crash between the last sync and the catalog leaves a stack that nobody knows of. Before a stack is regenerated,
+//! such leavings of it are removed from all drives of the group that have none of the blob.
+
+use super::transfer::{described, told};
+use super::{Job, Message, World};
+use catalog::Blob;
+use disk::Drive;
+use disk::stack::{self, Lost, Policy, StackOutcome};
+use engine::{BlobOnDrive, Event, ReadPolicy, Transfer};
+use model::{Attempt, BlobId, DriveId, OpId};
+use std::sync::Arc;
+
+/// What is known of a rebuild.
+#[derive(Clone, Debug)]
+pub(crate) struct Rebuild {
+    /// Which of the blob's stacks.
+    pub(crate) index: u8,
+    /// The blob and the checksum of its payload, once the stack is written.
+    pub(crate) written: Option<(Blob, u64)>,
+}
+
+impl World {
+    pub(super) fn list_on_drive(&self, drive: DriveId, attempt: Attempt, after: Option<BlobId>, limit: u32) {
+        let (handle, catalog) = (self.handle.clone(), self.means.catalog.clone());
+        self.start(async move {
+            let (blobs, next) = match catalog.on_drive_page(drive, after, limit as usize).await {
+                Ok(page) => (page.blobs.into_iter().map(on_drive).collect(), page.next),
+                Err(error) => {
+                    tracing::error!(%drive, %error, "what a failed drive held could not be listed; it is tried again");
+                    (Vec::new(), None)
+                }
+            };
+            handle.send(Message::Event(Event::OnDrivePage { drive, attempt, blobs, next }));
+        });
+    }
+
+    pub(super) fn regenerate(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
+        let Transfer::Rebuild { blob, group, drives, lost, stacks, policy, target, .. } = transfer else { return };
+        self.jobs.insert(op, Job::Rebuild(Rebuild { index: lost, written: None }));
+        let sources = self.with_drives(&stacks);
+        let members = &self.rack.layout().groups[group.index()].drives;
+        let bystanders = members.iter().filter(|drive| !drives.contains(drive));
+        let bystanders: Vec<(u8, Arc<dyn Drive>)> = bystanders.map(|drive| (lost, self.drive(*drive))).collect();
+        let device = self.drive(target);
+        let (handle, means) = (self.handle.clone(), self.means.clone());
+        let asked: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).chain([target]).collect();
+        let policy = match policy {
+            ReadPolicy::All => Policy::All,
+            ReadPolicy::K => Policy::K,
+        };
+        self.start(async move {
+            let found = match means.catalog.blob(blob).await {
+                Ok(found) => found.filter(|found| found.drives == drives),
+                Err(error) => {
+                    tracing::error!(%blob, %error, "a blob to be rebuilt could not be looked up");
+                    None
+                }
+            };
+            let Some(mut found) = found else {
+                // It is gone, or lies elsewhere: no drive was asked.
+                let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
+                handle.send(Message::Rebuilt { event, op, written: None });
+                return;
+            };
+            stack::remove(blob, &bystanders).await;
+            found.drives[usize::from(lost)] = target;
+            let order = Lost { index: lost, drives: found.drives.clone(), target: device };
+            let report = stack::rebuild(described(&means, &found), sources, policy, order).await;
+            let outcomes = told(&means, &asked, report.outcomes);
+            let written = match report.result {
+                Ok(written) => Some((found, written.payload_crc64)),
+                Err(error) => {
+                    tracing::warn!(%blob, %error, "a stack could not be rebuilt");
+                    None
+                }
+            };
+            let event = Event::TransferEnded { op, attempt, done: written.is_some(), outcomes };
+            handle.send(Message::Rebuilt { event, op, written });
+        });
+    }
+
+    /// Reads back the stack that a rebuild wrote; what does not read back is removed.
+    pub(super) fn verify_rebuilt(&self, op: OpId, attempt: Attempt, rebuild: &Rebuild, target: DriveId) {
+        let Rebuild { index, written: Some((blob, payload_crc64)) } = rebuild.clone() else {
+            panic!("{op} is read back, and was not rebuilt");
+        };
+        let device = self.drive(target);
+        let (handle, means) = (self.handle.clone(), self.means.clone());
+        self.start(async move {
+            let outcome = stack::verify_stack(described(&means, &blob), index, &device, payload_crc64).await;
+            let done = outcome == StackOutcome::Fine;
+            if !done {
+                tracing::error!(blob = %blob.blob, drive = %target, "a rebuilt stack does not read back as it was written");
+                stack::remove(blob.blob, &[(index, device)]).await;
+            }
+            let outcomes = told(&means, &[target], vec![outcome]);
+            handle.send(Message::Event(Event::TransferEnded { op, attempt, done, outcomes }));
+        });
+    }
+
+    pub(super) fn move_stack(&self, op: OpId, attempt: Attempt, blob: BlobId, index: u8, [from, to]: [DriveId; 2]) {
+        let device = self.drive(to);
+        let (handle, catalog) = (self.handle.clone(), self.means.catalog.clone());
+        self.start(async move {
+            let done = match catalog.move_stack(blob, index, from, to).await {
+                Ok(true) => true,
+                Ok(false) => {
+                    tracing::info!(%blob, "a blob went while a stack of it was rebuilt");
+                    stack::remove(blob, &[(index, device)]).await;
+                    false
+                }
+                // It may be so or not; what the catalog counts must stay, and what it does not is removed when the stack
+                // is rebuilt again.
+                Err(error) => {
+                    tracing::error!(%blob, %error, "a rebuilt stack could not be counted; it is rebuilt again");
+                    false
+                }
+            };
+            handle.send(Message::Event(Event::StackMoved { op, attempt, done }));
+        });
+    }
+}
+
+fn on_drive((blob, living): (Blob, bool)) -> BlobOnDrive {
+    BlobOnDrive {
+        blob: blob.blob,
+        drives: blob.drives,
+        stack_bytes: blob.stack_bytes,
+        bytes: blob.payload_bytes,
+        living,
+    }
+}
