@@ -33,6 +33,7 @@ mod mind;
 mod numbered;
 pub mod placement;
 mod policy;
+mod quiet;
 mod rack;
 mod rebuild;
 pub mod reorder;

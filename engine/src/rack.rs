@@ -200,6 +200,8 @@ pub struct Rack {
     pub(crate) policy: RackPolicy,
     pub(crate) drives: Vec<DriveState>,
     pub(crate) classes: Vec<ClassState>,
+    /// Until when each class need not be looked at ([`crate::quiet`]).
+    pub(crate) quiet_until: Vec<Time>,
     pub(crate) ledger: Ledger,
     /// Drives whose permits lost drives hold: they cannot be written to before one of those gives its own back.
     pub(crate) unpermitted: Vec<DriveId>,
@@ -251,6 +253,7 @@ impl Rack {
         Self {
             drives: vec![drive; spec.drives.len()],
             classes: (0..layout.classes.len()).map(class).collect(),
+            quiet_until: vec![Time::ZERO; layout.classes.len()],
             ledger: Ledger::new(&spec),
             unpermitted: Vec::new(),
             budget: StartBudget::new(spec.drives.len(), policy.starts_per_day),
@@ -274,6 +277,7 @@ impl Rack {
 
     /// Takes note of `event` and appends to `actions` what is to be done about it. `now` never goes back.
     pub fn apply(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
+        self.disturb(&event);
         match event {
             Event::DriveReported(report) => self.drive_reported(&report),
             Event::Booted => self.booted = true,
@@ -312,9 +316,8 @@ impl Rack {
         if !self.booted {
             return Time::MAX;
         }
-        let classes = self.classes.iter().map(|class| self.class_deadline(class)).min();
         let others = if self.closing { Time::MAX } else { self.migrator.deadline().min(self.rebuild_deadline()) };
-        classes.unwrap_or(Time::MAX).min(others)
+        self.classes_deadline().min(others)
     }
 
     /// Every class goes on as far as it can, then the migrator has its say. Rebuilds that are queued in the place of
@@ -322,7 +325,11 @@ impl Rack {
     fn go_on(&mut self, now: Time, actions: &mut Vec<Action>) {
         loop {
             for index in 0..self.classes.len() {
-                self.advance_class(ClassId(index as u32), now, actions);
+                let class = ClassId(index as u32);
+                if !self.is_quiet(class, now) {
+                    self.advance_class(class, now, actions);
+                    self.note_quiet(class);
+                }
             }
             if self.closing || !self.go_on_rebuilding(now, actions) {
                 break;

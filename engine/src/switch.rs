@@ -185,7 +185,7 @@ impl Rack {
 
     /// Whether members of `group` are on their way, and none of them waits for a permit: there is nothing to do but
     /// wait. By far the most events find a waking class like this.
-    fn is_getting_ready(&self, group: GroupId) -> bool {
+    pub(crate) fn is_getting_ready(&self, group: GroupId) -> bool {
         let mut moving = false;
         for drive in &self.layout.groups[group.index()].drives {
             match self.drives[drive.index()].phase {

@@ -70,12 +70,10 @@ impl Spread {
         if self.per_domain == 0 {
             return 0;
         }
-        let worst = self.kinds.iter().flat_map(|kind| {
-            let mut count = vec![0_usize; kind.domain_count];
-            for drive in drives {
-                count[kind.domain_of[drive.index()] as usize] += 1;
-            }
-            count
+        let worst = self.kinds.iter().map(|kind| {
+            let mut domains: Vec<u32> = drives.iter().map(|drive| kind.domain_of[drive.index()]).collect();
+            domains.sort_unstable();
+            domains.chunk_by(u32::eq).map(<[u32]>::len).max().unwrap_or(0)
         });
         worst.max().unwrap_or(0).saturating_sub(self.per_domain)
     }

@@ -1,0 +1,83 @@
+//! Classes that are quiet are not looked at. Whether that changes anything is asked of a rack that is made to look at
+//! every class with every event.
+
+#![allow(clippy::unwrap_used)]
+
+use engine::check::TraceCheck;
+use engine::{Action, Event, IdleTimeout, Mind, Rack, Waking};
+use model::{BlobId, DriveId, OpId, RackSpec, Rng, Time};
+use sim::{Experiment, Faults, Setting, World};
+use std::time::Duration;
+
+/// Looks at everything with every event.
+struct Restless(Rack);
+
+impl Mind for Restless {
+    fn apply(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
+        self.0.look_everywhere();
+        self.0.apply(now, event, actions);
+    }
+
+    fn next_deadline(&self) -> Time {
+        self.0.next_deadline()
+    }
+
+    fn spec(&self) -> &RackSpec {
+        self.0.spec()
+    }
+
+    fn picked_at(&self, op: OpId) -> Option<Time> {
+        self.0.picked_at(op)
+    }
+
+    fn waking(&self) -> Waking {
+        Mind::waking(&self.0)
+    }
+}
+
+/// Hours of reads and writes in which drives fall silent, die, come back and fail for good.
+fn run<M: Mind>(name: &str, seed: u64, mind: impl FnOnce(Rack) -> M) -> (u64, u64) {
+    let (_, text) = model::text::SHIPPED.into_iter().find(|(known, _)| *known == name).unwrap();
+    let spec = model::text::parse(text, name).unwrap();
+    let layout = engine::layout::synthesise(&spec).unwrap();
+    let mut policy = Experiment::pelican(spec.clone()).policy;
+    policy.scheduler.overtake_limit = 20_000_000_000;
+    policy.scheduler.join_in_service = seed % 2 == 1;
+    policy.idle_timeout = IdleTimeout::After(Duration::from_secs(30));
+    let drives = spec.drives.len() as u64;
+    let judge = Some(TraceCheck::new(&spec, &layout, &policy));
+    let rack = mind(Rack::new(spec, layout, policy, seed));
+    let mut world = World::with(rack, seed, Setting { judge, ..Setting::default() });
+    world.set_faults(Faults { command_permille: 20, transfer_permille: 5, twice_permille: 50, mute_permille: 10 });
+    let mut rng = Rng::new(seed);
+    for _ in 0..800 {
+        let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
+        match rng.below(10) {
+            0..=2 => {
+                world.write(rng.between(1_000_000, 2_000_000_000), None);
+            }
+            3..=6 if !blobs.is_empty() => {
+                world.read(blobs[rng.below(blobs.len() as u64) as usize], rng.between(1, 1_000_000_000));
+            }
+            7 if rng.below(10) == 0 => world.kill(DriveId(rng.below(drives) as u32)),
+            8 if rng.below(20) == 0 => world.fail(DriveId(rng.below(drives) as u32)),
+            8 => world.revive(DriveId(rng.below(drives) as u32)),
+            _ => world.run_for(Duration::from_millis(rng.between(1, 40_000))),
+        }
+    }
+    world.close();
+    world.run_for(Duration::from_hours(1));
+    assert_eq!(world.open_ops(), 0);
+    (world.trace_hash(), world.counted().events)
+}
+
+#[test]
+fn to_look_at_a_quiet_class_would_change_nothing() {
+    for name in ["pelican", "pelican-mini", "nas8"] {
+        for seed in 0..3 {
+            let (seldom, events) = run(name, seed, |rack| rack);
+            assert!(events > 1_000, "{events} events are too few to tell");
+            assert_eq!(seldom, run(name, seed, Restless).0, "{name}, seed {seed}");
+        }
+    }
+}
