@@ -32,6 +32,9 @@ pub enum Command {
     Status(Status),
     /// Tell where an object lies, and how long its first byte would take.
     Explain(Explain),
+    /// Say who may sign requests: users of the server that runs on a data directory.
+    #[command(subcommand)]
+    User(UserCommand),
     /// Hold catalog, workshop and drives against each other, while no server runs; nothing is changed.
     ///
     /// Exit code 0 if all agree, 1 if something is wrong, 2 if nothing can be said.
@@ -48,6 +51,30 @@ pub enum DriveCommand {
     /// Say that a drive failed for good: it is not used again, and what it held is rebuilt on its group's other drives.
     /// One that does not answer must have been pulled or cut off by then: its share of the power is given to others.
     Fail(Fail),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum UserCommand {
+    /// Make a user and print its keys, once.
+    Add(UserName),
+    /// List the users: name, access key, buckets.
+    List(List),
+    /// Remove a user who owns no buckets; its keys are worth nothing at once.
+    Remove(UserName),
+    /// Give a user other keys and print them, once; the old ones are worth nothing at once.
+    Rotate(UserName),
+}
+
+#[derive(Debug, Args)]
+pub struct UserName {
+    #[command(flatten)]
+    pub data: Data,
+    /// The user's name, which owns its buckets.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Which data directory.
@@ -236,9 +263,16 @@ mod tests {
         let Command::Quickstart(options) = parse("quickstart").unwrap() else { panic!("not quickstart") };
         assert_eq!(options.data.data, PathBuf::from("./larder-data"));
         assert_eq!((options.port, options.time_scale, options.rack), (None, None, None));
-        for line in
-            ["status", "serve", "drive list", "drive fail 3", "verify --deep", "explain s3://b/k", "init --rack nas8"]
-        {
+        for line in [
+            "status",
+            "serve",
+            "drive list",
+            "drive fail 3",
+            "verify --deep",
+            "explain s3://b/k",
+            "init --rack nas8",
+            "user add ann",
+        ] {
             parse(&format!("{line} --data /x")).unwrap();
         }
     }

@@ -14,9 +14,10 @@ mod report_dir;
 mod serve;
 mod simulate;
 mod status;
+mod users;
 mod verify;
 
-use args::{Arguments, Command, DriveCommand};
+use args::{Arguments, Command, DriveCommand, UserCommand};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -58,6 +59,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Serve(options) => serve::serve(&options),
         Command::Status(options) => status::status(&options),
         Command::Explain(options) => explain::explain(&options),
+        Command::User(UserCommand::Add(options)) => users::add(&options),
+        Command::User(UserCommand::List(options)) => users::list(&options),
+        Command::User(UserCommand::Remove(options)) => users::remove(&options),
+        Command::User(UserCommand::Rotate(options)) => users::rotate(&options),
         Command::Drive(DriveCommand::List(options)) => drives::list(&options),
         Command::Drive(DriveCommand::Fail(options)) => drives::fail(&options),
     };

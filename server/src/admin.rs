@@ -1,11 +1,15 @@
-//! The admin API: what the server tells about itself, as JSON over HTTP on the socket `admin.sock` in the data
-//! directory.
+//! The admin API: what the server tells about itself, and who its users are, as JSON over HTTP on the socket
+//! `admin.sock` in the data directory.
 //!
 //! ```text
 //! GET /status                     report::Status
 //! GET /explain?bucket=B&key=K     report::Explanation, or 404
 //! GET /drives                     [report::DriveReport]
 //! POST /drives/fail?drive=N       report::DriveReport, or 404: drive N failed for good, rebuild what it held
+//! GET /users                      [report::UserReport]
+//! POST /users?name=N              report::NewKeys, of a new user
+//! POST /users/rotate?name=N       report::NewKeys, in the place of the old ones
+//! DELETE /users?name=N            null
 //! anything else                   404 or 405; every error is {"error": "..."}
 //! ```
 //!
@@ -16,11 +20,13 @@
 //! - it ends with [`serve`]'s `stop`, and removes its socket.
 
 mod client;
+mod people;
 mod socket;
 
 pub use client::{Client, ClientError};
 
 use crate::report::{DriveReport, Explanation, Status};
+use crate::users::Users;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header};
@@ -88,7 +94,7 @@ impl Listener {
 }
 
 /// Answers until `stop`, then removes the socket and waits a moment for the answers under way.
-pub async fn serve(listener: Listener, admin: Arc<dyn Admin>, stop: impl Future<Output = ()>) {
+pub async fn serve(listener: Listener, admin: Arc<dyn Admin>, users: Arc<Users>, stop: impl Future<Output = ()>) {
     let mut connections = JoinSet::new();
     tokio::pin!(stop);
     loop {
@@ -97,7 +103,7 @@ pub async fn serve(listener: Listener, admin: Arc<dyn Admin>, stop: impl Future<
             Some(_) = connections.join_next() => {}
             accepted = listener.listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(tokio::time::timeout(CONNECTION_LIMIT, converse(stream, admin.clone())));
+                    connections.spawn(tokio::time::timeout(CONNECTION_LIMIT, converse(stream, admin.clone(), users.clone())));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the admin socket takes no connection");
@@ -112,10 +118,10 @@ pub async fn serve(listener: Listener, admin: Arc<dyn Admin>, stop: impl Future<
     let _ = tokio::time::timeout(STOP_GRACE, drained).await;
 }
 
-async fn converse(stream: UnixStream, admin: Arc<dyn Admin>) {
+async fn converse(stream: UnixStream, admin: Arc<dyn Admin>, users: Arc<Users>) {
     let service = service_fn(move |request| {
-        let admin = admin.clone();
-        async move { Ok::<_, Infallible>(answer(&*admin, &request).await) }
+        let (admin, users) = (admin.clone(), users.clone());
+        async move { Ok::<_, Infallible>(answer(&*admin, &users, &request).await) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     // One request a connection: nobody holds one open, so that stopping never waits for an idle one.
@@ -125,8 +131,11 @@ async fn converse(stream: UnixStream, admin: Arc<dyn Admin>) {
     }
 }
 
-async fn answer(admin: &dyn Admin, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(admin: &dyn Admin, users: &Arc<Users>, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let path = request.uri().path();
+    if matches!(path, "/users" | "/users/rotate") {
+        return people::answer(users, request).await;
+    }
     if path == "/drives/fail" {
         return match *request.method() {
             Method::POST => fail_drive(admin, request.uri().query().unwrap_or_default()).await,
@@ -136,7 +145,7 @@ async fn answer(admin: &dyn Admin, request: &Request<Incoming>) -> Response<Full
     if !matches!(path, "/status" | "/explain" | "/drives") {
         return refuse(
             StatusCode::NOT_FOUND,
-            "there is /status, /explain?bucket=&key=, /drives and POST /drives/fail?drive=",
+            "there is /status, /explain?bucket=&key=, /drives, /users and POST /drives/fail?drive=",
         );
     }
     if request.method() != Method::GET {

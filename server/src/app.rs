@@ -12,9 +12,10 @@ use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::holds::Holds;
 use crate::house::House;
-use crate::s3::{self, Keys, Limits};
+use crate::s3::{self, Limits};
 use crate::tell::Teller;
 use crate::trace_file;
+use crate::users::Users;
 use crate::world::{Counters, Means, WorldHandle};
 use catalog::{Catalog, CatalogError, ClockAnchor, SqliteStore, StoreError};
 use disk::label::{self, Label};
@@ -96,7 +97,8 @@ pub async fn run(
     let house = Boot { dir: &dir, config: &config }.boot().await?;
     let socket = admin::Listener::bind(dir.path()).map_err(|source| io_error("binding the admin socket", source))?;
     let (stop, stopped) = watch::channel(());
-    let admin = tokio::spawn(admin::serve(socket, Arc::clone(&house.teller) as Arc<dyn admin::Admin>, over(stopped)));
+    let teller = Arc::clone(&house.teller) as Arc<dyn admin::Admin>;
+    let admin = tokio::spawn(admin::serve(socket, teller, Arc::clone(&house.users), over(stopped)));
     ready(address);
     let limits = Limits {
         requests: config.request_limit as usize,
@@ -105,11 +107,8 @@ pub async fn run(
         ..Limits::default()
     };
     let store = Arc::new(House::new(house.means.clone(), house.world.clone(), config.patience));
-    let keys = Arc::new(OneUser {
-        access: dir.credentials().access_key.clone(),
-        secret: dir.credentials().secret_key.clone(),
-    });
-    let served = s3::serve(listener, store, keys, limits, shutdown).await;
+    let keys = Arc::clone(&house.users) as Arc<dyn s3::Keys>;
+    let served = s3::serve(listener, store, keys, limits, config.domain.clone(), shutdown).await;
     tracing::info!("putting the drives to sleep");
     if tokio::time::timeout(SLEEP_PATIENCE, house.world.close()).await.is_err() {
         tracing::warn!("some drives did not go to sleep in time; they are left to their own idle timers");
@@ -129,22 +128,11 @@ fn io_error(what: &str, source: io::Error) -> RunError {
     RunError::Io { what: what.into(), source }
 }
 
-/// The keys of a data directory with one user.
-struct OneUser {
-    access: String,
-    secret: String,
-}
-
-impl Keys for OneUser {
-    fn secret(&self, access_key: &str) -> Option<String> {
-        (access_key == self.access).then(|| self.secret.clone())
-    }
-}
-
 /// A house that runs.
 struct Running {
     means: Means,
     world: WorldHandle,
+    users: Arc<Users>,
     teller: Arc<Teller>,
 }
 
@@ -190,8 +178,11 @@ impl Boot<'_> {
                 Some(opened.map_err(|source| io_error(&format!("writing the trace {}", path.display()), source))?);
         }
         let world = boot::boot(spec, policy, seed, &means, Arc::clone(&emulated)).await?;
+        let users =
+            Users::open(means.catalog.clone(), self.dir.path().to_owned(), self.dir.credentials(), means.wall.clone());
+        let users = Arc::new(users.await?);
         let teller = Arc::new(Teller::new(means.clone(), world.clone(), emulated));
-        Ok(Running { means, world, teller })
+        Ok(Running { means, world, users, teller })
     }
 
     async fn drives(&self, spec: &RackSpec, clock: &Arc<dyn Clock>) -> Result<EmulatedRack, RunError> {

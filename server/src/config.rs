@@ -8,6 +8,7 @@
 
 mod text;
 
+use crate::s3::Domain;
 use engine::{GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing};
 use model::{ClassId, RackSpec};
 use serde::Deserialize;
@@ -29,6 +30,9 @@ const BATCH_PACKS: u64 = 20;
 pub struct Config {
     /// Where S3 is served; port 0 is any free one.
     pub listen: SocketAddr,
+    /// The domain whose subdomains are buckets, if there is one.
+    #[serde(deserialize_with = "text::some_domain")]
+    pub domain: Option<Domain>,
     /// How long a GET may wait for its group, in wall time.
     #[serde(deserialize_with = "text::duration")]
     pub patience: Duration,
@@ -76,6 +80,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 9000)),
+            domain: None,
             patience: Duration::from_secs(45),
             request_limit: 256,
             connection_limit: 1024,

@@ -187,6 +187,20 @@ impl DataDir {
     }
 }
 
+/// Puts fresh keys into the `credentials` of the data directory `path`, in one step.
+///
+/// # Errors
+/// When they cannot be written; the old ones stay then.
+pub(crate) fn replace_credentials(path: &Path) -> Result<Credentials, DataDirError> {
+    let credentials = Credentials::random()?;
+    let fresh = path.join("credentials.new");
+    gone(fs::remove_file(&fresh), "credentials.new")?;
+    write_new(&fresh, credentials.to_text().as_bytes(), 0o600)?;
+    fs::rename(&fresh, path.join(CREDENTIALS)).map_err(|e| failed("naming the credentials", e))?;
+    sync_directory(path)?;
+    Ok(credentials)
+}
+
 /// Drives are emulated over directories; a path that names a device is a misunderstanding that must not become a
 /// directory.
 fn refuse_devices(rack: &RackSpec) -> Result<(), DataDirError> {

@@ -17,5 +17,6 @@ pub mod s3;
 pub mod tell;
 pub mod trace_file;
 mod uploads;
+pub mod users;
 pub mod verify;
 pub mod world;

@@ -1,10 +1,11 @@
 //! What the server tells about itself: the answers of the admin API, printed by `larder status`, `explain`, `drive
-//! list`.
+//! list`, `user`.
 //!
 //! Times say which time they are in: `_ms` and `_s` of the wall, `modelled_` of the hardware (they differ by the time
 //! scale).
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// `larder status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -242,4 +243,38 @@ pub struct DriveReport {
     pub free_bytes: u64,
     /// What it holds in all.
     pub capacity_bytes: u64,
+}
+
+/// A user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserReport {
+    /// Its name, which owns its buckets.
+    pub name: String,
+    /// The key it signs with.
+    pub access_key: String,
+    /// When it got its keys, in milliseconds of the Unix epoch; not known of root.
+    pub rotated_ms: Option<u64>,
+    /// How many buckets it owns.
+    pub buckets: u64,
+}
+
+/// The keys of a user, told once.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewKeys {
+    /// Whose.
+    pub name: String,
+    /// The access key.
+    pub access_key: String,
+    /// Its secret.
+    pub secret_key: String,
+}
+
+impl fmt::Debug for NewKeys {
+    /// Without the secret: what is printed ends up in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewKeys")
+            .field("name", &self.name)
+            .field("access_key", &self.access_key)
+            .finish_non_exhaustive()
+    }
 }

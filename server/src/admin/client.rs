@@ -2,7 +2,7 @@
 
 use super::{ErrorBody, socket};
 use crate::data_dir::{DataDir, DataDirError};
-use crate::report::{DriveReport, Explanation, Status};
+use crate::report::{DriveReport, Explanation, NewKeys, Status, UserReport};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
@@ -90,6 +90,44 @@ impl Client {
         self.get("/drives").await?.ok_or_else(|| self.silent("it knows no /drives"))
     }
 
+    /// The users, root first and then by name.
+    ///
+    /// # Errors
+    /// When no server answers.
+    pub async fn users(&self) -> Result<Vec<UserReport>, ClientError> {
+        self.get("/users").await?.ok_or_else(|| self.silent("it knows no /users"))
+    }
+
+    /// Makes a user.
+    ///
+    /// # Errors
+    /// When no server answers, or it refuses.
+    pub async fn add_user(&self, name: &str) -> Result<NewKeys, ClientError> {
+        self.of_user(Method::POST, "/users", name).await
+    }
+
+    /// Gives a user other keys.
+    ///
+    /// # Errors
+    /// When no server answers, or it refuses.
+    pub async fn rotate_user(&self, name: &str) -> Result<NewKeys, ClientError> {
+        self.of_user(Method::POST, "/users/rotate", name).await
+    }
+
+    /// Removes a user.
+    ///
+    /// # Errors
+    /// When no server answers, or it refuses.
+    pub async fn remove_user(&self, name: &str) -> Result<(), ClientError> {
+        self.of_user(Method::DELETE, "/users", name).await
+    }
+
+    async fn of_user<T: DeserializeOwned>(&self, method: Method, path: &str, name: &str) -> Result<T, ClientError> {
+        let query = form_urlencoded::Serializer::new(String::new()).append_pair("name", name).finish();
+        let answer = self.ask(method, &format!("{path}?{query}")).await?;
+        answer.ok_or_else(|| self.silent("it knows no /users"))
+    }
+
     /// Says that drive `drive` failed for good. Nothing if there is no such drive.
     ///
     /// # Errors
@@ -98,11 +136,11 @@ impl Client {
         self.ask(Method::POST, &format!("/drives/fail?drive={drive}")).await
     }
 
-    /// The answer to a GET; nothing for 404.
     async fn get<T: DeserializeOwned>(&self, target: &str) -> Result<Option<T>, ClientError> {
         self.ask(Method::GET, target).await
     }
 
+    /// The answer to a request; nothing for 404.
     async fn ask<T: DeserializeOwned>(&self, method: Method, target: &str) -> Result<Option<T>, ClientError> {
         let answer = tokio::time::timeout(ANSWER_LIMIT, self.exchange(method, target));
         let (status, body) = answer.await.map_err(|_| self.silent("it took too long"))??;

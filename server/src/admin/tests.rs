@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::data_dir::{DataDir, InitOptions};
+use crate::data_dir::{Credentials, DataDir, InitOptions};
 use crate::report::{CapacityStatus, DriveCounts, PlaceReport, PowerStatus, Totals, WorkshopStatus};
+use catalog::{Catalog, MemoryStore};
 use std::path::PathBuf;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -101,7 +102,13 @@ impl Running {
     fn start(dir: &Path) -> Self {
         let listener = Listener::bind(dir).unwrap();
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(serve(listener, Arc::new(Fake), async move { stopped.await.unwrap() }));
+        let path = dir.to_owned();
+        let task = tokio::spawn(async move {
+            let catalog = Catalog::open(Arc::new(MemoryStore::new())).await.unwrap();
+            let root = Credentials { access_key: "ROOTKEY".into(), secret_key: "roots secret".into() };
+            let users = Users::open(catalog, path, &root, Arc::new(|| 1)).await.unwrap();
+            serve(listener, Arc::new(Fake), Arc::new(users), async move { stopped.await.unwrap() }).await;
+        });
         Self { stop, task, dir: dir.to_owned() }
     }
 
@@ -135,6 +142,32 @@ async fn what_the_server_says_arrives_whatever_the_key_is_called() {
     assert_eq!(client.explain("b", "nothing").await.unwrap(), None);
     let told = client.explain("b", "broken").await.unwrap_err().to_string();
     assert_eq!(told, "the catalog does not answer");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn users_are_made_listed_rotated_and_removed() {
+    let (_root, dir) = data_dir("d");
+    let server = Running::start(&dir);
+    let client = server.client();
+    let first = client.add_user("ann").await.unwrap();
+    assert_eq!((first.name.as_str(), first.access_key.len(), first.secret_key.len()), ("ann", 20, 40));
+    let second = client.rotate_user("ann").await.unwrap();
+    assert_ne!(first.secret_key, second.secret_key);
+    let users = client.users().await.unwrap();
+    let listed: Vec<_> = users.iter().map(|user| (user.name.as_str(), user.access_key.as_str())).collect();
+    assert_eq!(listed, [("root", "ROOTKEY"), ("ann", second.access_key.as_str())]);
+    client.remove_user("ann").await.unwrap();
+    assert_eq!(client.users().await.unwrap().len(), 1);
+    for (refused, says) in [
+        (client.remove_user("ann").await.map(drop), "there is no user ann"),
+        (client.rotate_user("bob").await.map(drop), "there is no user bob"),
+        (client.remove_user("root").await, "root stays"),
+        (client.add_user("a b&c").await.map(drop), "`a b&c` is no user's name"),
+    ] {
+        let told = refused.unwrap_err().to_string();
+        assert!(told.contains(says), "{told}");
+    }
     server.stop().await;
 }
 
@@ -191,6 +224,8 @@ async fn wrong_requests_are_told_what_there_is() {
         ("POST /status HTTP/1.1", "405", "only GET"),
         ("GET /explain?bucket=b HTTP/1.1", "400", "bucket=B&key=K"),
         ("GET /explain?bucket=b&key=nothing HTTP/1.1", "404", "there is no object s3://b/nothing"),
+        ("POST /users HTTP/1.1", "400", "?name=N"),
+        ("PUT /users?name=a HTTP/1.1", "405", "POST or DELETE"),
         ("GET /status HTTP/1.1", "200", "{\"rack\":\"mini\""),
     ] {
         let answer = raw(&dir, &format!("{request}\r\nhost: larder\r\n\r\n")).await;

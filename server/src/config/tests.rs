@@ -44,6 +44,7 @@ fn the_template_tells_the_true_defaults_of_every_key() {
     said.pins.clear();
     said.starts_per_day = None;
     said.trace = None;
+    said.domain = None;
     said.scheduler.overtake_limit = None;
     said.placement.batch_bytes = None;
     said.migrate = MigrateConfig { pack_bytes: None, older_than: None, ..said.migrate };

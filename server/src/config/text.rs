@@ -2,6 +2,7 @@
 //!
 //! Invariant: no value is rounded or clamped; what is out of range is refused with what to write instead.
 
+use crate::s3::Domain;
 use engine::{IdleTimeout, Weighing};
 use model::text::{duration as parse_duration, nearest, size as parse_size};
 use serde::de::{Deserialize, Deserializer, Error};
@@ -49,6 +50,12 @@ pub fn idle_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<IdleTimeout, D
     }
     let after = as_duration(&value).map_err(|error| D::Error::custom(format!("{error}, or \"never\"")))?;
     Ok(IdleTimeout::After(after))
+}
+
+/// A domain's name, of a key that has no default of its own.
+pub fn some_domain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Domain>, D::Error> {
+    let domain = Value::deserialize(from)?.as_str().and_then(Domain::new);
+    domain.map(Some).ok_or_else(|| D::Error::custom("is no domain; write a host's name such as \"s3.example.org\""))
 }
 
 /// A share from 0 to 1, in thousandths.

@@ -29,7 +29,7 @@ impl fmt::Debug for Credentials {
 
 impl Credentials {
     /// Fresh keys. The alphabets have powers of two of characters, so that each is as likely as any other.
-    pub(super) fn random() -> Result<Self, DataDirError> {
+    pub(crate) fn random() -> Result<Self, DataDirError> {
         let access: [u8; 16] = random()?;
         let secret: [u8; 40] = random()?;
         let access = access.map(|byte| char::from(ACCESS_ALPHABET[usize::from(byte % 32)]));

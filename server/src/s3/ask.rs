@@ -2,10 +2,11 @@
 
 use super::digest::Claims;
 use super::error::{Code, Fault};
-use super::honour;
+use super::{Domain, Keys, configuration, honour};
 use bytes::Bytes;
+use catalog::Bucket;
 use http::{HeaderMap, Method};
-use s3s::path::{ParseS3PathError, S3Path, parse_path_style};
+use s3s::path::{ParseS3PathError, S3Path, parse_virtual_hosted_style};
 use s3s::xml::{Deserialize, Deserializer};
 use s3s::{Body, S3Request, TrailingHeaders};
 
@@ -28,13 +29,57 @@ pub(super) enum Operation {
     GetObject,
     HeadObject,
     DeleteObject,
+    GetBucketAcl,
+    PutBucketAcl,
+    GetBucketTagging,
+    PutBucketTagging,
+    DeleteBucketTagging,
+    GetBucketOwnershipControls,
+    PutBucketOwnershipControls,
+    DeleteBucketOwnershipControls,
+    /// Any configuration of a bucket that is never there.
+    GetConfiguration,
+    DeleteConfiguration,
+    ListObjectVersions,
+    GetObjectAcl,
+    PutObjectAcl,
+    GetObjectTagging,
+    PutObjectTagging,
+    DeleteObjectTagging,
+    GetObjectAttributes,
 }
 
-/// A request by a known user for an operation there is, all of whose headers and parameters are honoured.
+/// What a bucket has besides its objects: method, query parameter, operation.
+const OF_BUCKET: [(&str, &str, Operation); 12] = [
+    ("GET", "acl", Operation::GetBucketAcl),
+    ("PUT", "acl", Operation::PutBucketAcl),
+    ("GET", "tagging", Operation::GetBucketTagging),
+    ("PUT", "tagging", Operation::PutBucketTagging),
+    ("DELETE", "tagging", Operation::DeleteBucketTagging),
+    ("GET", "ownershipControls", Operation::GetBucketOwnershipControls),
+    ("PUT", "ownershipControls", Operation::PutBucketOwnershipControls),
+    ("DELETE", "ownershipControls", Operation::DeleteBucketOwnershipControls),
+    ("GET", "versions", Operation::ListObjectVersions),
+    ("GET", "location", Operation::GetBucketLocation),
+    ("POST", "delete", Operation::DeleteObjects),
+    ("GET", "list-type", Operation::ListObjectsV2),
+];
+
+/// What an object has besides its bytes.
+const OF_OBJECT: [(&str, &str, Operation); 6] = [
+    ("GET", "acl", Operation::GetObjectAcl),
+    ("PUT", "acl", Operation::PutObjectAcl),
+    ("GET", "tagging", Operation::GetObjectTagging),
+    ("PUT", "tagging", Operation::PutObjectTagging),
+    ("DELETE", "tagging", Operation::DeleteObjectTagging),
+    ("GET", "attributes", Operation::GetObjectAttributes),
+];
+
+/// A request for an operation there is, all of whose headers and parameters are honoured.
 pub(super) struct Ask {
     pub operation: Operation,
-    /// The access key of who asks.
-    pub user: String,
+    /// Who asks; nobody knows of a request that is not signed.
+    user: Option<String>,
     /// The bucket; empty where the operation has none.
     pub bucket: String,
     /// The key; empty where the operation has none.
@@ -49,22 +94,39 @@ impl Ask {
     /// Reads a request.
     ///
     /// # Errors
-    /// `AccessDenied` for who is nobody, `NotImplemented` for all we do not do, and what is wrong with a path.
-    pub fn of(request: S3Request<Body>) -> Result<Self, Fault> {
-        let user = request.credentials.ok_or(Code::AccessDenied)?.access_key;
-        if request.service.as_deref() != Some("s3") {
+    /// `NotImplemented` for all we do not do, and what is wrong with a path or a signature.
+    pub fn of(request: S3Request<Body>, keys: &dyn Keys, domain: Option<&Domain>) -> Result<Self, Fault> {
+        let user = match &request.credentials {
+            Some(credentials) => Some(keys.user(&credentials.access_key).ok_or(Code::InvalidAccessKeyId)?),
+            None => None,
+        };
+        if user.is_some() && request.service.as_deref() != Some("s3") {
             return Err(Fault::new(Code::AccessDenied, "The request is signed for another service."));
         }
-        let path = decode_path(request.uri.path())?;
+        let host = request.headers.get("host").and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let path = decode_path(request.uri.path(), domain.and_then(|domain| domain.bucket(host)).as_deref())?;
         let query: Vec<(String, String)> =
             form_urlencoded::parse(request.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
         let operation = resolve(&request.method, &path, &query)
             .ok_or_else(|| Fault::not_implemented(&described(&request.method, &query)))?;
-        honour::check(operation, &query, &request.headers)?;
+        honour::check(operation, user.is_some(), &query, &request.headers)?;
         let bucket = path.get_bucket_name().unwrap_or_default().to_owned();
         let key = path.get_object_key().unwrap_or_default().to_owned();
         let (headers, body, trailers) = (request.headers, request.input, request.trailing_headers);
         Ok(Self { operation, user, bucket, key, headers, query, body, trailers })
+    }
+
+    /// Who asks.
+    ///
+    /// # Errors
+    /// `AccessDenied` if nobody signed the request.
+    pub fn user(&self) -> Result<&str, Fault> {
+        self.user.as_deref().ok_or(Code::AccessDenied.into())
+    }
+
+    /// Whether who asks owns `bucket`.
+    pub fn owns(&self, bucket: &Bucket) -> bool {
+        self.user.as_ref() == Some(&bucket.owner)
     }
 
     /// The value of a query parameter; the first, if it is there more than once.
@@ -119,10 +181,11 @@ pub(super) fn text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, Fault> {
     })
 }
 
-fn decode_path(path: &str) -> Result<S3Path, Fault> {
+/// What a path is of, below the bucket that the host names, if it does.
+fn decode_path(path: &str, bucket: Option<&str>) -> Result<S3Path, Fault> {
     let decoded =
         percent_encoding::percent_decode_str(path).decode_utf8().map_err(|_| Fault::from(Code::InvalidUri))?;
-    parse_path_style(&decoded).map_err(|error| match error {
+    parse_virtual_hosted_style(bucket, &decoded).map_err(|error| match error {
         ParseS3PathError::InvalidPath => Code::InvalidUri.into(),
         ParseS3PathError::InvalidBucketName => Code::InvalidBucketName.into(),
         ParseS3PathError::KeyTooLong => Code::KeyTooLongError.into(),
@@ -138,23 +201,35 @@ fn described(method: &Method, query: &[(String, String)]) -> String {
 
 /// Which operation a request asks for. Sub-resources we do not have are refused afterwards, by their parameters.
 fn resolve(method: &Method, path: &S3Path, query: &[(String, String)]) -> Option<Operation> {
-    let value = |name: &str| query.iter().find(|pair| pair.0 == name).map(|pair| pair.1.as_str());
+    let has = |name: &str| query.iter().any(|pair| pair.0 == name);
+    let asked = |method: &Method, resources: &[(&str, &str, Operation)]| {
+        resources.iter().find(|(of, name, _)| *of == method.as_str() && has(name)).map(|row| row.2)
+    };
+    let configures = |is_known: fn(&str) -> bool| query.iter().any(|pair| is_known(&pair.0));
     Some(match (path, method.as_str()) {
         (S3Path::Root, "GET") => Operation::ListBuckets,
-        (S3Path::Bucket { .. }, "PUT") => Operation::CreateBucket,
         (S3Path::Bucket { .. }, "HEAD") => Operation::HeadBucket,
-        (S3Path::Bucket { .. }, "DELETE") => Operation::DeleteBucket,
-        (S3Path::Bucket { .. }, "POST") if value("delete").is_some() => Operation::DeleteObjects,
-        (S3Path::Bucket { .. }, "GET") if value("location").is_some() => Operation::GetBucketLocation,
-        (S3Path::Bucket { .. }, "GET") => match value("list-type") {
-            None => Operation::ListObjects,
-            Some("2") => Operation::ListObjectsV2,
-            Some(_) => return None,
+        (S3Path::Bucket { .. }, name) => match (asked(method, &OF_BUCKET), name) {
+            // There are a first and a second form of listing, and no others.
+            (Some(Operation::ListObjectsV2), _) if !query.iter().any(|(n, v)| n == "list-type" && v == "2") => {
+                return None;
+            }
+            (Some(operation), _) => operation,
+            (None, "GET") if configures(configuration::can_be_read) => Operation::GetConfiguration,
+            (None, "DELETE") if configures(configuration::can_be_deleted) => Operation::DeleteConfiguration,
+            (None, "GET") => Operation::ListObjects,
+            (None, "PUT") => Operation::CreateBucket,
+            (None, "DELETE") => Operation::DeleteBucket,
+            (None, _) => return None,
         },
-        (S3Path::Object { .. }, "PUT") => Operation::PutObject,
-        (S3Path::Object { .. }, "GET") => Operation::GetObject,
         (S3Path::Object { .. }, "HEAD") => Operation::HeadObject,
-        (S3Path::Object { .. }, "DELETE") => Operation::DeleteObject,
-        _ => return None,
+        (S3Path::Object { .. }, name) => match (asked(method, &OF_OBJECT), name) {
+            (Some(operation), _) => operation,
+            (None, "GET") => Operation::GetObject,
+            (None, "PUT") => Operation::PutObject,
+            (None, "DELETE") => Operation::DeleteObject,
+            (None, _) => return None,
+        },
+        (S3Path::Root, _) => return None,
     })
 }

@@ -5,8 +5,8 @@ use super::error::{Code, Fault};
 use super::list::{Token, number};
 use super::precondition::seconds;
 use super::route::{Answer, Route, empty, xml};
-use super::{REGION, store};
-use catalog::Bucket;
+use super::{REGION, access, store};
+use catalog::{Acl, Bucket, BucketChange, Ownership};
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
 use s3s::dto::{self, CreateBucketConfiguration, GetBucketLocationOutput, ListBucketsOutput, Owner};
@@ -24,7 +24,7 @@ pub(super) async fn list(route: &Route, ask: &Ask) -> Answer {
     let after = ask.query("continuation-token").map(Token::read).transpose()?.unwrap_or_default();
     let elsewhere = ask.query("bucket-region").is_some_and(|region| region != REGION);
 
-    let mut buckets = route.store.list_buckets(&ask.user).await?;
+    let mut buckets = route.store.list_buckets(ask.user()?).await?;
     buckets.retain(|bucket| !elsewhere && bucket.name.starts_with(prefix) && bucket.name > after);
     let truncated = buckets.len() > max;
     buckets.truncate(max);
@@ -32,7 +32,7 @@ pub(super) async fn list(route: &Route, ask: &Ask) -> Answer {
     xml(&ListBucketsOutput {
         buckets: Some(buckets.into_iter().map(told).collect()),
         continuation_token: next,
-        owner: Some(owner(&ask.user)),
+        owner: Some(owner(ask.user()?)),
         prefix: ask.query("prefix").map(str::to_owned),
     })
 }
@@ -49,6 +49,7 @@ pub(super) fn owner(user: &str) -> Owner {
 
 /// Makes a bucket.
 pub(super) async fn create(route: &Route, mut ask: Ask) -> Answer {
+    ask.user()?;
     if let Some(configuration) = ask.small_body::<CreateBucketConfiguration>().await? {
         if configuration.bucket.is_some() || configuration.location.is_some() {
             return Err(Fault::not_implemented("A bucket of this type or place"));
@@ -59,16 +60,14 @@ pub(super) async fn create(route: &Route, mut ask: Ask) -> Answer {
             return Err(Code::IllegalLocationConstraintException.into());
         }
     }
-    match route.store.create_bucket(Bucket::new(&ask.bucket, 0, &ask.user)).await {
+    let ownership = access::ownership_asked(&ask)?;
+    let acl = access::canned(&ask, None)?.unwrap_or_default();
+    access::must_agree(acl, ownership)?;
+    let bucket = Bucket { acl, ownership, ..Bucket::new(&ask.bucket, 0, ask.user()?) };
+    match route.store.create_bucket(bucket).await {
         Ok(_) => {}
         // The store may not know whose request it is; the front does.
-        Err(store::StoreError::BucketExists { .. }) => {
-            let owned_by_you = route.store.head_bucket(&ask.bucket).await?.owner == ask.user;
-            // In us-east-1, the one region there is, S3 answers that it is made to who has it already.
-            if !owned_by_you {
-                return Err(store::StoreError::BucketExists { owned_by_you }.into());
-            }
-        }
+        Err(store::StoreError::BucketExists { .. }) => again(route, &ask, acl, ownership).await?,
         Err(error) => return Err(error.into()),
     }
     let mut answer = empty(StatusCode::OK);
@@ -77,9 +76,26 @@ pub(super) async fn create(route: &Route, mut ask: Ask) -> Answer {
     Ok(answer)
 }
 
+/// A bucket that is there already is made again to who has it, as in us-east-1, the one region there is: its ACL is
+/// then what this request says.
+async fn again(route: &Route, ask: &Ask, acl: Acl, ownership: Option<Ownership>) -> Result<(), Fault> {
+    let bucket = route.store.head_bucket(&ask.bucket).await?;
+    if !ask.owns(&bucket) {
+        return Err(store::StoreError::BucketExists { owned_by_you: false }.into());
+    }
+    access::must_agree(acl, ownership.or(bucket.ownership))?;
+    if acl != bucket.acl {
+        route.store.change_bucket(&ask.bucket, BucketChange::Acl(acl)).await?;
+    }
+    if ownership.is_some() && ownership != bucket.ownership {
+        route.store.change_bucket(&ask.bucket, BucketChange::Ownership(ownership)).await?;
+    }
+    Ok(())
+}
+
 /// Answers whether a bucket is there and who asks may use it.
 pub(super) async fn head(route: &Route, ask: &Ask) -> Answer {
-    route.owned_bucket(ask).await?;
+    route.listable_bucket(ask).await?;
     let mut answer = empty(StatusCode::OK);
     answer.headers.insert("x-amz-bucket-region", HeaderValue::from_static(REGION));
     Ok(answer)

@@ -12,8 +12,12 @@ use std::borrow::Cow;
 /// S3's codes that this front uses or that the protocol library answers with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
+    AccessControlListNotSupported,
     AccessDenied,
+    AuthorizationHeaderMalformed,
+    AuthorizationQueryParametersError,
     BadDigest,
+    BadRequest,
     BucketAlreadyExists,
     BucketAlreadyOwnedByYou,
     BucketNotEmpty,
@@ -24,6 +28,7 @@ pub(super) enum Code {
     InternalError,
     InvalidAccessKeyId,
     InvalidArgument,
+    InvalidBucketAclWithObjectOwnership,
     InvalidBucketName,
     InvalidDigest,
     InvalidPart,
@@ -31,6 +36,7 @@ pub(super) enum Code {
     InvalidPartOrder,
     InvalidRange,
     InvalidRequest,
+    InvalidTag,
     InvalidToken,
     InvalidUri,
     KeyTooLongError,
@@ -40,28 +46,55 @@ pub(super) enum Code {
     MetadataTooLarge,
     MethodNotAllowed,
     MissingContentLength,
+    MissingSecurityHeader,
     NoSuchBucket,
+    NoSuchBucketPolicy,
+    NoSuchCorsConfiguration,
     NoSuchKey,
+    NoSuchLifecycleConfiguration,
+    NoSuchPublicAccessBlockConfiguration,
+    NoSuchTagSet,
     NoSuchUpload,
+    NoSuchVersion,
+    NoSuchWebsiteConfiguration,
     NotImplemented,
+    ObjectLockConfigurationNotFoundError,
+    OwnershipControlsNotFoundError,
     PreconditionFailed,
+    ReplicationConfigurationNotFoundError,
     RequestTimeTooSkewed,
     RequestTimeout,
+    ServerSideEncryptionConfigurationNotFoundError,
     ServiceUnavailable,
     SignatureDoesNotMatch,
     SlowDown,
+    UnexpectedContent,
     XAmzContentSha256Mismatch,
 }
 
 /// Every code with its spelling, its status and what AWS says with it.
 const SPELLING: &[(Code, &str, u16, &str)] = &[
+    (Code::AccessControlListNotSupported, "AccessControlListNotSupported", 400, "The bucket does not allow ACLs"),
     (Code::AccessDenied, "AccessDenied", 403, "Access Denied"),
+    (
+        Code::AuthorizationHeaderMalformed,
+        "AuthorizationHeaderMalformed",
+        400,
+        "The authorization header you provided is invalid.",
+    ),
+    (
+        Code::AuthorizationQueryParametersError,
+        "AuthorizationQueryParametersError",
+        400,
+        "The authorization query parameters that you provided are not valid.",
+    ),
     (
         Code::BadDigest,
         "BadDigest",
         400,
         "The Content-MD5 or checksum value that you specified did not match what the server received.",
     ),
+    (Code::BadRequest, "BadRequest", 400, "Bad Request"),
     (
         Code::BucketAlreadyExists,
         "BucketAlreadyExists",
@@ -98,6 +131,12 @@ const SPELLING: &[(Code, &str, u16, &str)] = &[
         "The AWS Access Key Id you provided does not exist in our records.",
     ),
     (Code::InvalidArgument, "InvalidArgument", 400, "Invalid Argument"),
+    (
+        Code::InvalidBucketAclWithObjectOwnership,
+        "InvalidBucketAclWithObjectOwnership",
+        400,
+        "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting",
+    ),
     (Code::InvalidBucketName, "InvalidBucketName", 400, "The specified bucket is not valid."),
     (Code::InvalidDigest, "InvalidDigest", 400, "The Content-MD5 you specified is not valid."),
     (
@@ -116,6 +155,7 @@ const SPELLING: &[(Code, &str, u16, &str)] = &[
     ),
     (Code::InvalidRange, "InvalidRange", 416, "The requested range is not satisfiable"),
     (Code::InvalidRequest, "InvalidRequest", 400, "Invalid Request"),
+    (Code::InvalidTag, "InvalidTag", 400, "The tag provided was not a valid tag."),
     (Code::InvalidToken, "InvalidToken", 400, "The provided token is malformed or otherwise not valid."),
     (Code::InvalidUri, "InvalidURI", 400, "Couldn't parse the specified URI."),
     (Code::KeyTooLongError, "KeyTooLongError", 400, "Your key is too long"),
@@ -135,14 +175,37 @@ const SPELLING: &[(Code, &str, u16, &str)] = &[
     (Code::MetadataTooLarge, "MetadataTooLarge", 400, "Your metadata headers exceed the maximum allowed metadata size"),
     (Code::MethodNotAllowed, "MethodNotAllowed", 405, "The specified method is not allowed against this resource."),
     (Code::MissingContentLength, "MissingContentLength", 411, "You must provide the Content-Length HTTP header."),
+    (Code::MissingSecurityHeader, "MissingSecurityHeader", 400, "Your request was missing a required header"),
     (Code::NoSuchBucket, "NoSuchBucket", 404, "The specified bucket does not exist"),
+    (Code::NoSuchBucketPolicy, "NoSuchBucketPolicy", 404, "The bucket policy does not exist"),
+    (Code::NoSuchCorsConfiguration, "NoSuchCORSConfiguration", 404, "The CORS configuration does not exist"),
     (Code::NoSuchKey, "NoSuchKey", 404, "The specified key does not exist."),
+    (
+        Code::NoSuchLifecycleConfiguration,
+        "NoSuchLifecycleConfiguration",
+        404,
+        "The lifecycle configuration does not exist",
+    ),
+    (
+        Code::NoSuchPublicAccessBlockConfiguration,
+        "NoSuchPublicAccessBlockConfiguration",
+        404,
+        "The public access block configuration was not found",
+    ),
+    (Code::NoSuchTagSet, "NoSuchTagSet", 404, "The TagSet does not exist"),
     (
         Code::NoSuchUpload,
         "NoSuchUpload",
         404,
         "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or \
          completed.",
+    ),
+    (Code::NoSuchVersion, "NoSuchVersion", 404, "The specified version does not exist."),
+    (
+        Code::NoSuchWebsiteConfiguration,
+        "NoSuchWebsiteConfiguration",
+        404,
+        "The specified bucket does not have a website configuration",
     ),
     (
         Code::NotImplemented,
@@ -151,10 +214,28 @@ const SPELLING: &[(Code, &str, u16, &str)] = &[
         "A header or query you provided implies functionality that is not implemented",
     ),
     (
+        Code::ObjectLockConfigurationNotFoundError,
+        "ObjectLockConfigurationNotFoundError",
+        404,
+        "Object Lock configuration does not exist for this bucket",
+    ),
+    (
+        Code::OwnershipControlsNotFoundError,
+        "OwnershipControlsNotFoundError",
+        404,
+        "The bucket ownership controls were not found",
+    ),
+    (
         Code::PreconditionFailed,
         "PreconditionFailed",
         412,
         "At least one of the pre-conditions you specified did not hold",
+    ),
+    (
+        Code::ReplicationConfigurationNotFoundError,
+        "ReplicationConfigurationNotFoundError",
+        404,
+        "The replication configuration was not found",
     ),
     (
         Code::RequestTimeTooSkewed,
@@ -168,6 +249,12 @@ const SPELLING: &[(Code, &str, u16, &str)] = &[
         400,
         "Your socket connection to the server was not read from or written to within the timeout period.",
     ),
+    (
+        Code::ServerSideEncryptionConfigurationNotFoundError,
+        "ServerSideEncryptionConfigurationNotFoundError",
+        404,
+        "The server side encryption configuration was not found",
+    ),
     (Code::ServiceUnavailable, "ServiceUnavailable", 503, "Service is unable to handle request. Please try again."),
     (
         Code::SignatureDoesNotMatch,
@@ -177,6 +264,7 @@ const SPELLING: &[(Code, &str, u16, &str)] = &[
              signing method.",
     ),
     (Code::SlowDown, "SlowDown", 503, "Please reduce your request rate."),
+    (Code::UnexpectedContent, "UnexpectedContent", 400, "This request does not support content"),
     (
         Code::XAmzContentSha256Mismatch,
         "XAmzContentSHA256Mismatch",
@@ -190,6 +278,11 @@ impl Code {
         SPELLING.iter().find(|row| row.0 == self).expect("every code has its row, which a test counts")
     }
 
+    /// The status of an answer with it.
+    pub(super) fn status(self) -> StatusCode {
+        StatusCode::from_u16(self.row().2).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
     /// How S3 spells it.
     pub(super) fn as_str(self) -> &'static str {
         self.row().1
@@ -199,6 +292,28 @@ impl Code {
 /// What AWS says with the code of this spelling, for errors that come without a message.
 pub(super) fn usual_message(spelling: &str) -> &'static str {
     SPELLING.iter().find(|row| row.1 == spelling).map_or("The request could not be served.", |row| row.3)
+}
+
+/// What the protocol library says of a request that does not get as far as its signature, and what S3 says of it.
+const RENAMED: [(&str, Code, &str); 4] = [
+    ("invalid header: authorization", Code::AuthorizationHeaderMalformed, "The authorization header is malformed."),
+    (
+        "missing presigned url v4 fields",
+        Code::AuthorizationQueryParametersError,
+        "Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, X-Amz-Signature, \
+         X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters.",
+    ),
+    ("missing header: x-amz-date", Code::AccessDenied, "AWS authentication requires a valid Date or x-amz-date header"),
+    (
+        "missing header: x-amz-content-sha256",
+        Code::InvalidRequest,
+        "Missing required header for this request: x-amz-content-sha256",
+    ),
+];
+
+/// S3's code and message in the place of this message of the protocol library's, if there is a better one.
+pub(super) fn renamed(message: &str) -> Option<(Code, &'static str)> {
+    RENAMED.iter().find(|row| row.0 == message).map(|row| (row.1, row.2))
 }
 
 /// A failure on its way to the client.
@@ -306,10 +421,10 @@ impl From<StoreError> for Fault {
 
 impl From<Fault> for S3Error {
     fn from(fault: Fault) -> Self {
-        let (_, spelling, status, _) = fault.code.row();
+        let (spelling, status) = (fault.code.as_str(), fault.code.status());
         let code = S3ErrorCode::from_bytes(spelling.as_bytes()).unwrap_or(S3ErrorCode::InternalError);
         let mut error = Self::with_message(code, fault.message);
-        error.set_status_code(StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR));
+        error.set_status_code(status);
         // These replace the headers the library would have set, so the content type is among them.
         let mut headers = HeaderMap::from_iter(fault.headers);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));

@@ -1,10 +1,10 @@
 //! What every request passes before and after the protocol library: the limit on requests at once, a request id, the
 //! rest of a refused body, and error bodies that say what they should.
 
-use super::error::{Fault, usual_message};
+use super::error::{Code, Fault, renamed, usual_message};
 use super::framing::Framing;
 use bytes::Bytes;
-use http::header::CONNECTION;
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -51,6 +51,7 @@ impl Gate {
         let id = format!("{:08X}{:08X}", self.started_s, self.count.fetch_add(1, Ordering::Relaxed));
         let waits_for_continue = request.headers().contains_key("expect");
         let (parts, body) = request.into_parts();
+        let path = parts.uri.path().to_owned();
         let is_empty = body.is_end_stream();
         let shared = Shared(Arc::new(Mutex::new(body)));
         let refusal = refusal(&parts.method, &parts.headers);
@@ -64,7 +65,7 @@ impl Gate {
             }
         };
         let failed = response.status().is_client_error() || response.status().is_server_error();
-        let mut response = if failed { mended(response, &id) } else { response };
+        let mut response = if failed { mended(response, &path, &id) } else { response };
         if failed && !waits_for_continue {
             shared.drain().await;
         }
@@ -81,30 +82,63 @@ impl Gate {
     }
 }
 
-/// What is refused unread: forms, which would be held in memory before their signature is known.
+/// What is refused unread: forms, which would be held in memory before their signature is known, and what the protocol
+/// library would take for no signature at all.
 fn refusal(method: &Method, headers: &HeaderMap) -> Option<Fault> {
     let kind = headers.get("content-type").map(HeaderValue::as_bytes).unwrap_or_default();
     let form = kind.get(..10).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/"));
-    (method == Method::POST && form).then(|| Fault::not_implemented("POST of a form"))
+    if method == Method::POST && form {
+        return Some(Fault::not_implemented("POST of a form"));
+    }
+    let mut authorizations = headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+    let known = |value: &[u8]| value.starts_with(b"AWS4-HMAC-SHA256") || value.starts_with(b"AWS ");
+    let unsupported = authorizations.next().is_some_and(|value| !known(value)) || authorizations.next().is_some();
+    unsupported.then(|| Fault::new(Code::InvalidArgument, "Unsupported Authorization Type"))
 }
 
 fn answer(fault: Fault) -> Result<Response<Body>, HttpError> {
     S3Error::from(fault).to_http_response().map_err(|error| HttpError::new(Box::new(error)))
 }
 
-/// Adds to an error's XML what the protocol library leaves out.
-fn mended(response: Response<Body>, id: &str) -> Response<Body> {
+/// Adds to an error's XML what the protocol library leaves out, and gives what it says of signatures S3's names.
+fn mended(response: Response<Body>, path: &str, id: &str) -> Response<Body> {
     let (mut parts, body) = response.into_parts();
     let Some(bytes) = body.bytes() else { return Response::from_parts(parts, body) };
     let text = String::from_utf8_lossy(&bytes);
-    let Some((head, tail)) = text.split_once("</Code>") else { return Response::from_parts(parts, body) };
-    let code = head.rsplit_once("<Code>").map_or("", |(_, code)| code);
-    let message =
-        if tail.contains("<Message>") { String::new() } else { format!("<Message>{}</Message>", usual_message(code)) };
-    let tail = tail.replace("</Error>", &format!("<RequestId>{id}</RequestId></Error>"));
-    let mended = format!("{head}</Code>{message}{tail}");
-    parts.headers.remove(http::header::CONTENT_LENGTH);
+    let element = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        rest.split_once(&format!("</{name}>")).map(|(value, _)| value)
+    };
+    let Some(code) = element("Code") else { return Response::from_parts(parts, body) };
+    let renamed = element("Message").and_then(renamed);
+    let code = renamed.map_or(code, |(code, _)| code.as_str());
+    let message = renamed.map(|(_, message)| message).or(element("Message")).unwrap_or_else(|| usual_message(code));
+    if let Some((code, _)) = renamed {
+        parts.status = code.status();
+    }
+    let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
+    let mended = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>{message}</Message>\
+         <Resource>{}</Resource><RequestId>{id}</RequestId></Error>",
+        escaped(&path)
+    );
+    parts.headers.remove(CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(mended))
+}
+
+/// `text` as XML; characters that no XML may have are left out.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            _ if char.is_control() => {}
+            _ => escaped.push(char),
+        }
+    }
+    escaped
 }
 
 /// A request's body that can still be read when the protocol library has let go of it.

@@ -6,7 +6,8 @@ use super::error::{Code, Fault};
 use super::precondition::{Part, Verdict, judge, part, seconds};
 use super::route::{Answer, Route, empty};
 use super::store::GetBody;
-use catalog::{Checksum, Object};
+use super::versions;
+use catalog::{Bucket, Checksum, Object};
 use futures::StreamExt;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -32,19 +33,21 @@ const REPLACEABLE: [(&str, &str); 6] = [
 
 /// Answers an object without its bytes.
 pub(super) async fn head(route: &Route, ask: &Ask) -> Answer {
-    route.owned_bucket(ask).await?;
-    let object = route.store.head(&ask.bucket, &ask.key).await?;
+    let bucket = route.bucket_to_read(ask).await?;
+    let object = route.readable_object(ask, &bucket).await?;
+    versions::check(ask)?;
     match weigh(ask, &object)? {
         Weighed::NotModified(answer) => Ok(answer),
-        Weighed::Send(part) => describe(ask, &object, &part, Body::empty()),
+        Weighed::Send(part) => describe(ask, &bucket, &object, &part, Body::empty()),
     }
 }
 
 /// Answers an object, or a part of it.
 pub(super) async fn object(route: &Route, ask: &Ask) -> Answer {
-    route.owned_bucket(ask).await?;
+    let bucket = route.bucket_to_read(ask).await?;
     for _ in 0..TRIES {
-        let object = route.store.head(&ask.bucket, &ask.key).await?;
+        let object = route.readable_object(ask, &bucket).await?;
+        versions::check(ask)?;
         let part = match weigh(ask, &object)? {
             Weighed::NotModified(answer) => return Ok(answer),
             Weighed::Send(part) => part,
@@ -53,7 +56,7 @@ pub(super) async fn object(route: &Route, ask: &Ask) -> Answer {
         let got = route.store.get(&ask.bucket, &ask.key, range).await?;
         // Conditions and range were weighed for the version that was looked at.
         if got.object.version == object.version {
-            return describe(ask, &object, &part, body_of(got, ask));
+            return describe(ask, &bucket, &object, &part, body_of(got, ask));
         }
     }
     Err(Fault::slow_down(1, "The object is being replaced faster than it can be read."))
@@ -93,7 +96,7 @@ fn body_of(got: GetBody, ask: &Ask) -> Body {
     Body::http_body_unsync(StreamBody::new(frames))
 }
 
-fn describe(ask: &Ask, object: &Object, part: &Part, body: Body) -> Answer {
+fn describe(ask: &Ask, bucket: &Bucket, object: &Object, part: &Part, body: Body) -> Answer {
     let mut answer = S3Response::new(body);
     let headers = &mut answer.headers;
     *headers = validators(object)?;
@@ -104,6 +107,9 @@ fn describe(ask: &Ask, object: &Object, part: &Part, body: Body) -> Answer {
     }
     for (name, value) in &object.metadata {
         set(headers, &format!("x-amz-meta-{name}"), value)?;
+    }
+    if ask.owns(bucket) && !object.tags.is_empty() {
+        headers.insert("x-amz-tagging-count", HeaderValue::from(object.tags.len()));
     }
     replace_headers(ask, headers)?;
     match part {
@@ -134,7 +140,8 @@ fn replace_headers(ask: &Ask, headers: &mut HeaderMap) -> Result<(), Fault> {
     Ok(())
 }
 
-fn validators(object: &Object) -> Result<HeaderMap, Fault> {
+/// ETag and time of an object.
+pub(super) fn validators(object: &Object) -> Result<HeaderMap, Fault> {
     let mut headers = HeaderMap::new();
     headers.insert(ETAG, etag_value(&object.etag)?);
     let modified = httpdate::fmt_http_date(seconds(object.modified_ms));

@@ -5,6 +5,7 @@
 //! (`x-amz-*`) and HTTP's conditions. Headers of the transport, and those that AWS says it ignores, pass.
 
 use super::ask::Operation;
+use super::configuration;
 use super::digest::kind_of_header;
 use super::error::{Code, Fault};
 use http::HeaderMap;
@@ -37,6 +38,9 @@ const COMMON: [&str; 6] = [
 /// Headers that may be sent without being signed: the signature covers them otherwise, or they mean nothing.
 const UNSIGNED: [&str; 3] = ["x-amz-content-sha256", "x-amz-user-agent", "x-amz-date"];
 
+/// How long a presigned URL may be good for, in seconds.
+const PRESIGNED_MAX_S: u64 = 7 * 24 * 3600;
+
 /// The query parameters of `operation`.
 fn parameters(operation: Operation) -> &'static [&'static str] {
     match operation {
@@ -54,6 +58,15 @@ fn parameters(operation: Operation) -> &'static [&'static str] {
             "prefix",
             "start-after",
         ],
+        Operation::ListObjectVersions => &[
+            "delimiter",
+            "encoding-type",
+            "key-marker",
+            "max-keys",
+            "prefix",
+            "version-id-marker",
+            "versions",
+        ],
         Operation::GetObject | Operation::HeadObject => &[
             "response-cache-control",
             "response-content-disposition",
@@ -61,28 +74,57 @@ fn parameters(operation: Operation) -> &'static [&'static str] {
             "response-content-language",
             "response-content-type",
             "response-expires",
+            "versionId",
         ],
+        Operation::GetBucketAcl | Operation::PutBucketAcl => &["acl"],
+        Operation::GetObjectAcl | Operation::PutObjectAcl => &["acl", "versionId"],
+        Operation::GetBucketTagging | Operation::PutBucketTagging | Operation::DeleteBucketTagging => &["tagging"],
+        Operation::GetObjectTagging | Operation::PutObjectTagging | Operation::DeleteObjectTagging => {
+            &["tagging", "versionId"]
+        }
+        Operation::GetBucketOwnershipControls
+        | Operation::PutBucketOwnershipControls
+        | Operation::DeleteBucketOwnershipControls => &["ownershipControls"],
+        Operation::GetObjectAttributes => &["attributes", "versionId"],
+        Operation::DeleteObject => &["versionId"],
         Operation::CreateBucket
         | Operation::HeadBucket
         | Operation::DeleteBucket
         | Operation::PutObject
-        | Operation::DeleteObject => &[],
+        // Their parameters are known by the table of configurations.
+        | Operation::GetConfiguration
+        | Operation::DeleteConfiguration => &[],
     }
+}
+
+fn parameter_is_honoured(operation: Operation, name: &str) -> bool {
+    let configures = match operation {
+        Operation::GetConfiguration => configuration::can_be_read(name),
+        Operation::DeleteConfiguration => configuration::can_be_deleted(name),
+        _ => false,
+    };
+    configures || parameters(operation).contains(&name)
 }
 
 /// Refuses what `operation` does not honour.
 ///
 /// # Errors
 /// `NotImplemented`, naming the header or parameter; `InvalidToken` for the tokens of sessions, which there are none
-/// of; `AccessDenied` for a header that was added to a signed request.
-pub(super) fn check(operation: Operation, query: &[(String, String)], headers: &HeaderMap) -> Result<(), Fault> {
+/// of; `AccessDenied` for a header that was added to a signed request; for a request that nobody signed, what only a
+/// signature allows.
+pub(super) fn check(
+    operation: Operation,
+    signed: bool,
+    query: &[(String, String)],
+    headers: &HeaderMap,
+) -> Result<(), Fault> {
     for (name, _) in query {
         if name == "X-Amz-Security-Token" {
             return Err(Code::InvalidToken.into());
         }
         let name = name.as_str();
         let signs = SIGNING.contains(&name) || may_be_presigned_v2(operation) && SIGNING_V2.contains(&name);
-        if !signs && !parameters(operation).contains(&name) {
+        if !signs && !parameter_is_honoured(operation, name) {
             return Err(Fault::not_implemented(&format!("The query parameter {name}")));
         }
     }
@@ -95,22 +137,27 @@ pub(super) fn check(operation: Operation, query: &[(String, String)], headers: &
             return Err(Fault::not_implemented(&format!("The header {name} with this value")));
         }
     }
-    check_signed(query, headers)
+    if signed { check_signed(query, headers) } else { check_unsigned(query) }
 }
 
 fn header_is_honoured(operation: Operation, name: &str, value: &str) -> bool {
     let puts = operation == Operation::PutObject;
     let reads = matches!(operation, Operation::GetObject | Operation::HeadObject);
     let creates = operation == Operation::CreateBucket;
+    let takes_acl = matches!(operation, Operation::PutBucketAcl | Operation::PutObjectAcl);
     match name {
+        "if-match" if operation == Operation::DeleteObject => value == "*" || is_one_etag(value),
         "if-match" => reads || puts && is_one_etag(value),
         "if-none-match" => reads || puts && value == "*",
         "if-modified-since" | "if-unmodified-since" => reads,
         "content-range" => !puts,
-        "x-amz-acl" => value == "private" && (puts || creates) || puts && value == "bucket-owner-full-control",
+        // Which ACLs there are is told by `access`.
+        "x-amz-acl" => puts || creates || takes_acl,
+        "x-amz-tagging" => puts,
+        "x-amz-object-attributes" => operation == Operation::GetObjectAttributes,
         "x-amz-storage-class" => puts && value == "STANDARD",
         "x-amz-checksum-mode" => reads && value.eq_ignore_ascii_case("ENABLED"),
-        "x-amz-object-ownership" => creates && value == "BucketOwnerEnforced",
+        "x-amz-object-ownership" => creates,
         "x-amz-bucket-object-lock-enabled" => creates && value.eq_ignore_ascii_case("false"),
         "x-amz-sdk-checksum-algorithm" | "x-amz-trailer" => has_body(operation),
         _ if kind_of_header(name).is_some() => has_body(operation),
@@ -121,7 +168,17 @@ fn header_is_honoured(operation: Operation, name: &str, value: &str) -> bool {
 }
 
 fn has_body(operation: Operation) -> bool {
-    matches!(operation, Operation::PutObject | Operation::DeleteObjects | Operation::CreateBucket)
+    matches!(
+        operation,
+        Operation::PutObject
+            | Operation::DeleteObjects
+            | Operation::CreateBucket
+            | Operation::PutBucketAcl
+            | Operation::PutBucketTagging
+            | Operation::PutBucketOwnershipControls
+            | Operation::PutObjectAcl
+            | Operation::PutObjectTagging
+    )
 }
 
 fn is_one_etag(value: &str) -> bool {
@@ -133,6 +190,20 @@ fn is_one_etag(value: &str) -> bool {
 /// it is taken only where that is all there is, and only in URLs, which expire.
 fn may_be_presigned_v2(operation: Operation) -> bool {
     matches!(operation, Operation::GetObject | Operation::HeadObject | Operation::PutObject)
+}
+
+/// A request without a signature must be one that does not try to have one.
+fn check_unsigned(query: &[(String, String)]) -> Result<(), Fault> {
+    let signing = |name: &str| SIGNING_V2.contains(&name) || name.starts_with("X-Amz-");
+    if let Some((name, _)) = query.iter().find(|(name, _)| signing(name)) {
+        let message = format!("Query-string authentication requires a signature, which is missing besides {name}.");
+        return Err(Fault::new(Code::AuthorizationQueryParametersError, message));
+    }
+    if query.iter().any(|(name, _)| name.starts_with("response-")) {
+        let message = "Request specific response headers cannot be used for anonymous GET requests.";
+        return Err(Fault::new(Code::InvalidRequest, message));
+    }
+    Ok(())
 }
 
 /// The protocol library verifies what was signed; this makes sure that nothing of meaning was left unsigned, so that
@@ -147,6 +218,12 @@ fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), F
         .find_map(|part| part.strip_prefix("SignedHeaders="))
         .filter(|_| authorization.starts_with("AWS4-"));
     let from_query = query.iter().find(|pair| pair.0 == "X-Amz-SignedHeaders").map(|pair| pair.1.as_str());
+    let expires = query.iter().find(|pair| pair.0 == "X-Amz-Expires").and_then(|pair| pair.1.parse::<u64>().ok());
+    if expires.is_some_and(|expires_s| expires_s > PRESIGNED_MAX_S) {
+        let message = "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be \
+                       less than 604800 seconds";
+        return Err(Fault::new(Code::AuthorizationQueryParametersError, message));
+    }
     let Some(signed) = from_query.or(from_header) else {
         let message = "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
         return Err(Fault::new(Code::InvalidRequest, message));
@@ -178,8 +255,6 @@ mod tests {
             ("x-amz-server-side-encryption", "AES256"),
             ("x-amz-server-side-encryption-customer-key", "k"),
             ("x-amz-object-lock-mode", "COMPLIANCE"),
-            ("x-amz-tagging", "a=b"),
-            ("x-amz-acl", "public-read"),
             ("x-amz-grant-read", "id=1"),
             ("x-amz-storage-class", "GLACIER"),
             ("x-amz-website-redirect-location", "/x"),
@@ -200,7 +275,7 @@ mod tests {
     fn a_put_honours_what_it_can_keep() {
         for (name, value) in [
             ("x-amz-acl", "private"),
-            ("x-amz-acl", "bucket-owner-full-control"),
+            ("x-amz-tagging", "a=b"),
             ("x-amz-storage-class", "STANDARD"),
             ("x-amz-meta-colour", "blue"),
             ("x-amz-checksum-crc64nvme", "AAAAAAAAAAA="),
@@ -216,8 +291,8 @@ mod tests {
         let query = [("X-Amz-SignedHeaders".to_owned(), "host;x-amz-meta-a".to_owned())];
         let mut headers = HeaderMap::new();
         headers.insert("x-amz-meta-a", "1".parse().unwrap());
-        check(Operation::PutObject, &query, &headers).unwrap();
+        check(Operation::PutObject, true, &query, &headers).unwrap();
         headers.insert("x-amz-meta-b", "1".parse().unwrap());
-        assert_eq!(check(Operation::PutObject, &query, &headers).unwrap_err().code, Code::AccessDenied);
+        assert_eq!(check(Operation::PutObject, true, &query, &headers).unwrap_err().code, Code::AccessDenied);
     }
 }

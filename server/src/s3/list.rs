@@ -49,16 +49,16 @@ pub(super) fn number(value: Option<&str>, name: &str, default: usize) -> Result<
     })
 }
 
-/// What both forms of listing share of their query.
-struct Terms<'a> {
-    prefix: &'a str,
-    delimiter: Option<&'a str>,
-    max_keys: usize,
+/// What all forms of listing share of their query.
+pub(super) struct Terms<'a> {
+    pub prefix: &'a str,
+    pub delimiter: Option<&'a str>,
+    pub max_keys: usize,
     encoded: bool,
 }
 
 impl<'a> Terms<'a> {
-    fn of(ask: &'a Ask) -> Result<Self, Fault> {
+    pub fn of(ask: &'a Ask) -> Result<Self, Fault> {
         let encoded = match ask.query("encoding-type").filter(|value| !value.is_empty()) {
             None => false,
             Some("url") => true,
@@ -72,7 +72,7 @@ impl<'a> Terms<'a> {
         })
     }
 
-    async fn page(&self, route: &Route, ask: &Ask, after: Option<String>) -> Result<ListPage, Fault> {
+    pub async fn page(&self, route: &Route, ask: &Ask, after: Option<String>) -> Result<ListPage, Fault> {
         if self.max_keys == 0 {
             return Ok(ListPage::default());
         }
@@ -82,11 +82,11 @@ impl<'a> Terms<'a> {
     }
 
     /// A key as the answer spells it.
-    fn spell(&self, key: &str) -> String {
+    pub fn spell(&self, key: &str) -> String {
         if self.encoded { utf8_percent_encode(key, PLAIN).to_string() } else { key.to_owned() }
     }
 
-    fn encoding(&self) -> Option<EncodingType> {
+    pub fn encoding(&self) -> Option<EncodingType> {
         self.encoded.then(|| EncodingType::from_static(EncodingType::URL))
     }
 
@@ -94,7 +94,7 @@ impl<'a> Terms<'a> {
         page.objects.iter().map(|(key, object)| self.told(key, object, user)).collect()
     }
 
-    fn told(&self, key: &str, object: &Object, user: Option<&str>) -> dto::Object {
+    pub fn told(&self, key: &str, object: &Object, user: Option<&str>) -> dto::Object {
         let algorithm = |kind| ChecksumAlgorithm::from(digest::spelling(kind).to_uppercase());
         let modified = SystemTime::UNIX_EPOCH + Duration::from_millis(object.modified_ms);
         let has_checksum = !object.checksums.is_empty();
@@ -111,7 +111,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    fn prefixes(&self, page: &ListPage) -> Vec<CommonPrefix> {
+    pub fn prefixes(&self, page: &ListPage) -> Vec<CommonPrefix> {
         page.prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(self.spell(prefix)) }).collect()
     }
 }
@@ -121,7 +121,7 @@ pub(super) async fn v2(route: &Route, ask: &Ask) -> Answer {
     let terms = Terms::of(ask)?;
     let token = ask.query("continuation-token").map(Token::read).transpose()?;
     let start_after = ask.query("start-after").filter(|key| !key.is_empty());
-    let bucket = route.owned_bucket(ask).await?;
+    let bucket = route.listable_bucket(ask).await?;
     let page = terms.page(route, ask, token.or_else(|| start_after.map(str::to_owned))).await?;
     let user = (ask.query("fetch-owner") == Some("true")).then_some(bucket.owner.as_str());
     xml(&ListObjectsV2Output {
@@ -145,7 +145,7 @@ pub(super) async fn v2(route: &Route, ask: &Ask) -> Answer {
 pub(super) async fn v1(route: &Route, ask: &Ask) -> Answer {
     let terms = Terms::of(ask)?;
     let marker = ask.query("marker").unwrap_or_default();
-    let bucket = route.owned_bucket(ask).await?;
+    let bucket = route.listable_bucket(ask).await?;
     let page = terms.page(route, ask, Some(marker.to_owned()).filter(|marker| !marker.is_empty())).await?;
     // Without a delimiter S3 leaves this out, and clients go on behind the last key.
     let next = page.last().filter(|_| page.truncated && terms.delimiter.is_some());

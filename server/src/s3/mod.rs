@@ -7,11 +7,14 @@
 //!
 //! ```text
 //! serve -> gate (limits, request ids, error bodies) -> s3s (signature) -> route
-//!       -> bucket | put | get | list | delete -> ObjectStore
+//!       -> bucket | put | get | list | delete | access | tagging | ... -> ObjectStore
 //! ```
 
+mod access;
 mod ask;
+mod attributes;
 mod bucket;
+mod configuration;
 mod delete;
 mod digest;
 mod error;
@@ -19,6 +22,7 @@ mod framing;
 mod gate;
 mod get;
 mod honour;
+mod host;
 mod list;
 mod md5;
 mod precondition;
@@ -27,7 +31,10 @@ mod route;
 mod serve;
 mod stall;
 pub mod store;
+mod tagging;
+mod versions;
 
+pub use host::Domain;
 pub use serve::serve;
 
 pub use store::{
@@ -42,8 +49,11 @@ pub const REGION: &str = "us-east-1";
 
 /// Whose requests are taken.
 pub trait Keys: Send + Sync + 'static {
-    /// The secret of `access_key`, or nothing if there is no such user.
+    /// The secret of `access_key`, or nothing if nobody has that key.
     fn secret(&self, access_key: &str) -> Option<String>;
+
+    /// The name of who has `access_key`: the owner of buckets.
+    fn user(&self, access_key: &str) -> Option<String>;
 }
 
 /// How much the front takes on.

@@ -6,7 +6,7 @@ use super::error::{Code, Fault};
 use super::get::{add_checksums, etag_value};
 use super::route::{Answer, Route, empty};
 use super::store::{Committed, Condition, PutMeta, PutSink, StoreError};
-use catalog::Acl;
+use super::{access, tagging};
 use futures::StreamExt;
 use http::{HeaderMap, StatusCode};
 use s3s::TrailingHeaders;
@@ -25,11 +25,13 @@ pub(super) async fn object(route: &Route, mut ask: Ask) -> Answer {
     let headers = kept_headers(&ask)?;
     let metadata = metadata(&ask.headers)?;
     let condition = condition(&ask)?;
+    let tags = tagging::of_header(&ask)?;
     let length = length(&ask.headers)?;
     if length > route.limits.put_bytes {
         return Err(Code::EntityTooLarge.into());
     }
-    route.owned_bucket(&ask).await?;
+    let bucket = route.owned_bucket(&ask).await?;
+    let acl = access::canned(&ask, bucket.ownership)?.unwrap_or_default();
     check_early(route, &ask, &condition).await?;
 
     let mut sink = route.store.begin_put(&ask.bucket, &ask.key, Some(length)).await?;
@@ -41,15 +43,8 @@ pub(super) async fn object(route: &Route, mut ask: Ask) -> Answer {
         }
     };
     let checksum = digests.checksum.clone();
-    let meta = PutMeta {
-        etag: digests.etag(),
-        headers,
-        metadata,
-        checksums: vec![checksum.clone()],
-        acl: Acl::Private,
-        tags: Vec::new(),
-        condition,
-    };
+    let meta =
+        PutMeta { etag: digests.etag(), headers, metadata, checksums: vec![checksum.clone()], acl, tags, condition };
     let committed = commit(sink, meta).await?;
 
     let mut answer = empty(StatusCode::OK);

@@ -3,9 +3,11 @@
 use super::ask::{Ask, Operation};
 use super::error::{Code, Fault};
 use super::md5::Md5Workers;
-use super::{Limits, ObjectStore, bucket, delete, get, list, put};
+use super::{
+    Domain, Keys, Limits, ObjectStore, access, attributes, bucket, configuration, delete, get, list, put, tagging,
+    versions,
+};
 use bytes::Bytes;
-use catalog::Bucket;
 use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use s3s::route::S3Route;
@@ -19,7 +21,9 @@ pub(super) type Answer = Result<S3Response<Body>, Fault>;
 /// Takes every request there is.
 pub(super) struct Route {
     pub store: Arc<dyn ObjectStore>,
+    pub keys: Arc<dyn Keys>,
     pub limits: Limits,
+    pub domain: Option<Domain>,
     pub md5: Md5Workers,
 }
 
@@ -29,14 +33,14 @@ impl S3Route for Route {
         true
     }
 
-    /// Who is nobody is refused with everything else, in [`Ask::of`].
+    /// Who may do what is said by [`access`], bucket by bucket.
     async fn check_access(&self, _: &mut S3Request<Body>) -> S3Result<()> {
         Ok(())
     }
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         let path = request.uri.path().to_owned();
-        let (name, answer) = match Ask::of(request) {
+        let (name, answer) = match Ask::of(request, &*self.keys, self.domain.as_ref()) {
             Ok(ask) => (format!("{:?}", ask.operation), self.dispatch(ask).await),
             Err(fault) => ("request".to_owned(), Err(fault)),
         };
@@ -49,6 +53,15 @@ impl S3Route for Route {
 
 impl Route {
     async fn dispatch(&self, ask: Ask) -> Answer {
+        let names_version = ask.query("versionId").is_some();
+        let mut answer = self.operate(ask).await?;
+        if names_version {
+            answer.headers.insert("x-amz-version-id", HeaderValue::from_static(versions::NULL));
+        }
+        Ok(answer)
+    }
+
+    async fn operate(&self, ask: Ask) -> Answer {
         match ask.operation {
             Operation::ListBuckets => bucket::list(self, &ask).await,
             Operation::CreateBucket => bucket::create(self, ask).await,
@@ -62,17 +75,24 @@ impl Route {
             Operation::GetObject => get::object(self, &ask).await,
             Operation::HeadObject => get::head(self, &ask).await,
             Operation::DeleteObject => delete::one(self, &ask).await,
+            Operation::GetBucketAcl => access::bucket_acl(self, &ask).await,
+            Operation::PutBucketAcl => access::put_bucket_acl(self, ask).await,
+            Operation::GetBucketTagging => tagging::of_bucket(self, &ask).await,
+            Operation::PutBucketTagging => tagging::put_of_bucket(self, ask).await,
+            Operation::DeleteBucketTagging => tagging::delete_of_bucket(self, &ask).await,
+            Operation::GetBucketOwnershipControls => access::ownership(self, &ask).await,
+            Operation::PutBucketOwnershipControls => access::put_ownership(self, ask).await,
+            Operation::DeleteBucketOwnershipControls => access::delete_ownership(self, &ask).await,
+            Operation::GetConfiguration => configuration::get(self, &ask).await,
+            Operation::DeleteConfiguration => configuration::delete(self, &ask).await,
+            Operation::ListObjectVersions => versions::list(self, &ask).await,
+            Operation::GetObjectAcl => access::object_acl(self, &ask).await,
+            Operation::PutObjectAcl => access::put_object_acl(self, ask).await,
+            Operation::GetObjectTagging => tagging::of_object(self, &ask).await,
+            Operation::PutObjectTagging => tagging::put_of_object(self, ask).await,
+            Operation::DeleteObjectTagging => tagging::delete_of_object(self, &ask).await,
+            Operation::GetObjectAttributes => attributes::of_object(self, &ask).await,
         }
-    }
-
-    /// The bucket of a request, which must belong to who asks.
-    pub async fn owned_bucket(&self, ask: &Ask) -> Result<Bucket, Fault> {
-        let bucket = self.store.head_bucket(&ask.bucket).await?;
-        let expected = ask.header("x-amz-expected-bucket-owner")?;
-        if bucket.owner != ask.user || expected.is_some_and(|expected| expected != bucket.owner) {
-            return Err(Code::AccessDenied.into());
-        }
-        Ok(bucket)
     }
 }
 

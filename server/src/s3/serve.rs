@@ -5,7 +5,7 @@ use super::gate::Gate;
 use super::md5::Md5Workers;
 use super::route::Route;
 use super::stall::StallGuard;
-use super::{Keys, Limits, ObjectStore};
+use super::{Domain, Keys, Limits, ObjectStore};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 /// How long the listener rests when the system has no socket for it.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
-/// Serves S3 on `listener` until `shutdown` is done, then lets the requests in flight go on for the grace time of
+/// Serves S3 on `listener`, with subdomains of `domain` as buckets, until `shutdown` is done, then lets the requests in flight go on for the grace time of
 /// `limits`.
 ///
 /// # Errors
@@ -35,9 +35,10 @@ pub async fn serve(
     store: Arc<dyn ObjectStore>,
     keys: Arc<dyn Keys>,
     limits: Limits,
+    domain: Option<Domain>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
-    let gate = Arc::new(Gate::new(protocol(store, keys, limits.clone()), limits.requests));
+    let gate = Arc::new(Gate::new(protocol(store, keys, limits.clone(), domain), limits.requests));
     let room = Arc::new(Semaphore::new(limits.connections));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
@@ -102,10 +103,13 @@ fn connection(
 }
 
 /// The protocol library, with everything routed to us.
-fn protocol(store: Arc<dyn ObjectStore>, keys: Arc<dyn Keys>, limits: Limits) -> S3Service {
+fn protocol(store: Arc<dyn ObjectStore>, keys: Arc<dyn Keys>, limits: Limits, domain: Option<Domain>) -> S3Service {
     let mut builder = S3ServiceBuilder::new(Nothing);
-    builder.set_auth(Secrets(keys));
-    builder.set_route(Route { store, limits, md5: Md5Workers::new() });
+    builder.set_auth(Secrets(keys.clone()));
+    if let Some(domain) = &domain {
+        builder.set_host(domain.clone());
+    }
+    builder.set_route(Route { store, keys, limits, domain, md5: Md5Workers::new() });
     builder.build()
 }
 

@@ -43,6 +43,9 @@ pub struct Call {
     chunk_bytes: usize,
     signed: Signed,
     user: (&'static str, &'static str),
+    host: Option<String>,
+    date: Option<String>,
+    expires_s: u64,
 }
 
 /// What came back.
@@ -90,8 +93,8 @@ fn hmac(key: &[u8], text: &str) -> Vec<u8> {
 }
 
 /// `20261121T083000Z`, from the date HTTP tells.
-fn amz_date() -> String {
-    let date = httpdate::fmt_http_date(SystemTime::now());
+pub fn amz_date(time: SystemTime) -> String {
+    let date = httpdate::fmt_http_date(time);
     let parts: Vec<&str> = date.split(' ').collect();
     let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let month = months.iter().position(|month| *month == parts[2]).unwrap() + 1;
@@ -111,6 +114,9 @@ impl Call {
             chunk_bytes: 8192,
             signed: Signed::Headers,
             user: ("ALICE", "alices secret"),
+            host: None,
+            date: None,
+            expires_s: 60,
         }
     }
 
@@ -152,6 +158,34 @@ impl Call {
 
     pub fn user(mut self, key: &'static str, secret: &'static str) -> Self {
         self.user = (key, secret);
+        self
+    }
+
+    /// By Bob.
+    pub fn bobs(self) -> Self {
+        self.user("BOB", "bobs secret")
+    }
+
+    /// By nobody.
+    pub fn unsigned(self) -> Self {
+        self.signed(Signed::Not)
+    }
+
+    /// Sent to a host of this name.
+    pub fn host(mut self, host: &str) -> Self {
+        self.host = Some(host.to_owned());
+        self
+    }
+
+    /// Signed at that time rather than now.
+    pub fn date(mut self, date: &str) -> Self {
+        self.date = Some(date.to_owned());
+        self
+    }
+
+    /// A URL that is good for so long.
+    pub fn expires_s(mut self, seconds: u64) -> Self {
+        self.expires_s = seconds;
         self
     }
 
@@ -228,8 +262,8 @@ impl Call {
 
     /// The request's head and body, as they go over the wire.
     pub fn wire(mut self, address: SocketAddr) -> (Vec<u8>, Vec<u8>) {
-        let date = amz_date();
-        self.headers.insert("host".into(), address.to_string());
+        let date = self.date.clone().unwrap_or_else(|| amz_date(SystemTime::now()));
+        self.headers.insert("host".into(), self.host.clone().unwrap_or_else(|| address.to_string()));
         let mut body = self.body.clone();
         let payload = self.payload();
         let credential = format!("{}/{}/{SCOPE}", self.user.0, &date[..8]);
@@ -241,7 +275,7 @@ impl Call {
                     ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"),
                     ("X-Amz-Credential", &credential),
                     ("X-Amz-Date", &date),
-                    ("X-Amz-Expires", "60"),
+                    ("X-Amz-Expires", &self.expires_s.to_string()),
                     ("X-Amz-SignedHeaders", &names),
                 ] {
                     self.query.insert(name.into(), value.into());

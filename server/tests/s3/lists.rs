@@ -87,7 +87,7 @@ async fn many_keys_are_deleted_at_once() {
     let reply = house.send(call.clone()).await;
     let deleted = reply.all("Deleted");
     assert_eq!(deleted, ["<Key>a</Key>", "<Key>none</Key>"]);
-    assert_eq!(reply.code(), "NotImplemented", "a version of b");
+    assert_eq!(reply.code(), "InvalidArgument", "a version of b that cannot be");
     assert_eq!(house.send(list(&[])).await.all("Key"), ["b", "c"]);
     assert_eq!(house.send(call.body(b"<Delete><Obj")).await.code(), "MalformedXML");
 }
@@ -109,8 +109,8 @@ async fn buckets_come_and_go_and_belong_to_somebody() {
         assert_eq!(house.send(bob(method, path)).await.code(), "AccessDenied", "{method} {path}");
     }
     let owner = |owner| Call::new("GET", "/shelf/k").header("x-amz-expected-bucket-owner", owner);
-    assert_eq!(house.send(owner("ALICE")).await.status, 200);
-    assert_eq!(house.send(owner("BOB")).await.code(), "AccessDenied");
+    assert_eq!(house.send(owner("alice")).await.status, 200);
+    assert_eq!(house.send(owner("bob")).await.code(), "AccessDenied");
     assert_eq!(house.send(Call::new("DELETE", "/shelf")).await.code(), "BucketNotEmpty");
     house.send(Call::new("DELETE", "/shelf/k")).await;
     assert_eq!(house.send(Call::new("DELETE", "/shelf")).await.status, 204);

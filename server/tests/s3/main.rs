@@ -2,17 +2,22 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod client;
+mod configuration;
 mod fake;
 mod gets;
 mod limits;
 mod lists;
 mod puts;
 mod refusals;
+mod signatures;
+mod tagging;
+mod versions;
 
 use client::{Call, Reply};
 use fake::Fake;
-use server::s3::{Keys, Limits, serve};
+use server::s3::{Domain, Keys, Limits, serve};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -29,6 +34,15 @@ impl Keys for Users {
             _ => None,
         }
     }
+
+    fn user(&self, access_key: &str) -> Option<String> {
+        self.secret(access_key).map(|_| access_key.to_lowercase())
+    }
+}
+
+/// Requests to its subdomains are virtual-hosted style.
+fn domain() -> Option<Domain> {
+    Domain::new("s3.test")
 }
 
 /// A server with a bucket, `shelf`, of Alice's.
@@ -52,7 +66,8 @@ impl House {
         let shutdown = async {
             let _ = stopped.await;
         };
-        let running = tokio::spawn(serve(listener, Arc::new(store.clone()), Arc::new(Users), limits, shutdown));
+        let running =
+            tokio::spawn(serve(listener, Arc::new(store.clone()), Arc::new(Users), limits, domain(), shutdown));
         let house = Self { address, store, stop: Some(stop), running };
         assert_eq!(house.send(Call::new("PUT", "/shelf")).await.status, 200);
         house

@@ -1,0 +1,73 @@
+//! `larder user`: who may sign requests. The server makes the change, and it counts at once.
+
+use crate::args::{List, UserName};
+use crate::human;
+use crate::output;
+use server::admin::Client;
+use server::report::{NewKeys, UserReport};
+use tokio::runtime::{Builder, Runtime};
+
+/// `larder user add`.
+pub fn add(options: &UserName) -> anyhow::Result<()> {
+    let client = Client::of(&options.data.data)?;
+    keys(options, &runtime()?.block_on(client.add_user(&options.name))?)
+}
+
+/// `larder user rotate`.
+pub fn rotate(options: &UserName) -> anyhow::Result<()> {
+    let client = Client::of(&options.data.data)?;
+    keys(options, &runtime()?.block_on(client.rotate_user(&options.name))?)
+}
+
+/// `larder user remove`.
+pub fn remove(options: &UserName) -> anyhow::Result<()> {
+    let client = Client::of(&options.data.data)?;
+    runtime()?.block_on(client.remove_user(&options.name))?;
+    if options.json {
+        return output::print_json(&serde_json::json!({ "removed": options.name }));
+    }
+    Ok(output::print(&format!("removed the user {}\n", options.name))?)
+}
+
+/// `larder user list`.
+pub fn list(options: &List) -> anyhow::Result<()> {
+    let client = Client::of(&options.data.data)?;
+    let users = runtime()?.block_on(client.users())?;
+    if options.json { output::print_json(&users) } else { Ok(output::print(&table(&users))?) }
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+fn keys(options: &UserName, keys: &NewKeys) -> anyhow::Result<()> {
+    if options.json {
+        return output::print_json(keys);
+    }
+    let NewKeys { name, access_key, secret_key } = keys;
+    Ok(output::print(&format!(
+        "# the keys of the user {name}; the secret is not shown again\n\
+         export AWS_ACCESS_KEY_ID={access_key}\n\
+         export AWS_SECRET_ACCESS_KEY={secret_key}\n"
+    ))?)
+}
+
+/// A row for each of `users`.
+fn table(users: &[UserReport]) -> String {
+    let row = |user: &UserReport| vec![user.name.clone(), user.access_key.clone(), human::count(user.buckets)];
+    let rows: Vec<Vec<String>> = users.iter().map(row).collect();
+    human::table(&["user", "access key", "buckets"], &["buckets"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_user_has_a_row() {
+        let user = UserReport { name: "ann".into(), access_key: "LRDRX".into(), rotated_ms: Some(1), buckets: 3 };
+        let text = table(&[user]);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[1], ["ann", "LRDRX", "3"]);
+    }
+}

@@ -1,0 +1,97 @@
+//! GetObjectAttributes: what is known of an object, in XML.
+
+use super::ask::Ask;
+use super::digest;
+use super::error::{Code, Fault};
+use super::route::{Answer, Route, xml};
+use super::{get, versions};
+use catalog::Object;
+use s3s::dto::{Checksum, ChecksumType, StorageClass};
+use s3s::xml::{SerResult, Serialize, SerializeContent, Serializer};
+use std::io::Write;
+
+const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
+/// Attributes there are.
+const NAMES: [&str; 5] = ["Checksum", "ETag", "ObjectParts", "ObjectSize", "StorageClass"];
+
+/// Answers the attributes that were asked for.
+pub(super) async fn of_object(route: &Route, ask: &Ask) -> Answer {
+    let wanted = wanted(ask)?;
+    let bucket = route.owned_bucket(ask).await?;
+    let object = route.readable_object(ask, &bucket).await?;
+    versions::check(ask)?;
+    let is_wanted = |name: &str| wanted.contains(&name);
+    let mut answer = xml(&Attributes {
+        checksum: is_wanted("Checksum").then(|| checksum(&object)).flatten(),
+        etag: is_wanted("ETag").then(|| object.etag.clone()),
+        bytes: is_wanted("ObjectSize").then(|| i64::try_from(object.bytes).unwrap_or(i64::MAX)),
+        storage_class: is_wanted("StorageClass").then(|| StorageClass::from_static(StorageClass::STANDARD)),
+    })?;
+    let mut validators = get::validators(&object)?;
+    validators.remove(http::header::ETAG);
+    answer.headers.extend(validators);
+    Ok(answer)
+}
+
+fn wanted(ask: &Ask) -> Result<Vec<&'static str>, Fault> {
+    let values = ask.headers.get_all("x-amz-object-attributes").iter();
+    let names = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    let wanted: Option<Vec<&str>> =
+        names.map(|name| NAMES.into_iter().find(|known| known.as_bytes() == name.trim_ascii())).collect();
+    let Some(wanted) = wanted else {
+        return Err(Fault::new(Code::InvalidArgument, "Invalid attribute name specified."));
+    };
+    if wanted.is_empty() {
+        let message =
+            "The x-amz-object-attributes header specifying the attributes to be retrieved is missing or empty";
+        return Err(Fault::new(Code::InvalidArgument, message));
+    }
+    Ok(wanted)
+}
+
+fn checksum(object: &Object) -> Option<Checksum> {
+    let sum = |spelling: &str| {
+        let found = object.checksums.iter().find(|sum| digest::spelling(sum.kind) == spelling);
+        found.map(|sum| sum.base64.clone())
+    };
+    (!object.checksums.is_empty()).then(|| Checksum {
+        checksum_crc32: sum("crc32"),
+        checksum_crc32c: sum("crc32c"),
+        checksum_crc64nvme: sum("crc64nvme"),
+        checksum_sha1: sum("sha1"),
+        checksum_sha256: sum("sha256"),
+        checksum_type: Some(ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
+    })
+}
+
+/// The answer. Unlike everywhere else the ETag has no quotes, which the library's form would give it.
+struct Attributes {
+    checksum: Option<Checksum>,
+    etag: Option<String>,
+    bytes: Option<i64>,
+    storage_class: Option<StorageClass>,
+}
+
+impl Serialize for Attributes {
+    fn serialize<W: Write>(&self, xml: &mut Serializer<W>) -> SerResult {
+        xml.content_with_ns("GetObjectAttributesResponse", NAMESPACE, self)
+    }
+}
+
+impl SerializeContent for Attributes {
+    fn serialize_content<W: Write>(&self, xml: &mut Serializer<W>) -> SerResult {
+        if let Some(etag) = &self.etag {
+            xml.content("ETag", etag)?;
+        }
+        if let Some(checksum) = &self.checksum {
+            xml.content("Checksum", checksum)?;
+        }
+        if let Some(class) = &self.storage_class {
+            xml.content("StorageClass", class)?;
+        }
+        if let Some(bytes) = &self.bytes {
+            xml.content("ObjectSize", bytes)?;
+        }
+        Ok(())
+    }
+}

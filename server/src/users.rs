@@ -1,0 +1,318 @@
+//! Who signs requests: the root user, whose keys are in the data directory's `credentials`, and users in the catalog.
+//!
+//! A user's name owns buckets and never changes; its keys do, with [`Users::rotate`]. A change is durable before it is
+//! answered, and every request that is verified later sees it: old keys are worth nothing from then on. What is known of
+//! users is held in memory, so that no request waits for the catalog to learn whose it is.
+//!
+//! Changes are made one after the other.
+
+use crate::data_dir::{Credentials, DataDirError, replace_credentials};
+use crate::report::{NewKeys, UserReport};
+use crate::s3::Keys;
+use catalog::{Catalog, CatalogError, User};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use tokio::sync::Mutex;
+
+/// The name of the user that every data directory has.
+pub const ROOT: &str = "root";
+/// How long a user's name may be, in characters.
+const NAME_CHARS: usize = 64;
+/// How many users there may be, besides root.
+const USERS_MAX: usize = 10_000;
+
+/// Everybody who may sign requests.
+pub struct Users {
+    catalog: Catalog,
+    dir: PathBuf,
+    wall: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// By access key.
+    known: RwLock<BTreeMap<String, Known>>,
+    changes: Mutex<()>,
+}
+
+#[derive(Clone)]
+struct Known {
+    name: String,
+    secret: String,
+}
+
+/// Why the users are not as they were asked to be.
+#[derive(Debug, thiserror::Error)]
+pub enum UserError {
+    /// Nobody can be called so.
+    #[error("`{0}` is no user's name; write 1 to {NAME_CHARS} letters, digits, dots, hyphens or underscores")]
+    BadName(String),
+    /// Somebody is called so already.
+    #[error("there is a user {0} already; `larder user rotate {0}` gives new keys")]
+    Exists(String),
+    /// Nobody is called so.
+    #[error("there is no user {0}; `larder user list` tells who there is")]
+    Unknown(String),
+    /// The one user that stays.
+    #[error("the user root stays; `larder user rotate root` gives it new keys")]
+    Root,
+    /// It still owns buckets.
+    #[error("{name} owns {buckets}; remove those first, or take the keys away with `larder user rotate {name}`")]
+    OwnsBuckets {
+        /// Who.
+        name: String,
+        /// How many, and some of their names.
+        buckets: String,
+    },
+    /// There is no room for more.
+    #[error("there are {USERS_MAX} users already; remove some")]
+    TooMany,
+    /// The catalog could not.
+    #[error("catalog: {0}")]
+    Catalog(CatalogError),
+    /// The file with root's keys could not be written, or no keys be drawn.
+    #[error(transparent)]
+    Credentials(#[from] DataDirError),
+}
+
+impl Users {
+    /// The users of a catalog, and root with these keys, whose file is in `dir`.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub async fn open(
+        catalog: Catalog,
+        dir: PathBuf,
+        root: &Credentials,
+        wall: Arc<dyn Fn() -> u64 + Send + Sync>,
+    ) -> Result<Self, CatalogError> {
+        let mut known: BTreeMap<String, Known> =
+            catalog.users().await?.into_iter().map(|user| (user.access_key.clone(), Known::of(&user))).collect();
+        let secret = root.secret_key.clone();
+        known.insert(root.access_key.clone(), Known { name: ROOT.to_owned(), secret });
+        Ok(Self { catalog, dir, wall, known: RwLock::new(known), changes: Mutex::default() })
+    }
+
+    /// Everybody, root first and then by name, without secrets.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub async fn list(&self) -> Result<Vec<UserReport>, UserError> {
+        let mut owned: BTreeMap<String, u64> = BTreeMap::new();
+        for bucket in self.catalog.buckets().await.map_err(UserError::Catalog)? {
+            *owned.entry(bucket.owner).or_default() += 1;
+        }
+        let of = |name: &str| owned.get(name).copied().unwrap_or(0);
+        let root = self.key_of(ROOT).map(|access_key| UserReport {
+            name: ROOT.to_owned(),
+            access_key,
+            rotated_ms: None,
+            buckets: of(ROOT),
+        });
+        let users = self.catalog.users().await.map_err(UserError::Catalog)?;
+        let users = users.into_iter().map(|user| UserReport {
+            buckets: of(&user.name),
+            name: user.name,
+            access_key: user.access_key,
+            rotated_ms: Some(user.rotated_ms),
+        });
+        Ok(root.into_iter().chain(users).collect())
+    }
+
+    /// Makes a user.
+    ///
+    /// # Errors
+    /// [`UserError`].
+    pub async fn add(&self, name: &str) -> Result<NewKeys, UserError> {
+        let _alone = self.changes.lock().await;
+        check_name(name)?;
+        if name == ROOT {
+            return Err(UserError::Exists(name.to_owned()));
+        }
+        if self.known.read().unwrap_or_else(PoisonError::into_inner).len() > USERS_MAX {
+            return Err(UserError::TooMany);
+        }
+        let user = self.with_fresh_keys(name, None)?;
+        self.catalog.add_user(&user).await.map_err(|error| told(name, error))?;
+        Ok(self.learn(user))
+    }
+
+    /// Gives a user other keys; the old ones are worth nothing any more.
+    ///
+    /// # Errors
+    /// [`UserError`].
+    pub async fn rotate(&self, name: &str) -> Result<NewKeys, UserError> {
+        let _alone = self.changes.lock().await;
+        if name == ROOT {
+            let dir = self.dir.clone();
+            let Credentials { access_key, secret_key } = replace_credentials(&dir)?;
+            let user = User { name: name.to_owned(), access_key, secret: secret_key, created_ms: 0, rotated_ms: 0 };
+            return Ok(self.learn(user));
+        }
+        let found = self.catalog.users().await.map_err(UserError::Catalog)?;
+        let old = found.into_iter().find(|user| user.name == name);
+        let old = old.ok_or_else(|| UserError::Unknown(name.to_owned()))?;
+        let user = self.with_fresh_keys(name, Some(old.created_ms))?;
+        self.catalog.replace_user(&user).await.map_err(|error| told(name, error))?;
+        Ok(self.learn(user))
+    }
+
+    /// Removes a user who owns no bucket.
+    ///
+    /// # Errors
+    /// [`UserError`].
+    pub async fn remove(&self, name: &str) -> Result<(), UserError> {
+        let _alone = self.changes.lock().await;
+        if name == ROOT {
+            return Err(UserError::Root);
+        }
+        let buckets = self.catalog.buckets().await.map_err(UserError::Catalog)?;
+        let owned: Vec<String> =
+            buckets.into_iter().filter(|bucket| bucket.owner == name).map(|bucket| bucket.name).collect();
+        if !owned.is_empty() {
+            let some = owned.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let more = if owned.len() > 3 { ", ..." } else { "" };
+            let plural = if owned.len() == 1 { "bucket" } else { "buckets" };
+            let buckets = format!("{} {plural} ({some}{more})", owned.len());
+            return Err(UserError::OwnsBuckets { name: name.to_owned(), buckets });
+        }
+        self.catalog.remove_user(name).await.map_err(|error| told(name, error))?;
+        self.known.write().unwrap_or_else(PoisonError::into_inner).retain(|_, known| known.name != name);
+        Ok(())
+    }
+
+    fn with_fresh_keys(&self, name: &str, created_ms: Option<u64>) -> Result<User, UserError> {
+        let now_ms = (self.wall)();
+        let Credentials { access_key, secret_key } = Credentials::random()?;
+        Ok(User {
+            name: name.to_owned(),
+            access_key,
+            secret: secret_key,
+            created_ms: created_ms.unwrap_or(now_ms),
+            rotated_ms: now_ms,
+        })
+    }
+
+    /// From here on `user` signs with its keys, and with no others.
+    fn learn(&self, user: User) -> NewKeys {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, known| known.name != user.name);
+        known.insert(user.access_key.clone(), Known::of(&user));
+        NewKeys { name: user.name, access_key: user.access_key, secret_key: user.secret }
+    }
+
+    fn key_of(&self, name: &str) -> Option<String> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.iter().find(|(_, known)| known.name == name).map(|(key, _)| key.clone())
+    }
+
+    fn known(&self, access_key: &str) -> Option<Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).get(access_key).cloned()
+    }
+}
+
+impl Known {
+    fn of(user: &User) -> Self {
+        Self { name: user.name.clone(), secret: user.secret.clone() }
+    }
+}
+
+impl Keys for Users {
+    fn secret(&self, access_key: &str) -> Option<String> {
+        self.known(access_key).map(|known| known.secret)
+    }
+
+    fn user(&self, access_key: &str) -> Option<String> {
+        self.known(access_key).map(|known| known.name)
+    }
+}
+
+fn check_name(name: &str) -> Result<(), UserError> {
+    let sound = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    let is_name = (1..=NAME_CHARS).contains(&name.len()) && name.bytes().all(sound) && !name.starts_with(['.', '-']);
+    if is_name { Ok(()) } else { Err(UserError::BadName(name.to_owned())) }
+}
+
+fn told(name: &str, error: CatalogError) -> UserError {
+    match error {
+        CatalogError::UserExists => UserError::Exists(name.to_owned()),
+        CatalogError::NoSuchUser => UserError::Unknown(name.to_owned()),
+        error => UserError::Catalog(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use catalog::{Bucket, MemoryStore};
+    use tempfile::TempDir;
+
+    async fn users(store: &MemoryStore) -> (Users, TempDir) {
+        let catalog = Catalog::open(Arc::new(store.clone())).await.unwrap();
+        let dir = TempDir::new().unwrap();
+        let root = Credentials { access_key: "ROOTKEY".into(), secret_key: "roots secret".into() };
+        let users = Users::open(catalog, dir.path().to_owned(), &root, Arc::new(|| 7)).await.unwrap();
+        (users, dir)
+    }
+
+    #[tokio::test]
+    async fn keys_are_good_from_the_answer_on_and_until_they_are_rotated_or_removed() {
+        let store = MemoryStore::new();
+        let (users, _dir) = users(&store).await;
+        assert_eq!(users.user("ROOTKEY").as_deref(), Some(ROOT));
+        let first = users.add("ann").await.unwrap();
+        assert_eq!(users.user(&first.access_key).as_deref(), Some("ann"));
+        assert_eq!(users.secret(&first.access_key), Some(first.secret_key.clone()));
+        assert!(matches!(users.add("ann").await, Err(UserError::Exists(_))));
+        let second = users.rotate("ann").await.unwrap();
+        assert_ne!((&first.access_key, &first.secret_key), (&second.access_key, &second.secret_key));
+        assert_eq!((users.secret(&first.access_key), users.user(&first.access_key)), (None, None));
+        assert_eq!(users.secret(&second.access_key), Some(second.secret_key));
+        users.remove("ann").await.unwrap();
+        assert_eq!(users.user(&second.access_key), None);
+        assert!(matches!(users.rotate("ann").await, Err(UserError::Unknown(_))));
+        assert!(matches!(users.remove("ann").await, Err(UserError::Unknown(_))));
+    }
+
+    #[tokio::test]
+    async fn users_are_there_after_a_crash() {
+        let store = MemoryStore::new();
+        let (before, _dir) = users(&store).await;
+        let keys = before.add("ann").await.unwrap();
+        let (after, _dir) = users(&store.crash()).await;
+        assert_eq!(after.secret(&keys.access_key), Some(keys.secret_key));
+        let listed: Vec<_> = after.list().await.unwrap().into_iter().map(|user| (user.name, user.rotated_ms)).collect();
+        assert_eq!(listed, [(ROOT.to_owned(), None), ("ann".to_owned(), Some(7))]);
+    }
+
+    #[tokio::test]
+    async fn root_stays_and_its_new_keys_are_in_its_file() {
+        let (users, dir) = users(&MemoryStore::new()).await;
+        assert!(matches!(users.remove(ROOT).await, Err(UserError::Root)));
+        assert!(matches!(users.add(ROOT).await, Err(UserError::Exists(_))));
+        let keys = users.rotate(ROOT).await.unwrap();
+        assert_eq!((users.user("ROOTKEY"), users.user(&keys.access_key).as_deref()), (None, Some(ROOT)));
+        let text = std::fs::read_to_string(dir.path().join("credentials")).unwrap();
+        assert!(text.contains(&keys.access_key) && text.contains(&keys.secret_key));
+    }
+
+    #[tokio::test]
+    async fn who_owns_a_bucket_is_not_removed() {
+        let store = MemoryStore::new();
+        let (users, _dir) = users(&store).await;
+        users.add("ann").await.unwrap();
+        users.catalog.create_bucket(&Bucket::new("attic", 1, "ann")).await.unwrap();
+        let refused = users.remove("ann").await.unwrap_err().to_string();
+        assert!(refused.contains("1 bucket (attic)"), "{refused}");
+        assert_eq!(users.list().await.unwrap()[1].buckets, 1);
+        users.catalog.delete_bucket("attic").await.unwrap();
+        users.remove("ann").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn names_are_plain() {
+        let (users, _dir) = users(&MemoryStore::new()).await;
+        for name in ["", "a b", "ä", "a/b", "-a", ".a", &"a".repeat(65)] {
+            assert!(matches!(users.add(name).await, Err(UserError::BadName(_))), "{name}");
+        }
+        users.add("A.b-c_1").await.unwrap();
+    }
+}
