@@ -111,6 +111,9 @@ pub struct Plan {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+    /// Draw the rack into this file as SVG: drives by class, those of group 0 marked.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

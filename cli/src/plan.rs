@@ -3,7 +3,7 @@
 use crate::args::Plan;
 use crate::human::{binary_bytes, bytes, count, counted, runs, table, watts};
 use crate::output;
-use anyhow::bail;
+use anyhow::{Context, bail};
 use engine::check;
 use engine::layout::{Bound, Layout, Warning, synthesise};
 use model::{Code, DriveId, DriveSpec, GroupId, RackSpec};
@@ -59,6 +59,11 @@ pub fn plan(options: &Plan) -> anyhow::Result<()> {
     let (_, spec) = read_rack(&options.rack)?;
     let layout = checked(&spec)?;
     let report = report(&spec, &layout);
+    if let Some(path) = &options.svg {
+        let svg = sim::report::rack_picture(&spec, &layout, GroupId(0));
+        std::fs::write(path, svg)
+            .with_context(|| format!("writing {}; write --svg with a file in a directory of yours", path.display()))?;
+    }
     if options.json { output::print_json(&report) } else { Ok(output::print(&text(&spec, &layout, &report))?) }
 }
 
@@ -215,7 +220,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("r.toml");
         std::fs::write(&path, "name = \"x\"\ngroup_drives = \"y\"\n").unwrap();
-        let options = Plan { rack: path.to_str().unwrap().into(), json: false };
+        let options = Plan { rack: path.to_str().unwrap().into(), json: false, svg: None };
         let told = plan(&options).unwrap_err().to_string();
         assert!(told.contains("r.toml:"), "{told}");
     }

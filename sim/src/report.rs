@@ -3,6 +3,7 @@
 //! - a [`Plate`] is one or more [`Figure`]s that share a legend; [`Plate::svg`] draws it;
 //! - a [`Table`] is rows of [`Cell`]s, which [`Table::csv`] writes with every digit and [`Page::html`] as people read
 //!   them;
+//! - [`rack_picture`] draws a rack with its groups and classes;
 //! - a [`Page`] is a document of both, one file of HTML without anything from elsewhere.
 //!
 //! Invariants: the same input gives the same bytes; every text is escaped; a picture has its own background and is
@@ -13,12 +14,14 @@ mod draw;
 mod figure;
 mod page;
 mod palette;
+mod rack;
 mod table;
 
 pub use axis::short;
 pub use figure::{Axis, Figure, Mark, Plate, Scale, Series, Style};
 pub use page::{Page, Section};
 pub use palette::Tone;
+pub use rack::rack_picture;
 pub use table::{Cell, Column, Table};
 
 /// `text` for the inside of an element or attribute of HTML or SVG; control characters, which XML cannot carry, become

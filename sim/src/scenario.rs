@@ -85,12 +85,16 @@ pub struct Sources<'a> {
     trace: Source<'a, PathBuf>,
     racks: BTreeMap<String, RackSpec>,
     traces: BTreeMap<String, PathBuf>,
+    limited: BTreeMap<Limited, RackSpec>,
 }
+
+/// A rack's name, how many of its groups may be active, and what its drives may draw, in watts.
+type Limited = (String, Option<u32>, Option<u32>);
 
 impl<'a> Sources<'a> {
     /// Asks these, each of which says what is wrong with a name and what to write instead.
     pub fn new(rack: Source<'a, RackSpec>, trace: Source<'a, PathBuf>) -> Self {
-        Self { rack, trace, racks: BTreeMap::new(), traces: BTreeMap::new() }
+        Self { rack, trace, racks: BTreeMap::new(), traces: BTreeMap::new(), limited: BTreeMap::new() }
     }
 
     fn rack(&mut self, name: &str) -> Result<RackSpec, String> {
@@ -101,6 +105,15 @@ impl<'a> Sources<'a> {
     fn trace(&mut self, name: &str) -> Result<PathBuf, String> {
         let ask = self.trace;
         once(&mut self.traces, name, ask)
+    }
+
+    fn limited(&mut self, name: Limited, make: impl FnOnce() -> Result<RackSpec, String>) -> Result<RackSpec, String> {
+        if let Some(found) = self.limited.get(&name) {
+            return Ok(found.clone());
+        }
+        let made = make()?;
+        self.limited.insert(name, made.clone());
+        Ok(made)
     }
 }
 

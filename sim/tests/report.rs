@@ -1,8 +1,9 @@
 //! Reports as their readers get them: pictures and pages are well-formed, complete and stand alone.
 #![allow(clippy::unwrap_used)]
 
+use model::GroupId;
 use quick_xml::events::Event;
-use sim::report::{Axis, Cell, Column, Figure, Mark, Page, Plate, Section, Series, Style, Table, Tone};
+use sim::report::{Axis, Cell, Column, Figure, Mark, Page, Plate, Section, Series, Style, Table, Tone, rack_picture};
 
 /// The text of every element of this name; panics where the document is not well-formed.
 fn texts(document: &str, name: &str) -> Vec<String> {
@@ -141,5 +142,27 @@ fn a_page_is_well_formed_and_stands_alone() {
     assert_eq!(texts(&html, "title").len(), 3, "the page's and two pictures'");
     for outside in ["src=", "href=", "url(", "@import", "<script"] {
         assert!(!html.contains(outside), "{outside} refers to something elsewhere");
+    }
+}
+
+#[test]
+fn a_rack_is_drawn_with_every_drive_class_and_the_marked_group() {
+    for (name, text) in model::text::SHIPPED {
+        let spec = model::text::parse(text, name).unwrap();
+        let layout = engine::layout::synthesise(&spec).unwrap();
+        let svg = rack_picture(&spec, &layout, GroupId(0));
+        let told = texts(&svg, "text").join("|");
+        assert!(told.contains(&format!("{name}: {} drives", spec.drives.len())), "{told}");
+        for class in 0..layout.classes.len() {
+            assert!(told.contains(&format!("class {class}: {} groups", layout.classes[class].len())), "{told}");
+            assert!(svg.contains(&Tone::of_series(class).hex()));
+        }
+        let marked = layout.groups[0].drives.len();
+        assert!(told.contains(&format!("its {marked} drives")), "{told}");
+        // A cell for each drive and line of the legend, and an outline for each that is marked.
+        let legend = layout.classes.len() + 1 + usize::from(!layout.spares.is_empty());
+        let paper = 1;
+        let cells = spec.drives.len() + legend + marked + 1 + paper;
+        assert_eq!(svg.matches("<rect").count(), cells, "{name}");
     }
 }

@@ -14,8 +14,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::ops::Range;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn<T> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(super) type Drawn<T> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
 
 /// A figure that stands alone is this wide and high; those of a row are narrower.
 const ALONE: (u32, u32) = (820, 440);
@@ -29,12 +29,12 @@ const FONT: &str = "system-ui, sans-serif";
 /// What SVG's sizes of text are divided by on their way through the library.
 const TEXT_SCALE: f64 = 1.24;
 
-fn color(tone: Tone) -> RGBColor {
+pub(super) fn color(tone: Tone) -> RGBColor {
     let [red, green, blue] = tone.light;
     RGBColor(red, green, blue)
 }
 
-fn words(pixels: f64, tone: Tone, horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
+pub(super) fn words(pixels: f64, tone: Tone, horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
     (FONT, pixels * TEXT_SCALE).into_font().color(&color(tone)).pos(Pos::new(horizontal, vertical))
 }
 

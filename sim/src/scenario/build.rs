@@ -6,7 +6,7 @@ use crate::chance::{Popularity, Sizes};
 use crate::experiment::{Arrivals, Experiment, System, Workload};
 use crate::links::Network;
 use engine::{IdleTimeout, RackPolicy, ReadPolicy, Shares, Weighing};
-use model::RackSpec;
+use model::{DomainId, DomainLimit, RackSpec, Resource};
 use std::time::Duration;
 
 /// What is wrong with a value, once all are known: the key, and what to write.
@@ -14,8 +14,7 @@ pub(super) type Wrong = (&'static str, String);
 
 /// The experiment of `case`.
 pub(super) fn experiment(case: &Case, seeds: &[u64], sources: &mut Sources<'_>) -> Result<Experiment, Wrong> {
-    let rack = sources.rack(&case.word("rack")).map_err(|told| ("rack", told))?;
-    let mut experiment = Experiment::pelican(rack);
+    let mut experiment = Experiment::pelican(rack(case, sources)?);
     experiment.system = match case.word("system").as_str() {
         "fully_provisioned" => System::FullyProvisioned,
         "random_layout" => System::RandomLayout,
@@ -36,6 +35,38 @@ pub(super) fn experiment(case: &Case, seeds: &[u64], sources: &mut Sources<'_>) 
     experiment.duration = case.span("duration").unwrap_or(experiment.duration);
     experiment.seeds = seeds.to_vec();
     Ok(experiment)
+}
+
+/// The rack, with the limits that the scenario sets over all of its drives. They are resources like those of the
+/// description, so that the layout is made for them, the ledger grants by them, and the judge of the trace counts them.
+fn rack(case: &Case, sources: &mut Sources<'_>) -> Result<RackSpec, Wrong> {
+    let name = case.word("rack");
+    let set = |key: &'static str| match case.meaning(key) {
+        Meaning::Whole(number) => Some(*number as u32),
+        _ => None,
+    };
+    let (groups, watts) = (set("limit.active_groups"), set("limit.watts"));
+    let spec = sources.rack(&name).map_err(|told| ("rack", told))?;
+    if groups.is_none() && watts.is_none() {
+        return Ok(spec);
+    }
+    let key = if groups.is_some() { "limit.active_groups" } else { "limit.watts" };
+    sources.limited((name, groups, watts), || limited(&spec, groups, watts)).map_err(|told| (key, told))
+}
+
+fn limited(spec: &RackSpec, groups: Option<u32>, watts: Option<u32>) -> Result<RackSpec, String> {
+    let mut draft = (**spec).clone();
+    let drives = groups.map(|groups| DomainLimit::ActiveDrives(groups.saturating_mul(draft.group_drives)));
+    for (name, limit) in [("limit.active_groups", drives), ("limit.watts", watts.map(DomainLimit::Watts))] {
+        let Some(limit) = limit else { continue };
+        draft.resources.push(Resource { name: name.to_owned(), limit, hard: true });
+        for drive in &mut draft.drives {
+            drive.resource_domains.push(DomainId(0));
+        }
+    }
+    let spec = RackSpec::validated(draft).map_err(|error| error.to_string())?;
+    engine::layout::synthesise(&spec).map_err(|error| error.to_string())?;
+    Ok(spec)
 }
 
 fn policy(case: &Case, rack: &RackSpec, policy: &mut RackPolicy) -> Result<(), Wrong> {

@@ -66,6 +66,8 @@ pub const KEYS: &[Key] = &[
     key("policy.shares.rebuild", Kind::Whole(0, COUNT), "1"),
     key("policy.shares.background", Kind::Whole(0, COUNT), "1"),
     key("policy.starts_per_day", Kind::WholeOr("rated"), "\"rated\""),
+    key("limit.active_groups", Kind::WholeOr("none"), "\"none\""),
+    key("limit.watts", Kind::WholeOr("none"), "\"none\""),
     key("network.bytes_per_s", Kind::RateOr("unbounded"), "\"20 Gb/s\""),
     key("network.shared", Kind::Flag, "false"),
 ];

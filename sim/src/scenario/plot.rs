@@ -115,9 +115,9 @@ impl Plot {
     fn name(&self, answer: &Answer) -> String {
         let part = |key: &&'static str| {
             let value = answer.case.values.get(key)?;
-            let number = value.meaning.along_axis().is_some();
-            let written = value.written.to_string();
-            Some(if number { format!("{} {written}", plain_name(key)) } else { written.replace('_', " ") })
+            let written = value.written.to_string().replace('_', " ");
+            // The words for a system speak for themselves.
+            Some(if *key == "system" { written } else { format!("{} {written}", plain_name(key)) })
         };
         let name = self.series.iter().filter_map(part).collect::<Vec<_>>().join(", ");
         if name.is_empty() { "all".to_owned() } else { name }

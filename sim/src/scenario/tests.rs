@@ -297,6 +297,24 @@ fn values_that_do_not_fit_together_are_refused_at_their_place() {
 }
 
 #[test]
+fn limits_over_the_whole_rack_are_obeyed_by_its_layout() {
+    for (text, groups) in [
+        ("[limit]\nactive_groups = 1", 1),
+        ("[limit]\nactive_groups = 2", 2),
+        ("[limit]\nactive_groups = 4", 4),
+        ("[limit]\nactive_groups = 40", 4),
+        ("[limit]\nwatts = 2800", 2),
+        ("[limit]\nwatts = 9000\nactive_groups = 2", 2),
+    ] {
+        let experiment = experiments(text).unwrap().remove(0);
+        let layout = engine::layout::synthesise(&experiment.rack).unwrap();
+        assert_eq!((layout.active_groups_max(), layout.groups.len()), (groups, 48), "{text}");
+    }
+    let told = experiments("[limit]\nwatts = 2000").unwrap_err().to_string();
+    assert!(told.contains("s.toml:2:9: `limit.watts`: `limit.watts` lets 10 drives be awake at once, and a"), "{told}");
+}
+
+#[test]
 fn a_scenario_of_too_many_cases_is_refused() {
     let list = (1..=101).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
     let text = format!("stored_blobs = [{list}]\n[policy]\nqueue_depth = [{list}]");

@@ -1,0 +1,217 @@
+//! A rack as a picture: where the drives of each class are, and which of them make one group.
+//!
+//! Drives are drawn by their slots. A rack of several widths is drawn as one panel for each, depth along x and height
+//! along y, as one looks at its chassis from the side; a box whose slots differ in one coordinate is a row.
+
+use super::draw::{Area, Drawn, color, with_head, words};
+use super::palette::Tone;
+use engine::layout::Layout;
+use model::{DriveId, GroupId, RackSpec};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, VPos};
+use std::collections::BTreeSet;
+
+/// The picture is about so wide.
+const WIDTH: u32 = 1_040;
+const MARGIN: u32 = 16;
+const HEAD: u32 = 62;
+const LINE: u32 = 22;
+/// What a panel needs beside its cells: its name above, a gap around.
+const PANEL_HEAD: u32 = 24;
+const PANEL_GAP: u32 = 24;
+
+/// The picture of `spec` in `layout` as SVG, with the drives of `group` marked.
+pub fn rack_picture(spec: &RackSpec, layout: &Layout, group: GroupId) -> String {
+    let grid = Grid::new(spec);
+    let title = format!("{}: {} drives", spec.name, spec.drives.len());
+    let legend = legend(layout, group);
+    let rows = legend.len().div_ceil(3) as u32;
+    let height = HEAD + rows * LINE + grid.height() + MARGIN;
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
+        let picture = Picture { spec, layout, group, grid, root: &root };
+        let drawn = picture.draw(&title, &legend, HEAD + rows * LINE);
+        assert!(drawn.is_ok(), "a picture of this layout can be drawn into memory: {drawn:?}");
+    }
+    with_head(&svg, &title)
+}
+
+/// What the marks mean: the words, and the look of the cell before them.
+fn legend(layout: &Layout, group: GroupId) -> Vec<(String, Look)> {
+    let mut lines: Vec<(String, Look)> = Vec::new();
+    for (class, groups) in layout.classes.iter().enumerate() {
+        let drives: usize = groups.iter().map(|group| layout.groups[group.index()].drives.len()).sum();
+        lines.push((format!("class {class}: {} groups, {drives} drives", groups.len()), Look::Member(class)));
+    }
+    if let Some(marked) = layout.groups.get(group.index()) {
+        let class = marked.class.index();
+        let text = format!("group {} of class {class}: its {} drives", group.0, marked.drives.len());
+        lines.push((text, Look::Marked(class)));
+    }
+    if !layout.spares.is_empty() {
+        lines.push((format!("{} drives in no group", layout.spares.len()), Look::Spare));
+    }
+    lines
+}
+
+#[derive(Clone, Copy)]
+enum Look {
+    Member(usize),
+    Marked(usize),
+    Spare,
+}
+
+/// Which slots there are, and how large they are drawn.
+struct Grid {
+    /// The different coordinates of each axis, ascending: panels, columns, rows.
+    axes: [Vec<u16>; 3],
+    /// The names of these axes, as in descriptions.
+    names: [&'static str; 3],
+    /// Which coordinate of a slot each of them is.
+    order: [usize; 3],
+    cell: u32,
+    panels_in_row: u32,
+}
+
+impl Grid {
+    fn new(spec: &RackSpec) -> Self {
+        let distinct = |axis: usize| {
+            let values: BTreeSet<u16> = spec.drives.iter().map(|drive| drive.slot[axis]).collect();
+            values.into_iter().collect::<Vec<u16>>()
+        };
+        let all = [distinct(0), distinct(1), distinct(2)];
+        // A single row is drawn along x, whichever coordinate it is.
+        let order = match (all[1].len(), all[2].len()) {
+            (1, 1) => [2, 0, 1],
+            _ => [0, 1, 2],
+        };
+        let names = ["width", "depth", "height"];
+        let axes = order.map(|axis| all[axis].clone());
+        let columns = axes[1].len() as u32;
+        let usable = WIDTH - 2 * MARGIN;
+        // Three panels side by side, if they are wide enough to be read; more where they are narrow.
+        let panels = axes[0].len() as u32;
+        let panels_in_row = panels.clamp(1, if columns <= 8 { 6 } else { 3 });
+        let cell = ((usable - (panels_in_row - 1) * PANEL_GAP) / (panels_in_row * columns.max(1))).clamp(2, 72);
+        Self { axes, names: order.map(|axis| names[axis]), order, cell, panels_in_row }
+    }
+
+    fn panel_height(&self) -> u32 {
+        PANEL_HEAD + self.axes[2].len() as u32 * self.cell + PANEL_GAP
+    }
+
+    fn height(&self) -> u32 {
+        (self.axes[0].len() as u32).div_ceil(self.panels_in_row) * self.panel_height()
+    }
+
+    fn panel_corner(&self, panel: u32) -> (u32, u32) {
+        let width = self.axes[1].len() as u32 * self.cell + PANEL_GAP;
+        (MARGIN + panel % self.panels_in_row * width, panel / self.panels_in_row * self.panel_height())
+    }
+
+    /// The upper left corner of a slot's cell, below the head. The highest row is at the top.
+    fn corner(&self, slot: [u16; 3]) -> (u32, u32) {
+        let rank = |axis: usize| self.axes[axis].partition_point(|value| *value < slot[self.order[axis]]) as u32;
+        let (x, y) = self.panel_corner(rank(0));
+        let row = self.axes[2].len() as u32 - 1 - rank(2);
+        (x + rank(1) * self.cell, y + PANEL_HEAD + row * self.cell)
+    }
+}
+
+/// A picture on its way.
+struct Picture<'a, 'b> {
+    spec: &'a RackSpec,
+    layout: &'a Layout,
+    group: GroupId,
+    grid: Grid,
+    root: &'a Area<'b>,
+}
+
+impl Picture<'_, '_> {
+    fn draw(&self, title: &str, legend: &[(String, Look)], top: u32) -> Drawn<()> {
+        let left = MARGIN.cast_signed();
+        self.root.fill(&color(Tone::PAPER))?;
+        self.root.draw_text(title, &words(17.0, Tone::INK, HPos::Left, VPos::Top), (left, 10))?;
+        let (groups, drives) = (self.layout.active_groups_max(), self.layout.drives_active_max());
+        let [_, columns, rows] = self.grid.names;
+        let upwards = if self.grid.axes[2].len() > 1 { format!(", {rows} upwards") } else { String::new() };
+        let active = format!(
+            "One group of each class may be awake: {groups} at once, {drives} drives. Drawn with {columns} from left to \
+             right{upwards}."
+        );
+        self.root.draw_text(&active, &words(13.0, Tone::FAINT, HPos::Left, VPos::Top), (left, 36))?;
+        for (index, (text, look)) in legend.iter().enumerate() {
+            let x = MARGIN + (index % 3) as u32 * (WIDTH - 2 * MARGIN) / 3;
+            let y = HEAD + (index / 3) as u32 * LINE;
+            self.cell((x, y), 16, *look, "")?;
+            let at = ((x + 24).cast_signed(), (y + 8).cast_signed());
+            self.root.draw_text(text, &words(13.0, Tone::INK, HPos::Left, VPos::Center), at)?;
+        }
+        self.panel_names(top)?;
+        for drive in &self.spec.drives {
+            let (x, y) = self.grid.corner(drive.slot);
+            let look = self.look(drive.id);
+            self.cell((x, y + top), self.grid.cell, look, &self.label(drive.id, look))?;
+        }
+        self.root.present()
+    }
+
+    fn panel_names(&self, top: u32) -> Drawn<()> {
+        if self.grid.axes[0].len() < 2 {
+            return Ok(());
+        }
+        for (index, value) in self.grid.axes[0].iter().enumerate() {
+            let (x, y) = self.grid.panel_corner(index as u32);
+            let name = format!("{} {value}", self.grid.names[0]);
+            let at = (x.cast_signed(), (y + top + 4).cast_signed());
+            self.root.draw_text(&name, &words(12.0, Tone::FAINT, HPos::Left, VPos::Top), at)?;
+        }
+        Ok(())
+    }
+
+    fn look(&self, drive: DriveId) -> Look {
+        match self.layout.group_of(drive) {
+            None => Look::Spare,
+            Some(group) if group == self.group => Look::Marked(self.layout.groups[group.index()].class.index()),
+            Some(group) => Look::Member(self.layout.groups[group.index()].class.index()),
+        }
+    }
+
+    /// The class, where it can be read; drive and group as well, where there is room.
+    fn label(&self, drive: DriveId, look: Look) -> String {
+        match (look, self.grid.cell) {
+            (Look::Spare, _) | (_, ..14) => String::new(),
+            (Look::Member(class) | Look::Marked(class), ..56) => class.to_string(),
+            (Look::Member(class) | Look::Marked(class), _) => {
+                let group = self.layout.group_of(drive).map_or(0, |group| group.0);
+                format!("drive {}\nclass {class}\ngroup {group}", drive.0)
+            }
+        }
+    }
+
+    fn cell(&self, (x, y): (u32, u32), size: u32, look: Look, label: &str) -> Drawn<()> {
+        let gap = u32::from(size > 6);
+        let (left, top) = (x.cast_signed(), y.cast_signed());
+        let (right, bottom) = ((x + size - 1 - gap).cast_signed(), (y + size - 1 - gap).cast_signed());
+        let corners = [(left, top), (right, bottom)];
+        let (fill, ink) = match look {
+            Look::Member(class) => (color(Tone::of_series(class)).mix(0.3), Tone::INK),
+            Look::Marked(class) => (color(Tone::of_series(class)).mix(1.0), Tone::PAPER),
+            Look::Spare => (color(Tone::GRID).mix(1.0), Tone::INK),
+        };
+        self.root.draw(&Rectangle::new(corners, fill.filled()))?;
+        if let Look::Marked(_) = look {
+            self.root.draw(&Rectangle::new(corners, color(Tone::INK).stroke_width(2)))?;
+        }
+        let lines: Vec<&str> = label.lines().collect();
+        let middle = top + (size / 2).cast_signed();
+        for (index, line) in lines.iter().enumerate() {
+            let above = (lines.len() as u32 - 1) * 7;
+            let at =
+                (left + (size / 2).cast_signed(), middle + (index as u32 * 14).cast_signed() - above.cast_signed());
+            self.root.draw_text(line, &words(10.0, ink, HPos::Center, VPos::Center), at)?;
+        }
+        Ok(())
+    }
+}
