@@ -13,8 +13,8 @@
 //!   definition);
 //! - rates are whole bytes/s, bytes left are counted in billionths, so that nothing depends on a machine's floating
 //!   point;
-//! - a flow that begins or ends costs work for those that share a link with it, or with one that does, and for no other:
-//!   nothing else changes its rate.
+//! - a flow that begins or ends costs work for those that share a link with it, or with one that does, and for no
+//!   other: nothing else changes its rate.
 
 #[cfg(test)]
 mod tests;
