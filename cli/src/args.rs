@@ -24,6 +24,9 @@ pub enum Command {
     Plan(Plan),
     /// Answer a question about a rack by simulating it: a table, and a report with plots.
     Simulate(Simulate),
+    /// Run a paper's evaluation again: every row of its text beside ours, with a verdict, and its figures.
+    #[command(subcommand)]
+    Reproduce(Reproduce),
     /// Make a data directory.
     Init(Init),
     /// Serve a data directory.
@@ -75,6 +78,28 @@ pub struct UserName {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Reproduce {
+    /// Pelican: a rack in which a twelfth of the drives may spin (OSDI 2014).
+    Pelican(Evaluation),
+}
+
+#[derive(Debug, Args)]
+pub struct Evaluation {
+    /// Simulate less: fewer rates, fewer hours, one seed, smaller drives where racks are filled.
+    #[arg(long)]
+    pub quick: bool,
+    /// Write a report into this directory: report.html, rows, points and fills as CSV, rows.json, a plot a figure.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print JSON: an array of rows.
+    #[arg(long)]
+    pub json: bool,
+    /// Run so many points at once; the results are the same for any number [default: as many as there are processors].
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
 }
 
 /// Which data directory.

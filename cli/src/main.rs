@@ -11,13 +11,14 @@ mod human;
 mod output;
 mod plan;
 mod report_dir;
+mod reproduce;
 mod serve;
 mod simulate;
 mod status;
 mod users;
 mod verify;
 
-use args::{Arguments, Command, DriveCommand, UserCommand};
+use args::{Arguments, Command, DriveCommand, Reproduce, UserCommand};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -55,6 +56,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Quickstart(options) => serve::quickstart(&options),
         Command::Plan(options) => plan::plan(&options),
         Command::Simulate(options) => simulate::simulate(&options),
+        Command::Reproduce(Reproduce::Pelican(options)) => reproduce::pelican(&options),
         Command::Init(options) => serve::init(&options),
         Command::Serve(options) => serve::serve(&options),
         Command::Status(options) => status::status(&options),

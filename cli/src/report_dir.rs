@@ -6,21 +6,20 @@ use anyhow::{Context, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What reports consist of.
-const FILES: [&str; 4] = ["report.html", "points.csv", "points.json", "plot.svg"];
-
 /// A directory for a report.
 #[derive(Debug)]
 pub struct ReportDir {
     path: PathBuf,
+    files: Vec<&'static str>,
 }
 
 impl ReportDir {
-    /// The directory at `path`, made if it is not there. One that holds an earlier report loses it.
+    /// The directory at `path`, made if it is not there, for a report of these files. One that holds an earlier report
+    /// of them loses it.
     ///
     /// # Errors
     /// When it cannot be made, or holds anything else.
-    pub fn make(path: &Path) -> anyhow::Result<Self> {
+    pub fn make(path: &Path, files: Vec<&'static str>) -> anyhow::Result<Self> {
         let shown = path.display();
         if path.exists() && !path.is_dir() {
             bail!("{shown} is a file; write --out with a directory, which need not be there yet");
@@ -30,7 +29,7 @@ impl ReportDir {
         for entry in fs::read_dir(path).with_context(|| format!("looking into {shown}"))? {
             let entry = entry.with_context(|| format!("looking into {shown}"))?;
             let name = entry.file_name();
-            if !FILES.iter().any(|file| name == *file) {
+            if !files.iter().any(|file| name == *file) {
                 bail!(
                     "{shown} holds {}, which is no report's; write --out with a directory that is new",
                     name.display()
@@ -41,7 +40,7 @@ impl ReportDir {
         for file in earlier {
             fs::remove_file(&file).with_context(|| format!("removing {}, of an earlier report", file.display()))?;
         }
-        Ok(Self { path: path.to_owned() })
+        Ok(Self { path: path.to_owned(), files })
     }
 
     /// The file of this name in it.
@@ -54,7 +53,7 @@ impl ReportDir {
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
-        assert!(FILES.contains(&name), "{name} is among the files of reports");
+        assert!(self.files.contains(&name), "{name} is among the files of reports");
         let (path, begun) = (self.path(name), self.path.join(format!("{name}.part")));
         let told = || format!("writing {}; free some room there, or write --out elsewhere", path.display());
         let written = fs::write(&begun, text).and_then(|()| fs::rename(&begun, &path));

@@ -13,6 +13,9 @@ use sim::scenario::{Answer, Asked, Case, Scenario, Sources, csv, page, short_tab
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+/// What a report consists of.
+const FILES: [&str; 4] = ["report.html", "points.csv", "points.json", "plot.svg"];
+
 /// `larder simulate`.
 pub fn simulate(options: &Simulate) -> anyhow::Result<()> {
     let origin = options.file.display().to_string();
@@ -24,7 +27,7 @@ pub fn simulate(options: &Simulate) -> anyhow::Result<()> {
     let cases = scenario.cases()?;
     let folder = options.file.parent().unwrap_or(Path::new("."));
     let experiments = experiments(&scenario, &cases, folder)?;
-    let dir = options.out.as_deref().map(ReportDir::make).transpose()?;
+    let dir = options.out.as_deref().map(|path| ReportDir::make(path, FILES.to_vec())).transpose()?;
     let points = run(&experiments, options.threads)?;
     let answers: Vec<Answer> = cases.into_iter().zip(points).map(|(case, point)| Answer { case, point }).collect();
     if let Some(dir) = &dir {
@@ -56,17 +59,26 @@ fn experiments(scenario: &Scenario, cases: &[Case], folder: &Path) -> anyhow::Re
 }
 
 /// Runs all experiments, with a bar that shows how far they are where somebody looks.
-pub fn run(experiments: &[sim::Experiment], threads: Option<NonZeroUsize>) -> anyhow::Result<Vec<sim::Point>> {
-    let threads = match threads {
-        Some(threads) => threads,
-        None => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-    };
-    let bar = ProgressBar::with_draw_target(Some(experiments.len() as u64), ProgressDrawTarget::stderr());
-    bar.set_style(ProgressStyle::with_template("{bar:40} {pos} of {len} points, {elapsed} passed, {eta} to go")?);
+pub fn run(experiments: &[sim::Experiment], asked: Option<NonZeroUsize>) -> anyhow::Result<Vec<sim::Point>> {
+    let bar = progress("points")?;
+    bar.set_length(experiments.len() as u64);
     bar.tick();
-    let points = sim::run_all(experiments, threads, &|done| bar.set_position(done as u64));
+    let points = sim::run_all(experiments, threads(asked), &|done| bar.set_position(done as u64));
     bar.finish_and_clear();
     Ok(points?)
+}
+
+/// As many threads as were asked for, or as there are processors.
+pub fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
+    asked.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN)
+}
+
+/// A bar that counts `what`.
+pub fn progress(what: &str) -> anyhow::Result<ProgressBar> {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let template = format!("{{bar:40}} {{pos}} of {{len}} {what}, {{elapsed}} passed, {{eta}} to go");
+    bar.set_style(ProgressStyle::with_template(&template)?);
+    Ok(bar)
 }
 
 fn write(dir: &ReportDir, scenario: &Scenario, answers: &[Answer], text: String) -> anyhow::Result<()> {

@@ -23,6 +23,7 @@ mod measure;
 mod meter;
 pub mod replay;
 pub mod report;
+pub mod reproduce;
 pub mod scenario;
 mod steady;
 mod stored;

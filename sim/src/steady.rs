@@ -63,9 +63,9 @@ fn beginning(series: &[f64]) -> Option<usize> {
         let off = batch - mean;
         mean += off / count;
         squares += off * (batch - mean);
-        // The last few batches may be alike by chance: they are never the whole of the rest (the usual reserve).
         let unsure = squares / (count * count);
-        if count >= BATCH as f64 && unsure <= surest.0 {
+        // A few batches may be alike by chance: what is left is a tenth at least.
+        if (batches.len() - dropped) * 10 >= batches.len() && unsure <= surest.0 {
             surest = (unsure, dropped);
         }
     }

@@ -1,0 +1,309 @@
+//! What is simulated for Pelican's evaluation, and how it is found again. Rows and figures share the runs.
+
+use crate::fill::{Capacities, DriveRule, Filled, fill, varied};
+use crate::{Arrivals, Experiment, ExperimentError, Network, Point, Sizes, System};
+use engine::ReadPolicy;
+use model::{DomainLimit, RackDraft, RackSpec, Resource, SpecError};
+use serde::Serialize;
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// How much is simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// 24 hours after 6 of warm-up, every rate; three seeds for Pelican by rate and for bursts, one for all else.
+    Full,
+    /// 6 hours after 3, one seed, some rates; drives of a twentieth of their size where racks are
+    /// filled, and a twentieth of the failed drive.
+    Quick,
+}
+
+/// What a point is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Series {
+    /// Pelican, 40 Gb/s, by rate.
+    Pelican,
+    /// Pelican, unbounded network, by rate.
+    PelicanUnbounded,
+    /// FP, 40 Gb/s, by rate.
+    Fp,
+    /// FP, unbounded network, by rate.
+    FpUnbounded,
+    /// The random layout, by rate.
+    Random,
+    /// Pelican at 5 requests a second, by u.
+    ByU,
+    /// Pelican that reads k stacks instead of k + r, by rate.
+    ReadK,
+    /// The prototype, by burst.
+    Burst,
+    /// Pelican, 40 Gb/s, while a drive is rebuilt, by rate.
+    Rebuild,
+}
+
+/// GB in bytes, as the text has them.
+pub const GB: u64 = 1_000_000_000;
+
+/// A rack that was filled.
+#[derive(Clone, Debug, Serialize)]
+pub struct FilledRack {
+    /// How the sizes of its drives vary; `None` if they do not.
+    pub capacities: Option<Capacities>,
+    /// Whether the drives of a group are chosen at random.
+    pub random: bool,
+    /// What is used of it, over what a full rack holds whose drives are all clipped to 4.2 TB.
+    pub over_clipped: f64,
+    /// What came out.
+    pub filled: Filled,
+}
+
+/// All runs.
+#[derive(Debug)]
+pub struct Runs {
+    /// The rack.
+    pub rack: RackSpec,
+    /// Its classes.
+    pub classes: usize,
+    /// How much was simulated.
+    pub extent: Extent,
+    /// Every point, and what it is of.
+    pub points: Vec<(Series, Point)>,
+    /// Racks that were filled.
+    pub fills: Vec<FilledRack>,
+}
+
+/// Why nothing came out.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunsError {
+    /// An experiment cannot be run.
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
+    /// A variant of the rack is none.
+    #[error("a variant of the rack does not stand: {0}")]
+    Spec(#[from] SpecError),
+}
+
+impl Runs {
+    /// Simulates everything on so many threads. `done` is told how many of how many runs are done.
+    ///
+    /// # Errors
+    /// [`RunsError`].
+    pub fn new(
+        rack: RackSpec,
+        extent: Extent,
+        threads: NonZeroUsize,
+        done: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<Self, RunsError> {
+        let classes = engine::layout::synthesise(&rack).map_err(ExperimentError::from)?.classes.len();
+        let (series, experiments): (Vec<Series>, Vec<Experiment>) = experiments(&rack, extent)?.into_iter().unzip();
+        let to_fill = to_fill(extent);
+        let all = experiments.len() + to_fill.len();
+        let points = crate::run_all(&experiments, threads, &|count| done(count, all))?;
+        let fills = fill_all(&rack, extent, &to_fill, threads, &|count| done(experiments.len() + count, all))?;
+        Ok(Self { rack, classes, extent, points: series.into_iter().zip(points).collect(), fills })
+    }
+
+    /// The points of a series, in the order of its sweep.
+    pub fn of(&self, series: Series) -> impl Iterator<Item = &Point> + Clone {
+        self.points.iter().filter(move |(of, _)| *of == series).map(|(_, point)| point)
+    }
+
+    /// The point of a series at a rate that every extent has.
+    pub fn at(&self, series: Series, reads_per_s: f64) -> &Point {
+        let found = self.of(series).find(|point| (rate(point) - reads_per_s).abs() < 1e-6);
+        let Some(point) = found else { panic!("{series:?} was not simulated at {reads_per_s} requests a second") };
+        point
+    }
+
+    /// The point of a u that every extent has.
+    pub fn at_u(&self, gigabytes: u64) -> &Point {
+        let found = self.of(Series::ByU).find(|point| point.parameters.overtake_limit == gigabytes * GB);
+        let Some(point) = found else { panic!("u = {gigabytes} GB was not simulated") };
+        point
+    }
+
+    /// Racks that were filled with drives that vary or not, chosen at random or not.
+    pub fn filled(&self, vary: bool, random: bool) -> impl Iterator<Item = &FilledRack> {
+        self.fills.iter().filter(move |rack| rack.capacities.is_some() == vary && rack.random == random)
+    }
+}
+
+/// Requests a second of a point.
+pub fn rate(point: &Point) -> f64 {
+    point.parameters.reads_per_s.unwrap_or(0.0)
+}
+
+/// Its throughput in Gb/s.
+pub fn gbit(point: &Point) -> f64 {
+    point.throughput_bytes_per_s * 8e-9
+}
+
+/// `rack` as the cross-validation had it: beside two drives that spin in a tray, one that spins up at a time.
+///
+/// # Errors
+/// [`SpecError`] if that is no rack.
+pub fn prototype(rack: &RackSpec) -> Result<RackSpec, SpecError> {
+    let mut draft = RackDraft::clone(rack);
+    let power = draft.resources.iter().position(|resource| resource.hard && resource.name == "power");
+    let power = power.unwrap_or(0);
+    let limit = DomainLimit::StartingDrives(1);
+    draft.resources.push(Resource { name: "starts".into(), limit, hard: true });
+    for drive in &mut draft.drives {
+        drive.resource_domains.push(drive.resource_domains[power]);
+    }
+    RackSpec::validated(draft)
+}
+
+fn rates(extent: Extent) -> &'static [f64] {
+    match extent {
+        Extent::Full => &[0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
+        Extent::Quick => &[0.0625, 0.25, 0.5, 1.0, 4.0, 5.0, 8.0],
+    }
+}
+
+fn experiments(rack: &RackSpec, extent: Extent) -> Result<Vec<(Series, Experiment)>, SpecError> {
+    let mut base = Experiment::pelican(rack.clone());
+    if extent == Extent::Quick {
+        base.warm_up = Duration::from_hours(3);
+        base.duration = Duration::from_hours(6);
+        base.seeds = vec![1];
+    }
+    let full = extent == Extent::Full;
+    let mut all = Vec::new();
+    let mut sweep = |series, system, network, rates: &[f64]| {
+        for rate in rates {
+            let mut experiment = Experiment { system, network, ..base.clone() };
+            experiment.seeds.truncate(if system == System::Engine { 3 } else { 1 });
+            experiment.workload.arrivals = Arrivals::poisson(*rate);
+            all.push((series, experiment));
+        }
+    };
+    // What takes longest comes first, so that no thread is left with it at the end.
+    let beyond: &[f64] = if full { &[16.0, 14.0, 12.0, 10.0] } else { &[16.0] };
+    sweep(Series::FpUnbounded, System::FullyProvisioned, Network::UNBOUNDED, beyond);
+    sweep(Series::FpUnbounded, System::FullyProvisioned, Network::UNBOUNDED, rates(extent));
+    sweep(Series::Fp, System::FullyProvisioned, Network::PELICAN, rates(extent));
+    sweep(Series::PelicanUnbounded, System::Engine, Network::UNBOUNDED, rates(extent));
+    sweep(Series::Pelican, System::Engine, Network::PELICAN, rates(extent));
+    sweep(Series::Random, System::RandomLayout, Network::PELICAN, if full { rates(extent) } else { &[0.0625, 8.0] });
+    let once = Experiment { seeds: vec![1], ..base.clone() };
+    by_policy(&once, full, &mut all);
+    rebuilds(&once, full, &mut all);
+    bursts(&base, full, &mut all)?;
+    Ok(all)
+}
+
+/// Rebuilds under clients. Without a failure the same is [`Series::Pelican`].
+fn rebuilds(base: &Experiment, full: bool, all: &mut Vec<(Series, Experiment)>) {
+    let failing = Experiment::pelican_rebuild(base.rack.clone());
+    for rate in if full { &[0.0625, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0][..] } else { &[0.25, 5.0] } {
+        let (stored_permille, mut fault) = (failing.stored_permille, failing.fault);
+        if let Some(fault) = fault.as_mut().filter(|_| !full) {
+            (fault.blobs, fault.bytes) = (fault.blobs / 20, fault.bytes / 20);
+        }
+        let mut experiment = Experiment { stored_permille, fault, ..base.clone() };
+        experiment.workload.arrivals = Arrivals::poisson(*rate);
+        all.push((Series::Rebuild, experiment));
+    }
+}
+
+/// u at 5 requests a second, and reads of k stacks.
+fn by_policy(base: &Experiment, full: bool, all: &mut Vec<(Series, Experiment)>) {
+    let by_u: &[u64] =
+        if full { &[0, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 750, 1_000] } else { &[0, 50, 350, 1_000] };
+    for limit in by_u {
+        let mut experiment = base.clone();
+        experiment.workload.arrivals = Arrivals::poisson(5.0);
+        experiment.policy.scheduler.overtake_limit = limit * GB;
+        all.push((Series::ByU, experiment));
+    }
+    for rate in if full { &[0.0625, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0][..] } else { &[] } {
+        let mut experiment = base.clone();
+        experiment.policy.read_policy = ReadPolicy::K;
+        experiment.workload.arrivals = Arrivals::poisson(*rate);
+        all.push((Series::ReadK, experiment));
+    }
+}
+
+fn bursts(base: &Experiment, full: bool, all: &mut Vec<(Series, Experiment)>) -> Result<(), SpecError> {
+    let rack = prototype(&base.rack)?;
+    for reads in if full { &[15, 30, 60, 120, 240, 480, 960, 1_920][..] } else { &[15, 240, 1_920] } {
+        let mut experiment = Experiment { rack: rack.clone(), network: Network::PROTOTYPE, ..base.clone() };
+        experiment.workload.arrivals = Arrivals::Burst { reads: *reads, over: Duration::from_mins(1) };
+        all.push((Series::Burst, experiment));
+    }
+    Ok(())
+}
+
+/// Which racks to fill: how drives vary, and whether those of a group are chosen at random.
+fn to_fill(extent: Extent) -> Vec<(Option<Capacities>, bool)> {
+    let shapes: &[u8] = if extent == Extent::Full { &[1, 2, 4] } else { &[2] };
+    let shape = |draws: &u8| Capacities { draws: *draws, ..Capacities::PELICAN };
+    let both = |random: bool| shapes.iter().map(move |draws| (Some(shape(draws)), random));
+    [(None, false)].into_iter().chain(both(false)).chain(both(true)).collect()
+}
+
+fn fill_all(
+    rack: &RackSpec,
+    extent: Extent,
+    to_fill: &[(Option<Capacities>, bool)],
+    threads: NonZeroUsize,
+    done: &(dyn Fn(usize) + Sync),
+) -> Result<Vec<FilledRack>, RunsError> {
+    let scale = if extent == Extent::Full { 1 } else { 20 };
+    let jobs = Mutex::new((0, Vec::new()));
+    let lock = || jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let next = || {
+        let mut jobs = lock();
+        jobs.0 += 1;
+        to_fill.get(jobs.0 - 1).map(|(capacities, random)| (jobs.0 - 1, *capacities, *random))
+    };
+    let work = || {
+        while let Some((index, capacities, random)) = next() {
+            let filled = fill_one(rack, capacities, random, scale);
+            let mut jobs = lock();
+            jobs.1.push((index, filled));
+            done(jobs.1.len());
+        }
+    };
+    std::thread::scope(|scope| (0..threads.get().min(to_fill.len())).for_each(|_| drop(scope.spawn(work))));
+    let mut filled = jobs.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).1;
+    filled.sort_unstable_by_key(|(index, _)| *index);
+    filled.into_iter().map(|(_, filled)| filled).collect()
+}
+
+fn fill_one(rack: &RackSpec, shape: Option<Capacities>, random: bool, scale: u64) -> Result<FilledRack, RunsError> {
+    let mean = u64::midpoint(Capacities::PELICAN.min_bytes, Capacities::PELICAN.max_bytes);
+    let sized = match shape {
+        Some(Capacities { min_bytes, max_bytes, draws }) => {
+            varied(rack, Capacities { min_bytes: min_bytes / scale, max_bytes: max_bytes / scale, draws }, 1)?
+        }
+        None => varied(rack, Capacities { min_bytes: mean / scale, max_bytes: mean / scale, draws: 1 }, 1)?,
+    };
+    let layout = engine::layout::synthesise(&sized).map_err(ExperimentError::from)?;
+    let rule = if random { DriveRule::Random } else { DriveRule::MostSpare };
+    let filled = fill(&sized, &layout, Sizes::VHD, rule, 1);
+    let clipped = Capacities::PELICAN.min_bytes / scale * sized.drives.len() as u64;
+    let over_clipped = filled.used_bytes as f64 / clipped as f64;
+    Ok(FilledRack { capacities: shape, random, over_clipped, filled })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_prototype_starts_one_drive_of_a_tray_at_a_time_in_the_same_groups() {
+        let (name, text) = model::text::SHIPPED.into_iter().find(|(name, _)| *name == "pelican").unwrap();
+        let rack = model::text::parse(text, name).unwrap();
+        let prototype = prototype(&rack).unwrap();
+        let starts = prototype.resources.last().unwrap();
+        assert_eq!((starts.limit, starts.hard), (DomainLimit::StartingDrives(1), true));
+        let of = |spec: &RackSpec| engine::layout::synthesise(spec).unwrap().groups;
+        assert_eq!(of(&rack), of(&prototype));
+    }
+}
