@@ -21,7 +21,7 @@ ARROWS = {
     "server": {"model", "engine", "disk", "catalog", "workshop"},
     "cli": {"model", "engine", "sim", "server"},
 }
-TEXT = (".rs", ".toml", ".md", ".py", ".sh")
+TEXT = (".rs", ".toml", ".md", ".py", ".sh", ".c")
 # Written so that this file does not contain what it looks for.
 UNFINISHED = re.compile(r"\b(TO(?:DO)|FIX(?:ME)|XX(?:X))\b|\b(d(?:bg)|todo|unimplemented)!")
 SECTION = re.compile(r"^\[((?:[\w.'()\" -]*\.)?(dev-|build-)?dependencies)\]\n(.*?)(?=^\[|\Z)", re.M | re.S)

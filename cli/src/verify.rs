@@ -120,7 +120,12 @@ fn text(report: &Report) -> String {
     row(&mut text, "workshop", format!("{files} of {}{}", bytes(workshop.file_bytes), read(workshop.checked_bytes)));
     let drives = if rack.drives_read {
         let stacks = counted(rack.stacks, "stack");
-        format!("{stacks} of {} in {}{}", bytes(rack.stack_bytes), groups(rack.groups), read(rack.checked_bytes))
+        let rebuild = match rack.stacks_to_rebuild {
+            0 => String::new(),
+            stacks => format!(", {} to be rebuilt", count(stacks)),
+        };
+        let (of, read) = (bytes(rack.stack_bytes), read(rack.checked_bytes));
+        format!("{stacks} of {of} in {}{read}{rebuild}", groups(rack.groups))
     } else {
         format!("not looked at; that takes the wakes of {}", groups(rack.groups))
     };

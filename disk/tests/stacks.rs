@@ -413,13 +413,8 @@ async fn verification_finds_a_single_flipped_bit_and_leaves_it() {
 
 impl Rig {
     async fn inspected(&self, deep: bool) -> Inspection {
-        let homes: Vec<DriveId> = self.numbered().into_iter().map(|(id, _)| id).collect();
         let drives: Vec<_> = self.drives().into_iter().map(Some).collect();
-        if deep {
-            inspect_deeply(self.blob, &homes, &drives, &mut Vec::new()).await
-        } else {
-            inspect(self.blob, &homes, &drives).await
-        }
+        if deep { inspect_deeply(self.blob, &drives, &mut Vec::new()).await } else { inspect(self.blob, &drives).await }
     }
 }
 

@@ -29,7 +29,7 @@ use engine::{Action, Event, Outcome, Rack, Rejection, Request, Usage, Work};
 use futures::future::{BoxFuture, FutureExt};
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::{mpsc, oneshot};
 use workshop::{HeldPack, Sealed, Spool, SpoolWriter, Staging};
@@ -220,6 +220,7 @@ pub struct World {
     /// Blobs that are being committed to the catalog.
     committing: usize,
     starts_persisted: power::StartsPersisted,
+    last_commands: power::LastCommands,
     closing: Option<oneshot::Sender<()>>,
 }
 
@@ -229,6 +230,7 @@ impl World {
         assert_eq!(means.drives.len(), rack.spec().drives.len(), "every drive of the rack is there to be commanded");
         let (sender, messages) = mpsc::unbounded_channel();
         let handle = WorldHandle { messages: sender };
+        let last_commands = means.drives.iter().map(|_| AtomicU32::new(0)).collect();
         let world = Self {
             rack,
             means,
@@ -243,6 +245,7 @@ impl World {
             rescuing: BTreeSet::new(),
             committing: 0,
             starts_persisted: futures::future::ready(()).boxed().shared(),
+            last_commands,
             closing: None,
         };
         (world, handle)

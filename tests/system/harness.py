@@ -79,13 +79,14 @@ def refusal(output):
 class Server:
     """A server on a data directory, from its start to its end."""
 
-    def __init__(self, data, *words):
+    def __init__(self, data, *words, environment=None):
         self.data = data
         self.output_path = f"{data}.out"
         self.log_path = f"{data}.log"
         with open(self.output_path, "wb") as output, open(self.log_path, "ab") as log:
             command = [BINARY, *words, "--data", data, "--port", "0", "--log", "info"]
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=log)
+            files = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": log}
+            self.process = subprocess.Popen(command, env=environment, **files)
         try:
             self._until_ready()
         except BaseException:
@@ -245,10 +246,18 @@ class SystemTest(unittest.TestCase):
         with open(os.path.join(data, "larder.toml"), "w", encoding="utf-8") as config:
             config.write(configuration(settings))
 
-    def serve(self, data):
-        server = Server(data, "serve")
+    def serve(self, data, environment=None):
+        server = Server(data, "serve", environment=environment)
         self.servers.append(server)
         return server
+
+    def verified(self, data, *words):
+        """What `larder verify` finds of a data directory that no server holds."""
+        output = larder("verify", "--data", data, "--json", *words, timeout=300)
+        self.assertIn(output.returncode, (0, 1), output.stderr)
+        report = json.loads(output.stdout)
+        self.assertEqual(output.returncode, 0 if report["clean"] else 1)
+        return report
 
     def quickstart(self, *words, name="data"):
         server = Server(os.path.join(self.root, name), "quickstart", *words)

@@ -1,7 +1,10 @@
 """Bit rot and lost stacks: what the code can make up for is right, what it cannot is an error, never wrong bytes."""
 
+import errno
 import os
+import unittest
 
+import faults
 from harness import BRISK, STAYING, SystemTest, noise
 
 
@@ -151,3 +154,118 @@ class Damage(SystemTest):
         status, _, found = server.ask("GET", f"/pantry/{key}")
         self.assertTrue(status >= 500 or found == body, key)
         return status >= 500
+
+
+@unittest.skipIf(faults.why_not(), faults.why_not())
+class FailingDisks(SystemTest):
+    """System calls that fail, as a worn or a full disk would: an error to whom it concerns, and the rest goes on."""
+
+    def failing(self, settings):
+        self.faults = faults.Faults(self.root)
+        server = self.serve(self.made("nas8", **settings), self.faults.environment())
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        return server, client
+
+    def refused(self, server, path, reason, key="/pantry/new"):
+        """A PUT fails with a 5xx, the log says why, and nothing of it is there."""
+        status, _, _ = server.ask("PUT", key, body=noise(50_000, key))
+        self.assertIn(status, (500, 503, 507), path)
+        self.assertGreater(self.faults.struck(), 0, path)
+        self.faults.disarm()
+        self.assertIn(reason, server.log())
+        self.assertEqual(server.ask("GET", key)[0], 404)
+
+    def sound(self, server, client, objects):
+        self.faults.disarm()
+        client.put_object(Bucket="pantry", Key="after", Body=b"after")
+        self.reads(client, "pantry", {**objects, "after": b"after"})
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(self.verified(server.data, "--deep")["findings"], [])
+
+    def test_a_workshop_that_cannot_be_written_fails_the_put_and_nothing_else(self):
+        server, client = self.failing(STAYING)
+        objects = {"kept": noise(70_000, 1)}
+        client.put_object(Bucket="pantry", Key="kept", Body=objects["kept"])
+        for op in ("create", "write", "sync"):
+            for error, reason in ((errno.EIO, "os error 5"), (errno.EROFS, "os error 30")):
+                self.faults.arm("fail", [(op, "/staged/s-", 1)], faults.FOREVER, error)
+                self.refused(server, f"{op} {reason}", reason)
+        self.faults.arm("fail", [("create", "/staged/s-", 1)], faults.FOREVER, errno.ENOSPC)
+        self.refused(server, "a full disk", "lower workshop.capacity")
+        self.sound(server, client, objects)
+
+    def test_a_staged_file_that_cannot_be_read_is_an_error_of_that_object_alone(self):
+        server, client = self.failing(STAYING)
+        objects = {"kept": noise(70_000, 1), "other": noise(90_000, 2)}
+        for key, body in objects.items():
+            client.put_object(Bucket="pantry", Key=key, Body=body)
+        [slot] = server.explain("pantry", "kept")["place"]["slots"]
+        self.faults.arm("fail", [("read", f"s-{slot:016x}", 1)], faults.FOREVER)
+        self.assertGreaterEqual(server.ask("GET", "/pantry/kept")[0], 500)
+        self.reads(client, "pantry", {"other": objects["other"]})
+        self.assertIn("os error 5", server.log())
+        self.sound(server, client, objects)
+
+    def test_drives_that_fail_while_they_are_written_keep_data_in_the_workshop(self):
+        for op in ("create", "write", "sync"):
+            with self.subTest(op=op):
+                self.root = os.path.join(self.root, op)
+                os.mkdir(self.root)
+                server, client = self.failing(STAYING)
+                objects = {"k": noise(300_000, 1)}
+                client.put_object(Bucket="pantry", Key="k", Body=objects["k"])
+                server.kill()
+                self.configure(server.data, {**BRISK, "time_scale": 500})
+                self.faults.arm("fail", [(op, ".stack", 2)], 1)
+                server = self.serve(server.data, self.faults.environment())
+                self.reads(server.client(), "pantry", objects)
+                server.until_migrated()
+                self.assertEqual(self.faults.struck(), 1)
+                server.until_asleep()
+                self.sound(server, server.client(), objects)
+                self.root = os.path.dirname(self.root)
+
+    def test_a_read_makes_up_for_a_drive_that_answers_with_errors(self):
+        server, client = self.failing({**BRISK, "time_scale": 500})
+        objects = {"k": noise(900_000, 1), "other": noise(900_000, 2)}
+        for key, body in objects.items():
+            client.put_object(Bucket="pantry", Key=key, Body=body)
+        server.until_cold()
+        drive = server.explain("pantry", "k")["place"]["drives"][0]["drive"]
+        self.faults.arm("fail", [("read", f"drives/{drive:04}/0", 1)], faults.FOREVER)
+        self.reads(client, "pantry", objects)
+        self.assertGreater(self.faults.struck(), 0)
+        server.until_asleep()
+        self.faults.disarm()
+        self.reads(client, "pantry", objects)
+        server.until_cold()
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(self.verified(server.data, "--deep")["findings"], [])
+
+    def test_a_catalog_that_cannot_be_synced_acknowledges_nothing_more(self):
+        server, client = self.failing(STAYING)
+        objects = {"kept": noise(70_000, 1)}
+        client.put_object(Bucket="pantry", Key="kept", Body=objects["kept"])
+        self.faults.arm("fail", [("sync", "catalog.db-wal", 1)])
+        self.assertGreaterEqual(server.ask("PUT", "/pantry/new", body=b"x" * 5000)[0], 500)
+        self.faults.disarm()
+        # What a failed sync has made durable nobody knows, so that nothing is written before the next start.
+        self.assertGreaterEqual(server.ask("PUT", "/pantry/another", body=b"x")[0], 500)
+        self.reads(client, "pantry", objects)
+        self.assertIn("catalog", server.log())
+        server.kill()
+        server = self.serve(server.data, self.faults.environment())
+        status, _, body = server.ask("GET", "/pantry/new")
+        self.assertIn((status, body), [(200, b"x" * 5000), (404, body)])
+        self.assertEqual(server.ask("GET", "/pantry/another")[0], 404)
+        self.sound(server, server.client(), objects)
+
+    def test_a_full_catalog_refuses_changes_and_goes_on_reading(self):
+        server, client = self.failing(STAYING)
+        objects = {"kept": noise(70_000, 1)}
+        client.put_object(Bucket="pantry", Key="kept", Body=objects["kept"])
+        self.faults.arm("fail", [("write", "catalog.db-wal", 1)], faults.FOREVER, errno.ENOSPC)
+        self.refused(server, "a full disk", "catalog")
+        self.reads(client, "pantry", objects)
+        self.sound(server, client, objects)

@@ -1,7 +1,6 @@
 """`larder verify`: what agrees is clean, every kind of damage is found and named, and nothing is changed by looking."""
 
 import glob
-import json
 import os
 import shutil
 import sqlite3
@@ -10,14 +9,6 @@ from harness import BRISK, STAYING, SystemTest, larder, noise
 
 
 class Verify(SystemTest):
-    def verified(self, data, *words):
-        """The report, and the exit code."""
-        output = larder("verify", "--data", data, "--json", *words)
-        self.assertIn(output.returncode, (0, 1), output.stderr)
-        report = json.loads(output.stdout)
-        self.assertEqual(output.returncode, 0 if report["clean"] else 1)
-        return report
-
     def kinds(self, data, *words):
         return sorted(finding["kind"] for finding in self.verified(data, *words)["findings"])
 

@@ -273,7 +273,12 @@ impl Inner {
     /// What a drive's error means to somebody who stages a file of `layout`.
     pub(crate) fn stage_error(&self, error: DriveError, layout: Layout) -> StageError {
         match error {
-            DriveError::Full => StageError::Full(self.full(&lock(&self.state), charge(layout.file_bytes()))),
+            DriveError::Full => {
+                tracing::warn!(
+                    "the workshop's disk is full, and the workshop is not; lower workshop.capacity, or free some room"
+                );
+                StageError::Full(self.full(&lock(&self.state), charge(layout.file_bytes())))
+            }
             other => StageError::Drive(other),
         }
     }

@@ -63,7 +63,6 @@ pub(super) async fn open(
 
 /// The blocks at both ends of a stack.
 pub(super) struct Ends {
-    pub(super) header: Header,
     /// The last checksum page, if it is good.
     pub(super) page: Option<Arc<ChecksumPage>>,
     pub(super) footer: Footer,
@@ -97,7 +96,7 @@ pub(super) async fn probe(blob: &Blob, index: u8, drive: &Arc<dyn Drive>, meter:
     if header.blob != *blob || header.index != index {
         return Err(Flaw::ForeignHeader);
     }
-    Ok(Ends { header, page, footer })
+    Ok(Ends { page, footer })
 }
 
 /// The checksum page that `block` is, if it is the one of this run.

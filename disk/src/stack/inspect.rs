@@ -12,7 +12,6 @@ use super::{StackError, StackOutcome};
 use crate::format::FormatError;
 use crate::{Drive, DriveError, Meter};
 use futures::future::join_all;
-use model::DriveId;
 use std::sync::Arc;
 
 /// What is wrong with a stack.
@@ -44,9 +43,6 @@ pub enum Flaw {
     /// Its header is another stack's.
     #[error("its header is another stack's")]
     ForeignHeader,
-    /// Its header names other drives than the catalog does.
-    #[error("its header names other drives than the catalog does")]
-    OtherDrives,
     /// The payload's checksum in its footer is not that of most stacks of the blob.
     #[error("its footer has another payload checksum than the others'")]
     OtherPayload,
@@ -76,10 +72,10 @@ pub struct Inspection {
     pub payload: Result<(), StackError>,
 }
 
-/// Reads the ends of the stacks of `blob`, which should lie on the drives `homes`, in stack order. `None` among
-/// `drives` is a drive that cannot be used.
-pub async fn inspect(blob: Blob, homes: &[DriveId], drives: &[Option<Arc<dyn Drive>>]) -> Inspection {
-    assert_eq!((homes.len(), drives.len()), (blob.code.stacks(), blob.code.stacks()), "a blob lies on k + r drives");
+/// Reads the ends of the stacks of `blob`, which should lie on `drives`, in stack order. `None` among them is a drive
+/// that cannot be used. (The drives that a header names are those of when its stack was written, and not compared.)
+pub async fn inspect(blob: Blob, drives: &[Option<Arc<dyn Drive>>]) -> Inspection {
+    assert_eq!(drives.len(), blob.code.stacks(), "a blob lies on k + r drives");
     let meter = Arc::new(Meter::default());
     let probed = join_all(drives.iter().enumerate().map(async |(index, drive)| match drive {
         Some(drive) => probe(&blob, index as u8, drive, &meter).await,
@@ -93,7 +89,6 @@ pub async fn inspect(blob: Blob, homes: &[DriveId], drives: &[Option<Arc<dyn Dri
     for (index, ends) in probed.into_iter().enumerate() {
         let flaw = match ends {
             Err(flaw) => Some(flaw),
-            Ok(ends) if ends.header.drives != homes => Some(Flaw::OtherDrives),
             Ok(ends) if ends.footer.payload_crc64 != payload_crc64 => Some(Flaw::OtherPayload),
             Ok(ends) => {
                 good += 1;
@@ -109,13 +104,8 @@ pub async fn inspect(blob: Blob, homes: &[DriveId], drives: &[Option<Arc<dyn Dri
 
 /// As [`inspect`], and then reads everything and gives the payload to `sink`: each fragment is held against its
 /// checksum, the parity against the data, the payload against its checksum.
-pub async fn inspect_deeply(
-    blob: Blob,
-    homes: &[DriveId],
-    drives: &[Option<Arc<dyn Drive>>],
-    sink: &mut dyn PayloadSink,
-) -> Inspection {
-    let mut found = inspect(blob, homes, drives).await;
+pub async fn inspect_deeply(blob: Blob, drives: &[Option<Arc<dyn Drive>>], sink: &mut dyn PayloadSink) -> Inspection {
+    let mut found = inspect(blob, drives).await;
     if found.payload.is_err() {
         return found;
     }

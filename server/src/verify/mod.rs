@@ -22,7 +22,8 @@ use catalog::{Catalog, CatalogError, SqliteView, StoreError};
 use disk::label::{self, RackUuid};
 use disk::{DirectoryDrive, Drive, DriveError};
 use engine::layout::LayoutError;
-use model::RackSpec;
+use model::{DriveId, RackSpec};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Records that are read at once.
@@ -150,7 +151,8 @@ pub async fn verify_directory(
 /// As [`verify_directory`].
 pub async fn verify(ground: &Ground, options: Options, watch: &(dyn Fn(Step) + Sync)) -> Result<Report, VerifyError> {
     let staging = Staging::new(Arc::clone(&ground.staged), u64::MAX);
-    let mut work = Work { ground, options, watch, staging, report: Report::default() };
+    let (failed, report) = (BTreeSet::new(), Report::default());
+    let mut work = Work { ground, options, watch, staging, failed, report };
     work.catalog().await?;
     work.workshop().await?;
     work.rack().await?;
@@ -164,6 +166,8 @@ struct Work<'a> {
     options: Options,
     watch: &'a (dyn Fn(Step) + Sync),
     staging: Staging,
+    /// Drives that failed for good.
+    failed: BTreeSet<DriveId>,
     report: Report,
 }
 

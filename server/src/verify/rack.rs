@@ -1,5 +1,7 @@
 //! The rack against the catalog: every blob has its stacks, every stack its blob, and no drive holds more than it can.
 //!
+//! Stacks on drives that failed for good are not expected; they wait for being rebuilt.
+//!
 //! A blob is looked at where its first stack lies, so each is looked at once and whole groups follow each other.
 
 use super::{Finding, Kind, PAGE, REPORT, Step, VerifyError, Work};
@@ -48,10 +50,13 @@ impl Work<'_> {
             return Ok(());
         }
         self.report.rack.drives_read = true;
+        self.failed = self.ground.catalog.failed_drives().await?.into_iter().map(|(drive, _)| drive).collect();
         (self.watch)(Step::Rack { blobs: self.report.catalog.blobs, groups: self.report.rack.groups });
         for (index, drive) in self.ground.drives.iter().enumerate() {
-            if let Err(error) = drive {
-                let id = DriveId(index as u32);
+            let id = DriveId(index as u32);
+            if let Err(error) = drive
+                && !self.failed.contains(&id)
+            {
                 let found = Finding::new(Kind::DriveUnusable, format!("drive {id}: {error}"), DRIVE);
                 self.report.found(found.drive(id));
             }
@@ -138,11 +143,11 @@ impl Work<'_> {
         let drives: Vec<Option<Arc<dyn Drive>>> = blob.drives.iter().map(|drive| self.drive(*drive)).collect();
         let described = self.described(blob);
         if !self.options.deep {
-            let inspection = stack::inspect(described, &blob.drives, &drives).await;
+            let inspection = stack::inspect(described, &drives).await;
             return Ok(Some(Looked { inspection, checked_bytes: 0, unlike: None }));
         }
         let mut counted = Counted(0);
-        let inspection = stack::inspect_deeply(described, &blob.drives, &drives, &mut counted).await;
+        let inspection = stack::inspect_deeply(described, &drives, &mut counted).await;
         let unlike = match &inspection.payload {
             Ok(()) => self.compare_index(blob, &drives).await?,
             Err(_) => None,
@@ -158,6 +163,10 @@ impl Work<'_> {
         let may_come_back = away > 0 && blob.drives.len() - flaws.len() + away >= usize::from(blob.code_data);
         for (index, flaw) in flaws {
             let drive = blob.drives[usize::from(index)];
+            if lost.is_none() && self.failed.contains(&drive) {
+                self.report.rack.stacks_to_rebuild += 1;
+                continue;
+            }
             let name = stack::stack_name(blob.blob, index);
             let mend = match flaw {
                 Flaw::NoDrive => DRIVE,
@@ -197,7 +206,8 @@ impl Work<'_> {
     }
 
     fn drive(&self, drive: DriveId) -> Option<Arc<dyn Drive>> {
-        self.ground.drives.get(drive.index())?.as_ref().ok().cloned()
+        let there = self.ground.drives.get(drive.index())?.as_ref().ok()?;
+        (!self.failed.contains(&drive)).then(|| Arc::clone(there))
     }
 
     fn described(&self, blob: &Blob) -> stack::Blob {
@@ -247,11 +257,21 @@ impl Work<'_> {
                 self.report.rack.stack_bytes += bytes;
                 return;
             }
+            // A rebuild got so far when the server ended; it removes this before it begins anew.
+            Known::Blob(blob) if self.is_rebuilt(&blob, index) => {
+                self.report.leftovers.rebuilt_stacks += 1;
+                return;
+            }
             Known::Nothing => "no blob of that number is known",
             Known::Begun(_) | Known::Blob(_) => "that stack of the blob lies elsewhere",
         };
         let what = format!("stack {name} on drive {id} takes {bytes} bytes, and {why}");
         self.report.found(Finding::new(Kind::Orphan, what, ORPHAN).drive(id).file(name));
+    }
+
+    /// Whether stack `index` of `blob` lay on a drive that failed for good, and waits for being rebuilt elsewhere.
+    fn is_rebuilt(&self, blob: &Blob, index: u8) -> bool {
+        blob.drives.get(usize::from(index)).is_some_and(|drive| self.failed.contains(drive))
     }
 
     /// The index of the pack in `blob` against the members that live there. What differs first, in words.

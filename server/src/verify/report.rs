@@ -129,6 +129,8 @@ pub struct RackCounts {
     pub stack_bytes: u64,
     /// What the catalog says they take, in bytes: more where doomed blobs are half removed or were half written.
     pub accounted_bytes: u64,
+    /// Stacks that lay on drives which failed for good, and wait for being rebuilt.
+    pub stacks_to_rebuild: u64,
     /// Payload bytes that were read and compared with all their checksums: all of them in the deep form.
     pub checked_bytes: u64,
 }
@@ -144,6 +146,8 @@ pub struct Leftovers {
     pub spool_files: u64,
     /// Blobs that were being written.
     pub unfinished_blobs: u64,
+    /// Stacks that were being rebuilt; they are removed when they are rebuilt anew.
+    pub rebuilt_stacks: u64,
 }
 
 /// What a verification found.

@@ -7,9 +7,13 @@ use engine::{Action, Event, Loss};
 use futures::future::{BoxFuture, FutureExt, Shared};
 use model::{Attempt, DriveId};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Done when the starts of one batch of actions are remembered.
+/// Done when the starts of one batch of actions, and of all before it, are remembered.
 pub(super) type StartsPersisted = Shared<BoxFuture<'static, ()>>;
+
+/// The number of the command that each drive was last given.
+pub(super) type LastCommands = Arc<[AtomicU32]>;
 
 impl World {
     /// Begins to remember the starts that `actions` ask to be remembered, all in one batch; the spin-ups wait for it.
@@ -25,8 +29,10 @@ impl World {
         if records.is_empty() {
             return;
         }
-        let catalog = self.means.catalog.clone();
+        let (catalog, earlier) = (self.means.catalog.clone(), self.starts_persisted.clone());
         let persisted = async move {
+            // A drive whose start was given up may be started again before the first start is remembered.
+            earlier.await;
             let all = records.into_iter().map(|(drive, day, starts)| remember(&catalog, drive, day, starts));
             // The count guards against wear, not against loss: a catalog that cannot take it does not keep clients
             // waiting.
@@ -43,9 +49,16 @@ impl World {
     }
 
     pub(super) fn spin_up(&self, drive: DriveId, attempt: Attempt) {
+        self.note_command(drive, attempt);
         let (handle, device, persisted) = (self.handle.clone(), self.drive(drive), self.starts_persisted.clone());
+        let last = Arc::clone(&self.last_commands);
         self.start(async move {
             persisted.await;
+            // The engine has given this start up, and may have given the drive's permits to others.
+            if last[drive.index()].load(Ordering::Relaxed) != attempt.0 {
+                tracing::warn!(%drive, "a start was remembered too late to be made; the catalog's disk is very slow");
+                return;
+            }
             let event = match device.spin_up().await {
                 Ok(()) => Event::SpunUp { drive, attempt },
                 Err(error) => failed(drive, attempt, "start", &error, Loss::SpinUpFailed),
@@ -54,7 +67,12 @@ impl World {
         });
     }
 
+    fn note_command(&self, drive: DriveId, attempt: Attempt) {
+        self.last_commands[drive.index()].store(attempt.0, Ordering::Relaxed);
+    }
+
     pub(super) fn mount(&self, drive: DriveId, attempt: Attempt) {
+        self.note_command(drive, attempt);
         let (handle, device) = (self.handle.clone(), self.drive(drive));
         self.start(async move {
             let event = match device.mount().await {
@@ -81,6 +99,7 @@ impl World {
         command: impl for<'a> FnOnce(&'a dyn disk::Drive) -> DriveFuture<'a, ()> + Send + 'static,
         done: Event,
     ) {
+        self.note_command(drive, attempt);
         let (handle, device) = (self.handle.clone(), self.drive(drive));
         self.start(async move {
             let answer = command(Arc::as_ref(&device)).await;
@@ -100,7 +119,7 @@ async fn remember(catalog: &Catalog, drive: DriveId, day: u32, starts: u32) -> R
 }
 
 fn failed(drive: DriveId, attempt: Attempt, what: &str, error: &DriveError, otherwise: Loss) -> Event {
-    tracing::error!(%drive, %error, "drive would not {what}; it is out of service until it is back");
+    tracing::error!(%drive, %error, "drive would not {what}");
     let loss = match error {
         DriveError::FuseTripped { .. } => Loss::FuseTripped,
         DriveError::Label(_) => Loss::ForeignLabel,

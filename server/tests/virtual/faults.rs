@@ -4,6 +4,7 @@ use crate::site::{HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site};
 use catalog::{Blob, Place};
 use engine::GroupState;
 use model::DriveId;
+use model::physics::PowerState;
 use server::s3::store::StoreError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -55,6 +56,27 @@ fn a_drive_may_go_at_any_moment_of_a_read() {
             larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
         });
     }
+}
+
+#[test]
+fn a_start_that_was_given_up_is_not_made_later() {
+    let mut site = Site::nas8();
+    // Longer than the engine waits for a group to wake.
+    site.catalog = site.catalog.clone().with_delay(5 * MINUTE);
+    site.run(async |larder| {
+        larder.put("o", 1, 3 * MIB).await.unwrap();
+        let drives = 0..larder.means.drives.len() as u32;
+        let mut asleep = 0;
+        for _ in 0..1000 {
+            tokio::time::sleep(10 * SECOND).await;
+            let idle = larder.is_asleep().await;
+            asleep += u32::from(idle);
+            let states: Vec<_> = drives.clone().map(|drive| larder.rack.state(DriveId(drive))).collect();
+            let all_stand = states.iter().all(|state| *state == PowerState::Standby);
+            assert!(all_stand || !idle, "nobody is awake, and yet {states:?}");
+        }
+        assert!(asleep > 10, "{asleep}");
+    });
 }
 
 #[test]
