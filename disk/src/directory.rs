@@ -3,15 +3,19 @@
 //! Blocking calls run on tokio's threads for blocking work, one per call. Files stay open in a small cache. With
 //! [`IoMode::Direct`] aligned transfers pass the page cache by (O_DIRECT), which costs a third of the CPU; where the
 //! file system refuses that, and with [`IoMode::Buffered`], the page cache is told to forget a file once it is synced,
-//! so that a verification reads the medium and not the memory.
+//! so that a verification reads the medium and not the memory. Those who want the directory synced at the same time
+//! share a sync ([`shared_sync`]).
 //!
 //! Invariants: a file that could not be created whole is not there; `sync` returns after fdatasync of the file and a
 //! sync of the directory since it was created; nothing reaches outside the directory, since names cannot hold a `/`.
+
+mod shared_sync;
 
 use crate::buffer::ALIGNMENT_BYTES;
 use crate::label::{self, Label};
 use crate::{Buffer, Drive, DriveError, DriveFuture, FileName, Space};
 use rustix::fs::{Advice, FallocateFlags, OFlags};
+use shared_sync::SharedSync;
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,8 +23,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Files that stay open. A drive serves one transfer at a time, and repairs or removals beside it.
-const OPEN_FILES_MAX: usize = 4;
+/// Files that stay open, unless told otherwise. A drive serves one transfer at a time, and repairs or removals beside it.
+const OPEN_FILES: usize = 4;
 
 /// How bytes reach the medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,10 +47,12 @@ struct Shared {
     root: PathBuf,
     capacity_bytes: Option<u64>,
     mode: IoMode,
+    open_files_max: usize,
     /// Most recently used last.
     open: Mutex<VecDeque<Arc<OpenFile>>>,
-    /// Bytes of all files; counted when first asked for. Held while files come and go.
+    /// Bytes of all files; counted when first asked for, and before any comes or goes.
     used_bytes: Mutex<Option<u64>>,
+    directory_sync: SharedSync,
 }
 
 /// A drive in a directory. Always ready; of the power commands only `mount` does anything: it checks the label.
@@ -67,8 +73,15 @@ impl DirectoryDrive {
         if !fs::metadata(&root).map_err(missing)?.is_dir() {
             return Err(missing(io::ErrorKind::NotADirectory.into()));
         }
-        let (open, used_bytes) = (Mutex::default(), Mutex::default());
-        let shared = Shared { root, capacity_bytes: None, mode: IoMode::default(), open, used_bytes };
+        let shared = Shared {
+            root,
+            capacity_bytes: None,
+            mode: IoMode::default(),
+            open_files_max: OPEN_FILES,
+            open: Mutex::default(),
+            used_bytes: Mutex::default(),
+            directory_sync: SharedSync::default(),
+        };
         Ok(Self { shared: Arc::new(shared), label: None })
     }
 
@@ -87,6 +100,15 @@ impl DirectoryDrive {
     #[must_use]
     pub fn with_mode(mut self, mode: IoMode) -> Self {
         self.shared_mut().mode = mode;
+        self
+    }
+
+    /// Keeps up to so many files open, at least 1: as many as are used at once. Each takes two of the process's
+    /// descriptors.
+    #[must_use]
+    pub fn with_open_files(mut self, files: usize) -> Self {
+        assert!(files > 0, "the file in use stays open");
+        self.shared_mut().open_files_max = files;
         self
     }
 
@@ -139,41 +161,72 @@ impl Shared {
             Some(at) => open.remove(at).expect("the place was just found"),
             None => Arc::new(self.open_file(name).map_err(|source| self.error("opening", name, source))?),
         };
-        if open.len() == OPEN_FILES_MAX {
+        self.keep_open(&mut open, Arc::clone(&file));
+        Ok(file)
+    }
+
+    fn keep_open(&self, open: &mut VecDeque<Arc<OpenFile>>, file: Arc<OpenFile>) {
+        if open.len() == self.open_files_max {
             open.pop_front();
         }
-        open.push_back(Arc::clone(&file));
-        Ok(file)
+        open.push_back(file);
     }
 
     fn open_file(&self, name: &FileName) -> io::Result<OpenFile> {
         let path = self.path(name);
         let buffered = OpenOptions::new().read(true).write(true).open(&path)?;
+        let bytes = buffered.metadata()?.len();
+        self.opened(name, buffered, bytes)
+    }
+
+    /// The file `name` of `bytes` bytes, of which one handle is open.
+    fn opened(&self, name: &FileName, buffered: File, bytes: u64) -> io::Result<OpenFile> {
         let direct = match self.mode {
-            IoMode::Direct => open_direct(&path)?,
+            IoMode::Direct => open_direct(&self.path(name))?,
             IoMode::Buffered => None,
         };
-        Ok(OpenFile { name: name.clone(), bytes: buffered.metadata()?.len(), buffered, direct })
+        Ok(OpenFile { name: name.clone(), bytes, buffered, direct })
     }
 
     fn create(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
-        let mut used = lock(&self.used_bytes);
-        let already = self.counted(&mut used)?;
-        let path = self.path(name);
-        let exists = path.try_exists().map_err(|source| self.error("creating", name, source))?;
-        if !exists && self.capacity_bytes.is_some_and(|capacity| bytes > capacity.saturating_sub(already)) {
-            return Err(DriveError::Full);
+        let exists = self.path(name).try_exists().map_err(|source| self.error("creating", name, source))?;
+        if exists {
+            return Err(DriveError::Exists(name.clone()));
         }
+        {
+            let mut used = lock(&self.used_bytes);
+            let already = self.counted(&mut used)?;
+            if self.capacity_bytes.is_some_and(|capacity| bytes > capacity.saturating_sub(already)) {
+                return Err(DriveError::Full);
+            }
+            *used = Some(already + bytes);
+        }
+        self.create_file(name, bytes).inspect_err(|_| self.uncount(bytes))
+    }
+
+    /// Creates a file whose room is counted already.
+    fn create_file(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
+        let path = self.path(name);
         // For the owner alone: what lies here is somebody's data.
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
         let file = file.map_err(|source| self.error("creating", name, source))?;
-        if let Err(source) = preallocate(&file, bytes) {
-            // The error is the preallocation's; a file that cannot even be removed is found by the next listing.
-            let _ = fs::remove_file(&path);
-            return Err(self.error("preallocating", name, source));
+        let opened = preallocate(&file, bytes)
+            .map_err(|source| self.error("preallocating", name, source))
+            .and_then(|()| self.opened(name, file, bytes).map_err(|source| self.error("opening", name, source)));
+        match opened {
+            Ok(opened) => self.keep_open(&mut lock(&self.open), Arc::new(opened)),
+            Err(error) => {
+                // The error stands; a file that cannot even be removed is found by the next listing.
+                let _ = fs::remove_file(&path);
+                return Err(error);
+            }
         }
-        *used = Some(already + bytes);
         Ok(())
+    }
+
+    fn uncount(&self, bytes: u64) {
+        let mut used = lock(&self.used_bytes);
+        *used = used.map(|used| used.saturating_sub(bytes));
     }
 
     /// Bytes of all files, counted once and kept up to date from then on.
@@ -205,7 +258,7 @@ impl Shared {
         let failed = |source| self.error("syncing", name, source);
         let file = self.file(name)?;
         file.buffered.sync_data().map_err(failed)?;
-        File::open(&self.root).and_then(|directory| directory.sync_all()).map_err(failed)?;
+        self.sync_directory().map_err(failed)?;
         if file.direct.is_none() {
             // A cache that remembers is no error; the verification then proves less.
             let _ = rustix::fs::fadvise(&file.buffered, 0, None, Advice::DontNeed);
@@ -215,14 +268,29 @@ impl Shared {
 
     fn remove(&self, name: &FileName) -> Result<(), DriveError> {
         let failed = |source| self.error("removing", name, source);
-        let mut used = lock(&self.used_bytes);
+        self.counted(&mut lock(&self.used_bytes))?;
         let path = self.path(name);
         let bytes = fs::metadata(&path).map_err(failed)?.len();
         fs::remove_file(&path).map_err(failed)?;
         lock(&self.open).retain(|file| file.name != *name);
-        *used = used.map(|used| used.saturating_sub(bytes));
-        drop(used);
-        File::open(&self.root).and_then(|directory| directory.sync_all()).map_err(failed)
+        self.uncount(bytes);
+        self.sync_directory().map_err(failed)
+    }
+
+    /// The length of a file, which is not opened for that.
+    fn len(&self, name: &FileName) -> Result<u64, DriveError> {
+        let open = lock(&self.open).iter().find(|file| file.name == *name).map(|file| file.bytes);
+        match open {
+            Some(bytes) => Ok(bytes),
+            None => fs::metadata(self.path(name))
+                .map(|metadata| metadata.len())
+                .map_err(|source| self.error("measuring", name, source)),
+        }
+    }
+
+    /// Returns when what came and went before is durable.
+    fn sync_directory(&self) -> io::Result<()> {
+        self.directory_sync.run(|| File::open(&self.root)?.sync_all())
     }
 
     fn space(&self) -> Result<Space, DriveError> {
@@ -307,7 +375,7 @@ impl Drive for DirectoryDrive {
 
     fn len(&self, name: &FileName) -> DriveFuture<'_, u64> {
         let name = name.clone();
-        self.run(move |shared| Ok(shared.file(&name)?.bytes))
+        self.run(move |shared| shared.len(&name))
     }
 
     fn list(&self) -> DriveFuture<'_, Vec<FileName>> {

@@ -37,6 +37,10 @@ use workshop::{Spool, Staging};
 /// Stripes that the spool holds at least, so that a recall always fits while another one is read.
 const SPOOL_STRIPES_MIN: u64 = 2;
 
+/// Files of the workshop that stay open, in each of its two directories: as many as are usually written and read at
+/// once. Two descriptors each.
+const WORKSHOP_OPEN_FILES: usize = 64;
+
 /// How long groups may take to go to sleep at shutdown before the server ends all the same, in wall time.
 const SLEEP_PATIENCE: Duration = Duration::from_secs(90);
 
@@ -202,7 +206,8 @@ impl Boot<'_> {
         let open = |name: &str| -> Result<Arc<dyn Drive>, RunError> {
             let path = self.dir.workshop().join(name);
             std::fs::create_dir_all(&path).map_err(|source| io_error(&format!("making {}", path.display()), source))?;
-            Ok(Arc::new(DirectoryDrive::open(path).map_err(workshop_error)?))
+            let drive = DirectoryDrive::open(path).map_err(workshop_error)?;
+            Ok(Arc::new(drive.with_open_files(WORKSHOP_OPEN_FILES)))
         };
         let (staged, recalls) = (open("staged")?, open("spool")?);
         let free_bytes = staged.space().await.map_err(workshop_error)?.free_bytes;

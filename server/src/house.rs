@@ -27,9 +27,6 @@ use workshop::{StageError, StagedWriter};
 /// Times a GET looks an object up before it gives up on one that is overwritten again and again.
 const LOOKS: u32 = 8;
 
-/// As many files are removed before who asked is answered.
-const WAIT_FOR: usize = 64;
-
 /// Answers the S3 front. A clone is another handle on the same house.
 #[derive(Clone)]
 pub struct House {
@@ -176,7 +173,7 @@ impl ObjectStore for House {
             let condition = catalog_condition(condition);
             let deleted = house.means.catalog.delete_object_if(&bucket, &key, &condition).await;
             let displaced = deleted.map_err(catalog_error)?;
-            house.displaced(displaced).await;
+            house.displaced(displaced);
             Ok(())
         })
     }
@@ -261,11 +258,12 @@ pub(crate) fn in_task<'a, T: Send + 'static>(
 }
 
 impl House {
-    /// What an overwrite or a delete left behind is freed, or will be at its group's next wake.
-    pub(crate) async fn displaced(&self, displaced: Displaced) {
+    /// What an overwrite or a delete left behind will be freed: in the workshop soon, in the rack at its group's next
+    /// wake.
+    pub(crate) fn displaced(&self, displaced: Displaced) {
         match displaced {
             Displaced::Nothing => {}
-            Displaced::Staged { slots, .. } => self.free(slots).await,
+            Displaced::Staged { slots, .. } => self.free(slots),
             Displaced::Doomed { group, bytes, .. } => self.world.tell(Event::SpaceDoomed { group, bytes }),
         }
         self.tell_usage();
@@ -275,20 +273,19 @@ impl House {
         self.world.tell(Event::StagingChanged(usage_of(&self.means.staging)));
     }
 
-    /// Frees staged files. Nobody waits for the removal of many.
-    pub(crate) async fn free(&self, slots: Vec<u64>) {
+    /// Frees staged files beside all else, since nobody wants to wait for that. Until a file is gone its room counts as
+    /// taken, which bounds how many there can be; after a crash the next start removes it.
+    pub(crate) fn free(&self, slots: Vec<u64>) {
         if slots.is_empty() {
             return;
         }
-        let many = slots.len() > WAIT_FOR;
         let house = self.clone();
-        let freed = async move {
+        (self.means.spawn)(Box::pin(async move {
             if let Err(error) = house.means.staging.free_all(&slots).await {
                 tracing::warn!(%error, "a staged file could not be removed yet");
             }
             house.tell_usage();
-        };
-        if many { (self.means.spawn)(Box::pin(freed)) } else { freed.await }
+        }));
     }
 }
 
@@ -337,12 +334,12 @@ impl Sink {
         let condition = catalog_condition(meta.condition);
         match house.means.catalog.put_object(&bucket, &key, &object, slot, &condition).await {
             Ok(displaced) => {
-                house.displaced(displaced).await;
+                house.displaced(displaced);
                 Ok(Committed { etag: meta.etag, version })
             }
             Err(error) => {
                 if is_refusal(&error) {
-                    house.free(vec![slot]).await;
+                    house.free(vec![slot]);
                 }
                 Err(catalog_error(error))
             }

@@ -79,14 +79,14 @@ impl House {
         let condition = catalog_condition(condition);
         let done = self.means.catalog.complete_upload(bucket, key, &object, &parts, &condition).await;
         let done = done.map_err(catalog_error)?;
-        self.free(done.unused).await;
-        self.displaced(done.displaced).await;
+        self.free(done.unused);
+        self.displaced(done.displaced);
         Ok(Committed { etag, version: upload })
     }
 
     pub(crate) async fn abort_now(&self, bucket: &str, key: &str, upload: VersionId) -> Result<(), StoreError> {
         let slots = self.means.catalog.abort_upload(bucket, key, upload).await.map_err(catalog_error)?;
-        self.free(slots).await;
+        self.free(slots);
         Ok(())
     }
 
@@ -231,13 +231,13 @@ impl PartSink {
         let part = Part { number, slot, bytes: staged.bytes, etag: meta.etag.clone(), checksum, modified_ms };
         match house.means.catalog.put_part(&bucket, &key, upload, &part).await {
             Ok(displaced) => {
-                house.free(displaced.into_iter().collect()).await;
+                house.free(displaced.into_iter().collect());
                 house.tell_usage();
                 Ok(Committed { etag: meta.etag, version: upload })
             }
             Err(error) => {
                 if is_refusal(&error) {
-                    house.free(vec![slot]).await;
+                    house.free(vec![slot]);
                 }
                 Err(catalog_error(error))
             }

@@ -128,6 +128,16 @@ fn configured(mut config: Config, older_than: Option<Duration>) -> Config {
 }
 
 impl Server<'_> {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whose access key and secret it takes.
+    pub fn user(&self) -> (&'static str, &'static str) {
+        self.user
+    }
+
     /// Sends a request's head; what is sent behind it must be `body_bytes` long.
     fn begin(&self, method: &'static str, path: &str, body_bytes: usize) -> TcpStream {
         let call = Call::new(method, path).user(self.user.0, self.user.1).signed(Signed::Unsigned);

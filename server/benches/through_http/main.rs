@@ -12,6 +12,7 @@
 #[path = "../../tests/s3/client.rs"]
 mod client;
 
+#[allow(dead_code, reason = "the comparison with other servers uses more of it")]
 mod house;
 
 use house::{House, OBJECT_BYTES, OBJECTS, TIME_SCALE, name_of};

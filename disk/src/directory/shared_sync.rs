@@ -1,0 +1,155 @@
+//! One sync for all who wait for one.
+//!
+//! A sync makes durable what was done before it began. Whoever comes while one runs waits for the next, together with all
+//! others who come meanwhile; one of them then runs it for all. So a thousand who wait cost two syncs and not a thousand.
+//!
+//! Invariant: a caller returns only after a sync that began after its call.
+
+use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Lets those who sync the same thing share.
+#[derive(Default)]
+pub(super) struct SharedSync {
+    rounds: Mutex<Rounds>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Rounds {
+    begun: u64,
+    running: bool,
+    /// The last round that failed, and how. Said to all who waited for it: the system may say it only once.
+    failed: Option<(u64, io::ErrorKind, String)>,
+    #[cfg(test)]
+    waiting: usize,
+}
+
+impl Rounds {
+    /// What `round`, or a later one, came to.
+    fn outcome(&self, round: u64) -> io::Result<()> {
+        match &self.failed {
+            Some((failed, kind, text)) if *failed >= round => Err(io::Error::new(*kind, text.clone())),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl SharedSync {
+    /// Blocks until `sync`, or another's, has made durable what was done before this call.
+    ///
+    /// # Errors
+    /// What the sync failed with.
+    pub fn run(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let mut rounds = self.lock();
+        let mine = rounds.begun + 1;
+        while rounds.running {
+            rounds = self.wait(rounds);
+            if rounds.begun > mine || (rounds.begun == mine && !rounds.running) {
+                return rounds.outcome(mine);
+            }
+        }
+        rounds.begun = mine;
+        rounds.running = true;
+        drop(rounds);
+        let result = sync();
+        let mut rounds = self.lock();
+        rounds.running = false;
+        if let Err(error) = &result {
+            rounds.failed = Some((mine, error.kind(), error.to_string()));
+        }
+        drop(rounds);
+        self.ended.notify_all();
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Rounds> {
+        self.rounds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, mut rounds: MutexGuard<'a, Rounds>) -> MutexGuard<'a, Rounds> {
+        #[cfg(test)]
+        {
+            rounds.waiting += 1;
+        }
+        rounds = self.ended.wait(rounds).unwrap_or_else(PoisonError::into_inner);
+        #[cfg(test)]
+        {
+            rounds.waiting -= 1;
+        }
+        rounds
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread;
+
+    /// Lets `callers` wait for a first sync that ends when all of them do, and says how many more there were.
+    fn while_one_runs(callers: usize, then: impl Fn() -> io::Result<()> + Sync) -> (u64, Vec<io::Result<()>>) {
+        let shared = SharedSync::default();
+        let (began, syncs) = (AtomicU64::new(0), AtomicU64::new(0));
+        let counted = || {
+            syncs.fetch_add(1, Ordering::SeqCst);
+            then()
+        };
+        let results = thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                shared.run(|| {
+                    began.store(1, Ordering::SeqCst);
+                    while shared.lock().waiting < callers {
+                        thread::yield_now();
+                    }
+                    Ok(())
+                })
+            });
+            while began.load(Ordering::SeqCst) == 0 {
+                thread::yield_now();
+            }
+            let others: Vec<_> = (0..callers).map(|_| scope.spawn(|| shared.run(counted))).collect();
+            first.join().unwrap().unwrap();
+            others.into_iter().map(|other| other.join().unwrap()).collect()
+        });
+        (syncs.into_inner(), results)
+    }
+
+    #[test]
+    fn all_who_wait_share_the_next_sync() {
+        let (syncs, results) = while_one_runs(8, || Ok(()));
+        assert_eq!(syncs, 1);
+        assert!(results.iter().all(Result::is_ok));
+    }
+
+    #[test]
+    fn all_who_waited_for_a_failure_are_told() {
+        let (syncs, results) = while_one_runs(8, || Err(io::ErrorKind::StorageFull.into()));
+        assert_eq!(syncs, 1);
+        assert!(results.iter().all(|result| result.as_ref().unwrap_err().kind() == io::ErrorKind::StorageFull));
+    }
+
+    #[test]
+    fn nobody_relies_on_a_sync_that_began_before() {
+        let shared = SharedSync::default();
+        let (done, durable) = (AtomicU64::new(0), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let mine = done.fetch_add(1, Ordering::SeqCst) + 1;
+                        let sync = || {
+                            let now = done.load(Ordering::SeqCst);
+                            thread::yield_now();
+                            durable.fetch_max(now, Ordering::SeqCst);
+                            Ok(())
+                        };
+                        shared.run(sync).unwrap();
+                        assert!(durable.load(Ordering::SeqCst) >= mine);
+                    }
+                });
+            }
+        });
+    }
+}
