@@ -87,10 +87,10 @@ impl Catalog {
         loop {
             let _turn = turns.next().await?;
             let Ok(old) = self.living(bucket, key).await? else { continue };
-            if old.is_none() {
+            if let Err(refusal) = check_condition(condition, old.as_ref().map(|old| &old.object)) {
                 self.bucket(bucket).await?;
+                return Err(refusal);
             }
-            check_condition(condition, old.as_ref().map(|old| &old.object))?;
             let mut batch = Batch::default();
             batch.checks.push(Check::Present(key::bucket(bucket)));
             let Ok(displaced) = self.displace(bucket, key, old.as_ref(), &mut batch).await? else { continue };
@@ -98,6 +98,8 @@ impl Catalog {
             if self.apply(batch).await? {
                 return Ok(displaced);
             }
+            // The bucket is looked at only where it may be what failed: a read for each PUT is saved.
+            self.bucket(bucket).await?;
         }
     }
 

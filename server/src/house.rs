@@ -146,7 +146,6 @@ impl ObjectStore for House {
             let Some(bytes) = length else {
                 return Err(StoreError::Internal("the length of a put is not known".into()));
             };
-            self.means.catalog.bucket(bucket).await.map_err(catalog_error)?;
             let reservation = self.means.staging.reserve(bytes).map_err(|full| workshop_full(&full))?;
             let slot = self.means.catalog.next_slot().await.map_err(catalog_error)?;
             let writer = self.means.staging.create(slot, reservation).await.map_err(stage_error)?;

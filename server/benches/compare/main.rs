@@ -3,9 +3,10 @@
 //! other things as well.
 //!
 //! `cargo bench -p server --bench compare`. The reference is a bare HTTP file server (`bare.rs`), which makes files as
-//! durable as Larder does and does nothing else. `versitygw` and `minio` take part if they are found in `PATH`; how each
-//! treats the disk is printed. Takes some minutes, and 5 GB below `target` for each server, which it gives back. With
-//! `-- small` or `-- large` it does only the one half.
+//! durable as Larder does and does nothing else. `versitygw` takes part if it is found in `PATH`; how each treats the disk is
+//! printed. Takes some minutes, and 5 GB below `target` for each server, which it gives back. With
+//! `-- small` or `-- large` it does only the one half, with `-- alone` only Larder, for whoever wants to see where it spends
+//! its time.
 
 #![allow(clippy::unwrap_used)]
 
@@ -132,9 +133,11 @@ fn main() {
     let root = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let house = House::build();
     let larder = house.serve(None);
-    let mut peers = vec![Peer::bare(&root.path().join("bare")), Peer::larder(&larder)];
-    peers.extend(Peer::versitygw(&root.path().join("versitygw")));
-    peers.extend(Peer::minio(&root.path().join("minio")));
+    let mut peers = vec![Peer::larder(&larder)];
+    if !only("alone") {
+        peers.insert(0, Peer::bare(&root.path().join("bare")));
+        peers.extend(Peer::versitygw(&root.path().join("versitygw")));
+    }
     println!("median of {ROUNDS} rounds, ratios to the first; 1 MB is 10^6 bytes");
     for peer in &peers {
         println!("{:<12} {}", peer.name, peer.durability);

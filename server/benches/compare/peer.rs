@@ -46,16 +46,6 @@ impl Peer {
         })
     }
 
-    /// MinIO on one drive, if there is one in `PATH`.
-    pub fn minio(root: &Path) -> Option<Self> {
-        let durability = "file synced, directory not";
-        Self::other("minio", durability, root, |command, address, (key, secret)| {
-            // Without the first it refuses a directory of the system's own disk.
-            command.env("MINIO_CI_CD", "1").env("MINIO_ROOT_USER", key).env("MINIO_ROOT_PASSWORD", secret);
-            command.args(["server", "--quiet", "--address", address]).arg(root);
-        })
-    }
-
     fn other(
         name: &'static str,
         durability: &'static str,
