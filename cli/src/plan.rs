@@ -216,6 +216,18 @@ mod tests {
     }
 
     #[test]
+    fn a_plan_is_drawn_into_a_file() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("rack.svg");
+        plan(&Plan { rack: "nas8".into(), json: true, svg: Some(path.clone()) }).unwrap();
+        let svg = std::fs::read_to_string(&path).unwrap();
+        assert!(svg.starts_with("<svg") && svg.contains("nas8: 8 drives"), "{svg}");
+        let nowhere = root.path().join("none/rack.svg");
+        let told = plan(&Plan { rack: "nas8".into(), json: true, svg: Some(nowhere) }).unwrap_err().to_string();
+        assert!(told.ends_with("write --svg with a file in a directory of yours"), "{told}");
+    }
+
+    #[test]
     fn wrong_descriptions_are_told_their_place() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("r.toml");

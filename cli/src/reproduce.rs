@@ -40,6 +40,7 @@ pub fn pelican(options: &Evaluation) -> anyhow::Result<()> {
 
 fn write(dir: &ReportDir, made: &Reproduction) -> anyhow::Result<()> {
     let command = format!("{}\n(larder {})", command(), env!("CARGO_PKG_VERSION"));
+    dir.clear()?;
     dir.write("report.html", &made.page(&command).html())?;
     dir.write("rows.csv", &made.table().csv())?;
     dir.write("rows.json", &format!("{}\n", serde_json::to_string_pretty(&made.rows)?))?;

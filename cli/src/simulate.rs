@@ -83,6 +83,7 @@ pub fn progress(what: &str) -> anyhow::Result<ProgressBar> {
 
 fn write(dir: &ReportDir, scenario: &Scenario, answers: &[Answer], text: String) -> anyhow::Result<()> {
     let asked = Asked { command: command(), version: env!("CARGO_PKG_VERSION").to_owned(), text };
+    dir.clear()?;
     dir.write("report.html", &page(scenario, answers, &asked).html())?;
     dir.write("points.csv", &csv(answers))?;
     dir.write("points.json", &format!("{}\n", serde_json::to_string_pretty(&json(scenario, answers)?)?))?;
@@ -130,4 +131,84 @@ pub fn shown(report: &Table) -> String {
     let rows: Vec<Vec<String>> =
         report.rows.iter().map(|row| row.iter().map(Cell::shown).map(ToOwned::to_owned).collect()).collect();
     format!("{}{}\n", table(&head, &right, &rows), counted(rows.len() as u64, "point"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::fs;
+    use std::path::PathBuf;
+
+    const QUICK: &str = "question = \"Is it quick?\"\nrack = \"nas8\"\nstored_blobs = 50\nwarm_up = \"none\"\n\
+                         duration = \"1 h\"\nseeds = 2\n[workload]\nrate = [\"20 per h\", \"60 per h\"]\n[plot]\n\
+                         x = \"workload.rate\"\ny = \"ttfb_s.mean\"\n";
+
+    fn options(file: PathBuf, out: PathBuf) -> Simulate {
+        Simulate { file, out: Some(out), json: false, set: Vec::new(), seeds: None, threads: NonZeroUsize::new(2) }
+    }
+
+    #[test]
+    fn a_report_has_its_four_files_and_replaces_only_a_report() {
+        let root = tempfile::tempdir().unwrap();
+        let (file, out) = (root.path().join("quick.toml"), root.path().join("new/report"));
+        fs::write(&file, QUICK).unwrap();
+        let options = options(file, out.clone());
+        simulate(&options).unwrap();
+        let first = fs::read_to_string(out.join("points.json")).unwrap();
+        let points: Vec<Value> = serde_json::from_str(&first).unwrap();
+        assert_eq!(points.len(), 2);
+        let parameters = &points[1]["parameters"];
+        assert_eq!((&parameters["workload.rate"], &parameters["rack"]), (&"60 per h".into(), &"nas8".into()));
+        assert_eq!(parameters["seeds"], serde_json::json!([1, 2]));
+        assert_eq!(points[0]["trace_hashes"].as_array().unwrap().len(), 2);
+        assert!(fs::read_to_string(out.join("report.html")).unwrap().contains("Is it quick?"));
+        assert!(fs::read_to_string(out.join("plot.svg")).unwrap().starts_with("<svg"));
+        assert_eq!(fs::read_to_string(out.join("points.csv")).unwrap().lines().count(), 3);
+        simulate(&options).unwrap();
+        assert_eq!(fs::read_to_string(out.join("points.json")).unwrap(), first, "the same again, to the last digit");
+        fs::write(out.join("notes.txt"), "mine").unwrap();
+        let told = simulate(&options).unwrap_err().to_string();
+        assert!(
+            told.contains("holds notes.txt, which is no report's; write --out with a directory that is new"),
+            "{told}"
+        );
+        assert!(out.join("report.html").exists(), "nothing is removed by what is refused");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_before_anything_is_run_or_made() {
+        let root = tempfile::tempdir().unwrap();
+        let (file, out) = (root.path().join("s.toml"), root.path().join("out"));
+        let told = |text: &str, set: &[&str], out: &Path| {
+            fs::write(&file, text).unwrap();
+            let set = set.iter().map(|setting| (*setting).to_owned()).collect();
+            format!("{:#}", simulate(&Simulate { set, ..options(file.clone(), out.to_owned()) }).unwrap_err())
+        };
+        let place = file.display().to_string();
+        assert!(told("rak = 1", &[], &out).starts_with(&format!("{place}:1:1: unknown key `rak`; write `rack`")));
+        let set = told("", &["workload.rat=1"], &out);
+        assert!(set.starts_with("--set workload.rat=1: unknown key `workload.rat`; write `workload.rate`"), "{set}");
+        let rack = told("rack = \"none.toml\"", &[], &out);
+        assert!(rack.starts_with(&format!("{place}:1:8: `rack`: ")) && rack.contains("none.toml"), "{rack}");
+        let trace = told("[workload]\narrivals = \"replay\"\ntrace = \"none.csv\"", &[], &out);
+        assert!(trace.contains("none.csv") && trace.contains("write the path of a trace as seen from"), "{trace}");
+        assert!(!out.exists(), "no directory is made for nothing");
+        let is_file = told(QUICK, &[], &file);
+        assert!(is_file.contains("is a file; write --out with a directory, which need not be there yet"), "{is_file}");
+        fs::remove_file(&file).unwrap();
+        let none = simulate(&options(file.clone(), out)).unwrap_err().to_string();
+        assert!(none.contains("name a scenario, such as scenarios/request-rate.toml"), "{none}");
+    }
+
+    #[test]
+    fn any_number_of_threads_gives_the_same_points() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("s.toml");
+        fs::write(&file, QUICK).unwrap();
+        let scenario = Scenario::parse(QUICK, "s.toml", &[]).unwrap();
+        let experiments = experiments(&scenario, &scenario.cases().unwrap(), root.path()).unwrap();
+        let [one, many] = [1, 3].map(|threads| run(&experiments, NonZeroUsize::new(threads)).unwrap());
+        assert_eq!(one, many);
+    }
 }

@@ -3,10 +3,10 @@
 use super::value::{Meaning, Value};
 use super::{Case, Sources};
 use crate::chance::{Popularity, Sizes};
-use crate::experiment::{Arrivals, Experiment, System, Workload};
+use crate::experiment::{Arrivals, Experiment, Fault, System, Workload};
 use crate::links::Network;
 use engine::{IdleTimeout, RackPolicy, ReadPolicy, Shares, Weighing};
-use model::{DomainId, DomainLimit, RackSpec, Resource};
+use model::{DomainId, DomainLimit, DriveId, RackSpec, Resource};
 use std::time::Duration;
 
 /// What is wrong with a value, once all are known: the key, and what to write.
@@ -33,6 +33,7 @@ pub(super) fn experiment(case: &Case, seeds: &[u64], sources: &mut Sources<'_>) 
     experiment.stored_permille = (case.number("stored_share") * 1000.0).round() as u32;
     experiment.warm_up = case.span("warm_up").unwrap_or(Duration::ZERO);
     experiment.duration = case.span("duration").unwrap_or(experiment.duration);
+    experiment.fault = fault(case, &experiment.rack)?;
     experiment.seeds = seeds.to_vec();
     Ok(experiment)
 }
@@ -67,6 +68,25 @@ fn limited(spec: &RackSpec, groups: Option<u32>, watts: Option<u32>) -> Result<R
     let spec = RackSpec::validated(draft).map_err(|error| error.to_string())?;
     engine::layout::synthesise(&spec).map_err(|error| error.to_string())?;
     Ok(spec)
+}
+
+fn fault(case: &Case, rack: &RackSpec) -> Result<Option<Fault>, Wrong> {
+    if case.word("fault.kind") == "none" {
+        return Ok(None);
+    }
+    let (drive, drives) = (case.whole("fault.drive"), rack.drives.len());
+    if drive >= drives as u64 {
+        return Err(("fault.drive", format!("the rack has no drive {drive}; write a number from 0 to {}", drives - 1)));
+    }
+    if case.word("system") == "random_layout" {
+        return Err(("fault.kind", "the random layout rebuilds nothing; leave it out of `system`".to_owned()));
+    }
+    let bytes = match case.meaning("fault.stored") {
+        Meaning::Bytes(bytes) => *bytes,
+        _ => 0,
+    };
+    let blobs = case.whole("fault.blobs") as u32;
+    Ok(Some(Fault { drive: DriveId(drive as u32), blobs, bytes }))
 }
 
 fn policy(case: &Case, rack: &RackSpec, policy: &mut RackPolicy) -> Result<(), Wrong> {

@@ -68,6 +68,10 @@ pub const KEYS: &[Key] = &[
     key("policy.starts_per_day", Kind::WholeOr("rated"), "\"rated\""),
     key("limit.active_groups", Kind::WholeOr("none"), "\"none\""),
     key("limit.watts", Kind::WholeOr("none"), "\"none\""),
+    key("fault.kind", Kind::Word(&["none", "drive"]), "\"none\""),
+    key("fault.drive", Kind::Whole(0, COUNT), "0").when("fault.kind", &["drive"]),
+    key("fault.blobs", Kind::Whole(1, 10_000_000), "64329").when("fault.kind", &["drive"]),
+    key("fault.stored", Kind::Size, "\"4.28 TB\"").when("fault.kind", &["drive"]),
     key("network.bytes_per_s", Kind::RateOr("unbounded"), "\"20 Gb/s\""),
     key("network.shared", Kind::Flag, "false"),
 ];

@@ -52,7 +52,7 @@ impl Measure {
     }
 }
 
-/// All measures, in the order in which tables have them.
+/// All measures, in the order in which tables have them. Those of a rebuild have no value where no drive fails.
 pub const MEASURES: &[Measure] = &[
     measure("throughput_bytes_per_s", "throughput (Gb/s)", 8e-9, |point| Some(point.throughput_bytes_per_s))
         .short()
@@ -82,4 +82,17 @@ pub const MEASURES: &[Measure] = &[
     measure("tb_per_drive_year", "TB per drive and year", 1.0, |point| Some(point.tb_per_drive_year)).short(),
     measure("power_w.mean", "mean power (W)", 1.0, |point| Some(point.power_w.mean)).short(),
     measure("power_w.peak", "peak power (W)", 1.0, |point| Some(point.power_w.peak)).short(),
+    measure("rebuild.rebuild_s", "rebuild (h)", 1.0 / 3600.0, |point| point.rebuild?.rebuild_s).short(),
+    measure("rebuild.in_class.ttfb_s.mean", "mean TTFB in the class (s)", 1.0, |point| {
+        point.rebuild?.in_class.ttfb_s.mean
+    })
+    .short(),
+    measure("rebuild.in_class.ttfb_s.p99", "p99 TTFB in the class (s)", 1.0, |point| {
+        point.rebuild?.in_class.ttfb_s.p99
+    }),
+    measure("rebuild.elsewhere.ttfb_s.mean", "mean TTFB elsewhere (s)", 1.0, |point| {
+        point.rebuild?.elsewhere.ttfb_s.mean
+    })
+    .short(),
+    measure("rebuild.elsewhere.ttfb_s.p99", "p99 TTFB elsewhere (s)", 1.0, |point| point.rebuild?.elsewhere.ttfb_s.p99),
 ];

@@ -33,6 +33,8 @@ pub fn csv(answers: &[Answer]) -> String {
 }
 
 fn table(keys: &[&Key], measures: &[&Measure], answers: &[Answer], exact: bool) -> Table {
+    let counted = |measure: &&&Measure| answers.iter().any(|answer| measure.exact(&answer.point).is_some());
+    let measures: Vec<&Measure> = measures.iter().filter(counted).copied().collect();
     let mut columns: Vec<Column> = keys.iter().map(|key| Column::words(named_with(key.name, ""), key.name)).collect();
     columns.extend(measures.iter().map(|measure| Column::numbers(measure.label, measure.name)));
     let mut table = Table::new(columns);

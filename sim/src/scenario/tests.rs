@@ -315,6 +315,101 @@ fn limits_over_the_whole_rack_are_obeyed_by_its_layout() {
 }
 
 #[test]
+fn a_drive_may_fail() {
+    let text = "stored_share = 0.94\n[fault]\nkind = \"drive\"\ndrive = 7\nblobs = 100\nstored = \"1 TB\"";
+    let fault = experiments(text).unwrap().remove(0).fault.unwrap();
+    assert_eq!((fault.drive.0, fault.blobs, fault.bytes), (7, 100, 1_000_000_000_000));
+    let papers = experiments("[fault]\nkind = \"drive\"").unwrap().remove(0).fault;
+    assert_eq!(papers, Some(crate::Fault::pelican(model::DriveId(0))));
+    for (text, expected) in [
+        ("[fault]\ndrive = 7", "`fault.drive`: says nothing here; write fault.kind = \"drive\", or leave it out"),
+        (
+            "[fault]\nkind = \"drive\"\ndrive = 1152",
+            "s.toml:3:9: `fault.drive`: the rack has no drive 1152; write a number from 0 to 1151",
+        ),
+        (
+            "system = \"random_layout\"\nfault = { kind = \"drive\" }",
+            "s.toml:2:18: `fault.kind`: the random layout rebuilds nothing; leave it out of `system`",
+        ),
+    ] {
+        let told = experiments(text).unwrap_err().to_string();
+        assert!(told.contains(expected), "{text:?} gives {told}");
+    }
+}
+
+#[test]
+fn every_shipped_scenario_can_be_run() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        seen += 1;
+        let text = std::fs::read_to_string(&path).unwrap();
+        let scenario = Scenario::parse(&text, &path.display().to_string(), &[]).unwrap();
+        let beside = |name: &str| {
+            let trace = path.parent().unwrap().join(name);
+            crate::replay::check(&trace).map(|_| trace).map_err(|error| error.to_string())
+        };
+        let mut sources = Sources::new(&rack, &beside);
+        for case in scenario.cases().unwrap() {
+            scenario.experiment(&case, &mut sources).unwrap();
+        }
+        assert!(scenario.plot.is_some() && scenario.question.ends_with('?'), "{}", path.display());
+    }
+    assert!(seen >= 8, "{seen}");
+}
+
+#[test]
+fn answers_become_tables_plots_and_a_page() {
+    let text = r#"
+        question = "Who <waits>?"
+        rack = "nas8"
+        stored_blobs = 100
+        warm_up = "none"
+        duration = "2 h"
+        seeds = 2
+        [policy]
+        idle_timeout = ["1 min", "never"]
+        [workload]
+        rate = ["20 per h", "60 per h"]
+        [plot]
+        x = "workload.rate"
+        y = ["ttfb_s.mean", "power_w.mean"]
+        series = "policy.idle_timeout"
+    "#;
+    let scenario = parse(text).unwrap();
+    let mut sources = Sources::new(&rack, &trace);
+    let run = |case: Case| {
+        let point = crate::run(&scenario.experiment(&case, &mut sources).unwrap()).unwrap();
+        Answer { case, point }
+    };
+    let answers: Vec<Answer> = scenario.cases().unwrap().into_iter().map(run).collect();
+    let table = short_table(&scenario, &answers);
+    let keys: Vec<&str> = table.columns.iter().map(|column| column.key.as_str()).collect();
+    assert_eq!(keys[..3], ["workload.rate", "policy.idle_timeout", "throughput_bytes_per_s"]);
+    assert!(!keys.contains(&"rebuild.rebuild_s") && table.rows.len() == 4);
+    let csv = csv(&answers);
+    let head: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    assert!(head.contains(&"rack") && head.contains(&"ttfb_s.max"), "{head:?}");
+    let at = head.iter().position(|key| *key == "throughput_bytes_per_s").unwrap();
+    let exact: f64 = csv.lines().nth(1).unwrap().split(',').nth(at).unwrap().parse().unwrap();
+    assert!((exact - answers[0].point.throughput_bytes_per_s).abs() < 1e-9, "every digit is there");
+    let svg = scenario.plot.as_ref().unwrap().plate("t", &answers).svg();
+    for words in ["idle timeout 1 min", "idle timeout never", "mean TTFB (s)", "mean power (W)", "rate (1/s)"] {
+        assert!(svg.contains(words), "{words}");
+    }
+    let asked = Asked { command: "larder simulate s.toml".into(), version: "1.2.3".into(), text: text.into() };
+    let html = page(&scenario, &answers, &asked).html();
+    let hash = format!("{:016x}", answers[3].point.trace_hashes[1]);
+    for words in ["Who &lt;waits&gt;?", "larder simulate s.toml", "1.2.3", &hash, "1, 2", "idle_timeout = ["] {
+        assert!(html.contains(words), "{words}");
+    }
+}
+
+#[test]
 fn a_scenario_of_too_many_cases_is_refused() {
     let list = (1..=101).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
     let text = format!("stored_blobs = [{list}]\n[policy]\nqueue_depth = [{list}]");
