@@ -6,7 +6,7 @@ use crate::key::{self, Tag};
 use crate::record::{Blob, Member, Place, Version, VersionId, decode, encode};
 use crate::staging::DoomedBytes;
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
-use model::{BlobId, DriveId, GroupId};
+use model::{BlobId, GroupId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The version in the tombstone of a whole blob. No version has this number.
@@ -127,20 +127,6 @@ impl Catalog {
     pub async fn blobs_page(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<Blob>, CatalogError> {
         let page = self.entries(&key::all(Tag::Blob), after, limit).await?;
         let items = page.items.iter().map(|entry| decode(&entry.key, &entry.value)).collect::<Result<_, _>>()?;
-        Ok(Page { items, next: page.next })
-    }
-
-    /// A page of the blobs that have a stack on `drive`, by number. May be short of `limit` before the last page.
-    pub async fn blobs_by_drive(
-        &self,
-        drive: DriveId,
-        after: Option<&Cursor>,
-        limit: usize,
-    ) -> Result<Page<Blob>, CatalogError> {
-        let page = self.entries(&key::all_on_drive(drive), after, limit).await?;
-        let ids = page.items.iter().map(|entry| key::numbers(&entry.key).map(|[_, blob]| BlobId(blob)));
-        let ids = ids.collect::<Result<Vec<_>, _>>()?;
-        let items = self.blobs(&ids).await?.into_iter().flatten().collect();
         Ok(Page { items, next: page.next })
     }
 

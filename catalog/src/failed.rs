@@ -17,8 +17,8 @@ pub struct OnDrive {
 }
 
 impl Catalog {
-    /// Remembers that `drive` failed for good at `now_ms`, in milliseconds of the Unix epoch. Again changes nothing; the
-    /// answer is whether this was the first time.
+    /// Remembers that `drive` failed for good at `now_ms`, in milliseconds of the Unix epoch. Again changes nothing;
+    /// the answer is whether this was the first time.
     ///
     /// # Errors
     /// [`CatalogError::Store`].

@@ -236,6 +236,32 @@ mod tests {
     }
 
     #[test]
+    fn a_rebuild_has_a_row_for_each_drive_that_failed() {
+        let mut status = sample();
+        let rebuild = RebuildReport {
+            drive: 7,
+            group: 2,
+            left_bytes: 5_000_000_000,
+            rebuilt_bytes: 1_000_000_000,
+            rebuilt_stacks: 40,
+            lost_blobs: 0,
+            waiting_blobs: 0,
+            left_min_s: 60.0,
+            left_max_s: 7200.0,
+        };
+        status.rebuilds = vec![rebuild.clone(), RebuildReport { drive: 8, left_bytes: 0, ..rebuild }];
+        status.drives.failed = 2;
+        let text = text(&status);
+        for line in [
+            "drives    1,152 asleep, 0 moving, 0 ready, 0 away, 2 failed",
+            "rebuild   drive 7 failed; in group 2 40 stacks of 1.0 GB are rebuilt, 5.0 GB left, which takes 1 min to 2 h",
+            "rebuild   drive 8 failed and is rebuilt in group 2: 40 stacks of 1.0 GB, nothing left",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");
+        }
+    }
+
+    #[test]
     fn trouble_is_told_where_there_is_some() {
         let mut status = sample();
         status.totals = Totals {

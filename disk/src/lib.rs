@@ -2,12 +2,13 @@
 //!
 //! - [`Drive`] is the seam: named files, written once, read by offset; and the four power commands.
 //! - [`DirectoryDrive`] keeps them in a directory, [`MemoryDrive`] in memory, [`EmulatedDrive`] puts `model`'s physics
-//!   over either.
+//!   over either; [`AbsentDrive`] stands for one that failed for good.
 //! - [`label`] says which rack and which place in it a drive belongs to.
 //! - [`stack`] is the stripe stack: the format in which a blob lies on k + r drives, its writer, reader and verifier.
 //!
 //! Invariants: a transfer holds at most 2 x (k + r) x request size of memory; nothing here decides when a drive spins.
 
+mod absent;
 mod buffer;
 mod clock;
 mod code;
@@ -21,6 +22,7 @@ pub mod label;
 mod memory;
 pub mod stack;
 
+pub use absent::AbsentDrive;
 pub use buffer::{ALIGNMENT_BYTES, Buffer, Meter};
 pub use clock::{Clock, TokioClock};
 pub use code::{Codec, TooFewFragments};

@@ -180,8 +180,8 @@ impl Placement {
     }
 
     /// Where in `group` a stack of `stack_bytes` can go that a blob on the drives `holders` has lost: a drive that is
-    /// there, has none of the blob and is not among `unfit`. One that keeps the rule of domains, or breaks it least, and
-    /// of these the one with most spare capacity. Reserves nothing.
+    /// there, has none of the blob and is not among `unfit`. One that keeps the rule of domains, or breaks it least,
+    /// and of these the one with most spare capacity. Reserves nothing.
     pub fn choose_another(
         &self,
         group: GroupId,

@@ -4,8 +4,8 @@
 //! whose share of the class's time bounds how long redundancy is missing: x/t * 1/w for x bytes at t bytes/s.
 //! 1. Only the operator's word starts it ([`Event::DriveFailed`](crate::Event::DriveFailed)); a drive that merely went
 //!    away may come back with everything on it.
-//! 2. A *pass* lists the blobs of the failed drive page by page. Each becomes an operation of [`Lane::Rebuild`], at most
-//!    [`WINDOW`] at once; the fair queue lets them ride together while their group is awake.
+//! 2. A *pass* lists the blobs of the failed drive page by page. Each becomes an operation of [`Lane::Rebuild`], at
+//!    most [`WINDOW`] at once; the fair queue lets them ride together while their group is awake.
 //! 3. In service, the stacks that can be read are named, and a target: a drive of the group that has none of the blob,
 //!    by the rules of placement. What is written is read back if the policy says so, and counts when the catalog says
 //!    so ([`Action::MoveStack`]). Until then the class stays with it, so that nothing else touches the blob.
@@ -18,6 +18,9 @@
 //!
 //! Invariants: memory is one page for each failed drive and the window; a stack is never read from a drive that failed,
 //! nor from the lost index; nothing is freed on the strength of a write alone.
+
+#[cfg(test)]
+mod tests;
 
 use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{BlobOnDrive, DriveOutcome, DriveResult, Request, Work};

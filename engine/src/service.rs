@@ -580,8 +580,8 @@ impl Rack {
             return true;
         }
         while let Some(blob) = self.classes[class.index()].reclaim.blobs.pop_front() {
-            // What cannot be removed as a whole waits: forgotten now, it would lie on the missing drive for ever. From a
-            // drive that failed for good nothing is removed.
+            // What cannot be removed as a whole waits: forgotten now, it would lie on the missing drive for ever. From
+            // a drive that failed for good nothing is removed.
             let stacks = self.ready_stacks(&blob.drives);
             let failed = blob.drives.iter().filter(|drive| self.drives[drive.index()].failed).count();
             if stacks.len() + failed == blob.drives.len() {

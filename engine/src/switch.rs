@@ -401,6 +401,10 @@ impl Rack {
     pub(crate) fn drive_lost(&mut self, drive: DriveId, loss: Loss) {
         if drive.index() < self.drives.len() {
             self.set_away(drive, loss);
+            // Given up by the operator, and gone: it was pulled.
+            if self.drives[drive.index()].failed {
+                self.give_back_permit(drive);
+            }
         }
     }
 
@@ -442,7 +446,7 @@ impl Rack {
 
     fn set_away(&mut self, drive: DriveId, loss: Loss) {
         let state = &mut self.drives[drive.index()];
-        state.phase = DrivePhase::Away(loss);
+        state.phase = DrivePhase::Away(if state.failed { Loss::Failed } else { loss });
         state.lost_permitted = state.permitted;
         state.attempt = Attempt(state.attempt.0.wrapping_add(1));
         self.placement.set_away(drive, true);

@@ -19,7 +19,7 @@ use crate::users::Users;
 use crate::world::{Counters, Means, WorldHandle};
 use catalog::{Catalog, CatalogError, ClockAnchor, SqliteStore, StoreError};
 use disk::label::{self, Label};
-use disk::{Clock, DirectoryDrive, Drive, DriveError, EmulatedRack};
+use disk::{AbsentDrive, Clock, DirectoryDrive, Drive, DriveError, EmulatedRack};
 use engine::trace::{Header, TRACE_FORMAT};
 use futures::future::{BoxFuture, FutureExt};
 use model::{DriveId, RackSpec};
@@ -150,7 +150,7 @@ impl Boot<'_> {
         let spec = self.dir.rack().clone();
         let catalog = Catalog::open(Arc::new(SqliteStore::open(self.dir.catalog())?)).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
-        let emulated = Arc::new(self.drives(&spec, &clock).await?);
+        let emulated = Arc::new(self.drives(&spec, &clock, &catalog).await?);
         let (staging, spool) = self.workshop(&catalog).await?;
         let pins = self.config.pins.clone();
         let mut means = Means {
@@ -189,17 +189,30 @@ impl Boot<'_> {
         Ok(Running { means, world, users, teller })
     }
 
-    async fn drives(&self, spec: &RackSpec, clock: &Arc<dyn Clock>) -> Result<EmulatedRack, RunError> {
+    /// The drives, each with its label checked. One that failed for good need not be there.
+    async fn drives(
+        &self,
+        spec: &RackSpec,
+        clock: &Arc<dyn Clock>,
+        catalog: &Catalog,
+    ) -> Result<EmulatedRack, RunError> {
+        let failed = catalog.failed_drives().await?;
         let mut inner: Vec<(Arc<dyn Drive>, Label)> = Vec::with_capacity(spec.drives.len());
         for (path, label) in self.dir.labels() {
             let drive = label.drive;
+            if failed.iter().any(|(failed, _)| *failed == drive) {
+                continue;
+            }
             let directory = open_directory(&path, &label).map_err(|source| RunError::Drive { drive, source })?;
             inner.push((directory, label));
         }
         label::check_all(&inner).await.map_err(|(drive, source)| RunError::Drive { drive, source })?;
         let by_id: BTreeMap<DriveId, Arc<dyn Drive>> =
             inner.into_iter().map(|(drive, label)| (label.drive, drive)).collect();
-        Ok(EmulatedRack::new(spec, self.config.emulation.seed, Arc::clone(clock), |drive| Arc::clone(&by_id[&drive])))
+        let absent: Arc<dyn Drive> = Arc::new(AbsentDrive);
+        Ok(EmulatedRack::new(spec, self.config.emulation.seed, Arc::clone(clock), |drive| {
+            Arc::clone(by_id.get(&drive).unwrap_or(&absent))
+        }))
     }
 
     async fn workshop(&self, catalog: &Catalog) -> Result<(Staging, Spool), RunError> {

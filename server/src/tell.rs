@@ -354,8 +354,8 @@ fn rebuild_warnings(rebuild: &RebuildReport) -> Option<String> {
     }
     (*waiting_blobs > 0).then(|| {
         format!(
-            "{waiting_blobs} blobs of drive {drive} cannot be rebuilt yet: too few drives of its group are there, or none \
-             of them has room"
+            "{waiting_blobs} blobs of drive {drive} cannot be rebuilt yet: too few drives of its group are there, or \
+             none of them has room"
         )
     })
 }

@@ -165,9 +165,9 @@ impl Experiment {
         }
     }
 
-    /// Pelican's rebuild (section 5, figure 7): the same, and a drive with 4.28 TB of 64,329 blobs fails once the warm-up
-    /// is over; rebuild and clients have equal shares (w = 50 %). The rack is 94 % full, as the failed drive is of its
-    /// 4.55 TB, so that its group has room for what is rebuilt.
+    /// Pelican's rebuild (section 5, figure 7): the same, and a drive with 4.28 TB of 64,329 blobs fails once the
+    /// warm-up is over; rebuild and clients have equal shares (w = 50 %). The rack is 94 % full, as the failed drive is
+    /// of its 4.55 TB, so that its group has room for what is rebuilt.
     pub fn pelican_rebuild(rack: RackSpec) -> Self {
         let fault = Some(Fault::pelican(DriveId(0)));
         Self { stored_permille: 940, fault, ..Self::pelican(rack) }

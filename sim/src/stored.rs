@@ -54,8 +54,8 @@ impl Stored {
         stored
     }
 
-    /// The drives of `count` blobs of `group`, each of which has a stack on `drive`, its other stacks being on any drives
-    /// that the rule of domains allows. Nothing if the drive is not of the group.
+    /// The drives of `count` blobs of `group`, each of which has a stack on `drive`, its other stacks being on any
+    /// drives that the rule of domains allows. Nothing if the drive is not of the group.
     pub fn sharing(
         spec: &RackSpec,
         layout: &Layout,

@@ -77,7 +77,7 @@ async fn deletes_doom_bytes_until_the_blob_is_forgotten() {
     catalog.forget_blob(id).await.unwrap();
     assert_eq!(catalog.blob(id).await.unwrap(), None);
     assert!(catalog.doomed_totals().await.unwrap().is_empty());
-    assert!(catalog.blobs_by_drive(DriveId(6), None, 9).await.unwrap().items.is_empty());
+    assert!(catalog.on_drive_page(DriveId(6), None, 9).await.unwrap().blobs.is_empty());
     assert_eq!(sound(&catalog).await.blobs, 0);
 }
 
@@ -96,6 +96,30 @@ async fn an_aborted_blob_is_doomed_as_a_whole() {
     assert_eq!(sound(&catalog).await.staged, 1);
     catalog.forget_blob(blob.blob).await.unwrap();
     assert_eq!(sound(&catalog).await.blobs, 0);
+}
+
+#[tokio::test]
+async fn a_rebuilt_stack_lies_on_its_new_drive_and_the_failed_one_is_forgotten_blob_by_blob() {
+    let catalog = catalog().await;
+    let (id, _) = stored(&catalog, &[10, 20]).await;
+    assert!(catalog.fail_drive(DriveId(7), 5).await.unwrap());
+    assert!(!catalog.fail_drive(DriveId(7), 6).await.unwrap(), "it failed once");
+    assert_eq!(catalog.failed_drives().await.unwrap(), [(DriveId(7), 5)]);
+    assert!(!catalog.move_stack(id, 0, DriveId(7), DriveId(20)).await.unwrap(), "stack 0 lies elsewhere");
+    assert!(!catalog.move_stack(id, 9, DriveId(7), DriveId(20)).await.unwrap(), "there is no stack 9");
+    assert!(catalog.move_stack(id, 1, DriveId(7), DriveId(20)).await.unwrap());
+    assert!(!catalog.move_stack(id, 1, DriveId(7), DriveId(21)).await.unwrap(), "told late, or twice");
+    assert_eq!(catalog.blob(id).await.unwrap().unwrap().drives, [DriveId(6), DriveId(20), DriveId(8)]);
+    assert!(catalog.on_drive_page(DriveId(7), None, 9).await.unwrap().blobs.is_empty());
+    let page = catalog.on_drive_page(DriveId(20), None, 9).await.unwrap();
+    assert_eq!((page.blobs[0].0.blob, page.blobs[0].1, page.next), (id, true, None));
+    sound(&catalog).await;
+    catalog.delete_object("b", "k0").await.unwrap();
+    catalog.delete_object("b", "k1").await.unwrap();
+    catalog.forget_blob(id).await.unwrap();
+    assert!(!catalog.move_stack(id, 1, DriveId(20), DriveId(21)).await.unwrap(), "the blob is gone");
+    assert!(catalog.on_drive_page(DriveId(20), None, 9).await.unwrap().blobs.is_empty());
+    sound(&catalog).await;
 }
 
 #[tokio::test]
@@ -134,9 +158,10 @@ async fn blobs_and_doomed_blobs_come_in_pages() {
         }
     }
     assert_eq!(seen, [1, 3, 4]);
-    let first = catalog.blobs_by_drive(DriveId(3), None, 2).await.unwrap();
-    let second = catalog.blobs_by_drive(DriveId(3), first.next.as_ref(), 2).await.unwrap();
-    assert_eq!((first.items.len(), second.items.len(), second.next), (2, 1, None));
+    let first = catalog.on_drive_page(DriveId(3), None, 2).await.unwrap();
+    let second = catalog.on_drive_page(DriveId(3), first.next, 2).await.unwrap();
+    assert_eq!((first.blobs.len(), second.blobs.len(), second.next), (2, 1, None));
+    assert!(first.blobs.iter().all(|(_, living)| !living), "nothing lives in what was aborted");
     assert_eq!(catalog.blobs_page(None, 9).await.unwrap().items.len(), 4);
     assert_eq!(catalog.doomed_totals().await.unwrap(), [(GroupId(1), 300), (GroupId(2), 100)]);
     sound(&catalog).await;

@@ -8,8 +8,9 @@
 //! - [`stack_bytes`] says what a stack will take; [`Header`], [`ChecksumPage`] and [`Footer`] are its blocks.
 //!
 //! Invariants: no transfer holds more than 2 x (k + r) x [`REQUEST_BYTES`](crate::REQUEST_BYTES) in buffers (for
-//! fragments of up to 1 MiB; a rebuild holds a stripe and a request more); bytes are given out only if their fragment's checksum matches, or if they were rebuilt
-//! from k fragments whose checksums match; a stack that is complete is never overwritten but to repair it.
+//! fragments of up to 1 MiB; a rebuild holds a stripe and a request more); bytes are given out only if their fragment's
+//! checksum matches, or if they were rebuilt from k fragments whose checksums match; a stack that is complete is never
+//! overwritten but to repair it.
 
 mod fetch;
 mod format;

@@ -63,8 +63,8 @@ pub async fn rebuild(blob: Blob, stacks: Vec<(u8, Arc<dyn Drive>)>, policy: Poli
     Report { result, outcomes: reader.outcomes().into_iter().chain([writer.outcome]).collect() }
 }
 
-/// Reads back all of the stack with index `index` and checks every fragment; its footer must be that of a blob with this
-/// checksum.
+/// Reads back all of the stack with index `index` and checks every fragment; its footer must be that of a blob with
+/// this checksum.
 pub async fn verify_stack(blob: Blob, index: u8, drive: &Arc<dyn Drive>, payload_crc64: u64) -> StackOutcome {
     let (shape, name, meter) = (Shape::new(blob.code, blob.payload_bytes), stack_name(blob.id, index), Arc::default());
     let mut page = match open(&blob, index, drive, &meter).await {

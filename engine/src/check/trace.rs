@@ -3,12 +3,12 @@
 //! It is fed with every event before it is applied and with every action behind it, and keeps nothing but what is open:
 //! a state for each drive, each domain and each operation that has not ended. Everything is recounted from the trace
 //! and the description; nothing is asked of the rack. Judged are:
-//! - *power*: a drive turns from the `SpinUp` that was asked for until `Stopped`, a tripped fuse, its coming back, or the
-//!   operator's word that it failed;
-//!   no hard domain ever has more turning, or draws more, than it carries;
+//! - *power*: a drive turns from the `SpinUp` that was asked for until `Stopped`, a tripped fuse, its coming back, or
+//!   the operator's word that it failed; no hard domain ever has more turning, or draws more, than it carries;
 //! - *answers*: every operation that was submitted, composed or begun is answered once, and nothing else is answered;
 //! - *service*: one transfer at a time in each class;
-//! - *rebuilds*: what failed is regenerated from what is left, within its group, and no drive gets two stacks of a blob;
+//! - *rebuilds*: what failed is regenerated from what is left, within its group, and no drive gets two stacks of a
+//!   blob;
 //! - *fairness*: for every read that is served, the weight that came later and was served before it, less the weight
 //!   that came earlier and is served after it, is at most u (Pelican, section 3: o - t <= u, seen from outside).
 //!

@@ -313,3 +313,32 @@ fn a_mount_that_finds_less_free_than_believed_is_heeded_until_another_finds_more
     placement.freed(DriveId(0), 15_000);
     assert_eq!(placement.free_bytes(DriveId(0)), 50_000);
 }
+
+#[test]
+fn a_lost_stack_stays_in_its_chassis_while_that_has_room_and_goes_where_most_is_spare_otherwise() {
+    let spec = paper_rack(&[PAPER_MEAN; 48]);
+    let mut placement = Placement::new(&spec, &groups_of(48, 24), &[ClassId(0), ClassId(1)]);
+    // Three drives of each chassis; the first of all is lost.
+    let holders: Vec<DriveId> = (0..24).filter(|drive| drive % 4 < 3).map(DriveId).collect();
+    placement.retire(DriveId(0));
+    let another =
+        |placement: &Placement, unfit: &[DriveId]| placement.choose_another(GroupId(0), &holders, unfit, 1_000);
+    assert_eq!(another(&placement, &[]), Some(DriveId(3)), "the one drive of its chassis that has none of the blob");
+    placement.reserve_another(&holders, DriveId(3), 1_000);
+    assert_eq!((placement.reserved_bytes(DriveId(3)), placement.relaxed_total()), (1_000, 0));
+    // Without it, some chassis gets a fourth stack: that of the drive with most to spare.
+    placement.restate(DriveId(7), PAPER_MEAN, 10);
+    placement.restate(DriveId(11), PAPER_MEAN, 5);
+    let others: Vec<DriveId> = [15, 19, 23].map(DriveId).to_vec();
+    others.iter().for_each(|drive| placement.restate(*drive, PAPER_MEAN, 20));
+    assert_eq!(another(&placement, &[DriveId(3)]), Some(DriveId(11)));
+    placement.reserve_another(&holders, DriveId(11), 1_000);
+    assert_eq!(placement.relaxed_total(), 1);
+    placement.set_away(DriveId(11), true);
+    assert_eq!(another(&placement, &[DriveId(3)]), Some(DriveId(7)));
+    let all: Vec<DriveId> = (0..24).map(DriveId).collect();
+    assert_eq!(another(&placement, &all), None);
+    assert_eq!(placement.choose_another(GroupId(0), &holders, &[], PAPER_MEAN + 1), None);
+    placement.set_away(DriveId(0), false);
+    assert!(placement.choose_another(GroupId(0), &[], &[], 1_000).is_some_and(|drive| drive != DriveId(0)));
+}

@@ -226,11 +226,25 @@ async fn wrong_requests_are_told_what_there_is() {
         ("GET /explain?bucket=b&key=nothing HTTP/1.1", "404", "there is no object s3://b/nothing"),
         ("POST /users HTTP/1.1", "400", "?name=N"),
         ("PUT /users?name=a HTTP/1.1", "405", "POST or DELETE"),
+        ("GET /drives/fail?drive=3 HTTP/1.1", "405", "only POST"),
+        ("POST /drives/fail?drive=x HTTP/1.1", "400", "drive=N"),
+        ("POST /drives/fail?drive=9 HTTP/1.1", "404", "there is no drive 9"),
+        ("POST /drives/fail?drive=8 HTTP/1.1", "503", "the catalog does not answer"),
         ("GET /status HTTP/1.1", "200", "{\"rack\":\"mini\""),
     ] {
         let answer = raw(&dir, &format!("{request}\r\nhost: larder\r\n\r\n")).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")) && answer.contains(body), "{request}: {answer}");
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_drive_is_given_up_by_a_word() {
+    let (_root, dir) = data_dir("d");
+    let server = Running::start(&dir);
+    assert_eq!(server.client().fail_drive(3).await.unwrap(), Some(failed_drive(3)));
+    assert_eq!(server.client().fail_drive(9).await.unwrap(), None);
+    assert!(matches!(server.client().fail_drive(8).await, Err(ClientError::Refused(told)) if told.contains("catalog")));
     server.stop().await;
 }
 

@@ -1,5 +1,5 @@
-//! Rebuilding what a failed drive held: listing it, regenerating one stack at a time, and telling the catalog where that
-//! lies now.
+//! Rebuilding what a failed drive held: listing it, regenerating one stack at a time, and telling the catalog where
+//! that lies now.
 //!
 //! A crash between the last sync and the catalog leaves a stack that nobody knows of. Before a stack is regenerated,
 //! such leavings of it are removed from all drives of the group that have none of the blob.
@@ -93,7 +93,7 @@ impl World {
             let outcome = stack::verify_stack(described(&means, &blob), index, &device, payload_crc64).await;
             let done = outcome == StackOutcome::Fine;
             if !done {
-                tracing::error!(blob = %blob.blob, drive = %target, "a rebuilt stack does not read back as it was written");
+                tracing::error!(blob = %blob.blob, drive = %target, "a rebuilt stack does not read back right");
                 stack::remove(blob.blob, &[(index, device)]).await;
             }
             let outcomes = told(&means, &[target], vec![outcome]);
@@ -112,8 +112,8 @@ impl World {
                     stack::remove(blob, &[(index, device)]).await;
                     false
                 }
-                // It may be so or not; what the catalog counts must stay, and what it does not is removed when the stack
-                // is rebuilt again.
+                // It may be so or not; what the catalog counts must stay, and what it does not is removed when the
+                // stack is rebuilt again.
                 Err(error) => {
                     tracing::error!(%blob, %error, "a rebuilt stack could not be counted; it is rebuilt again");
                     false

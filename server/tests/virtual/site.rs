@@ -434,7 +434,8 @@ impl Larder {
         let audit = self.means.catalog.audit().await.unwrap();
         assert_eq!((audit.contradictions, audit.told), (0, Vec::new()));
         assert_eq!(site.staged_files(), audit.staged, "a file for each staged version, and no other");
-        for stack in site.stacks() {
+        let failed = self.failed().await;
+        for stack in site.stacks().into_iter().filter(|stack| !failed.contains(&stack.drive)) {
             let blob = self.means.catalog.blob(stack.blob).await.unwrap();
             let blob = blob.unwrap_or_else(|| panic!("nobody knows {} on drive {}", stack.name, stack.drive));
             assert_eq!(blob.drives[stack.index].index(), stack.drive, "{} lies where it belongs", stack.name);
@@ -442,9 +443,17 @@ impl Larder {
         self.audit_living(site).await;
     }
 
+    /// The drives that failed for good. Nobody looks at what lies on them.
+    async fn failed(&self) -> BTreeSet<usize> {
+        let failed = self.means.catalog.failed_drives().await.unwrap();
+        failed.into_iter().map(|(drive, _)| drive.index()).collect()
+    }
+
     /// Every stack of a blob in which something lives is there.
     async fn audit_living(&self, site: &Facts) {
-        let here: BTreeSet<_> = site.stacks().into_iter().map(|stack| (stack.blob, stack.index)).collect();
+        let failed = self.failed().await;
+        let stacks = site.stacks().into_iter().filter(|stack| !failed.contains(&stack.drive));
+        let here: BTreeSet<_> = stacks.map(|stack| (stack.blob, stack.index)).collect();
         for key in self.keys().await {
             if let Place::Stored { blob, .. } = self.place(&key).await {
                 let stacks = self.means.catalog.blob(blob).await.unwrap().unwrap().drives.len();

@@ -69,8 +69,8 @@ impl<M: Mind> World<M> {
         }
     }
 
-    /// Puts a blob into the rack without writing it, under a number that is new: what lay there when the run began. What
-    /// it takes of its drives is counted already ([`Setting`](super::Setting)).
+    /// Puts a blob into the rack without writing it, under a number that is new: what lay there when the run began.
+    /// What it takes of its drives is counted already ([`Setting`](super::Setting)).
     pub fn place(&mut self, group: GroupId, drives: Vec<DriveId>, stack_bytes: u64) -> BlobId {
         let blob = BlobId(self.next_blob);
         self.next_blob += 1;

@@ -148,3 +148,72 @@ fn two_that_start_in_a_domain_for_one_start_are_found_and_two_that_turn_are_not(
         judge.event(Time::from_secs(1), &Event::SpunUp { drive, attempt: Attempt(1) }).unwrap();
     }
 }
+
+/// A rebuild of the stack that a blob of group 0 has lost, all of it right.
+fn rebuild_of_group_0(layout: &Layout) -> Transfer {
+    let members = &layout.groups[0].drives;
+    let drives: Vec<DriveId> = members[..18].to_vec();
+    let stacks = (1..18).map(|index| (index as u8, drives[index])).collect();
+    let (blob, group, target) = (BlobId(5), GroupId(0), members[18]);
+    Transfer::Rebuild { blob, group, drives, lost: 0, stacks, need: 15, policy: ReadPolicy::All, target }
+}
+
+fn begin(judge: &mut TraceCheck, op: u64, transfer: Transfer) -> Result<(), TraceFault> {
+    judge.action(&Action::Transfer { op: OpId(op), attempt: Attempt(1), transfer })
+}
+
+#[test]
+fn a_rebuild_that_reads_or_writes_where_it_may_not_is_noticed() {
+    let (_, layout) = pelican();
+    let members = &layout.groups[0].drives;
+    let stranger = layout.groups[1].drives[0];
+    let faults = [
+        RebuildFault::ReadsLost(members[0]),
+        RebuildFault::ReadsLost(stranger),
+        RebuildFault::TooFew,
+        RebuildFault::TwoStacks(members[1]),
+        RebuildFault::OtherGroup(stranger),
+        RebuildFault::ToFailed(members[18]),
+    ];
+    for (case, fault) in faults.into_iter().enumerate() {
+        let mut judge = judge(0);
+        judge.event(Time::ZERO, &Event::DriveFailed { drive: members[0] }).unwrap();
+        let mut transfer = rebuild_of_group_0(&layout);
+        let Transfer::Rebuild { stacks, target, .. } = &mut transfer else { panic!("not a rebuild") };
+        match case {
+            0 => stacks.push((0, members[0])),
+            1 => stacks[3].1 = stranger,
+            2 => stacks.truncate(14),
+            3 => *target = members[1],
+            4 => *target = stranger,
+            _ => judge.event(Time::ZERO, &Event::DriveFailed { drive: *target }).unwrap(),
+        }
+        assert_eq!(begin(&mut judge, 1, transfer), Err(TraceFault::Rebuild { op: OpId(1), fault }));
+    }
+    let not_failed = TraceFault::Rebuild { op: OpId(1), fault: RebuildFault::NotFailed(members[0]) };
+    assert_eq!(begin(&mut judge(0), 1, rebuild_of_group_0(&layout)), Err(not_failed));
+    let list = Action::ListOnDrive { drive: members[0], attempt: Attempt(1), after: None, limit: 1 };
+    assert_eq!(judge(0).action(&list), Err(TraceFault::Listed(members[0])));
+}
+
+#[test]
+fn a_stack_counts_only_where_it_was_written_and_the_class_stays_with_it_until_then() {
+    let (_, layout) = pelican();
+    let mut judge = judge(0);
+    let transfer = rebuild_of_group_0(&layout);
+    let Transfer::Rebuild { ref drives, target, .. } = transfer else { panic!("not a rebuild") };
+    let from = drives[0];
+    let move_to = |to| Action::MoveStack { op: OpId(1), attempt: Attempt(2), blob: BlobId(5), index: 0, from, to };
+    judge.event(Time::ZERO, &Event::DriveFailed { drive: from }).unwrap();
+    begin(&mut judge, 1, transfer.clone()).unwrap();
+    let fault = |to| Err(TraceFault::Rebuild { op: OpId(1), fault: RebuildFault::NotWritten(to) });
+    assert_eq!(judge.action(&move_to(target)), fault(target), "not yet");
+    let ended = Event::TransferEnded { op: OpId(1), attempt: Attempt(1), done: true, outcomes: Vec::new() };
+    judge.event(Time::ZERO, &ended).unwrap();
+    assert_eq!(judge.action(&move_to(layout.groups[0].drives[20])), fault(layout.groups[0].drives[20]));
+    assert_eq!(judge.action(&move_to(target)), Ok(()));
+    let both = TraceFault::TwoInService { class: ClassId(0), first: OpId(1), second: OpId(2) };
+    assert_eq!(begin(&mut judge, 2, transfer), Err(both));
+    judge.event(Time::ZERO, &Event::StackMoved { op: OpId(1), attempt: Attempt(2), done: true }).unwrap();
+    assert_eq!(judge.action(&Action::Finished { op: OpId(1), outcome: Outcome::Rebuilt }), Ok(()));
+}

@@ -1,0 +1,163 @@
+//! Pages, passes and answers of a rebuild, told by hand; whole lives are in `sim/tests/rack/rebuild.rs`.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::event::{DriveReport, Event};
+use crate::policy::{
+    GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing,
+};
+
+const FAILED: DriveId = DriveId(0);
+
+/// A box of eight in two groups of four, k = 2, r = 1; `used` bytes lie on each drive.
+fn booted(used_bytes: u64, queue_depth: u32) -> Rack {
+    let spec = model::text::parse(include_str!("../../../racks/nas8.toml"), "nas8.toml").unwrap();
+    let layout = crate::layout::synthesise(&spec).unwrap();
+    let policy = RackPolicy {
+        scheduler: SchedulerPolicy {
+            queue_depth,
+            overtake_limit: 1 << 40,
+            weighing: Weighing::Bytes,
+            join_in_service: false,
+            shares: Shares { client: 1, rebuild: 1, background: 1 },
+            quantum: Duration::from_mins(1),
+        },
+        group_choice: GroupChoice::Random,
+        idle_timeout: IdleTimeout::Never,
+        read_policy: ReadPolicy::All,
+        starts_per_day: 10,
+        migration: MigrationPolicy {
+            due_age: None,
+            min_age: Duration::ZERO,
+            min_bytes: 0,
+            regular_permille: 1000,
+            critical_permille: 1000,
+            pack_bytes: 1,
+            pack_members: 1,
+            linger: Duration::ZERO,
+            window: 1,
+            scan_interval: Duration::from_hours(1),
+        },
+        rescue_permille: 1000,
+        rebuild_read_back: false,
+        classes: Vec::new(),
+    };
+    let mut rack = Rack::new(spec.clone(), layout, policy, 1);
+    let mut actions = Vec::new();
+    for drive in &spec.drives {
+        let (drive, capacity_bytes) = (drive.id, spec.capacity_bytes(drive.id));
+        let report = DriveReport { drive, capacity_bytes, used_bytes, day: 0, starts: 0, present: true };
+        rack.apply(Time::ZERO, Event::DriveReported(report), &mut actions);
+    }
+    rack.apply(Time::ZERO, Event::Booted, &mut actions);
+    assert!(actions.is_empty());
+    rack
+}
+
+fn tell(rack: &mut Rack, now_s: u64, event: Event) -> Vec<Action> {
+    let mut actions = Vec::new();
+    rack.apply(Time::from_secs(now_s), event, &mut actions);
+    actions
+}
+
+/// The page that is asked for among `actions`.
+fn asked(actions: &[Action]) -> Option<(Attempt, Option<BlobId>)> {
+    actions.iter().find_map(|action| match action {
+        Action::ListOnDrive { drive: FAILED, attempt, after, .. } => Some((*attempt, *after)),
+        _ => None,
+    })
+}
+
+/// Blobs on three drives of the failed one's group, the first of which failed.
+fn blobs(rack: &Rack, numbers: core::ops::Range<u64>) -> Vec<BlobOnDrive> {
+    let group = rack.layout().group_of(FAILED).unwrap();
+    let members = &rack.layout().groups[group.index()].drives;
+    let others = members.iter().filter(|drive| **drive != FAILED).take(2);
+    let drives: Vec<DriveId> = [FAILED].iter().chain(others).copied().collect();
+    numbers
+        .map(|blob| BlobOnDrive {
+            blob: BlobId(blob),
+            drives: drives.clone(),
+            stack_bytes: 100,
+            bytes: 200,
+            living: true,
+        })
+        .collect()
+}
+
+fn page(attempt: Attempt, blobs: Vec<BlobOnDrive>, next: Option<u64>) -> Event {
+    Event::OnDrivePage { drive: FAILED, attempt, blobs, next: next.map(BlobId) }
+}
+
+fn view(rack: &Rack) -> RebuildView {
+    rack.rebuilds().next().unwrap()
+}
+
+#[test]
+fn late_and_repeated_pages_change_nothing_and_a_page_that_leads_nowhere_ends_the_pass() {
+    let mut rack = booted(1_000, 1000);
+    let (attempt, after) = asked(&tell(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+    assert_eq!(after, None);
+    assert!(asked(&tell(&mut rack, 1, Event::DriveFailed { drive: FAILED })).is_none(), "said twice");
+    let two = blobs(&rack, 1..3);
+    tell(&mut rack, 2, page(Attempt(attempt.0 + 7), two.clone(), None));
+    assert_eq!(view(&rack).under_way, 0, "not the page that was asked for");
+    let next = asked(&tell(&mut rack, 2, page(attempt, two.clone(), Some(2)))).unwrap();
+    assert_eq!((view(&rack).under_way, next.1), (2, Some(BlobId(2))));
+    tell(&mut rack, 2, page(attempt, two, Some(2)));
+    assert_eq!(view(&rack).under_way, 2, "told twice");
+    let more = blobs(&rack, 3..4);
+    assert!(asked(&tell(&mut rack, 3, page(next.0, more, Some(2)))).is_none(), "2 does not lie behind 2");
+    assert_eq!(view(&rack).under_way, 3);
+}
+
+#[test]
+fn no_more_than_the_window_or_the_queue_is_queued_whatever_a_page_holds() {
+    for (depth, most) in [(1000, WINDOW), (5, 6)] {
+        let mut rack = booted(1_000_000, depth);
+        let (attempt, _) = asked(&tell(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+        let many = blobs(&rack, 1..2_000);
+        tell(&mut rack, 2, page(attempt, many, Some(1_999)));
+        // One more than the queue holds: it is out of it, and its group wakes for it.
+        assert_eq!(view(&rack).under_way, most, "depth {depth}");
+        assert!(rack.ops_len() <= WINDOW as usize);
+    }
+}
+
+#[test]
+fn what_is_doomed_or_lost_or_has_no_room_wakes_nobody_and_the_next_pass_waits_ever_longer() {
+    let mut rack = booted(1_000, 1000);
+    let second = blobs(&rack, 1..2)[0].drives[1];
+    let (attempt, _) = asked(&tell(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+    tell(&mut rack, 1, Event::DriveFailed { drive: second });
+    let mut listed = blobs(&rack, 1..3);
+    listed[1].living = false;
+    let mut now_s = 2;
+    let mut attempt = attempt;
+    for pause_mins in [10, 20, 40, 80, 160, 320, 640, 1280, 1440, 1440] {
+        let actions = tell(&mut rack, now_s, page(attempt, listed.clone(), None));
+        assert!(!actions.iter().any(|action| matches!(action, Action::SpinUp { .. })), "{actions:?}");
+        assert_eq!((view(&rack).lost_blobs, view(&rack).under_way), (1, 0));
+        let due = rack.rebuilder.jobs[&FAILED].phase;
+        assert_eq!(due, Phase::Idle { due: Time::from_secs(now_s + 60 * pause_mins) });
+        now_s += 60 * pause_mins;
+        attempt = asked(&tell(&mut rack, now_s, Event::DeadlineReached)).unwrap().0;
+    }
+}
+
+#[test]
+fn a_drive_that_holds_nothing_is_through_at_once() {
+    let mut rack = booted(0, 1000);
+    assert!(tell(&mut rack, 1, Event::DriveFailed { drive: FAILED }).is_empty());
+    assert_eq!((view(&rack).left_bytes, rack.next_deadline()), (0, Time::MAX));
+    assert!(rack.has_failed(FAILED));
+}
+
+#[test]
+fn the_forecast_is_x_over_t_and_at_most_that_over_w() {
+    let mut rack = booted(105_000_000_000, 1000);
+    tell(&mut rack, 1, Event::DriveFailed { drive: FAILED });
+    let t = rack.spec().profile.bytes_per_s;
+    let x_over_t = transfer_time(105_000_000_000, t);
+    assert_eq!(view(&rack).forecast, Forecast { min: x_over_t, max: x_over_t * 3 });
+}

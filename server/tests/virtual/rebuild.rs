@@ -1,0 +1,229 @@
+//! Drives that fail for good: their stacks are rebuilt while everything can be read, over crashes as well, and then as
+//! many drives may die as before.
+
+use crate::site::{Ended, Facts, HOUR, KIB, Larder, MIB, SECOND, Site};
+use catalog::{Blob, Place};
+use disk::stack::stack_name;
+use model::{DriveId, Rng};
+use server::admin::Admin;
+use server::tell::Teller;
+use std::sync::Arc;
+
+/// What an operator says by `larder drive fail`.
+async fn fail(larder: &Larder, drive: DriveId) {
+    let teller = Teller::new(larder.means.clone(), larder.world.clone(), Arc::clone(&larder.rack));
+    let report = teller.fail_drive(drive.0).await.unwrap().unwrap();
+    assert_eq!((report.drive, report.state.as_str()), (drive.0, "failed"));
+}
+
+async fn blobs(larder: &Larder, keys: &[String]) -> Vec<Blob> {
+    let mut blobs = Vec::new();
+    for key in keys {
+        let Place::Stored { blob, .. } = larder.place(key).await else { panic!("{key} is staged") };
+        blobs.push(larder.means.catalog.blob(blob).await.unwrap().unwrap());
+    }
+    blobs
+}
+
+/// The drive that most of the objects depend on.
+async fn fullest(larder: &Larder, keys: &[String]) -> DriveId {
+    let blobs = blobs(larder, keys).await;
+    let on = |drive: DriveId| blobs.iter().filter(|blob| blob.drives.contains(&drive)).count();
+    (0..larder.means.drives.len() as u32).map(DriveId).max_by_key(|drive| on(*drive)).unwrap()
+}
+
+async fn left_bytes(larder: &Larder, drive: DriveId) -> u64 {
+    larder.ask(move |rack| rack.rebuilds().find(|view| view.drive == drive).map_or(0, |view| view.left_bytes)).await
+}
+
+async fn rebuilt(larder: &Larder, drive: DriveId) {
+    larder.until("rebuilt", 48 * HOUR, async || left_bytes(larder, drive).await == 0).await;
+    let on_drive = larder.means.catalog.on_drive_page(drive, None, 9).await.unwrap();
+    assert!(on_drive.blobs.is_empty(), "the catalog counts nothing on it");
+}
+
+async fn all_read(larder: &Larder, keys: &[String]) {
+    for key in keys {
+        assert_eq!(larder.get_patiently(key).await.unwrap(), 1, "{key}");
+    }
+}
+
+/// Objects of several packs, all in the rack.
+async fn fill(larder: &Larder) -> Vec<String> {
+    let mut keys = larder.put_many("small", 20, 200 * KIB).await;
+    keys.extend(larder.put_many("large", 6, 3 * MIB + 77).await);
+    larder.settle().await;
+    keys
+}
+
+#[test]
+fn everything_reads_before_during_and_after_a_rebuild_and_when_r_more_drives_die() {
+    for (name, r, pulled) in [("nas8", 1, true), ("nas8", 1, false), ("pelican-mini", 2, true)] {
+        let mut site = Site::new(name);
+        let facts = site.facts();
+        site.run(async |larder| {
+            let keys = fill(larder).await;
+            all_read(larder, &keys).await;
+            let drive = fullest(larder, &keys).await;
+            if pulled {
+                larder.rack.pull(drive);
+            }
+            fail(larder, drive).await;
+            assert!(left_bytes(larder, drive).await > 0);
+            all_read(larder, &keys).await;
+            rebuilt(larder, drive).await;
+            larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+            larder.audit(&facts).await;
+        });
+        // The spool forgets at a boot, so that what is read comes from the drives.
+        site.run(async |larder| {
+            let keys = larder.keys().await;
+            assert!(larder.means.catalog.failed_drives().await.unwrap().len() == 1, "a restart knows");
+            let first = blobs(larder, &keys).await.swap_remove(0);
+            for drive in &first.drives[..r] {
+                larder.rack.pull(*drive);
+            }
+            all_read(larder, &keys).await;
+        });
+    }
+}
+
+#[test]
+fn a_rebuilt_stack_is_the_lost_one_but_for_its_header() {
+    for name in ["nas8", "pelican-mini"] {
+        let mut site = Site::new(name);
+        let facts = site.facts();
+        site.run(async |larder| {
+            let keys = fill(larder).await;
+            let before = blobs(larder, &keys).await;
+            let drive = fullest(larder, &keys).await;
+            fail(larder, drive).await;
+            rebuilt(larder, drive).await;
+            let after = blobs(larder, &keys).await;
+            for (was, is) in before.iter().zip(&after).filter(|(was, _)| was.drives.contains(&drive)) {
+                let index = was.drives.iter().position(|other| *other == drive).unwrap();
+                let contents =
+                    |drive: DriveId| facts.media[drive.index()].contents(&stack_name(was.blob, index as u8)).unwrap();
+                let (lost, new) = (contents(drive), contents(is.drives[index]));
+                assert!(lost[4096..] == new[4096..], "{} of {index}", was.blob);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_survivor_whose_bits_rot_is_made_up_for_and_what_no_code_can_mend_is_said() {
+    let mut site = Site::new("pelican-mini");
+    let facts = site.facts();
+    let (drive, keys) = site.run(async |larder| {
+        let keys = fill(larder).await;
+        (fullest(larder, &keys).await, keys)
+    });
+    // k = 4, r = 2: with one stack lost, one bad one more can be made up for, and two cannot.
+    let blob = site.run(async |larder| {
+        let all = blobs(larder, &keys).await;
+        all.into_iter().find(|blob| blob.drives.contains(&drive)).unwrap()
+    });
+    let survivors: Vec<usize> = (0..6).filter(|index| blob.drives[*index] != drive).collect();
+    let rot = |index: usize| {
+        facts.media[blob.drives[index].index()].flip_bit(&stack_name(blob.blob, index as u8), 10_000, 4);
+    };
+    rot(survivors[0]);
+    rot(survivors[1]);
+    site.run(async |larder| {
+        fail(larder, drive).await;
+        larder
+            .until("through with what can be rebuilt", 48 * HOUR, async || {
+                let view = larder.ask(move |rack| rack.rebuilds().find(|view| view.drive == drive)).await.unwrap();
+                view.lost_blobs == 1 && view.under_way == 0
+            })
+            .await;
+        assert_eq!(left_bytes(larder, drive).await, blob.stack_bytes, "all but that blob");
+    });
+    // Whoever brings one of the two back makes it whole again.
+    rot(survivors[1]);
+    site.run(async |larder| {
+        rebuilt(larder, drive).await;
+        all_read(larder, &keys).await;
+        larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+        larder.audit(&facts).await;
+    });
+}
+
+#[test]
+fn a_crash_at_any_step_of_a_rebuild_loses_nothing_and_the_next_start_goes_on() {
+    let torn = &mut Rng::new(5);
+    let mut crashed = 0;
+    for (name, stride) in [("nas8", 5), ("pelican-mini", 17)] {
+        let mut step = 1;
+        loop {
+            let mut site = Site::new(name);
+            site.policy.migration.pack_bytes = MIB;
+            let facts = site.facts();
+            let keys = site.run(async |larder| {
+                let keys = larder.put_many("k", 8, 300 * KIB).await;
+                larder.settle().await;
+                keys
+            });
+            let drive = site.run(async |larder| fullest(larder, &keys).await);
+            site.power.fail_in(step);
+            let ended = site.boot_and(async |larder| {
+                fail(larder, drive).await;
+                rebuilt(larder, drive).await;
+            });
+            if matches!(ended, Ended::Finished(())) {
+                break;
+            }
+            crashed += 1;
+            site.lose_power(torn);
+            goes_on(&mut site, &facts, drive, &keys);
+            step += stride;
+        }
+    }
+    println!("{crashed} crashes");
+    assert!(crashed > 20, "{crashed} crashes");
+}
+
+/// Whatever a crash left: everything reads, the rebuild comes to its end, and nothing is left over.
+fn goes_on(site: &mut Site, facts: &Facts, drive: DriveId, keys: &[String]) {
+    site.run(async |larder| {
+        all_read(larder, keys).await;
+        fail(larder, drive).await; // the first word of it may not have been remembered
+        rebuilt(larder, drive).await;
+        larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+        larder.audit(facts).await;
+    });
+    site.run(async |larder| {
+        let dead = blobs(larder, keys).await[0].drives[0];
+        larder.rack.pull(dead);
+        all_read(larder, keys).await;
+    });
+}
+
+#[test]
+fn objects_may_be_written_overwritten_and_deleted_while_a_drive_is_rebuilt() {
+    let mut site = Site::new("pelican-mini");
+    site.policy.rescue_permille = 500;
+    let facts = site.facts();
+    site.run(async |larder| {
+        let keys = larder.put_many("k", 40, MIB).await;
+        larder.settle().await;
+        let drive = fullest(larder, &keys).await;
+        fail(larder, drive).await;
+        for (n, key) in keys.iter().enumerate() {
+            match n % 3 {
+                0 => larder.put(key, 2, 500 * KIB).await.unwrap(),
+                1 => larder.delete(key).await,
+                _ => assert_eq!(larder.get_patiently(key).await.unwrap(), 1),
+            }
+            tokio::time::sleep(3 * SECOND).await;
+        }
+        larder.settle().await;
+        rebuilt(larder, drive).await;
+        larder.settle().await;
+        larder.audit(&facts).await;
+        for (n, key) in keys.iter().enumerate().filter(|(n, _)| n % 3 != 1) {
+            assert_eq!(larder.get_patiently(key).await.unwrap(), if n % 3 == 0 { 2 } else { 1 });
+        }
+    });
+}
