@@ -1,8 +1,8 @@
 //! Who signs requests: the root user, whose keys are in the data directory's `credentials`, and users in the catalog.
 //!
-//! A user's name owns buckets and never changes; its keys do, with [`Users::rotate`]. A change is durable before it is
-//! answered, and every request that is verified later sees it: old keys are worth nothing from then on. What is known of
-//! users is held in memory, so that no request waits for the catalog to learn whose it is.
+//! A user's name owns buckets and never changes; its keys do, with [`Users::rotate`]. A change is durable before it
+//! is answered, and every request that is verified later sees it: old keys are worth nothing from then on. What is
+//! known of users is held in memory, so that no request waits for the catalog to learn whose it is.
 //!
 //! Changes are made one after the other.
 

@@ -25,8 +25,8 @@ use tokio::task::JoinSet;
 /// How long the listener rests when the system has no socket for it.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
-/// Serves S3 on `listener`, with subdomains of `domain` as buckets, until `shutdown` is done, then lets the requests in flight go on for the grace time of
-/// `limits`.
+/// Serves S3 on `listener`, with subdomains of `domain` as buckets, until `shutdown` is done, then lets the requests
+/// in flight go on for the grace time of `limits`.
 ///
 /// # Errors
 /// When the listener itself is no longer usable.
