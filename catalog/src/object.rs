@@ -3,7 +3,7 @@
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::key;
-use crate::record::{Blob, IN_PARTS, Object, ObjectChange, Place, StagedMark, Version, VersionId, decode, encode};
+use crate::record::{Acl, Blob, IN_PARTS, Object, ObjectChange, Place, StagedMark, Version, VersionId, decode, encode};
 use crate::store::{Batch, Check, KeyRange, Write};
 use model::{BlobId, GroupId};
 
@@ -56,6 +56,10 @@ pub struct Restated {
     pub headers: Vec<(String, String)>,
     /// Its user metadata from now on.
     pub metadata: Vec<(String, String)>,
+    /// Its ACL from now on.
+    pub acl: Acl,
+    /// Its tags from now on; as they are, if there are none here.
+    pub tags: Option<Vec<(String, String)>>,
     /// When that was, in milliseconds of the Unix epoch.
     pub modified_ms: u64,
 }
@@ -224,6 +228,10 @@ impl Catalog {
             };
             object.headers.clone_from(&restated.headers);
             object.metadata.clone_from(&restated.metadata);
+            object.acl = restated.acl;
+            if let Some(tags) = &restated.tags {
+                object.tags.clone_from(tags);
+            }
             object.modified_ms = restated.modified_ms;
             let writes = vec![Write::Put(at.clone(), encode(&object))];
             if self.apply(Batch { checks: vec![Check::Is(at.clone(), raw)], writes }).await? {

@@ -180,10 +180,6 @@ fn examples(data: &Path) -> String {
     let data = data.display();
     let mut text = String::from("\n# paste the lines above into another terminal, and then try:\n");
     for (line, what) in [
-        (
-            "aws configure set default.s3.multipart_threshold 5GB".to_owned(),
-            "send files whole; multipart uploads are not there yet",
-        ),
         ("aws s3 mb s3://attic".to_owned(), "make a bucket"),
         ("aws s3 cp --recursive /usr/share/doc s3://attic/doc".to_owned(), "copy a tree in; it lands in the workshop"),
         (format!("{program} status --data {data} --watch"), "see it move to the rack"),

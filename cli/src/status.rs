@@ -57,6 +57,10 @@ fn text(status: &Status) -> String {
     let uptime = seconds(status.uptime_s);
     row("rack", format!("{}, up {uptime}, {}", status.rack, times(status)));
     row("workshop", workshop(status));
+    if status.workshop.uploads > 0 {
+        let (uploads, held) = (counted(status.workshop.uploads, "upload"), bytes(status.workshop.upload_bytes));
+        row("open", format!("{uploads} in parts, {held} of what is staged"));
+    }
     row("spool", format!("{} of {}", bytes(status.workshop.spool_bytes), bytes(status.workshop.spool_capacity_bytes)));
     let room = &status.capacity;
     row("room", format!("{} free of {}", bytes(room.free_bytes), bytes(room.total_bytes)));
@@ -191,6 +195,8 @@ mod tests {
             workshop: WorkshopStatus {
                 staged_bytes: 1_500_000,
                 staged_count: 1200,
+                uploads: 2,
+                upload_bytes: 3_000_000,
                 capacity_bytes: 10_000_000_000,
                 spool_bytes: 0,
                 spool_capacity_bytes: 2_500_000_000,

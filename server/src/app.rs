@@ -43,6 +43,8 @@ const WORKSHOP_OPEN_FILES: usize = 64;
 
 /// How long groups may take to go to sleep at shutdown before the server ends all the same, in wall time.
 const SLEEP_PATIENCE: Duration = Duration::from_secs(90);
+/// How often uploads are looked through for stale ones, at least.
+const STALE_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Why the server does not run.
 #[derive(Debug, thiserror::Error)]
@@ -111,8 +113,12 @@ pub async fn run(
         ..Limits::default()
     };
     let store = Arc::new(House::new(house.means.clone(), house.world.clone(), config.patience));
+    let stale = config.workshop.abort_uploads_after.map(|age| tokio::spawn(abort_stale(Arc::clone(&store), age)));
     let keys = Arc::clone(&house.users) as Arc<dyn s3::Keys>;
     let served = s3::serve(listener, store, keys, limits, config.domain.clone(), shutdown).await;
+    if let Some(stale) = stale {
+        stale.abort();
+    }
     tracing::info!("putting the drives to sleep");
     if tokio::time::timeout(SLEEP_PATIENCE, house.world.close()).await.is_err() {
         tracing::warn!("some drives did not go to sleep in time; they are left to their own idle timers");
@@ -121,6 +127,17 @@ pub async fn run(
     drop(stop);
     let _ = admin.await;
     served.map_err(|source| io_error("serving", source))
+}
+
+/// Aborts uploads that were begun longer than `age` ago, now and again.
+async fn abort_stale(house: Arc<House>, age: Duration) {
+    let mut ticks = tokio::time::interval(STALE_INTERVAL.min(age.max(Duration::from_secs(1))));
+    loop {
+        ticks.tick().await;
+        if let Err(error) = house.abort_stale(age).await {
+            tracing::warn!(%error, "stale uploads could not be aborted; it is tried again");
+        }
+    }
 }
 
 async fn over(mut stopped: watch::Receiver<()>) {
@@ -224,8 +241,8 @@ impl Boot<'_> {
         };
         let (staged, recalls) = (open("staged")?, open("spool")?);
         let free_bytes = staged.space().await.map_err(workshop_error)?.free_bytes;
-        let usage = catalog.staged_usage().await?;
-        let capacity_bytes = self.config.workshop.capacity_bytes(free_bytes, usage.bytes);
+        let staged_bytes = catalog.staged_usage().await?.bytes + catalog.upload_usage().await?.bytes;
+        let capacity_bytes = self.config.workshop.capacity_bytes(free_bytes, staged_bytes);
         let staging = Staging::new(staged, capacity_bytes);
         let spool_bytes = self.config.workshop.spool_bytes(capacity_bytes);
         let needed_bytes = SPOOL_STRIPES_MIN * self.dir.rack().code.stripe_bytes();

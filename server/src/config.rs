@@ -117,12 +117,16 @@ pub struct WorkshopConfig {
     /// Above this share, in thousandths, data moves whoever waits. Not below `regular_permille`.
     #[serde(rename = "critical", deserialize_with = "text::permille")]
     pub critical_permille: u32,
+    /// How long after it was begun an upload in parts is aborted, in wall time; never if `None`.
+    #[serde(deserialize_with = "text::duration_or_never")]
+    pub abort_uploads_after: Option<Duration>,
 }
 
 impl Default for WorkshopConfig {
     /// SOHO's thresholds.
     fn default() -> Self {
-        Self { capacity: None, spool: None, regular_permille: 300, critical_permille: 800 }
+        let abort_uploads_after = Some(Duration::from_hours(7 * 24));
+        Self { capacity: None, spool: None, regular_permille: 300, critical_permille: 800, abort_uploads_after }
     }
 }
 

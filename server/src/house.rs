@@ -198,8 +198,9 @@ impl ObjectStore for House {
         meta: Restatement,
     ) -> StoreFuture<'a, Option<Object>> {
         Box::pin(async move {
-            let Restatement { headers, metadata, condition } = meta;
-            let restated = Restated { version, headers, metadata, modified_ms: (self.means.wall)() };
+            let Restatement { headers, metadata, acl, tags, condition } = meta;
+            let modified_ms = (self.means.wall)();
+            let restated = Restated { version, headers, metadata, acl, tags, modified_ms };
             let done = self.means.catalog.restate_object(bucket, key, &restated, &catalog_condition(condition)).await;
             done.map_err(catalog_error)
         })
@@ -334,7 +335,7 @@ impl Sink {
         match house.means.catalog.put_object(&bucket, &key, &object, slot, &condition).await {
             Ok(displaced) => {
                 house.displaced(displaced);
-                Ok(Committed { etag: meta.etag, version })
+                Ok(Committed { etag: meta.etag, version, modified_ms: object.modified_ms })
             }
             Err(error) => {
                 if is_refusal(&error) {

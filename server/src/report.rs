@@ -45,6 +45,10 @@ pub struct WorkshopStatus {
     pub staged_bytes: u64,
     /// Versions staged.
     pub staged_count: u64,
+    /// Uploads in parts that are neither completed nor aborted.
+    pub uploads: u64,
+    /// Bytes of their parts, which are among those staged.
+    pub upload_bytes: u64,
     /// What may be staged.
     pub capacity_bytes: u64,
     /// Bytes of recalls in the spool.

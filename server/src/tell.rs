@@ -35,6 +35,7 @@ impl Teller {
         let staging = self.means.staging.usage();
         let spool = self.means.spool.usage();
         let overrun = self.emulated.overrun();
+        let uploads = self.means.catalog.upload_usage().await.unwrap_or_default();
         let mut status = Status {
             rack: seen.rack,
             modelled_s: self.means.clock.now().as_secs_f64(),
@@ -44,6 +45,8 @@ impl Teller {
             workshop: WorkshopStatus {
                 staged_bytes: staging.staged_bytes,
                 staged_count: self.means.catalog.staged_usage().await.map_or(0, |usage| usage.count),
+                uploads: uploads.uploads,
+                upload_bytes: uploads.bytes,
                 capacity_bytes: staging.capacity_bytes,
                 spool_bytes: spool.used_bytes,
                 spool_capacity_bytes: spool.capacity_bytes,

@@ -81,7 +81,7 @@ impl House {
         let done = done.map_err(catalog_error)?;
         self.free(done.unused);
         self.displaced(done.displaced);
-        Ok(Committed { etag, version: upload })
+        Ok(Committed { etag, version: upload, modified_ms: object.modified_ms })
     }
 
     pub(crate) async fn abort_now(&self, bucket: &str, key: &str, upload: VersionId) -> Result<(), StoreError> {
@@ -233,7 +233,7 @@ impl PartSink {
             Ok(displaced) => {
                 house.free(displaced.into_iter().collect());
                 house.tell_usage();
-                Ok(Committed { etag: meta.etag, version: upload })
+                Ok(Committed { etag: meta.etag, version: upload, modified_ms })
             }
             Err(error) => {
                 if is_refusal(&error) {

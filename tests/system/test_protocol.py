@@ -116,17 +116,10 @@ class NotServed(SystemTest):
         days = {"Days": 1}
         rule = {"ID": "r", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": days}
         calls = [
-            (client.create_multipart_upload, key),
-            (client.list_multipart_uploads, here),
-            (client.upload_part, {**key, "PartNumber": 1, "UploadId": "u", "Body": b"x"}),
-            (client.complete_multipart_upload, {**key, "UploadId": "u", "MultipartUpload": {"Parts": []}}),
-            (client.abort_multipart_upload, {**key, "UploadId": "u"}),
-            (client.copy_object, {**here, "Key": "copy", "CopySource": "pantry/k"}),
             (client.restore_object, {**key, "RestoreRequest": days}),
             (client.put_bucket_versioning, {**here, "VersioningConfiguration": {"Status": "Enabled"}}),
             (client.put_bucket_lifecycle_configuration, {**here, "LifecycleConfiguration": {"Rules": [rule]}}),
             (client.put_bucket_policy, {**here, "Policy": "{}"}),
-            (client.get_object, {**key, "PartNumber": 1}),
             (client.put_object, {**key, "Body": b"x", "StorageClass": "GLACIER"}),
             (client.put_object, {**key, "Body": b"x", "ServerSideEncryption": "AES256"}),
             (client.put_bucket_acl, {**here, "ACL": "authenticated-read"}),
@@ -154,17 +147,6 @@ class NotServed(SystemTest):
             url = signer.generate_presigned_url("get_object", {"Bucket": "pantry", "Key": "k"}, ExpiresIn=60)
             with urllib.request.urlopen(url, timeout=30) as answer:
                 self.assertEqual(answer.read(), BODY)
-
-    def test_the_aws_cli_hears_that_parts_are_not_served(self):
-        path = f"{self.root}/large"
-        with open(path, "wb") as file:
-            file.write(noise(9_000_000, 1))
-        done = aws(self.server, self.root, "s3api", "create-multipart-upload", "--bucket", "pantry", "--key", "l")
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("NotImplemented", done.stderr)
-        done = aws(self.server, self.root, "s3", "cp", path, "s3://pantry/large", "--only-show-errors")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertEqual(self.client.head_object(Bucket="pantry", Key="large")["ContentLength"], 9_000_000)
 
     def test_names_that_are_not_there_are_told_apart(self):
         self.fails(404, "NoSuchKey", self.client.get_object, Bucket="pantry", Key="nothing")

@@ -23,6 +23,8 @@ fn status() -> Status {
         workshop: WorkshopStatus {
             staged_bytes: 1,
             staged_count: 2,
+            uploads: 1,
+            upload_bytes: 7,
             capacity_bytes: 3,
             spool_bytes: 4,
             spool_capacity_bytes: 5,

@@ -43,13 +43,17 @@ pub fn some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Erro
 }
 
 /// A duration, or `"never"`.
-pub fn idle_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<IdleTimeout, D::Error> {
+pub fn duration_or_never<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let value = Value::deserialize(from)?;
     if value.as_str() == Some("never") {
-        return Ok(IdleTimeout::Never);
+        return Ok(None);
     }
-    let after = as_duration(&value).map_err(|error| D::Error::custom(format!("{error}, or \"never\"")))?;
-    Ok(IdleTimeout::After(after))
+    as_duration(&value).map(Some).map_err(|error| D::Error::custom(format!("{error}, or \"never\"")))
+}
+
+/// [`duration_or_never`], of what a group of drives waits before it sleeps.
+pub fn idle_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<IdleTimeout, D::Error> {
+    Ok(duration_or_never(from)?.map_or(IdleTimeout::Never, IdleTimeout::After))
 }
 
 /// A domain's name, of a key that has no default of its own.

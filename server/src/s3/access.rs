@@ -69,7 +69,8 @@ impl Route {
     }
 }
 
-fn is_public(bucket: &Bucket, acl: Acl) -> bool {
+/// Whether who is not its owner may read what is in `bucket` and has this ACL.
+pub(super) fn is_public(bucket: &Bucket, acl: Acl) -> bool {
     acl == Acl::PublicRead && bucket.ownership != Some(Ownership::BucketOwnerEnforced)
 }
 

@@ -11,7 +11,7 @@ use s3s::xml::{Deserialize, Deserializer};
 use s3s::{Body, S3Request, TrailingHeaders};
 
 /// The largest body of a request that is not an object, in bytes (AWS takes 1,000 keys of 1,024 bytes to delete at
-/// once).
+/// once, and 10,000 parts with a checksum each to complete).
 const SMALL_BODY_BYTES: usize = 4 << 20;
 
 /// The operations there are.
@@ -47,10 +47,29 @@ pub(super) enum Operation {
     PutObjectTagging,
     DeleteObjectTagging,
     GetObjectAttributes,
+    CopyObject,
+    CreateMultipartUpload,
+    UploadPart,
+    UploadPartCopy,
+    CompleteMultipartUpload,
+    AbortMultipartUpload,
+    ListMultipartUploads,
+    ListParts,
+}
+
+impl Operation {
+    /// What it is if its bytes come from another object.
+    fn of_copies(self) -> Self {
+        match self {
+            Self::PutObject => Self::CopyObject,
+            Self::UploadPart => Self::UploadPartCopy,
+            other => other,
+        }
+    }
 }
 
 /// What a bucket has besides its objects: method, query parameter, operation.
-const OF_BUCKET: [(&str, &str, Operation); 12] = [
+const OF_BUCKET: [(&str, &str, Operation); 13] = [
     ("GET", "acl", Operation::GetBucketAcl),
     ("PUT", "acl", Operation::PutBucketAcl),
     ("GET", "tagging", Operation::GetBucketTagging),
@@ -62,17 +81,23 @@ const OF_BUCKET: [(&str, &str, Operation); 12] = [
     ("GET", "versions", Operation::ListObjectVersions),
     ("GET", "location", Operation::GetBucketLocation),
     ("POST", "delete", Operation::DeleteObjects),
+    ("GET", "uploads", Operation::ListMultipartUploads),
     ("GET", "list-type", Operation::ListObjectsV2),
 ];
 
 /// What an object has besides its bytes.
-const OF_OBJECT: [(&str, &str, Operation); 6] = [
+const OF_OBJECT: [(&str, &str, Operation); 11] = [
     ("GET", "acl", Operation::GetObjectAcl),
     ("PUT", "acl", Operation::PutObjectAcl),
     ("GET", "tagging", Operation::GetObjectTagging),
     ("PUT", "tagging", Operation::PutObjectTagging),
     ("DELETE", "tagging", Operation::DeleteObjectTagging),
     ("GET", "attributes", Operation::GetObjectAttributes),
+    ("POST", "uploads", Operation::CreateMultipartUpload),
+    ("POST", "uploadId", Operation::CompleteMultipartUpload),
+    ("PUT", "uploadId", Operation::UploadPart),
+    ("GET", "uploadId", Operation::ListParts),
+    ("DELETE", "uploadId", Operation::AbortMultipartUpload),
 ];
 
 /// A request for an operation there is, all of whose headers and parameters are honoured.
@@ -107,7 +132,9 @@ impl Ask {
         let path = decode_path(request.uri.path(), domain.and_then(|domain| domain.bucket(host)).as_deref())?;
         let query: Vec<(String, String)> =
             form_urlencoded::parse(request.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
+        let copies = request.headers.contains_key("x-amz-copy-source");
         let operation = resolve(&request.method, &path, &query)
+            .map(|operation| if copies { operation.of_copies() } else { operation })
             .ok_or_else(|| Fault::not_implemented(&described(&request.method, &query)))?;
         honour::check(operation, user.is_some(), &query, &request.headers)?;
         let bucket = path.get_bucket_name().unwrap_or_default().to_owned();
@@ -147,7 +174,13 @@ impl Ask {
     /// # Errors
     /// What is wrong with the body.
     pub async fn small_body<T: for<'xml> Deserialize<'xml>>(&mut self) -> Result<Option<T>, Fault> {
-        let bytes = self.small_body_bytes().await?;
+        let claims = Claims::of(&self.headers)?;
+        self.claimed_body(&claims).await
+    }
+
+    /// The same of a body about which the request claims `claims`.
+    pub async fn claimed_body<T: for<'xml> Deserialize<'xml>>(&mut self, claims: &Claims) -> Result<Option<T>, Fault> {
+        let bytes = self.small_body_bytes(claims).await?;
         if bytes.is_empty() {
             return Ok(None);
         }
@@ -156,8 +189,7 @@ impl Ask {
         value.map(Some).map_err(|_| Code::MalformedXml.into())
     }
 
-    async fn small_body_bytes(&mut self) -> Result<Bytes, Fault> {
-        let claims = Claims::of(&self.headers)?;
+    async fn small_body_bytes(&mut self, claims: &Claims) -> Result<Bytes, Fault> {
         let bytes = self.body.store_all_limited(SMALL_BODY_BYTES).await.map_err(|error| {
             if error.to_string().contains("limit") {
                 Code::MaxMessageLengthExceeded.into()

@@ -60,7 +60,7 @@ fn checksum(object: &Object) -> Option<Checksum> {
         checksum_crc64nvme: sum("crc64nvme"),
         checksum_sha1: sum("sha1"),
         checksum_sha256: sum("sha256"),
-        checksum_type: Some(ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
+        checksum_type: Some(ChecksumType::from_static(digest::type_of(&object.checksums))),
     })
 }
 

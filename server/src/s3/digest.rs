@@ -7,9 +7,11 @@ use super::error::{Code, Fault};
 use super::md5::{self, HashingEnded, Md5, Md5Workers};
 use bytes::Bytes;
 use catalog::{Checksum, ChecksumKind};
+use crc_fast::CrcAlgorithm;
 use http::{HeaderMap, HeaderValue};
 use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
+use s3s::dto::ChecksumType;
 
 /// Checksums by the end of their header's name, `x-amz-checksum-`.
 const KINDS: [(ChecksumKind, &str, usize); 5] = [
@@ -77,6 +79,14 @@ impl Claims {
         Ok(claims)
     }
 
+    /// The claims of a request whose checksum headers are about something else than its body.
+    ///
+    /// # Errors
+    /// `InvalidDigest` for an MD5 that is none.
+    pub fn of_md5(headers: &HeaderMap) -> Result<Self, Fault> {
+        Ok(Self { md5: headers.get("content-md5").map(parse_md5).transpose()?, checksum: None })
+    }
+
     /// A client that names its algorithm must send a checksum of it.
     fn check_announced(&self, headers: &HeaderMap) -> Result<(), Fault> {
         let Some(announced) = headers.get("x-amz-sdk-checksum-algorithm") else { return Ok(()) };
@@ -95,7 +105,8 @@ impl Claims {
         }
     }
 
-    fn kind(&self) -> Option<ChecksumKind> {
+    /// The kind of the claimed checksum, if there is one.
+    pub fn kind(&self) -> Option<ChecksumKind> {
         match self.checksum {
             Some(Claim::Header(kind, _) | Claim::Trailer(kind)) => Some(kind),
             None => None,
@@ -105,14 +116,14 @@ impl Claims {
     /// A hasher for all that these claims are about. Without a claimed checksum CRC-64/NVME is taken, as S3 does, so
     /// that every object has one.
     pub fn hasher(&self, workers: &Md5Workers) -> Hasher {
-        Hasher { md5: workers.upload(), checksum: Checksummer::new(self.kind().unwrap_or(ChecksumKind::Crc64Nvme)) }
+        Hasher::new(workers, self.kind().unwrap_or(ChecksumKind::Crc64Nvme))
     }
 
     /// The same of `bytes` that are few, at once.
     pub fn digests(&self, bytes: &[u8]) -> Digests {
         let mut checksum = Checksummer::new(self.kind().unwrap_or(ChecksumKind::Crc64Nvme));
         checksum.sums.update(bytes);
-        Digests { md5: md5::digest(bytes), checksum: checksum.finish() }
+        Digests { md5: md5::digest(bytes), checksum: checksum.finish(), also: None }
     }
 
     /// Holds the claims against what the bytes are.
@@ -171,6 +182,8 @@ pub(super) struct Digests {
     pub md5: [u8; 16],
     /// Their checksum of the kind the client claimed one of.
     pub checksum: Checksum,
+    /// Another one, if it was asked for.
+    pub also: Option<Checksum>,
 }
 
 impl Digests {
@@ -216,15 +229,30 @@ impl Checksummer {
 pub(super) struct Hasher {
     md5: Md5,
     checksum: Checksummer,
+    also: Option<Checksummer>,
 }
 
 impl Hasher {
+    /// A hasher that also computes a checksum of kind `kind`.
+    pub fn new(workers: &Md5Workers, kind: ChecksumKind) -> Self {
+        Self { md5: workers.upload(), checksum: Checksummer::new(kind), also: None }
+    }
+
+    /// The same hasher, which also computes a checksum of kind `kind` if that is another one.
+    pub fn and(mut self, kind: ChecksumKind) -> Self {
+        self.also = (self.checksum.kind != kind).then(|| Checksummer::new(kind));
+        self
+    }
+
     /// Takes the next bytes; waits only if MD5 is two batches behind.
     ///
     /// # Errors
     /// `InternalError` if the runtime ended the hashing.
     pub async fn feed(&mut self, piece: Bytes) -> Result<(), Fault> {
         self.checksum.sums.update(&piece);
+        if let Some(also) = &mut self.also {
+            also.sums.update(&piece);
+        }
         self.md5.feed(piece).await.map_err(ended)
     }
 
@@ -233,9 +261,77 @@ impl Hasher {
     /// # Errors
     /// `InternalError` if the runtime ended the hashing.
     pub async fn finish(self) -> Result<Digests, Fault> {
-        let checksum = self.checksum.finish();
-        Ok(Digests { md5: self.md5.finish().await.map_err(ended)?, checksum })
+        let (checksum, also) = (self.checksum.finish(), self.also.map(Checksummer::finish));
+        Ok(Digests { md5: self.md5.finish().await.map_err(ended)?, checksum, also })
     }
+}
+
+/// The checksum of kind `kind` of the checksums of parts, as S3 spells it.
+///
+/// # Errors
+/// `InternalError` if one of them is no checksum.
+pub(super) fn composite(kind: ChecksumKind, parts: &[Checksum]) -> Result<Checksum, Fault> {
+    let mut sums = Checksummer::new(kind);
+    for part in parts {
+        sums.sums.update(&raw(part)?);
+    }
+    let Checksum { kind, base64 } = sums.finish();
+    Ok(Checksum { kind, base64: format!("{base64}-{}", parts.len()) })
+}
+
+/// The CRC of the bytes of parts, one behind the other, each of which comes with its length. `None` for a kind that is no
+/// CRC, which cannot be known from those of its parts.
+///
+/// # Errors
+/// `InternalError` if one of them is no checksum.
+pub(super) fn combined(kind: ChecksumKind, parts: &[(Checksum, u64)]) -> Result<Option<Checksum>, Fault> {
+    let algorithm = match kind {
+        ChecksumKind::Crc32 => CrcAlgorithm::Crc32IsoHdlc,
+        ChecksumKind::Crc32c => CrcAlgorithm::Crc32Iscsi,
+        ChecksumKind::Crc64Nvme => CrcAlgorithm::Crc64Nvme,
+        ChecksumKind::Sha1 | ChecksumKind::Sha256 => return Ok(None),
+    };
+    let number = |checksum: &Checksum| {
+        let bytes = raw(checksum)?.into_iter();
+        Ok::<u64, Fault>(bytes.fold(0, |number, byte| number << 8 | u64::from(byte)))
+    };
+    let mut whole = None;
+    for (checksum, bytes) in parts {
+        let next = number(checksum)?;
+        whole = Some(whole.map_or(next, |whole| crc_fast::checksum_combine(algorithm, whole, next, *bytes)));
+    }
+    let bytes = whole.unwrap_or_default().to_be_bytes();
+    let base64 = base64_simd::STANDARD.encode_to_string(&bytes[bytes.len() - row(kind).2..]);
+    Ok(Some(Checksum { kind, base64 }))
+}
+
+fn raw(checksum: &Checksum) -> Result<Vec<u8>, Fault> {
+    let bytes = base64_simd::STANDARD.decode_to_vec(checksum.base64.as_bytes()).unwrap_or_default();
+    if bytes.len() == row(checksum.kind).2 {
+        return Ok(bytes);
+    }
+    Err(Fault::new(Code::InternalError, format!("{} is no checksum", checksum.base64)))
+}
+
+/// The MD5 of the MD5s of parts, as S3 makes an ETag of it.
+pub(super) fn etag_of_parts(md5s: &[[u8; 16]]) -> String {
+    let md5 = hex_simd::encode_to_string(md5::digest(md5s.as_flattened()), hex_simd::AsciiCase::Lower);
+    format!("{md5}-{}", md5s.len())
+}
+
+/// The MD5 that an ETag of bytes in one piece is.
+pub(super) fn md5_of_etag(etag: &str) -> Option<[u8; 16]> {
+    hex_simd::decode_to_vec(etag.as_bytes()).ok()?.try_into().ok()
+}
+
+/// What S3 calls the way in which an object has its checksums.
+pub(super) fn type_of(checksums: &[Checksum]) -> &'static str {
+    if checksums.iter().any(Checksum::is_composite) { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT }
+}
+
+/// The kind of checksum that S3 calls `name`, in whichever case.
+pub(super) fn kind_named(name: &str) -> Option<ChecksumKind> {
+    KINDS.iter().find(|row| row.1.eq_ignore_ascii_case(name)).map(|row| row.0)
 }
 
 fn ended(error: HashingEnded) -> Fault {
@@ -277,6 +373,35 @@ mod tests {
             assert_eq!(digests.etag(), "25f9e794323b453885f5181f1b624d0b");
             assert_eq!(digests.checksum.base64, published);
         }
+    }
+
+    #[test]
+    fn checksums_of_parts_make_that_of_the_whole() {
+        let bytes: Vec<u8> = (0..100_000_u32).map(|i| (i * 7 / 3) as u8).collect();
+        for (kind, ..) in KINDS {
+            let of = |bytes: &[u8]| claiming(kind).digests(bytes).checksum;
+            for cuts in [&[100_000][..], &[1, 99_999], &[0, 50_000, 50_000, 0], &[33_333, 33_333, 33_334]] {
+                let mut rest = &bytes[..];
+                let parts: Vec<_> =
+                    cuts.iter().map(|bytes| (of(rest.split_off(..*bytes).unwrap()), *bytes as u64)).collect();
+                let is_crc = !matches!(kind, ChecksumKind::Sha1 | ChecksumKind::Sha256);
+                assert_eq!(combined(kind, &parts).unwrap(), is_crc.then(|| of(&bytes)), "{kind:?} {cuts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn checksums_and_etags_of_parts_are_spelled_as_s3_spells_them() {
+        let sha = |bytes: &[u8]| claiming(ChecksumKind::Sha256).digests(bytes).checksum;
+        let (one, two) = (sha(b"one"), sha(b"two"));
+        let both = [raw(&one).unwrap(), raw(&two).unwrap()].concat();
+        let whole = composite(ChecksumKind::Sha256, &[one, two]).unwrap();
+        assert_eq!(whole.base64, format!("{}-2", sha(&both).base64));
+        assert!(whole.is_composite());
+        let empty = md5_of_etag("d41d8cd98f00b204e9800998ecf8427e").unwrap();
+        let expected = hex_simd::encode_to_string(md5::digest(&[empty, empty].concat()), hex_simd::AsciiCase::Lower);
+        assert_eq!(etag_of_parts(&[empty, empty]), format!("{expected}-2"));
+        assert_eq!((md5_of_etag("d41d8cd98f00b204e9800998ecf8427e-2"), md5_of_etag("x")), (None, None));
     }
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {

@@ -6,6 +6,7 @@ use super::error::{Code, Fault};
 use super::precondition::{Part, Verdict, judge, part, seconds};
 use super::route::{Answer, Route, empty};
 use super::store::GetBody;
+use super::upload::part_number;
 use super::versions;
 use catalog::{Bucket, Checksum, Object};
 use futures::StreamExt;
@@ -38,7 +39,10 @@ pub(super) async fn head(route: &Route, ask: &Ask) -> Answer {
     versions::check(ask)?;
     match weigh(ask, &object)? {
         Weighed::NotModified(answer) => Ok(answer),
-        Weighed::Send(part) => describe(ask, &bucket, &object, &part, Body::empty()),
+        Weighed::Send(part) => {
+            let checksums = checksums(route, ask, &object, &part).await?;
+            describe(ask, &bucket, &object, &checksums, &part, Body::empty())
+        }
     }
 }
 
@@ -53,10 +57,11 @@ pub(super) async fn object(route: &Route, ask: &Ask) -> Answer {
             Weighed::Send(part) => part,
         };
         let range = if let Part::Bytes(range) = &part { Some(range.clone()) } else { None };
+        let checksums = checksums(route, ask, &object, &part).await?;
         let got = route.store.get(&ask.bucket, &ask.key, range).await?;
         // Conditions and range were weighed for the version that was looked at.
         if got.object.version == object.version {
-            return describe(ask, &bucket, &object, &part, body_of(got, ask));
+            return describe(ask, &bucket, &object, &checksums, &part, body_of(got, ask));
         }
     }
     Err(Fault::slow_down(1, "The object is being replaced faster than it can be read."))
@@ -77,9 +82,46 @@ fn weigh(ask: &Ask, object: &Object) -> Result<Weighed, Fault> {
         }
         Verdict::Proceed => {}
     }
+    if ask.query("partNumber").is_some() {
+        return Ok(Weighed::Send(part_of_upload(ask, object)?));
+    }
     match part(&ask.headers, &object.etag, object.modified_ms, object.bytes) {
         Part::Unsatisfiable => Err(Fault::invalid_range(object.bytes)),
         part => Ok(Weighed::Send(part)),
+    }
+}
+
+/// The part of an upload that a read is for; all of what came in one piece is its part 1.
+fn part_of_upload(ask: &Ask, object: &Object) -> Result<Part, Fault> {
+    if ask.headers.contains_key("range") {
+        let message = "Cannot specify both Range header and partNumber query parameter";
+        return Err(Fault::new(Code::InvalidRequest, message));
+    }
+    let number = part_number(ask)?;
+    let whole = Some(0..object.bytes).filter(|_| object.parts.is_empty() && number == 1);
+    let range = object.parts.range(number).or(whole).ok_or(Code::InvalidPartNumber)?;
+    match range.is_empty() {
+        false => Ok(Part::Bytes(range)),
+        true if object.bytes == 0 => Ok(Part::Whole),
+        true => Err(Fault::invalid_range(object.bytes)),
+    }
+}
+
+/// The checksums of what is answered, if they are asked for: of the whole, or of a part of an upload. Of another part
+/// there are none, and a client would hold those of the whole against it.
+async fn checksums(route: &Route, ask: &Ask, object: &Object, part: &Part) -> Result<Vec<Checksum>, Fault> {
+    if !ask.headers.contains_key("x-amz-checksum-mode") {
+        return Ok(Vec::new());
+    }
+    match part {
+        Part::Whole | Part::Unsatisfiable => Ok(object.checksums.clone()),
+        Part::Bytes(_) if ask.query("partNumber").is_none() => Ok(Vec::new()),
+        Part::Bytes(_) if object.parts.is_empty() => Ok(object.checksums.clone()),
+        Part::Bytes(_) => {
+            let number = part_number(ask)?;
+            let found = route.store.parts(object.version, number - 1, 1).await?;
+            Ok(found.into_iter().filter(|part| part.number == number).map(|part| part.checksum).collect())
+        }
     }
 }
 
@@ -96,7 +138,7 @@ fn body_of(got: GetBody, ask: &Ask) -> Body {
     Body::http_body_unsync(StreamBody::new(frames))
 }
 
-fn describe(ask: &Ask, bucket: &Bucket, object: &Object, part: &Part, body: Body) -> Answer {
+fn describe(ask: &Ask, bucket: &Bucket, object: &Object, checksums: &[Checksum], part: &Part, body: Body) -> Answer {
     let mut answer = S3Response::new(body);
     let headers = &mut answer.headers;
     *headers = validators(object)?;
@@ -121,11 +163,11 @@ fn describe(ask: &Ask, bucket: &Bucket, object: &Object, part: &Part, body: Body
         }
         Part::Whole | Part::Unsatisfiable => {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(object.bytes));
-            // The checksum is that of the whole, which a client would hold against a part.
-            if ask.headers.contains_key("x-amz-checksum-mode") {
-                add_checksums(headers, &object.checksums)?;
-            }
         }
+    }
+    add_checksums(headers, checksums)?;
+    if ask.query("partNumber").is_some() && !object.parts.is_empty() {
+        headers.insert("x-amz-mp-parts-count", HeaderValue::from(object.parts.count()));
     }
     Ok(answer)
 }
@@ -167,7 +209,7 @@ pub(super) fn etag_value(etag: &str) -> Result<HeaderValue, Fault> {
 pub(super) fn add_checksums(headers: &mut HeaderMap, checksums: &[Checksum]) -> Result<(), Fault> {
     for checksum in checksums {
         set(headers, &format!("x-amz-checksum-{}", digest::spelling(checksum.kind)), &checksum.base64)?;
-        headers.insert("x-amz-checksum-type", HeaderValue::from_static("FULL_OBJECT"));
+        headers.insert("x-amz-checksum-type", HeaderValue::from_static(digest::type_of(checksums)));
     }
     Ok(())
 }

@@ -68,6 +68,7 @@ fn parameters(operation: Operation) -> &'static [&'static str] {
             "versions",
         ],
         Operation::GetObject | Operation::HeadObject => &[
+            "partNumber",
             "response-cache-control",
             "response-content-disposition",
             "response-content-encoding",
@@ -87,10 +88,18 @@ fn parameters(operation: Operation) -> &'static [&'static str] {
         | Operation::DeleteBucketOwnershipControls => &["ownershipControls"],
         Operation::GetObjectAttributes => &["attributes", "versionId"],
         Operation::DeleteObject => &["versionId"],
+        Operation::CreateMultipartUpload => &["uploads"],
+        Operation::UploadPart | Operation::UploadPartCopy => &["partNumber", "uploadId"],
+        Operation::CompleteMultipartUpload | Operation::AbortMultipartUpload => &["uploadId"],
+        Operation::ListParts => &["encoding-type", "max-parts", "part-number-marker", "uploadId"],
+        Operation::ListMultipartUploads => {
+            &["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker", "uploads"]
+        }
         Operation::CreateBucket
         | Operation::HeadBucket
         | Operation::DeleteBucket
         | Operation::PutObject
+        | Operation::CopyObject
         // Their parameters are known by the table of configurations.
         | Operation::GetConfiguration
         | Operation::DeleteConfiguration => &[],
@@ -141,7 +150,13 @@ pub(super) fn check(
 }
 
 fn header_is_honoured(operation: Operation, name: &str, value: &str) -> bool {
-    let puts = operation == Operation::PutObject;
+    let copies = matches!(operation, Operation::CopyObject | Operation::UploadPartCopy);
+    let begins = operation == Operation::CreateMultipartUpload;
+    let completes = operation == Operation::CompleteMultipartUpload;
+    // What makes an object, at once or later, and says all that is known of it.
+    let describes = operation == Operation::PutObject || operation == Operation::CopyObject || begins;
+    // What makes an object now.
+    let puts = operation == Operation::PutObject || operation == Operation::CopyObject || completes;
     let reads = matches!(operation, Operation::GetObject | Operation::HeadObject);
     let creates = operation == Operation::CreateBucket;
     let takes_acl = matches!(operation, Operation::PutBucketAcl | Operation::PutObjectAcl);
@@ -150,18 +165,29 @@ fn header_is_honoured(operation: Operation, name: &str, value: &str) -> bool {
         "if-match" => reads || puts && is_one_etag(value),
         "if-none-match" => reads || puts && value == "*",
         "if-modified-since" | "if-unmodified-since" => reads,
-        "content-range" => !puts,
+        "content-range" => operation != Operation::PutObject && operation != Operation::UploadPart,
         // Which ACLs there are is told by `access`.
-        "x-amz-acl" => puts || creates || takes_acl,
-        "x-amz-tagging" => puts,
+        "x-amz-acl" => describes || creates || takes_acl,
+        "x-amz-tagging" => describes,
         "x-amz-object-attributes" => operation == Operation::GetObjectAttributes,
-        "x-amz-storage-class" => puts && value == "STANDARD",
+        "x-amz-storage-class" => describes && value == "STANDARD",
+        "x-amz-copy-source"
+        | "x-amz-copy-source-if-match"
+        | "x-amz-copy-source-if-none-match"
+        | "x-amz-copy-source-if-modified-since"
+        | "x-amz-copy-source-if-unmodified-since"
+        | "x-amz-source-expected-bucket-owner" => copies,
+        "x-amz-copy-source-range" => operation == Operation::UploadPartCopy,
+        "x-amz-metadata-directive" | "x-amz-tagging-directive" => operation == Operation::CopyObject,
+        "x-amz-checksum-algorithm" => begins || operation == Operation::CopyObject,
+        "x-amz-checksum-type" => begins || completes,
+        "x-amz-mp-object-size" => completes,
         "x-amz-checksum-mode" => reads && value.eq_ignore_ascii_case("ENABLED"),
         "x-amz-object-ownership" => creates,
         "x-amz-bucket-object-lock-enabled" => creates && value.eq_ignore_ascii_case("false"),
         "x-amz-sdk-checksum-algorithm" | "x-amz-trailer" => has_body(operation),
         _ if kind_of_header(name).is_some() => has_body(operation),
-        _ if name.starts_with("x-amz-meta-") => puts,
+        _ if name.starts_with("x-amz-meta-") => describes,
         _ if name.starts_with("x-amz-") => COMMON.contains(&name),
         _ => true,
     }
@@ -178,6 +204,8 @@ fn has_body(operation: Operation) -> bool {
             | Operation::PutBucketOwnershipControls
             | Operation::PutObjectAcl
             | Operation::PutObjectTagging
+            | Operation::UploadPart
+            | Operation::CompleteMultipartUpload
     )
 }
 
@@ -189,7 +217,7 @@ fn is_one_etag(value: &str) -> bool {
 /// Version 2 signs the method, the path, all `x-amz-` headers and the parameters that replace headers, but no others:
 /// it is taken only where that is all there is, and only in URLs, which expire.
 fn may_be_presigned_v2(operation: Operation) -> bool {
-    matches!(operation, Operation::GetObject | Operation::HeadObject | Operation::PutObject)
+    matches!(operation, Operation::GetObject | Operation::HeadObject | Operation::PutObject | Operation::UploadPart)
 }
 
 /// A request without a signature must be one that does not try to have one.

@@ -40,6 +40,11 @@ impl Token {
     }
 }
 
+/// A key as a URL spells it.
+pub(super) fn encoded(key: &str) -> String {
+    utf8_percent_encode(key, PLAIN).to_string()
+}
+
 /// The number of a query parameter, or `default`.
 pub(super) fn number(value: Option<&str>, name: &str, default: usize) -> Result<usize, Fault> {
     let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(default) };
@@ -83,7 +88,7 @@ impl<'a> Terms<'a> {
 
     /// A key as the answer spells it.
     pub fn spell(&self, key: &str) -> String {
-        if self.encoded { utf8_percent_encode(key, PLAIN).to_string() } else { key.to_owned() }
+        if self.encoded { encoded(key) } else { key.to_owned() }
     }
 
     pub fn encoding(&self) -> Option<EncodingType> {
@@ -100,7 +105,7 @@ impl<'a> Terms<'a> {
         let has_checksum = !object.checksums.is_empty();
         dto::Object {
             checksum_algorithm: has_checksum.then(|| object.checksums.iter().map(|sum| algorithm(sum.kind)).collect()),
-            checksum_type: has_checksum.then(|| ChecksumType::from_static(ChecksumType::FULL_OBJECT)),
+            checksum_type: has_checksum.then(|| ChecksumType::from_static(digest::type_of(&object.checksums))),
             e_tag: Some(ETag::Strong(object.etag.clone())),
             key: Some(self.spell(key)),
             last_modified: Some(modified.into()),

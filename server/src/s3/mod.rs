@@ -7,14 +7,16 @@
 //!
 //! ```text
 //! serve -> gate (limits, request ids, error bodies) -> s3s (signature) -> route
-//!       -> bucket | put | get | list | delete | access | tagging | ... -> ObjectStore
+//!       -> bucket | put | get | list | delete | copy | upload | access | tagging | ... -> ObjectStore
 //! ```
 
 mod access;
 mod ask;
 mod attributes;
 mod bucket;
+mod complete;
 mod configuration;
+mod copy;
 mod delete;
 mod digest;
 mod error;
@@ -25,6 +27,7 @@ mod honour;
 mod host;
 mod list;
 mod md5;
+mod parts;
 mod precondition;
 mod put;
 mod route;
@@ -32,6 +35,7 @@ mod serve;
 mod stall;
 pub mod store;
 mod tagging;
+mod upload;
 mod versions;
 
 pub use host::Domain;

@@ -1,7 +1,7 @@
 //! PutObject: bytes into a sink, digests beside them, and a commit only when everything the client claimed holds.
 
 use super::ask::{Ask, text};
-use super::digest::{Claims, Digests};
+use super::digest::{Claims, Digests, Hasher};
 use super::error::{Code, Fault};
 use super::get::{add_checksums, etag_value};
 use super::route::{Answer, Route, empty};
@@ -35,13 +35,8 @@ pub(super) async fn object(route: &Route, mut ask: Ask) -> Answer {
     check_early(route, &ask, &condition).await?;
 
     let mut sink = route.store.begin_put(&ask.bucket, &ask.key, Some(length)).await?;
-    let digests = match receive(&mut ask, &claims, route, sink.as_mut(), length).await {
-        Ok(digests) => digests,
-        Err(fault) => {
-            sink.abort().await;
-            return Err(fault);
-        }
-    };
+    let received = receive(&mut ask, &claims, claims.hasher(&route.md5), route, sink.as_mut(), length).await;
+    let (sink, digests) = or_abort(sink, received).await?;
     let checksum = digests.checksum.clone();
     let meta =
         PutMeta { etag: digests.etag(), headers, metadata, checksums: vec![checksum.clone()], acl, tags, condition };
@@ -53,15 +48,29 @@ pub(super) async fn object(route: &Route, mut ask: Ask) -> Answer {
     Ok(answer)
 }
 
+/// Goes on with a sink that has received what it should, and gives up any other.
+pub(super) async fn or_abort<T>(
+    sink: Box<dyn PutSink>,
+    received: Result<T, Fault>,
+) -> Result<(Box<dyn PutSink>, T), Fault> {
+    match received {
+        Ok(received) => Ok((sink, received)),
+        Err(fault) => {
+            sink.abort().await;
+            Err(fault)
+        }
+    }
+}
+
 /// Moves the body into the sink and verifies it.
-async fn receive(
+pub(super) async fn receive(
     ask: &mut Ask,
     claims: &Claims,
+    mut hasher: Hasher,
     route: &Route,
     sink: &mut dyn PutSink,
     length: u64,
 ) -> Result<Digests, Fault> {
-    let mut hasher = claims.hasher(&route.md5);
     let stall = route.limits.stall;
     let mut received = 0_u64;
     loop {
@@ -85,7 +94,7 @@ async fn receive(
 }
 
 /// Commits in a task of its own, so that a client that leaves now cannot cut the commit in half.
-async fn commit(sink: Box<dyn PutSink>, meta: PutMeta) -> Result<Committed, Fault> {
+pub(super) async fn commit(sink: Box<dyn PutSink>, meta: PutMeta) -> Result<Committed, Fault> {
     match tokio::spawn(sink.commit(meta)).await {
         Ok(committed) => committed.map_err(Fault::from),
         Err(error) => Err(Fault::new(Code::InternalError, format!("the commit ended: {error}"))),
@@ -93,7 +102,7 @@ async fn commit(sink: Box<dyn PutSink>, meta: PutMeta) -> Result<Committed, Faul
 }
 
 /// Spares the client an upload that would be refused at its end. The commit decides.
-async fn check_early(route: &Route, ask: &Ask, condition: &Condition) -> Result<(), Fault> {
+pub(super) async fn check_early(route: &Route, ask: &Ask, condition: &Condition) -> Result<(), Fault> {
     if *condition == Condition::Always {
         return Ok(());
     }
@@ -105,7 +114,7 @@ async fn check_early(route: &Route, ask: &Ask, condition: &Condition) -> Result<
     }
 }
 
-fn condition(ask: &Ask) -> Result<Condition, Fault> {
+pub(super) fn condition(ask: &Ask) -> Result<Condition, Fault> {
     match (ask.header("if-match")?, ask.header("if-none-match")?) {
         (None, None) => Ok(Condition::Always),
         (None, Some(_)) => Ok(Condition::IfAbsent),
@@ -115,7 +124,7 @@ fn condition(ask: &Ask) -> Result<Condition, Fault> {
 }
 
 /// How many bytes the object will have.
-fn length(headers: &HeaderMap) -> Result<u64, Fault> {
+pub(super) fn length(headers: &HeaderMap) -> Result<u64, Fault> {
     // A body in chunks says its own length; that of the request counts the framing as well.
     let streams = headers.get("x-amz-content-sha256").is_some_and(|value| value.as_bytes().starts_with(b"STREAMING-"));
     let name = if streams { "x-amz-decoded-content-length" } else { "content-length" };
@@ -123,7 +132,7 @@ fn length(headers: &HeaderMap) -> Result<u64, Fault> {
     value.parse().map_err(|_| Fault::new(Code::InvalidArgument, format!("{name} is not a length.")))
 }
 
-fn kept_headers(ask: &Ask) -> Result<Vec<(String, String)>, Fault> {
+pub(super) fn kept_headers(ask: &Ask) -> Result<Vec<(String, String)>, Fault> {
     let mut kept = Vec::new();
     for name in KEPT {
         let Some(value) = ask.header(name)? else { continue };
@@ -144,7 +153,7 @@ fn without_aws_chunked(value: &str) -> String {
     codings.filter(|coding| !coding.is_empty()).collect::<Vec<_>>().join(",")
 }
 
-fn metadata(headers: &HeaderMap) -> Result<Vec<(String, String)>, Fault> {
+pub(super) fn metadata(headers: &HeaderMap) -> Result<Vec<(String, String)>, Fault> {
     let mut metadata = Vec::new();
     for name in headers.keys() {
         let Some(end) = name.as_str().strip_prefix("x-amz-meta-") else { continue };

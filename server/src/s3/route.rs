@@ -4,8 +4,8 @@ use super::ask::{Ask, Operation};
 use super::error::{Code, Fault};
 use super::md5::Md5Workers;
 use super::{
-    Domain, Keys, Limits, ObjectStore, access, attributes, bucket, configuration, delete, get, list, put, tagging,
-    versions,
+    Domain, Keys, Limits, ObjectStore, access, attributes, bucket, complete, configuration, copy, delete, get, list,
+    parts, put, tagging, upload, versions,
 };
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -14,6 +14,7 @@ use s3s::route::S3Route;
 use s3s::xml::{Serialize, Serializer};
 use s3s::{Body, S3Request, S3Response, S3Result};
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// What an operation answers.
 pub(super) type Answer = Result<S3Response<Body>, Fault>;
@@ -25,6 +26,8 @@ pub(super) struct Route {
     pub limits: Limits,
     pub domain: Option<Domain>,
     pub md5: Md5Workers,
+    /// Completions at once: each holds what is known of up to 10,000 parts.
+    pub completing: Semaphore,
 }
 
 #[async_trait::async_trait]
@@ -92,6 +95,14 @@ impl Route {
             Operation::PutObjectTagging => tagging::put_of_object(self, ask).await,
             Operation::DeleteObjectTagging => tagging::delete_of_object(self, &ask).await,
             Operation::GetObjectAttributes => attributes::of_object(self, &ask).await,
+            Operation::CopyObject => copy::object(self, ask).await,
+            Operation::CreateMultipartUpload => upload::create(self, &ask).await,
+            Operation::UploadPart => upload::part(self, ask).await,
+            Operation::UploadPartCopy => copy::part(self, ask).await,
+            Operation::CompleteMultipartUpload => complete::upload(self, ask).await,
+            Operation::AbortMultipartUpload => upload::abort(self, &ask).await,
+            Operation::ListMultipartUploads => parts::uploads(self, &ask).await,
+            Operation::ListParts => parts::of_upload(self, &ask).await,
         }
     }
 }

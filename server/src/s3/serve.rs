@@ -22,6 +22,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+/// Completions of uploads at once. Each holds what is known of up to 10,000 parts, a few MiB; others wait.
+const COMPLETING: usize = 4;
 /// How long the listener rests when the system has no socket for it.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
@@ -109,7 +111,8 @@ fn protocol(store: Arc<dyn ObjectStore>, keys: Arc<dyn Keys>, limits: Limits, do
     if let Some(domain) = &domain {
         builder.set_host(domain.clone());
     }
-    builder.set_route(Route { store, keys, limits, domain, md5: Md5Workers::new() });
+    let completing = Semaphore::new(COMPLETING);
+    builder.set_route(Route { store, keys, limits, domain, md5: Md5Workers::new(), completing });
     builder.build()
 }
 

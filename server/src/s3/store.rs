@@ -148,6 +148,10 @@ pub struct Restatement {
     pub headers: Vec<(String, String)>,
     /// User metadata, by lower-case name without `x-amz-meta-`.
     pub metadata: Vec<(String, String)>,
+    /// Who may read it.
+    pub acl: Acl,
+    /// Its tags; as they are, if there are none here.
+    pub tags: Option<Vec<(String, String)>>,
     /// What must hold of the current version.
     pub condition: Condition,
 }
@@ -232,6 +236,8 @@ pub struct Committed {
     pub etag: String,
     /// Its number.
     pub version: VersionId,
+    /// When it was made, in milliseconds of the Unix epoch.
+    pub modified_ms: u64,
 }
 
 /// An object with its bytes, or those of a range.

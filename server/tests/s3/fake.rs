@@ -54,11 +54,12 @@ impl State {
             bytes.extend_from_slice(data);
             kept.insert(ordinal, (Part { number: ordinal, ..part.clone() }, data.clone()));
         }
+        let modified_ms = now_ms();
         let object = Object {
             version,
             bytes: bytes.len() as u64,
             etag: etag.clone(),
-            modified_ms: now_ms(),
+            modified_ms,
             headers: upload.headers,
             metadata: upload.metadata,
             checksums,
@@ -70,7 +71,7 @@ impl State {
         self.uploads.remove(&(bucket.into(), key.into(), version.0));
         let (_, objects) = self.buckets.get_mut(bucket).ok_or(StoreError::NoSuchBucket)?;
         objects.insert(key.into(), (object, bytes.into()));
-        Ok(Committed { etag, version })
+        Ok(Committed { etag, version, modified_ms })
     }
 }
 
@@ -286,6 +287,8 @@ impl ObjectStore for Fake {
         let found = found.map(|(object, _)| object).filter(|object| object.version == version);
         answer(Ok(found.map(|object| {
             (object.headers, object.metadata, object.modified_ms) = (meta.headers, meta.metadata, now_ms());
+            object.acl = meta.acl;
+            object.tags = meta.tags.unwrap_or(std::mem::take(&mut object.tags));
             object.clone()
         })))
     }
@@ -427,18 +430,19 @@ impl PutSink for Sink {
             let (etag, checksum) = (meta.etag.clone(), meta.checksums[0].clone());
             let part = Part { number, slot: 0, bytes: bytes.len() as u64, etag, checksum, modified_ms: now_ms() };
             state.parts.entry(upload.0).or_default().insert(number, (part, bytes));
-            return answer(Ok(Committed { etag: meta.etag, version: upload }));
+            return answer(Ok(Committed { etag: meta.etag, version: upload, modified_ms: now_ms() }));
         }
         state.versions += 1;
         let version = VersionId(state.versions);
         if let Err(error) = state.check(&self.bucket, &self.key, &meta.condition) {
             return answer(Err(error));
         }
+        let modified_ms = now_ms();
         let object = Object {
             version,
             bytes: bytes.len() as u64,
             etag: meta.etag.clone(),
-            modified_ms: now_ms(),
+            modified_ms,
             headers: meta.headers,
             metadata: meta.metadata,
             checksums: meta.checksums,
@@ -448,6 +452,6 @@ impl PutSink for Sink {
         };
         let (_, objects) = state.buckets.get_mut(&self.bucket).expect("it was there a moment ago");
         objects.insert(self.key.clone(), (object, bytes));
-        answer(Ok(Committed { etag: meta.etag, version }))
+        answer(Ok(Committed { etag: meta.etag, version, modified_ms }))
     }
 }

@@ -5,6 +5,7 @@
 mod access;
 mod client;
 mod configuration;
+mod copies;
 mod fake;
 mod gets;
 mod limits;
@@ -13,6 +14,7 @@ mod puts;
 mod refusals;
 mod signatures;
 mod tagging;
+mod uploads;
 mod versions;
 
 use client::{Call, Reply};

@@ -62,10 +62,14 @@ fn torture(seed: u64) -> Left {
         if round % 2 == 0 {
             site.boot_and(async |larder| larder.audit(&facts).await);
         }
-        site.run(async |larder| book.hold_against(larder).await);
+        site.run(async |larder| {
+            book.complete_uploads(larder).await;
+            book.hold_against(larder).await;
+        });
     }
     let facts = site.facts();
     site.run(async |larder| {
+        larder.house.abort_stale(Duration::ZERO).await.unwrap();
         larder.settle().await;
         larder.audit(&facts).await;
         book.hold_against(larder).await;

@@ -1,5 +1,6 @@
 //! Random histories, and the book that says which states each key may be in.
 
+use crate::parts::OpenUpload;
 use crate::site::{BUCKET, Facts, KIB, Larder, SECOND, content};
 use bytes::Bytes;
 use futures::StreamExt;
@@ -28,6 +29,8 @@ struct Known {
 #[derive(Default)]
 pub struct Book {
     keys: RefCell<BTreeMap<String, Known>>,
+    /// Uploads that were left open with all of their parts acknowledged.
+    uploads: RefCell<Vec<OpenUpload>>,
 }
 
 impl Book {
@@ -44,6 +47,14 @@ impl Book {
     fn check(&self, key: &str, seen: State) {
         let known = self.keys.borrow().get(key).cloned().unwrap_or_default();
         assert!(known.sure == seen || known.open.contains(&seen), "{key} holds {seen:?}, and should {known:?}");
+    }
+
+    /// Uploads that were left open are still there with all of their parts, and become what they were to be.
+    pub async fn complete_uploads(&self, larder: &Larder) {
+        for upload in self.uploads.take() {
+            larder.complete(&upload).await.unwrap();
+            self.is_sure(&upload.key, Some(upload.serial));
+        }
     }
 
     /// Every key that was ever written holds what it may, byte for byte, and no other key is there. What is seen is
@@ -128,13 +139,15 @@ impl Client<'_> {
     async fn live(mut self, ops: u64) {
         for _ in 0..ops {
             let key = format!("c{}/{}", self.id, self.rng.below(KEYS));
-            match self.rng.below(20) {
+            match self.rng.below(24) {
                 0..=7 => self.put(&key).await,
                 8..=9 => self.delete(&key).await,
                 10..=15 => self.get(&key).await,
                 16 => self.give_up(&key).await,
                 17 => self.look_and_leave(&key).await,
                 18 => drop(self.larder.keys().await),
+                19..=21 => self.put_in_parts(&key).await,
+                22 => self.leave_open().await,
                 _ => tokio::time::sleep(SECOND * self.rng.between(1, 400) as u32).await,
             }
             tokio::time::sleep(SECOND * self.rng.below(20) as u32).await;
@@ -162,6 +175,57 @@ impl Client<'_> {
             Ok(()) => self.book.is_sure(key, Some(serial)),
             Err(StoreError::SlowDown { .. }) => {}
             Err(error) => self.may_fail(key, &error),
+        }
+    }
+
+    /// Puts an object in parts, some of them twice; or gives up before it is complete.
+    async fn put_in_parts(&mut self, key: &str) {
+        let (serial, lengths) = (self.serial(), self.lengths());
+        let upload = match self.larder.begin(key, serial, lengths).await {
+            Ok(upload) => upload,
+            Err(error) => return self.may_be_refused(key, &error),
+        };
+        for number in 1..=upload.lengths.len() as u32 {
+            for _ in 0..=self.rng.below(4) / 3 {
+                if let Err(error) = self.larder.put_part(&upload, number).await {
+                    return self.may_be_refused(key, &error);
+                }
+            }
+        }
+        if self.rng.below(4) == 0 {
+            match self.larder.house.abort_upload(BUCKET, key, upload.version).await {
+                Ok(()) => {}
+                Err(error) => self.may_fail(key, &error),
+            }
+            return;
+        }
+        self.book.begins(key, Some(serial));
+        match self.larder.complete(&upload).await {
+            Ok(()) => self.book.is_sure(key, Some(serial)),
+            Err(error) => self.may_fail(key, &error),
+        }
+    }
+
+    /// Puts all parts of an object at a key of its own and goes away.
+    async fn leave_open(&mut self) {
+        let (serial, lengths) = (self.serial(), self.lengths());
+        let key = format!("c{}/open{serial}", self.id);
+        let Ok(upload) = self.larder.begin(&key, serial, lengths).await else { return };
+        for number in 1..=upload.lengths.len() as u32 {
+            if self.larder.put_part(&upload, number).await.is_err() {
+                return;
+            }
+        }
+        self.book.uploads.borrow_mut().push(upload);
+    }
+
+    fn lengths(&mut self) -> Vec<u64> {
+        (0..self.rng.between(1, 4)).map(|_| self.rng.below(300 * KIB)).collect()
+    }
+
+    fn may_be_refused(&self, key: &str, error: &StoreError) {
+        if !matches!(error, StoreError::SlowDown { .. }) {
+            self.may_fail(key, error);
         }
     }
 

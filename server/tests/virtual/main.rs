@@ -10,6 +10,7 @@ mod crashes;
 mod faults;
 mod history;
 mod life;
+mod parts;
 mod rebuild;
 mod replay;
 mod site;

@@ -1,0 +1,196 @@
+//! Uploads in parts: as the house keeps them, from the workshop to the rack and back.
+
+use crate::site::{BUCKET, HOUR, KIB, Larder, MIB, Site, content};
+use bytes::Bytes;
+use catalog::{Acl, Checksum, ChecksumKind, ChosenPart, Place, VersionId};
+use futures::future::join_all;
+use server::s3::store::{Completion, Condition, ObjectStore, PutMeta, StoreError, UploadMeta};
+
+/// An upload of the object that is number `serial` at its key.
+pub struct OpenUpload {
+    pub key: String,
+    pub version: VersionId,
+    pub serial: u64,
+    pub lengths: Vec<u64>,
+}
+
+impl OpenUpload {
+    fn bytes(&self) -> u64 {
+        self.lengths.iter().sum()
+    }
+}
+
+fn checksum() -> Checksum {
+    Checksum { kind: ChecksumKind::Crc64Nvme, base64: "AAAAAAAAAAA=".into() }
+}
+
+impl Larder {
+    pub async fn begin(&self, key: &str, serial: u64, lengths: Vec<u64>) -> Result<OpenUpload, StoreError> {
+        let meta = UploadMeta {
+            headers: Vec::new(),
+            metadata: Vec::new(),
+            checksum: ChecksumKind::Crc64Nvme,
+            checksum_named: false,
+            composite: false,
+            acl: Acl::Private,
+            tags: Vec::new(),
+        };
+        let version = self.house.create_upload(BUCKET, key, meta).await?;
+        Ok(OpenUpload { key: key.into(), version, serial, lengths })
+    }
+
+    /// Puts part `number` of `upload`.
+    pub async fn put_part(&self, upload: &OpenUpload, number: u32) -> Result<(), StoreError> {
+        let before = &upload.lengths[..number as usize - 1];
+        let (start, bytes) = (before.iter().sum::<u64>() as usize, upload.lengths[before.len()]);
+        let whole = Bytes::from(content(&upload.key, upload.serial, upload.bytes()));
+        let (key, version) = (&upload.key, upload.version);
+        let mut sink = self.house.begin_part(BUCKET, key, version, number, bytes).await?;
+        sink.write(whole.slice(start..start + bytes as usize)).await?;
+        let meta = PutMeta {
+            etag: format!("p{number}"),
+            headers: Vec::new(),
+            metadata: Vec::new(),
+            checksums: vec![checksum()],
+            acl: Acl::Private,
+            tags: Vec::new(),
+            condition: Condition::Always,
+        };
+        sink.commit(meta).await.map(drop)
+    }
+
+    pub async fn complete(&self, upload: &OpenUpload) -> Result<(), StoreError> {
+        let chosen = |number: u32| ChosenPart { number, etag: format!("p{number}") };
+        let completion = Completion {
+            upload: upload.version,
+            parts: (1..=upload.lengths.len() as u32).map(chosen).collect(),
+            lengths: upload.lengths.iter().copied().collect(),
+            etag: format!("{}-{}", upload.serial, upload.bytes()),
+            checksums: vec![checksum()],
+            condition: Condition::Always,
+        };
+        self.house.complete_upload(BUCKET, &upload.key, completion).await.map(drop)
+    }
+
+    async fn put_in_parts(&self, key: &str, serial: u64, lengths: &[u64]) {
+        let upload = self.begin(key, serial, lengths.to_vec()).await.unwrap();
+        for number in (1..=lengths.len() as u32).rev() {
+            self.put_part(&upload, number).await.unwrap();
+        }
+        self.complete(&upload).await.unwrap();
+    }
+}
+
+const LENGTHS: [u64; 6] = [3 * MIB, 3 * MIB, 7, 0, 2 * MIB + 1, 100];
+
+#[test]
+fn an_object_of_parts_is_read_whole_and_in_ranges_warm_and_cold() {
+    let mut site = Site::nas8();
+    let facts = site.facts();
+    site.run(async |larder| {
+        larder.put_in_parts("o", 3, &LENGTHS).await;
+        larder.put("neighbour", 1, 10 * KIB).await.unwrap();
+        let end: u64 = LENGTHS.iter().sum();
+        let joint = 3 * MIB;
+        let ranges = [0..1, joint - 1..joint + 1, 2 * joint - 5..2 * joint + 9, end - 101..end, 5..end, joint..joint];
+        for place in ["workshop", "rack"] {
+            assert_eq!(larder.place("o").await == Place::Parts, place == "workshop");
+            assert_eq!(larder.get("o").await.unwrap(), 3, "{place}");
+            for range in ranges.clone() {
+                assert_eq!(larder.get_range("o", Some(range)).await.unwrap(), 3, "{place}");
+            }
+            larder.audit(&facts).await;
+            larder.settle().await;
+        }
+        assert_eq!(facts.staged_files(), 0, "the parts' files are gone");
+        larder.delete("o").await;
+        larder.audit(&facts).await;
+    });
+}
+
+#[test]
+fn parts_of_open_uploads_take_room_never_move_and_give_it_back() {
+    let mut site = Site::nas8();
+    site.workshop_bytes = 20 * MIB;
+    let facts = site.facts();
+    site.run(async |larder| {
+        let upload = larder.begin("o", 1, vec![4 * MIB; 4]).await.unwrap();
+        for number in 1..=4 {
+            larder.put_part(&upload, number).await.unwrap();
+        }
+        let refused = larder.put("p", 1, 8 * MIB).await;
+        assert!(matches!(refused, Err(StoreError::SlowDown { .. })), "the workshop is full of parts");
+        tokio::time::sleep(2 * HOUR).await;
+        assert_eq!((facts.staged_files(), larder.starts()), (4, 0), "they never migrate");
+        larder.audit(&facts).await;
+        assert_eq!(larder.house.abort_stale(3 * HOUR).await.unwrap(), 0);
+        assert_eq!(larder.house.abort_stale(HOUR).await.unwrap(), 1);
+        assert_eq!(facts.staged_files(), 0);
+        larder.put("p", 1, 8 * MIB).await.unwrap();
+        assert!(matches!(larder.put_part(&upload, 1).await, Err(StoreError::NoSuchUpload)));
+        larder.audit(&facts).await;
+    });
+}
+
+#[test]
+fn of_completions_aborts_and_parts_at_once_one_wins_and_no_file_is_left() {
+    let mut site = Site::nas8();
+    let facts = site.facts();
+    site.run(async |larder| {
+        for round in 0..20_u64 {
+            let key = format!("k{round}");
+            let upload = larder.begin(&key, round, vec![100 * KIB, 50 * KIB]).await.unwrap();
+            larder.put_part(&upload, 1).await.unwrap();
+            larder.put_part(&upload, 2).await.unwrap();
+            let completions = join_all((0..3).map(|_| larder.complete(&upload)));
+            let parts = join_all([1, 2, 1].map(|number| larder.put_part(&upload, number)));
+            let abort = async {
+                if round % 2 == 0 {
+                    tokio::task::yield_now().await;
+                    let _ = larder.house.abort_upload(BUCKET, &key, upload.version).await;
+                }
+            };
+            let (completions, _, ()) = tokio::join!(completions, parts, abort);
+            let won = completions.iter().filter(|done| done.is_ok()).count();
+            assert!(won <= 1 && (won == 1 || round % 2 == 0), "{completions:?}");
+            assert!(completions.iter().all(|done| matches!(done, Ok(()) | Err(StoreError::NoSuchUpload))));
+            assert_eq!(larder.get(&key).await.is_ok(), won == 1);
+            larder.audit(&facts).await;
+        }
+    });
+}
+
+#[test]
+fn a_bucket_goes_with_the_uploads_into_it() {
+    let mut site = Site::nas8();
+    let facts = site.facts();
+    site.run(async |larder| {
+        for key in ["a", "b"] {
+            let upload = larder.begin(key, 1, vec![KIB]).await.unwrap();
+            larder.put_part(&upload, 1).await.unwrap();
+        }
+        larder.house.delete_bucket(BUCKET).await.unwrap();
+        assert_eq!(facts.staged_files(), 0);
+        let audit = larder.means.catalog.audit().await.unwrap();
+        assert_eq!((audit.contradictions, audit.uploads), (0, 0));
+    });
+}
+
+#[test]
+fn a_reader_of_an_object_of_parts_finishes_though_it_is_overwritten_and_moved() {
+    use futures::StreamExt;
+    let mut site = Site::nas8();
+    let facts = site.facts();
+    site.run(async |larder| {
+        larder.put_in_parts("o", 1, &LENGTHS).await;
+        let mut body = larder.house.get(BUCKET, "o", None).await.unwrap();
+        let first = body.bytes.next().await.unwrap().unwrap();
+        larder.put("o", 2, KIB).await.unwrap();
+        larder.settle_but_for_readers().await;
+        let rest = futures::stream::once(async { Ok(first) }).chain(body.bytes);
+        let body = server::s3::store::GetBody { object: body.object, bytes: rest.boxed() };
+        assert_eq!(crate::site::read_out("o", body, None).await.unwrap(), 1);
+        larder.settle().await;
+        larder.audit(&facts).await;
+    });
+}
