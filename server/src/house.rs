@@ -244,7 +244,7 @@ impl ObjectStore for House {
         Box::pin(self.list_uploads_now(bucket, query))
     }
 
-    fn parts<'a>(&'a self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'a, Vec<Part>> {
+    fn parts(&self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'_, Vec<Part>> {
         Box::pin(async move { self.means.catalog.parts_page(upload, after, limit).await.map_err(catalog_error) })
     }
 }

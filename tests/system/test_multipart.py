@@ -14,6 +14,22 @@ from harness import BRISK, STAYING, SystemTest, aws, noise
 MIB = 1 << 20
 
 
+def b64(raw):
+    return base64.b64encode(raw).decode()
+
+
+def crc(raw):
+    return zlib.crc32(raw).to_bytes(4, "big")
+
+
+def sha1(raw):
+    return hashlib.sha1(raw).digest()
+
+
+def sha256(raw):
+    return hashlib.sha256(raw).digest()
+
+
 class Parts(SystemTest):
     def upload(self, client, key, parts, **options):
         """Uploads `parts` one by one and completes; gives the upload's id and what was listed."""
@@ -67,12 +83,10 @@ class Parts(SystemTest):
         client.create_bucket(Bucket="pantry")
         parts = [noise(5 * MIB, 1), noise(5 * MIB + 3, 2), noise(17, 3)]
         whole = b"".join(parts)
-        b64 = lambda raw: base64.b64encode(raw).decode()
-        crc = lambda raw: zlib.crc32(raw).to_bytes(4, "big")
         composed = {
-            ("SHA256", "COMPOSITE"): b64(hashlib.sha256(b"".join(hashlib.sha256(p).digest() for p in parts)).digest()) + "-3",
-            ("SHA1", "COMPOSITE"): b64(hashlib.sha1(b"".join(hashlib.sha1(p).digest() for p in parts)).digest()) + "-3",
-            ("CRC32", "COMPOSITE"): b64(crc(b"".join(crc(p) for p in parts))) + "-3",
+            ("SHA256", "COMPOSITE"): b64(sha256(b"".join(map(sha256, parts)))) + "-3",
+            ("SHA1", "COMPOSITE"): b64(sha1(b"".join(map(sha1, parts)))) + "-3",
+            ("CRC32", "COMPOSITE"): b64(crc(b"".join(map(crc, parts)))) + "-3",
             ("CRC32", "FULL_OBJECT"): b64(crc(whole)),
         }
         etag = hashlib.md5(b"".join(hashlib.md5(part).digest() for part in parts)).hexdigest()
@@ -83,9 +97,8 @@ class Parts(SystemTest):
                 upload = client.create_multipart_upload(Bucket="pantry", Key=key, **options)["UploadId"]
                 listed = []
                 for number, body in enumerate(parts, 1):
-                    put = client.upload_part(
-                        Bucket="pantry", Key=key, UploadId=upload, PartNumber=number, Body=body, ChecksumAlgorithm=algorithm
-                    )
+                    part = {"Bucket": "pantry", "Key": key, "UploadId": upload, "PartNumber": number}
+                    put = client.upload_part(**part, Body=body, ChecksumAlgorithm=algorithm)
                     listed.append({"PartNumber": number, "ETag": put["ETag"], name: put[name]})
                 done = self.complete(client, key, upload, listed)
                 self.assertEqual((done[name], done["ChecksumType"], done["ETag"]), (expected, form, f'"{etag}-3"'))
@@ -148,7 +161,8 @@ class Parts(SystemTest):
             with self.subTest(place=place):
                 done = client.copy_object(Bucket="pantry", Key=f"whole {place}", CopySource=source)
                 self.assertEqual(done["CopyObjectResult"]["ETag"], etag)
-                server.until_cold() if place == "cold" else None
+                if place == "cold":
+                    server.until_cold()
                 # Larger than the threshold: boto3 copies it in parts.
                 client.copy(source, "pantry", f"parts {place}", Config=config)
                 objects = {f"whole {place}": body, f"parts {place}": body}

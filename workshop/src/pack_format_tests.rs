@@ -62,8 +62,8 @@ fn encode(members: &[(String, String, Object, u64)]) -> (Vec<u8>, PackFooter) {
     (bytes, footer)
 }
 
-/// What any bytes may do to the decoders: be refused, or be exactly what would be written for what they say, unless they
-/// are of an older version.
+/// What any bytes may do to the decoders: be refused, or be exactly what would be written for what they say
+/// (unless they are of an older version).
 fn decode_anything(bytes: &[u8]) {
     let newest = bytes.get(8..12) == Some(&VERSION.to_le_bytes()[..]);
     if let Ok(entries) = parse_index(bytes) {

@@ -211,7 +211,9 @@ impl Staging {
     pub async fn free_all(&self, slots: &[u64]) -> Result<(), DriveError> {
         {
             let mut state = lock(&self.inner.state);
-            slots.iter().for_each(|slot| state.doom(*slot));
+            for slot in slots {
+                state.doom(*slot);
+            }
         }
         let inner = Arc::clone(&self.inner);
         detached(async move { inner.remove_all().await }).await

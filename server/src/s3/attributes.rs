@@ -3,16 +3,20 @@
 use super::ask::Ask;
 use super::digest;
 use super::error::{Code, Fault};
+use super::list::number;
 use super::route::{Answer, Route, xml};
 use super::{get, versions};
-use catalog::Object;
-use s3s::dto::{Checksum, ChecksumType, StorageClass};
+use catalog::{ChecksumKind, Object, Part};
+use s3s::dto::{Checksum, ChecksumType, GetObjectAttributesParts, ObjectPart, StorageClass};
 use s3s::xml::{SerResult, Serialize, SerializeContent, Serializer};
 use std::io::Write;
 
 const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
 /// Attributes there are.
 const NAMES: [&str; 5] = ["Checksum", "ETag", "ObjectParts", "ObjectSize", "StorageClass"];
+
+/// Parts that one answer tells of at most.
+const PAGE: usize = 1_000;
 
 /// Answers the attributes that were asked for.
 pub(super) async fn of_object(route: &Route, ask: &Ask) -> Answer {
@@ -21,7 +25,9 @@ pub(super) async fn of_object(route: &Route, ask: &Ask) -> Answer {
     let object = route.readable_object(ask, &bucket).await?;
     versions::check(ask)?;
     let is_wanted = |name: &str| wanted.contains(&name);
+    let parts = if is_wanted("ObjectParts") { parts(route, ask, &object).await? } else { None };
     let mut answer = xml(&Attributes {
+        parts,
         checksum: is_wanted("Checksum").then(|| checksum(&object)).flatten(),
         etag: is_wanted("ETag").then(|| object.etag.clone()),
         bytes: is_wanted("ObjectSize").then(|| i64::try_from(object.bytes).unwrap_or(i64::MAX)),
@@ -49,6 +55,41 @@ fn wanted(ask: &Ask) -> Result<Vec<&'static str>, Fault> {
     Ok(wanted)
 }
 
+/// A page of the parts of an object that was uploaded in parts.
+async fn parts(route: &Route, ask: &Ask, object: &Object) -> Result<Option<GetObjectAttributesParts>, Fault> {
+    if object.parts.is_empty() {
+        return Ok(None);
+    }
+    let max = number(ask.header("x-amz-max-parts")?, "x-amz-max-parts", PAGE)?.min(PAGE);
+    let marker = number(ask.header("x-amz-part-number-marker")?, "x-amz-part-number-marker", 0)?;
+    let after = u32::try_from(marker).unwrap_or(u32::MAX - 1);
+    let mut found = route.store.parts(object.version, after, max + 1).await?;
+    let truncated = found.len() > max;
+    found.truncate(max);
+    let last = found.last().map_or(0, |part| part.number);
+    Ok(Some(GetObjectAttributesParts {
+        is_truncated: Some(truncated),
+        max_parts: i32::try_from(max).ok(),
+        next_part_number_marker: i32::try_from(last).ok(),
+        part_number_marker: i32::try_from(marker).ok(),
+        parts: Some(found.iter().map(part).collect()),
+        total_parts_count: i32::try_from(object.parts.count()).ok(),
+    }))
+}
+
+fn part(part: &Part) -> ObjectPart {
+    let of = |kind| (part.checksum.kind == kind).then(|| part.checksum.base64.clone());
+    ObjectPart {
+        checksum_crc32: of(ChecksumKind::Crc32),
+        checksum_crc32c: of(ChecksumKind::Crc32c),
+        checksum_crc64nvme: of(ChecksumKind::Crc64Nvme),
+        checksum_sha1: of(ChecksumKind::Sha1),
+        checksum_sha256: of(ChecksumKind::Sha256),
+        part_number: i32::try_from(part.number).ok(),
+        size: i64::try_from(part.bytes).ok(),
+    }
+}
+
 fn checksum(object: &Object) -> Option<Checksum> {
     let sum = |spelling: &str| {
         let found = object.checksums.iter().find(|sum| digest::spelling(sum.kind) == spelling);
@@ -67,6 +108,7 @@ fn checksum(object: &Object) -> Option<Checksum> {
 /// The answer. Unlike everywhere else the ETag has no quotes, which the library's form would give it.
 struct Attributes {
     checksum: Option<Checksum>,
+    parts: Option<GetObjectAttributesParts>,
     etag: Option<String>,
     bytes: Option<i64>,
     storage_class: Option<StorageClass>,
@@ -85,6 +127,9 @@ impl SerializeContent for Attributes {
         }
         if let Some(checksum) = &self.checksum {
             xml.content("Checksum", checksum)?;
+        }
+        if let Some(parts) = &self.parts {
+            xml.content("ObjectParts", parts)?;
         }
         if let Some(class) = &self.storage_class {
             xml.content("StorageClass", class)?;

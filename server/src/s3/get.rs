@@ -100,11 +100,10 @@ fn part_of_upload(ask: &Ask, object: &Object) -> Result<Part, Fault> {
     let number = part_number(ask)?;
     let whole = Some(0..object.bytes).filter(|_| object.parts.is_empty() && number == 1);
     let range = object.parts.range(number).or(whole).ok_or(Code::InvalidPartNumber)?;
-    match range.is_empty() {
-        false => Ok(Part::Bytes(range)),
-        true if object.bytes == 0 => Ok(Part::Whole),
-        true => Err(Fault::invalid_range(object.bytes)),
+    if !range.is_empty() {
+        return Ok(Part::Bytes(range));
     }
+    if object.bytes == 0 { Ok(Part::Whole) } else { Err(Fault::invalid_range(object.bytes)) }
 }
 
 /// The checksums of what is answered, if they are asked for: of the whole, or of a part of an upload. Of another part

@@ -169,7 +169,9 @@ fn header_is_honoured(operation: Operation, name: &str, value: &str) -> bool {
         // Which ACLs there are is told by `access`.
         "x-amz-acl" => describes || creates || takes_acl,
         "x-amz-tagging" => describes,
-        "x-amz-object-attributes" => operation == Operation::GetObjectAttributes,
+        "x-amz-object-attributes" | "x-amz-max-parts" | "x-amz-part-number-marker" => {
+            operation == Operation::GetObjectAttributes
+        }
         "x-amz-storage-class" => describes && value == "STANDARD",
         "x-amz-copy-source"
         | "x-amz-copy-source-if-match"

@@ -105,7 +105,7 @@ pub trait ObjectStore: Send + Sync + 'static {
 
     /// At most `limit` parts with numbers above `after`, of an open upload, or of an object that became of one. None of
     /// what is neither.
-    fn parts<'a>(&'a self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'a, Vec<Part>>;
+    fn parts(&self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'_, Vec<Part>>;
 }
 
 /// Takes the bytes of one object to be. Dropping it forgets them.

@@ -370,7 +370,7 @@ impl ObjectStore for Fake {
         answer(Ok(page))
     }
 
-    fn parts<'a>(&'a self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'a, Vec<Part>> {
+    fn parts(&self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'_, Vec<Part>> {
         let state = self.lock();
         let parts = state.parts.get(&upload.0).into_iter().flat_map(|parts| parts.range(after + 1..));
         answer(Ok(parts.take(limit).map(|(_, (part, _))| part.clone()).collect()))

@@ -73,7 +73,6 @@ async fn everything_we_do_not_do_is_not_implemented() {
     calls.extend(["PATCH", "OPTIONS", "POST"].map(|method| Call::new(method, "/shelf/k")));
     calls.push(Call::new("POST", "/shelf").header("content-type", "multipart/form-data; boundary=x").body(b"--x--"));
     let put = || Call::new("PUT", "/shelf/k").body(b"y");
-    calls.push(put().header("x-amz-copy-source", "/shelf/k"));
     calls.push(put().header("x-amz-acl", "public-read-write"));
     calls.push(put().header("x-amz-grant-read", "uri=\"http://acs.amazonaws.com/groups/global/AllUsers\""));
     calls.push(put().header("x-amz-storage-class", "DEEP_ARCHIVE"));

@@ -288,6 +288,11 @@ async fn a_part_is_read_by_its_number() {
             assert_eq!(house.send(get(method, key, number)).await.status, 416);
         }
     }
+    let attributes =
+        Call::new("GET", "/shelf/k").query("attributes", "").header("x-amz-object-attributes", "ObjectParts");
+    let told = house.send(attributes.header("x-amz-max-parts", "1")).await;
+    assert_eq!((told.all("PartsCount"), told.all("IsTruncated")), (vec!["2".to_owned()], vec!["true".to_owned()]));
+    assert_eq!((told.all("PartNumber"), told.all("Size")), (vec!["1".to_owned()], vec![(5 * MIB).to_string()]));
     assert_eq!(house.send(get("GET", "k", "3")).await.code(), "InvalidPartNumber");
     assert_eq!(house.send(get("GET", "k", "0")).await.code(), "InvalidArgument");
     assert_eq!(house.send(get("GET", "k", "1").header("range", "bytes=0-1")).await.code(), "InvalidRequest");
@@ -336,7 +341,7 @@ async fn uploads_and_parts_are_listed_page_by_page() {
     }
     assert_eq!(listed, ids);
     let folded = house.send(list().query("delimiter", "/")).await;
-    assert_eq!((folded.all("Key").len(), folded.all("Prefix")), (3, vec!["b/".to_owned()]));
+    assert_eq!((folded.all("Key").len(), &folded.all("Prefix")[..1]), (3, &["b/".to_owned()][..]));
     let below = house.send(list().query("prefix", "b/").query("max-uploads", "1")).await;
     assert_eq!((below.all("Key"), below.all("IsTruncated")), (vec!["b/1".to_owned()], vec!["true".to_owned()]));
     for number in 1..=5 {
