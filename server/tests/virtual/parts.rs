@@ -125,6 +125,7 @@ fn parts_of_open_uploads_take_room_never_move_and_give_it_back() {
         larder.audit(&facts).await;
         assert_eq!(larder.house.abort_stale(3 * HOUR).await.unwrap(), 0);
         assert_eq!(larder.house.abort_stale(HOUR).await.unwrap(), 1);
+        larder.files_are_removed().await;
         assert_eq!(facts.staged_files(), 0);
         larder.put("p", 1, 8 * MIB).await.unwrap();
         assert!(matches!(larder.put_part(&upload, 1).await, Err(StoreError::NoSuchUpload)));
@@ -170,6 +171,7 @@ fn a_bucket_goes_with_the_uploads_into_it() {
             larder.put_part(&upload, 1).await.unwrap();
         }
         larder.house.delete_bucket(BUCKET).await.unwrap();
+        larder.files_are_removed().await;
         assert_eq!(facts.staged_files(), 0);
         let audit = larder.means.catalog.audit().await.unwrap();
         assert_eq!((audit.contradictions, audit.uploads), (0, 0));

@@ -439,6 +439,7 @@ impl Larder {
 
     /// Nothing contradicts anything: records among each other, staged files and stacks with the records.
     pub async fn audit(&self, site: &Facts) {
+        self.files_are_removed().await;
         let audit = self.means.catalog.audit().await.unwrap();
         assert_eq!((audit.contradictions, audit.told), (0, Vec::new()));
         assert_eq!(site.staged_files(), self.known_files().await, "a file for each slot that is known, and no other");
@@ -455,6 +456,11 @@ impl Larder {
     async fn failed(&self) -> BTreeSet<usize> {
         let failed = self.means.catalog.failed_drives().await.unwrap();
         failed.into_iter().map(|(drive, _)| drive.index()).collect()
+    }
+
+    /// Returns when whatever is removed behind the clients' backs is: time does not go on before.
+    pub async fn files_are_removed(&self) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 
     /// How many files the catalog says there are in the workshop.
