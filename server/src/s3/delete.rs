@@ -72,7 +72,6 @@ pub(super) async fn many(route: &Route, mut ask: Ask) -> Answer {
                     message: Some(fault.message().to_owned()),
                     key: Some(key),
                     version_id,
-                    ..Error::default()
                 });
             }
         }

@@ -46,7 +46,7 @@ pub(super) async fn list(route: &Route, ask: &Ask) -> Answer {
         Some("") => return Err(Fault::new(Code::InvalidArgument, "A version-id marker cannot be empty.")),
         // Behind any version of a key lies the next key, since each has only one.
         Some(id) => {
-            check_id(id).or_else(|fault| if fault.code == Code::NoSuchVersion { Ok(()) } else { Err(fault) })?
+            check_id(id).or_else(|fault| if fault.code == Code::NoSuchVersion { Ok(()) } else { Err(fault) })?;
         }
         None => {}
     }
