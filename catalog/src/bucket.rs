@@ -93,8 +93,8 @@ impl Catalog {
         }
     }
 
-    /// Removes a bucket that holds nothing, uploads in parts included. A PUT at the same time is either refused, or makes
-    /// this answer "not empty".
+    /// Removes a bucket that holds nothing, uploads in parts included. A PUT at the same time is either refused, or
+    /// makes this answer "not empty".
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::BucketNotEmpty`].

@@ -21,8 +21,8 @@
 //! ```
 //! The tag is one byte. Numbers are 8 bytes, big-endian, so that their order is the order of keys. `bucket/` is the
 //! name with every zero byte written as `00 FF` and closed by `00 01`: no name is a prefix of another, and order is
-//! kept; `key/` is the same of a key. What comes last (a key, a name) is its plain UTF-8, whose byte order is S3's order. The version stands in `N`
-//! and `X` since empty members share their offset with the next one.
+//! kept; `key/` is the same of a key. What comes last (a key, a name) is its plain UTF-8, whose byte order is S3's
+//! order. The version stands in `N` and `X` since empty members share their offset with the next one.
 
 use crate::error::CatalogError;
 use crate::record::VersionId;

@@ -23,7 +23,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Files that stay open, unless told otherwise. A drive serves one transfer at a time, and repairs or removals beside it.
+/// Files that stay open, unless told otherwise. A drive serves one transfer at a time, and repairs or removals beside
+/// it.
 const OPEN_FILES: usize = 4;
 
 /// How bytes reach the medium.

@@ -72,8 +72,8 @@ pub enum Event {
     /// The drive failed for good, says the operator: nothing on it counts any more, and it is not used again even if it
     /// answers. What blobs had on it is rebuilt on other drives of its group. Also told at boot, between the reports
     /// and `Booted`, of a drive that failed earlier. A drive that merely went away is not rebuilt: it may come back.
-    /// One that is away when this is told, for the first time or again, or is lost afterwards, is taken to draw no power
-    /// any more: whoever says so has pulled it or cut it off.
+    /// One that is away when this is told, for the first time or again, or is lost afterwards, is taken to draw no
+    /// power any more: whoever says so has pulled it or cut it off.
     DriveFailed {
         /// Which drive.
         drive: DriveId,

@@ -269,9 +269,8 @@ impl Rack {
     /// Queues what the page has, as far as the window and the queue have room.
     fn feed(&mut self, drive: DriveId) -> bool {
         let mut queued = false;
-        loop {
-            let Some(job) = self.rebuilder.jobs.get_mut(&drive).filter(|job| job.under_way < WINDOW) else { break };
-            let Some(blob) = job.pending.pop_front() else { break };
+        let due = |job: &&mut Job| job.under_way < WINDOW;
+        while let Some(blob) = self.rebuilder.jobs.get_mut(&drive).filter(due).and_then(|job| job.pending.pop_front()) {
             match self.queue_rebuild(drive, &blob) {
                 Fed::Queued => queued = true,
                 Fed::Skipped => {}

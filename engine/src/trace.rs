@@ -12,6 +12,7 @@ use crate::action::Action;
 use crate::event::Event;
 use crate::policy::RackPolicy;
 use crate::rack::Rack;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
@@ -90,13 +91,13 @@ impl Replay {
     ///
     /// # Errors
     /// [`Divergence`] if the rack asks for anything else than it did.
-    pub fn take(&mut self, record: &Record) -> Result<(), Divergence> {
+    pub fn take(&mut self, record: &Record) -> Result<(), Box<Divergence>> {
         let at = self.records;
         self.records += 1;
         match &record.told {
             Told::Event(event) => {
                 if let Some(asked) = self.expected.pop_front() {
-                    return Err(Divergence { record: at, asked: Some(asked), traced: None });
+                    return Err(Box::new(Divergence { record: at, asked: Some(asked), traced: None }));
                 }
                 let mut actions = Vec::new();
                 self.rack.apply(record.now, event.clone(), &mut actions);
@@ -105,7 +106,7 @@ impl Replay {
             }
             Told::Action(traced) => match self.expected.pop_front() {
                 Some(asked) if asked == *traced => Ok(()),
-                asked => Err(Divergence { record: at, asked, traced: Some(traced.clone()) }),
+                asked => Err(Box::new(Divergence { record: at, asked, traced: Some(traced.clone()) })),
             },
         }
     }

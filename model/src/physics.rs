@@ -386,8 +386,8 @@ struct Fuse {
 }
 
 /// The fuses of a rack: for each domain of each hard [`DomainLimit::ActiveDrives`], [`DomainLimit::StartingDrives`] or
-/// [`DomainLimit::Watts`] resource, what really spins there. They know nothing of groups, classes or permits; no error above can talk them out of
-/// tripping.
+/// [`DomainLimit::Watts`] resource, what really spins there. They know nothing of groups, classes or permits; no error
+/// above can talk them out of tripping.
 #[derive(Clone, Debug)]
 pub struct Fuses {
     domains: Vec<Fuse>,

@@ -103,7 +103,8 @@ pub async fn serve(listener: Listener, admin: Arc<dyn Admin>, users: Arc<Users>,
             Some(_) = connections.join_next() => {}
             accepted = listener.listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(tokio::time::timeout(CONNECTION_LIMIT, converse(stream, admin.clone(), users.clone())));
+                    let talk = converse(stream, admin.clone(), users.clone());
+                    connections.spawn(tokio::time::timeout(CONNECTION_LIMIT, talk));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the admin socket takes no connection");

@@ -169,7 +169,8 @@ impl House {
                 }
             }
         }
-        // Files go only when the catalog says that the object lies elsewhere: if it still lies here, all are held in time.
+        // Files go only when the catalog says that the object lies elsewhere: if it still lies here, all are held in
+        // time.
         let still = self.means.catalog.version(object.version).await.map_err(catalog_error)?;
         if still.is_none_or(|still| still.place != Place::Parts) {
             return Ok(Staged::Missing(0));

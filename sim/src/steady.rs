@@ -1,9 +1,10 @@
 //! When a run has reached its steady state.
 //!
 //! A run begins with empty queues, and what is measured before they have filled speaks of the beginning. Where the
-//! beginning ends is found by MSER-5 (White, Cobb and Spratt, 2000): the series is cut into batches of five, and as many
-//! of the first batches are dropped as make the mean of the rest surest, that is as minimise the variance of the rest
-//! over the number of the rest. If that is half of them or more, the run was too short to tell, or has no steady state.
+//! beginning ends is found by MSER-5 (White, Cobb and Spratt, 2000): the series is cut into batches of five, and as
+//! many of the first batches are dropped as make the mean of the rest surest, that is as minimise the variance of the
+//! rest over the number of the rest. If that is half of them or more, the run was too short to tell, or has no steady
+//! state.
 //!
 //! Invariants: no parameter but the batch of five; a series that is level from the start loses none but by chance.
 

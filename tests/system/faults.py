@@ -1,7 +1,7 @@
 """Faults at chosen system calls of the shipped binary: `fault.c` is loaded into the server and told what to do.
 
-A chain such as `[("sync", "/staged/s-", 1), ("write", "catalog.db-wal", 1)]` waits for one sync of a staged file and then
-strikes at the next write to the catalog's log.
+A chain such as `[("sync", "/staged/s-", 1), ("write", "catalog.db-wal", 1)]` waits for one sync of a staged file and
+then strikes at the next write to the catalog's log.
 """
 
 import errno

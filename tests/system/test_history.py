@@ -1,5 +1,5 @@
-"""Random clients at once over HTTP, on few keys, while objects move to the rack and back: what each of them was told must
-make sense in some order, key by key. `LARDER_HISTORY_SEED` draws other clients."""
+"""Random clients at once over HTTP, on few keys, while objects move to the rack and back: what each of them was told
+must make sense in some order, key by key. `LARDER_HISTORY_SEED` draws other clients."""
 
 import collections
 import concurrent.futures

@@ -1,8 +1,8 @@
 """kill -9 at every step: the process is killed at a chosen system call while clients are at work, and started again.
 
-Where it is killed is certain, not luck: see `faults.py`. After each kill nothing may contradict anything on the disk, and
-after each start everything acknowledged is there byte for byte, what was not is there wholly or not at all, and nothing
-else is listed. A step that is never reached fails the test.
+Where it is killed is certain, not luck: see `faults.py`. After each kill nothing may contradict anything on the disk,
+and after each start everything acknowledged is there byte for byte, what was not is there wholly or not at all, and
+nothing else is listed. A step that is never reached fails the test.
 
 `LARDER_KILLS=200` makes so many kills more, at random calls of random steps; `LARDER_KILL_SEED` draws others.
 """

@@ -1,7 +1,8 @@
 //! One sync for all who wait for one.
 //!
-//! A sync makes durable what was done before it began. Whoever comes while one runs waits for the next, together with all
-//! others who come meanwhile; one of them then runs it for all. So a thousand who wait cost two syncs and not a thousand.
+//! A sync makes durable what was done before it began. Whoever comes while one runs waits for the next, together with
+//! all others who come meanwhile; one of them then runs it for all. So a thousand who wait cost two syncs and not a
+//! thousand.
 //!
 //! Invariant: a caller returns only after a sync that began after its call.
 

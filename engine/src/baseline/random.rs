@@ -4,9 +4,9 @@
 //! permits until it is back: it haunts its domains, and requests do without drives that therefore cannot start. What
 //! fails to start or mount is stopped and tried again, up to three times.
 //!
-//! Invariant: what requests claim and what haunts is within every hard limit when a request leaves the queue. If a drive
-//! is lost later, those that wait in its domain do without each other, so that no two requests wait for one another.
-//! There is no clock in it: a drive that never answers holds its request for ever.
+//! Invariant: what requests claim and what haunts is within every hard limit when a request leaves the queue. If a
+//! drive is lost later, those that wait in its domain do without each other, so that no two requests wait for one
+//! another. There is no clock in it: a drive that never answers holds its request for ever.
 
 use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{Event, Loss, Request, Work};

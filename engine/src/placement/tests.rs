@@ -330,7 +330,9 @@ fn a_lost_stack_stays_in_its_chassis_while_that_has_room_and_goes_where_most_is_
     placement.restate(DriveId(7), PAPER_MEAN, 10);
     placement.restate(DriveId(11), PAPER_MEAN, 5);
     let others: Vec<DriveId> = [15, 19, 23].map(DriveId).to_vec();
-    others.iter().for_each(|drive| placement.restate(*drive, PAPER_MEAN, 20));
+    for drive in &others {
+        placement.restate(*drive, PAPER_MEAN, 20);
+    }
     assert_eq!(another(&placement, &[DriveId(3)]), Some(DriveId(11)));
     placement.reserve_another(&holders, DriveId(11), 1_000);
     assert_eq!(placement.relaxed_total(), 1);

@@ -1,6 +1,6 @@
-//! The reference: a file server that takes PUT, GET and DELETE at their word. A PUT is a file that is written in pieces of
-//! 1 MiB while the next one is received, synced, renamed into place and its directory synced, which is what it takes to
-//! outlive a power cut.
+//! The reference: a file server that takes PUT, GET and DELETE at their word. A PUT is a file that is written in pieces
+//! of 1 MiB while the next one is received, synced, renamed into place and its directory synced, which is what it takes
+//! to outlive a power cut.
 
 use bytes::{Bytes, BytesMut};
 use futures::SinkExt;

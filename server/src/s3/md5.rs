@@ -1,10 +1,10 @@
 //! MD5, which S3's `ETag` asks of every upload, beside whoever receives and writes the bytes.
 //!
-//! MD5 cannot be cut into parts, so one upload's takes a core of its own; but many uploads' go through one core together,
-//! each in a lane of its vectors ([`lanes`]), at several times the rate. Each upload gathers a batch of what it receives
-//! and hands it to a worker, without a copy. A worker is a blocking task that lives while there are batches. It takes
-//! what waits into its lanes, goes on by [`SLICE_BLOCKS`], and looks again: so batches that come while others are half
-//! done join them. An upload that is alone goes by the faster way for one.
+//! MD5 cannot be cut into parts, so one upload's takes a core of its own; but many uploads' go through one core
+//! together, each in a lane of its vectors ([`lanes`]), at several times the rate. Each upload gathers a batch of what
+//! it receives and hands it to a worker, without a copy. A worker is a blocking task that lives while there are
+//! batches. It takes what waits into its lanes, goes on by [`SLICE_BLOCKS`], and looks again: so batches that come
+//! while others are half done join them. An upload that is alone goes by the faster way for one.
 //!
 //! Invariants:
 //! - an upload has one batch with a worker and another that gathers, of at most [`BATCH_BYTES`] and a piece each; it

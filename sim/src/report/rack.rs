@@ -137,8 +137,8 @@ impl Picture<'_, '_> {
         let [_, columns, rows] = self.grid.names;
         let upwards = if self.grid.axes[2].len() > 1 { format!(", {rows} upwards") } else { String::new() };
         let active = format!(
-            "One group of each class may be awake: {groups} at once, {drives} drives. Drawn with {columns} from left to \
-             right{upwards}."
+            "One group of each class may be awake: {groups} at once, {drives} drives. Drawn with {columns} from \
+             left to right{upwards}."
         );
         self.root.draw_text(&active, &words(13.0, Tone::FAINT, HPos::Left, VPos::Top), (left, 36))?;
         for (index, (text, look)) in legend.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! Rows of a paper's evaluation: what its text says, what comes out here, by how much it differs, and a verdict.
 //!
 //! The verdicts follow from the claim and the measurement alone, by the rules in [`RULES`]; none is written down by
-//! hand, except that a row may say that the text contradicts itself (with the arithmetic), or that nothing can be judged
-//! (with the reason).
+//! hand, except that a row may say that the text contradicts itself (with the arithmetic), or that nothing can be
+//! judged (with the reason).
 
 use crate::report::{Cell, Column, Table, short};
 use serde::Serialize;

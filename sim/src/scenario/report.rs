@@ -94,8 +94,8 @@ fn explained(scenario: &Scenario) -> String {
     let bars =
         if scenario.seeds.len() > 1 { " Bars in the plots are 95 % confidence intervals over the seeds." } else { "" };
     format!(
-        "{runs}. TTFB, the time to the first byte, and completion count from the moment of the request; service from the \
-         moment it leaves its queue, the wake it caused included. 1 Gb/s is 125,000,000 bytes/s.{bars}"
+        "{runs}. TTFB, the time to the first byte, and completion count from the moment of the request; service from \
+         the moment it leaves its queue, the wake it caused included. 1 Gb/s is 125,000,000 bytes/s.{bars}"
     )
 }
 

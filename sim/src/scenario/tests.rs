@@ -163,8 +163,8 @@ fn wrong_overrides_are_refused_with_the_nearest_key() {
         ("policy.queue_depth", "--set policy.queue_depth: this sets nothing; write --set key=value"),
         (
             "policy.queue_depth=many",
-            "--set policy.queue_depth=many: `policy.queue_depth`: \"many\" is not what belongs here; write a whole number \
-             from 1 to",
+            "--set policy.queue_depth=many: `policy.queue_depth`: \"many\" is not what belongs here; \
+             write a whole number from 1 to",
         ),
         ("policy=3", "--set policy=3: unknown key `policy`"),
         ("=3", "--set =3: unknown key ``; write `"),
@@ -230,11 +230,13 @@ fn every_refusal_has_its_place_and_its_mend() {
         ("[plot]\nx = \"workload.rate\"", "s.toml: `plot.y`: a plot needs measures; write y = [\"ttfb_s.p99\","),
         (
             "[plot]\nx = \"workload.rate\"\ny = \"ttfb.p99\"",
-            "s.toml:3:5: `plot.y`: there is no measure \"ttfb.p99\"; write \"ttfb_s.p99\" (known: throughput_bytes_per_s,",
+            "s.toml:3:5: `plot.y`: there is no measure \"ttfb.p99\"; \
+            write \"ttfb_s.p99\" (known: throughput_bytes_per_s,",
         ),
         (
             "[plot]\nx = \"workload.rat\"\ny = \"reject_rate\"",
-            "s.toml:2:5: `plot.x`: there is no parameter or measure \"workload.rat\"; write \"workload.rate\" (known: rack",
+            "s.toml:2:5: `plot.x`: there is no parameter or measure \"workload.rat\"; \
+            write \"workload.rate\" (known: rack",
         ),
         (
             "[plot]\nx = \"workload.rate\"\ny = \"reject_rate\"\nseries = \"sytem\"",
@@ -254,7 +256,8 @@ fn every_refusal_has_its_place_and_its_mend() {
         ),
         (
             "[plot]\nx = \"workload.rate\"\ny = \"ttfb_s.max\"\nlog_y = \"ttfb_s.mean\"",
-            "s.toml:4:9: `plot.log_y`: there is no measure in y \"ttfb_s.mean\"; write \"ttfb_s.max\" (known: ttfb_s.max)",
+            "s.toml:4:9: `plot.log_y`: there is no measure in y \"ttfb_s.mean\"; \
+            write \"ttfb_s.max\" (known: ttfb_s.max)",
         ),
     ] {
         let told = told(text);
@@ -276,7 +279,8 @@ fn values_that_do_not_fit_together_are_refused_at_their_place() {
         ),
         (
             "[policy]\nweighing = \"time\"\novertake_limit = 7",
-            "s.toml:3:18: `policy.overtake_limit`: does not fit weighing = \"time\"; write a duration such as \"5 min\"",
+            "s.toml:3:18: `policy.overtake_limit`: does not fit weighing = \"time\"; \
+            write a duration such as \"5 min\"",
         ),
         (
             "[policy]\nshares = { client = 0, rebuild = 0, background = 0 }",

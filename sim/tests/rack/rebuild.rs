@@ -120,7 +120,9 @@ fn more_than_r_losses_are_counted_and_a_read_says_that_data_is_lost() {
     let lost: Vec<BlobId> =
         blobs.into_iter().filter(|blob| failed.iter().all(|drive| world.drives_of(*blob).contains(drive))).collect();
     assert!(!lost.is_empty());
-    failed.iter().for_each(|drive| world.fail(*drive));
+    for drive in &failed {
+        world.fail(*drive);
+    }
     world.run_for(3 * 24 * 60 * MINUTE);
     for drive in &failed {
         assert_eq!(view(&world, *drive).lost_blobs, lost.len() as u64);
@@ -136,7 +138,9 @@ fn a_stack_that_is_bad_beside_the_lost_one_is_made_up_for_and_too_many_are_told(
     let (drive, blobs) = fullest(&world);
     let spoil = |world: &mut World, blob: BlobId, count: usize| {
         let others: Vec<DriveId> = world.drives_of(blob).iter().copied().filter(|other| *other != drive).collect();
-        others.into_iter().take(count).for_each(|other| world.spoil(blob, other));
+        for other in others.into_iter().take(count) {
+            world.spoil(blob, other);
+        }
     };
     spoil(&mut world, blobs[0], 1);
     spoil(&mut world, blobs[1], 2);
@@ -153,13 +157,17 @@ fn a_rebuild_waits_while_too_few_drives_are_there_and_goes_on_when_they_are_back
     with_blobs(&mut world, 40, 10 * MB);
     let (drive, blobs) = fullest(&world);
     let gone: Vec<DriveId> = mates(&world, drive).into_iter().take(4).collect();
-    gone.iter().for_each(|mate| world.kill(*mate));
+    for mate in &gone {
+        world.kill(*mate);
+    }
     world.fail(drive);
     world.run_for(5 * MINUTE);
     let waits = view(&world, drive);
     assert_eq!((waits.waiting_blobs, waits.lost_blobs), (blobs.len() as u64, 0));
     assert!(is_asleep(&world), "nobody wakes a group for what cannot be done");
-    gone.iter().for_each(|mate| world.revive(*mate));
+    for mate in &gone {
+        world.revive(*mate);
+    }
     world.run_for(5 * MINUTE);
     assert_eq!(world.left_on(drive), 0);
     assert!(all_whole(&world));
