@@ -102,7 +102,7 @@ fn progress(rebuild: &RebuildReport) -> String {
     }
     let (soonest, latest) = (seconds(rebuild.left_min_s), seconds(rebuild.left_max_s));
     format!(
-        "drive {drive} failed; in group {group} {done} are rebuilt, {} left, which takes {soonest} to {latest}",
+        "drive {drive} failed; {done} are rebuilt in group {group}, {} left in {soonest} to {latest}",
         bytes(*left_bytes)
     )
 }
@@ -260,8 +260,7 @@ mod tests {
         let text = text(&status);
         for line in [
             "drives    1,152 asleep, 0 moving, 0 ready, 0 away, 2 failed",
-            "rebuild   drive 7 failed; in group 2 40 stacks of 1.0 GB are rebuilt, 5.0 GB left, \
-            which takes 1 min to 2 h",
+            "rebuild   drive 7 failed; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left in 1 min to 2 h",
             "rebuild   drive 8 failed and is rebuilt in group 2: 40 stacks of 1.0 GB, nothing left",
         ] {
             assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");

@@ -31,7 +31,9 @@ impl Rig {
         let drive = || Arc::new(MemoryDrive::new(capacity));
         let memory: Vec<_> = (0..code.stacks()).map(|_| drive()).collect();
         let blob = Blob { rack: RackUuid([5; 16]), id: BlobId(77), code, payload_bytes };
-        let mut rig = Self { blob, memory, spare: drive(), payload_crc64: 0 };
+        // A test may rebuild every stack upon it.
+        let spare = Arc::new(MemoryDrive::new(capacity * code.stacks() as u64));
+        let mut rig = Self { blob, memory, spare, payload_crc64: 0 };
         let drives: Vec<_> = (0..code.stacks()).map(|at| (DriveId(at as u32), rig.drive(at))).collect();
         let mut writer = StackWriter::create(blob, &drives).await.result.unwrap();
         let mut rng = Rng::new(payload_bytes);
