@@ -77,9 +77,9 @@ fn each_contradiction_of_the_text_has_its_arithmetic() {
     };
     told("AGAINST_WITHIN", "26 Gb/s, which is 34 % below FP's 39.6 Gb/s");
     told("AGAINST_DATA", "28.9 Gb/s read: 24.1 Gb/s for clients if all 18 stacks count");
-    told("AGAINST_NO_REJECTS", "3.95/s is the most it serves");
+    told("AGAINST_NEVER", "of 16/s it cannot send 17 %");
     told("AGAINST_U", "= 5 times the throughput");
-    told("AGAINST_POWER", "= 3.29x");
+    told("AGAINST_POWER", "10.85 kW / 3.3 kW = 3.29x");
     told("AGAINST_SPIN_UP", "= 24.8 kW");
     told("AGAINST_GB", "42.9 Gb/s");
 }

@@ -67,8 +67,8 @@ pub enum Unit {
 }
 
 impl Unit {
-    fn shown(self, value: f64) -> String {
-        let unit = match self {
+    fn suffix(self) -> &'static str {
+        match self {
             Self::Percent => " %",
             Self::Seconds => " s",
             Self::Hours => " h",
@@ -79,7 +79,11 @@ impl Unit {
             Self::Kilowatts => " kW",
             Self::Times => "x",
             Self::Count => "",
-        };
+        }
+    }
+
+    /// A number of ours, in as many digits as its unit needs.
+    fn shown(self, value: f64) -> String {
         let number = match self {
             // As many digits as the text has: 99.998 %.
             Self::Percent if value > 90.0 && value < 100.0 => format!("{value:.3}"),
@@ -88,7 +92,12 @@ impl Unit {
             Self::Gbit | Self::Seconds | Self::Hours | Self::Terabytes if value >= 10.0 => format!("{value:.1}"),
             _ => short(value),
         };
-        number + unit
+        number + self.suffix()
+    }
+
+    /// A number of the text, in the digits that it has there.
+    fn told(self, value: f64) -> String {
+        format!("{value}{}", self.suffix())
     }
 }
 
@@ -220,11 +229,11 @@ impl Claim {
 
     fn paper(&self) -> String {
         match self.says {
-            Says::Number(number) => self.unit.shown(number),
+            Says::Number(number) => self.unit.told(number),
             Says::AtMost(0.0) => "none".to_owned(),
-            Says::AtMost(most) => format!("at most {}", self.unit.shown(most)),
-            Says::AtLeast(least) => format!("at least {}", self.unit.shown(least)),
-            Says::Between(least, most) => format!("{} to {}", short(least), self.unit.shown(most)),
+            Says::AtMost(most) => format!("at most {}", self.unit.told(most)),
+            Says::AtLeast(least) => format!("at least {}", self.unit.told(least)),
+            Says::Between(least, most) => format!("{least} to {}", self.unit.told(most)),
             Says::Course(words) => words.to_owned(),
         }
     }

@@ -60,8 +60,9 @@ fn curve(runs: &Runs, of: Of, name: &str, y: impl Fn(&Point) -> f64, to: f64) ->
     Series::line(name, points)
 }
 
+/// Hollow marks, with gaps between them.
 fn in_words(points: impl IntoIterator<Item = (f64, f64)>) -> Series {
-    Series::styled(IN_WORDS, Style::Marks, points)
+    Series::styled(IN_WORDS, Style::Reference, points.into_iter().flat_map(|(x, y)| [(x, y), (x, f64::NAN)]))
 }
 
 fn by_rate(runs: &Runs) -> Plate {
@@ -137,15 +138,19 @@ fn bursts(runs: &Runs) -> Plate {
 }
 
 fn rebuild(runs: &Runs) -> Plate {
-    let points = |of: &dyn Fn(&Point) -> Option<f64>| {
-        runs.of(Of::Rebuild).map(|point| (rate(point), of(point).unwrap_or(f64::NAN))).collect::<Vec<_>>()
+    let points = |series, of: &dyn Fn(&Point) -> Option<f64>| {
+        runs.of(series).map(|point| (rate(point), of(point).unwrap_or(f64::NAN))).collect::<Vec<_>>()
     };
     let hours = |point: &Point| Some(point.rebuild?.rebuild_s? / 3_600.0);
     let took = Figure {
         title: "until every blob is whole again".into(),
         x: rate_axis(8.0),
         y: Axis::linear("rebuild time (h)"),
-        series: vec![Series::line("rebuild, w = 50 %", points(&hours)), in_words([(8.0, 24.0)])],
+        series: vec![
+            Series::line("rebuild, w = 50 %, turns of 60 s", points(Of::Rebuild, &hours)),
+            Series::line("turns of 300 s", points(Of::RebuildInLongTurns, &hours)),
+            in_words([(8.0, 24.0)]),
+        ],
     };
     let without = |point: &&Point| runs.of(Of::Rebuild).any(|other| (rate(other) - rate(point)).abs() < 1e-6);
     let without =
@@ -155,8 +160,11 @@ fn rebuild(runs: &Runs) -> Plate {
         x: rate_axis(8.0),
         y: Axis::log("TTFB, mean (s)"),
         series: vec![
-            Series::line("in the class that rebuilds", points(&|point| point.rebuild?.in_class.ttfb_s.mean)),
-            Series::line("in the other classes", points(&|point| point.rebuild?.elsewhere.ttfb_s.mean)),
+            Series::line(
+                "in the class that rebuilds",
+                points(Of::Rebuild, &|point| point.rebuild?.in_class.ttfb_s.mean),
+            ),
+            Series::line("in the other classes", points(Of::Rebuild, &|point| point.rebuild?.elsewhere.ttfb_s.mean)),
             Series::reference("without a failure", without),
         ],
     };
@@ -166,7 +174,8 @@ fn rebuild(runs: &Runs) -> Plate {
 fn by_u(runs: &Runs) -> Plate {
     let figure = |title: &str, y: Axis, of: fn(&Point) -> f64, words: &[(f64, f64)]| {
         let limit = |point: &Point| (point.parameters.overtake_limit / GB) as f64;
-        let points = runs.of(Of::ByU).map(|point| (limit(point), of(point)));
+        // FIFO, u = 0, would dwarf the others.
+        let points = runs.of(Of::ByU).map(|point| (limit(point), of(point))).filter(|(limit, _)| *limit > 0.0);
         let words = (!words.is_empty()).then(|| in_words(words.iter().copied()));
         let series = [Series::line("Pelican, 40 Gb/s", points)].into_iter().chain(words).collect();
         Figure { title: title.to_owned(), x: Axis::linear("u (GB)"), y, series }

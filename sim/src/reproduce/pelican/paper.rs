@@ -73,7 +73,9 @@ claims! {
     REBUILD_TIME: "rebuild of a drive of 4.28 TB, 64,329 blobs, w = 50 %, at its plateau", "5, figure 7(a)",
         AtMost(24.0), Hours;
     REBUILD_GROWS: "rebuild time with the client load", "5, figure 7(a)", Course("grows to a plateau"), Hours;
-    REBUILD_CLIENTS: "TTFB of clients in the class that rebuilds, at most", "5, figure 7(b)", Number(2.2), Times;
+    REBUILD_CLIENTS: "TTFB of clients in the class that rebuilds, at high request rates (8/s)", "5, figure 7(b)",
+        Number(2.2), Times;
+    REBUILD_CLIENTS_MOST: "TTFB of clients in the class that rebuilds, at any rate", "5, figure 7(b)", AtMost(2.2), Times;
     REBUILD_OTHERS: "TTFB of clients in the other classes", "5, figure 7(b)", Course("no impact"), Times;
     REBUILD_ARITHMETIC: "rebuild time without any switching", "derived: 4.28 TB / 105 MB/s / 0.5", Number(22.6), Hours;
 
@@ -118,7 +120,6 @@ claims! {
     // Where the text contradicts itself.
     AGAINST_WITHIN: "(a) 35 % of rejects, or within 20 % of FP", "5, figures 5(a) and 6", Course("both"), Gbit;
     AGAINST_DATA: "(a) 35 % of rejects, or 99 TB a drive and year", "5, figures 6 and 9(a)", Course("both"), Gbit;
-    AGAINST_NO_REJECTS: "21 % of rejects at 5/s, and none at 4/s", "5, figure 6", Course("both"), Percent;
     AGAINST_NEVER: "FP, unbounded: 106 Gb/s, and never a reject", "5, figures 5(a) and 6", Course("both"), Percent;
     AGAINST_U: "(b) rejects from 85 % to 25 %, and throughput that nearly doubles", "5, figures 8(a) and 8(b)",
         Course("both"), Times;

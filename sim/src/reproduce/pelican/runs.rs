@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
-    /// 24 hours after 6 of warm-up, every rate; three seeds for Pelican by rate and for bursts, one for all else.
+    /// 24 hours after 6 of warm-up (24 near what can be served), every rate; three seeds for Pelican by rate and for bursts, one for all else.
     Full,
     /// 6 hours after 3, one seed, some rates; drives of a twentieth of their size where racks are
     /// filled, and a twentieth of the failed drive.
@@ -42,6 +42,8 @@ pub enum Series {
     Burst,
     /// Pelican, 40 Gb/s, while a drive is rebuilt, by rate.
     Rebuild,
+    /// The same, lanes taking turns of 300 s instead of 60 s.
+    RebuildInLongTurns,
 }
 
 /// GB in bytes, as the text has them.
@@ -176,6 +178,7 @@ fn experiments(rack: &RackSpec, extent: Extent) -> Result<Vec<(Series, Experimen
     let mut sweep = |series, system, network, rates: &[f64]| {
         for rate in rates {
             let mut experiment = Experiment { system, network, ..base.clone() };
+            experiment.warm_up = warm_up(full, system, network, *rate);
             experiment.seeds.truncate(if system == System::Engine { 3 } else { 1 });
             experiment.workload.arrivals = Arrivals::poisson(*rate);
             all.push((series, experiment));
@@ -199,15 +202,38 @@ fn experiments(rack: &RackSpec, extent: Extent) -> Result<Vec<(Series, Experimen
 /// Rebuilds under clients. Without a failure the same is [`Series::Pelican`].
 fn rebuilds(base: &Experiment, full: bool, all: &mut Vec<(Series, Experiment)>) {
     let failing = Experiment::pelican_rebuild(base.rack.clone());
-    for rate in if full { &[0.0625, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0][..] } else { &[0.25, 5.0] } {
+    for rate in if full { &[0.0625, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0][..] } else { &[0.25, 8.0] } {
         let (stored_permille, mut fault) = (failing.stored_permille, failing.fault);
         if let Some(fault) = fault.as_mut().filter(|_| !full) {
             (fault.blobs, fault.bytes) = (fault.blobs / 20, fault.bytes / 20);
         }
         let mut experiment = Experiment { stored_permille, fault, ..base.clone() };
         experiment.workload.arrivals = Arrivals::poisson(*rate);
+        let mut in_long_turns = experiment.clone();
+        in_long_turns.policy.scheduler.quantum = Duration::from_mins(5);
         all.push((Series::Rebuild, experiment));
+        if full {
+            all.push((Series::RebuildInLongTurns, in_long_turns));
+        }
     }
+}
+
+/// How long it takes until queues have settled: longer where about as much is offered as can be served, and where
+/// queues of 48,000 requests fill slowly.
+fn warm_up(full: bool, system: System, network: Network, reads_per_s: f64) -> Duration {
+    let slow = match system {
+        System::FullyProvisioned if network == Network::UNBOUNDED => reads_per_s > 13.0,
+        System::FullyProvisioned => reads_per_s >= 5.0,
+        System::Engine => (3.5..4.5).contains(&reads_per_s),
+        System::RandomLayout => false,
+    };
+    Duration::from_hours(if !full {
+        3
+    } else if slow {
+        24
+    } else {
+        6
+    })
 }
 
 /// u at 5 requests a second, and reads of k stacks.
@@ -240,10 +266,10 @@ fn bursts(base: &Experiment, full: bool, all: &mut Vec<(Series, Experiment)>) ->
 
 /// Which racks to fill: how drives vary, and whether those of a group are chosen at random.
 fn to_fill(extent: Extent) -> Vec<(Option<Capacities>, bool)> {
-    let shapes: &[u8] = if extent == Extent::Full { &[1, 2, 4] } else { &[2] };
-    let shape = |draws: &u8| Capacities { draws: *draws, ..Capacities::PELICAN };
-    let both = |random: bool| shapes.iter().map(move |draws| (Some(shape(draws)), random));
-    [(None, false)].into_iter().chain(both(false)).chain(both(true)).collect()
+    let shapes: &[u8] = if extent == Extent::Full { &[2, 1, 4] } else { &[2] };
+    let shape = |draws: u8| Some(Capacities { draws, ..Capacities::PELICAN });
+    let by_rule = shapes.iter().map(|draws| (shape(*draws), false));
+    [(None, false), (shape(2), true)].into_iter().chain(by_rule).collect()
 }
 
 fn fill_all(

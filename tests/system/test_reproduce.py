@@ -1,0 +1,34 @@
+"""Pelican's evaluation on the command line, in its quick form: rows that programs can read, and a report that stands alone."""
+
+import json
+import os
+import re
+import xml.etree.ElementTree as xml
+
+from harness import SystemTest, larder
+
+
+class Reproduction(SystemTest):
+    def test_rows_and_figures_are_written_and_a_foreign_directory_is_left_alone(self):
+        folder = os.path.join(self.root, "report")
+        output = larder("reproduce", "pelican", "--quick", "--json", "--out", folder, timeout=600)
+        self.assertEqual((output.returncode, output.stderr), (0, ""))
+        rows = json.loads(output.stdout)
+        verdicts = {"met", "calibrated", "missed", "contradiction", "open"}
+        self.assertTrue(all(row["verdict"] in verdicts and row["paper"] and row["ours"] for row in rows))
+        found = {name: open(os.path.join(folder, name), encoding="utf-8").read() for name in os.listdir(folder)}
+        self.assertEqual(json.loads(found["rows.json"]), rows)
+        self.assertEqual(len(found["rows.csv"].splitlines()), 1 + len(rows))
+        figures = [name for name in found if name.endswith(".svg")]
+        self.assertEqual(len(figures), 7)
+        for name in figures:
+            xml.fromstring(found[name])
+        html = re.sub("<!DOCTYPE html>", "", found["report.html"])
+        xml.fromstring(html)
+        self.assertIsNone(re.search(r"\b(src|href)=|url\(|@import|<script", html), "nothing from elsewhere")
+
+        with open(os.path.join(folder, "mine"), "w", encoding="utf-8") as file:
+            file.write("not a report's")
+        output = larder("reproduce", "pelican", "--quick", "--out", folder)
+        self.assertEqual(output.returncode, 1)
+        self.assertIn("write --out with a directory that is new", output.stderr)
