@@ -133,7 +133,8 @@ impl ObjectStore for House {
     }
 
     fn delete_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()> {
-        Box::pin(self.delete_bucket_and_uploads(name))
+        let (house, name) = (self.clone(), name.to_owned());
+        in_task(async move { house.delete_bucket_and_uploads(&name).await })
     }
 
     fn begin_put<'a>(

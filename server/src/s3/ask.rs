@@ -9,10 +9,13 @@ use http::{HeaderMap, Method};
 use s3s::path::{ParseS3PathError, S3Path, parse_virtual_hosted_style};
 use s3s::xml::{Deserialize, Deserializer};
 use s3s::{Body, S3Request, TrailingHeaders};
+use std::time::Duration;
 
 /// The largest body of a request that is not an object, in bytes (AWS takes 1,000 keys of 1,024 bytes to delete at
 /// once, and 10,000 parts with a checksum each to complete).
 const SMALL_BODY_BYTES: usize = 4 << 20;
+/// How long such a body may take to come.
+const SMALL_BODY_TIME: Duration = Duration::from_mins(2);
 
 /// The operations there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,22 +178,17 @@ impl Ask {
     /// What is wrong with the body.
     pub async fn small_body<T: for<'xml> Deserialize<'xml>>(&mut self) -> Result<Option<T>, Fault> {
         let claims = Claims::of(&self.headers)?;
-        self.claimed_body(&claims).await
+        parsed(&self.small_body_bytes(&claims).await?)
     }
 
-    /// The same of a body about which the request claims `claims`.
-    pub async fn claimed_body<T: for<'xml> Deserialize<'xml>>(&mut self, claims: &Claims) -> Result<Option<T>, Fault> {
-        let bytes = self.small_body_bytes(claims).await?;
-        if bytes.is_empty() {
-            return Ok(None);
-        }
-        let mut reader = Deserializer::new(&bytes);
-        let value = T::deserialize(&mut reader).and_then(|value| reader.expect_eof().map(|()| value));
-        value.map(Some).map_err(|_| Code::MalformedXml.into())
-    }
-
-    async fn small_body_bytes(&mut self, claims: &Claims) -> Result<Bytes, Fault> {
-        let bytes = self.body.store_all_limited(SMALL_BODY_BYTES).await.map_err(|error| {
+    /// The bytes of such a body, about which the request claims `claims`.
+    ///
+    /// # Errors
+    /// What is wrong with them, and `RequestTimeout` for a client that takes too long.
+    pub async fn small_body_bytes(&mut self, claims: &Claims) -> Result<Bytes, Fault> {
+        // Whoever sends a part of it and goes silent must not keep a request's place.
+        let read = tokio::time::timeout(SMALL_BODY_TIME, self.body.store_all_limited(SMALL_BODY_BYTES)).await;
+        let bytes = read.map_err(|_| Fault::from(Code::RequestTimeout))?.map_err(|error| {
             if error.to_string().contains("limit") {
                 Code::MaxMessageLengthExceeded.into()
             } else {
@@ -201,6 +199,19 @@ impl Ask {
         claims.verify(trailers.as_ref(), &claims.digests(&bytes))?;
         Ok(bytes)
     }
+}
+
+/// A body as XML; nothing if it is empty.
+///
+/// # Errors
+/// `MalformedXML`.
+pub(super) fn parsed<T: for<'xml> Deserialize<'xml>>(bytes: &Bytes) -> Result<Option<T>, Fault> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let mut reader = Deserializer::new(bytes);
+    let value = T::deserialize(&mut reader).and_then(|value| reader.expect_eof().map(|()| value));
+    value.map(Some).map_err(|_| Code::MalformedXml.into())
 }
 
 /// `value` as text.

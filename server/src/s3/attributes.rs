@@ -64,7 +64,8 @@ async fn parts(route: &Route, ask: &Ask, object: &Object) -> Result<Option<GetOb
     let marker = number(ask.header("x-amz-part-number-marker")?, "x-amz-part-number-marker", 0)?;
     let after = u32::try_from(marker).unwrap_or(u32::MAX - 1);
     let mut found = route.store.parts(object.version, after, max + 1).await?;
-    let truncated = found.len() > max;
+    // A page of none leads nowhere, so it is not said to go on.
+    let truncated = max > 0 && found.len() > max;
     found.truncate(max);
     let last = found.last().map_or(0, |part| part.number);
     Ok(Some(GetObjectAttributesParts {

@@ -254,7 +254,9 @@ fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), F
                        less than 604800 seconds";
         return Err(Fault::new(Code::AuthorizationQueryParametersError, message));
     }
-    let Some(signed) = from_query.or(from_header) else {
+    // Version 2 in a header covers too little and never expires, whatever unsigned parameters say beside it.
+    let is_v4 = authorization.is_empty() || authorization.starts_with("AWS4-");
+    let Some(signed) = from_query.or(from_header).filter(|_| is_v4) else {
         let message = "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
         return Err(Fault::new(Code::InvalidRequest, message));
     };
@@ -324,5 +326,13 @@ mod tests {
         check(Operation::PutObject, true, &query, &headers).unwrap();
         headers.insert("x-amz-meta-b", "1".parse().unwrap());
         assert_eq!(check(Operation::PutObject, true, &query, &headers).unwrap_err().code, Code::AccessDenied);
+    }
+
+    #[test]
+    fn version_2_in_a_header_is_refused_whatever_the_query_says() {
+        let query = [("X-Amz-SignedHeaders".to_owned(), "host".to_owned())];
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", "AWS key:signature".parse().unwrap());
+        assert_eq!(check(Operation::GetObject, true, &query, &headers).unwrap_err().code, Code::InvalidRequest);
     }
 }

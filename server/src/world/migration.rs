@@ -189,7 +189,9 @@ async fn members(means: &super::Means, versions: &[VersionId]) -> Result<Vec<Pac
     for version in versions {
         let Some((found, object)) = means.catalog.object_of_version(*version).await? else { continue };
         let slots = readable_slots(means, *version, found.place).await?;
-        if let Some(slots) = slots.filter(|slots| !slots.is_empty()) {
+        // Whoever overwrites it between two reads of its parts leaves the first of them: it is no member any more.
+        let files = if found.place == catalog::Place::Parts { object.parts.count() as usize } else { 1 };
+        if let Some(slots) = slots.filter(|slots| slots.len() == files) {
             members.push(PackMember { bucket: found.bucket, key: found.key, object, slots });
         }
     }
