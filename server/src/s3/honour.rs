@@ -255,7 +255,7 @@ fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), F
         return Err(Fault::new(Code::AuthorizationQueryParametersError, message));
     }
     // Version 2 in a header covers too little and never expires, whatever unsigned parameters say beside it.
-    let is_v4 = authorization.is_empty() || authorization.starts_with("AWS4-");
+    let is_v4 = authorization.starts_with("AWS4-") || !headers.contains_key("authorization");
     let Some(signed) = from_query.or(from_header).filter(|_| is_v4) else {
         let message = "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
         return Err(Fault::new(Code::InvalidRequest, message));
