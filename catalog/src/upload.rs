@@ -169,7 +169,12 @@ impl Catalog {
             batch.checks.push(Check::Present(key::bucket(bucket)));
             batch.checks.push(Check::Present(at.clone()));
             let seen = self.all_parts(object.version, &mut batch).await?;
-            let unused = choose(object, chosen, seen, &mut batch)?;
+            let unused = match choose(object, chosen, seen, &mut batch) {
+                Ok(unused) => unused,
+                // The parts went with the upload, after it was looked up.
+                Err(_) if self.store.get(&at).await?.is_none() => continue,
+                Err(error) => return Err(error),
+            };
             let Ok(displaced) = self.displace(bucket, key, old.as_ref(), &mut batch).await? else { continue };
             batch.writes.push(Write::Delete(at.clone()));
             place_new(bucket, key, object, Place::Parts, &mut batch);

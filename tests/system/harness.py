@@ -39,6 +39,8 @@ BRISK = {
 }
 # The same without migration.
 STAYING = {**BRISK, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}
+# Drives take 6 to 10 s of modelled time and a GET waits 0.2 s of wall time, so cold objects are answered with SlowDown.
+IMPATIENT = {**BRISK, "time_scale": 4, "idle_timeout": "8 s", "patience": "200 ms"}
 
 
 def larder(*words, timeout=60):
@@ -205,6 +207,15 @@ class Server:
         self.until_migrated()
         return self.until_asleep()
 
+    def tells_to_wait(self, path):
+        """Asks for a cold object of an impatient server, which answers SlowDown; all are asleep again afterwards."""
+        self.until_cold()
+        status, headers, body = self.ask("GET", path)
+        assert status == 503 and b"<Code>SlowDown</Code>" in body, (status, body)
+        assert int(headers["retry-after"]) > 0
+        self.until("the recall is done", lambda status: status["totals"]["group_wakes"][0] > 0)
+        self.until_asleep()
+
     def stacks(self, drives=None):
         """The stack files on the drives numbered `drives`, or on all."""
         root = os.path.join(self.data, "drives")
@@ -284,7 +295,7 @@ class SystemTest(unittest.TestCase):
             self.assertTrue(found == expected, f"{key} is not what was written")
 
 
-def aws(server, folder, *words, timeout=300):
+def aws(server, folder, *words, timeout=300, environment=None):
     """Runs the aws CLI with its own settings: files above 8 MB go in parts."""
     config = os.path.join(folder, "aws-config")
     with open(config, "w", encoding="ascii") as file:
@@ -299,6 +310,7 @@ def aws(server, folder, *words, timeout=300):
         "AWS_ENDPOINT_URL": server.endpoint,
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_PAGER": "",
+        **(environment or {}),
     }
     command = [sys.executable, "-m", "awscli", *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)

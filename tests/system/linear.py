@@ -41,6 +41,10 @@ def seen(value):
     return lambda state: state if state == value else REFUSED
 
 
+def seen_other(value):
+    return lambda state: state if state != value else REFUSED
+
+
 def contradiction(calls, start=None):
     """None if the calls make sense in some order; else the calls that no order went beyond."""
     calls = sorted(calls, key=lambda call: call.begin)

@@ -33,6 +33,13 @@ class Checker(unittest.TestCase):
         self.assertIsNotNone(self.told((0, 1, put(1), False), (2, 3, seen(1)), (4, 5, seen(None))))
 
 
+def completion(etags):
+    """The body that completes an upload of these parts."""
+    parts = "".join(f"<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>"
+                    for number, etag in enumerate(etags, 1))
+    return f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
+
+
 class Client:
     """Does random things, and writes down what it was told."""
 
@@ -44,8 +51,8 @@ class Client:
     def live(self):
         for number in range(CALLS):
             key = f"k{self.random.randrange(KEYS)}"
-            draw = self.random.choices([self.put, self.put_if_absent, self.put_if, self.delete, self.get, self.list],
-                                       [5, 3, 3, 2, 8, 1])[0]
+            kinds = [self.put, self.put_if_absent, self.put_if, self.upload, self.delete, self.get, self.list]
+            draw = self.random.choices(kinds, [5, 3, 3, 3, 2, 8, 1])[0]
             draw(key, f"{self.seed}.{number}")
             time.sleep(self.random.random() * 0.02)
 
@@ -88,6 +95,47 @@ class Client:
     def put_if(self, key, serial):
         if key in self.known:
             self.put(key, serial, {"If-Match": f'"{self.known[key]}"'}, self.known[key])
+
+    def upload(self, key, serial):
+        """Completes an upload twice at the same time. Whoever is told that it is complete found it at its key then, and
+        whoever is told that there is no such upload found something else."""
+        _, body = self.value(serial)
+        etag = hashlib.md5(hashlib.md5(body).digest()).hexdigest() + "-1"
+        self.values[etag] = body
+        path = f"/{BUCKET}/{key}"
+        status, _, said = self.server.ask("POST", path, query="uploads=")
+        if status != 503:
+            assert status == 200, (status, said)
+            query = f"uploadId={said.split(b'<UploadId>')[1].split(b'<')[0].decode()}"
+            status, headers, said = self.server.ask("PUT", path, body=body, query=f"partNumber=1&{query}")
+        if status == 503:
+            return
+        assert status == 200, (status, said)
+        request = completion([headers["etag"]])
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            begin = time.monotonic()
+            runs = [pool.submit(self.complete, path, query, request) for _ in range(2)]
+            told = [run.result() for run in runs]
+        self.note_completions(key, etag, begin, told)
+
+    def complete(self, path, query, request):
+        status, _, said = self.server.ask("POST", path, body=request, query=query)
+        assert status in (200, 404, 503), (status, said)
+        assert status != 200 or b"<Error>" not in said, said
+        return status, time.monotonic()
+
+    def note_completions(self, key, etag, begin, told):
+        calls, what = self.calls[key], f"complete {etag[:6]}"
+        done = [end for status, end in told if status == 200]
+        assert done or any(status == 503 for status, _ in told), told
+        last = max(end for _, end in told)
+        calls.append(linear.Call(what, begin, min(done, default=last), linear.put(etag), heard=bool(done)))
+        for status, end in told:
+            if status == 200:
+                calls.append(linear.Call(f"{what} 200", begin, end, linear.seen(etag)))
+                self.known[key] = etag
+            elif status == 404:
+                calls.append(linear.Call(f"{what} 404", begin, end, linear.seen_other(etag)))
 
     def delete(self, key, _):
         begin = time.monotonic()
@@ -135,6 +183,8 @@ class Histories(SystemTest):
             last.get(f"k{number}", None)
         told = sum(map(len, calls.values()))
         self.assertGreater(told, CLIENTS * CALLS // 2, "most calls were answered")
+        in_parts = sum(call.what.startswith("complete") for history in calls.values() for call in history)
+        self.assertGreater(in_parts, CLIENTS, "some came in parts")
         for key, history in sorted(calls.items()):
             wrong = linear.contradiction(history)
             self.assertIsNone(wrong, f"seed {seed}, {key}: no order explains {wrong}")
@@ -145,8 +195,10 @@ class Histories(SystemTest):
         barrier = threading.Barrier(CLIENTS)
 
         def race(number, path, condition):
+            # No two bodies are the same, or an object would match again after it was replaced.
+            body = f"{condition} {number}".encode()
             barrier.wait()
-            return server.ask("PUT", path, headers=condition, body=f"{number}".encode())[0]
+            return server.ask("PUT", path, headers=condition, body=body)[0]
 
         for turn in range(10):
             path = f"/{BUCKET}/race{turn}"
@@ -159,3 +211,47 @@ class Histories(SystemTest):
                     self.assertTrue(set(statuses) <= {200, 409, 412}, statuses)
                     if len(conditions) == 1:
                         conditions.append({"If-Match": server.ask("HEAD", path)[1]["etag"]})
+
+    def test_an_upload_is_completed_once_or_aborted_whoever_asks_at_once(self):
+        server = self.rack("nas8")
+        client = server.client()
+        client.create_bucket(Bucket=BUCKET)
+        racers, ended = 6, {"complete": 0, "abort": 0}
+        barrier = threading.Barrier(racers)
+
+        def race(method, path, query, body):
+            barrier.wait()
+            status, _, said = server.ask(method, path, query=query, body=body)
+            return status, said
+
+        for turn in range(16):
+            key, body = f"race{turn}", noise(70_000 + turn, turn)
+            upload = client.create_multipart_upload(Bucket=BUCKET, Key=key)["UploadId"]
+            named = {"Bucket": BUCKET, "Key": key, "UploadId": upload}
+            part = client.upload_part(**named, PartNumber=1, Body=body)
+            aborts = turn % 2 * 2
+            asked = [("DELETE", b"")] * aborts + [("POST", completion([part["ETag"]]))] * (racers - aborts)
+            with concurrent.futures.ThreadPoolExecutor(racers) as pool:
+                runs = [pool.submit(race, method, f"/{BUCKET}/{key}", f"uploadId={upload}", text)
+                        for method, text in asked]
+                told = [run.result() for run in runs]
+            dropped = [status for status, _ in told[:aborts]]
+            completed = [status for status, _ in told[aborts:]]
+            self.assertTrue(set(dropped) <= {204, 404} and set(completed) <= {200, 404}, told)
+            found = server.ask("GET", f"/{BUCKET}/{key}")
+            if 200 in completed:
+                # Whoever came later was told the same, since the object is still there.
+                self.assertEqual(set(completed), {200}, told)
+                self.assertEqual((found[0], found[2] == body), (200, True))
+                self.assertNotIn(204, dropped, "what became an object was not dropped")
+                ended["complete"] += 1
+            else:
+                self.assertEqual((found[0], dropped.count(204) > 0), (404, True), told)
+                ended["abort"] += 1
+        self.assertGreaterEqual(ended["complete"], 8, "nobody aborted every other one")
+        self.assertEqual(client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []), [])
+        server.until_cold()
+        self.assertEqual(server.stop(), 0)
+        report = self.verified(server.data, "--deep")
+        self.assertEqual((report["findings"], report["leftovers"]["staged_files"]), ([], 0))
+        self.assertEqual((report["catalog"]["objects"], report["catalog"]["uploads"]), (ended["complete"], 0))

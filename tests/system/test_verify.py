@@ -127,6 +127,63 @@ class Verify(SystemTest):
         os.remove(path)
         self.assertEqual(self.kinds(server.data), ["staged-missing"])
 
+    def test_uploads_in_parts_agree_at_every_stage(self):
+        server = self.rack("nas8", BRISK)
+        client, parts = server.client(), [noise(5 << 20, 1), noise(70_000, 2)]
+        client.create_bucket(Bucket="pantry")
+
+        def begin(key):
+            upload = client.create_multipart_upload(Bucket="pantry", Key=key)
+            named = {"Bucket": "pantry", "Key": key, "UploadId": upload["UploadId"]}
+            client.upload_part(**named, PartNumber=2, Body=b"replaced")
+            etags = [client.upload_part(**named, PartNumber=at, Body=body)["ETag"] for at, body in enumerate(parts, 1)]
+            return named, {"Parts": [{"PartNumber": at, "ETag": etag} for at, etag in enumerate(etags, 1)]}
+
+        def complete(named, listed):
+            client.complete_multipart_upload(**named, MultipartUpload=listed)
+
+        def agrees(uploads, objects):
+            report = self.verified(server.data, "--deep")
+            self.assertEqual(report["findings"], [])
+            self.assertEqual((report["catalog"]["uploads"], report["catalog"]["objects"]), (uploads, objects))
+            return report
+
+        kept, gone, done = begin("kept"), begin("gone"), [begin(f"done{i}") for i in range(3)]
+        client.abort_multipart_upload(**gone[0])
+        for begun in done:
+            complete(*begun)
+        client.delete_object(Bucket="pantry", Key="done1")
+        client.put_object(Bucket="pantry", Key="done2", Body=b"over")
+        server.kill()
+        agrees(1, 2)
+        server = self.serve(server.data)
+        client = server.client()
+        server.until("all but the open upload is in the rack", lambda s: s["totals"]["migrated_bytes"] >= 5 << 20)
+        server.until_asleep()
+        self.assertEqual(server.stop(), 0)
+        report = agrees(1, 2)
+        self.assertEqual((report["catalog"]["staged"], report["leftovers"]["staged_files"]), (0, 0))
+        self.assertEqual(report["catalog"]["upload_bytes"], sum(map(len, parts)))
+        server = self.serve(server.data)
+        client = server.client()
+        complete(*kept)
+        server.until_cold()
+        self.reads(client, "pantry", {"kept": b"".join(parts), "done0": b"".join(parts), "done2": b"over"})
+        self.assertEqual(server.stop(), 0)
+        report = agrees(0, 3)
+        self.assertEqual((report["workshop"]["files"], report["leftovers"]["staged_files"]), (0, 0))
+
+    def test_a_part_of_an_open_upload_that_is_lost_is_found(self):
+        server = self.rack("nas8", STAYING)
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        upload = client.create_multipart_upload(Bucket="pantry", Key="k")["UploadId"]
+        client.upload_part(Bucket="pantry", Key="k", UploadId=upload, PartNumber=1, Body=noise(70_000, 1))
+        self.assertEqual(server.stop(), 0)
+        [path] = glob.glob(os.path.join(server.data, "workshop", "staged", "*"))
+        os.remove(path)
+        self.assertEqual(self.kinds(server.data), ["staged-missing"])
+
     def test_a_drive_that_is_gone_is_told_apart_from_lost_data(self):
         server = self.filled(1)
         drives = sorted({os.path.dirname(path) for path in server.stacks()})

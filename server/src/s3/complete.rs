@@ -11,7 +11,7 @@ use super::put::condition;
 use super::route::{Answer, Route, xml};
 use super::store::{Completion, StoreError};
 use super::upload::{asked, check_kind, type_of};
-use catalog::{Checksum, ChecksumKind, ChosenPart, Object, PARTS_MAX, Part, Upload};
+use catalog::{Checksum, ChecksumKind, ChosenPart, Object, PARTS_MAX, Part, Upload, VersionId};
 use s3s::dto::{ChecksumType, CompleteMultipartUploadOutput, CompletedMultipartUpload, CompletedPart, ETag};
 
 /// How long every part but the last must be, in bytes.
@@ -44,7 +44,12 @@ pub(super) async fn upload(route: &Route, mut ask: Ask) -> Answer {
         Err(error) => return Err(error.into()),
     };
     check_kind(&upload, claimed.as_ref().map(|claimed| claimed.kind))?;
-    let parts = chosen_parts(route, &upload, &listed).await?;
+    let parts = match chosen_parts(route, &upload, &listed).await {
+        Ok(parts) => parts,
+        // Its parts went with it if someone else completed or aborted it meanwhile.
+        Err(_) if is_gone(route, &ask, id).await? => return again(route, &ask, &listed).await,
+        Err(fault) => return Err(fault),
+    };
     check_sizes(&ask, &parts)?;
     let checksum = checksum_of(&upload, &parts)?;
     check_claim(&ask, &upload, claimed.as_ref(), &checksum)?;
@@ -59,6 +64,15 @@ pub(super) async fn upload(route: &Route, mut ask: Ask) -> Answer {
     match route.store.complete_upload(&ask.bucket, &ask.key, completion).await {
         Ok(committed) => told(&ask, &committed.etag, &[checksum]),
         Err(StoreError::NoSuchUpload) => again(route, &ask, &listed).await,
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether an upload was completed or aborted.
+async fn is_gone(route: &Route, ask: &Ask, id: VersionId) -> Result<bool, Fault> {
+    match route.store.upload(&ask.bucket, &ask.key, id).await {
+        Ok(_) => Ok(false),
+        Err(StoreError::NoSuchUpload) => Ok(true),
         Err(error) => Err(error.into()),
     }
 }

@@ -38,6 +38,9 @@ const COMMON: [&str; 6] = [
 /// Headers that may be sent without being signed: the signature covers them otherwise, or they mean nothing.
 const UNSIGNED: [&str; 3] = ["x-amz-content-sha256", "x-amz-user-agent", "x-amz-date"];
 
+/// The one version of S3's interface there is.
+const API_VERSION: &str = "2006-03-01";
+
 /// How long a presigned URL may be good for, in seconds.
 const PRESIGNED_MAX_S: u64 = 7 * 24 * 3600;
 
@@ -187,6 +190,8 @@ fn header_is_honoured(operation: Operation, name: &str, value: &str) -> bool {
         "x-amz-checksum-mode" => reads && value.eq_ignore_ascii_case("ENABLED"),
         "x-amz-object-ownership" => creates,
         "x-amz-bucket-object-lock-enabled" => creates && value.eq_ignore_ascii_case("false"),
+        // What the SDK for C++ says with every request, and so pyarrow and others built on it.
+        "x-amz-api-version" => value == API_VERSION,
         "x-amz-sdk-checksum-algorithm" | "x-amz-trailer" => has_body(operation),
         _ if kind_of_header(name).is_some() => has_body(operation),
         _ if name.starts_with("x-amz-meta-") => describes,
@@ -297,6 +302,7 @@ mod tests {
             ("if-match", "*"),
             ("if-match", "\"a\", \"b\""),
             ("if-unmodified-since", "Sat, 21 Nov 2026 08:00:00 GMT"),
+            ("x-amz-api-version", "2030-01-01"),
             ("x-amz-never-heard-of", "1"),
         ] {
             assert!(!honoured(Operation::PutObject, name, value), "{name}: {value}");
@@ -310,6 +316,7 @@ mod tests {
             ("x-amz-tagging", "a=b"),
             ("x-amz-storage-class", "STANDARD"),
             ("x-amz-meta-colour", "blue"),
+            ("x-amz-api-version", "2006-03-01"),
             ("x-amz-checksum-crc64nvme", "AAAAAAAAAAA="),
             ("if-none-match", "*"),
             ("if-match", "\"25f9e794323b453885f5181f1b624d0b\""),

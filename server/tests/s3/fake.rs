@@ -86,6 +86,8 @@ pub enum Mood {
     Breaks,
     /// It never sends a second byte.
     Hangs,
+    /// Someone aborts an upload just before its parts are looked up.
+    LosesUploads,
 }
 
 /// The store.
@@ -212,7 +214,9 @@ impl ObjectStore for Fake {
             let rest = match mood {
                 Mood::Hangs => futures::stream::pending().boxed(),
                 Mood::Breaks => futures::stream::iter([Err(StoreError::DataLost { what: "a test".into() })]).boxed(),
-                Mood::Well | Mood::Cold(_) => futures::stream::iter([Ok(bytes.slice(bytes.len().min(1)..))]).boxed(),
+                Mood::Well | Mood::Cold(_) | Mood::LosesUploads => {
+                    futures::stream::iter([Ok(bytes.slice(bytes.len().min(1)..))]).boxed()
+                }
             };
             let bytes = first.chain(rest).map(move |piece| {
                 let _ = &open;
@@ -371,7 +375,11 @@ impl ObjectStore for Fake {
     }
 
     fn parts(&self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'_, Vec<Part>> {
-        let state = self.lock();
+        let mut state = self.lock();
+        if matches!(self.mood(), Mood::LosesUploads) {
+            state.uploads.retain(|(_, _, open), _| *open != upload.0);
+            state.parts.remove(&upload.0);
+        }
         let parts = state.parts.get(&upload.0).into_iter().flat_map(|parts| parts.range(after + 1..));
         answer(Ok(parts.take(limit).map(|(_, (part, _))| part.clone()).collect()))
     }

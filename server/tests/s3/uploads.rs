@@ -1,6 +1,7 @@
 //! Uploads in parts, as clients see them.
 
 use super::client::{Call, Reply, Signed};
+use super::fake::Mood;
 use super::{House, eventually};
 use base64_simd::STANDARD;
 use md5_of::{composed, md5};
@@ -111,6 +112,16 @@ async fn completing_again_answers_the_same_while_the_object_is_there() {
     assert_eq!(house.complete("k", &id, &[(1, &etag)]).await.code(), "NoSuchUpload", "it was overwritten");
     assert_eq!(house.of_upload("DELETE", "k", &id).await.code(), "NoSuchUpload");
     assert_eq!(house.get("k").await.body, b"soup");
+}
+
+#[tokio::test]
+async fn who_completes_what_is_aborted_meanwhile_is_told_that_it_is_gone() {
+    let house = House::open().await;
+    let id = house.begin("k").await;
+    let etag = house.part("k", &id, 1, b"soup").await;
+    house.store.set_mood(Mood::LosesUploads);
+    let late = house.complete("k", &id, &[(1, &etag)]).await;
+    assert_eq!((late.status, late.code().as_str()), (404, "NoSuchUpload"));
 }
 
 #[tokio::test]
