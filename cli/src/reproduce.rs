@@ -4,7 +4,7 @@ use crate::args::Evaluation;
 use crate::human::table;
 use crate::output;
 use crate::report_dir::ReportDir;
-use crate::simulate::{command, progress, threads};
+use crate::simulate::{Progress, command, threads};
 use sim::reproduce::judge::{RULES, Row};
 use sim::reproduce::pelican::{Extent, FIGURES, Reproduction};
 use std::fmt::Write;
@@ -18,13 +18,9 @@ pub fn pelican(options: &Evaluation) -> anyhow::Result<()> {
     let files = FILES.into_iter().chain(FIGURES).collect();
     let dir = options.out.as_deref().map(|path| ReportDir::make(path, files)).transpose()?;
     let extent = if options.quick { Extent::Quick } else { Extent::Full };
-    let bar = progress("runs")?;
-    let done = |done: usize, of: usize| {
-        bar.set_length(of as u64);
-        bar.set_position(done as u64);
-    };
-    let made = Reproduction::new(rack, extent, threads(options.threads), &done)?;
-    bar.finish_and_clear();
+    let progress = Progress::new("runs")?;
+    let made = Reproduction::new(rack, extent, threads(options.threads), &|done, of| progress.reached(done, of))?;
+    progress.end();
     if let Some(dir) = &dir {
         write(dir, &made)?;
     }

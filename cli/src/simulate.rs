@@ -12,6 +12,7 @@ use sim::report::{Cell, Table};
 use sim::scenario::{Answer, Asked, Case, Scenario, Sources, csv, page, short_table};
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::time::Instant;
 
 /// What a report consists of.
 const FILES: [&str; 4] = ["report.html", "points.csv", "points.json", "plot.svg"];
@@ -58,13 +59,12 @@ fn experiments(scenario: &Scenario, cases: &[Case], folder: &Path) -> anyhow::Re
     cases.iter().map(|case| Ok(scenario.experiment(case, &mut sources)?)).collect()
 }
 
-/// Runs all experiments, with a bar that shows how far they are where somebody looks.
+/// Runs all experiments, and says on standard error how far they are.
 pub fn run(experiments: &[sim::Experiment], asked: Option<NonZeroUsize>) -> anyhow::Result<Vec<sim::Point>> {
-    let bar = progress("points")?;
-    bar.set_length(experiments.len() as u64);
-    bar.tick();
-    let points = sim::run_all(experiments, threads(asked), &|done| bar.set_position(done as u64));
-    bar.finish_and_clear();
+    let progress = Progress::new("points")?;
+    progress.reached(0, experiments.len());
+    let points = sim::run_all(experiments, threads(asked), &|done| progress.reached(done, experiments.len()));
+    progress.end();
     Ok(points?)
 }
 
@@ -73,12 +73,41 @@ pub fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
     asked.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN)
 }
 
-/// A bar that counts `what`.
-pub fn progress(what: &str) -> anyhow::Result<ProgressBar> {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let template = format!("{{bar:40}} {{pos}} of {{len}} {what}, {{elapsed}} passed, {{eta}} to go");
-    bar.set_style(ProgressStyle::with_template(&template)?);
-    Ok(bar)
+/// How far work is: a bar where somebody looks, lines where a log is kept.
+pub struct Progress {
+    bar: ProgressBar,
+    what: &'static str,
+    begun: Instant,
+}
+
+impl Progress {
+    /// Counts `what`.
+    pub fn new(what: &'static str) -> anyhow::Result<Self> {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let template = format!("{{bar:40}} {{pos}} of {{len}} {what}, {{elapsed}} passed, {{eta}} to go");
+        bar.set_style(ProgressStyle::with_template(&template)?);
+        Ok(Self { bar, what, begun: Instant::now() })
+    }
+
+    /// `done` `of` so many are done. A log has a line for each twentieth of them.
+    pub fn reached(&self, done: usize, of: usize) {
+        self.bar.set_length(of as u64);
+        self.bar.set_position(done as u64);
+        self.bar.tick();
+        if self.bar.is_hidden() && is_worth_a_line(done, of) {
+            eprintln!("{done} of {of} {}, {} s passed", self.what, self.begun.elapsed().as_secs());
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Whether a twentieth `of` all has been passed with the last that is `done`.
+fn is_worth_a_line(done: usize, of: usize) -> bool {
+    done > 0 && done * 20 / of.max(1) > (done - 1) * 20 / of.max(1)
 }
 
 fn write(dir: &ReportDir, scenario: &Scenario, answers: &[Answer], text: String) -> anyhow::Result<()> {
@@ -199,6 +228,14 @@ mod tests {
         fs::remove_file(&file).unwrap();
         let none = simulate(&options(file.clone(), out)).unwrap_err().to_string();
         assert!(none.contains("name a scenario, such as scenarios/request-rate.toml"), "{none}");
+    }
+
+    #[test]
+    fn a_log_of_progress_is_short_and_tells_the_end() {
+        for of in [1, 3, 20, 37, 1_000] {
+            let lines: Vec<usize> = (0..=of).filter(|done| is_worth_a_line(*done, of)).collect();
+            assert_eq!((lines.len(), lines.last()), (of.min(20), Some(&of)));
+        }
     }
 
     #[test]

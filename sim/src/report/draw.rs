@@ -21,6 +21,8 @@ pub(super) type Drawn<T> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
 const ALONE: (u32, u32) = (820, 440);
 const IN_ROW: (u32, u32) = (540, 350);
 const TITLE_HEIGHT: u32 = 36;
+/// Above a legend without a title.
+const HEAD_MARGIN: u32 = 6;
 const LEGEND_ROW_HEIGHT: u32 = 22;
 /// A character of 13 pixels' height is about so wide.
 const CHARACTER_WIDTH: f64 = 7.0;
@@ -44,7 +46,7 @@ pub(super) fn plate(plate: &Plate) -> String {
     let (width, height) = if columns == 1 { ALONE } else { IN_ROW };
     let total_width = width * columns as u32;
     let legend = Legend::new(plate, f64::from(total_width));
-    let head = TITLE_HEIGHT + legend.rows() * LEGEND_ROW_HEIGHT;
+    let head = legend.top + legend.rows() * LEGEND_ROW_HEIGHT;
     let total_height = head + height * plate.figures.len().div_ceil(columns) as u32;
     let mut svg = String::new();
     {
@@ -84,6 +86,8 @@ fn drawn(
 /// The names of all series, each with its place.
 struct Legend<'a> {
     entries: Vec<Entry<'a>>,
+    /// Where it begins, below the title.
+    top: u32,
 }
 
 struct Entry<'a> {
@@ -104,7 +108,8 @@ impl<'a> Legend<'a> {
             entries.push(Entry { name, style, x: x as i32, row });
             x += needs;
         }
-        Self { entries }
+        let top = if plate.title.is_empty() { HEAD_MARGIN } else { TITLE_HEIGHT };
+        Self { entries, top }
     }
 
     /// A single series needs no legend: the axis says what it is.
@@ -121,7 +126,7 @@ impl<'a> Legend<'a> {
             return Ok(());
         }
         for (index, entry) in self.entries.iter().enumerate() {
-            let y = (TITLE_HEIGHT + entry.row * LEGEND_ROW_HEIGHT + LEGEND_ROW_HEIGHT / 2).cast_signed();
+            let y = (self.top + entry.row * LEGEND_ROW_HEIGHT + LEGEND_ROW_HEIGHT / 2).cast_signed();
             let pen = Pen::new(index, entry.style);
             pen.join(root, &[(entry.x, y), (entry.x + 26, y)])?;
             pen.mark(root, (entry.x + 13, y))?;
