@@ -48,7 +48,7 @@ pre { border: 1px solid var(--line); border-radius: 4px; padding: .8em; overflow
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
 th, td { padding: .25em .7em; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 th { border-bottom: 2px solid var(--faint); vertical-align: bottom; }
-.right { text-align: right; } td.right { white-space: nowrap; }
+td { min-width: 6ch; } .right { text-align: right; }
 .good { color: var(--good); } .bad { color: var(--bad); font-weight: 600; }
 dl { display: grid; grid-template-columns: max-content auto; gap: .2em 1.2em; } dt { color: var(--faint); }
 dd { margin: 0; overflow-wrap: anywhere; }
