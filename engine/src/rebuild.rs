@@ -199,9 +199,12 @@ impl Rack {
     /// A drive of `group` is back: what waited for it is tried again.
     pub(crate) fn rebuild_again(&mut self, group: GroupId) {
         for (drive, job) in &mut self.rebuilder.jobs {
-            if let (Phase::Idle { due }, true) = (&mut job.phase, self.layout.group_of(*drive) == Some(group)) {
+            if self.layout.group_of(*drive) != Some(group) {
+                continue;
+            }
+            job.pause = PAUSE_MIN; // of a pass under way, too: what it gave up before is tried again soon
+            if let Phase::Idle { due } = &mut job.phase {
                 *due = Time::ZERO;
-                job.pause = PAUSE_MIN;
             }
         }
     }

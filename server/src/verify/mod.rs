@@ -130,14 +130,16 @@ pub async fn verify_directory(
             drives.push(opened);
         }
     }
-    let never_served = !dir.workshop().join("staged").exists();
+    // A server claims its catalog after it has made the workshop: one that is claimed, and has none, has lost it.
+    let catalog = Catalog::open_as_it_is(store).await?;
+    let never_served = catalog.rack_uuid().await?.is_none() && !dir.workshop().join("staged").exists();
     if never_served {
         return Ok(Report { clean: true, ..Report::default() });
     }
     let ground = Ground {
         rack: dir.rack().clone(),
         rack_uuid: dir.rack_uuid(),
-        catalog: Catalog::open_as_it_is(store).await?,
+        catalog,
         staged: open("staged")?,
         spool: open("spool")?,
         drives,

@@ -159,7 +159,9 @@ impl Work<'_> {
         let Looked { inspection: Inspection { flaws, payload }, checked_bytes, unlike } = looked;
         self.report.rack.checked_bytes += checked_bytes;
         let lost = payload.err();
-        let away = flaws.iter().filter(|(_, flaw)| matches!(flaw, Flaw::NoDrive)).count();
+        // What failed for good does not come back.
+        let failed = |index: u8| self.failed.contains(&blob.drives[usize::from(index)]);
+        let away = flaws.iter().filter(|(index, flaw)| matches!(flaw, Flaw::NoDrive) && !failed(*index)).count();
         let may_come_back = away > 0 && blob.drives.len() - flaws.len() + away >= usize::from(blob.code_data);
         for (index, flaw) in flaws {
             let drive = blob.drives[usize::from(index)];
@@ -169,7 +171,7 @@ impl Work<'_> {
             }
             let name = stack::stack_name(blob.blob, index);
             let mend = match flaw {
-                Flaw::NoDrive => DRIVE,
+                Flaw::NoDrive if !self.failed.contains(&drive) => DRIVE,
                 _ if lost.is_some() => GONE,
                 Flaw::Fragments(_) => REPAIRED,
                 _ => REWRITE,

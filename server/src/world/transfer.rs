@@ -11,6 +11,7 @@ use disk::stack::{self, PayloadSink, Policy, SinkClosed, StackError, StackOutcom
 use engine::{DriveOutcome, DriveResult, Event, ReadPolicy, Transfer};
 use futures::future::BoxFuture;
 use model::{Attempt, BlobId, ClassId, Code, DriveId, GroupId, OpId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use workshop::{HeldPack, PackError, PackSource, Sealed, SpoolWriter};
@@ -108,14 +109,39 @@ impl World {
     fn delete(&mut self, op: OpId, attempt: Attempt, blob: BlobId, stacks: &[(u8, DriveId)]) {
         self.deleting.insert(op, blob);
         let devices = self.with_drives(stacks);
+        let stacks = stacks.to_vec();
         let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
+        let all = self.rack.spec().drives.iter().map(|drive| drive.id);
+        let failed: BTreeSet<DriveId> = all.filter(|drive| self.rack.has_failed(*drive)).collect();
         let (handle, means) = (self.handle.clone(), self.means.clone());
         self.start(async move {
+            if !are_all_left(&means, blob, &stacks, &failed).await {
+                tracing::warn!(%blob, "a doomed blob does not lie where it did; it goes at its group's next wake");
+                let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
+                handle.send(Message::Event(event));
+                return;
+            }
             let outcomes = stack::remove(blob, &devices).await;
             let done = outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
             let outcomes = told(&means, &drives, outcomes);
             handle.send(Message::Event(Event::TransferEnded { op, attempt, done, outcomes }));
         });
+    }
+}
+
+/// Whether the catalog knows no stack of `blob` but these and those on drives that failed. A page of doomed blobs may be
+/// older than the move of a rebuilt stack, which would lie on its new drive for ever if the blob were forgotten.
+async fn are_all_left(means: &Means, blob: BlobId, stacks: &[(u8, DriveId)], failed: &BTreeSet<DriveId>) -> bool {
+    match means.catalog.blob(blob).await {
+        Ok(Some(found)) => {
+            let mut lying = found.drives.iter().enumerate();
+            lying.all(|(index, drive)| failed.contains(drive) || stacks.contains(&(index as u8, *drive)))
+        }
+        Ok(None) => true,
+        Err(error) => {
+            tracing::error!(%blob, %error, "a doomed blob could not be looked up");
+            false
+        }
     }
 }
 

@@ -18,7 +18,8 @@ pub const RULES: [&str; 6] = [
     "A number is met if ours is within 5 % of the text's; a percentage, if it is within 2 points. Otherwise the row is \
      missed, by what stands under deviation.",
     "A bound is met if ours keeps it, without allowance. The deviation is how far beyond or within the bound ours is.",
-    "A course (rises, falls, stays) is met if every step of the sweep goes that way; steps of less than 1 % go no way.",
+    "A course (rises, falls) is met if every step of the sweep goes that way; steps of less than 1 % go no way. What \
+     stays (a plateau, constant, no impact) may differ by 5 % between its least and greatest; throughput, by 2 %.",
     "A row that was used to calibrate says so: it is met by construction, and predicts nothing.",
     "Where the text contradicts itself, the row has the arithmetic and no other verdict. Rows that follow from one of \
      the two sides are still met or missed, and name the contradiction.",

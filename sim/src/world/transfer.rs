@@ -117,7 +117,12 @@ impl<M: Mind> World<M> {
                 self.opened(op, Lane::Background, None, 0, 0);
             }
             Transfer::Rebuild { blob, group, drives, .. } if !self.open.contains_key(&op) => {
-                let Some(found) = self.blobs.get(blob) else { panic!("{blob} is rebuilt, and is not stored") };
+                let Some(found) = self.blobs.get(blob) else {
+                    // It was reclaimed while its rebuild was queued: no drive is asked.
+                    self.opened(op, Lane::Rebuild, Some(*group), 0, 0);
+                    self.plan(self.now, Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() }, None);
+                    return;
+                };
                 assert!(found.drives == *drives, "{blob} is rebuilt where it lies");
                 let bytes = found.bytes;
                 self.opened(op, Lane::Rebuild, Some(*group), bytes, 0);

@@ -236,7 +236,7 @@ fn rebuild_clients(runs: &Runs) -> [Row; 3] {
             short(at)
         )),
         paper::REBUILD_OTHERS
-            .seen(off(0.0) <= 0.05, format!("{:.0} % slower", percent(off(0.0))))
+            .seen(off(0.0).is_finite() && off(0.0) <= 0.05, format!("{:.0} % off", percent(off(0.0))))
             .noted(format!("at most; from 1/s up within {:.0} %. {note}", percent(off(1.0)))),
     ]
 }
