@@ -13,8 +13,9 @@
 //!    drive of the group is back, or after a pause that doubles. What has lost more than r stacks is counted as lost,
 //!    and said in [`RebuildView`].
 //!
-//! A drive is through when no blob has a stack on it, which is what its used bytes say; so a blob that was written to
-//! it at the last moment is found by a later pass, and a restart needs no record but that the drive failed.
+//! A drive is through when no blob has a stack on it, which is what its used bytes say, and the last pass left nothing;
+//! so a blob that was written to it at the last moment is found by a later pass, and a restart needs no record but that
+//! the drive failed.
 //!
 //! Invariants: memory is one page for each failed drive and the window; a stack is never read from a drive that failed,
 //! nor from the lost index; nothing is freed on the strength of a write alone.
@@ -109,6 +110,12 @@ pub(crate) struct Rebuilder {
 }
 
 impl Job {
+    /// Whether nothing is left to be done. Used bytes alone do not tell: a write that failed is not among them, and is
+    /// taken off them when it is reclaimed, so what a pass could not rebuild is asked for again whatever they say.
+    fn is_through(&self, used_bytes: u64) -> bool {
+        used_bytes == 0 && self.tally.waiting == 0 && self.tally.lost == 0
+    }
+
     /// What is to be told of lost and waiting blobs: those of the last pass that was completed, or of the one under way
     /// if it has found more already. Nothing once nothing is left.
     fn told(&self, left_bytes: u64) -> Tally {
@@ -190,7 +197,7 @@ impl Rack {
     /// When a pass is due that is not under way.
     pub(crate) fn rebuild_deadline(&self) -> Time {
         let due = |(drive, job): (&DriveId, &Job)| match job.phase {
-            Phase::Idle { due } if self.placement.used_bytes(*drive) > 0 => Some(due),
+            Phase::Idle { due } if !job.is_through(self.placement.used_bytes(*drive)) => Some(due),
             _ => None,
         };
         self.rebuilder.jobs.iter().filter_map(due).min().unwrap_or(Time::MAX)
@@ -234,7 +241,7 @@ impl Rack {
         let Some(job) = self.rebuilder.jobs.get_mut(&drive) else { return false };
         match job.phase {
             Phase::Listing { .. } => false,
-            Phase::Idle { .. } if used_bytes == 0 => false,
+            Phase::Idle { .. } if job.is_through(used_bytes) => false,
             Phase::Idle { due: Time::MAX } => {
                 job.phase = Phase::Idle { due: now + PAUSE_MIN };
                 false
@@ -524,7 +531,7 @@ impl Rack {
 
 /// A pass is over. If it left something, the next one follows after a pause.
 fn end_pass(job: &mut Job, now: Time, used_bytes: u64) {
-    if used_bytes == 0 {
+    if job.is_through(used_bytes) {
         job.phase = Phase::Idle { due: Time::MAX };
         job.pause = PAUSE_MIN;
         return;

@@ -374,6 +374,10 @@ fn misfit(blob: &Blob, layout: &Layout) -> Option<String> {
     if !makes_sense(blob) {
         return Some(format!("the record of blob {} says what no blob can be", blob.blob));
     }
+    let distinct: BTreeSet<DriveId> = blob.drives.iter().copied().collect();
+    if distinct.len() < blob.drives.len() {
+        return Some(format!("the record of blob {} has two stacks on one drive", blob.blob));
+    }
     let mut homes = blob.drives.iter().map(|drive| layout.group_of(*drive));
     let fits = homes.all(|home| home == Some(blob.group));
     (!fits).then(|| format!("blob {} lies in group {}, which has other drives", blob.blob, blob.group))
