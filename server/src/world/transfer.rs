@@ -129,8 +129,8 @@ impl World {
     }
 }
 
-/// Whether the catalog knows no stack of `blob` but these and those on drives that failed. A page of doomed blobs may be
-/// older than the move of a rebuilt stack, which would lie on its new drive for ever if the blob were forgotten.
+/// Whether the catalog knows no stack of `blob` but these and those on drives that failed. A page of doomed blobs may
+/// be older than the move of a rebuilt stack, which would lie on its new drive for ever if the blob were forgotten.
 async fn are_all_left(means: &Means, blob: BlobId, stacks: &[(u8, DriveId)], failed: &BTreeSet<DriveId>) -> bool {
     match means.catalog.blob(blob).await {
         Ok(Some(found)) => {
