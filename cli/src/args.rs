@@ -239,6 +239,9 @@ pub struct Fail {
     /// The number of the drive, as `larder drive list` shows it.
     #[arg(value_name = "N")]
     pub drive: u32,
+    /// Even if so many drives of its group failed already that blobs may be lost.
+    #[arg(long)]
+    pub force: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

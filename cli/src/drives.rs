@@ -19,7 +19,7 @@ pub fn list(options: &List) -> anyhow::Result<()> {
 pub fn fail(options: &Fail) -> anyhow::Result<()> {
     let client = Client::of(&options.data.data)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let Some(report) = runtime.block_on(client.fail_drive(options.drive))? else {
+    let Some(report) = runtime.block_on(client.fail_drive(options.drive, options.force))? else {
         anyhow::bail!("there is no drive {}; `larder drive list` shows which there are", options.drive);
     };
     if options.json {

@@ -5,7 +5,8 @@
 //! GET /status                     report::Status
 //! GET /explain?bucket=B&key=K     report::Explanation, or 404
 //! GET /drives                     [report::DriveReport]
-//! POST /drives/fail?drive=N       report::DriveReport, or 404: drive N failed for good, rebuild what it held
+//! POST /drives/fail?drive=N       report::DriveReport, or 404: drive N failed for good, rebuild what it held; with
+//!                                 &force=true even if that may leave blobs with less than k stacks
 //! GET /users                      [report::UserReport]
 //! POST /users?name=N              report::NewKeys, of a new user
 //! POST /users/rotate?name=N       report::NewKeys, in the place of the old ones
@@ -64,8 +65,9 @@ pub trait Admin: Send + Sync + 'static {
     fn drives(&self) -> BoxFuture<'_, Vec<DriveReport>>;
 
     /// Drive `drive` failed for good: remembers it and has rebuilt what it held. Nothing if there is no such drive, a
-    /// message if it could not be remembered. Again is no error.
-    fn fail_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, String>>;
+    /// message if it could not be remembered, or if blobs may be lost by it and `force` does not say that this is known.
+    /// Again is no error.
+    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, String>>;
 }
 
 /// An error as it is told.
@@ -176,7 +178,8 @@ async fn fail_drive(admin: &dyn Admin, query: &str) -> Response<Full<Bytes>> {
     let Some(drive) = drive.and_then(|(_, value)| value.parse().ok()) else {
         return refuse(StatusCode::BAD_REQUEST, "write /drives/fail?drive=N, N being the number of a drive");
     };
-    match admin.fail_drive(drive).await {
+    let force = form_urlencoded::parse(query.as_bytes()).any(|(name, value)| name == "force" && value == "true");
+    match admin.fail_drive(drive, force).await {
         Ok(Some(report)) => json(StatusCode::OK, &report),
         Ok(None) => refuse(StatusCode::NOT_FOUND, &format!("there is no drive {drive}")),
         Err(message) => refuse(StatusCode::SERVICE_UNAVAILABLE, &message),

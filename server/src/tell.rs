@@ -153,22 +153,45 @@ impl Admin for Teller {
         })
     }
 
-    fn fail_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, String>> {
+    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, String>> {
         Box::pin(async move {
             let drive = DriveId(drive);
             if drive.index() >= self.means.drives.len() {
                 return Ok(None);
+            }
+            if let Some(refusal) = self.world.ask(move |rack, _| may_lose(rack, drive)).await.filter(|_| !force) {
+                return Err(refusal);
             }
             // Remembered first: what the rack acts upon must hold after a crash as well.
             let now_ms = (self.means.wall)();
             let first = self.means.catalog.fail_drive(drive, now_ms).await.map_err(|error| error.to_string())?;
             if first {
                 tracing::warn!(%drive, "the operator says that a drive failed for good; what it held is rebuilt");
+                // Once: to the engine, a second time means that the drive was pulled and takes no power any more.
+                self.world.tell(Event::DriveFailed { drive });
             }
-            self.world.tell(Event::DriveFailed { drive });
             Ok(self.world.ask(move |rack, now| drive_report(rack, drive, now)).await)
         })
     }
+}
+
+/// Why giving up `drive` may lose blobs: so many drives of its group failed, and are not yet rebuilt, that it is the one
+/// more that the code does not bear. A failed drive is never read again, not even where nothing else is left.
+fn may_lose(rack: &Rack, drive: DriveId) -> Option<String> {
+    let group = rack.layout().group_of(drive)?;
+    let failed: Vec<u32> = rack
+        .rebuilds()
+        .filter(|view| view.group == group && view.drive != drive && view.left_bytes > 0)
+        .map(|view| view.drive.0)
+        .collect();
+    let bears = usize::from(rack.spec().code.parity);
+    let already = rack.has_failed(drive);
+    (failed.len() >= bears && !already).then(|| {
+        format!(
+            "drives {failed:?} of group {group} failed as well and are not rebuilt yet: without drive {drive}, blobs would be \
+             lost. Wait until `larder status` shows no rebuild in the group, or say --force if drive {drive} cannot be read"
+        )
+    })
 }
 
 /// What one look at the engine shows.

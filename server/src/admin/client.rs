@@ -131,9 +131,9 @@ impl Client {
     /// Says that drive `drive` failed for good. Nothing if there is no such drive.
     ///
     /// # Errors
-    /// When no server answers, or it cannot remember it.
-    pub async fn fail_drive(&self, drive: u32) -> Result<Option<DriveReport>, ClientError> {
-        self.ask(Method::POST, &format!("/drives/fail?drive={drive}")).await
+    /// When no server answers, it cannot remember it, or it may lose blobs by it and `force` is not set.
+    pub async fn fail_drive(&self, drive: u32, force: bool) -> Result<Option<DriveReport>, ClientError> {
+        self.ask(Method::POST, &format!("/drives/fail?drive={drive}&force={force}")).await
     }
 
     async fn get<T: DeserializeOwned>(&self, target: &str) -> Result<Option<T>, ClientError> {

@@ -83,9 +83,10 @@ impl Admin for Fake {
         Box::pin(async { vec![] })
     }
 
-    fn fail_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, String>> {
+    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, String>> {
         Box::pin(async move {
             match drive {
+                7 if !force => Err("blobs may be lost".into()),
                 0..8 => Ok(Some(failed_drive(drive))),
                 8 => Err("the catalog does not answer".into()),
                 _ => Ok(None),
@@ -244,9 +245,13 @@ async fn wrong_requests_are_told_what_there_is() {
 async fn a_drive_is_given_up_by_a_word() {
     let (_root, dir) = data_dir("d");
     let server = Running::start(&dir);
-    assert_eq!(server.client().fail_drive(3).await.unwrap(), Some(failed_drive(3)));
-    assert_eq!(server.client().fail_drive(9).await.unwrap(), None);
-    assert!(matches!(server.client().fail_drive(8).await, Err(ClientError::Refused(told)) if told.contains("catalog")));
+    assert_eq!(server.client().fail_drive(3, false).await.unwrap(), Some(failed_drive(3)));
+    assert!(server.client().fail_drive(7, false).await.is_err());
+    assert_eq!(server.client().fail_drive(7, true).await.unwrap(), Some(failed_drive(7)));
+    assert_eq!(server.client().fail_drive(9, false).await.unwrap(), None);
+    assert!(
+        matches!(server.client().fail_drive(8, true).await, Err(ClientError::Refused(told)) if told.contains("catalog"))
+    );
     server.stop().await;
 }
 

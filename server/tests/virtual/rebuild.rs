@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// What an operator says by `larder drive fail`.
 async fn fail(larder: &Larder, drive: DriveId) {
     let teller = Teller::new(larder.means.clone(), larder.world.clone(), Arc::clone(&larder.rack));
-    let report = teller.fail_drive(drive.0).await.unwrap().unwrap();
+    let report = teller.fail_drive(drive.0, true).await.unwrap().unwrap();
     assert_eq!((report.drive, report.state.as_str()), (drive.0, "failed"));
 }
 
