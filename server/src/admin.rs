@@ -65,8 +65,8 @@ pub trait Admin: Send + Sync + 'static {
     fn drives(&self) -> BoxFuture<'_, Vec<DriveReport>>;
 
     /// Drive `drive` failed for good: remembers it and has rebuilt what it held. Nothing if there is no such drive, a
-    /// message if it could not be remembered, or if blobs may be lost by it and `force` does not say that this is known.
-    /// Again is no error.
+    /// message if it could not be remembered, or if blobs may be lost by it and `force` does not say that this is
+    /// known. Again is no error.
     fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, String>>;
 }
 

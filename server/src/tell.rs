@@ -159,7 +159,9 @@ impl Admin for Teller {
             if drive.index() >= self.means.drives.len() {
                 return Ok(None);
             }
-            if let Some(refusal) = self.world.ask(move |rack, _| may_lose(rack, drive)).await.filter(|_| !force) {
+            if let Some(refusal) =
+                self.world.ask(move |rack, _| may_lose(rack, drive)).await.flatten().filter(|_| !force)
+            {
                 return Err(refusal);
             }
             // Remembered first: what the rack acts upon must hold after a crash as well.
@@ -175,8 +177,8 @@ impl Admin for Teller {
     }
 }
 
-/// Why giving up `drive` may lose blobs: so many drives of its group failed, and are not yet rebuilt, that it is the one
-/// more that the code does not bear. A failed drive is never read again, not even where nothing else is left.
+/// Why giving up `drive` may lose blobs: so many drives of its group failed, and are not yet rebuilt, that it is the
+/// one more that the code does not bear. A failed drive is never read again, not even where nothing else is left.
 fn may_lose(rack: &Rack, drive: DriveId) -> Option<String> {
     let group = rack.layout().group_of(drive)?;
     let failed: Vec<u32> = rack
@@ -188,8 +190,9 @@ fn may_lose(rack: &Rack, drive: DriveId) -> Option<String> {
     let already = rack.has_failed(drive);
     (failed.len() >= bears && !already).then(|| {
         format!(
-            "drives {failed:?} of group {group} failed as well and are not rebuilt yet: without drive {drive}, blobs would be \
-             lost. Wait until `larder status` shows no rebuild in the group, or say --force if drive {drive} cannot be read"
+            "drives {failed:?} of group {group} failed as well and are not rebuilt yet: without drive {drive}, blobs \
+             would be lost. Wait until `larder status` shows no rebuild in the group, or say --force if \
+             drive {drive} cannot be read"
         )
     })
 }

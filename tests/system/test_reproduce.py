@@ -1,4 +1,5 @@
-"""Pelican's evaluation on the command line, in its quick form: rows that programs can read, and a report that stands alone."""
+"""Pelican's evaluation on the command line, in its quick form: rows that programs can read, and a report that
+stands alone."""
 
 import json
 import os

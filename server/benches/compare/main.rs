@@ -104,7 +104,9 @@ fn compare(peers: &[Peer], load: &Load, source: &[u8]) {
                 took[at].push(round(peer, load, turn, deed, source));
             }
         }
-        peers.iter().for_each(|peer| forget(peer, load, turn));
+        for peer in &peers {
+            forget(peer, load, turn);
+        }
     }
     for (at, (deed, _)) in deeds.into_iter().enumerate() {
         for (peer, rounds) in peers.iter().zip(&took) {

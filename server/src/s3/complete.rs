@@ -1,8 +1,8 @@
 //! CompleteMultipartUpload: what a client says of the parts is held against what was uploaded, the object's ETag and
 //! checksum are made of theirs, and the store makes one object of them.
 //!
-//! It can be asked for again: while the object that became of an upload is the one at its key, whoever completes it with
-//! the same parts gets the same answer. That is what a client needs whose first answer was lost.
+//! It can be asked for again: while the object that became of an upload is the one at its key, whoever completes it
+//! with the same parts gets the same answer. That is what a client needs whose first answer was lost.
 
 use super::ask::{Ask, parsed};
 use super::digest::{Claims, combined, composite, etag_of_parts, kind_of_header, md5_of_etag, spelling};

@@ -279,8 +279,8 @@ pub(super) fn composite(kind: ChecksumKind, parts: &[Checksum]) -> Result<Checks
     Ok(Checksum { kind, base64: format!("{base64}-{}", parts.len()) })
 }
 
-/// The CRC of the bytes of parts, one behind the other, each of which comes with its length. `None` for a kind that is no
-/// CRC, which cannot be known from those of its parts.
+/// The CRC of the bytes of parts, one behind the other, each of which comes with its length. `None` for a kind that is
+/// no CRC, which cannot be known from those of its parts.
 ///
 /// # Errors
 /// `InternalError` if one of them is no checksum.

@@ -23,7 +23,8 @@ pub const RULES: [&str; 6] = [
     "A row that was used to calibrate says so: it is met by construction, and predicts nothing.",
     "Where the text contradicts itself, the row has the arithmetic and no other verdict. Rows that follow from one of \
      the two sides are still met or missed, and name the contradiction.",
-    "No verdict: the text's number depends on a distribution that did not survive, or its figure has no number in words.",
+    "No verdict: the text's number depends on a distribution that did not survive, or its figure has no number in \
+     words.",
 ];
 
 /// What the text says.

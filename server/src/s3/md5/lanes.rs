@@ -93,7 +93,10 @@ pub(super) fn compress(level: Level, words: &mut Words, runs: &[&[Block]; LANES]
 
 /// One step: `a` becomes `b` plus the rotated sum, at `$word` of the block and `$step` of the table.
 macro_rules! step {
-    ($simd:ident, $block:ident, $mix:ident, $a:ident $b:ident $c:ident $d:ident, $word:expr, $step:expr, $turn:literal) => {
+    (
+        $simd:ident, $block:ident, $mix:ident, $a:ident $b:ident $c:ident $d:ident, $word:expr, $step:expr,
+        $turn:literal
+    ) => {
         let sum =
             $a + u32x16::splat($simd, const { T[$step] }) + $block[const { $word($step) % 16 }] + $mix($b, $c, $d);
         $a = $b + ((sum << $turn) | (sum >> (32 - $turn)));
@@ -104,7 +107,9 @@ macro_rules! step {
 macro_rules! round {
     ($simd:ident, $block:ident, $mix:ident, $word:ident, $a:ident $b:ident $c:ident $d:ident,
      $first:literal, [$t0:literal, $t1:literal, $t2:literal, $t3:literal]) => {
-        round!(@ $simd, $block, $mix, $word, $a $b $c $d, [$t0, $t1, $t2, $t3], $first, $first + 4, $first + 8, $first + 12)
+        round!(
+            @ $simd, $block, $mix, $word, $a $b $c $d, [$t0, $t1, $t2, $t3], $first, $first + 4, $first + 8, $first + 12
+        )
     };
     (@ $simd:ident, $block:ident, $mix:ident, $word:ident, $a:ident $b:ident $c:ident $d:ident,
      $turns:tt, $($first:expr),*) => {

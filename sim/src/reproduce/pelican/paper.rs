@@ -75,7 +75,7 @@ claims! {
     REBUILD_GROWS: "rebuild time with the client load", "5, figure 7(a)", Course("grows to a plateau"), Hours;
     REBUILD_CLIENTS: "TTFB of clients in the class that rebuilds, at high request rates (8/s)", "5, figure 7(b)",
         Number(2.2), Times;
-    REBUILD_CLIENTS_MOST: "TTFB of clients in the class that rebuilds, at any rate", "5, figure 7(b)", AtMost(2.2), Times;
+    REBUILD_CLIENTS_MOST: "TTFB of clients in the rebuilding class, at any rate", "5, figure 7(b)", AtMost(2.2), Times;
     REBUILD_OTHERS: "TTFB of clients in the other classes", "5, figure 7(b)", Course("no impact"), Times;
     REBUILD_ARITHMETIC: "rebuild time without any switching", "derived: 4.28 TB / 105 MB/s / 0.5", Number(22.6), Hours;
 
@@ -88,7 +88,7 @@ claims! {
     U_P99_LEAST: "u with the least p99 TTFB", "5, figure 8(a)", Number(350.0), Gigabytes;
     U_REJECTS_50: "rejects at u = 50 GB (nearly)", "5, figure 8(b)", Number(85.0), Percent;
     U_REJECTS_1000: "rejects at u = 1,000 GB (approximately)", "5, figure 8(b)", Number(25.0), Percent;
-    FIFO_SPIN_UPS: "group spin-ups a request, u = 0 (FIFO)", "3; derived: 11 of 12 groups of a class", Number(0.92), Times;
+    FIFO_SPIN_UPS: "group spin-ups a request, u = 0", "3; derived: 11 of 12 groups of a class", Number(0.92), Times;
 
     // Wear and power, figures 9(a) and 9(b).
     SPIN_UPS_PEAK: "spin-ups are most at", "5, figure 9(a)", Number(0.5), PerSecond;

@@ -13,7 +13,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
-    /// 24 hours after 6 of warm-up (24 near what can be served), every rate; three seeds for Pelican by rate and for bursts, one for all else.
+    /// 24 hours after 6 of warm-up (24 near what can be served), every rate; three seeds for Pelican by rate and for
+    /// bursts, one for all else.
     Full,
     /// 6 hours after 3, one seed, some rates; drives of a twentieth of their size where racks are
     /// filled, and a twentieth of the failed drive.
