@@ -104,7 +104,7 @@ fn compare(peers: &[Peer], load: &Load, source: &[u8]) {
                 took[at].push(round(peer, load, turn, deed, source));
             }
         }
-        for peer in &peers {
+        for peer in peers {
             forget(peer, load, turn);
         }
     }
@@ -141,7 +141,7 @@ fn main() {
         peers.extend(Peer::versitygw(&root.path().join("versitygw")));
     }
     println!("median of {ROUNDS} rounds, ratios to the first; 1 MB is 10^6 bytes");
-    for peer in &peers {
+    for peer in peers {
         println!("{:<12} {}", peer.name, peer.durability);
         if peer.name != "larder" {
             peer.connect().put("/shelf", &[]);
