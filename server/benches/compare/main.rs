@@ -141,7 +141,7 @@ fn main() {
         peers.extend(Peer::versitygw(&root.path().join("versitygw")));
     }
     println!("median of {ROUNDS} rounds, ratios to the first; 1 MB is 10^6 bytes");
-    for peer in peers {
+    for peer in &peers {
         println!("{:<12} {}", peer.name, peer.durability);
         if peer.name != "larder" {
             peer.connect().put("/shelf", &[]);
