@@ -64,17 +64,21 @@ fn method(runs: &Runs) -> Vec<Row> {
         let of = if *series == Series::ByU { format!("u = {u} GB") } else { format!("{}/s", short(rate(point))) };
         format!("{series:?} at {of} {after}")
     };
-    let late: Vec<String> = poisson.filter(late).map(told).collect();
-    let warm_up_h = runs.at(Series::Pelican, 1.0).parameters.warm_up_s / 3_600.0;
-    let seen = format!("{} of {count} points within {} h", count - late.len(), short(warm_up_h));
+    let late: Vec<String> = poisson.clone().filter(late).map(told).collect();
+    let warm_ups = || poisson.clone().map(|(_, point)| point.parameters.warm_up_s / 3_600.0);
+    let (shortest, longest) = (warm_ups().fold(f64::INFINITY, f64::min), most(warm_ups()));
+    let seen = format!("{} of {count} points", count - late.len());
     let measured = runs.at(Series::Pelican, 1.0).parameters.measured_s / 3_600.0;
     let events: u64 = runs.points.iter().map(|(_, point)| point.events).sum();
     let later = if late.is_empty() { String::new() } else { format!("; later: {}", late.join(", ")) };
     vec![
-        paper::STEADY
-            .seen(late.is_empty(), seen)
-            .noted(format!("MSER-5 on the number of open requests; half a run at most may be its beginning{later}")),
-        paper::SPAN.judge(measured),
+        paper::STEADY.seen(late.is_empty(), seen).noted(format!(
+            "MSER-5 on the number of open requests, within a warm-up of {} h, or {} h where about as much is offered \
+             as can be served{later}",
+            short(shortest),
+            short(longest)
+        )),
+        paper::SPAN.judge(measured).noted(if runs.extent == Extent::Quick { "the quick form" } else { "" }),
         paper::JUDGED
             .seen(true, format!("never, in {} events", short(events as f64)))
             .noted("every run is judged event by event, and ends the whole command at the first fault"),
@@ -226,18 +230,22 @@ fn rebuild_clients(runs: &Runs) -> [Row; 3] {
     let inside = || slowed(runs).map(|(rate, [inside, _])| (rate, inside));
     let high = inside().last().map_or(0.0, |(_, inside)| inside);
     let (at, highest) = inside().fold((0.0, 0.0), |most, next| if next.1 > most.1 { next } else { most });
-    let off =
-        |from: f64| most(slowed(runs).filter(|(rate, _)| *rate >= from).map(|(_, [_, outside])| (outside - 1.0).abs()));
-    let note = "drives mount slowly while their server moves bytes for another group, and a rebuild always does";
+    let outside =
+        |from: f64| slowed(runs).filter(move |(rate, _)| *rate >= from).map(|(_, [_, outside])| outside - 1.0);
+    let off = |from: f64| percent(most(outside(from).map(f64::abs)));
+    let slower = percent(most(outside(0.0)));
+    let why = match at {
+        2.0.. => ": half of a class no longer carries what the whole of it did, and queues fill that were empty",
+        _ => "",
+    };
     [
         paper::REBUILD_CLIENTS.judge(high),
-        paper::REBUILD_CLIENTS_MOST.judge(highest).noted(format!(
-            "at {}/s: half of a class no longer carries what the whole of it did, and queues fill that were empty",
-            short(at)
+        paper::REBUILD_CLIENTS_MOST.judge(highest).noted(format!("at {}/s{why}", short(at))),
+        paper::REBUILD_OTHERS.seen(slower.is_finite() && off(0.0) <= 5.0, format!("{slower:.0} % slower")).noted(format!(
+            "at most; from 1/s up within {:.0} %, either way. Drives mount slowly while their server moves bytes for \
+             another group, as a rebuild always does; at 4/s the others gain by the network that the class leaves free",
+            off(1.0)
         )),
-        paper::REBUILD_OTHERS
-            .seen(off(0.0).is_finite() && off(0.0) <= 0.05, format!("{:.0} % off", percent(off(0.0))))
-            .noted(format!("at most; from 1/s up within {:.0} %. {note}", percent(off(1.0)))),
     ]
 }
 

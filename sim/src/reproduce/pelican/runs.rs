@@ -208,7 +208,8 @@ fn rebuilds(base: &Experiment, full: bool, all: &mut Vec<(Series, Experiment)>) 
         if let Some(fault) = fault.as_mut().filter(|_| !full) {
             (fault.blobs, fault.bytes) = (fault.blobs / 20, fault.bytes / 20);
         }
-        let mut experiment = Experiment { stored_permille, fault, ..base.clone() };
+        let warm_up = warm_up(full, System::Engine, base.network, *rate);
+        let mut experiment = Experiment { stored_permille, warm_up, fault, ..base.clone() };
         experiment.workload.arrivals = Arrivals::poisson(*rate);
         let mut in_long_turns = experiment.clone();
         in_long_turns.policy.scheduler.quantum = Duration::from_mins(5);
@@ -250,6 +251,7 @@ fn by_policy(base: &Experiment, full: bool, all: &mut Vec<(Series, Experiment)>)
     for rate in if full { &[0.0625, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0][..] } else { &[] } {
         let mut experiment = base.clone();
         experiment.policy.read_policy = ReadPolicy::K;
+        experiment.warm_up = warm_up(full, System::Engine, base.network, *rate);
         experiment.workload.arrivals = Arrivals::poisson(*rate);
         all.push((Series::ReadK, experiment));
     }
