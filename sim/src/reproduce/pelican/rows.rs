@@ -234,6 +234,7 @@ fn rebuild_clients(runs: &Runs) -> [Row; 3] {
         |from: f64| slowed(runs).filter(move |(rate, _)| *rate >= from).map(|(_, [_, outside])| outside - 1.0);
     let off = |from: f64| percent(most(outside(from).map(f64::abs)));
     let slower = percent(most(outside(0.0)));
+    let within = slower.is_finite() && off(0.0) <= 5.0;
     let why = match at {
         2.0.. => ": half of a class no longer carries what the whole of it did, and queues fill that were empty",
         _ => "",
@@ -241,7 +242,7 @@ fn rebuild_clients(runs: &Runs) -> [Row; 3] {
     [
         paper::REBUILD_CLIENTS.judge(high),
         paper::REBUILD_CLIENTS_MOST.judge(highest).noted(format!("at {}/s{why}", short(at))),
-        paper::REBUILD_OTHERS.seen(slower.is_finite() && off(0.0) <= 5.0, format!("{slower:.0} % slower")).noted(format!(
+        paper::REBUILD_OTHERS.seen(within, format!("{slower:.0} % slower")).noted(format!(
             "at most; from 1/s up within {:.0} %, either way. Drives mount slowly while their server moves bytes for \
              another group, as a rebuild always does; at 4/s the others gain by the network that the class leaves free",
             off(1.0)
