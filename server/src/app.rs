@@ -174,7 +174,7 @@ impl Boot<'_> {
             clock,
             wall: Arc::new(wall_ms),
             spawn: Arc::new(supervised),
-            drives: emulated.drives(),
+            drives: emulated.drives().into(),
             rack_uuid: self.dir.rack_uuid(),
             catalog,
             staging,

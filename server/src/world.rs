@@ -55,8 +55,8 @@ pub struct Means {
     pub wall: WallClock,
     /// How tasks are started.
     pub spawn: Spawn,
-    /// The drives, by their number.
-    pub drives: Vec<Arc<dyn Drive>>,
+    /// The drives, by their number. Shared, since there are many, and every request has means of its own.
+    pub drives: Arc<[Arc<dyn Drive>]>,
     /// The rack's number, on every label and stack.
     pub rack_uuid: RackUuid,
     /// What is remembered.

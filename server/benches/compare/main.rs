@@ -1,12 +1,12 @@
 //! Larder beside other servers on the same disk, in turns within one run: PUT, PUT over what is there, and GET of
-//! objects of 64 MiB and of 16 KiB by 1, 16 and 64 clients at once. Only the ratios mean anything on a machine that
-//! does other things as well.
+//! objects of 64 MiB and of 16 KiB by 1, 16 and 64 clients at once. Only the ratios mean anything on a machine that does
+//! other things as well.
 //!
 //! `cargo bench -p server --bench compare`. The reference is a bare HTTP file server (`bare.rs`), which makes files as
-//! durable as Larder does and does nothing else. `versitygw` takes part if it is found in `PATH`; how each treats the
-//! disk is printed. Takes some minutes, and 5 GB below `target` for each server, which it gives back. With `-- small`
-//! or `-- large` it does only the one half, with `-- alone` only Larder, for whoever wants to see where it spends its
-//! time.
+//! durable as Larder does and does nothing else. `versitygw` takes part if it is found in `PATH`; how each treats the disk is
+//! printed. Takes some minutes, and 10 GB below `target`, which it gives back. With
+//! `-- small` or `-- large` it does only the one half, with `-- alone` only Larder, for whoever wants to see where it spends
+//! its time.
 
 #![allow(clippy::unwrap_used)]
 
@@ -93,18 +93,16 @@ fn tell(peer: &Peer, deed: &str, load: &Load, took: &[f64], reference: &[f64]) {
     println!("{:<12} {deed:<9} {:>7} {rate:>18} {ratio:>8.2}", peer.name, load.clients);
 }
 
-/// The rows of one load: each deed is done by all servers in turns, the first of which is the reference.
+/// The rows of one load: the servers take turns, the first of which is the reference.
 fn compare(peers: &[Peer], load: &Load, source: &[u8]) {
     println!("\nobjects of {} KiB", load.bytes >> 10);
     let deeds = [("PUT", Deed::Put), ("PUT over", Deed::Put), ("GET", Deed::Get)];
     let mut took = vec![[const { Vec::new() }; 3]; peers.len()];
     for turn in 0..ROUNDS {
-        for (at, (_, deed)) in deeds.into_iter().enumerate() {
-            for (peer, took) in peers.iter().zip(&mut took) {
+        for (peer, took) in peers.iter().zip(&mut took) {
+            for (at, (_, deed)) in deeds.into_iter().enumerate() {
                 took[at].push(round(peer, load, turn, deed, source));
             }
-        }
-        for peer in peers {
             forget(peer, load, turn);
         }
     }

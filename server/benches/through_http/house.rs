@@ -32,6 +32,8 @@ const IDLE: Duration = Duration::from_mins(1);
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Holds every object that is recalled, in one piece.
 const SPOOL_BYTES: u64 = 1 << 30;
+/// So much that nothing moves because the workshop fills up.
+const CAPACITY_BYTES: u64 = 64 << 30;
 
 /// The key of an object.
 pub fn name_of(object: usize) -> String {
@@ -119,6 +121,7 @@ fn configured(mut config: Config, older_than: Option<Duration>) -> Config {
     config.time_scale = TIME_SCALE;
     config.idle_timeout = IdleTimeout::After(IDLE);
     config.workshop.spool = Some(SPOOL_BYTES);
+    config.workshop.capacity = Some(CAPACITY_BYTES);
     config.migrate.older_than = older_than;
     config.migrate.linger = Duration::ZERO;
     // Each object becomes a blob: in a shared one, reading an object recalls its neighbours' first bytes as well.

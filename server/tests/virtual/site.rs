@@ -224,7 +224,7 @@ impl Site {
             clock,
             wall: Arc::new(move || base_ms + started.elapsed().as_millis() as u64),
             spawn: self.watched_spawn(),
-            drives: rack.drives(),
+            drives: rack.drives().into(),
             rack_uuid: RackUuid([8; 16]),
             catalog,
             staging: Staging::new(self.powered(&self.staged), self.workshop_bytes),
