@@ -1,12 +1,11 @@
 //! Larder beside other servers on the same disk, in turns within one run: PUT, PUT over what is there, and GET of
-//! objects of 64 MiB and of 16 KiB by 1, 16 and 64 clients at once. Only the ratios mean anything on a machine that does
-//! other things as well.
+//! objects of 64 MiB and of 16 KiB by 1, 16 and 64 clients at once. Only the ratios mean anything on a machine that
+//! does other things as well.
 //!
 //! `cargo bench -p server --bench compare`. The reference is a bare HTTP file server (`bare.rs`), which makes files as
-//! durable as Larder does and does nothing else. `versitygw` takes part if it is found in `PATH`; how each treats the disk is
-//! printed. Takes some minutes, and 10 GB below `target`, which it gives back. With
-//! `-- small` or `-- large` it does only the one half, with `-- alone` only Larder, for whoever wants to see where it spends
-//! its time.
+//! durable as Larder does and does nothing else. `versitygw` takes part if it is found in `PATH`; how each treats the
+//! disk is printed. Takes some minutes, and 10 GB below `target`, which it gives back. With `-- small` or `-- large`
+//! it does only the one half, with `-- alone` only Larder, for whoever wants to see where it spends its time.
 
 #![allow(clippy::unwrap_used)]
 
