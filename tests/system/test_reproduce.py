@@ -13,7 +13,7 @@ class Reproduction(SystemTest):
     def test_rows_and_figures_are_written_and_a_foreign_directory_is_left_alone(self):
         folder = os.path.join(self.root, "report")
         output = larder("reproduce", "pelican", "--quick", "--json", "--out", folder, timeout=600)
-        self.assertEqual((output.returncode, output.stderr), (0, ""))
+        self.assertEqual(output.returncode, 0, output.stderr)
         rows = json.loads(output.stdout)
         verdicts = {"met", "calibrated", "missed", "contradiction", "open"}
         self.assertTrue(all(row["verdict"] in verdicts and row["paper"] and row["ours"] for row in rows))

@@ -67,16 +67,19 @@ fn method(runs: &Runs) -> Vec<Row> {
     let late: Vec<String> = poisson.clone().filter(late).map(told).collect();
     let warm_ups = || poisson.clone().map(|(_, point)| point.parameters.warm_up_s / 3_600.0);
     let (shortest, longest) = (warm_ups().fold(f64::INFINITY, f64::min), most(warm_ups()));
+    let near = if shortest < longest {
+        format!(", or {} h where about as much is offered as can be served", short(longest))
+    } else {
+        String::new()
+    };
     let seen = format!("{} of {count} points", count - late.len());
     let measured = runs.at(Series::Pelican, 1.0).parameters.measured_s / 3_600.0;
     let events: u64 = runs.points.iter().map(|(_, point)| point.events).sum();
     let later = if late.is_empty() { String::new() } else { format!("; later: {}", late.join(", ")) };
     vec![
         paper::STEADY.seen(late.is_empty(), seen).noted(format!(
-            "MSER-5 on the number of open requests, within a warm-up of {} h, or {} h where about as much is offered \
-             as can be served{later}",
-            short(shortest),
-            short(longest)
+            "MSER-5 on the number of open requests, within a warm-up of {} h{near}{later}",
+            short(shortest)
         )),
         paper::SPAN.judge(measured).noted(if runs.extent == Extent::Quick { "the quick form" } else { "" }),
         paper::JUDGED
