@@ -1,8 +1,8 @@
-"""Parquet over S3, as analysts use it: pyarrow and DuckDB write tables and read columns and row groups of them by range,
-warm and cold.
+"""Parquet over S3, as analysts use it: pyarrow and DuckDB write tables and read columns and row groups of them by
+range, warm and cold.
 
-What is asked for is small and lies somewhere in large objects, so these tests also see that no more of a cold object is
-read than that.
+What is asked for is small and lies somewhere in large objects, so these tests also see that no more of a cold
+object is read than that.
 """
 
 import glob
