@@ -304,7 +304,7 @@ proptest! {
             let (world, doomed) = live_and_fail(name, seed, failures, if faulty { bad } else { Faults::default() });
             prop_assert_eq!(world.trips(), 0);
             prop_assert_eq!((world.open_ops(), world.rack.ops_len()), (0, 0), "every operation is answered");
-            // A drive that a fault took away stays away until somebody says that it is back, and a group in which fewer
+            // A drive that a fault took away stays away until it is told to be back, and a group in which fewer
             // than k + r are left has no place for what was lost: its blobs wait.
             let rack = &world.rack;
             let away = |drive: &&DriveId| matches!(rack.drive_phase(**drive), engine::DrivePhase::Away(_));
@@ -313,7 +313,8 @@ proptest! {
                 let drives = &rack.layout().groups[group.index()].drives;
                 drives.len() - drives.iter().filter(away).count()
             };
-            for (blob, group) in world.blobs().filter(|(blob, group)| !doomed.contains(blob) && left(*group) >= stacks) {
+            let kept = |(blob, group): &(BlobId, GroupId)| !doomed.contains(blob) && left(*group) >= stacks;
+            for (blob, group) in world.blobs().filter(kept) {
                 prop_assert!(is_whole(&world, blob, group), "{} of {}: {:?}", blob, group, world.drives_of(blob));
             }
             for view in rack.rebuilds().filter(|view| left(view.group) >= stacks) {
