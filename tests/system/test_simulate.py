@@ -18,7 +18,7 @@ def simulate(name, *words):
 class Scenarios(SystemTest):
     def test_points_have_their_parameters_and_every_measure(self):
         output = simulate("home.toml", *QUICK, "--set", "workload.rate=[\"30 per h\", 0.02]", "--json")
-        self.assertEqual((output.returncode, output.stderr), (0, ""))
+        self.assertEqual(output.returncode, 0, output.stderr)
         points = json.loads(output.stdout)
         self.assertEqual(len(points), 2 * 6)
         for point in points:
