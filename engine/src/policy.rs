@@ -158,6 +158,10 @@ pub struct RackPolicy {
     /// Whether a stack that was rebuilt is read back before its blob counts it. It takes as long again as writing it;
     /// the paper does not say that it does so, and its figures leave no time for it. Off in reproductions.
     pub rebuild_read_back: bool,
+    /// Whether a blob that was written is read back before it counts. It takes as long again as writing it; the paper
+    /// of BuffPack and OffPack counts every write once. Off in its reproduction alone: nothing that holds bytes leaves
+    /// it out.
+    pub write_read_back: bool,
     /// The classes that this instance owns; empty is all.
     pub classes: Vec<ClassId>,
 }

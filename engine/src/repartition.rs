@@ -32,7 +32,7 @@ pub use books::{Books, Run};
 pub use buffpack::BuffPack;
 pub use offpack::OffPack;
 pub use planner::{Choice, Chosen, Planner};
-pub use rehearsal::{Cost, Expected, rehearse};
+pub use rehearsal::{Cost, Deal, Expected, rehearse};
 pub use tourpack::TourPack;
 
 use core::time::Duration;

@@ -475,7 +475,7 @@ impl Rack {
             return;
         }
         let (group, drives) = (op.group, op.drives.clone());
-        if !core::mem::replace(&mut op.verifying, true) {
+        if self.policy.write_read_back && !core::mem::replace(&mut op.verifying, true) {
             self.begin_transfer(service.op, service.lane, Transfer::Verify { drives }, now, actions);
             return;
         }

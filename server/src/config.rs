@@ -388,6 +388,7 @@ impl Config {
             migration,
             rescue_permille: self.rescue_permille,
             rebuild_read_back: true,
+            write_read_back: true,
             classes: Vec::new(),
         }
     }

@@ -47,6 +47,7 @@ fn policy(spec: &RackSpec, group_choice: GroupChoice, pack_bytes: u64) -> RackPo
         },
         rescue_permille: 500,
         rebuild_read_back: true,
+        write_read_back: true,
         classes: Vec::new(),
     }
 }

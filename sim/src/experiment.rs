@@ -202,6 +202,7 @@ fn pelican_policy(starts_per_day: u32) -> RackPolicy {
         },
         rescue_permille: 1_000,
         rebuild_read_back: false,
+        write_read_back: true,
         classes: Vec::new(),
     }
 }

@@ -55,6 +55,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
         },
         rescue_permille: 500,
         rebuild_read_back: true,
+        write_read_back: true,
         classes: Vec::new(),
     }
 }

@@ -40,6 +40,7 @@ fn booted(used_bytes: u64, queue_depth: u32) -> Rack {
         },
         rescue_permille: 1000,
         rebuild_read_back: false,
+        write_read_back: true,
         classes: Vec::new(),
     };
     let mut rack = Rack::new(spec.clone(), layout, policy, 1);

@@ -91,36 +91,36 @@ pub(super) fn run_planner(planner: &mut super::Planner, terms: &Terms, expected:
     }
 }
 
-/// What becomes of the input, and where the heads are.
-struct Fluid {
+/// What becomes of the input, to the byte: alpha and the shares hold over all that was read so far, as closely as whole
+/// bytes can.
+#[derive(Clone, Debug)]
+pub struct Deal {
     alpha: Alpha,
     shares: Vec<u64>,
     whole: u128,
     input: u64,
     turn: usize,
     given: Vec<u64>,
-    /// Whether the last thing done was a write, so that another one goes on behind it.
-    writing: bool,
 }
 
-impl Fluid {
-    fn new(expected: &Expected) -> Self {
+impl Deal {
+    /// Nothing was read yet.
+    pub fn new(expected: &Expected) -> Self {
         let whole: u128 = expected.shares.iter().map(|share| u128::from(*share)).sum();
         assert!(whole > 0, "output falls to some group");
         let groups = expected.shares.len();
-        Self {
-            alpha: expected.alpha,
-            shares: expected.shares.clone(),
-            whole,
-            input: 0,
-            turn: 0,
-            given: vec![0; groups],
-            writing: false,
-        }
+        let (alpha, shares) = (expected.alpha, expected.shares.clone());
+        Self { alpha, shares, whole, input: 0, turn: 0, given: vec![0; groups] }
     }
 
-    /// What so many more bytes of input become. What rounding leaves goes to one target after the other.
-    fn deal(&mut self, bytes: u64) -> &[u64] {
+    /// The most input whose output fits into so many bytes.
+    pub fn input_for(&self, output_bytes: u64) -> u64 {
+        self.alpha.input_for(output_bytes)
+    }
+
+    /// What so many more bytes of input become, for each group. What rounding leaves goes to one target after the
+    /// other.
+    pub fn deal(&mut self, bytes: u64) -> &[u64] {
         let before = self.alpha.output_of(self.input);
         self.input += bytes;
         let output = self.alpha.output_of(self.input) - before;
@@ -137,6 +137,19 @@ impl Fluid {
             }
         }
         &self.given
+    }
+}
+
+/// What becomes of the input, and where the heads are.
+struct Fluid {
+    deal: Deal,
+    /// Whether the last thing done was a write, so that another one goes on behind it.
+    writing: bool,
+}
+
+impl Fluid {
+    fn new(expected: &Expected) -> Self {
+        Self { deal: Deal::new(expected), writing: false }
     }
 
     fn perform(&mut self, step: Step, books: &mut Books, terms: &Terms, cost: &mut Cost) {
@@ -174,10 +187,10 @@ impl Fluid {
 
     /// Reads until as much is read as was asked, or the buffer is full.
     fn read(&mut self, group: usize, bytes: u64, books: &mut Books, terms: &Terms, cost: &mut Cost) {
-        let fits = self.alpha.input_for(books.free());
+        let fits = self.deal.input_for(books.free());
         let bytes = bytes.min(books.input(group)).min(fits);
         assert!(bytes > 0, "a read that moves nothing would be asked for again for ever");
-        books.was_read(group, bytes, self.deal(bytes));
+        books.was_read(group, bytes, self.deal.deal(bytes));
         cost.seeking += terms.seek;
         cost.time += transfer_time(bytes, terms.read_bytes_per_s);
         cost.bytes_read += bytes;

@@ -118,6 +118,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
         },
         rescue_permille: 1000,
         rebuild_read_back: true,
+        write_read_back: true,
         classes: Vec::new(),
     }
 }

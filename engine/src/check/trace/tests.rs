@@ -41,6 +41,7 @@ fn policy(overtake_limit: u64) -> RackPolicy {
         },
         rescue_permille: 1000,
         rebuild_read_back: false,
+        write_read_back: true,
         classes: Vec::new(),
     }
 }
