@@ -152,7 +152,7 @@ pub struct Simulate {
     /// Print JSON: an array of points, each with its parameters and measures.
     #[arg(long)]
     pub json: bool,
-    /// Use another value, such as workload.rate=4 or policy.queue_depth=[100,1000]; as often as you like.
+    /// Use another value, such as workload.rate=4 or `policy.queue_depth=[100,1000]`; as often as you like.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Run every point with so many seeds (1, 2, ...) [default: what the scenario says].

@@ -96,7 +96,7 @@ pub enum Action {
         op: OpId,
         /// The versions, in key order.
         versions: Vec<u64>,
-        /// The class the blob must lie in.
+        /// Where the blob must lie.
         pin: PinnedTo,
     },
 

@@ -6,7 +6,7 @@
 
 use crate::policy::{Lane, PinnedTo};
 use alloc::vec::Vec;
-use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId};
+use model::{Attempt, BlobId, DriveId, GroupId, OpId};
 use serde::{Deserialize, Serialize};
 
 /// A fact about the world, told to [`Rack::apply`](crate::Rack::apply).
@@ -228,7 +228,7 @@ pub enum Work {
         bytes: u64,
         /// What each stack of it takes of its drive, in bytes.
         stack_bytes: u64,
-        /// The class it must lie in, if it is pinned.
+        /// Where it must lie.
         pin: PinnedTo,
         /// Whether it was composed for the migration (and so counts against its window).
         migration: bool,
@@ -326,8 +326,8 @@ pub struct StagedEntry {
     pub bytes: u64,
     /// How long it has lain there, in modelled time.
     pub age: core::time::Duration,
-    /// The class its bucket or prefix is pinned to.
-    pub pin: Option<ClassId>,
+    /// Where its bucket or prefix is pinned to.
+    pub pin: PinnedTo,
 }
 
 /// A blob some or all of whose bytes nobody refers to any more.

@@ -8,7 +8,7 @@
 //!    chassis), for every kind of such domains at once: then losing one domain loses no blob. On Pelican's rack these
 //!    are the three with most spare capacity of each of six chassis. Ties go to the lower drive id.
 //! 3. *Relaxed.* If no group can keep rule 2, because members are away or full or the geometry has too few domains, the
-//!    most stacks in one domain are kept as few as possible. A write is refused only when no group (of the class it is
+//!    most stacks in one domain are kept as few as possible. A write is refused only when no group (that it is
 //!    pinned to) has k + r drives with room.
 //!
 //! Space is reserved by the choice, and settled, released or freed later.
@@ -154,7 +154,7 @@ impl Placement {
     }
 
     /// Chooses group and drives for a blob of `payload_bytes` with stacks of `stack_bytes`, and reserves them. `None`
-    /// means that no group (of class `pin`, and not among `excluded_groups`) has room.
+    /// means that no group (that `pin` allows, and not among `excluded_groups`) has room.
     pub fn choose(
         &mut self,
         stack_bytes: u64,
@@ -164,9 +164,8 @@ impl Placement {
         excluded_groups: &[GroupId],
         rng: &mut Rng,
     ) -> Option<(GroupId, Vec<DriveId>)> {
-        let allowed = |group: &GroupId| {
-            pin.is_none_or(|class| self.class_of[group.index()] == class) && !excluded_groups.contains(group)
-        };
+        let allowed =
+            |group: &GroupId| pin.allows(*group, self.class_of[group.index()]) && !excluded_groups.contains(group);
         let groups: Vec<_> = (0..self.groups.len()).map(|g| GroupId(g as u32)).filter(allowed).collect();
         let staying = self.stay(pin, choice, &groups, stack_bytes);
         let (group, mut drives) = staying.or_else(|| self.draw(groups, stack_bytes, rng))?;

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use core::time::Duration;
-use model::ClassId;
+use model::{ClassId, GroupId};
 use serde::{Deserialize, Serialize};
 
 /// Whose work an operation is. Lanes share a class's time by weighted fair queuing.
@@ -108,8 +108,35 @@ pub enum ReadPolicy {
     K,
 }
 
-/// The class that data is pinned to, if any.
-pub type PinnedTo = Option<ClassId>;
+/// Where data must lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PinnedTo {
+    /// Wherever there is room.
+    #[default]
+    Anywhere,
+    /// In some group of this class.
+    Class(ClassId),
+    /// In this group: a partition has its home there.
+    Group(GroupId),
+}
+
+impl PinnedTo {
+    /// Whether a blob may lie in `group`, which is of `class`.
+    pub fn allows(self, group: GroupId, class: ClassId) -> bool {
+        match self {
+            Self::Anywhere => true,
+            Self::Class(pinned) => pinned == class,
+            Self::Group(pinned) => pinned == group,
+        }
+    }
+}
+
+impl From<Option<ClassId>> for PinnedTo {
+    fn from(class: Option<ClassId>) -> Self {
+        class.map_or(Self::Anywhere, Self::Class)
+    }
+}
 
 /// When staged data moves to the rack (SOHO's thresholds, Serviceable cold storage's rules).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

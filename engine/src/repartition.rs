@@ -19,6 +19,9 @@ mod baseline;
 mod books;
 mod buffpack;
 mod home;
+mod job;
+#[cfg(test)]
+mod job_tests;
 pub mod model;
 mod offpack;
 mod planner;
@@ -30,11 +33,13 @@ mod tourpack;
 pub use baseline::Baseline;
 pub use books::{Books, Run};
 pub use buffpack::BuffPack;
+pub use job::{Job, Order, Part};
 pub use offpack::OffPack;
 pub use planner::{Choice, Chosen, Planner};
 pub use rehearsal::{Cost, Deal, Expected, rehearse};
 pub use tourpack::TourPack;
 
+use ::model::RackSpec;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +64,18 @@ impl Terms {
         read_bytes_per_s: 1_000_000_000,
         write_bytes_per_s: 1_000_000_000,
     };
+
+    /// What a rack's profile says, by its means: a switch lets one group go and wakes another, k drives move payload at
+    /// once, and what is written is read back before it counts, which halves its rate.
+    pub fn of(spec: &RackSpec) -> Self {
+        let rate = spec.profile.bytes_per_s.saturating_mul(u64::from(spec.code.data));
+        Self {
+            switch: spec.profile.rest_estimate() + spec.profile.wake_estimate(),
+            seek: spec.profile.seek,
+            read_bytes_per_s: rate.max(1),
+            write_bytes_per_s: (rate / 2).max(1),
+        }
+    }
 }
 
 /// Bytes out over bytes in (the paper's alpha): how much output a byte of input becomes.

@@ -77,9 +77,7 @@ impl Rack {
             Work::Rebuild { .. } => Err(Rejection::Malformed), // nobody but the engine asks for one
             Work::Write { bytes, stack_bytes, pin, .. } => {
                 let (bytes, stack_bytes, pin) = (*bytes, *stack_bytes, *pin);
-                if pin.is_some_and(|class| class.index() >= self.classes.len()) {
-                    return Err(Rejection::Malformed);
-                }
+                self.known_pin(pin)?;
                 let spent = self.without_starts(request.lane, now);
                 let refusal = if spent.is_empty() { Rejection::NoRoom } else { Rejection::StartBudgetSpent };
                 self.place(stack_bytes, bytes, pin, &spent).ok_or(refusal)
@@ -100,6 +98,14 @@ impl Rack {
             && self.owns(self.class_of(group))
             && drives.iter().all(|drive| drive.index() < self.drives.len());
         if known { Ok(()) } else { Err(Rejection::Malformed) }
+    }
+
+    fn known_pin(&self, pin: PinnedTo) -> Result<(), Rejection> {
+        match pin {
+            PinnedTo::Class(class) if class.index() >= self.classes.len() => Err(Rejection::Malformed),
+            PinnedTo::Group(group) => self.known(group, &[]),
+            PinnedTo::Anywhere | PinnedTo::Class(_) => Ok(()),
+        }
     }
 
     pub(crate) fn is_away(&self, drive: DriveId) -> bool {
@@ -126,7 +132,7 @@ impl Rack {
         let most = (0..self.layout.groups.len())
             .map(|group| GroupId(group as u32))
             .filter(|group| hopeful(group) > 0 && self.owns(self.class_of(*group)))
-            .filter(|group| pin.is_none_or(|class| class == self.class_of(*group)))
+            .filter(|group| pin.allows(*group, self.class_of(*group)))
             .max_by_key(hopeful);
         if let Some(group) = most {
             self.visit(now, group, actions);
@@ -486,13 +492,15 @@ impl Rack {
         self.finish(now, service.op, Outcome::Written { group, drives }, actions);
     }
 
-    /// A write could not be done where it was placed: its space is given back and it is placed and queued again,
-    /// elsewhere.
+    /// A write could not be done where it was placed: its space is given back and it is placed and queued again, in
+    /// another group; or, if it is pinned to this one, on those of its drives that are there and have room now.
     fn place_anew(&mut self, op: OpId, now: Time, actions: &mut Vec<Action>) {
         let Some(mut state) = self.ops.remove(&op) else { return };
         let Work::Write { bytes, stack_bytes, pin, .. } = state.request.work else { return };
         self.release_space(&state.request.work, &state.drives);
-        state.excluded.push(state.group);
+        if !matches!(pin, PinnedTo::Group(_)) {
+            state.excluded.push(state.group);
+        }
         state.tries += 1;
         let again = !self.closing && state.tries < TRIES_MAX;
         let place = if again { self.place(stack_bytes, bytes, pin, &state.excluded) } else { None };

@@ -280,7 +280,7 @@ mod tests {
     }
 
     fn entry(version: u64, bytes: u64) -> StagedEntry {
-        StagedEntry { version, bytes, age: Duration::from_secs(40), pin: None }
+        StagedEntry { version, bytes, age: Duration::from_secs(40), pin: PinnedTo::Anywhere }
     }
 
     fn with_usage(staged_bytes: u64) -> Migrator {

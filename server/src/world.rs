@@ -25,7 +25,7 @@ use catalog::{Blob, Catalog, Cursor, VersionId};
 use disk::label::RackUuid;
 use disk::{Clock, Drive};
 use engine::trace::{Record, Told};
-use engine::{Action, Event, Outcome, Rack, Rejection, Request, Usage, Work};
+use engine::{Action, Event, Outcome, PinnedTo, Rack, Rejection, Request, Usage, Work};
 use futures::future::{BoxFuture, FutureExt};
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,7 +110,7 @@ pub(crate) enum Message {
     /// A look at the engine.
     Ask(Look),
     /// What was composed for a migration write; `None` if nothing of it was left.
-    Composed { op: OpId, versions: Vec<VersionId>, pack: Option<Arc<HeldPack>>, pin: Option<ClassId> },
+    Composed { op: OpId, versions: Vec<VersionId>, pack: Option<Arc<HeldPack>>, pin: PinnedTo },
     /// A read is over; its writer comes back, so that it can be gone on with on other drives.
     ReadEnded { event: Event, op: OpId, writer: Box<SpoolWriter>, appended_bytes: u64 },
     /// A write, or its verification, is over.

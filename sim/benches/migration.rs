@@ -66,7 +66,7 @@ fn migrate(group_choice: GroupChoice, pack_bytes: u64, bytes: u64, seed: u64) ->
     let mut world = World::new(Rack::new(spec, layout, policy, seed), seed);
     world.set_staging(10 * bytes);
     for version in 0..bytes / OBJECT_BYTES {
-        world.stage(version, OBJECT_BYTES, None);
+        world.stage(version, OBJECT_BYTES, PinnedTo::Anywhere);
     }
     let mut minutes = 0;
     while !world.staged().is_empty() {

@@ -7,9 +7,9 @@
 //! Invariants: a run stops at the first refusal, and a write is refused only when no group has room.
 
 use crate::chance::Sizes;
-use engine::GroupChoice;
 use engine::layout::Layout;
 use engine::placement::Placement;
+use engine::{GroupChoice, PinnedTo};
 use model::{ClassId, DriveId, RackDraft, RackSpec, Rng, SpecError};
 use serde::{Deserialize, Serialize};
 
@@ -93,7 +93,8 @@ pub fn fill(spec: &RackSpec, layout: &Layout, sizes: Sizes, rule: DriveRule, see
     loop {
         let bytes = sizes.draw(&mut sizes_rng);
         let stack_bytes = bytes.div_ceil(u64::from(spec.code.data));
-        let chosen = placement.choose(stack_bytes, bytes, None, &GroupChoice::Random, &[], &mut placing_rng);
+        let chosen =
+            placement.choose(stack_bytes, bytes, PinnedTo::Anywhere, &GroupChoice::Random, &[], &mut placing_rng);
         let Some((_, drives)) = chosen else { break };
         placement.settle(&drives, stack_bytes, stack_bytes);
         blobs += 1;

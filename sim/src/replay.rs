@@ -10,7 +10,7 @@
 use crate::measure::Taking;
 use crate::stored::Stored;
 use crate::world::World;
-use engine::{Mind, Outcome};
+use engine::{Mind, Outcome, PinnedTo};
 use model::{BlobId, OpId, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -184,7 +184,7 @@ pub(crate) fn play<M: Mind>(
         keys.run_and_note(world, from + after, taking);
         match operation {
             Operation::Write => {
-                keys.writing.insert(world.write(bytes, None), key);
+                keys.writing.insert(world.write(bytes, PinnedTo::Anywhere), key);
             }
             Operation::Read => {
                 let known = keys.written.get(&key).and_then(|blob| world.read(*blob, bytes));

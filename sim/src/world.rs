@@ -26,10 +26,10 @@ use crate::meter::Meter;
 use crate::trace_hash::TraceHasher;
 use engine::check::TraceCheck;
 use engine::trace::{Record, Told};
-use engine::{Action, DriveReport, Event, Lane, Loss, Mind, OpMap, Outcome, Rack, Request, Work};
+use engine::{Action, DriveReport, Event, Lane, Loss, Mind, OpMap, Outcome, PinnedTo, Rack, Request, Work};
 use keep::SimBlob;
 use model::physics::{DrivePhysics, Fuses};
-use model::{BlobId, ClassId, DriveId, GroupId, OpId, ResourceId, Rng, Time};
+use model::{BlobId, DriveId, GroupId, OpId, ResourceId, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
@@ -332,7 +332,7 @@ impl<M: Mind> World<M> {
     }
 
     /// Asks for a write by a client, past the workshop.
-    pub fn write(&mut self, bytes: u64, pin: Option<ClassId>) -> OpId {
+    pub fn write(&mut self, bytes: u64, pin: PinnedTo) -> OpId {
         let stack_bytes = bytes.div_ceil(u64::from(self.rack.spec().code.data));
         self.submit(Lane::Client, stack_bytes, Work::Write { bytes, stack_bytes, pin, migration: false })
     }

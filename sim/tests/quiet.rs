@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use engine::check::TraceCheck;
-use engine::{Action, Event, IdleTimeout, Mind, Rack, Waking};
+use engine::{Action, Event, IdleTimeout, Mind, PinnedTo, Rack, Waking};
 use model::{BlobId, DriveId, OpId, RackSpec, Rng, Time};
 use sim::{Experiment, Faults, Setting, World};
 use std::time::Duration;
@@ -54,7 +54,7 @@ fn run<M: Mind>(name: &str, seed: u64, mind: impl FnOnce(Rack) -> M) -> (u64, u6
         let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
         match rng.below(10) {
             0..=2 => {
-                world.write(rng.between(1_000_000, 2_000_000_000), None);
+                world.write(rng.between(1_000_000, 2_000_000_000), PinnedTo::Anywhere);
             }
             3..=6 if !blobs.is_empty() => {
                 world.read(blobs[rng.below(blobs.len() as u64) as usize], rng.between(1, 1_000_000_000));

@@ -5,7 +5,7 @@
 use engine::check::TraceCheck;
 use engine::trace::{Record, Replay};
 use engine::{
-    GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Outcome, Rack, RackPolicy, ReadPolicy, Rejection,
+    GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Outcome, PinnedTo, Rack, RackPolicy, ReadPolicy, Rejection,
     SchedulerPolicy, Shares, Weighing,
 };
 use model::{BlobId, DriveId, GroupId, OpId, RackSpec, Time};
@@ -74,7 +74,7 @@ fn world_of(name: &str, seed: u64, change: impl FnOnce(&mut RackPolicy)) -> Worl
 /// Writes `count` blobs and lets the rack fall asleep again.
 fn with_blobs(world: &mut World, count: u64, bytes: u64) -> Vec<BlobId> {
     for _ in 0..count {
-        world.write(bytes, None);
+        world.write(bytes, PinnedTo::Anywhere);
     }
     world.run_for(60 * MINUTE);
     let ended = world.take_ended();
@@ -116,7 +116,7 @@ fn a_cold_read_wakes_its_group_all_members_at_once_and_lets_it_sleep_again() {
 fn without_an_idle_timeout_a_group_stays_up_until_another_of_its_class_is_wanted() {
     let mut world = world_of("pelican-mini", 2, |policy| policy.idle_timeout = IdleTimeout::Never);
     for _ in 0..40 {
-        world.write(10 * MB, None);
+        world.write(10 * MB, PinnedTo::Anywhere);
     }
     world.run_for(24 * 60 * MINUTE);
     let classes = world.rack.layout().classes.len();
@@ -202,7 +202,7 @@ fn small_objects_migrate_in_packs_that_share_wakes() {
     });
     world.set_staging(100_000 * MB);
     for version in 0..20_000 {
-        world.stage(version, MB / 2, None);
+        world.stage(version, MB / 2, PinnedTo::Anywhere);
     }
     world.run_for(20 * MINUTE);
     assert!(world.staged().is_empty());
@@ -220,7 +220,7 @@ fn spread_at_random_the_same_migration_costs_a_wake_for_nearly_every_group() {
     let mut world = world_of("pelican", 6, |_| {});
     world.set_staging(100_000 * MB);
     for version in 0..20_000 {
-        world.stage(version, MB / 2, None);
+        world.stage(version, MB / 2, PinnedTo::Anywhere);
     }
     world.run_for(60 * MINUTE);
     assert!(world.staged().is_empty());
@@ -276,7 +276,7 @@ fn a_full_rack_refuses_and_takes_again_what_was_reclaimed() {
     let blob = spec.profile.capacity_bytes / 4;
     let mut blobs = Vec::new();
     loop {
-        world.write(blob, None);
+        world.write(blob, PinnedTo::Anywhere);
         world.run_for(600 * MINUTE);
         match world.take_ended().remove(0).outcome {
             Outcome::Written { .. } => blobs = world.blobs().map(|(blob, _)| blob).collect(),
@@ -286,11 +286,11 @@ fn a_full_rack_refuses_and_takes_again_what_was_reclaimed() {
     }
     assert!(blobs.len() >= 8, "{} blobs fit", blobs.len());
     world.doom(blobs[0], blob);
-    world.write(blob, None);
+    world.write(blob, PinnedTo::Anywhere);
     assert_eq!(world.take_ended()[0].outcome, Outcome::Failed(Rejection::NoRoom));
     world.run_for(60 * MINUTE);
     world.take_ended();
-    world.write(blob, None);
+    world.write(blob, PinnedTo::Anywhere);
     world.run_for(600 * MINUTE);
     assert!(matches!(world.take_ended()[0].outcome, Outcome::Written { .. }), "the refused write had room made");
 }
@@ -307,7 +307,7 @@ fn background_work_stays_within_the_start_budget_and_clients_do_not_wait_for_it(
     let starts = world.rack.stats().drive_starts;
     world.set_staging(1000 * MB);
     for version in 0..10 {
-        world.stage(version, MB, None);
+        world.stage(version, MB, PinnedTo::Anywhere);
     }
     world.run_until(Time::from_secs(86_000));
     let spent = world.rack.stats().drive_starts - starts;
@@ -400,7 +400,7 @@ fn outcome_of(world: &mut World, op: OpId) -> Option<Outcome> {
 #[test]
 fn a_write_that_fails_while_the_rack_closes_ends_with_it() {
     let mut world = world_of("pelican-mini", 21, |_| {});
-    let op = world.write(50 * MB, None);
+    let op = world.write(50 * MB, PinnedTo::Anywhere);
     while world.rack.class_view(model::ClassId(0)).in_service.is_none()
         && world.rack.class_view(model::ClassId(1)).in_service.is_none()
     {
@@ -418,7 +418,7 @@ fn drives_that_come_back_while_their_group_is_awake_are_used_again() {
     let mut world = world_of("nas8", 23, |policy| policy.idle_timeout = IdleTimeout::Never);
     let blobs = {
         for _ in 0..12 {
-            world.write(10 * MB, None);
+            world.write(10 * MB, PinnedTo::Anywhere);
         }
         world.run_for(10 * MINUTE);
         world.take_ended();
@@ -472,7 +472,7 @@ fn a_dead_drive_does_not_slow_every_wake_of_another_group() {
 fn a_permit_that_a_dead_drive_holds_sends_no_other_class_to_sleep() {
     let mut world = world_of("pelican", 25, |_| {});
     for _ in 0..200 {
-        world.write(10 * MB, None);
+        world.write(10 * MB, PinnedTo::Anywhere);
     }
     world.run_for(120 * MINUTE);
     world.take_ended();
@@ -541,7 +541,7 @@ fn doomed_bytes_are_right_after_more_than_one_page_of_them() {
 fn filled(world: &mut World) -> [Vec<BlobId>; 2] {
     let blob = world.rack.spec().profile.capacity_bytes / 4;
     loop {
-        world.write(blob, None);
+        world.write(blob, PinnedTo::Anywhere);
         world.run_for(2000 * MINUTE);
         match world.take_ended().pop().unwrap().outcome {
             Outcome::Written { .. } => {}
@@ -559,10 +559,10 @@ fn room_is_made_on_a_group_that_is_awake_already() {
     let [of_0, of_1] = filled(&mut world);
     let awake = if world.rack.group_state(GroupId(0)) == GroupState::Idle { &of_0 } else { &of_1 };
     world.doom(awake[0], blob);
-    world.write(blob, None);
+    world.write(blob, PinnedTo::Anywhere);
     world.run_for(60 * MINUTE);
     world.take_ended();
-    let op = world.write(blob, None);
+    let op = world.write(blob, PinnedTo::Anywhere);
     world.run_for(2000 * MINUTE);
     assert!(matches!(outcome_of(&mut world, op), Some(Outcome::Written { .. })));
 }
@@ -578,7 +578,7 @@ fn room_is_made_where_some_can_be_made() {
     world.doom(of_1[0], blob);
     let mut written = false;
     for _ in 0..5 {
-        let op = world.write(blob, None);
+        let op = world.write(blob, PinnedTo::Anywhere);
         world.run_for(2000 * MINUTE);
         written |= matches!(outcome_of(&mut world, op), Some(Outcome::Written { .. }));
     }
@@ -678,7 +678,7 @@ fn writes_wear_no_drives_down_that_get_no_permit() {
     }
     let before = world.rack.stats().drive_starts;
     world.set_staging(10_000 * MB);
-    world.stage(1, 200 * MB, None);
+    world.stage(1, 200 * MB, PinnedTo::Anywhere);
     world.run_for(12 * 60 * MINUTE);
     let starts = world.rack.stats().drive_starts - before;
     assert!(starts <= 4, "two of four permits are left, and a blob needs three: {starts} starts");

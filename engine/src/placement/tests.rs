@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::Placement;
-use crate::policy::GroupChoice;
+use crate::policy::{GroupChoice, PinnedTo};
 use alloc::vec;
 use alloc::vec::Vec;
 use model::{ClassId, Code, DomainId, DriveId, DriveSpec, FailureDomains, GroupId, RackDraft, RackSpec, Rng};
@@ -116,7 +116,7 @@ proptest! {
                 Step::Choose { stack, pin, excluded, batch } => {
                     let choice = if batch { GroupChoice::Batch { bytes: 10_000 } } else { GroupChoice::Random };
                     let excluded: Vec<_> = excluded.into_iter().map(GroupId).collect();
-                    let got = placement.choose(stack, stack, pin.map(ClassId), &choice, &excluded, &mut rng);
+                    let got = placement.choose(stack, stack, pin.map(ClassId).into(), &choice, &excluded, &mut rng);
                     let possible: Vec<_> = (0..3_u32).map(GroupId)
                         .filter(|g| pin.is_none_or(|class| class_of[g.index()] == ClassId(class)))
                         .filter(|g| !excluded.contains(g))
@@ -202,7 +202,8 @@ fn fill(spec: &RackSpec, mut place: impl FnMut(&mut Placement, u64, &mut Rng) ->
 }
 
 fn place_by_rule(placement: &mut Placement, stack: u64, rng: &mut Rng) -> bool {
-    let Some((_, drives)) = placement.choose(stack, stack * 15, None, &GroupChoice::Random, &[], rng) else {
+    let Some((_, drives)) = placement.choose(stack, stack * 15, PinnedTo::Anywhere, &GroupChoice::Random, &[], rng)
+    else {
         return false;
     };
     placement.settle(&drives, stack, stack);
@@ -248,8 +249,9 @@ fn the_papers_geometry_gets_the_three_emptiest_drives_of_each_chassis() {
     let capacities: Vec<_> = (0..48_u64).map(|i| PAPER_MEAN + (i * 7 % 24) * 1_000_000_000).collect();
     let spec = paper_rack(&capacities);
     let mut placement = Placement::new(&spec, &groups_of(48, 24), &[ClassId(0), ClassId(1)]);
-    let (group, drives) =
-        placement.choose(1_000, 15_000, Some(ClassId(1)), &GroupChoice::Random, &[], &mut Rng::new(1)).unwrap();
+    let (group, drives) = placement
+        .choose(1_000, 15_000, PinnedTo::Class(ClassId(1)), &GroupChoice::Random, &[], &mut Rng::new(1))
+        .unwrap();
     assert_eq!((group, drives.len()), (GroupId(1), 18));
     assert!(drives.is_sorted());
     for chassis in 0..6_u32 {
@@ -268,10 +270,11 @@ fn when_members_are_away_the_rule_is_relaxed_by_as_little_as_possible() {
     // Chassis 0 keeps two drives of group 0: the other five must take 16, so one of them takes four.
     placement.set_away(DriveId(0), true);
     placement.set_away(DriveId(1), true);
-    let pin = Some(ClassId(0));
+    let pin = PinnedTo::Class(ClassId(0));
     let (_, drives) = placement.choose(1_000, 15_000, pin, &GroupChoice::Random, &[], &mut Rng::new(1)).unwrap();
     assert_eq!((excess(&spec, &drives), placement.relaxed_total()), (1, 1));
-    let anywhere = placement.choose(1_000, 15_000, None, &GroupChoice::Random, &[], &mut Rng::new(1)).unwrap();
+    let anywhere =
+        placement.choose(1_000, 15_000, PinnedTo::Anywhere, &GroupChoice::Random, &[], &mut Rng::new(1)).unwrap();
     assert_eq!(anywhere.0, GroupId(1), "a group that can keep the rule comes first");
 }
 
@@ -282,7 +285,7 @@ fn a_batch_stays_with_its_group_until_its_bytes_are_used_up() {
     let mut placement = Placement::new(&spec, &groups_of(40, 4), &[ClassId(0); 10]);
     let (mut rng, choice) = (Rng::new(2), GroupChoice::Batch { bytes: 1_000 });
     let mut next = |placement: &mut Placement, excluded: &[GroupId]| {
-        placement.choose(50, 100, None, &choice, excluded, &mut rng).unwrap().0
+        placement.choose(50, 100, PinnedTo::Anywhere, &choice, excluded, &mut rng).unwrap().0
     };
     let groups: Vec<_> = (0..40).map(|_| next(&mut placement, &[])).collect();
     assert!(groups.chunks(10).all(|batch| batch.iter().all(|group| *group == batch[0])));
@@ -302,7 +305,9 @@ fn a_mount_that_finds_less_free_than_believed_is_heeded_until_another_finds_more
     placement.set_free(DriveId(0), 10_000);
     assert_eq!(placement.free_bytes(DriveId(0)), 10_000);
     let write = |placement: &mut Placement| {
-        placement.choose(20_000, 20_000, None, &GroupChoice::Random, &[], &mut Rng::new(0)).map(|(_, drives)| drives)
+        placement
+            .choose(20_000, 20_000, PinnedTo::Anywhere, &GroupChoice::Random, &[], &mut Rng::new(0))
+            .map(|(_, drives)| drives)
     };
     assert_eq!(write(&mut placement), None);
     placement.set_free(DriveId(0), 70_000);

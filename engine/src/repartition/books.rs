@@ -1,7 +1,10 @@
 //! What a job knows of its bytes: what is still to be read, what is buffered, what lies offloaded, what is home.
 //!
-//! Invariants: buffered bytes never exceed the memory; what came out of the input is what is buffered, offloaded and
-//! home.
+//! The buffer counts as full when less is free than the grain: the most that the smallest piece of input the world can
+//! read may become, and the largest piece that a run is read back in.
+//!
+//! Invariants: buffered and promised bytes never exceed the memory; what came out of the input is what is buffered,
+//! offloaded and home.
 
 use super::Alpha;
 use alloc::vec;
@@ -21,6 +24,9 @@ pub struct Run {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Books {
     memory_bytes: u64,
+    grain_bytes: u64,
+    /// Room that is not free, since somebody is about to fill it.
+    promised: u64,
     prior: Alpha,
     awake: Option<usize>,
     input: Vec<u64>,
@@ -46,6 +52,8 @@ impl Books {
         let groups = input.len();
         Self {
             memory_bytes,
+            grain_bytes: memory_bytes.div_ceil(1_000),
+            promised: 0,
             prior,
             awake: None,
             input_left: input.iter().sum(),
@@ -61,6 +69,19 @@ impl Books {
         }
     }
 
+    /// The same, read in pieces that may become so many bytes; without this, in pieces of a thousandth of the memory.
+    /// At most the memory, and above 0.
+    #[must_use]
+    pub fn with_grain(self, grain_bytes: u64) -> Self {
+        assert!((1..=self.memory_bytes).contains(&grain_bytes), "a piece fits into the memory");
+        Self { grain_bytes, ..self }
+    }
+
+    /// The grain.
+    pub fn grain_bytes(&self) -> u64 {
+        self.grain_bytes
+    }
+
     /// K: how many groups there are.
     pub fn groups(&self) -> usize {
         self.input.len()
@@ -73,7 +94,24 @@ impl Books {
 
     /// How much of it is free.
     pub fn free(&self) -> u64 {
-        self.memory_bytes - self.buffered_in_all
+        self.memory_bytes - self.buffered_in_all - self.promised
+    }
+
+    /// Room that is promised.
+    pub fn promised(&self) -> u64 {
+        self.promised
+    }
+
+    /// So much more room is promised. There must be so much.
+    pub fn promise(&mut self, bytes: u64) {
+        assert!(bytes <= self.free(), "no more is promised than is free");
+        self.promised += bytes;
+    }
+
+    /// So much of what was promised is free again, or about to be filled.
+    pub fn redeem(&mut self, bytes: u64) {
+        assert!(bytes <= self.promised, "no more is redeemed than was promised");
+        self.promised -= bytes;
     }
 
     /// The group that is awake, if one is.
@@ -140,18 +178,24 @@ impl Books {
         &self.produced
     }
 
-    /// Input that can be read on a group until the buffer is full, given so much free memory. A buffer of which less
-    /// than a thousandth is free counts as full: nothing is won by reading crumbs.
+    /// Input that can be read on a group until the buffer is full, given so much free memory. At least 1 byte if there
+    /// is input and room for a piece.
     pub fn readable(&self, group: usize, free: u64) -> u64 {
-        if free < self.memory_bytes.div_ceil(1_000) {
+        if free < self.grain_bytes {
             return 0;
         }
-        self.input[group].min(self.alpha().input_for(free))
+        self.input[group].min(self.alpha().input_for(free).max(1))
     }
 
     /// Whether there is no room to read into.
     pub fn full(&self) -> bool {
-        self.free() < self.memory_bytes.div_ceil(1_000)
+        self.free() < self.grain_bytes
+    }
+
+    /// How much of what lies offloaded on a group for another can be read back now: nothing, unless a piece fits.
+    pub fn refillable(&self, on: usize, target: usize) -> u64 {
+        let run = self.offloaded[on][target].bytes;
+        if self.free() < run.min(self.grain_bytes) { 0 } else { run.min(self.free()) }
     }
 
     /// A group is awake, whoever woke it.
@@ -173,28 +217,46 @@ impl Books {
         self.input_left -= bytes;
         self.read += bytes;
         for (target, bytes) in output.iter().enumerate() {
-            self.buffered[target] += bytes;
-            self.produced[target] += bytes;
-            self.buffered_in_all += bytes;
-            self.produced_in_all += bytes;
+            self.arrived(target, *bytes);
         }
-        assert!(self.buffered_in_all <= self.memory_bytes, "the buffer holds more than it may");
     }
 
-    /// Everything that was buffered for a group was written to it.
-    pub fn was_brought_home(&mut self, group: usize) {
-        let bytes = core::mem::take(&mut self.buffered[group]);
+    /// So many bytes of output for a group are buffered, wherever they were read.
+    pub fn arrived(&mut self, target: usize, bytes: u64) {
+        self.buffered[target] += bytes;
+        self.produced[target] += bytes;
+        self.buffered_in_all += bytes;
+        self.produced_in_all += bytes;
+        self.assert_fits();
+    }
+
+    fn assert_fits(&self) {
+        assert!(self.buffered_in_all + self.promised <= self.memory_bytes, "the buffer holds more than it may");
+    }
+
+    /// So many bytes of input on a group are gone before they were read: they come to nothing.
+    pub fn was_lost(&mut self, group: usize, bytes: u64) {
+        assert!(bytes <= self.input[group], "more is gone than there was");
+        self.input[group] -= bytes;
+        self.input_left -= bytes;
+    }
+
+    /// So many of the bytes that are buffered for a group were written to it.
+    pub fn was_brought_home(&mut self, group: usize, bytes: u64) {
+        assert!(bytes <= self.buffered[group], "more was written than was buffered");
+        self.buffered[group] -= bytes;
         self.buffered_in_all -= bytes;
         self.home[group] += bytes;
     }
 
-    /// Everything that was buffered for a target was written to another group, in one piece.
-    pub fn was_offloaded(&mut self, on: usize, target: usize) {
+    /// So many of the bytes that are buffered for a target were written to another group, in one piece.
+    pub fn was_offloaded(&mut self, on: usize, target: usize, bytes: u64) {
         assert_ne!(on, target, "that is its home");
-        let bytes = core::mem::take(&mut self.buffered[target]);
+        assert!(bytes <= self.buffered[target], "more was written than was buffered");
         if bytes == 0 {
             return;
         }
+        self.buffered[target] -= bytes;
         self.buffered_in_all -= bytes;
         self.offloaded_in_all += bytes;
         let run = &mut self.offloaded[on][target];
@@ -215,7 +277,7 @@ impl Books {
         self.offloaded_in_all -= bytes;
         self.buffered[target] += bytes;
         self.buffered_in_all += bytes;
-        assert!(self.buffered_in_all <= self.memory_bytes, "the buffer holds more than it may");
+        self.assert_fits();
         pieces.max(1)
     }
 }

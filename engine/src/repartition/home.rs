@@ -15,11 +15,8 @@ pub(super) fn next(books: &Books) -> Step {
     if books.buffered(awake) > 0 {
         return Step::BringHome;
     }
-    if books.free() > 0
-        && let Some(target) = next_target(books, awake)
-    {
-        let bytes = books.offloaded(awake, target).bytes.min(books.free());
-        return Step::Refill { target, bytes };
+    if let Some(target) = next_target(books, awake) {
+        return Step::Refill { target, bytes: books.refillable(awake, target) };
     }
     visit_next(books, Some(awake))
 }
@@ -28,8 +25,8 @@ pub(super) fn next(books: &Books) -> Step {
 /// is for as few targets as can be.
 fn next_target(books: &Books, awake: usize) -> Option<usize> {
     let targets = 0..books.groups();
-    targets.filter(|target| books.offloaded(awake, *target).bytes > 0).max_by_key(|&target| {
-        let carried = books.buffered(target) + books.offloaded(awake, target).bytes.min(books.free());
+    targets.filter(|target| books.refillable(awake, *target) > 0).max_by_key(|&target| {
+        let carried = books.buffered(target) + books.refillable(awake, target);
         (carried, books.offloaded_on(target), core::cmp::Reverse(target))
     })
 }

@@ -165,12 +165,14 @@ impl Fluid {
             }
             (Step::Read { bytes }, Some(group)) => self.read(group, bytes, books, terms, cost),
             (Step::BringHome, Some(group)) => {
-                self.write(books.buffered(group), wrote, terms, cost);
-                books.was_brought_home(group);
+                let bytes = books.buffered(group);
+                self.write(bytes, wrote, terms, cost);
+                books.was_brought_home(group, bytes);
             }
             (Step::Offload { target }, Some(on)) => {
-                self.write(books.buffered(target), wrote, terms, cost);
-                books.was_offloaded(on, target);
+                let bytes = books.buffered(target);
+                self.write(bytes, wrote, terms, cost);
+                books.was_offloaded(on, target, bytes);
                 cost.peak_offloaded_bytes = cost.peak_offloaded_bytes.max(books.offloaded_on(on));
             }
             (Step::Refill { target, bytes }, Some(on)) => {

@@ -7,8 +7,8 @@
 use super::{Job, Message, World, Written};
 use catalog::{Blob, Cursor, Member, VersionId};
 use disk::stack;
-use engine::{Event, Lane, Outcome, Request, StagedEntry, Work};
-use model::{Attempt, ClassId, OpId};
+use engine::{Event, Lane, Outcome, PinnedTo, Request, StagedEntry, Work};
+use model::{Attempt, OpId};
 use std::sync::Arc;
 use std::time::Duration;
 use workshop::{HeldPack, PackError, PackMember, PackPlan};
@@ -50,7 +50,7 @@ impl World {
         self.apply(Event::StagedPage { attempt, entries, more });
     }
 
-    pub(super) fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: Option<ClassId>) {
+    pub(super) fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: PinnedTo) {
         let versions: Vec<VersionId> = versions.into_iter().map(VersionId).collect();
         self.migrating.extend(&versions);
         let (handle, means) = (self.handle.clone(), self.means.clone());
@@ -63,13 +63,7 @@ impl World {
         });
     }
 
-    pub(super) fn composed(
-        &mut self,
-        op: OpId,
-        versions: Vec<VersionId>,
-        pack: Option<Arc<HeldPack>>,
-        pin: Option<ClassId>,
-    ) {
+    pub(super) fn composed(&mut self, op: OpId, versions: Vec<VersionId>, pack: Option<Arc<HeldPack>>, pin: PinnedTo) {
         let Some(pack) = pack else {
             self.release_versions(&versions);
             self.apply(Event::Cancelled { op });
@@ -149,7 +143,7 @@ async fn list(
         version: version.version.0,
         bytes: version.bytes,
         age: means.clock.to_modelled(Duration::from_millis(now_ms.saturating_sub(version.staged_ms))),
-        pin: (means.pin_of)(&version.bucket, &version.key),
+        pin: (means.pin_of)(&version.bucket, &version.key).into(),
     };
     let mut readable = Vec::with_capacity(page.items.len());
     for version in page.items {

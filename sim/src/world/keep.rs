@@ -1,8 +1,8 @@
 //! What the catalog and the workshop would remember, in its smallest form: blobs, staged versions, what is doomed.
 
 use super::{Ended, OpenOp, World};
-use engine::{BlobOnDrive, DoomedBlob, Event, Lane, Mind, Outcome, Request, StagedEntry, Usage, Work};
-use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time};
+use engine::{BlobOnDrive, DoomedBlob, Event, Lane, Mind, Outcome, PinnedTo, Request, StagedEntry, Usage, Work};
+use model::{Attempt, BlobId, DriveId, GroupId, OpId, Time};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub struct StagedVersion {
     /// When it was staged.
     pub since: Time,
     /// The class it is pinned to.
-    pub pin: Option<ClassId>,
+    pub pin: PinnedTo,
 }
 
 impl<M: Mind> World<M> {
@@ -35,7 +35,7 @@ impl<M: Mind> World<M> {
     }
 
     /// Stages a version; numbers are in key order.
-    pub fn stage(&mut self, version: u64, bytes: u64, pin: Option<ClassId>) {
+    pub fn stage(&mut self, version: u64, bytes: u64, pin: PinnedTo) {
         self.unstage(version);
         self.staged.insert(version, StagedVersion { bytes, since: self.now, pin });
         self.staged_by_age.insert((self.now, version));
@@ -215,7 +215,7 @@ impl<M: Mind> World<M> {
         Time::MAX
     }
 
-    pub(super) fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: Option<ClassId>) {
+    pub(super) fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: PinnedTo) {
         let bytes: u64 = versions.iter().filter_map(|version| Some(self.staged.get(version)?.bytes)).sum();
         let stack_bytes = bytes.div_ceil(u64::from(self.rack.spec().code.data));
         self.packs.insert(op, versions);

@@ -18,7 +18,7 @@ fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
         world.run_for(Duration::from_millis(rng.below(20_000)));
         let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
         match rng.below(10) {
-            0..=2 => drop(world.write(MB * (1 + rng.below(50)), None)),
+            0..=2 => drop(world.write(MB * (1 + rng.below(50)), PinnedTo::Anywhere)),
             3..=6 if !blobs.is_empty() => {
                 let op = world.read(blobs[rng.below(blobs.len() as u64) as usize], MB);
                 if rng.below(5) == 0 {
@@ -27,7 +27,7 @@ fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
             }
             7 => {
                 version += 1;
-                world.stage(version, MB * (1 + rng.below(300)), None);
+                world.stage(version, MB * (1 + rng.below(300)), PinnedTo::Anywhere);
             }
             8 if !blobs.is_empty() => world.doom(blobs[0], 400 * MB),
             9 if deaths => {
@@ -192,7 +192,7 @@ proptest! {
             came_to_rest(&world);
             world.take_ended();
             // Liveness: once the world is well, whatever is written can be read.
-            let op = world.write(MB, None);
+            let op = world.write(MB, PinnedTo::Anywhere);
             world.run_for(30 * MINUTE);
             let ended = world.take_ended();
             let written = ended.iter().find(|ended| ended.op == op).unwrap();

@@ -86,7 +86,7 @@ fn a_failed_drive_stays_out_of_service_even_if_it_comes_back() {
     world.run_for(30 * MINUTE);
     world.revive(drive);
     for _ in 0..20 {
-        world.write(10 * MB, None);
+        world.write(10 * MB, PinnedTo::Anywhere);
     }
     world.run_for(60 * MINUTE);
     assert_eq!(world.rack.drive_phase(drive), engine::DrivePhase::Away(engine::Loss::Failed));
@@ -265,7 +265,7 @@ fn live_and_fail(name: &str, seed: u64, failures: usize, faults: Faults) -> (Wor
         let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
         let drive = DriveId(rng.below(world.rack.spec().drives.len() as u64) as u32);
         match rng.below(12) {
-            0..=4 => drop(world.write(MB * (1 + rng.below(50)), None)),
+            0..=4 => drop(world.write(MB * (1 + rng.below(50)), PinnedTo::Anywhere)),
             5..=6 if !blobs.is_empty() => drop(world.read(blobs[rng.below(blobs.len() as u64) as usize], MB)),
             7 if !blobs.is_empty() => {
                 let blob = blobs[rng.below(blobs.len() as u64) as usize];
