@@ -50,24 +50,37 @@ const CONNECTIONS_MAX: usize = 64;
 const CONNECTION_LIMIT: Duration = Duration::from_secs(30);
 /// How long answers under way may take when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
+/// What a server says that is about to end and cannot tell any more.
+const STOPPING: &str = "the server is stopping";
 /// How long to wait before accepting again after the system refused (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the server knows about itself.
+/// Why the server does not tell.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Untold {
+    /// Its world has ended, and it is about to.
+    #[error("{STOPPING}")]
+    Stopping,
+    /// Something else, for people.
+    #[error("{0}")]
+    Because(String),
+}
+
+/// What the server knows about itself. Each may be answered with [`Untold::Stopping`].
 pub trait Admin: Send + Sync + 'static {
     /// How it goes.
-    fn status(&self) -> BoxFuture<'_, Status>;
+    fn status(&self) -> BoxFuture<'_, Result<Status, Untold>>;
 
-    /// Where an object lies; nothing if there is no such object, a message if it could not be told.
-    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, String>>;
+    /// Where an object lies; nothing if there is no such object.
+    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, Untold>>;
 
     /// The drives, by number.
-    fn drives(&self) -> BoxFuture<'_, Vec<DriveReport>>;
+    fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, Untold>>;
 
     /// Drive `drive` failed for good: remembers it and has rebuilt what it held. Nothing if there is no such drive, a
-    /// message if it could not be remembered, or if blobs may be lost by it and `force` does not say that this is
+    /// reason if it could not be remembered, or if blobs may be lost by it and `force` does not say that this is
     /// known. Again is no error.
-    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, String>>;
+    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>>;
 }
 
 /// An error as it is told.
@@ -155,8 +168,8 @@ async fn answer(admin: &dyn Admin, users: &Arc<Users>, request: &Request<Incomin
         return refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET");
     }
     match path {
-        "/status" => json(StatusCode::OK, &admin.status().await),
-        "/drives" => json(StatusCode::OK, &admin.drives().await),
+        "/status" => told(admin.status().await),
+        "/drives" => told(admin.drives().await),
         _ => explain(admin, request.uri().query().unwrap_or_default()).await,
     }
 }
@@ -169,7 +182,7 @@ async fn explain(admin: &dyn Admin, query: &str) -> Response<Full<Bytes>> {
     match admin.explain(&bucket, &key).await {
         Ok(Some(explanation)) => json(StatusCode::OK, &explanation),
         Ok(None) => refuse(StatusCode::NOT_FOUND, &format!("there is no object s3://{bucket}/{key}")),
-        Err(message) => refuse(StatusCode::SERVICE_UNAVAILABLE, &message),
+        Err(untold) => refuse(StatusCode::SERVICE_UNAVAILABLE, &untold.to_string()),
     }
 }
 
@@ -182,7 +195,14 @@ async fn fail_drive(admin: &dyn Admin, query: &str) -> Response<Full<Bytes>> {
     match admin.fail_drive(drive, force).await {
         Ok(Some(report)) => json(StatusCode::OK, &report),
         Ok(None) => refuse(StatusCode::NOT_FOUND, &format!("there is no drive {drive}")),
-        Err(message) => refuse(StatusCode::SERVICE_UNAVAILABLE, &message),
+        Err(untold) => refuse(StatusCode::SERVICE_UNAVAILABLE, &untold.to_string()),
+    }
+}
+
+fn told(told: Result<impl Serialize, Untold>) -> Response<Full<Bytes>> {
+    match told {
+        Ok(told) => json(StatusCode::OK, &told),
+        Err(untold) => refuse(StatusCode::SERVICE_UNAVAILABLE, &untold.to_string()),
     }
 }
 

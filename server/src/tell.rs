@@ -1,6 +1,6 @@
 //! The admin API's answers, from a look at the engine and at the catalog. Nothing here touches a drive.
 
-use crate::admin::Admin;
+use crate::admin::{Admin, Untold};
 use crate::report::{
     CapacityStatus, ClassStatus, DriveCounts, DriveReport, Explanation, PlaceReport, PowerStatus, RebuildReport,
     Status, Totals, WorkshopStatus,
@@ -29,9 +29,9 @@ impl Teller {
         Self { means, world, emulated, started: Instant::now() }
     }
 
-    async fn tell_status(&self) -> Status {
+    async fn tell_status(&self) -> Result<Status, Untold> {
         let clock = Arc::clone(&self.means.clock);
-        let seen = self.world.ask(move |rack, _| Seen::of(rack, &*clock)).await.unwrap_or_default();
+        let seen = self.look(move |rack, _| Seen::of(rack, &*clock)).await?;
         let staging = self.means.staging.usage();
         let spool = self.means.spool.usage();
         let overrun = self.emulated.overrun();
@@ -66,18 +66,24 @@ impl Teller {
         status.totals.overruns = overrun.requests;
         status.totals.overrun_s = self.means.clock.to_wall(overrun.total).as_secs_f64();
         status.warnings = warnings(&status);
-        status
+        Ok(status)
     }
 
-    async fn tell_place(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, CatalogError> {
+    /// A look at the engine.
+    async fn look<T: Send + 'static>(&self, look: impl FnOnce(&Rack, Time) -> T + Send + 'static) -> Result<T, Untold> {
+        self.world.ask(look).await.ok_or(Untold::Stopping)
+    }
+
+    async fn tell_place(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, Untold> {
         let (object, place) = match self.means.catalog.get_object(bucket, key).await {
             Ok(found) => found,
             Err(CatalogError::NoSuchKey | CatalogError::NoSuchBucket) => return Ok(None),
-            Err(error) => return Err(error),
+            Err(error) => return Err(untold(&error)),
         };
         let place = match place {
             place @ (Place::Staged { .. } | Place::Parts) => {
-                let slots = self.means.catalog.slots_of(object.version, place).await?;
+                let slots = self.means.catalog.slots_of(object.version, place).await;
+                let slots = slots.map_err(|error| untold(&error))?;
                 self.in_workshop(&object, slots).await
             }
             Place::Stored { blob, offset } => match self.in_rack(&object, blob, offset).await? {
@@ -101,19 +107,15 @@ impl Teller {
         PlaceReport::Workshop { slots, age_s: Duration::from_millis(age_ms).as_secs_f64(), migrating }
     }
 
-    async fn in_rack(
-        &self,
-        object: &Object,
-        blob: model::BlobId,
-        offset: u64,
-    ) -> Result<Option<PlaceReport>, CatalogError> {
-        let Some(blob) = self.means.catalog.blob(blob).await? else { return Ok(None) };
+    async fn in_rack(&self, object: &Object, blob: model::BlobId, offset: u64) -> Result<Option<PlaceReport>, Untold> {
+        let blob = self.means.catalog.blob(blob).await.map_err(|error| untold(&error))?;
+        let Some(blob) = blob else { return Ok(None) };
         let (group, ids) = (blob.group, blob.drives.clone());
         let look = move |rack: &Rack, now: Time| {
             let drives: Vec<DriveReport> = ids.iter().map(|drive| drive_report(rack, *drive, now)).collect();
             (drives, rack.group_state(group), rack.forecast(group, now))
         };
-        let Some((drives, state, forecast)) = self.world.ask(look).await else { return Ok(None) };
+        let (drives, state, forecast) = self.look(look).await?;
         let in_spool = self.means.spool.find(blob.blob, offset);
         let recalled = object.bytes > 0 && in_spool.is_some_and(|reader| reader.is_complete());
         let Forecast { min, max } =
@@ -136,45 +138,44 @@ impl Teller {
 }
 
 impl Admin for Teller {
-    fn status(&self) -> BoxFuture<'_, Status> {
+    fn status(&self) -> BoxFuture<'_, Result<Status, Untold>> {
         Box::pin(self.tell_status())
     }
 
-    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, String>> {
-        Box::pin(async move { self.tell_place(bucket, key).await.map_err(|error| error.to_string()) })
+    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, Untold>> {
+        Box::pin(self.tell_place(bucket, key))
     }
 
-    fn drives(&self) -> BoxFuture<'_, Vec<DriveReport>> {
-        Box::pin(async move {
-            let look = |rack: &Rack, now: Time| {
-                rack.spec().drives.iter().map(|drive| drive_report(rack, drive.id, now)).collect()
-            };
-            self.world.ask(look).await.unwrap_or_default()
-        })
+    fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, Untold>> {
+        let look =
+            |rack: &Rack, now: Time| rack.spec().drives.iter().map(|drive| drive_report(rack, drive.id, now)).collect();
+        Box::pin(self.look(look))
     }
 
-    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, String>> {
+    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>> {
         Box::pin(async move {
             let drive = DriveId(drive);
             if drive.index() >= self.means.drives.len() {
                 return Ok(None);
             }
-            if let Some(refusal) =
-                self.world.ask(move |rack, _| may_lose(rack, drive)).await.flatten().filter(|_| !force)
-            {
-                return Err(refusal);
+            if let Some(refusal) = self.look(move |rack, _| may_lose(rack, drive)).await?.filter(|_| !force) {
+                return Err(Untold::Because(refusal));
             }
             // Remembered first: what the rack acts upon must hold after a crash as well.
             let now_ms = (self.means.wall)();
-            let first = self.means.catalog.fail_drive(drive, now_ms).await.map_err(|error| error.to_string())?;
+            let first = self.means.catalog.fail_drive(drive, now_ms).await.map_err(|error| untold(&error))?;
             if first {
                 tracing::warn!(%drive, "the operator says that a drive failed for good; what it held is rebuilt");
                 // Once: to the engine, a second time means that the drive was pulled and takes no power any more.
                 self.world.tell(Event::DriveFailed { drive });
             }
-            Ok(self.world.ask(move |rack, now| drive_report(rack, drive, now)).await)
+            self.look(move |rack, now| drive_report(rack, drive, now)).await.map(Some)
         })
     }
+}
+
+fn untold(error: &CatalogError) -> Untold {
+    Untold::Because(error.to_string())
 }
 
 /// Why giving up `drive` may lose blobs: so many drives of its group failed, and are not yet rebuilt, that it is the

@@ -1,6 +1,10 @@
 //! The other end of the admin API, for the command line.
+//!
+//! A server may go while it is asked: it closes the connection before its answer or in the middle of it, says that it
+//! is stopping, or answers no more. Whoever asks is then told what he would be told a moment later, that no server
+//! runs; if he asked for a change, also that it may have been made.
 
-use super::{ErrorBody, socket};
+use super::{ErrorBody, STOPPING, socket};
 use crate::data_dir::{DataDir, DataDirError};
 use crate::report::{DriveReport, Explanation, NewKeys, Status, UserReport};
 use bytes::Bytes;
@@ -12,9 +16,15 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio::time::Instant;
 
 /// How long a server may take to answer; it waits for no drive, so this is long.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// How long a server that closed a connection may take to be gone. One that is there after that is not going.
+const GOING_LIMIT: Duration = Duration::from_secs(5);
+/// How often it is looked whether it is gone.
+const GOING_STEP: Duration = Duration::from_millis(50);
 
 /// Asks the server of one data directory.
 #[derive(Debug)]
@@ -32,6 +42,13 @@ pub enum ClientError {
     /// Nobody listens.
     #[error("no server runs on {dir}; start it with `larder serve --data {dir}`", dir = .0.display())]
     NoServer(PathBuf),
+    /// It went while it was asked for a change.
+    #[error(
+        "no server runs on {dir} any more: it ended before it answered; start it with `larder serve --data {dir}`, and \
+         look whether what was asked is done",
+        dir = .0.display()
+    )]
+    Unfinished(PathBuf),
     /// The socket is somebody else's.
     #[error("the server on {} belongs to another user; ask as the user who started it", .0.display())]
     NotYours(PathBuf),
@@ -46,6 +63,20 @@ pub enum ClientError {
     /// It answers with an error.
     #[error("{0}")]
     Refused(String),
+}
+
+/// Why a try came to nothing.
+enum Missed {
+    /// The server seems to be going.
+    Going(String),
+    /// Anything else.
+    Error(ClientError),
+}
+
+impl From<ClientError> for Missed {
+    fn from(error: ClientError) -> Self {
+        Self::Error(error)
+    }
 }
 
 impl Client {
@@ -140,29 +171,78 @@ impl Client {
         self.ask(Method::GET, target).await
     }
 
-    /// The answer to a request; nothing for 404.
+    /// The answer to a request; nothing for 404. A server that goes meanwhile is waited for until it is gone; a GET is
+    /// asked again, since another one may have come instead.
     async fn ask<T: DeserializeOwned>(&self, method: Method, target: &str) -> Result<Option<T>, ClientError> {
-        let answer = tokio::time::timeout(ANSWER_LIMIT, self.exchange(method, target));
-        let (status, body) = answer.await.map_err(|_| self.silent("it took too long"))??;
+        let mut missed = match self.answer(&method, target).await {
+            Err(Missed::Going(reason)) => reason,
+            Err(Missed::Error(error)) => return Err(error),
+            Ok(answer) => return Ok(answer),
+        };
+        let end = Instant::now() + GOING_LIMIT;
+        while Instant::now() < end {
+            tokio::time::sleep(GOING_STEP).await;
+            if method != Method::GET {
+                // Not asked again: the change may have been made.
+                if let Err(ClientError::NoServer(dir)) = self.connect().await {
+                    return Err(ClientError::Unfinished(dir));
+                }
+                continue;
+            }
+            match self.answer(&method, target).await {
+                Err(Missed::Going(reason)) => missed = reason,
+                Err(Missed::Error(error)) => return Err(error),
+                Ok(answer) => return Ok(answer),
+            }
+        }
+        Err(self.silent(missed))
+    }
+
+    async fn answer<T: DeserializeOwned>(&self, method: &Method, target: &str) -> Result<Option<T>, Missed> {
+        let stream = self.connect().await?;
+        let answer = tokio::time::timeout(ANSWER_LIMIT, self.exchange(stream, method, target));
+        let Ok(answer) = answer.await else { return Err(self.too_late(method).await.into()) };
+        let (status, body) = answer?;
         if status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
         if status != StatusCode::OK {
-            let told = serde_json::from_slice::<ErrorBody>(&body).map(|body| body.error);
-            return Err(told.map_or_else(|_| self.silent(status), ClientError::Refused));
+            return Err(match serde_json::from_slice::<ErrorBody>(&body) {
+                Ok(ErrorBody { error }) if error == STOPPING => Missed::Going(error),
+                Ok(ErrorBody { error }) => ClientError::Refused(error).into(),
+                Err(_) => self.silent(status).into(),
+            });
         }
-        serde_json::from_slice(&body).map(Some).map_err(|error| self.silent(error))
+        serde_json::from_slice(&body).map(Some).map_err(|error| self.silent(error).into())
     }
 
-    async fn exchange(&self, method: Method, target: &str) -> Result<(StatusCode, Bytes), ClientError> {
-        let stream = self.place.connect().await.map_err(|error| match error.kind() {
+    /// What it means that no answer came in time.
+    async fn too_late(&self, method: &Method) -> ClientError {
+        match self.connect().await {
+            Err(ClientError::NoServer(dir)) if method != Method::GET => ClientError::Unfinished(dir),
+            Err(error) => error,
+            Ok(_) => self.silent("it took too long"),
+        }
+    }
+
+    async fn connect(&self) -> Result<UnixStream, ClientError> {
+        self.place.connect().await.map_err(|error| match error.kind() {
             // What a killed server leaves refuses; what a stopped one leaves is nothing.
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NoServer(self.dir.clone()),
             io::ErrorKind::PermissionDenied => ClientError::NotYours(self.dir.clone()),
             _ => self.silent(error),
-        })?;
+        })
+    }
+
+    async fn exchange(&self, stream: UnixStream, method: &Method, target: &str) -> Result<(StatusCode, Bytes), Missed> {
+        let broken = |error: hyper::Error| {
+            if error.is_parse() {
+                return Missed::Error(self.silent(error));
+            }
+            Missed::Going(format!("it closed the connection: {error}"))
+        };
         let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| self.silent(e))?;
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
         let request = Request::builder()
             .method(method)
             .uri(target)
@@ -177,10 +257,10 @@ impl Client {
         // The connection only has to be driven until the answer is complete.
         tokio::pin!(answer);
         tokio::select! {
-            answer = &mut answer => answer.map_err(|error| self.silent(error)),
+            answer = &mut answer => answer.map_err(broken),
             ended = connection => match ended {
-                Ok(()) => answer.await.map_err(|error| self.silent(error)),
-                Err(error) => Err(self.silent(error)),
+                Ok(()) => answer.await.map_err(broken),
+                Err(error) => Err(broken(error)),
             },
         }
     }

@@ -65,30 +65,30 @@ fn failed_drive(drive: u32) -> DriveReport {
 }
 
 impl Admin for Fake {
-    fn status(&self) -> BoxFuture<'_, Status> {
-        Box::pin(async { status() })
+    fn status(&self) -> BoxFuture<'_, Result<Status, Untold>> {
+        Box::pin(async { Ok(status()) })
     }
 
-    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, String>> {
+    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, Untold>> {
         Box::pin(async move {
             match key {
                 "nothing" => Ok(None),
-                "broken" => Err("the catalog does not answer".into()),
+                "broken" => Err(Untold::Because("the catalog does not answer".into())),
                 key => Ok(Some(explanation(bucket, key))),
             }
         })
     }
 
-    fn drives(&self) -> BoxFuture<'_, Vec<DriveReport>> {
-        Box::pin(async { vec![] })
+    fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, Untold>> {
+        Box::pin(async { Ok(vec![]) })
     }
 
-    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, String>> {
+    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>> {
         Box::pin(async move {
             match drive {
-                7 if !force => Err("blobs may be lost".into()),
+                7 if !force => Err(Untold::Because("blobs may be lost".into())),
                 0..8 => Ok(Some(failed_drive(drive))),
-                8 => Err("the catalog does not answer".into()),
+                8 => Err(Untold::Because("the catalog does not answer".into())),
                 _ => Ok(None),
             }
         })
@@ -190,6 +190,124 @@ async fn without_a_server_the_client_says_how_to_start_one() {
     server.client().status().await.unwrap();
     server.stop().await;
     assert!(!dir.join("admin.sock").exists(), "a stopped server leaves no socket");
+}
+
+/// How a server may go while it is asked.
+#[derive(Clone, Copy, Debug)]
+enum Going {
+    /// Its socket is removed and closed while a client waits to be accepted.
+    Unaccepted,
+    /// It closes the connection without having read.
+    Unread,
+    /// It reads the request and closes the connection.
+    Unanswered,
+    /// It closes the connection in the middle of the head.
+    InTheHead,
+    /// It closes the connection in the middle of the body.
+    InTheBody,
+    /// It says that it is stopping.
+    Stopping,
+    /// It is killed while it has the request: the socket stays and refuses.
+    Killed,
+    /// It answers no more, and then is gone.
+    Mute,
+}
+
+/// A server that goes as `how` says as soon as somebody connects.
+async fn goes(dir: PathBuf, how: Going) {
+    let socket = dir.join("admin.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    if matches!(how, Going::Unaccepted) {
+        tokio::time::sleep(Duration::from_millis(50)).await; // the client connects, and is never accepted
+        std::fs::remove_file(&socket).unwrap();
+        return;
+    }
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut request = [0; 1024];
+    if !matches!(how, Going::Unread) {
+        assert_ne!(stream.read(&mut request).await.unwrap(), 0);
+    }
+    let body = format!("{{\"error\": \"{STOPPING}\"}}");
+    let head = format!("HTTP/1.1 503 Service Unavailable\r\ncontent-length: {}\r\n\r\n", body.len());
+    let answer = match how {
+        Going::InTheHead => head[..20].to_owned(),
+        Going::InTheBody => format!("{head}{{\"err"),
+        Going::Stopping => head + &body,
+        _ => String::new(),
+    };
+    stream.write_all(answer.as_bytes()).await.unwrap();
+    if matches!(how, Going::Mute) {
+        tokio::time::sleep(ANSWER_PATIENCE / 2).await;
+        std::fs::remove_file(&socket).unwrap();
+        tokio::time::sleep(ANSWER_PATIENCE).await;
+        return;
+    }
+    drop(stream);
+    tokio::time::sleep(GOES_AFTER).await; // what closes connections may still listen for a moment
+    if !matches!(how, Going::Killed) {
+        std::fs::remove_file(&socket).unwrap();
+    }
+}
+
+/// How long a client waits for an answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server that goes listens after it has closed a connection.
+const GOES_AFTER: Duration = Duration::from_millis(200);
+
+#[tokio::test(start_paused = true)]
+async fn however_a_server_goes_while_it_is_asked_the_client_says_that_it_is_gone() {
+    use Going::{InTheBody, InTheHead, Killed, Mute, Stopping, Unaccepted, Unanswered, Unread};
+    for how in [Unaccepted, Unread, Unanswered, InTheHead, InTheBody, Stopping, Killed, Mute] {
+        for changes in [false, true] {
+            let (_root, dir) = data_dir("d");
+            let client = Client::of(&dir).unwrap();
+            let server = tokio::spawn(goes(dir.clone(), how));
+            tokio::task::yield_now().await;
+            let told =
+                if changes { client.add_user("ann").await.unwrap_err() } else { client.status().await.unwrap_err() };
+            let fits = if changes {
+                matches!(told, ClientError::Unfinished(_))
+            } else {
+                matches!(told, ClientError::NoServer(_))
+            };
+            let text = told.to_string();
+            assert!(fits && text.contains("no server runs on") && text.contains("start it with"), "{how:?}: {text}");
+            server.abort();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_comes_in_the_place_of_one_that_goes_is_asked_again_but_for_nothing_twice() {
+    let (_root, dir) = data_dir("d");
+    let client = Client::of(&dir).unwrap();
+    let old = tokio::spawn(goes(dir.clone(), Going::Unanswered));
+    tokio::task::yield_now().await;
+    let next = async {
+        old.await.unwrap();
+        Running::start(&dir)
+    };
+    let (told, server) = tokio::join!(client.status(), next);
+    assert_eq!(told.unwrap(), status());
+    assert_eq!(client.users().await.unwrap().len(), 1);
+    server.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_breaks_every_connection_and_stays_is_not_said_to_be_gone() {
+    let (_root, dir) = data_dir("d");
+    let listener = UnixListener::bind(dir.join("admin.sock")).unwrap();
+    let server = tokio::spawn(async move {
+        loop {
+            drop(listener.accept().await.unwrap());
+        }
+    });
+    let client = Client::of(&dir).unwrap();
+    for told in [client.status().await.map(drop).unwrap_err(), client.remove_user("ann").await.unwrap_err()] {
+        let text = told.to_string();
+        assert!(text.contains("does not answer (it closed the connection"), "{text}");
+    }
+    server.abort();
 }
 
 #[tokio::test]
