@@ -6,6 +6,7 @@
 use crate::blob::{WHOLE, member_of};
 use crate::catalog::{Catalog, Cursor, STEP};
 use crate::error::{CatalogError, readable};
+use crate::job::Job;
 use crate::key::{self, Tag};
 use crate::record::{
     Blob, Bucket, DriveRecord, IN_PARTS, Member, Object, Place, StagedMark, Upload, User, Version, VersionId, decode,
@@ -335,10 +336,30 @@ impl Catalog {
                 audit.demand(fits, &entry, "more starts in a day than ever");
             }
         }
+        self.audit_jobs(audit).await?;
         for (name, tag) in
             [("version", Tag::Version), ("version", Tag::Part), ("blob", Tag::Blob), ("blob", Tag::Intent)]
         {
             self.audit_counter(audit, name, tag).await?;
+        }
+        Ok(())
+    }
+
+    /// What a job has read is remembered of a job that is.
+    async fn audit_jobs(&self, audit: &mut Audit) -> Result<(), CatalogError> {
+        let mut jobs = BTreeSet::new();
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::Job), &mut walk).await? {
+            for (entry, job) in parsed(entries, audit, value::<Job>) {
+                audit.demand(key::job(job.job) == entry.key, &entry, "it has another number");
+                jobs.insert(job.job);
+            }
+        }
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::JobInput), &mut walk).await? {
+            for (entry, [job, _]) in parsed(entries, audit, |entry| key::numbers::<2>(&entry.key)) {
+                audit.demand(jobs.contains(&job), &entry, "its job is missing");
+            }
         }
         Ok(())
     }

@@ -223,7 +223,7 @@ impl Catalog {
     }
 }
 
-fn check_members(blob: &Blob, members: &[Member]) {
+pub(crate) fn check_members(blob: &Blob, members: &[Member]) {
     let mut seen = BTreeSet::new();
     for member in members {
         let end = member.offset.checked_add(member.bytes);
@@ -233,7 +233,7 @@ fn check_members(blob: &Blob, members: &[Member]) {
 }
 
 /// An intent becomes a blob: its record and its stacks by drive.
-fn commit_batch(blob: &Blob) -> Batch {
+pub(crate) fn commit_batch(blob: &Blob) -> Batch {
     let intent = key::intent(blob.blob);
     let checks = vec![Check::Present(intent.clone()), Check::Absent(key::blob(blob.blob))];
     let mut writes = vec![Write::Delete(intent), Write::Put(key::blob(blob.blob), encode(blob))];

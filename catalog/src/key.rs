@@ -18,6 +18,8 @@
 //! Q bucket/ key/ version      uploads       Upload                  begun, neither completed nor aborted
 //! P version part              parts         Part                    those of uploads, and of what became of them
 //! F drive                     failed        when a drive failed for good, in milliseconds of the Unix epoch
+//! J job                       jobs          Job
+//! K job version               job inputs    (nothing)               read by a job, and to be removed when it is done
 //! ```
 //! The tag is one byte. Numbers are 8 bytes, big-endian, so that their order is the order of keys. `bucket/` is the
 //! name with every zero byte written as `00 FF` and closed by `00 01`: no name is a prefix of another, and order is
@@ -49,11 +51,13 @@ pub(crate) enum Tag {
     Upload = b'Q',
     Part = b'P',
     Failed = b'F',
+    Job = b'J',
+    JobInput = b'K',
 }
 
 impl Tag {
     /// Every tag there is.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Counter,
         Self::Meta,
         Self::User,
@@ -71,6 +75,8 @@ impl Tag {
         Self::Upload,
         Self::Part,
         Self::Failed,
+        Self::Job,
+        Self::JobInput,
     ];
 }
 
@@ -241,6 +247,18 @@ pub(crate) fn parts(version: VersionId) -> Vec<u8> {
 
 pub(crate) fn failed(drive: DriveId) -> Vec<u8> {
     numbered(Tag::Failed, &[u64::from(drive.0)])
+}
+
+pub(crate) fn job(job: u64) -> Vec<u8> {
+    numbered(Tag::Job, &[job])
+}
+
+pub(crate) fn job_input(job: u64, version: VersionId) -> Vec<u8> {
+    numbered(Tag::JobInput, &[job, version.0])
+}
+
+pub(crate) fn job_inputs(job: u64) -> Vec<u8> {
+    numbered(Tag::JobInput, &[job])
 }
 
 /// The `N` numbers behind the tag of `key`.

@@ -3,6 +3,7 @@
 
 mod blobs;
 mod history;
+mod jobs;
 mod listing;
 mod objects;
 mod small;

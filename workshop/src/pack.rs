@@ -1,4 +1,4 @@
-//! Packs: the payload of a blob, made of staged files.
+//! Packs: the payload of a blob, made of staged files, or of bytes in memory.
 //!
 //! A payload is the members' bytes in the order given, then the index, then the footer; also when there is one member.
 //! [`PackPlan`] knows every offset before a byte is read, [`PackSource`] yields the bytes, and [`PayloadCheck`] tells
@@ -27,7 +27,7 @@ use std::sync::Arc;
 pub const MEMBERS_MAX: usize = 1 << 20;
 /// The longest entry of an index: far above what S3 lets a key and its metadata be.
 const ENTRY_BYTES_MAX: usize = 256 << 10;
-/// How many files are opened ahead, so that small ones do not wait for each other.
+/// How many pieces are opened ahead, so that small ones do not wait for each other.
 const OPEN_AHEAD: usize = 8;
 
 /// A version that goes into a pack.
@@ -39,7 +39,8 @@ pub struct PackMember {
     pub key: String,
     /// What S3 knows of it.
     pub object: Object,
-    /// The slots of its staged files, whose bytes follow one another: one, or one for each of the object's parts.
+    /// The slots of its staged files, whose bytes follow one another: one, or one for each of the object's parts. None
+    /// of a member that is in memory.
     pub slots: Vec<u64>,
 }
 
@@ -52,7 +53,7 @@ pub enum PackError {
     /// A member's key and metadata are too long for an index.
     #[error("the description of slot {slot} takes {bytes} bytes")]
     EntryTooLong {
-        /// The member's first slot.
+        /// The member's first slot; 0 if it is in memory.
         slot: u64,
         /// How long it would be.
         bytes: usize,
@@ -79,6 +80,13 @@ pub enum PackError {
     /// A member cannot be read.
     #[error(transparent)]
     Read(ReadError),
+}
+
+impl PackMember {
+    /// In how many pieces its bytes lie.
+    fn pieces(&self) -> usize {
+        self.slots.len().max(1)
+    }
 }
 
 impl PackError {
@@ -113,8 +121,34 @@ pub struct PackPlan {
 /// A pack whose members stay, though they be freed, until this is dropped: from composing until the blob is committed.
 pub struct HeldPack {
     plan: PackPlan,
-    /// The files of all members, one behind the other.
-    files: Vec<HeldFile>,
+    /// The pieces of all members, one behind the other.
+    pieces: Vec<Held>,
+}
+
+/// A piece of a member.
+enum Held {
+    File(HeldFile),
+    Memory(Bytes),
+}
+
+impl Held {
+    async fn open(&self) -> Result<BoxStream<'static, Result<Bytes, ReadError>>, PackError> {
+        match self {
+            Self::File(file) => {
+                let reader = file.open().await?;
+                Ok(reader.read(0..reader.bytes()))
+            }
+            Self::Memory(bytes) => Ok(blocks_of(bytes.clone()).boxed()),
+        }
+    }
+}
+
+/// `bytes` in blocks.
+fn blocks_of(mut bytes: Bytes) -> impl Stream<Item = Result<Bytes, ReadError>> + Send {
+    futures::stream::iter(std::iter::from_fn(move || {
+        let block = bytes.split_to(BLOCK_BYTES.min(bytes.len()));
+        (!block.is_empty()).then_some(Ok(block))
+    }))
 }
 
 /// A staged file that stays, and how much of a member it must hold.
@@ -151,10 +185,9 @@ impl PackPlan {
         let mut index_offset: u64 = 0;
         let mut index_bytes = INDEX_HEADER_BYTES as u64;
         for PackMember { bucket, key, object, slots } in &members {
-            assert!(!slots.is_empty(), "a member has a file, though it be empty");
             let bytes = entry_bytes(bucket, key, object);
             if bytes > ENTRY_BYTES_MAX {
-                return Err(PackError::EntryTooLong { slot: slots[0], bytes });
+                return Err(PackError::EntryTooLong { slot: slots.first().copied().unwrap_or(0), bytes });
             }
             index_bytes += (bytes + MEMBER_CHECKSUM_BYTES) as u64;
             offsets.push(index_offset);
@@ -183,15 +216,29 @@ impl PackPlan {
 
     /// Keeps all members, so that the pack can be yielded as often as it takes.
     pub fn hold(self, staging: &Staging) -> Result<HeldPack, PackError> {
-        let files = self.members.iter().flat_map(|PackMember { object, slots, .. }| {
+        let pieces = self.members.iter().flat_map(|PackMember { object, slots, .. }| {
+            assert!(!slots.is_empty(), "a member has a file, though it be empty");
             slots.iter().zip(1..).map(|(slot, number)| {
                 let part = object.parts.range(number).filter(|_| slots.len() > 1);
                 let bytes = part.map_or(object.bytes, |part| part.end - part.start);
                 let hold = staging.hold(*slot).ok_or(PackError::MemberGone { slot: *slot })?;
-                Ok(HeldFile { hold, bytes })
+                Ok(Held::File(HeldFile { hold, bytes }))
             })
         });
-        Ok(HeldPack { files: files.collect::<Result<_, PackError>>()?, plan: self })
+        Ok(HeldPack { pieces: pieces.collect::<Result<_, PackError>>()?, plan: self })
+    }
+
+    /// The pack of members that are in memory, one for each.
+    ///
+    /// # Panics
+    /// If a member is not as long as its record says, or is staged.
+    pub fn of_memory(self, bytes: Vec<Bytes>) -> HeldPack {
+        assert_eq!(bytes.len(), self.members.len(), "each member has its bytes");
+        for (member, bytes) in self.members.iter().zip(&bytes) {
+            assert!(member.slots.is_empty(), "a member is in memory or staged");
+            assert_eq!(member.object.bytes, bytes.len() as u64, "a member is as long as its record says");
+        }
+        HeldPack { pieces: bytes.into_iter().map(Held::Memory).collect(), plan: self }
     }
 }
 
@@ -208,8 +255,8 @@ pub struct Sealed {
 pub struct PackSource {
     pack: Arc<HeldPack>,
     stage: Stage,
-    opening: FuturesOrdered<BoxFuture<'static, Result<StagedReader, PackError>>>,
-    /// How many files were opened, or are being.
+    opening: FuturesOrdered<BoxFuture<'static, Opened>>,
+    /// How many pieces were opened, or are being.
     opened: usize,
     /// CRC-64 of the members that were yielded.
     checksums: Vec<u64>,
@@ -223,11 +270,14 @@ pub struct PackSource {
     left_over: Bytes,
 }
 
+/// The bytes of a piece.
+type Opened = Result<BoxStream<'static, Result<Bytes, ReadError>>, PackError>;
+
 /// What comes next.
 enum Stage {
-    /// The next file of the member of that number, of which so many were read; or the index if there is no such member.
+    /// The next piece of the member of that number, of which so many were read; or the index if there is no such member.
     File { member: usize, read: usize },
-    /// More of a file.
+    /// More of a piece.
     Bytes { member: usize, read: usize, stream: BoxStream<'static, Result<Bytes, ReadError>> },
     /// The index entry of that member, or the checksums.
     Entry(usize),
@@ -325,27 +375,27 @@ impl PackSource {
         }
     }
 
-    /// Begins with the next file of `member`, of which `read` were read; or with the next member behind its last.
+    /// Begins with the next piece of `member`, of which `read` were read; or with the next member behind its last.
     async fn begin_file(&mut self, member: usize, read: usize) -> Result<(), PackError> {
         self.open_ahead();
         self.stage = match self.pack.plan.members.get(member) {
             None => Stage::Entry(0),
-            Some(of) if read == of.slots.len() => {
+            Some(of) if read == of.pieces() => {
                 self.checksums.push(self.member_digest.finalize_reset());
                 Stage::File { member: member + 1, read: 0 }
             }
             Some(_) => {
-                let reader = self.opening.next().await.expect("files are opened ahead as long as there are some")?;
-                Stage::Bytes { member, read, stream: reader.read(0..reader.bytes()) }
+                let stream = self.opening.next().await.expect("pieces are opened ahead as long as there are some")?;
+                Stage::Bytes { member, read, stream }
             }
         };
         Ok(())
     }
 
     fn open_ahead(&mut self) {
-        while self.opening.len() < OPEN_AHEAD && self.opened < self.pack.files.len() {
+        while self.opening.len() < OPEN_AHEAD && self.opened < self.pack.pieces.len() {
             let (pack, index) = (Arc::clone(&self.pack), self.opened);
-            self.opening.push_back(Box::pin(async move { pack.files[index].open().await }));
+            self.opening.push_back(Box::pin(async move { pack.pieces[index].open().await }));
             self.opened += 1;
         }
     }

@@ -167,3 +167,18 @@ proptest! {
         });
     }
 }
+
+#[test]
+fn a_pack_of_memory_is_the_pack_of_the_same_files() {
+    run(async {
+        let (_, staging) = staging(100 << 20);
+        let lengths = [0, 5, BLOCK_BYTES, 3 * BLOCK_BYTES + 17, 4096];
+        let plan = staged_pack(&staging, &lengths).await;
+        let (staged, sealed) = payload(&staging, &plan).await.unwrap();
+        let members = plan.members().iter().map(|member| PackMember { slots: Vec::new(), ..member.clone() });
+        let bytes = lengths.iter().enumerate().map(|(slot, bytes)| Bytes::from(sample(slot as u64, *bytes))).collect();
+        let made = Arc::new(PackPlan::new(members.collect()).unwrap().of_memory(bytes));
+        assert_eq!(yielded(&made).await.unwrap(), (staged.clone(), sealed));
+        assert_eq!(yielded(&made).await.unwrap(), (staged, sealed), "it can be written again");
+    });
+}

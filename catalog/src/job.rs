@@ -1,0 +1,282 @@
+//! Jobs that write objects of their own: their records, the hidden bucket that their objects lie in until the job is
+//! done, and the batches that make those objects everybody's.
+//!
+//! An object of a job never was in the workshop: one batch makes a blob, which was written from memory, and the objects
+//! in it known ([`Catalog::commit_made_blob`]). They lie in the bucket [`HIDDEN_BUCKET`], whose name no S3 client can
+//! say. Publishing moves records and no bytes ([`Catalog::publish`]).
+//!
+//! Invariants: a job's record changes only from what its changer has seen; an object is in the hidden bucket or where
+//! it was published, never in both; what is published never takes the place of another object.
+
+use crate::blob::{check_members, commit_batch};
+use crate::catalog::{Catalog, STEP};
+use crate::error::CatalogError;
+use crate::key::{self, Tag};
+use crate::object::Displaced;
+use crate::record::{Blob, Bucket, Member, Object, Place, StagedMark, Version, VersionId, decode, encode};
+use crate::store::{Batch, Check, KeyRange, Write};
+use serde::{Deserialize, Serialize};
+
+/// The bucket of what jobs have written and not yet published. No bucket of S3 begins with a dot.
+pub const HIDDEN_BUCKET: &str = ".larder-jobs";
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobState {
+    /// It works; or it did when the server ended, and begins anew with the next one.
+    Running,
+    /// It waits to be resumed, and has nothing in the hidden bucket.
+    Paused,
+    /// Its output is complete and verified, and is being moved to where it shall be.
+    Publishing,
+    /// Its output is published, and the input that was read is being removed.
+    Removing,
+    /// It is over, and did what was asked.
+    Done,
+    /// It was cancelled.
+    Cancelled,
+    /// It could not be done.
+    Failed,
+}
+
+impl JobState {
+    /// Whether nothing happens to the job any more.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Cancelled | Self::Failed)
+    }
+}
+
+/// What is remembered of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// Its number; from 1 on, in the order in which jobs were asked for.
+    pub job: u64,
+    /// How far it is.
+    pub state: JobState,
+    /// When it was asked for, in milliseconds of the Unix epoch.
+    pub created_ms: u64,
+    /// When it was over, in milliseconds of the Unix epoch.
+    pub ended_ms: Option<u64>,
+    /// What was asked, as JSON; the server's business.
+    pub request: String,
+    /// What was forecast and what came of it, as JSON; the server's business. Empty before there is any.
+    pub report: String,
+    /// Why it failed or does not go on, for people; empty if there is nothing to say.
+    pub reason: String,
+}
+
+/// An object of a job and the blob's bytes that it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Its key in the hidden bucket.
+    pub key: String,
+    /// What S3 will know of it.
+    pub object: Object,
+    /// Where in the payload it begins.
+    pub offset: u64,
+}
+
+/// Where an object of the hidden bucket shall be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Publication {
+    /// Its key in the hidden bucket.
+    pub from: String,
+    /// Its key where it is published.
+    pub to: String,
+}
+
+impl Catalog {
+    /// Remembers a new job, whose number it chooses: that of `job` counts for nothing.
+    ///
+    /// # Errors
+    /// [`CatalogError::Conflict`].
+    pub async fn create_job(&self, job: &Job) -> Result<Job, CatalogError> {
+        let mut turns = self.turns();
+        loop {
+            let _turn = turns.next().await?;
+            let highest = self.jobs().await?.last().map_or(0, |job| job.job);
+            let job = Job { job: highest + 1, ..job.clone() };
+            let at = key::job(job.job);
+            let writes = vec![Write::Put(at.clone(), encode(&job))];
+            if self.apply(Batch { checks: vec![Check::Absent(at)], writes }).await? {
+                return Ok(job);
+            }
+        }
+    }
+
+    /// All jobs that are remembered, by number.
+    pub async fn jobs(&self) -> Result<Vec<Job>, CatalogError> {
+        self.all_entries(&key::all(Tag::Job), |entry| decode(&entry.key, &entry.value)).await
+    }
+
+    /// The job of that number.
+    pub async fn job(&self, job: u64) -> Result<Option<Job>, CatalogError> {
+        self.read(&key::job(job)).await
+    }
+
+    /// Remembers `new` in the place of `old`, which must be what is remembered.
+    ///
+    /// # Errors
+    /// [`CatalogError::PreconditionFailed`] if it is not.
+    pub async fn change_job(&self, old: &Job, new: &Job) -> Result<(), CatalogError> {
+        assert_eq!(old.job, new.job, "a job keeps its number");
+        let at = key::job(old.job);
+        let writes = vec![Write::Put(at.clone(), encode(new))];
+        let done = self.apply(Batch { checks: vec![Check::Is(at, encode(old))], writes }).await?;
+        if done { Ok(()) } else { Err(CatalogError::PreconditionFailed) }
+    }
+
+    /// Forgets a job that is over, and what it had read.
+    pub async fn forget_job(&self, job: u64) -> Result<(), CatalogError> {
+        let writes = vec![Write::Delete(key::job(job)), Write::DeleteRange(KeyRange::prefix(&key::job_inputs(job)))];
+        self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
+    }
+
+    /// Remembers that `job` has read these versions, which are to be removed when its output is published.
+    ///
+    /// # Errors
+    /// [`CatalogError::PreconditionFailed`] if there is no such job.
+    pub async fn add_job_inputs(&self, job: u64, versions: &[VersionId]) -> Result<(), CatalogError> {
+        for page in versions.chunks(STEP) {
+            let writes = page.iter().map(|version| Write::Put(key::job_input(job, *version), Vec::new())).collect();
+            if !self.apply(Batch { checks: vec![Check::Present(key::job(job))], writes }).await? {
+                return Err(CatalogError::PreconditionFailed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The first `limit` versions that `job` has read and that are still to be removed.
+    pub async fn job_inputs(&self, job: u64, limit: usize) -> Result<Vec<VersionId>, CatalogError> {
+        let page = self.entries(&key::job_inputs(job), None, limit).await?;
+        page.items.iter().map(|entry| key::numbers(&entry.key).map(|[_, version]| VersionId(version))).collect()
+    }
+
+    /// Forgets all versions that `job` has read: they stay.
+    pub async fn clear_job_inputs(&self, job: u64) -> Result<(), CatalogError> {
+        let writes = vec![Write::DeleteRange(KeyRange::prefix(&key::job_inputs(job)))];
+        self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
+    }
+
+    /// Removes a version that `job` has read, if it lives; it is not to be removed any more then.
+    ///
+    /// # Errors
+    /// [`CatalogError::Conflict`].
+    pub async fn remove_job_input(&self, job: u64, version: VersionId) -> Result<Displaced, CatalogError> {
+        let done = Write::Delete(key::job_input(job, version));
+        let mut turns = self.turns();
+        loop {
+            let _turn = turns.next().await?;
+            let mut batch = Batch { checks: Vec::new(), writes: vec![done.clone()] };
+            let mut displaced = Displaced::Nothing;
+            if let Some(found) = self.version(version).await? {
+                let Ok(living) = self.living(&found.bucket, &found.key).await? else { continue };
+                if let Some(living) = living.filter(|living| living.object.version == version) {
+                    let taken = self.displace(&found.bucket, &found.key, Some(&living), &mut batch).await?;
+                    let Ok(taken) = taken else { continue };
+                    batch.writes.push(Write::Delete(key::object(&found.bucket, &found.key)));
+                    displaced = taken;
+                }
+            }
+            if self.apply(batch).await? {
+                return Ok(displaced);
+            }
+        }
+    }
+
+    /// Sees to it that there is a hidden bucket.
+    pub async fn make_hidden_bucket(&self, now_ms: u64) -> Result<(), CatalogError> {
+        match self.create_bucket(&Bucket::new(HIDDEN_BUCKET, now_ms, "")).await {
+            Ok(()) | Err(CatalogError::BucketExists) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes `blob`, whose stacks are synced and read back, known, and with it the objects that it was made of: they
+    /// are in the hidden bucket from now on, and lie in no other place.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoIntent`] if the blob was not begun, or is committed or aborted;
+    /// [`CatalogError::PreconditionFailed`] if there is no hidden bucket, or an object of that key or version.
+    ///
+    /// # Panics
+    /// If a member reaches beyond the payload or is named twice.
+    pub async fn commit_made_blob(&self, blob: &Blob, made: &[Made]) -> Result<(), CatalogError> {
+        let member =
+            |made: &Made| Member { version: made.object.version, offset: made.offset, bytes: made.object.bytes };
+        let members: Vec<Member> = made.iter().map(member).collect();
+        check_members(blob, &members);
+        let mut batch = commit_batch(blob);
+        batch.checks.push(Check::Present(key::bucket(HIDDEN_BUCKET)));
+        for (Made { key, object, offset }, member) in made.iter().zip(&members) {
+            let version = Version {
+                version: object.version,
+                bucket: HIDDEN_BUCKET.to_owned(),
+                key: key.clone(),
+                bytes: object.bytes,
+                staged_ms: object.modified_ms,
+                place: Place::Stored { blob: blob.blob, offset: *offset },
+            };
+            let at = key::object(HIDDEN_BUCKET, key);
+            batch.checks.push(Check::Absent(at.clone()));
+            batch.checks.push(Check::Absent(key::version(object.version)));
+            batch.writes.push(Write::Put(at, encode(object)));
+            batch.writes.push(Write::Put(key::version(object.version), encode(&version)));
+            batch.writes.push(Write::Put(key::member(blob.blob, *offset, object.version), encode(&member.bytes)));
+        }
+        if self.apply(batch).await? {
+            return Ok(());
+        }
+        let begun = self.store.get(&key::intent(blob.blob)).await?.is_some();
+        Err(if begun { CatalogError::PreconditionFailed } else { CatalogError::NoIntent(blob.blob) })
+    }
+
+    /// Moves objects of the hidden bucket to `bucket`, all of these at once; no bytes move. One that is gone from the
+    /// hidden bucket is left out.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoSuchBucket`]; [`CatalogError::PreconditionFailed`] if there is an object where one shall be;
+    /// [`CatalogError::Conflict`].
+    pub async fn publish(&self, bucket: &str, publications: &[Publication]) -> Result<(), CatalogError> {
+        let mut turns = self.turns();
+        loop {
+            let _turn = turns.next().await?;
+            let mut batch = Batch { checks: vec![Check::Present(key::bucket(bucket))], writes: Vec::new() };
+            for publication in publications {
+                self.move_out(bucket, publication, &mut batch).await?;
+            }
+            if self.apply(batch).await? {
+                return Ok(());
+            }
+            self.bucket(bucket).await?;
+            let targets = publications.iter().map(|publication| key::object(bucket, &publication.to)).collect();
+            if self.store.get_many(targets).await?.iter().any(Option::is_some) {
+                return Err(CatalogError::PreconditionFailed);
+            }
+        }
+    }
+
+    /// Adds to `batch`: one object leaves the hidden bucket.
+    async fn move_out(&self, bucket: &str, publication: &Publication, batch: &mut Batch) -> Result<(), CatalogError> {
+        let Publication { from, to } = publication;
+        let (source, target) = (key::object(HIDDEN_BUCKET, from), key::object(bucket, to));
+        let Some((object, raw)) = self.read_raw::<Object>(&source).await? else { return Ok(()) };
+        let at = key::version(object.version);
+        let Some((found, version_raw)) = self.read_raw::<Version>(&at).await? else { return Ok(()) };
+        batch.checks.push(Check::Is(source.clone(), raw.clone()));
+        batch.checks.push(Check::Is(at.clone(), version_raw));
+        batch.checks.push(Check::Absent(target.clone()));
+        // A version that was rescued to the workshop meanwhile is in the index of what is staged, by name.
+        if let Place::Staged { slot } = found.place {
+            let Version { version, bytes, staged_ms, .. } = found;
+            let mark = StagedMark { version, bytes, staged_ms, slot };
+            batch.writes.push(Write::Delete(key::staged(HIDDEN_BUCKET, from)));
+            batch.writes.push(Write::Put(key::staged(bucket, to), encode(&mark)));
+        }
+        let moved = Version { bucket: bucket.to_owned(), key: to.clone(), ..found };
+        batch.writes.push(Write::Delete(source));
+        batch.writes.push(Write::Put(target, raw));
+        batch.writes.push(Write::Put(at, encode(&moved)));
+        Ok(())
+    }
+}
