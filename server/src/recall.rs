@@ -9,7 +9,7 @@
 //! Memory: two blocks of the spool for each client. A recall that was ordered goes on when its client has gone: whoever
 //! comes again finds it in the spool.
 
-use crate::world::{Means, ReadOrder, WorldHandle};
+use crate::world::{Means, ReadOrder, Ticket, WorldHandle};
 use bytes::Bytes;
 use catalog::Blob;
 use engine::{Lane, Rejection};
@@ -62,6 +62,7 @@ pub fn told(reason: Rejection) -> &'static str {
 pub struct Recalls {
     means: Means,
     world: WorldHandle,
+    ticket: Option<Arc<Ticket>>,
 }
 
 /// A recall that is under way: its reader, and why it failed if it did.
@@ -73,7 +74,13 @@ struct Segment {
 impl Recalls {
     /// Recalls through `world`.
     pub fn new(means: Means, world: WorldHandle) -> Self {
-        Self { means, world }
+        Self { means, world, ticket: None }
+    }
+
+    /// The same, with everything ordered for the holder of `ticket`.
+    #[must_use]
+    pub fn with_ticket(&self, ticket: &Arc<Ticket>) -> Self {
+        Self { ticket: Some(Arc::clone(ticket)), ..self.clone() }
     }
 
     /// The payload bytes `range` of `blob`, once the first of them is there; [`RecallError::TooLong`] if that takes
@@ -226,7 +233,8 @@ impl Recalls {
         let reader = self.means.spool.find(blob.blob, range.start);
         let reader = reader.ok_or_else(|| RecallError::Spool("a recall was lost as it began".into()))?;
         let refused = Arc::<OnceLock<Rejection>>::default();
-        self.world.read(ReadOrder { blob: blob.clone(), writer, lane, refused: Arc::clone(&refused) });
+        let (blob, ticket) = (blob.clone(), self.ticket.clone());
+        self.world.read(ReadOrder { blob, writer, lane, ticket, refused: Arc::clone(&refused) });
         Ok(Segment { reader, refused })
     }
 

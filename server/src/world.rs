@@ -13,11 +13,14 @@
 //! - every action that expects an answer gets one, whatever fails;
 //! - memory is bounded by operations in service and by pages.
 
+mod making;
 mod migration;
 mod power;
 mod rebuild;
 mod reclaim;
 mod transfer;
+
+pub use making::{MakeError, Ticket, WriteOrder};
 
 use crate::holds::Holds;
 use crate::recall;
@@ -25,13 +28,13 @@ use catalog::{Blob, Catalog, Cursor, VersionId};
 use disk::label::RackUuid;
 use disk::{Clock, Drive};
 use engine::trace::{Record, Told};
-use engine::{Action, Event, Outcome, PinnedTo, Rack, Rejection, Request, Usage, Work};
+use engine::{Action, ClassPhase, Event, Outcome, PinnedTo, Rack, Rejection, Request, Usage, Work};
 use futures::future::{BoxFuture, FutureExt};
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use workshop::{HeldPack, Sealed, Spool, SpoolWriter, Staging};
 
 /// Starts a task that nobody waits for.
@@ -94,6 +97,8 @@ pub struct ReadOrder {
     pub writer: SpoolWriter,
     /// Whose share it is charged to.
     pub lane: engine::Lane,
+    /// Whose it is, if that one may want it back or know how long it took.
+    pub ticket: Option<Arc<Ticket>>,
     /// Set if the engine refuses it or gives it up.
     pub refused: Arc<OnceLock<Rejection>>,
 }
@@ -107,6 +112,10 @@ pub(crate) enum Message {
     Event(Event),
     /// A recall is wanted.
     Read(Box<ReadOrder>),
+    /// A blob of bytes in memory is to be written.
+    Write(Box<WriteOrder>),
+    /// What is queued with this ticket is not wanted any more.
+    Withdraw(Arc<Ticket>),
     /// A look at the engine.
     Ask(Look),
     /// What was composed for a migration write; `None` if nothing of it was left.
@@ -117,7 +126,7 @@ pub(crate) enum Message {
     WriteEnded { event: Event, op: OpId, written: Option<Written> },
     /// A stack was rebuilt, or was not: its blob as it lies then, and the checksum of its payload.
     Rebuilt { event: Event, op: OpId, written: Option<(Blob, u64)> },
-    /// The catalog knows (or refused) a blob that was made of these versions.
+    /// The catalog knows (or refused) a blob that was made of these versions of the workshop, if of any.
     Committed { versions: Vec<VersionId> },
     /// A page of staged versions, before those already on their way are left out.
     Staged { attempt: Attempt, entries: Vec<engine::StagedEntry>, next: Option<migration::StagedCursor> },
@@ -147,26 +156,64 @@ enum Job {
         /// How much the spool has of it.
         appended_bytes: u64,
         refused: Arc<OnceLock<Rejection>>,
+        ticket: Option<Arc<Ticket>>,
     },
     Write {
         pack: Arc<HeldPack>,
-        versions: Vec<VersionId>,
+        of: Origin,
         /// Set when the stacks are written and synced.
         written: Option<Written>,
     },
     Rebuild(rebuild::Rebuild),
 }
 
+impl Job {
+    fn ticket(&self) -> Option<&Arc<Ticket>> {
+        match self {
+            Self::Read { ticket, .. } => ticket.as_ref(),
+            Self::Write { of: Origin::Memory(order), .. } => Some(&order.ticket),
+            Self::Write { .. } | Self::Rebuild(_) => None,
+        }
+    }
+}
+
+/// What a blob is made of.
+enum Origin {
+    /// These versions of the workshop.
+    Workshop(Vec<VersionId>),
+    /// What somebody has in memory.
+    Memory(Box<making::Making>),
+}
+
+/// Which group of each class is ready, by class.
+pub type Awake = Vec<Option<GroupId>>;
+
 /// How everybody else talks to the world.
 #[derive(Clone)]
 pub struct WorldHandle {
     messages: mpsc::UnboundedSender<Message>,
+    awake: watch::Receiver<Awake>,
 }
 
 impl WorldHandle {
     /// Asks for a recall. What becomes of it is told through the spool.
     pub fn read(&self, order: ReadOrder) {
         self.send(Message::Read(Box::new(order)));
+    }
+
+    /// Asks for a blob of bytes in memory. What becomes of it is answered.
+    pub fn write(&self, order: WriteOrder) {
+        self.send(Message::Write(Box::new(order)));
+    }
+
+    /// Withdraws what is queued with `ticket`; what is in service goes on.
+    pub fn withdraw(&self, ticket: &Arc<Ticket>) {
+        self.send(Message::Withdraw(Arc::clone(ticket)));
+    }
+
+    /// Which groups are ready, now and whenever that changes.
+    pub fn awake(&self) -> watch::Receiver<Awake> {
+        self.awake.clone()
     }
 
     /// Tells the engine a fact.
@@ -222,6 +269,7 @@ pub struct World {
     starts_persisted: power::StartsPersisted,
     last_commands: power::LastCommands,
     closing: Option<oneshot::Sender<()>>,
+    awake: watch::Sender<Awake>,
 }
 
 impl World {
@@ -229,7 +277,8 @@ impl World {
     pub fn new(rack: Rack, means: Means) -> (Self, WorldHandle) {
         assert_eq!(means.drives.len(), rack.spec().drives.len(), "every drive of the rack is there to be commanded");
         let (sender, messages) = mpsc::unbounded_channel();
-        let handle = WorldHandle { messages: sender };
+        let (awake, awake_seen) = watch::channel(vec![None; rack.layout().classes.len()]);
+        let handle = WorldHandle { messages: sender, awake: awake_seen };
         let last_commands = means.drives.iter().map(|_| AtomicU32::new(0)).collect();
         let world = Self {
             rack,
@@ -247,6 +296,7 @@ impl World {
             starts_persisted: futures::future::ready(()).boxed().shared(),
             last_commands,
             closing: None,
+            awake,
         };
         (world, handle)
     }
@@ -277,6 +327,8 @@ impl World {
         match message {
             Message::Event(event) => self.apply(event),
             Message::Read(order) => self.order_read(*order),
+            Message::Write(order) => self.order_write(*order),
+            Message::Withdraw(ticket) => self.withdraw(&ticket),
             Message::Ask(look) => look(&self.rack, self.means.clock.now()),
             Message::Composed { op, versions, pack, pin } => self.composed(op, versions, pack, pin),
             Message::ReadEnded { event, op, writer, appended_bytes: appended } => {
@@ -325,6 +377,7 @@ impl World {
         for action in &actions {
             self.trace(now, || Told::Action(action.clone()));
         }
+        self.tell_awake();
         self.persist_starts(&mut actions);
         for action in actions {
             self.obey(action);
@@ -375,9 +428,35 @@ impl World {
         };
         self.means.holds.hold(order.blob.blob);
         let writer = Some(Box::new(order.writer));
-        let job = Job::Read { blob: order.blob, writer, appended_bytes: 0, refused: order.refused };
+        let ReadOrder { blob, refused, ticket, lane, .. } = order;
+        let job = Job::Read { blob, writer, appended_bytes: 0, refused, ticket };
         self.jobs.insert(op, job);
-        self.apply(Event::Submitted(Request { op, lane: order.lane, overtake_limit: None, work }));
+        self.apply(Event::Submitted(Request { op, lane, overtake_limit: None, work }));
+    }
+
+    /// Takes back what is queued with this ticket. What is in service is not touched by that.
+    fn withdraw(&mut self, ticket: &Arc<Ticket>) {
+        let of_ticket = |job: &Job| job.ticket().is_some_and(|of| Arc::ptr_eq(of, ticket));
+        let ops: Vec<OpId> = self.jobs.iter().filter(|(_, job)| of_ticket(job)).map(|(op, _)| *op).collect();
+        for op in ops {
+            self.apply(Event::Cancelled { op });
+        }
+    }
+
+    /// Whoever plans by which groups are ready is told when that changes.
+    fn tell_awake(&self) {
+        let classes = 0..self.rack.layout().classes.len();
+        let now: Awake = classes
+            .map(|class| match self.rack.class_view(ClassId(class as u32)).phase {
+                ClassPhase::Awake { group, .. } => Some(group),
+                _ => None,
+            })
+            .collect();
+        self.awake.send_if_modified(|seen| {
+            let changed = *seen != now;
+            *seen = now;
+            changed
+        });
     }
 
     /// An operation is over: its job is brought to its end and forgotten.
@@ -389,7 +468,12 @@ impl World {
                     self.read_ended(*writer, outcome, &refused);
                 }
             }
-            Some(Job::Write { pack, versions, written }) => self.write_ended(pack, versions, written, outcome),
+            Some(Job::Write { pack, of: Origin::Workshop(versions), written }) => {
+                self.write_ended(pack, versions, written, outcome);
+            }
+            Some(Job::Write { pack, of: Origin::Memory(making), written }) => {
+                self.made(&pack, *making, written, outcome);
+            }
             Some(Job::Rebuild(_)) => {}
             None if matches!(outcome, Outcome::Deleted) => self.blob_deleted(op),
             None => {
@@ -409,7 +493,11 @@ impl World {
                 return;
             }
             Outcome::Failed(reason) => *reason,
-            _ => Rejection::QueueFull,
+            // Withdrawn: whoever did that knows, and whoever else wants these bytes may try again.
+            _ => {
+                let _ = refused.set(Rejection::QueueFull);
+                return writer.fail("it was withdrawn");
+            }
         };
         // Set before the readers are told, so that who ordered it knows why.
         let _ = refused.set(reason);

@@ -4,7 +4,7 @@
 //! staged files as they were and the stacks doomed; whatever fails after it leaves at worst a file that nobody refers
 //! to, which the next start sweeps away.
 
-use super::{Job, Message, World, Written};
+use super::{Job, Message, Origin, World, Written};
 use catalog::{Blob, Cursor, Member, VersionId};
 use disk::stack;
 use engine::{Event, Lane, Outcome, PinnedTo, Request, StagedEntry, Work};
@@ -72,7 +72,7 @@ impl World {
         let bytes = pack.plan().payload_bytes();
         let stack_bytes = stack::stack_bytes(self.rack.spec().code, bytes);
         let work = Work::Write { bytes, stack_bytes, pin, migration: true };
-        self.jobs.insert(op, Job::Write { pack, versions, written: None });
+        self.jobs.insert(op, Job::Write { pack, of: Origin::Workshop(versions), written: None });
         self.apply(Event::Submitted(Request { op, lane: Lane::Background, overtake_limit: None, work }));
     }
 

@@ -33,7 +33,7 @@ impl World {
 
     fn read(&mut self, op: OpId, attempt: Attempt, id: BlobId, stacks: &[(u8, DriveId)], policy: ReadPolicy) {
         let stacks_with_drives = self.with_drives(stacks);
-        let Some(Job::Read { blob, writer, appended_bytes, .. }) = self.jobs.get_mut(&op) else {
+        let Some(Job::Read { blob, writer, appended_bytes, ticket, .. }) = self.jobs.get_mut(&op) else {
             panic!("{op} reads, and is no read");
         };
         assert_eq!(blob.blob, id, "an operation reads the blob it was asked for");
@@ -48,9 +48,13 @@ impl World {
             sink: SpoolSink { writer, appended_bytes: *appended_bytes, failed: false },
         };
         let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
-        let (handle, means) = (self.handle.clone(), self.means.clone());
+        let (handle, means, ticket) = (self.handle.clone(), self.means.clone(), ticket.clone());
         self.start(async move {
+            let began = means.clock.now();
             let (sink, done, outcomes) = read.run(id).await;
+            if let Some(ticket) = ticket {
+                ticket.read_for(means.clock.now().since(began));
+            }
             let outcomes = told(&means, &drives, outcomes);
             let event = Event::TransferEnded { op, attempt, done, outcomes };
             let SpoolSink { writer, appended_bytes, .. } = sink;
@@ -59,7 +63,9 @@ impl World {
     }
 
     fn write(&mut self, op: OpId, attempt: Attempt, group: GroupId, drives: Vec<DriveId>) {
-        let Some(Job::Write { pack, .. }) = self.jobs.get(&op) else { panic!("{op} writes, and is no write") };
+        let job = self.jobs.get(&op);
+        let Some(job @ Job::Write { pack, .. }) = job else { panic!("{op} writes, and is no write") };
+        let ticket = job.ticket().cloned();
         let write = Write {
             means: self.means.clone(),
             pack: Arc::clone(pack),
@@ -70,7 +76,11 @@ impl World {
         };
         let (handle, means) = (self.handle.clone(), self.means.clone());
         self.start(async move {
+            let began = means.clock.now();
             let (written, outcomes) = write.run(&handle).await;
+            if let Some(ticket) = ticket {
+                ticket.wrote_for(means.clock.now().since(began));
+            }
             let outcomes = told(&means, &drives, outcomes);
             let event = Event::TransferEnded { op, attempt, done: written.is_some(), outcomes };
             handle.send(Message::WriteEnded { event, op, written });
@@ -85,9 +95,14 @@ impl World {
         };
         let devices: Vec<Arc<dyn Drive>> = drives.iter().map(|drive| self.drive(*drive)).collect();
         let (handle, means) = (self.handle.clone(), self.means.clone());
+        let ticket = self.jobs.get(&op).and_then(Job::ticket).cloned();
         self.start(async move {
+            let began = means.clock.now();
             let blob = described(&means, &written.blob);
             let report = stack::verify(blob, &devices, written.sealed.checksum).await;
+            if let Some(ticket) = ticket {
+                ticket.verified_for(means.clock.now().since(began));
+            }
             let outcomes = told(&means, &drives, report.outcomes);
             let done = report.result.is_ok();
             let written = match report.result {
