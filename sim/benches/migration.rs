@@ -7,7 +7,8 @@
 #![allow(clippy::unwrap_used)]
 
 use engine::{
-    GroupChoice, IdleTimeout, MigrationPolicy, Rack, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing,
+    GroupChoice, IdleTimeout, MigrationPolicy, PinnedTo, Rack, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,
+    Weighing,
 };
 use model::RackSpec;
 use sim::World;

@@ -236,7 +236,7 @@ fn pinned_data_lies_in_its_class() {
     world.set_staging(1000 * MB);
     let class = model::ClassId(1);
     for version in 0..100 {
-        world.stage(version, MB, Some(class));
+        world.stage(version, MB, PinnedTo::Class(class));
     }
     world.run_for(20 * MINUTE);
     assert!(world.staged().is_empty());

@@ -4,7 +4,8 @@
 //! together, each in a lane of its vectors ([`lanes`]), at several times the rate. Each upload gathers a batch of what
 //! it receives and hands it to a worker, without a copy. A worker is a blocking task that lives while there are
 //! batches. It takes what waits into its lanes, goes on by [`SLICE_BLOCKS`], and looks again: so batches that come
-//! while others are half done join them. An upload that is alone goes by the faster way for one.
+//! while others are half done join them. The few for which lanes do not pay take slices in turns, by the faster way for
+//! one.
 //!
 //! Invariants:
 //! - an upload has one batch with a worker and another that gathers, of at most [`BATCH_BYTES`] and a piece each; it
@@ -41,6 +42,8 @@ pub(super) struct Md5Workers {
 
 struct Shared {
     level: Level,
+    /// How many go side by side rather than one after another.
+    together_from: usize,
     workers_max: usize,
     queue: Mutex<Queue>,
 }
@@ -59,7 +62,9 @@ impl Md5Workers {
     }
 
     fn with_workers(workers_max: usize) -> Self {
-        Self { shared: Arc::new(Shared { level: Level::new(), workers_max, queue: Mutex::default() }) }
+        let level = Level::new();
+        let together_from = lanes::pay_from(level);
+        Self { shared: Arc::new(Shared { level, together_from, workers_max, queue: Mutex::default() }) }
     }
 
     /// The MD5 of an upload that begins.
@@ -285,10 +290,12 @@ impl Worker {
     fn go_on(&mut self) {
         let Some(shortest) = self.lanes.iter().map(|lane| lane.blocks().len()).min() else { return };
         let count = shortest.min(SLICE_BLOCKS);
-        if let [lane] = &mut self.lanes[..] {
-            lane.advance_alone(count);
-        } else {
+        if self.lanes.len() >= self.shared.together_from {
             self.go_on_together(count);
+        } else {
+            for lane in &mut self.lanes {
+                lane.advance_alone(count);
+            }
         }
     }
 

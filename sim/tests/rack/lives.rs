@@ -102,7 +102,7 @@ fn live_roughly(spec: RackSpec, seed: u64, closes: bool) -> World {
         let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
         let any_blob = |rng: &mut Rng| blobs.get(rng.below(blobs.len().max(1) as u64) as usize).copied();
         let drive = DriveId(rng.below(world.rack.spec().drives.len() as u64) as u32);
-        let pin = (rng.below(3) == 0).then(|| model::ClassId(rng.below(classes) as u32));
+        let pin: PinnedTo = (rng.below(3) == 0).then(|| model::ClassId(rng.below(classes) as u32)).into();
         match rng.below(12) {
             0..=1 => drop(world.write(MB * (1 + rng.below(400)), pin)),
             2..=5 => {
