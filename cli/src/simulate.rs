@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value};
 use server::data_dir::read_rack;
 use sim::report::{Cell, Table};
-use sim::scenario::{Answer, Asked, Case, Scenario, Sources, csv, page, short_table};
+use sim::scenario::{Answer, Asked, Case, Found, Scenario, Sources, Trial, csv, page, short_table};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Instant;
@@ -27,10 +27,10 @@ pub fn simulate(options: &Simulate) -> anyhow::Result<()> {
     let scenario = Scenario::parse(&text, &origin, &overrides)?;
     let cases = scenario.cases()?;
     let folder = options.file.parent().unwrap_or(Path::new("."));
-    let experiments = experiments(&scenario, &cases, folder)?;
+    let trials = trials(&scenario, &cases, folder)?;
     let dir = options.out.as_deref().map(|path| ReportDir::make(path, FILES.to_vec())).transpose()?;
-    let points = run(&experiments, options.threads)?;
-    let answers: Vec<Answer> = cases.into_iter().zip(points).map(|(case, point)| Answer { case, point }).collect();
+    let all = run(&trials, options.threads)?;
+    let answers: Vec<Answer> = cases.into_iter().zip(all).map(|(case, found)| Answer { case, found }).collect();
     if let Some(dir) = &dir {
         write(dir, &scenario, &answers, text)?;
     }
@@ -44,7 +44,7 @@ pub fn simulate(options: &Simulate) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn experiments(scenario: &Scenario, cases: &[Case], folder: &Path) -> anyhow::Result<Vec<sim::Experiment>> {
+fn trials(scenario: &Scenario, cases: &[Case], folder: &Path) -> anyhow::Result<Vec<Trial>> {
     let rack = |name: &str| {
         let shipped = model::text::SHIPPED.iter().any(|(known, _)| *known == name);
         let found = read_rack(&if shipped { name.to_owned() } else { folder.join(name).display().to_string() });
@@ -56,16 +56,16 @@ fn experiments(scenario: &Scenario, cases: &[Case], folder: &Path) -> anyhow::Re
         sim::replay::check(&path).map(|_| path).map_err(told)
     };
     let mut sources = Sources::new(&rack, &trace);
-    cases.iter().map(|case| Ok(scenario.experiment(case, &mut sources)?)).collect()
+    cases.iter().map(|case| Ok(scenario.trial(case, &mut sources)?)).collect()
 }
 
-/// Runs all experiments, and says on standard error how far they are.
-pub fn run(experiments: &[sim::Experiment], asked: Option<NonZeroUsize>) -> anyhow::Result<Vec<sim::Point>> {
+/// Runs all trials, and says on standard error how far they are.
+fn run(trials: &[Trial], asked: Option<NonZeroUsize>) -> anyhow::Result<Vec<Found>> {
     let progress = Progress::new("points")?;
-    progress.reached(0, experiments.len());
-    let points = sim::run_all(experiments, threads(asked), &|done| progress.reached(done, experiments.len()));
+    progress.reached(0, trials.len());
+    let found = Trial::run_all(trials, threads(asked), &|done| progress.reached(done, trials.len()));
     progress.end();
-    Ok(points?)
+    Ok(found?)
 }
 
 /// As many threads as were asked for, or as there are processors.
@@ -136,7 +136,7 @@ pub fn command() -> String {
 /// Each point with its parameters, by the names that a scenario has for them.
 fn json(scenario: &Scenario, answers: &[Answer]) -> anyhow::Result<Vec<Value>> {
     let one = |answer: &Answer| {
-        let Value::Object(measured) = serde_json::to_value(&answer.point)? else { bail!("a point is an object") };
+        let Value::Object(measured) = serde_json::to_value(&answer.found)? else { bail!("a point is an object") };
         let mut parameters: Map<String, Value> = Map::new();
         for (key, value) in &answer.case.values {
             parameters.insert((*key).to_owned(), serde_json::to_value(&value.written)?);
@@ -144,7 +144,7 @@ fn json(scenario: &Scenario, answers: &[Answer]) -> anyhow::Result<Vec<Value>> {
         parameters.insert("seeds".to_owned(), serde_json::to_value(&scenario.seeds)?);
         let mut point = Map::new();
         point.insert("parameters".to_owned(), Value::Object(parameters));
-        let hashes: Vec<String> = answer.point.trace_hashes.iter().map(|hash| format!("{hash:016x}")).collect();
+        let hashes: Vec<String> = answer.found.trace_hashes().iter().map(|hash| format!("{hash:016x}")).collect();
         point.extend(measured.into_iter().filter(|(name, _)| name != "parameters"));
         // Many readers of JSON keep no more than 53 bits of a number.
         point.insert("trace_hashes".to_owned(), serde_json::to_value(hashes)?);
@@ -244,8 +244,8 @@ mod tests {
         let file = root.path().join("s.toml");
         fs::write(&file, QUICK).unwrap();
         let scenario = Scenario::parse(QUICK, "s.toml", &[]).unwrap();
-        let experiments = experiments(&scenario, &scenario.cases().unwrap(), root.path()).unwrap();
-        let [one, many] = [1, 3].map(|threads| run(&experiments, NonZeroUsize::new(threads)).unwrap());
+        let trials = trials(&scenario, &scenario.cases().unwrap(), root.path()).unwrap();
+        let [one, many] = [1, 3].map(|threads| run(&trials, NonZeroUsize::new(threads)).unwrap());
         assert_eq!(one, many);
     }
 }

@@ -19,16 +19,26 @@ pub fn run_all(
     threads: NonZeroUsize,
     done: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<Point>, ExperimentError> {
+    run_each(experiments, threads, &run, done)
+}
+
+/// [`run_all`] of anything that can be run.
+pub(crate) fn run_each<J: Sync, R: Send, E: Send>(
+    jobs: &[J],
+    threads: NonZeroUsize,
+    run: &(dyn Fn(&J) -> Result<R, E> + Sync),
+    done: &(dyn Fn(usize) + Sync),
+) -> Result<Vec<R>, E> {
     let (next, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let results: Mutex<Vec<(usize, Result<Point, ExperimentError>)>> = Mutex::new(Vec::new());
+    let results: Mutex<Vec<(usize, Result<R, E>)>> = Mutex::new(Vec::new());
     let work = || {
-        while let Some((index, experiment)) = {
+        while let Some((index, job)) = {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            experiments.get(index).map(|experiment| (index, experiment))
+            jobs.get(index).map(|job| (index, job))
         } {
-            let result = run(experiment);
+            let result = run(job);
             if result.is_err() {
-                next.store(experiments.len(), Ordering::Relaxed);
+                next.store(jobs.len(), Ordering::Relaxed);
             }
             // No holder of the lock can panic.
             results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((index, result));
@@ -36,7 +46,7 @@ pub fn run_all(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..threads.get().min(experiments.len()) {
+        for _ in 0..threads.get().min(jobs.len()) {
             scope.spawn(work);
         }
     });

@@ -174,7 +174,8 @@ impl Experiment {
     }
 }
 
-fn pelican_policy(starts_per_day: u32) -> RackPolicy {
+/// The settings of Pelican's evaluation.
+pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
     RackPolicy {
         scheduler: SchedulerPolicy {
             queue_depth: 1_000,

@@ -21,6 +21,7 @@ mod histogram;
 mod links;
 mod measure;
 mod meter;
+pub mod repartition;
 pub mod replay;
 pub mod report;
 pub mod reproduce;

@@ -58,7 +58,8 @@ pub struct Clients {
 }
 
 impl Clients {
-    fn ended(&mut self, ended: &Ended) {
+    /// Takes one of their reads, which has ended.
+    pub(crate) fn ended(&mut self, ended: &Ended) {
         if matches!(ended.outcome, Outcome::Failed(_) | Outcome::Cancelled) {
             self.refused += 1;
             return;
@@ -70,7 +71,13 @@ impl Clients {
         }
     }
 
-    fn merge(&mut self, other: &Self) {
+    /// The share of requests that were refused.
+    pub(crate) fn reject_rate(&self) -> f64 {
+        self.refused as f64 / ((self.answered + self.refused) as f64).max(1.0)
+    }
+
+    /// Takes what others have experienced as well.
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.answered += other.answered;
         self.refused += other.refused;
         self.first_byte.merge(&other.first_byte);
@@ -242,7 +249,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    fn of(histogram: &Histogram) -> Self {
+    pub(crate) fn of(histogram: &Histogram) -> Self {
         let (p50, p99) = (histogram.quantile_s(500), histogram.quantile_s(990));
         Self { mean: histogram.mean_s(), p50, p99, max: histogram.max_s() }
     }
@@ -266,7 +273,7 @@ impl ClientSummary {
         Self {
             ttfb_s: Summary::of(&all.first_byte),
             completion_s: Summary::of(&all.completion),
-            reject_rate: all.refused as f64 / ((all.answered + all.refused) as f64).max(1.0),
+            reject_rate: all.reject_rate(),
         }
     }
 }

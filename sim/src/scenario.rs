@@ -17,10 +17,9 @@ mod read;
 mod report;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod value;
 
-use crate::experiment::Experiment;
-use crate::measure::Point;
 use model::RackSpec;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,6 +28,7 @@ pub use key::{KEYS, Key};
 pub use measure::{MEASURES, Measure};
 pub use plot::Plot;
 pub use report::{Asked, csv, page, short_table};
+pub use trial::{Found, Trial, TrialError};
 pub use value::{Kind, Meaning, Value, Written};
 
 /// Cases that a scenario may have.
@@ -73,7 +73,7 @@ pub struct Answer {
     /// What was asked.
     pub case: Case,
     /// What came out.
-    pub point: Point,
+    pub found: Found,
 }
 
 /// A rack, or the path of a trace that can be replayed, by its name in the scenario; or why it cannot be had.
@@ -193,8 +193,8 @@ impl Scenario {
     ///
     /// # Errors
     /// When values do not fit together, or a rack or trace cannot be had.
-    pub fn experiment(&self, case: &Case, sources: &mut Sources<'_>) -> Result<Experiment, ScenarioError> {
-        build::experiment(case, &self.seeds, sources).map_err(|(key, told)| self.refuse(key, &told))
+    pub fn trial(&self, case: &Case, sources: &mut Sources<'_>) -> Result<Trial, ScenarioError> {
+        build::trial(case, &self.seeds, sources).map_err(|(key, told)| self.refuse(key, &told))
     }
 
     /// The keys that have more than one value.
@@ -207,15 +207,31 @@ impl Scenario {
     fn refuse_idle_keys(&self) -> Result<(), ScenarioError> {
         for key in KEYS.iter().filter(|key| self.places.contains_key(key.name)) {
             let Some((on, wanted)) = key.when else { continue };
-            let said = self.values.get(on).is_some_and(|values| {
-                values.iter().any(|value| wanted.iter().any(|word| value.meaning == Meaning::Word((*word).to_owned())))
-            });
-            if !said {
+            if !self.may_say(key) {
                 let told = format!("says nothing here; write {on} = \"{}\", or leave it out", wanted[0]);
                 return Err(self.refuse(key.name, &told));
             }
         }
         Ok(())
+    }
+
+    /// Whether a key says something in some case.
+    fn may_say(&self, key: &Key) -> bool {
+        let Some((on, wanted)) = key.when else { return true };
+        let other = Key::named(on);
+        let wants = |value: &Value| matches!(&value.meaning, Meaning::Word(word) if wanted.contains(&word.as_str()));
+        let says = other.is_some_and(|other| self.may_say(other))
+            && self.values.get(on).is_some_and(|values| values.iter().any(wants));
+        says || (wanted.contains(&key::UNSAID) && other.is_some_and(|other| self.may_be_silent(other)))
+    }
+
+    /// Whether a key says nothing in some case.
+    fn may_be_silent(&self, key: &Key) -> bool {
+        let Some((on, wanted)) = key.when else { return !self.values.contains_key(key.name) };
+        let unwanted =
+            |value: &Value| !matches!(&value.meaning, Meaning::Word(word) if wanted.contains(&word.as_str()));
+        let spoken = self.values.get(on).is_some_and(|values| values.iter().any(unwanted));
+        spoken || (!wanted.contains(&key::UNSAID) && Key::named(on).is_some_and(|other| self.may_be_silent(other)))
     }
 
     fn refuse(&self, key: &str, told: &str) -> ScenarioError {
@@ -224,17 +240,19 @@ impl Scenario {
     }
 }
 
-/// The keys, those last on which others depend not at all: a key comes after the one that decides whether it applies.
-fn in_order() -> impl Iterator<Item = &'static Key> {
-    let (free, bound): (Vec<&Key>, Vec<&Key>) = KEYS.iter().partition(|key| key.when.is_none());
-    free.into_iter().chain(bound)
+/// The keys, each behind the one that decides whether it says something.
+fn in_order() -> Vec<&'static Key> {
+    let mut keys: Vec<&Key> = KEYS.iter().collect();
+    keys.sort_by_key(|key| key.depth());
+    keys
 }
 
 impl Key {
     fn applies_in(&self, case: &Case) -> bool {
-        self.when.is_none_or(|(on, wanted)| {
-            let word = case.values.get(on).map(|value| &value.meaning);
-            matches!(word, Some(Meaning::Word(word)) if wanted.contains(&word.as_str()))
+        self.when.is_none_or(|(on, wanted)| match case.values.get(on).map(|value| &value.meaning) {
+            Some(Meaning::Word(word)) => wanted.contains(&word.as_str()),
+            Some(_) => false,
+            None => wanted.contains(&key::UNSAID),
         })
     }
 }

@@ -169,6 +169,8 @@ pub struct World<M = Rack> {
     /// When a stack was rebuilt last.
     rebuilt_at: Time,
     deleting: BTreeMap<OpId, BlobId>,
+    /// Blobs of each group with doomed bytes.
+    doomed: BTreeMap<GroupId, BTreeSet<BlobId>>,
     doomed_after: BTreeMap<GroupId, BlobId>,
     spoilt: BTreeSet<(BlobId, DriveId)>,
     next_blob: u64,
@@ -228,6 +230,7 @@ impl<M: Mind> World<M> {
             failed: BTreeMap::new(),
             rebuilt_at: Time::ZERO,
             deleting: BTreeMap::new(),
+            doomed: BTreeMap::new(),
             doomed_after: BTreeMap::new(),
             spoilt: BTreeSet::new(),
             next_blob: 1,
@@ -323,18 +326,18 @@ impl<M: Mind> World<M> {
     pub fn read_for(&mut self, lane: Lane, blob: BlobId, bytes: u64) -> Option<OpId> {
         let found = self.blobs.get(&blob)?;
         let work = Work::Read { blob, group: found.group, drives: found.drives.clone(), bytes };
-        Some(self.submit(lane, 0, work))
+        Some(self.ask(lane, work))
     }
 
     /// Asks for a read of `bytes` of a blob that lies there.
     pub fn read_at(&mut self, blob: BlobId, group: GroupId, drives: Vec<DriveId>, bytes: u64) -> OpId {
-        self.submit(Lane::Client, 0, Work::Read { blob, group, drives, bytes })
+        self.ask(Lane::Client, Work::Read { blob, group, drives, bytes })
     }
 
     /// Asks for a write by a client, past the workshop.
     pub fn write(&mut self, bytes: u64, pin: PinnedTo) -> OpId {
         let stack_bytes = bytes.div_ceil(u64::from(self.rack.spec().code.data));
-        self.submit(Lane::Client, stack_bytes, Work::Write { bytes, stack_bytes, pin, migration: false })
+        self.ask(Lane::Client, Work::Write { bytes, stack_bytes, pin, migration: false })
     }
 
     /// Cancels an operation, if it is still queued.
@@ -342,12 +345,14 @@ impl<M: Mind> World<M> {
         self.tell(Event::Cancelled { op });
     }
 
-    fn submit(&mut self, lane: Lane, stack_bytes: u64, work: Work) -> OpId {
+    /// Asks for any operation, for whoever it is.
+    pub fn ask(&mut self, lane: Lane, work: Work) -> OpId {
         let op = OpId(self.next_op);
         self.next_op += 1;
-        let group = match &work {
-            Work::Read { group, .. } => Some(*group),
-            _ => None,
+        let (group, stack_bytes) = match &work {
+            Work::Read { group, .. } => (Some(*group), 0),
+            Work::Write { stack_bytes, .. } => (None, *stack_bytes),
+            _ => (None, 0),
         };
         self.opened(op, lane, group, work.transfer_bytes(), stack_bytes);
         self.tell(Event::Submitted(Request { op, lane, overtake_limit: None, work }));
@@ -436,7 +441,8 @@ impl<M: Mind> World<M> {
         self.step_until(Time::MAX)
     }
 
-    fn step_until(&mut self, until: Time) -> bool {
+    /// Lets the next thing happen, if it does so by `until`; false if nothing does. It stays as late as it is then.
+    pub(crate) fn step_until(&mut self, until: Time) -> bool {
         let planned = self.agenda.next_moment().unwrap_or(Time::MAX);
         let flows = self.flows.next_end();
         let next = planned.min(flows).min(self.deadline);

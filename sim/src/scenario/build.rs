@@ -1,7 +1,9 @@
-//! From the values of one case to the experiment that is run.
+//! From the values of one case to what is run: here a rack that serves, in `job.rs` a repartition.
+
+mod job;
 
 use super::value::{Meaning, Value};
-use super::{Case, Sources};
+use super::{Case, Sources, Trial};
 use crate::chance::{Popularity, Sizes};
 use crate::experiment::{Arrivals, Experiment, Fault, System, Workload};
 use crate::links::Network;
@@ -12,8 +14,15 @@ use std::time::Duration;
 /// What is wrong with a value, once all are known: the key, and what to write.
 pub(super) type Wrong = (&'static str, String);
 
-/// The experiment of `case`.
-pub(super) fn experiment(case: &Case, seeds: &[u64], sources: &mut Sources<'_>) -> Result<Experiment, Wrong> {
+/// What is run for `case`.
+pub(super) fn trial(case: &Case, seeds: &[u64], sources: &mut Sources<'_>) -> Result<Trial, Wrong> {
+    if case.word("kind") == "repartition" {
+        return Ok(Trial::Repartition(Box::new(job::job(case, seeds, sources)?)));
+    }
+    Ok(Trial::Service(Box::new(experiment(case, seeds, sources)?)))
+}
+
+fn experiment(case: &Case, seeds: &[u64], sources: &mut Sources<'_>) -> Result<Experiment, Wrong> {
     let mut experiment = Experiment::pelican(rack(case, sources)?);
     experiment.system = match case.word("system").as_str() {
         "fully_provisioned" => System::FullyProvisioned,
@@ -21,13 +30,7 @@ pub(super) fn experiment(case: &Case, seeds: &[u64], sources: &mut Sources<'_>) 
         _ => System::Engine,
     };
     policy(case, &experiment.rack.clone(), &mut experiment.policy)?;
-    experiment.network = Network {
-        bytes_per_s: match case.meaning("network.bytes_per_s") {
-            Meaning::BytesPerS(rate) => Some(*rate),
-            _ => None,
-        },
-        shared: case.flag("network.shared"),
-    };
+    experiment.network = network(case);
     experiment.workload = workload(case, sources)?;
     experiment.stored_blobs = case.whole("stored_blobs") as u32;
     experiment.stored_permille = (case.number("stored_share") * 1000.0).round() as u32;
@@ -36,6 +39,14 @@ pub(super) fn experiment(case: &Case, seeds: &[u64], sources: &mut Sources<'_>) 
     experiment.fault = fault(case, &experiment.rack)?;
     experiment.seeds = seeds.to_vec();
     Ok(experiment)
+}
+
+fn network(case: &Case) -> Network {
+    let bytes_per_s = match case.meaning("network.bytes_per_s") {
+        Meaning::BytesPerS(rate) => Some(*rate),
+        _ => None,
+    };
+    Network { bytes_per_s, shared: case.flag("network.shared") }
 }
 
 /// The rack, with the limits that the scenario sets over all of its drives. They are resources like those of the
@@ -81,10 +92,7 @@ fn fault(case: &Case, rack: &RackSpec) -> Result<Option<Fault>, Wrong> {
     if case.word("system") == "random_layout" {
         return Err(("fault.kind", "the random layout rebuilds nothing; leave it out of `system`".to_owned()));
     }
-    let bytes = match case.meaning("fault.stored") {
-        Meaning::Bytes(bytes) => *bytes,
-        _ => 0,
-    };
+    let bytes = case.bytes("fault.stored").unwrap_or(0);
     let blobs = case.whole("fault.blobs") as u32;
     Ok(Some(Fault { drive: DriveId(drive as u32), blobs, bytes }))
 }
@@ -190,6 +198,14 @@ impl Case {
         match self.meaning(key) {
             Meaning::Number(number) => *number,
             other => panic!("{key} is a number, and not {other:?}"),
+        }
+    }
+
+    /// A size; `None` for the word that may stand instead.
+    fn bytes(&self, key: &'static str) -> Option<u64> {
+        match self.meaning(key) {
+            Meaning::Bytes(bytes) => Some(*bytes),
+            _ => None,
         }
     }
 

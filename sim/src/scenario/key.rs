@@ -11,7 +11,7 @@ pub struct Key {
     pub kind: Kind,
     /// What holds where it is not set, as it would be written; `None` where it must be.
     pub default: Option<&'static str>,
-    /// The key and the values of it without which this one says nothing.
+    /// The key and the words of it without which this one says nothing; [`UNSAID`] stands for that key saying nothing.
     pub when: Option<(&'static str, &'static [&'static str])>,
 }
 
@@ -24,25 +24,49 @@ impl Key {
         Self { when: Some((key, values)), ..self }
     }
 
+    /// How many others decide, one after the other, whether it says something, the kind of scenario and of hardware
+    /// being the first two of all.
+    pub(super) fn depth(&self) -> usize {
+        match self.when {
+            _ if self.name == KIND => 0,
+            _ if self.name == HARDWARE => 1,
+            Some((on, _)) if on != KIND && on != HARDWARE => 3,
+            _ => 2,
+        }
+    }
+
     /// The key of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.name == name)
     }
 }
 
+/// Among the words of [`Key::when`]: the other key says nothing.
+pub const UNSAID: &str = "";
+
+const KIND: &str = "kind";
+const SERVICE: &[&str] = &["service"];
+const REPARTITION: &[&str] = &["repartition"];
+/// Groups that the scenario makes up, or those of a rack.
+const HARDWARE: &str = "repartition.hardware";
+const GROUPS: &[&str] = &["groups"];
+/// Whatever is of a rack that is described.
+const DESCRIBED: &[&str] = &["rack", UNSAID];
 const ARRIVALS: &str = "workload.arrivals";
 const DRAWN: &[&str] = &["poisson", "burst"];
 const COUNT: u64 = u32::MAX as u64;
 
 /// All keys, in the order in which reports have them.
 pub const KEYS: &[Key] = &[
-    key("rack", Kind::Name("a shipped rack's name, or the path of a description"), "\"pelican\""),
-    key("system", Kind::Word(&["engine", "fully_provisioned", "random_layout"]), "\"engine\""),
-    key("stored_blobs", Kind::Whole(1, 10_000_000), "24000"),
-    key("stored_share", Kind::Number(1.0), "1.0"),
+    key(KIND, Kind::Word(&["service", "repartition"]), "\"service\""),
+    key("rack", Kind::Name("a shipped rack's name, or the path of a description"), "\"pelican\"")
+        .when(HARDWARE, DESCRIBED),
+    key("system", Kind::Word(&["engine", "fully_provisioned", "random_layout"]), "\"engine\"").when(KIND, SERVICE),
+    key("stored_blobs", Kind::Whole(1, 10_000_000), "24000").when(KIND, SERVICE),
+    key("stored_share", Kind::Number(1.0), "1.0").when(KIND, SERVICE),
     key("warm_up", Kind::SpanOr("none"), "\"6 h\"").when(ARRIVALS, &["poisson"]),
     key("duration", Kind::Span, "\"24 h\"").when(ARRIVALS, &["poisson"]),
-    key("workload.arrivals", Kind::Word(&["poisson", "burst", "replay"]), "\"poisson\""),
+    key("workload.arrivals", Kind::Word(&["poisson", "burst", "replay"]), "\"poisson\"").when(KIND, SERVICE),
     key("workload.rate", Kind::Frequency, "1").when(ARRIVALS, &["poisson"]),
     key("workload.reads", Kind::Whole(1, 10_000_000), "100").when(ARRIVALS, &["burst"]),
     key("workload.over", Kind::Span, "\"60 s\"").when(ARRIVALS, &["burst"]),
@@ -55,6 +79,23 @@ pub const KEYS: &[Key] = &[
     key("workload.size", Kind::SizeOr("vhd"), "\"1 GB\"").when(ARRIVALS, DRAWN),
     key("workload.popularity", Kind::Word(&["uniform", "zipf"]), "\"uniform\"").when(ARRIVALS, DRAWN),
     key("workload.zipf_exponent", Kind::Number(10.0), "1.0").when("workload.popularity", &["zipf"]),
+    key("repartition.strategy", Kind::Word(&["planner", "baseline", "buffpack", "offpack", "tourpack"]), "\"planner\"")
+        .when(KIND, REPARTITION),
+    key("repartition.data", Kind::Size, "\"100 TB\"").when(KIND, REPARTITION),
+    key("repartition.memory", Kind::Size, "\"8 GB\"").when(KIND, REPARTITION),
+    key("repartition.alpha", Kind::Number(1_000.0), "1.0").when(KIND, REPARTITION),
+    key("repartition.input_skew", Kind::Number(10.0), "0").when(KIND, REPARTITION),
+    key("repartition.output_skew", Kind::Number(10.0), "0").when(KIND, REPARTITION),
+    key(HARDWARE, Kind::Word(&["groups", "rack"]), "\"groups\"").when(KIND, REPARTITION),
+    key("repartition.groups", Kind::Whole(1, 1_000), "12").when(HARDWARE, GROUPS),
+    key("repartition.switch", Kind::Span, "\"10 s\"").when(HARDWARE, GROUPS),
+    key("repartition.switch_spread", Kind::Number(1.0), "0").when(HARDWARE, GROUPS),
+    key("repartition.rate", Kind::Rate, "\"1 GB/s\"").when(HARDWARE, GROUPS),
+    key("repartition.seek", Kind::Span, "\"10 ms\"").when(HARDWARE, GROUPS),
+    key("repartition.read_back", Kind::Flag, "false").when(KIND, REPARTITION),
+    key("repartition.operation", Kind::SizeOr("whole"), "\"whole\"").when(KIND, REPARTITION),
+    key("repartition.reads_per_s", Kind::Number(1_000.0), "0").when(KIND, REPARTITION),
+    key("repartition.read_size", Kind::Size, "\"1 GB\"").when(KIND, REPARTITION),
     key("policy.overtake_limit", Kind::Limit, "\"500 GB\""),
     key("policy.weighing", Kind::Word(&["bytes", "operations", "time"]), "\"bytes\""),
     key("policy.queue_depth", Kind::Whole(1, COUNT), "1000"),
@@ -66,14 +107,14 @@ pub const KEYS: &[Key] = &[
     key("policy.shares.rebuild", Kind::Whole(0, COUNT), "1"),
     key("policy.shares.background", Kind::Whole(0, COUNT), "1"),
     key("policy.starts_per_day", Kind::WholeOr("rated"), "\"rated\""),
-    key("limit.active_groups", Kind::WholeOr("none"), "\"none\""),
-    key("limit.watts", Kind::WholeOr("none"), "\"none\""),
-    key("fault.kind", Kind::Word(&["none", "drive"]), "\"none\""),
+    key("limit.active_groups", Kind::WholeOr("none"), "\"none\"").when(HARDWARE, DESCRIBED),
+    key("limit.watts", Kind::WholeOr("none"), "\"none\"").when(HARDWARE, DESCRIBED),
+    key("fault.kind", Kind::Word(&["none", "drive"]), "\"none\"").when(KIND, SERVICE),
     key("fault.drive", Kind::Whole(0, COUNT), "0").when("fault.kind", &["drive"]),
     key("fault.blobs", Kind::Whole(1, 10_000_000), "64329").when("fault.kind", &["drive"]),
     key("fault.stored", Kind::Size, "\"4.28 TB\"").when("fault.kind", &["drive"]),
-    key("network.bytes_per_s", Kind::RateOr("unbounded"), "\"20 Gb/s\""),
-    key("network.shared", Kind::Flag, "false"),
+    key("network.bytes_per_s", Kind::RateOr("unbounded"), "\"20 Gb/s\"").when(HARDWARE, DESCRIBED),
+    key("network.shared", Kind::Flag, "false").when(HARDWARE, DESCRIBED),
 ];
 
 /// Keys that are no parameters of a point.

@@ -1,6 +1,8 @@
 //! The measures of a point by name, with the units in which people read them.
 
+use super::Found;
 use crate::measure::Point;
+use crate::repartition::Repartitioned;
 
 /// Something that is measured of a point.
 pub struct Measure {
@@ -10,10 +12,20 @@ pub struct Measure {
     pub label: &'static str,
     /// How many of that unit one of the point's is.
     scale: f64,
-    of: fn(&Point) -> Option<f64>,
+    of: Of,
     half_width: fn(&Point) -> Option<f64>,
     /// Whether it stands in the short table.
     pub short: bool,
+}
+
+/// Where a measure is found.
+enum Of {
+    /// In what came of a rack that serves.
+    Service(fn(&Point) -> Option<f64>),
+    /// In what came of a repartition job.
+    Job(fn(&Repartitioned) -> Option<f64>),
+    /// In both.
+    Either(fn(&Point) -> Option<f64>, fn(&Repartitioned) -> Option<f64>),
 }
 
 impl Measure {
@@ -23,23 +35,32 @@ impl Measure {
     }
 
     /// In the unit of the label; `None` if nothing was counted.
-    pub fn of(&self, point: &Point) -> Option<f64> {
-        (self.of)(point).map(|value| value * self.scale)
+    pub fn of(&self, found: &Found) -> Option<f64> {
+        self.exact(found).map(|value| value * self.scale)
     }
 
     /// Half the width of its 95 % confidence interval over the seeds, where it is known.
-    pub fn half_width(&self, point: &Point) -> Option<f64> {
+    pub fn half_width(&self, found: &Found) -> Option<f64> {
+        let Found::Service(point) = found else { return None };
         (self.half_width)(point).map(|value| value * self.scale)
     }
 
     /// As the point has it, in the unit of its name.
-    pub fn exact(&self, point: &Point) -> Option<f64> {
-        (self.of)(point)
+    pub fn exact(&self, found: &Found) -> Option<f64> {
+        match (&self.of, found) {
+            (Of::Service(of) | Of::Either(of, _), Found::Service(point)) => of(point),
+            (Of::Job(of) | Of::Either(_, of), Found::Repartition(job)) => of(job),
+            (Of::Service(_), Found::Repartition(_)) | (Of::Job(_), Found::Service(_)) => None,
+        }
     }
 }
 
 const fn measure(name: &'static str, label: &'static str, scale: f64, of: fn(&Point) -> Option<f64>) -> Measure {
-    Measure { name, label, scale, of, half_width: |_| None, short: false }
+    Measure { name, label, scale, of: Of::Service(of), half_width: |_| None, short: false }
+}
+
+const fn job(name: &'static str, label: &'static str, scale: f64, of: fn(&Repartitioned) -> Option<f64>) -> Measure {
+    Measure { name, label, scale, of: Of::Job(of), half_width: |_| None, short: false }
 }
 
 impl Measure {
@@ -47,22 +68,44 @@ impl Measure {
         Self { short: true, ..self }
     }
 
+    /// Found in what came of a job as well.
+    const fn and_job(self, of_job: fn(&Repartitioned) -> Option<f64>) -> Self {
+        let Of::Service(of_point) = self.of else { panic!("a measure of a rack that serves") };
+        Self { of: Of::Either(of_point, of_job), ..self }
+    }
+
     const fn sure(self, half_width: fn(&Point) -> Option<f64>) -> Self {
         Self { half_width, ..self }
     }
 }
 
-/// All measures, in the order in which tables have them. Those of a rebuild have no value where no drive fails.
+/// All measures, in the order in which tables have them. Those of a rebuild have no value where no drive fails, those
+/// of a job none where there is no job.
 pub const MEASURES: &[Measure] = &[
+    job("hours", "time (h)", 1.0, |job| Some(job.hours)).short(),
+    job("model_hours", "the paper's model (h)", 1.0, |job| job.model_hours).short(),
+    job("better_model_hours", "better model (h)", 1.0, |job| job.better_model_hours).short(),
+    job("rehearsed_hours", "rehearsed (h)", 1.0, |job| Some(job.rehearsed_hours)).short(),
+    job("bound_hours", "lower bound (h)", 1.0, |job| job.bound_hours).short(),
+    job("switching_hours", "switching (h)", 1.0, |job| Some(job.switching_hours)).short(),
+    job("switches", "switches", 1.0, |job| Some(job.switches)).short(),
+    job("switches_saved", "switches saved", 1.0, |job| Some(job.switches_saved)),
+    job("free_rides", "free rides", 1.0, |job| Some(job.free_rides)),
+    job("client_wakes", "wakes by clients", 1.0, |job| Some(job.client_wakes)),
+    job("bytes_read", "read (TB)", 1e-12, |job| Some(job.bytes_read as f64)).short(),
+    job("bytes_written", "written (TB)", 1e-12, |job| Some(job.bytes_written as f64)).short(),
+    job("peak_offloaded_bytes", "most offloaded on a group (TB)", 1e-12, |job| Some(job.peak_offloaded_bytes as f64)),
+    job("changes", "changes of strategy", 1.0, |job| Some(job.changes)),
     measure("throughput_bytes_per_s", "throughput (Gb/s)", 8e-9, |point| Some(point.throughput_bytes_per_s))
         .short()
         .sure(|point| point.ci95.throughput_bytes_per_s),
     measure("ttfb_s.mean", "mean TTFB (s)", 1.0, |point| point.ttfb_s.mean)
+        .and_job(|job| job.ttfb_s.mean)
         .short()
         .sure(|point| point.ci95.ttfb_mean_s),
-    measure("ttfb_s.p50", "median TTFB (s)", 1.0, |point| point.ttfb_s.p50),
-    measure("ttfb_s.p99", "p99 TTFB (s)", 1.0, |point| point.ttfb_s.p99).short(),
-    measure("ttfb_s.max", "max TTFB (s)", 1.0, |point| point.ttfb_s.max),
+    measure("ttfb_s.p50", "median TTFB (s)", 1.0, |point| point.ttfb_s.p50).and_job(|job| job.ttfb_s.p50),
+    measure("ttfb_s.p99", "p99 TTFB (s)", 1.0, |point| point.ttfb_s.p99).and_job(|job| job.ttfb_s.p99).short(),
+    measure("ttfb_s.max", "max TTFB (s)", 1.0, |point| point.ttfb_s.max).and_job(|job| job.ttfb_s.max),
     measure("completion_s.mean", "mean completion (s)", 1.0, |point| point.completion_s.mean),
     measure("completion_s.p50", "median completion (s)", 1.0, |point| point.completion_s.p50),
     measure("completion_s.p99", "p99 completion (s)", 1.0, |point| point.completion_s.p99),
@@ -74,6 +117,7 @@ pub const MEASURES: &[Measure] = &[
     measure("service_s.p99", "p99 service (s)", 1.0, |point| point.service_s.p99),
     measure("service_s.max", "max service (s)", 1.0, |point| point.service_s.max),
     measure("reject_rate", "rejects (%)", 100.0, |point| Some(point.reject_rate))
+        .and_job(|job| job.ttfb_s.mean.map(|_| job.reject_rate))
         .short()
         .sure(|point| point.ci95.reject_rate),
     measure("wake_time_fraction", "time waking (%)", 100.0, |point| Some(point.wake_time_fraction)).short(),

@@ -75,8 +75,8 @@ impl Plot {
         for answer in answers {
             let Some(x) = self.along_x(answer) else { continue };
             let name = self.name(answer);
-            let y = measure.of(&answer.point).unwrap_or(f64::NAN);
-            let spread = measure.half_width(&answer.point).map(|half| (y - half, y + half));
+            let y = measure.of(&answer.found).unwrap_or(f64::NAN);
+            let spread = measure.half_width(&answer.found).map(|half| (y - half, y + half));
             let mark = Mark { x, y, spread };
             match series.iter_mut().find(|series| series.name == name) {
                 Some(known) => known.marks.push(mark),
@@ -97,7 +97,7 @@ impl Plot {
 
     fn along_x(&self, answer: &Answer) -> Option<f64> {
         match Measure::named(&self.x) {
-            Some(measure) => measure.of(&answer.point),
+            Some(measure) => measure.of(&answer.found),
             None => Some(answer.case.values.get(self.x.as_str())?.meaning.along_axis()?.0),
         }
     }
@@ -116,8 +116,12 @@ impl Plot {
         let part = |key: &&'static str| {
             let value = answer.case.values.get(key)?;
             let written = value.written.to_string().replace('_', " ");
-            // The words for a system speak for themselves.
-            Some(if *key == "system" { written } else { format!("{} {written}", plain_name(key)) })
+            // The words for a system or a strategy speak for themselves.
+            Some(if ["system", "repartition.strategy"].contains(key) {
+                written
+            } else {
+                format!("{} {written}", plain_name(key))
+            })
         };
         let name = self.series.iter().filter_map(part).collect::<Vec<_>>().join(", ");
         if name.is_empty() { "all".to_owned() } else { name }

@@ -3,7 +3,7 @@
 use super::key::{KEYS, Key};
 use super::measure::{MEASURES, Measure};
 use super::plot::named_with;
-use super::{Answer, Scenario};
+use super::{Answer, Found, Scenario};
 use crate::report::{Cell, Column, Page, Section, Table};
 
 /// What a page says of how it came about, so that it can be made again.
@@ -33,7 +33,7 @@ pub fn csv(answers: &[Answer]) -> String {
 }
 
 fn table(keys: &[&Key], measures: &[&Measure], answers: &[Answer], exact: bool) -> Table {
-    let counted = |measure: &&&Measure| answers.iter().any(|answer| measure.exact(&answer.point).is_some());
+    let counted = |measure: &&&Measure| answers.iter().any(|answer| measure.exact(&answer.found).is_some());
     let measures: Vec<&Measure> = measures.iter().filter(counted).copied().collect();
     let mut columns: Vec<Column> = keys.iter().map(|key| Column::words(named_with(key.name, ""), key.name)).collect();
     columns.extend(measures.iter().map(|measure| Column::numbers(measure.label, measure.name)));
@@ -43,7 +43,7 @@ fn table(keys: &[&Key], measures: &[&Measure], answers: &[Answer], exact: bool) 
             |key: &&Key| answer.case.written(key.name).map_or(Cell::Empty, |written| Cell::words(written.to_string()));
         let mut row: Vec<Cell> = keys.iter().map(value).collect();
         row.extend(measures.iter().map(|measure| {
-            let (shown, value) = (measure.of(&answer.point), measure.exact(&answer.point));
+            let (shown, value) = (measure.of(&answer.found), measure.exact(&answer.found));
             match Cell::maybe(shown) {
                 Cell::Number { shown, .. } if exact => Cell::Number { value: value.unwrap_or(f64::NAN), shown },
                 cell => cell,
@@ -61,7 +61,7 @@ pub fn page(scenario: &Scenario, answers: &[Answer], asked: &Asked) -> Page {
         sections.push(Section::Plate(plot.plate("", answers)));
     }
     sections.push(Section::Heading("Results".to_owned()));
-    sections.push(Section::Words(explained(scenario)));
+    sections.push(Section::Words(explained(scenario, answers)));
     sections.push(Section::Table(short_table(scenario, answers)));
     sections.push(Section::Heading("All measures".to_owned()));
     let varied = scenario.varied();
@@ -86,17 +86,28 @@ pub fn page(scenario: &Scenario, answers: &[Answer], asked: &Asked) -> Page {
     Page { title: scenario.question.clone(), sections }
 }
 
-fn explained(scenario: &Scenario) -> String {
+fn explained(scenario: &Scenario, answers: &[Answer]) -> String {
     let runs = match scenario.seeds.len() {
         1 => "Each row is one run".to_owned(),
         seeds => format!("Each row is {seeds} runs with seeds of their own, taken together"),
     };
     let bars =
         if scenario.seeds.len() > 1 { " Bars in the plots are 95 % confidence intervals over the seeds." } else { "" };
-    format!(
-        "{runs}. TTFB, the time to the first byte, and completion count from the moment of the request; service from \
-         the moment it leaves its queue, the wake it caused included. 1 Gb/s is 125,000,000 bytes/s.{bars}"
-    )
+    let mut told = format!("{runs}.");
+    if answers.iter().any(|answer| matches!(answer.found, Found::Service(_))) {
+        told.push_str(
+            " TTFB, the time to the first byte, and completion count from the moment of the request; service from the \
+             moment it leaves its queue, the wake it caused included. 1 Gb/s is 125,000,000 bytes/s.",
+        );
+    }
+    if answers.iter().any(|answer| matches!(answer.found, Found::Repartition(_))) {
+        told.push_str(
+            " A job's time and switches are the rack's own: each step of the planner is an operation in the background \
+             lane. The paper's model is its formula (1), (6) or (7), the better one knows skew and what those leave \
+             out; a rehearsal is the strategy alone, as a fluid; below the lower bound is no strategy at all.",
+        );
+    }
+    told + bars
 }
 
 /// Parameters that are the same in all cases.
@@ -116,7 +127,7 @@ fn hashes(keys: &[&Key], answers: &[Answer]) -> Table {
             .iter()
             .map(|key| answer.case.written(key.name).map_or(Cell::Empty, |w| Cell::words(w.to_string())))
             .collect();
-        let hashes: Vec<String> = answer.point.trace_hashes.iter().map(|hash| format!("{hash:016x}")).collect();
+        let hashes: Vec<String> = answer.found.trace_hashes().iter().map(|hash| format!("{hash:016x}")).collect();
         row.push(Cell::words(hashes.join(" ")));
         table.push(row);
     }

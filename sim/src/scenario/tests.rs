@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::experiment::{Arrivals, System};
+use crate::experiment::{Arrivals, Experiment, System};
+use crate::repartition::{Groups, Method, Reads, Repartition};
 use crate::{Network, Popularity, Sizes};
 use engine::{IdleTimeout, ReadPolicy, Weighing};
 use std::time::Duration;
@@ -36,7 +37,11 @@ fn trace(name: &str) -> Result<PathBuf, String> {
 fn experiments(text: &str) -> Result<Vec<Experiment>, ScenarioError> {
     let scenario = parse(text)?;
     let mut sources = Sources::new(&rack, &trace);
-    scenario.cases()?.iter().map(|case| scenario.experiment(case, &mut sources)).collect()
+    let service = |trial| match trial {
+        Trial::Service(experiment) => *experiment,
+        Trial::Repartition(job) => panic!("{job:?} serves nobody"),
+    };
+    scenario.cases()?.iter().map(|case| scenario.trial(case, &mut sources).map(service)).collect()
 }
 
 fn written(scenario: &Scenario, keys: &[&str]) -> Vec<Vec<String>> {
@@ -175,7 +180,7 @@ fn wrong_overrides_are_refused_with_the_nearest_key() {
             Err(error) => error.to_string(),
             Ok(scenario) => {
                 let case = scenario.cases().unwrap().remove(0);
-                scenario.experiment(&case, &mut Sources::new(&rack, &trace)).unwrap_err().to_string()
+                scenario.trial(&case, &mut Sources::new(&rack, &trace)).unwrap_err().to_string()
             }
         };
         assert!(told.contains(expected), "{setting:?} gives {told}");
@@ -188,7 +193,7 @@ fn every_refusal_has_its_place_and_its_mend() {
         ("rack = ", "s.toml:1:8: this is not TOML: "),
         (
             "rak = \"pelican\"",
-            "s.toml:1:1: unknown key `rak`; write `rack`, or leave it out (known here: rack, system,",
+            "s.toml:1:1: unknown key `rak`; write `rack`, or leave it out (known here: kind, rack, system,",
         ),
         ("\n[polcy]\nx = 1", "s.toml:2:2: unknown key `polcy`; write `policy`, or leave it out"),
         (
@@ -231,16 +236,16 @@ fn every_refusal_has_its_place_and_its_mend() {
         (
             "[plot]\nx = \"workload.rate\"\ny = \"ttfb.p99\"",
             "s.toml:3:5: `plot.y`: there is no measure \"ttfb.p99\"; \
-            write \"ttfb_s.p99\" (known: throughput_bytes_per_s,",
+            write \"ttfb_s.p99\" (known: hours, model_hours,",
         ),
         (
             "[plot]\nx = \"workload.rat\"\ny = \"reject_rate\"",
             "s.toml:2:5: `plot.x`: there is no parameter or measure \"workload.rat\"; \
-            write \"workload.rate\" (known: rack",
+            write \"workload.rate\" (known: kind, rack",
         ),
         (
             "[plot]\nx = \"workload.rate\"\ny = \"reject_rate\"\nseries = \"sytem\"",
-            "s.toml:4:10: `plot.series`: there is no parameter \"sytem\"; write \"system\" (known: rack, system,",
+            "s.toml:4:10: `plot.series`: there is no parameter \"sytem\"; write \"system\" (known: kind, rack, system,",
         ),
         (
             "system = [\"engine\", \"random_layout\"]\n[plot]\nx = \"workload.rate\"\ny = \"reject_rate\"",
@@ -341,6 +346,138 @@ fn a_drive_may_fail() {
     }
 }
 
+fn jobs(text: &str) -> Result<Vec<Repartition>, ScenarioError> {
+    let scenario = parse(text)?;
+    let mut sources = Sources::new(&rack, &trace);
+    let job = |trial| match trial {
+        Trial::Repartition(job) => *job,
+        Trial::Service(_) => panic!("it is no job"),
+    };
+    scenario.cases()?.iter().map(|case| scenario.trial(case, &mut sources).map(job)).collect()
+}
+
+#[test]
+fn a_repartition_is_the_papers_by_default_and_every_value_reaches_the_job() {
+    let ours = jobs("kind = \"repartition\"").unwrap().remove(0);
+    let papers = Repartition::paper(&Groups::PAPER, Method::Planner).unwrap();
+    let alpha = ours.alpha;
+    assert_eq!(alpha.output, alpha.input);
+    assert_eq!(Repartition { alpha: papers.alpha, ..ours }, papers);
+    let text = r#"
+        kind = "repartition"
+        seeds = [4]
+        [repartition]
+        strategy = ["offpack", "tourpack"]
+        data = "3 TB"
+        memory = "5 GB"
+        alpha = 0.25
+        input_skew = 0.5
+        output_skew = 1
+        groups = 7
+        switch = "30 s"
+        switch_spread = 0.1
+        rate = "500 MB/s"
+        seek = "5 ms"
+        read_back = true
+        operation = "1 GB"
+        reads_per_s = 0.5
+        read_size = "2 GB"
+        [policy.shares]
+        background = 3
+    "#;
+    let [job, tour] = <[Repartition; 2]>::try_from(jobs(text).unwrap()).unwrap();
+    assert_eq!((job.method, tour.method), (Method::Offpack, Method::Tourpack));
+    assert_eq!((job.data_bytes, job.memory_bytes), (3_000_000_000_000, 5_000_000_000));
+    assert_eq!((job.alpha.as_f64(), job.input_skew_permille, job.output_skew_permille), (0.25, 500, 1_000));
+    assert_eq!((job.rack.drives.len(), job.rack.profile.seek), (21, Duration::from_millis(5)));
+    assert_eq!(job.rack.profile.spin_up.max, Duration::from_secs(33));
+    assert_eq!((job.terms().read_bytes_per_s, job.terms().write_bytes_per_s), (500_000_000, 250_000_000));
+    assert_eq!(job.operation_bytes, Some(1_000_000_000));
+    assert_eq!(job.reads, Some(Reads { mean_gap: Duration::from_secs(2), bytes: 2_000_000_000 }));
+    assert_eq!((job.policy.scheduler.shares.background, &*job.seeds), (3, &[4][..]));
+    let given = jobs("kind = \"repartition\"\nrack = \"nas8\"\nrepartition.hardware = \"rack\"").unwrap().remove(0);
+    assert_eq!((given.rack.name.as_str(), given.policy.starts_per_day), ("nas8", 27));
+}
+
+#[test]
+fn what_a_repartition_has_no_use_for_is_refused() {
+    for (text, expected) in [
+        (
+            "kind = \"repartion\"",
+            "`kind`: \"repartion\" is none of \"service\", \"repartition\"; write \"repartition\"",
+        ),
+        (
+            "repartition.data = \"1 TB\"",
+            "`repartition.data`: says nothing here; write kind = \"repartition\", or leave",
+        ),
+        ("kind = \"repartition\"\nrack = \"nas8\"", "`rack`: says nothing here; write repartition.hardware = \"rack\""),
+        ("kind = \"repartition\"\nworkload.rate = 3", "`workload.rate`: says nothing here; write workload.arrivals"),
+        ("kind = \"repartition\"\nwarm_up = \"1 h\"", "`warm_up`: says nothing here"),
+        (
+            "kind = \"repartition\"\n[repartition]\nhardware = \"rack\"\ngroups = 3",
+            "s.toml:4:10: `repartition.groups`: says nothing here; write repartition.hardware = \"groups\"",
+        ),
+        ("kind = \"repartition\"\n[repartition]\nmemry = 3", "unknown key `memry`; write `memory`, or leave it out"),
+        ("kind = \"repartition\"\n[repartition]\nT_sw = 3", "unknown key `T_sw`; write `"),
+        (
+            "kind = \"repartition\"\n[repartition]\nmemory = \"1 kB\"",
+            "s.toml:3:10: `repartition.memory`: no job gets on with so little; write at least \"1 MB\"",
+        ),
+        (
+            "kind = \"repartition\"\n[repartition]\nrate = \"1 B/s\"",
+            "s.toml:3:8: `repartition.rate`: a drive that moves no bytes is of no use",
+        ),
+        ("kind = \"repartition\"\n[repartition]\nswitch = \"25 h\"", "s.toml:3:10: `repartition.switch`: longer than"),
+    ] {
+        let told = jobs(text).unwrap_err().to_string();
+        assert!(told.contains(expected), "{text:?} gives {told}");
+    }
+}
+
+#[test]
+fn jobs_and_racks_that_serve_may_stand_side_by_side() {
+    let text =
+        "kind = [\"service\", \"repartition\"]\nrack = \"nas8\"\n[repartition]\nhardware = [\"groups\", \"rack\"]";
+    let cases = written(&parse(text).unwrap(), &["kind", "repartition.hardware", "rack", "repartition.groups"]);
+    let expected =
+        [["service", "-", "nas8", "-"], ["repartition", "groups", "-", "12"], ["repartition", "rack", "nas8", "-"]];
+    assert_eq!(cases, expected);
+}
+
+#[test]
+fn the_answers_of_jobs_become_tables_plots_and_a_page() {
+    let text = r#"
+        kind = "repartition"
+        [repartition]
+        strategy = ["buffpack", "offpack", "tourpack"]
+        data = "200 GB"
+        memory = ["4 GB", "16 GB"]
+        [plot]
+        x = "repartition.memory"
+        y = ["hours", "switches"]
+        series = "repartition.strategy"
+    "#;
+    let scenario = parse(text).unwrap();
+    let mut sources = Sources::new(&rack, &trace);
+    let run = |case: Case| {
+        let found = scenario.trial(&case, &mut sources).unwrap().run().unwrap();
+        Answer { case, found }
+    };
+    let answers: Vec<Answer> = scenario.cases().unwrap().into_iter().map(run).collect();
+    let table = short_table(&scenario, &answers);
+    let keys: Vec<&str> = table.columns.iter().map(|column| column.key.as_str()).collect();
+    assert_eq!(keys[..5], ["repartition.strategy", "repartition.memory", "hours", "model_hours", "better_model_hours"]);
+    assert!(!keys.iter().any(|key| key.starts_with("ttfb_s") || *key == "throughput_bytes_per_s"), "{keys:?}");
+    let svg = scenario.plot.as_ref().unwrap().plate("t", &answers).svg();
+    for words in ["buffpack", "tourpack", "time (h)", "switches", "memory (GB)"] {
+        assert!(svg.contains(words), "{words}");
+    }
+    let asked = Asked { command: "larder simulate".into(), version: "1".into(), text: text.into() };
+    let html = page(&scenario, &answers, &asked).html();
+    let hash = format!("{:016x}", answers[5].found.trace_hashes()[0]);
+    assert!(html.contains(&hash) && html.contains("background lane") && !html.contains("TTFB"));
+}
+
 #[test]
 fn every_shipped_scenario_can_be_run() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
@@ -359,11 +496,11 @@ fn every_shipped_scenario_can_be_run() {
         };
         let mut sources = Sources::new(&rack, &beside);
         for case in scenario.cases().unwrap() {
-            scenario.experiment(&case, &mut sources).unwrap();
+            scenario.trial(&case, &mut sources).unwrap();
         }
         assert!(scenario.plot.is_some() && scenario.question.ends_with('?'), "{}", path.display());
     }
-    assert!(seen >= 8, "{seen}");
+    assert!(seen >= 9, "{seen}");
 }
 
 #[test]
@@ -387,8 +524,8 @@ fn answers_become_tables_plots_and_a_page() {
     let scenario = parse(text).unwrap();
     let mut sources = Sources::new(&rack, &trace);
     let run = |case: Case| {
-        let point = crate::run(&scenario.experiment(&case, &mut sources).unwrap()).unwrap();
-        Answer { case, point }
+        let found = scenario.trial(&case, &mut sources).unwrap().run().unwrap();
+        Answer { case, found }
     };
     let answers: Vec<Answer> = scenario.cases().unwrap().into_iter().map(run).collect();
     let table = short_table(&scenario, &answers);
@@ -400,14 +537,15 @@ fn answers_become_tables_plots_and_a_page() {
     assert!(head.contains(&"rack") && head.contains(&"ttfb_s.max"), "{head:?}");
     let at = head.iter().position(|key| *key == "throughput_bytes_per_s").unwrap();
     let exact: f64 = csv.lines().nth(1).unwrap().split(',').nth(at).unwrap().parse().unwrap();
-    assert!((exact - answers[0].point.throughput_bytes_per_s).abs() < 1e-9, "every digit is there");
+    let Found::Service(point) = &answers[0].found else { panic!("it serves") };
+    assert!((exact - point.throughput_bytes_per_s).abs() < 1e-9, "every digit is there");
     let svg = scenario.plot.as_ref().unwrap().plate("t", &answers).svg();
     for words in ["idle timeout 1 min", "idle timeout never", "mean TTFB (s)", "mean power (W)", "rate (1/s)"] {
         assert!(svg.contains(words), "{words}");
     }
     let asked = Asked { command: "larder simulate s.toml".into(), version: "1.2.3".into(), text: text.into() };
     let html = page(&scenario, &answers, &asked).html();
-    let hash = format!("{:016x}", answers[3].point.trace_hashes[1]);
+    let hash = format!("{:016x}", answers[3].found.trace_hashes()[1]);
     for words in ["Who &lt;waits&gt;?", "larder simulate s.toml", "1.2.3", &hash, "1, 2", "idle_timeout = ["] {
         assert!(html.contains(words), "{words}");
     }
@@ -427,7 +565,12 @@ fn every_default_is_a_value_of_its_key() {
         assert_eq!(read::default_of(key).is_some(), key.default.is_some(), "{}", key.name);
         if let Some((on, words)) = key.when {
             let Some(Key { kind: Kind::Word(known), .. }) = Key::named(on) else { panic!("{on} has words") };
-            assert!(words.iter().all(|word| known.contains(word)), "{}", key.name);
+            let before = |key: &Key, other: &Key| {
+                let at = |key: &Key| in_order().iter().position(|known| known.name == key.name);
+                at(key) < at(other)
+            };
+            assert!(before(Key::named(on).unwrap(), key), "{} is decided first", key.name);
+            assert!(words.iter().all(|word| known.contains(word) || *word == key::UNSAID), "{}", key.name);
         }
     }
 }

@@ -86,6 +86,8 @@ pub enum Kind {
     Span,
     /// A duration, or this word.
     SpanOr(&'static str),
+    /// Bytes in a second above 0.
+    Rate,
     /// Bytes in a second above 0, or this word.
     RateOr(&'static str),
     /// So many in a second, above 0.
@@ -130,6 +132,7 @@ impl Kind {
             (Self::SpanOr(word), Written::Text(text)) => {
                 text::duration(text).map(Meaning::Span).map_err(|told| format!("{told}, or \"{word}\""))
             }
+            (Self::Rate, Written::Text(text)) => above_zero(text::rate(text)?).map(Meaning::BytesPerS),
             (Self::RateOr(word), Written::Text(text)) => {
                 let rate = text::rate(text).map_err(|told| format!("{told}, or \"{word}\""))?;
                 above_zero(rate).map(Meaning::BytesPerS)
@@ -157,6 +160,7 @@ impl Kind {
             Self::SizeOr(word) => format!("a size such as \"1 GB\", or \"{word}\""),
             Self::Span => "a duration such as \"24 h\"".to_owned(),
             Self::SpanOr(word) => format!("a duration such as \"5 min\", or \"{word}\""),
+            Self::Rate => "a rate such as \"1 GB/s\"".to_owned(),
             Self::RateOr(word) => format!("a rate such as \"20 Gb/s\", or \"{word}\""),
             Self::Frequency => "so many a second such as 0.5, or \"30 per min\"".to_owned(),
             Self::Limit => {

@@ -65,6 +65,9 @@ impl<M: Mind> World<M> {
             let bytes = bytes.min(found.bytes - found.doomed_bytes);
             found.doomed_bytes += bytes;
             let group = found.group;
+            if found.doomed_bytes > 0 {
+                self.doomed.entry(group).or_default().insert(blob);
+            }
             self.tell(Event::SpaceDoomed { group, bytes });
         }
     }
@@ -137,7 +140,9 @@ impl<M: Mind> World<M> {
         match &outcome {
             Outcome::Written { group, drives } => self.written(op, *group, drives),
             Outcome::Deleted => {
-                if let Some(blob) = self.deleting.remove(&op).and_then(|blob| self.blobs.remove(&blob)) {
+                let deleted = self.deleting.remove(&op);
+                if let Some((number, blob)) = deleted.and_then(|blob| Some((blob, self.blobs.remove(&blob)?))) {
+                    self.doomed.entry(blob.group).or_default().remove(&number);
                     for drive in blob.drives {
                         self.used_bytes[drive.index()] -= blob.stack_bytes;
                         self.left_less(drive);
@@ -230,8 +235,9 @@ impl<M: Mind> World<M> {
             self.doomed_after.remove(&group);
         }
         let from = self.doomed_after.get(&group).map_or(BlobId(0), |after| BlobId(after.0 + 1));
-        let doomed = |(id, blob): (&BlobId, &SimBlob)| {
-            (blob.group == group && blob.doomed_bytes > 0).then(|| DoomedBlob {
+        let doomed = |id: &BlobId| {
+            let blob = self.blobs.get(id)?;
+            Some(DoomedBlob {
                 blob: *id,
                 drives: blob.drives.clone(),
                 stack_bytes: blob.stack_bytes,
@@ -240,7 +246,8 @@ impl<M: Mind> World<M> {
                 living: blob.doomed_bytes < blob.bytes,
             })
         };
-        let mut blobs: Vec<DoomedBlob> = self.blobs.range(from..).filter_map(doomed).take(limit as usize + 1).collect();
+        let of_group = self.doomed.entry(group).or_default();
+        let mut blobs: Vec<DoomedBlob> = of_group.range(from..).filter_map(doomed).take(limit as usize + 1).collect();
         let more = blobs.len() > limit as usize;
         blobs.truncate(limit as usize);
         if let Some(last) = blobs.last() {

@@ -17,7 +17,7 @@ pub(super) struct Moving {
     drives: Vec<Part>,
     /// Bytes of each stream.
     stream_bytes: u64,
-    /// Payload bytes that leave by the network.
+    /// Payload bytes that leave by the network: what clients read. What a server reads for itself stays there.
     sent_bytes: u64,
 }
 
@@ -129,7 +129,8 @@ impl<M: Mind> World<M> {
             }
             _ => {}
         }
-        let asked = Asked::of(transfer);
+        let mut asked = Asked::of(transfer);
+        asked.sent &= self.open.get(&op).is_some_and(|open| open.lane == Lane::Client);
         let payload_bytes = self.open.get(&op).map_or(0, |open| open.bytes);
         let picked = self.rack.picked_at(op);
         if let Some(open) = self.open.get_mut(&op) {

@@ -1,0 +1,138 @@
+//! What a job took, beside what the models say of it.
+
+use super::job::Taken;
+use super::{Method, Repartition, zipf};
+use crate::measure::{Clients, Summary};
+use engine::repartition::model::{
+    Skew, baseline_s, buffpack_s, lower_bound_s, offpack_s, skewed_baseline_s, skewed_buffpack_s, skewed_offpack_s,
+};
+use engine::repartition::{Choice, Cost, Expected, Planner};
+use serde::{Deserialize, Serialize};
+
+/// A job: what it took, on average over the seeds, and what was foretold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Repartitioned {
+    /// The strategy at the end, in the last run.
+    pub strategy: Choice,
+    /// How often the planner changed it.
+    pub changes: f64,
+    /// From the first operation until everything was home.
+    pub hours: f64,
+    /// The part of it in which the class waited for a group to rest and another one to wake, whoever wanted it.
+    pub switching_hours: f64,
+    /// Groups that were woken for the job, as the rack counts them; the first one counts.
+    pub switches: f64,
+    /// Groups that clients woke meanwhile.
+    pub client_wakes: f64,
+    /// Of those, how many the job went on with, instead of the one that it had asked for.
+    pub free_rides: f64,
+    /// By how many switches fewer than foretold the job took; less than 0 if clients cost it more than they saved.
+    pub switches_saved: f64,
+    /// Payload bytes read: input, and runs read back.
+    pub bytes_read: u64,
+    /// Payload bytes written: home, and offloaded.
+    pub bytes_written: u64,
+    /// The most that lay offloaded on any one group.
+    pub peak_offloaded_bytes: u64,
+    /// By the paper's formula, (1), (6) or (7); none for what is not in the paper.
+    pub model_hours: Option<f64>,
+    /// By the formula that knows skew, and what the paper's leaves out.
+    pub better_model_hours: Option<f64>,
+    /// By a rehearsal: the strategy run as a fluid, without a rack.
+    pub rehearsed_hours: f64,
+    /// What no strategy can be below; known where output falls to all groups alike.
+    pub bound_hours: Option<f64>,
+    /// What clients saw: from a request to its first byte.
+    pub ttfb_s: Summary,
+    /// The share of client reads that were refused.
+    pub reject_rate: f64,
+    /// Events told to the engine, over all seeds.
+    pub events: u64,
+    /// For each seed, a number that is the same whenever the same happened.
+    pub trace_hashes: Vec<u64>,
+}
+
+const HOUR_S: f64 = 3_600.0;
+
+impl Repartitioned {
+    pub(super) fn of(what: &Repartition, groups: usize, runs: &[Taken]) -> Self {
+        let mean = |of: &dyn Fn(&Taken) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
+        let bytes = |of: fn(&Taken) -> u64| {
+            let sum: u128 = runs.iter().map(|run| u128::from(of(run))).sum();
+            (sum / runs.len() as u128) as u64
+        };
+        let mut clients = Clients::default();
+        for run in runs {
+            clients.merge(&run.clients);
+        }
+        let models = models(what, groups);
+        let switches = mean(&|run| run.switches as f64);
+        Self {
+            strategy: runs[runs.len() - 1].strategy,
+            changes: mean(&|run| f64::from(run.changes)),
+            hours: mean(&|run| run.time.as_secs_f64()) / HOUR_S,
+            switching_hours: mean(&|run| run.switching.as_secs_f64()) / HOUR_S,
+            switches,
+            client_wakes: mean(&|run| run.client_wakes as f64),
+            free_rides: mean(&|run| run.free_rides as f64),
+            switches_saved: models.rehearsed.switches as f64 - switches,
+            bytes_read: bytes(|run| run.bytes_read),
+            bytes_written: bytes(|run| run.bytes_written),
+            peak_offloaded_bytes: runs.iter().map(|run| run.peak_offloaded_bytes).max().unwrap_or(0),
+            model_hours: models.paper_s.map(|seconds| seconds / HOUR_S),
+            better_model_hours: models.better_s.map(|seconds| seconds / HOUR_S),
+            rehearsed_hours: models.rehearsed.time.as_secs_f64() / HOUR_S,
+            bound_hours: models.bound_s.map(|seconds| seconds / HOUR_S),
+            ttfb_s: Summary::of(&clients.first_byte),
+            reject_rate: clients.reject_rate(),
+            events: runs.iter().map(|run| run.events).sum(),
+            trace_hashes: runs.iter().map(|run| run.trace_hash).collect(),
+        }
+    }
+}
+
+/// What is foretold of a job.
+#[derive(Clone, Copy, Debug)]
+pub struct Models {
+    /// The paper's formula, in seconds.
+    pub paper_s: Option<f64>,
+    /// The one that knows skew, in seconds.
+    pub better_s: Option<f64>,
+    /// The rehearsal.
+    pub rehearsed: Cost,
+    /// What no strategy can be below, in seconds.
+    pub bound_s: Option<f64>,
+}
+
+/// What is foretold of a job over so many groups. Of a planner: of the strategy that it begins with, knowing how the
+/// input lies and not how the output falls.
+pub fn models(what: &Repartition, groups: usize) -> Models {
+    let question = what.question(groups);
+    let (books, terms) = (what.books(groups), what.terms());
+    let choice = what.begins_with(groups);
+    let (input, output) = (zipf(groups, what.input_skew_permille), zipf(groups, what.output_skew_permille));
+    let skew = Skew { input: &input, output: &output };
+    let (paper_s, better_s) = match choice {
+        Choice::Baseline => (Some(baseline_s(&question)), Some(skewed_baseline_s(&question))),
+        Choice::Buffpack => (Some(buffpack_s(&question)), Some(skewed_buffpack_s(&question, skew))),
+        Choice::Offpack => (Some(offpack_s(&question)), Some(skewed_offpack_s(&question, skew))),
+        Choice::Tourpack { .. } => (None, None),
+    };
+    let rehearsed = choice.rehearse(&books, &terms, &what.expected(groups));
+    let bound_s = (what.output_skew_permille == 0).then(|| lower_bound_s(&question));
+    Models { paper_s, better_s, rehearsed, bound_s }
+}
+
+impl Repartition {
+    /// The strategy that it begins with.
+    fn begins_with(&self, groups: usize) -> Choice {
+        let terms = self.terms();
+        match self.method {
+            Method::Planner => {
+                let expected = Expected::uniform(groups, self.alpha);
+                Planner::new(self.books(groups), terms, &expected, None).choice()
+            }
+            method => method.forced(&terms, self.memory_bytes, groups).unwrap_or(Choice::Baseline),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! From the values of one case to a repartition job.
+
+use super::{Case, Meaning, Sources, Wrong, network, policy, rack};
+use crate::experiment::pelican_policy;
+use crate::links::Network;
+use crate::repartition::{Groups, Method, Reads, Repartition};
+use engine::repartition::Alpha;
+use model::RackSpec;
+use std::time::Duration;
+
+/// Alpha as a fraction is counted in these.
+const PARTS: u64 = 1_000_000;
+
+pub(super) fn job(case: &Case, seeds: &[u64], sources: &mut Sources<'_>) -> Result<Repartition, Wrong> {
+    let made = case.word("repartition.hardware") == "groups";
+    let rack = if made { groups(case)? } else { rack(case, sources)? };
+    let mut settings = pelican_policy(rack.profile.starts_per_day());
+    policy(case, &rack, &mut settings)?;
+    settings.write_read_back = case.flag("repartition.read_back");
+    Ok(Repartition {
+        policy: settings,
+        rack,
+        network: if made { Network::UNBOUNDED } else { network(case) },
+        data_bytes: case.bytes("repartition.data").unwrap_or(0),
+        memory_bytes: memory(case)?,
+        alpha: Alpha { output: (case.number("repartition.alpha") * PARTS as f64).round() as u64, input: PARTS },
+        input_skew_permille: permille(case, "repartition.input_skew"),
+        output_skew_permille: permille(case, "repartition.output_skew"),
+        method: method(&case.word("repartition.strategy")),
+        operation_bytes: case.bytes("repartition.operation"),
+        reads: reads(case),
+        seeds: seeds.to_vec(),
+    })
+}
+
+fn method(word: &str) -> Method {
+    Method::ALL.into_iter().find(|method| method.word() == word).unwrap_or(Method::Planner)
+}
+
+fn permille(case: &Case, key: &'static str) -> u32 {
+    (case.number(key) * 1_000.0).round() as u32
+}
+
+/// What a planner cannot divide among pieces is no buffer.
+fn memory(case: &Case) -> Result<u64, Wrong> {
+    const LEAST_BYTES: u64 = 1_000_000;
+    match case.bytes("repartition.memory") {
+        Some(bytes) if bytes >= LEAST_BYTES => Ok(bytes),
+        _ => Err(("repartition.memory", "no job gets on with so little; write at least \"1 MB\"".to_owned())),
+    }
+}
+
+fn groups(case: &Case) -> Result<RackSpec, Wrong> {
+    let groups = Groups {
+        groups: case.whole("repartition.groups") as u32,
+        switch: case.span("repartition.switch").unwrap_or_default(),
+        spread_permille: permille(case, "repartition.switch_spread"),
+        seek: case.span("repartition.seek").unwrap_or_default(),
+        bytes_per_s: match case.meaning("repartition.rate") {
+            Meaning::BytesPerS(rate) => *rate,
+            _ => 0,
+        },
+    };
+    groups.rack().map_err(|error| {
+        let key = match error.key.as_str() {
+            "drive.bytes_per_s" => "repartition.rate",
+            "drive.seek" => "repartition.seek",
+            _ => "repartition.switch",
+        };
+        (key, error.message)
+    })
+}
+
+fn reads(case: &Case) -> Option<Reads> {
+    let per_s = case.number("repartition.reads_per_s");
+    let mean_gap = Duration::try_from_secs_f64(per_s.recip()).ok()?;
+    Some(Reads { mean_gap, bytes: case.bytes("repartition.read_size")? })
+}
