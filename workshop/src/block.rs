@@ -43,7 +43,7 @@ where
 }
 
 /// What the task of `handle` came to. A panic in it goes on here.
-async fn joined<T, E: From<DriveError>>(handle: &mut JoinHandle<Result<T, E>>) -> Result<T, E> {
+pub(crate) async fn joined<T, E: From<DriveError>>(handle: &mut JoinHandle<Result<T, E>>) -> Result<T, E> {
     match handle.await {
         Ok(result) => result,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),

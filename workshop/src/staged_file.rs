@@ -5,7 +5,7 @@
 //! Invariants: `finish` returns only when bytes, table, footer and name would survive a power cut; a reader gives out
 //! no byte whose block it did not check.
 
-use crate::block::{BLOCK_BYTES, BlockWriter, charge, lock, read_block, read_bytes};
+use crate::block::{BLOCK_BYTES, BlockWriter, charge, joined, lock, read_block, read_bytes};
 use crate::drain::Full;
 use crate::format::{FormatError, crc32c};
 use crate::staged_format::{FOOTER_BYTES, Footer, Layout, PAGE_BLOCKS, blocks, staged_name};
@@ -16,6 +16,7 @@ use disk::{DriveError, FileName};
 use futures::stream::{self, BoxStream, StreamExt};
 use std::ops::Range;
 use std::sync::Arc;
+use tokio::task::JoinHandle;
 
 /// How much is read when a file is opened. A file that is no longer comes in with it.
 const OPEN_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 16 << 10 };
@@ -248,7 +249,7 @@ impl StagedReader {
             return stream::once(async { Err(error) }).boxed();
         }
         let first_page = self.file.first_page.clone();
-        let cursor = Cursor { file: Arc::clone(&self.file), rest: range, page: (0, first_page) };
+        let cursor = Cursor { file: Arc::clone(&self.file), rest: range, page: (0, first_page), ahead: None };
         stream::try_unfold(cursor, Cursor::step).boxed()
     }
 }
@@ -286,13 +287,18 @@ fn not_found(slot: u64, error: DriveError) -> ReadError {
     }
 }
 
-/// A stream's place in a file.
+/// A stream's place in a file. The block behind the one that was given out is read meanwhile, so that the drive and
+/// whoever takes the bytes work at the same time: a stream holds two blocks.
 struct Cursor {
     file: Arc<OpenFile>,
     rest: Range<u64>,
     /// A page of the table, and which.
-    page: (u64, Bytes),
+    page: Page,
+    /// The block that comes next.
+    ahead: Option<JoinHandle<Result<(Bytes, Page), ReadError>>>,
 }
+
+type Page = (u64, Bytes);
 
 impl Cursor {
     /// The next chunk.
@@ -301,39 +307,50 @@ impl Cursor {
             return Ok(None);
         }
         let block = self.rest.start / BLOCK_BYTES as u64;
+        let (data, page) = match &mut self.ahead {
+            Some(ahead) => joined(ahead).await?,
+            None => self.file.block(block, self.page.clone()).await?,
+        };
+        self.page = page;
+        self.ahead = None;
         let block_start = block * BLOCK_BYTES as u64;
-        let bytes = (self.file.footer.bytes - block_start).min(BLOCK_BYTES as u64);
-        let data = self.block(block, block_start, bytes as usize).await?;
-        let end = self.rest.end.min(block_start + bytes);
+        let end = self.rest.end.min(block_start + data.len() as u64);
         let chunk = data.slice((self.rest.start - block_start) as usize..(end - block_start) as usize);
         self.rest.start = end;
+        if !self.rest.is_empty() && self.file.data.is_none() {
+            let (file, page) = (Arc::clone(&self.file), self.page.clone());
+            self.ahead = Some(tokio::spawn(async move { file.block(block + 1, page).await }));
+        }
         Ok(Some((chunk, self)))
     }
+}
 
-    /// The bytes of a block, checked.
-    async fn block(&mut self, block: u64, start: u64, bytes: usize) -> Result<Bytes, ReadError> {
-        let crc = self.crc(block).await?;
-        let checked = match &self.file.data {
+impl OpenFile {
+    /// The bytes of a block, checked, and the page of the table it is in.
+    async fn block(&self, block: u64, page: Page) -> Result<(Bytes, Page), ReadError> {
+        let start = block * BLOCK_BYTES as u64;
+        let bytes = (self.footer.bytes - start).min(BLOCK_BYTES as u64) as usize;
+        let (crc, page) = self.crc(block, page).await?;
+        let checked = match &self.data {
             Some(data) => Some(data.slice(start as usize..start as usize + bytes)).filter(|data| crc32c(data) == crc),
-            None => read_block(&*self.file.hold.inner().drive, &self.file.name, start, bytes, crc).await?,
+            None => read_block(&*self.hold.inner().drive, &self.name, start, bytes, crc).await?,
         };
-        checked.ok_or(ReadError::Damaged { slot: self.file.hold.slot(), block })
+        Ok((checked.ok_or(ReadError::Damaged { slot: self.hold.slot(), block })?, page))
     }
 
     /// The checksum of a block. The table was checked when the file was opened; a page that was damaged since gives a
     /// wrong checksum, which makes a good block look bad and never a bad one good.
-    async fn crc(&mut self, block: u64) -> Result<u32, ReadError> {
-        let page = block / PAGE_BLOCKS;
-        if self.page.0 != page {
-            let offset = 4 * PAGE_BLOCKS * page;
-            let bytes = (4 * blocks(self.file.footer.bytes) - offset).min(4 * PAGE_BLOCKS);
-            let table_start = self.file.footer.layout().table_offset();
-            let drive = &self.file.hold.inner().drive;
-            let entries = read_bytes(&**drive, &self.file.name, table_start + offset, bytes as usize).await?;
-            self.page = (page, entries);
+    async fn crc(&self, block: u64, mut page: Page) -> Result<(u32, Page), ReadError> {
+        let wanted = block / PAGE_BLOCKS;
+        if page.0 != wanted {
+            let offset = 4 * PAGE_BLOCKS * wanted;
+            let bytes = (4 * blocks(self.footer.bytes) - offset).min(4 * PAGE_BLOCKS);
+            let table_start = self.footer.layout().table_offset();
+            let drive = &self.hold.inner().drive;
+            page = (wanted, read_bytes(&**drive, &self.name, table_start + offset, bytes as usize).await?);
         }
         let at = 4 * (block % PAGE_BLOCKS) as usize;
-        let entry = self.page.1[at..].first_chunk().expect("the page has an entry for each of its blocks");
-        Ok(u32::from_le_bytes(*entry))
+        let entry = page.1[at..].first_chunk().expect("the page has an entry for each of its blocks");
+        Ok((u32::from_le_bytes(*entry), page))
     }
 }
