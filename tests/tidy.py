@@ -18,7 +18,8 @@ ARROWS = {
     "catalog": {"model"},
     "workshop": {"model", "disk", "catalog"},
     "sim": {"model", "engine"},
-    "server": {"model", "engine", "disk", "catalog", "workshop"},
+    "batch": set(),
+    "server": {"model", "engine", "disk", "catalog", "workshop", "batch"},
     "cli": {"model", "engine", "sim", "server"},
 }
 TEXT = (".rs", ".toml", ".md", ".py", ".sh", ".c")

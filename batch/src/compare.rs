@@ -1,0 +1,132 @@
+//! How a column and literals come to be of one type.
+//!
+//! - A number meets integers, floats and decimals by value: a fraction or a large number never rounds to what it is
+//!   not.
+//! - A text meets text, bytes, and dates and times by how they are written, such as `'2020-02-29'`.
+//! - Fields of CSV and JSON are texts. Where they meet a number, each of them must be one, and both are compared as
+//!   doubles; empty fields are null.
+
+use crate::Error;
+use crate::words::Literal;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringArray};
+use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::datatypes::DataType;
+use arrow::util::display::FormatOptions;
+use std::sync::Arc;
+
+/// Column and literals as arrays of one type, in which both can be compared.
+pub(crate) fn meet(
+    name: &str,
+    column: &ArrayRef,
+    literals: &[Literal],
+    text_fields: bool,
+) -> Result<(ArrayRef, ArrayRef), Error> {
+    use DataType as T;
+    let flat = flattened(column)?;
+    let kind = flat.data_type().clone();
+    let texts = written(literals);
+    let numbers = literals.iter().all(|literal| matches!(literal, Literal::Number(_)));
+    let quoted = literals.iter().all(|literal| matches!(literal, Literal::Text(_)));
+    let refusal = |mend| refusal(name, &kind, literals, mend);
+    match &kind {
+        T::Utf8 if text_fields && numbers => numbers_of_texts(name, &flat, &texts),
+        T::Utf8 if text_fields || quoted => Ok((flat, texts)),
+        T::Binary if quoted => Ok((flat, strict(&texts, &T::Binary).ok_or_else(|| refusal(""))?)),
+        T::Utf8 | T::Binary => Err(refusal("; put it in quotes")),
+        T::Boolean => {
+            let truths = literals.iter().map(|literal| match literal {
+                Literal::Bool(value) => Some(*value),
+                Literal::Number(_) | Literal::Text(_) => None,
+            });
+            let truths: BooleanArray = truths.collect();
+            if truths.null_count() > 0 { Err(refusal("; it is true or false")) } else { Ok((flat, Arc::new(truths))) }
+        }
+        kind if kind.is_numeric() && numbers => numeric(&flat, &texts).ok_or_else(|| refusal("")),
+        kind if kind.is_numeric() => Err(refusal("; write it without quotes")),
+        kind if kind.is_temporal() && quoted => {
+            Ok((Arc::clone(&flat), strict(&texts, kind).ok_or_else(|| refusal("; write it as '2020-02-29 23:59:00'"))?))
+        }
+        kind if kind.is_temporal() => Err(refusal("; write it as '2020-02-29', in quotes")),
+        kind => Err(Error::NotAKey { column: name.to_owned(), kind: kind.to_string() }),
+    }
+}
+
+/// The column as one of a few plain types.
+fn flattened(column: &ArrayRef) -> Result<ArrayRef, Error> {
+    use DataType as T;
+    let plain = match column.data_type() {
+        T::LargeUtf8 | T::Utf8View => T::Utf8,
+        T::LargeBinary | T::BinaryView | T::FixedSizeBinary(_) => T::Binary,
+        T::Dictionary(_, values) => (**values).clone(),
+        _ => return Ok(Arc::clone(column)),
+    };
+    let reading = Error::columns("comparing");
+    let flat = cast(column, &plain).map_err(reading)?;
+    if flat.data_type() == column.data_type() { Ok(flat) } else { flattened(&flat) }
+}
+
+fn refusal(name: &str, kind: &DataType, literals: &[Literal], mend: &'static str) -> Error {
+    let literal = literals.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    Error::Incomparable { column: name.to_owned(), kind: kind.to_string(), literal, mend }
+}
+
+fn written(literals: &[Literal]) -> ArrayRef {
+    let texts = literals.iter().map(|literal| match literal {
+        Literal::Number(text) | Literal::Text(text) => text.clone(),
+        Literal::Bool(value) => value.to_string(),
+    });
+    Arc::new(texts.map(Some).collect::<StringArray>())
+}
+
+/// A cast in which everything finds its place, or none.
+fn strict(array: &ArrayRef, kind: &DataType) -> Option<ArrayRef> {
+    cast_with_options(array, kind, &CastOptions { safe: false, format_options: FormatOptions::default() }).ok()
+}
+
+/// Numbers and literals in the column's own type, else in the widest decimals, else as doubles.
+fn numeric(column: &ArrayRef, texts: &ArrayRef) -> Option<(ArrayRef, ArrayRef)> {
+    if !column.data_type().is_decimal()
+        && let Some(literals) = strict(texts, column.data_type())
+    {
+        return Some((Arc::clone(column), literals));
+    }
+    if column.data_type().is_floating() {
+        return Some((strict(column, &DataType::Float64)?, strict(texts, &DataType::Float64)?));
+    }
+    let digits = fraction_digits(texts);
+    let scale = match column.data_type() {
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale)
+        | DataType::Decimal256(_, scale) => digits.max(*scale),
+        _ => digits,
+    };
+    let wide = DataType::Decimal256(76, scale);
+    match (strict(column, &wide), strict(texts, &wide)) {
+        (Some(column), Some(texts)) => Some((column, texts)),
+        _ => Some((strict(column, &DataType::Float64)?, strict(texts, &DataType::Float64)?)),
+    }
+}
+
+/// Digits behind the point, at most 37; a number with an exponent asks for all of them.
+fn fraction_digits(texts: &ArrayRef) -> i8 {
+    let digits = texts.as_string::<i32>().iter().flatten().map(|text| match text.split_once('.') {
+        _ if text.contains(['e', 'E']) => 37,
+        Some((_, fraction)) => fraction.len().min(37),
+        None => 0,
+    });
+    digits.max().unwrap_or(0) as i8
+}
+
+/// Texts as doubles, whatever they look like: so a record's partition does not depend on its neighbours.
+fn numbers_of_texts(name: &str, column: &ArrayRef, texts: &ArrayRef) -> Result<(ArrayRef, ArrayRef), Error> {
+    let reading = || Error::columns("reading numbers");
+    let literals = cast(texts, &DataType::Float64).map_err(reading())?;
+    let numbers = cast(column, &DataType::Float64).map_err(reading())?;
+    if numbers.null_count() == column.null_count() {
+        return Ok((numbers, literals));
+    }
+    let row = (0..column.len()).find(|row| column.is_valid(*row) && numbers.is_null(*row)).unwrap_or(0);
+    let text = column.as_string::<i32>().value(row).to_owned();
+    Err(Error::NotANumber { record: row as u64 + 1, column: name.to_owned(), text })
+}

@@ -1,0 +1,193 @@
+//! From the bytes of an object to batches, without any I/O.
+//!
+//! ```text
+//! next() -> Need::Bytes(range) -> give(range, bytes) -> next() -> Need::Batch(batch) -> ... -> next() -> Need::End
+//! ```
+//!
+//! Invariants:
+//! - The bytes asked for are those of the object's records in order: any cut of an object gives the same records.
+//! - What it holds at once is a batch in the making and, of Parquet, the row group being read
+//!   ([`Decoder::held_bytes`]), which is never above the buffer.
+
+mod columns;
+mod text;
+
+use crate::{Error, Format, Spec};
+use arrow::array::{FixedSizeBinaryArray, RecordBatch};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use bytes::Bytes;
+use columns::Columns;
+use std::ops::Range;
+use std::sync::Arc;
+use text::Text;
+
+/// The largest batch, in bytes.
+pub const BATCH_BYTES_MAX: u64 = 4 << 20;
+/// The smallest batch, and so the smallest buffer.
+pub const BATCH_BYTES_MIN: u64 = 64 << 10;
+/// A buffer holds this many batches at least, unless it is smaller than as many of the smallest.
+const BATCHES_IN_BUFFER: u64 = 16;
+
+/// What a decoder needs next, or has.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Need {
+    /// Exactly these bytes of the object, by [`Decoder::give`].
+    Bytes(Range<u64>),
+    /// Nothing: here are records.
+    Batch(RecordBatch),
+    /// Nothing: there are no more.
+    End,
+}
+
+/// Decodes one object.
+#[derive(Debug)]
+pub struct Decoder {
+    kind: Kind,
+    object_bytes: u64,
+    buffer_bytes: u64,
+    batch_bytes: u64,
+    asked: Option<Range<u64>>,
+    given: Option<Bytes>,
+    /// Where row formats go on.
+    at: u64,
+    records_before: u64,
+    records_in_batch: u64,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Text(Text),
+    Fixed(usize, SchemaRef),
+    Columns(Box<Columns>),
+}
+
+impl Decoder {
+    /// A decoder of an object of `object_bytes`, for somebody who keeps batches in a buffer of `buffer_bytes`.
+    pub fn open(spec: &Spec, object_bytes: u64, buffer_bytes: u64) -> Self {
+        let batch_bytes = (buffer_bytes / BATCHES_IN_BUFFER).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX);
+        let kind = match spec.format {
+            Format::Fixed { record_bytes } => {
+                let field = Field::new(crate::RECORD, DataType::FixedSizeBinary(signed(record_bytes)), false);
+                Kind::Fixed(record_bytes, Arc::new(Schema::new(vec![field])))
+            }
+            Format::Parquet => Kind::Columns(Box::new(Columns::open(spec, object_bytes, buffer_bytes, batch_bytes))),
+            Format::Csv | Format::Ndjson | Format::Lines => Kind::Text(Text::open(spec.format, batch_bytes)),
+        };
+        let (asked, given) = (None, None);
+        Self {
+            kind,
+            object_bytes,
+            buffer_bytes,
+            batch_bytes,
+            asked,
+            given,
+            at: 0,
+            records_before: 0,
+            records_in_batch: 0,
+        }
+    }
+
+    /// The bytes that [`Need::Bytes`] asked for.
+    ///
+    /// # Panics
+    /// If they are others: that is a mistake of the caller.
+    pub fn give(&mut self, range: &Range<u64>, bytes: Bytes) {
+        assert_eq!(self.asked.as_ref(), Some(range), "these are the bytes that were asked for");
+        assert_eq!(range.end - range.start, bytes.len() as u64, "all of them and no more");
+        self.asked = None;
+        self.given = Some(bytes);
+    }
+
+    /// What comes next. Asks for the same bytes again until they are given.
+    ///
+    /// # Errors
+    /// Of the object or of its records; it cannot be read any further then.
+    #[allow(clippy::should_implement_trait)] // An iterator could not ask for bytes.
+    pub fn next(&mut self) -> Result<Need, Error> {
+        if self.buffer_bytes < BATCH_BYTES_MIN {
+            return Err(Error::BufferTooSmall { buffer_bytes: self.buffer_bytes, needed_bytes: BATCH_BYTES_MIN });
+        }
+        if let Some(range) = &self.asked {
+            return Ok(Need::Bytes(range.clone()));
+        }
+        self.records_before += std::mem::take(&mut self.records_in_batch);
+        let given = self.given.take();
+        let need = match &mut self.kind {
+            Kind::Columns(columns) => columns.next(given)?,
+            Kind::Text(_) | Kind::Fixed(..) => self.row_format(given)?,
+        };
+        match &need {
+            Need::Bytes(range) => self.asked = Some(range.clone()),
+            Need::Batch(batch) => self.records_in_batch = batch.num_rows() as u64,
+            Need::End => {}
+        }
+        Ok(need)
+    }
+
+    /// How many records of the object came before those of the last batch; for [`Error::at`].
+    pub fn records_before(&self) -> u64 {
+        self.records_before
+    }
+
+    /// What counts against the buffer beside the batches: of Parquet the bytes of the row group being read.
+    pub fn held_bytes(&self) -> u64 {
+        match &self.kind {
+            Kind::Columns(columns) => columns.held_bytes(),
+            Kind::Text(_) | Kind::Fixed(..) => 0,
+        }
+    }
+
+    fn row_format(&mut self, given: Option<Bytes>) -> Result<Need, Error> {
+        if let Some(bytes) = given
+            && let Some(batch) = self.records(&bytes)?
+        {
+            return Ok(Need::Batch(batch));
+        }
+        if self.at == self.object_bytes {
+            return match &mut self.kind {
+                Kind::Text(text) => Ok(text.end()?.map_or(Need::End, Need::Batch)),
+                Kind::Fixed(..) | Kind::Columns(_) => Ok(Need::End),
+            };
+        }
+        let whole = match self.kind {
+            Kind::Fixed(record_bytes, _) => {
+                self.whole_records(record_bytes)?;
+                self.batch_bytes / record_bytes as u64 * record_bytes as u64
+            }
+            Kind::Text(_) | Kind::Columns(_) => self.batch_bytes,
+        };
+        let end = self.object_bytes.min(self.at + whole);
+        let range = self.at..end;
+        self.at = end;
+        Ok(Need::Bytes(range))
+    }
+
+    fn records(&mut self, bytes: &Bytes) -> Result<Option<RecordBatch>, Error> {
+        match &mut self.kind {
+            Kind::Text(text) => text.more(bytes),
+            Kind::Fixed(record_bytes, schema) => {
+                let records = Buffer::from(bytes.clone());
+                let records = FixedSizeBinaryArray::try_new(signed(*record_bytes), records, None);
+                let records = records.map_err(Error::columns("reading records"))?;
+                let batch = RecordBatch::try_new(Arc::clone(schema), vec![Arc::new(records)]);
+                Ok(Some(batch.map_err(Error::columns("reading records"))?))
+            }
+            Kind::Columns(_) => Ok(None),
+        }
+    }
+
+    fn whole_records(&self, record_bytes: usize) -> Result<(), Error> {
+        match self.object_bytes % record_bytes as u64 {
+            0 => Ok(()),
+            rest => Err(Error::TruncatedRecord { object_bytes: self.object_bytes, record_bytes, rest }),
+        }
+    }
+}
+
+/// A length in the type that Arrow has for lengths.
+#[allow(clippy::cast_possible_wrap)]
+fn signed(bytes: usize) -> i32 {
+    assert!(bytes < 1 << 31, "records and batches are below 2 GiB");
+    bytes as i32
+}

@@ -1,0 +1,282 @@
+//! From pieces to the bytes of objects, each of which is decoded again before it is handed out.
+//!
+//! 1. Pieces are written one after another and dropped as they are.
+//! 2. An object ends before it exceeds the size that was chosen; a Parquet file, whose end is not known before it is
+//!    compressed, about there.
+//! 3. The object is decoded, and its tally must be that of the rows it was made of; for CSV the header, too.
+//!
+//! Invariants:
+//! - What is handed out has been read back. Beside the pieces, one object and a batch are held.
+
+use crate::decoder::{Decoder, Need};
+use crate::error::caught;
+use crate::{By, CODEC, Error, Format, HEADER, Spec, Tally, tally_of};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use bytes::Bytes;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use std::io::Cursor;
+use std::sync::Arc;
+
+/// The largest row group that is written, in bytes as they are encoded, so that a small buffer can read it again.
+const ROW_GROUP_BYTES_MAX: usize = 32 << 20;
+/// Rows written to Parquet between two looks at the size.
+const ROWS_AT_A_TIME: usize = 16 << 10;
+
+/// The bytes of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Encoded {
+    /// All of them.
+    pub bytes: Bytes,
+    /// Records in it.
+    pub rows: u64,
+    /// Their tally.
+    pub tally: Tally,
+}
+
+/// What is made of pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Object(Format),
+    Run,
+}
+
+/// Encodes the pieces of one partition as objects, one at a time.
+#[derive(Debug)]
+pub struct Encoder {
+    target: Target,
+    schema: SchemaRef,
+    /// The next is the last of them.
+    pieces: Vec<RecordBatch>,
+    object_bytes: usize,
+    failed: bool,
+}
+
+impl Encoder {
+    /// Objects of `format` and of about `object_bytes` at most (a single record may be more).
+    pub fn objects(format: Format, schema: &SchemaRef, pieces: Vec<RecordBatch>, object_bytes: u64) -> Self {
+        Self::of(Target::Object(format), schema, pieces, object_bytes)
+    }
+
+    /// Runs, to be read by [`decode_run`], of about `object_bytes` at most: the pieces as they are, as a stream of
+    /// Arrow's IPC.
+    pub fn runs(schema: &SchemaRef, pieces: Vec<RecordBatch>, object_bytes: u64) -> Self {
+        Self::of(Target::Run, schema, pieces, object_bytes)
+    }
+
+    fn of(target: Target, schema: &SchemaRef, mut pieces: Vec<RecordBatch>, object_bytes: u64) -> Self {
+        pieces.retain(|piece| piece.num_rows() > 0);
+        pieces.reverse();
+        let object_bytes = usize::try_from(object_bytes).unwrap_or(usize::MAX);
+        Self { target, schema: Arc::clone(schema), pieces, object_bytes, failed: false }
+    }
+
+    fn object(&mut self) -> Result<Encoded, Error> {
+        let (bytes, tally) = match self.target {
+            Target::Object(Format::Parquet) => self.parquet()?,
+            Target::Object(Format::Fixed { .. }) => self.verbatim(b"")?,
+            Target::Object(_) => self.verbatim(b"\n")?,
+            Target::Run => self.run()?,
+        };
+        assert!(tally.rows > 0, "an object has a record, so that pieces come to their end");
+        let bytes = Bytes::from(bytes);
+        if self.read_back(&bytes)? != tally {
+            return Err(self.not_proven());
+        }
+        Ok(Encoded { bytes, rows: tally.rows, tally })
+    }
+
+    /// The first `rows` rows of what is left of the next piece.
+    fn take(&mut self, rows: usize) -> Option<RecordBatch> {
+        let piece = self.pieces.pop()?;
+        if piece.num_rows() > rows {
+            self.pieces.push(piece.slice(rows, piece.num_rows() - rows));
+            return Some(piece.slice(0, rows));
+        }
+        Some(piece)
+    }
+
+    /// Records as they are, each with `end` behind it.
+    fn verbatim(&mut self, end: &[u8]) -> Result<(Vec<u8>, Tally), Error> {
+        let left: usize = self.pieces.iter().map(|piece| verbatim_bytes(piece, end)).sum();
+        let header = self.schema.metadata().get(HEADER).map(|header| format!("{header}\n")).unwrap_or_default();
+        let mut bytes = Vec::with_capacity(header.len() + left.min(self.object_bytes));
+        bytes.extend_from_slice(header.as_bytes());
+        let mut tally = Tally::default();
+        while let Some(piece) = self.pieces.last() {
+            let room = self.object_bytes.saturating_sub(bytes.len());
+            let mut fit = rows_that_fit(piece, end, room);
+            if fit == 0 && tally.rows > 0 {
+                break;
+            }
+            fit = fit.max(1);
+            let Some(piece) = self.take(fit) else { break };
+            append(&mut bytes, &piece, end);
+            tally += tally_of(&piece)?;
+        }
+        Ok((bytes, tally))
+    }
+
+    fn parquet(&mut self) -> Result<(Vec<u8>, Tally), Error> {
+        let writing = |error: parquet::errors::ParquetError| Error::Columns {
+            doing: "writing Parquet",
+            reason: error.to_string(),
+        };
+        let codec = match self.schema.metadata().get(CODEC).map(String::as_str) {
+            Some("none") => Compression::UNCOMPRESSED,
+            Some("zstd") => Compression::ZSTD(ZstdLevel::try_new(1).map_err(writing)?),
+            Some("lz4") => Compression::LZ4_RAW,
+            _ => Compression::SNAPPY,
+        };
+        let properties = WriterProperties::builder()
+            .set_compression(codec)
+            .set_max_row_group_bytes(Some(ROW_GROUP_BYTES_MAX))
+            .build();
+        let mut metadata = self.schema.metadata().clone();
+        metadata.remove(CODEC);
+        let schema = Arc::new(self.schema.as_ref().clone().with_metadata(metadata));
+        let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties)).map_err(writing)?;
+        let mut tally = Tally::default();
+        while tally.rows == 0 || writer.bytes_written() + writer.in_progress_size() < self.object_bytes {
+            let Some(piece) = self.take(ROWS_AT_A_TIME) else { break };
+            tally += tally_of(&piece)?;
+            let piece = piece.with_schema(Arc::clone(&schema)).map_err(Error::columns("writing Parquet"))?;
+            writer.write(&piece).map_err(writing)?;
+        }
+        Ok((writer.into_inner().map_err(writing)?, tally))
+    }
+
+    fn run(&mut self) -> Result<(Vec<u8>, Tally), Error> {
+        let writing = || Error::columns("writing a run");
+        let mut writer = StreamWriter::try_new(Vec::new(), &self.schema).map_err(writing())?;
+        let mut tally = Tally::default();
+        while tally.rows == 0 || writer.get_ref().len() < self.object_bytes {
+            let Some(piece) = self.pieces.pop() else { break };
+            tally += tally_of(&piece)?;
+            writer.write(&piece).map_err(writing())?;
+        }
+        Ok((writer.into_inner().map_err(writing())?, tally))
+    }
+
+    fn read_back(&self, bytes: &Bytes) -> Result<Tally, Error> {
+        let Target::Object(format) = self.target else {
+            return runs_of(bytes)?.map(|batch| tally_of(&batch?)).sum();
+        };
+        let by = By::Hash { columns: Vec::new() };
+        let spec = Spec { format, by, partitions: 0, columns: None, filter: None, output: format };
+        let mut decoder = Decoder::open(&spec, bytes.len() as u64, u64::MAX);
+        let mut tally = Tally::default();
+        loop {
+            match decoder.next()? {
+                Need::Bytes(range) => decoder.give(&range, bytes.slice(range.start as usize..range.end as usize)),
+                Need::End => return Ok(tally),
+                Need::Batch(batch) => {
+                    if batch.schema().metadata().get(HEADER) != self.schema.metadata().get(HEADER) {
+                        return Err(self.not_proven());
+                    }
+                    tally += tally_of(&batch)?;
+                }
+            }
+        }
+    }
+
+    fn not_proven(&self) -> Error {
+        let format = match self.target {
+            Target::Object(format) => format.to_string(),
+            Target::Run => String::from("a run"),
+        };
+        Error::NotProven { format }
+    }
+}
+
+impl Iterator for Encoder {
+    type Item = Result<Encoded, Error>;
+
+    /// The next object. Ends after an error.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed || self.pieces.is_empty() {
+            return None;
+        }
+        let object = caught("writing", || self.object());
+        self.failed = object.is_err();
+        Some(object)
+    }
+}
+
+/// All objects of [`Encoder::objects`]. Holds them all: take them from the encoder one by one where memory counts.
+///
+/// # Errors
+/// [`Error::NotProven`], or whatever Arrow and Parquet refuse.
+pub fn encode(
+    format: Format,
+    schema: &SchemaRef,
+    pieces: Vec<RecordBatch>,
+    object_bytes: u64,
+) -> Result<Vec<Encoded>, Error> {
+    Encoder::objects(format, schema, pieces, object_bytes).collect()
+}
+
+/// All runs of [`Encoder::runs`].
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_run(schema: &SchemaRef, pieces: Vec<RecordBatch>, object_bytes: u64) -> Result<Vec<Encoded>, Error> {
+    Encoder::runs(schema, pieces, object_bytes).collect()
+}
+
+/// The pieces of a run, in the order they were written; each holds memory of its own.
+///
+/// # Errors
+/// [`Error::Columns`] if these bytes are no run.
+pub fn decode_run(bytes: &Bytes) -> Result<Vec<RecordBatch>, Error> {
+    caught("reading a run", || runs_of(bytes)?.collect())
+}
+
+fn runs_of(bytes: &Bytes) -> Result<impl Iterator<Item = Result<RecordBatch, Error>> + use<>, Error> {
+    let reading = || Error::columns("reading a run");
+    let reader = StreamReader::try_new(Cursor::new(bytes.clone()), None).map_err(reading())?;
+    Ok(reader.map(move |batch| batch.map_err(reading())))
+}
+
+fn verbatim_bytes(piece: &RecordBatch, end: &[u8]) -> usize {
+    let records = piece.column(0);
+    let bytes = match records.as_binary_opt::<i32>() {
+        Some(records) => (records.value_offsets()[records.len()] - records.value_offsets()[0]) as usize,
+        None => records.len() * records.as_fixed_size_binary().value_length() as usize,
+    };
+    bytes + records.len() * end.len()
+}
+
+fn rows_that_fit(piece: &RecordBatch, end: &[u8], room: usize) -> usize {
+    let records = piece.column(0);
+    let Some(records) = records.as_binary_opt::<i32>() else {
+        return (room / records.as_fixed_size_binary().value_length() as usize).min(records.len());
+    };
+    let offsets = records.value_offsets();
+    let fits = |row: usize| (offsets[row] - offsets[0]) as usize + row * end.len() <= room;
+    if fits(records.len()) {
+        return records.len();
+    }
+    let (mut low, mut high) = (0, records.len());
+    while high - low > 1 {
+        let middle = usize::midpoint(low, high);
+        if fits(middle) { low = middle } else { high = middle }
+    }
+    low
+}
+
+fn append(bytes: &mut Vec<u8>, piece: &RecordBatch, end: &[u8]) {
+    let records = piece.column(0);
+    if let Some(records) = records.as_binary_opt::<i32>() {
+        for record in records.iter().flatten() {
+            bytes.extend_from_slice(record);
+            bytes.extend_from_slice(end);
+        }
+    } else {
+        bytes.extend_from_slice(records.as_fixed_size_binary().value_data());
+    }
+}

@@ -1,0 +1,205 @@
+//! Columns of a batch by name, whatever its format: those of a Parquet file, fields of CSV, values of JSON's keys,
+//! parts of fixed records.
+//!
+//! Fields of CSV and JSON come as texts: of a JSON string what is in it, of a number or truth what is written. An empty
+//! field of CSV is null; of JSON, null or a key that is not there.
+
+mod json;
+
+use crate::csv;
+use crate::{Error, Format, HEADER};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, FixedSizeBinaryArray, RecordBatch, StringBuilder};
+use arrow::datatypes::{Schema, SchemaRef};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Finds columns in batches of one schema.
+#[derive(Debug)]
+pub(crate) struct Fields {
+    names: Vec<String>,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    /// The columns with these indices.
+    Columns(Vec<usize>),
+    /// The fields with these indices.
+    Csv(Vec<usize>),
+    /// Whether any of the keys has been looked for yet.
+    Json { seen: bool },
+    /// These bytes.
+    Parts(Vec<Range<usize>>),
+}
+
+impl Fields {
+    /// Will find the columns `names`.
+    pub(crate) fn find(format: Format, schema: &Schema, names: &[&str]) -> Result<Self, Error> {
+        let way = match format {
+            Format::Parquet | Format::Lines => Way::Columns(indices(names, &column_names(schema))?),
+            Format::Csv => Way::Csv(indices(names, &header_names(schema))?),
+            Format::Ndjson => Way::Json { seen: false },
+            Format::Fixed { record_bytes } => {
+                Way::Parts(names.iter().map(|name| part(name, record_bytes)).collect::<Result<_, _>>()?)
+            }
+        };
+        Ok(Self { names: names.iter().map(|name| (*name).to_owned()).collect(), way })
+    }
+
+    /// The columns of this batch, in the order they were asked for.
+    pub(crate) fn columns(&mut self, batch: &RecordBatch) -> Result<Vec<ArrayRef>, Error> {
+        if self.names.is_empty() {
+            return Ok(Vec::new());
+        }
+        match &mut self.way {
+            Way::Columns(indices) => Ok(indices.iter().map(|index| Arc::clone(batch.column(*index))).collect()),
+            Way::Csv(indices) => csv_fields(records(batch)?, indices),
+            Way::Json { seen } => {
+                let columns = json::fields(records(batch)?, &self.names)?;
+                if !*seen {
+                    if let Some(absent) = columns.iter().position(|column| column.null_count() == column.len()) {
+                        json::must_have(records(batch)?, &self.names[absent])?;
+                    }
+                    *seen = batch.num_rows() > 0;
+                }
+                Ok(columns)
+            }
+            Way::Parts(parts) => parts.iter().map(|part| bytes_of(batch.column(0), part)).collect(),
+        }
+    }
+
+    /// The same by name.
+    pub(crate) fn named(&mut self, batch: &RecordBatch) -> Result<HashMap<&str, ArrayRef>, Error> {
+        let columns = self.columns(batch)?;
+        Ok(self.names.iter().map(String::as_str).zip(columns).collect())
+    }
+}
+
+/// The records of a batch whose records are carried as they came.
+fn records(batch: &RecordBatch) -> Result<&BinaryArray, Error> {
+    let records = batch.column(0).as_binary_opt::<i32>();
+    records.ok_or_else(|| Error::Columns { doing: "reading records", reason: String::from("they are no bytes") })
+}
+
+fn column_names(schema: &Schema) -> Vec<String> {
+    schema.fields().iter().map(|field| field.name().clone()).collect()
+}
+
+fn header_names(schema: &Schema) -> Vec<String> {
+    let header = schema.metadata().get(HEADER).map_or("", String::as_str).as_bytes();
+    let name = |field| String::from_utf8_lossy(&csv::unquoted(&header[field])).into_owned();
+    csv::split(header).into_iter().map(name).collect()
+}
+
+fn indices(names: &[&str], all: &[String]) -> Result<Vec<usize>, Error> {
+    let index = |name: &&str| {
+        let mut found = all.iter().enumerate().filter(|(_, column)| column == name).map(|(index, _)| index);
+        let index = found.next().ok_or_else(|| Error::missing(name, all.iter().map(String::as_str)))?;
+        if found.next().is_some() { Err(Error::AmbiguousColumn((*name).to_owned())) } else { Ok(index) }
+    };
+    names.iter().map(index).collect()
+}
+
+fn csv_fields(records: &BinaryArray, indices: &[usize]) -> Result<Vec<ArrayRef>, Error> {
+    let mut columns: Vec<_> = indices.iter().map(|_| StringBuilder::with_capacity(records.len(), 0)).collect();
+    for row in 0..records.len() {
+        let record = records.value(row);
+        let fields = csv::split(record);
+        for (column, index) in columns.iter_mut().zip(indices) {
+            let field = fields.get(*index).map_or_else(Default::default, |field| csv::unquoted(&record[field.clone()]));
+            let text = std::str::from_utf8(&field).map_err(|_| Error::NotUtf8 { record: row as u64 + 1 })?;
+            column.append_option(Some(text).filter(|text| !text.is_empty()));
+        }
+    }
+    Ok(columns.into_iter().map(|mut column| Arc::new(column.finish()) as ArrayRef).collect())
+}
+
+/// The bytes that `record[a..b]` means, or all of them.
+fn part(name: &str, record_bytes: usize) -> Result<Range<usize>, Error> {
+    let missing = || Error::missing(name, [crate::RECORD, &format!("record[0..{record_bytes}]")]);
+    if name == crate::RECORD {
+        return Ok(0..record_bytes);
+    }
+    let inner = name.strip_prefix(crate::RECORD).and_then(|rest| rest.strip_prefix('['));
+    let (begin, end) =
+        inner.and_then(|rest| rest.strip_suffix(']')).and_then(|rest| rest.split_once("..")).ok_or_else(missing)?;
+    match (begin.trim().parse(), end.trim().parse()) {
+        (Ok(begin), Ok(end)) if begin < end && end <= record_bytes => Ok(begin..end),
+        _ => Err(missing()),
+    }
+}
+
+fn bytes_of(column: &ArrayRef, part: &Range<usize>) -> Result<ArrayRef, Error> {
+    let records = column.as_fixed_size_binary();
+    if part.len() == records.value_length() as usize {
+        return Ok(Arc::clone(column));
+    }
+    let parts = records.iter().flatten().map(|record| &record[part.clone()]);
+    let parts = FixedSizeBinaryArray::try_from_iter(parts).map_err(Error::columns("cutting records"))?;
+    Ok(Arc::new(parts))
+}
+
+/// Keeps some columns of batches.
+#[derive(Debug)]
+pub(crate) enum Projection {
+    /// All of them.
+    All,
+    /// Columns with these indices.
+    Columns(Vec<usize>),
+    /// Fields of each record with these indices, and the header they have then.
+    Csv(Vec<usize>, SchemaRef),
+    /// These keys of each record, where they are.
+    Json(Vec<String>),
+}
+
+impl Projection {
+    pub(crate) fn of(format: Format, schema: &Schema, columns: Option<&[String]>) -> Result<Self, Error> {
+        let Some(columns) = columns else { return Ok(Self::All) };
+        let names: Vec<&str> = columns.iter().map(String::as_str).collect();
+        match format {
+            Format::Parquet => Ok(Self::Columns(indices(&names, &column_names(schema))?)),
+            Format::Csv => {
+                let indices = indices(&names, &header_names(schema))?;
+                let header = schema.metadata().get(HEADER).map_or("", String::as_str).as_bytes();
+                let header = String::from_utf8_lossy(&kept(header, &indices)).into_owned();
+                let metadata = HashMap::from([(HEADER.to_owned(), header)]);
+                Ok(Self::Csv(indices, Arc::new(schema.clone().with_metadata(metadata))))
+            }
+            Format::Ndjson => Ok(Self::Json(columns.to_vec())),
+            Format::Lines | Format::Fixed { .. } if names == column_names(schema) => Ok(Self::All),
+            Format::Lines | Format::Fixed { .. } => {
+                let own = column_names(schema);
+                let other = names.iter().find(|name| **name != own[0]).copied().unwrap_or(names[0]);
+                Err(Error::missing(other, own.iter().map(String::as_str)))
+            }
+        }
+    }
+
+    pub(crate) fn apply(&self, batch: RecordBatch) -> Result<RecordBatch, Error> {
+        let (schema, rewritten): (_, BinaryArray) = match self {
+            Self::All => return Ok(batch),
+            Self::Columns(indices) => return batch.project(indices).map_err(Error::columns("choosing columns")),
+            Self::Csv(indices, schema) => {
+                (Arc::clone(schema), records(&batch)?.iter().map(|record| Some(kept(record?, indices))).collect())
+            }
+            Self::Json(names) => (batch.schema(), json::kept(records(&batch)?, names)?),
+        };
+        RecordBatch::try_new(schema, vec![Arc::new(rewritten)]).map_err(Error::columns("choosing columns"))
+    }
+}
+
+/// A record of CSV with some of its fields. One empty field alone is written as `""`, since an empty line is no record.
+fn kept(record: &[u8], indices: &[usize]) -> Vec<u8> {
+    let fields = csv::split(record);
+    let mut kept = Vec::with_capacity(record.len());
+    for index in indices {
+        kept.extend_from_slice(fields.get(*index).map_or(&[][..], |field| &record[field.clone()]));
+        kept.push(b',');
+    }
+    kept.pop();
+    if kept.is_empty() {
+        kept.extend_from_slice(b"\"\"");
+    }
+    kept
+}

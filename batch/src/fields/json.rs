@@ -1,0 +1,132 @@
+//! Values of keys in lines of JSON, found without building anything of the rest.
+//!
+//! Of a key that stands in an object twice, the last counts.
+
+use crate::{Error, Format};
+use arrow::array::{Array, ArrayRef, BinaryArray, BinaryBuilder, StringBuilder};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// The values of `names` in each record, as texts.
+pub(super) fn fields(records: &BinaryArray, names: &[String]) -> Result<Vec<ArrayRef>, Error> {
+    let mut columns: Vec<_> = names.iter().map(|_| StringBuilder::with_capacity(records.len(), 0)).collect();
+    let mut found = vec![None; names.len()];
+    for row in 0..records.len() {
+        pick(records, row, names, &mut found)?;
+        for ((column, name), value) in columns.iter_mut().zip(names).zip(&found) {
+            column.append_option(value.map(|value| text(value, name)).transpose()?.flatten());
+        }
+    }
+    Ok(columns.into_iter().map(|mut column| Arc::new(column.finish()) as ArrayRef).collect())
+}
+
+/// Each record with these keys alone, in this order; values as they stand there.
+pub(super) fn kept(records: &BinaryArray, names: &[String]) -> Result<BinaryArray, Error> {
+    let keys: Vec<String> = names.iter().map(|name| serde_json::Value::from(name.as_str()).to_string()).collect();
+    let mut kept = BinaryBuilder::with_capacity(records.len(), records.values().len());
+    let mut found = vec![None; names.len()];
+    let mut line = String::new();
+    for row in 0..records.len() {
+        pick(records, row, names, &mut found)?;
+        line.clear();
+        line.push('{');
+        for (key, value) in keys.iter().zip(&found) {
+            if let Some(value) = value {
+                let comma = if line.len() > 1 { "," } else { "" };
+                line.extend([comma, key, ":", value.get()]);
+            }
+        }
+        line.push('}');
+        kept.append_value(&line);
+    }
+    Ok(kept.finish())
+}
+
+/// Refuses a key that none of these records has.
+pub(super) fn must_have(records: &BinaryArray, name: &str) -> Result<(), Error> {
+    let name_of = [name.to_owned()];
+    for row in 0..records.len() {
+        let mut found = [None];
+        pick(records, row, &name_of, &mut found)?;
+        if found[0].is_some() {
+            return Ok(());
+        }
+    }
+    let first: serde_json::Map<String, serde_json::Value> =
+        (!records.is_empty()).then(|| serde_json::from_slice(records.value(0)).ok()).flatten().unwrap_or_default();
+    Err(Error::missing(name, first.keys().map(String::as_str)))
+}
+
+/// Finds the raw values of `names` in a record.
+fn pick<'a>(
+    records: &'a BinaryArray,
+    row: usize,
+    names: &[String],
+    found: &mut [Option<&'a RawValue>],
+) -> Result<(), Error> {
+    found.fill(None);
+    let mut json = serde_json::Deserializer::from_slice(records.value(row));
+    let picked = Pick { names, found }.deserialize(&mut json).and_then(|()| json.end());
+    picked.map_err(|error| Error::Malformed {
+        record: row as u64 + 1,
+        format: Format::Ndjson,
+        reason: error.to_string(),
+    })
+}
+
+struct Pick<'n, 'f, 'de> {
+    names: &'n [String],
+    found: &'f mut [Option<&'de RawValue>],
+}
+
+impl<'de> DeserializeSeed<'de> for Pick<'_, '_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Pick<'_, '_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object on a line")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<Key<'de>>()? {
+            match self.names.iter().position(|name| *name == key.0) {
+                Some(index) => self.found[index] = Some(map.next_value()?),
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A key, borrowed where it has no escapes.
+#[derive(serde::Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// What a value says, as text; nothing if it is null.
+fn text<'a>(value: &'a RawValue, name: &str) -> Result<Option<Cow<'a, str>>, Error> {
+    let raw = value.get();
+    match raw.as_bytes().first() {
+        Some(b'n') => Ok(None),
+        Some(b'"') => {
+            let Key(text) = serde_json::from_str(raw)
+                .map_err(|error| Error::Columns { doing: "reading a text", reason: error.to_string() })?;
+            Ok(Some(text))
+        }
+        Some(b'{' | b'[') => {
+            Err(Error::NotAKey { column: name.to_owned(), kind: String::from("list or an object in an object") })
+        }
+        _ => Ok(Some(Cow::Borrowed(raw))),
+    }
+}

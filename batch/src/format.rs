@@ -1,0 +1,113 @@
+//! The formats of objects, and how they are told from names.
+
+use crate::Error;
+use std::fmt;
+use std::str::FromStr;
+
+/// The longest fixed record, in bytes.
+pub const FIXED_RECORD_BYTES_MAX: usize = 64 << 10;
+
+/// What an object is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// Apache Parquet, not encrypted; snappy, zstd, lz4 or no compression.
+    Parquet,
+    /// RFC 4180 with commas and a header line. Records are carried byte for byte, fields are texts.
+    Csv,
+    /// A JSON object on each line. Records are carried byte for byte; of a key's value its text counts.
+    Ndjson,
+    /// Lines of any bytes, told apart by line feeds. The one column is `line`.
+    Lines,
+    /// Records of equal length. The columns are `record` and any part of it, such as `record[0..10]`.
+    Fixed {
+        /// Bytes of a record, 1 to [`FIXED_RECORD_BYTES_MAX`].
+        record_bytes: usize,
+    },
+}
+
+impl Format {
+    /// What the name of an object says, if it says anything: `.parquet`, `.csv`, `.ndjson`, `.jsonl`, `.txt`, `.log`.
+    pub fn of_key(key: &str) -> Option<Self> {
+        let (_, extension) = key.rsplit_once('.')?;
+        match extension.to_ascii_lowercase().as_str() {
+            "parquet" => Some(Self::Parquet),
+            "csv" => Some(Self::Csv),
+            "ndjson" | "jsonl" => Some(Self::Ndjson),
+            "txt" | "log" | "lines" => Some(Self::Lines),
+            _ => None,
+        }
+    }
+
+    /// The extension of objects that are written, without the dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Parquet => "parquet",
+            Self::Csv => "csv",
+            Self::Ndjson => "ndjson",
+            Self::Lines => "txt",
+            Self::Fixed { .. } => "bin",
+        }
+    }
+
+    /// Whether fields are texts, which a number in a filter or a bound turns into numbers.
+    pub(crate) fn has_text_fields(self) -> bool {
+        matches!(self, Self::Csv | Self::Ndjson)
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Parquet => f.write_str("parquet"),
+            Self::Csv => f.write_str("csv"),
+            Self::Ndjson => f.write_str("ndjson"),
+            Self::Lines => f.write_str("lines"),
+            Self::Fixed { record_bytes } => write!(f, "fixed:{record_bytes}"),
+        }
+    }
+}
+
+impl FromStr for Format {
+    type Err = Error;
+
+    /// Reads what `Display` writes.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let fixed = |bytes: &str| {
+            let record_bytes = bytes.parse().ok().filter(|bytes| (1..=FIXED_RECORD_BYTES_MAX).contains(bytes))?;
+            Some(Self::Fixed { record_bytes })
+        };
+        let found = match text {
+            "parquet" => Some(Self::Parquet),
+            "csv" => Some(Self::Csv),
+            "ndjson" => Some(Self::Ndjson),
+            "lines" => Some(Self::Lines),
+            other => other.strip_prefix("fixed:").and_then(fixed),
+        };
+        found.ok_or_else(|| Error::UnknownFormat(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_format_reads_what_it_writes() {
+        let fixed = Format::Fixed { record_bytes: 100 };
+        for format in [Format::Parquet, Format::Csv, Format::Ndjson, Format::Lines, fixed] {
+            assert_eq!(format.to_string().parse::<Format>().unwrap(), format);
+        }
+        for wrong in ["", "xml", "fixed:", "fixed:0", "fixed:65537", "fixed:-1"] {
+            assert_eq!(wrong.parse::<Format>(), Err(Error::UnknownFormat(wrong.to_owned())));
+        }
+    }
+
+    #[test]
+    fn names_tell_formats_where_they_end_in_a_known_extension() {
+        assert_eq!(Format::of_key("a/b.c/part-0.PARQUET"), Some(Format::Parquet));
+        assert_eq!(Format::of_key("x.jsonl"), Some(Format::Ndjson));
+        assert_eq!(Format::of_key("x.csv.gz"), None);
+        assert_eq!(Format::of_key("csv"), None);
+    }
+}

@@ -1,0 +1,8 @@
+//! Objects through decoder, partitioner and encoder, and back: what comes out is what went in, by another key.
+
+#![allow(clippy::unwrap_used)]
+
+mod bad_input;
+mod help;
+mod keys;
+mod round_trips;
