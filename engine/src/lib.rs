@@ -36,6 +36,7 @@ mod policy;
 mod quiet;
 mod rack;
 mod rebuild;
+mod recover;
 pub mod reorder;
 pub mod repartition;
 mod service;

@@ -177,6 +177,9 @@ pub struct RackPolicy {
     pub read_policy: ReadPolicy,
     /// Starts a drive may use on one day for work nobody waits for. Clients may exceed it; that is reported.
     pub starts_per_day: u32,
+    /// How much longer than the hardware takes a drive's answer may be under way before the drive is done without: the
+    /// time of the host that tells it and listens to it.
+    pub host_slack: Duration,
     /// When staged data moves.
     pub migration: MigrationPolicy,
     /// A blob so many thousandths of which are doomed is rescued at its group's wake: the rest is copied back and the

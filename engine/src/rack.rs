@@ -5,7 +5,8 @@
 //!
 //! The parts: [`crate::fair`] orders operations, [`crate::ledger`] permits spin-ups, [`crate::budget`] counts them,
 //! [`crate::placement`] chooses drives, [`crate::staging`] migrates; `switch.rs` moves groups between sleep and
-//! service, and `service.rs` takes one operation at a time through a class.
+//! service, `recover.rs` tries drives again that were given up on, and `service.rs` takes one operation at a time
+//! through a class.
 
 use crate::action::{Action, Outcome, Rejection};
 use crate::budget::StartBudget;
@@ -17,8 +18,9 @@ use crate::numbered::OpMap;
 use crate::placement::Placement;
 use crate::policy::{Lane, RackPolicy};
 use crate::rebuild::Rebuilder;
+use crate::recover::Comeback;
 use crate::staging::Migrator;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -60,6 +62,8 @@ pub(crate) struct DriveState {
     pub(crate) lost_permitted: bool,
     /// It failed for good, says the operator.
     pub(crate) failed: bool,
+    /// When and whether it is tried again, should it be away.
+    pub(crate) comeback: Comeback,
 }
 
 /// What a class is doing. One group of it is out of [`ClassPhase::Asleep`] at a time.
@@ -205,6 +209,8 @@ pub struct Rack {
     pub(crate) ledger: Ledger,
     /// Drives whose permits lost drives hold: they cannot be written to before one of those gives its own back.
     pub(crate) unpermitted: Vec<DriveId>,
+    /// Drives that were given up on, and when each is tried again ([`crate::recover`]).
+    pub(crate) tries: BTreeSet<(Time, DriveId)>,
     pub(crate) budget: StartBudget,
     pub(crate) placement: Placement,
     pub(crate) migrator: Migrator,
@@ -239,6 +245,7 @@ impl Rack {
             permitted: false,
             lost_permitted: false,
             failed: false,
+            comeback: Comeback::default(),
         };
         let class = |_| ClassState {
             phase: ClassPhase::Asleep,
@@ -256,6 +263,7 @@ impl Rack {
             quiet_until: vec![Time::ZERO; layout.classes.len()],
             ledger: Ledger::new(&spec),
             unpermitted: Vec::new(),
+            tries: BTreeSet::new(),
             budget: StartBudget::new(spec.drives.len(), policy.starts_per_day),
             placement: Placement::new(&spec, &groups, &class_of),
             migrator: Migrator::new(policy.migration.clone()),
@@ -284,8 +292,10 @@ impl Rack {
             Event::SpunUp { drive, attempt } => self.spun_up(drive, attempt, actions),
             Event::Mounted { drive, attempt, free_bytes } => self.mounted(drive, attempt, free_bytes),
             Event::Unmounted { drive, attempt } => self.unmounted(drive, attempt, actions),
-            Event::Stopped { drive, attempt } => self.stopped(drive, attempt),
-            Event::DriveCommandFailed { drive, attempt, loss } => self.command_failed(drive, attempt, loss, actions),
+            Event::Stopped { drive, attempt } => self.stopped(drive, attempt, now),
+            Event::DriveCommandFailed { drive, attempt, loss } => {
+                self.command_failed(drive, attempt, loss, now, actions);
+            }
             Event::DriveLost { drive, loss } => self.drive_lost(drive, loss),
             Event::DriveBack { drive } => self.drive_back(drive),
             Event::DriveFailed { drive } => self.drive_failed(now, drive),
@@ -316,13 +326,16 @@ impl Rack {
         if !self.booted {
             return Time::MAX;
         }
-        let others = if self.closing { Time::MAX } else { self.migrator.deadline().min(self.rebuild_deadline()) };
-        self.classes_deadline().min(others)
+        let others = self.migrator.deadline().min(self.rebuild_deadline()).min(self.tries_deadline());
+        self.classes_deadline().min(if self.closing { Time::MAX } else { others })
     }
 
     /// Every class goes on as far as it can, then the migrator has its say. Rebuilds that are queued in the place of
     /// those that ended may go on at once; each round uses up some of a page, so this comes to an end.
     fn go_on(&mut self, now: Time, actions: &mut Vec<Action>) {
+        if !self.closing {
+            self.try_again(now, actions);
+        }
         loop {
             for index in 0..self.classes.len() {
                 let class = ClassId(index as u32);

@@ -405,7 +405,7 @@ impl Rack {
         self.leave_service(now, class, service);
         for outcome in outcomes {
             match outcome.result {
-                DriveResult::Failed => self.note_drive_error(outcome.drive),
+                DriveResult::Failed => self.note_drive_error(outcome.drive, now),
                 DriveResult::Full => self.placement.set_free(outcome.drive, 0),
                 _ => {}
             }

@@ -18,13 +18,11 @@ use crate::action::Action;
 use crate::event::Loss;
 use crate::policy::{IdleTimeout, Lane};
 use crate::rack::{ClassPhase, ClassState, DrivePhase, Rack};
+use crate::recover::STRIKES_MAX;
 use crate::service::TRIES_MAX;
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, ClassId, DriveId, DriveSpec, GroupId, Time};
-
-/// Starts or mounts that may fail in a row before a drive is left alone until it is back.
-const STRIKES_MAX: u32 = 3;
 
 /// Turns of [`Rack::advance_class`] that an operation may take at once.
 const TURNS_PER_OP: usize = 5 * TRIES_MAX as usize + 1;
@@ -64,14 +62,14 @@ impl Rack {
         }
     }
 
-    /// Longer than any wake or rest should take: three times the slowest, and half a minute.
-    fn patience_with_drives(&self) -> Duration {
+    /// Longer than any wake or rest should take: three times the slowest, and what the host may take.
+    pub(crate) fn patience_with_drives(&self) -> Duration {
         let profile = &self.spec.profile;
         let slowest = profile.spin_up.max
             + profile.mount_busy.max.max(profile.mount.max)
             + profile.unmount.max
             + profile.spin_down.max;
-        slowest * 3 + Duration::from_secs(30)
+        slowest * 3 + self.policy.host_slack
     }
 
     fn leave_sleep(&mut self, class: ClassId, now: Time, actions: &mut Vec<Action>) -> bool {
@@ -120,26 +118,6 @@ impl Rack {
         }
     }
 
-    /// Whether `drive` was given up on for want of an answer, and may yet be there: told to stop once more, it may say
-    /// so.
-    pub(crate) fn may_recover(&self, drive: DriveId) -> bool {
-        let state = &self.drives[drive.index()];
-        let silent = !state.failed && matches!(state.phase, DrivePhase::Away(loss) if loss != Loss::FuseTripped);
-        silent && state.permitted && state.strikes < STRIKES_MAX
-    }
-
-    /// Before a group that is too small to be read wakes or serves, members that may recover are told to stop once
-    /// more. A drive that stays silent is asked only so often, so this comes to an end.
-    pub(crate) fn recover(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) -> bool {
-        let members = &self.layout.groups[group.index()].drives;
-        let there = members.iter().filter(|d| !matches!(self.drives[d.index()].phase, DrivePhase::Away(_))).count();
-        if there >= usize::from(self.spec.code.data) || !members.iter().any(|drive| self.may_recover(*drive)) {
-            return false;
-        }
-        self.rest(class, group, now, actions);
-        true
-    }
-
     pub(crate) fn may_start(&self, group: GroupId, lane: Lane, now: Time) -> bool {
         self.layout.groups[group.index()].drives.iter().all(|drive| self.budget.may_start(*drive, now, lane))
     }
@@ -162,7 +140,7 @@ impl Rack {
         for drive in &members {
             let in_vain = self.waits_in_vain(group, *drive);
             if now >= until || in_vain {
-                self.do_without(*drive, in_vain);
+                self.do_without(*drive, in_vain, now);
             }
         }
         self.make_room(class, &members, now);
@@ -258,7 +236,7 @@ impl Rack {
         }
     }
 
-    fn do_without(&mut self, drive: DriveId, in_vain: bool) {
+    fn do_without(&mut self, drive: DriveId, in_vain: bool, now: Time) {
         let phase = self.drives[drive.index()].phase;
         match phase {
             DrivePhase::AwaitingPermit => {
@@ -270,8 +248,7 @@ impl Rack {
                 }
             }
             DrivePhase::SpinningUp | DrivePhase::Mounting => {
-                self.drives[drive.index()].strikes += 1;
-                self.set_away(drive, Loss::SpinUpFailed);
+                self.give_up(drive, Loss::SpinUpFailed, now);
             }
             _ => {}
         }
@@ -304,10 +281,11 @@ impl Rack {
                 }
                 // It may still turn: it is stopped like the others, so that its permits can be given back.
                 DrivePhase::Away(_) if self.drives[drive.index()].permitted => {
+                    self.forget_tries(drive);
                     let attempt = self.command(drive, DrivePhase::Unmounting);
                     actions.push(Action::Unmount { drive, attempt });
                 }
-                DrivePhase::AwaitingPermit => self.do_without(drive, false),
+                DrivePhase::AwaitingPermit => self.do_without(drive, false, now),
                 _ => {}
             }
         }
@@ -323,8 +301,7 @@ impl Rack {
             }
             for drive in members.clone() {
                 if moving_phase(self.drives[drive.index()].phase) {
-                    self.drives[drive.index()].strikes += 1;
-                    self.set_away(drive, Loss::MountFailed);
+                    self.give_up(drive, Loss::MountFailed, now);
                 }
             }
         }
@@ -333,7 +310,7 @@ impl Rack {
     }
 
     /// Numbers a new command for `drive` and notes what it is doing from now on.
-    fn command(&mut self, drive: DriveId, phase: DrivePhase) -> Attempt {
+    pub(crate) fn command(&mut self, drive: DriveId, phase: DrivePhase) -> Attempt {
         let state = &mut self.drives[drive.index()];
         state.attempt = Attempt(state.attempt.0.wrapping_add(1));
         state.phase = phase;
@@ -371,20 +348,38 @@ impl Rack {
         }
     }
 
-    pub(crate) fn stopped(&mut self, drive: DriveId, attempt: Attempt) {
-        if self.answers(drive, attempt, DrivePhase::Stopping) {
-            self.give_back_permit(drive);
-            let state = &mut self.drives[drive.index()];
-            state.phase = match state.strikes {
-                _ if state.failed => DrivePhase::Away(Loss::Failed),
-                STRIKES_MAX.. => DrivePhase::Away(Loss::Died),
-                _ => DrivePhase::Standby,
-            };
-            self.placement.set_away(drive, state.phase != DrivePhase::Standby);
+    pub(crate) fn stopped(&mut self, drive: DriveId, attempt: Attempt, now: Time) {
+        if !self.answers(drive, attempt, DrivePhase::Stopping) {
+            return;
+        }
+        self.give_back_permit(drive);
+        let state = &mut self.drives[drive.index()];
+        state.phase = match state.strikes {
+            _ if state.failed => DrivePhase::Away(Loss::Failed),
+            STRIKES_MAX.. => DrivePhase::Away(Loss::Died),
+            _ => DrivePhase::Standby,
+        };
+        let stays_away = state.phase != DrivePhase::Standby;
+        let did_well = state.strikes == 0 && state.errors == 0;
+        self.placement.set_away(drive, stays_away);
+        if stays_away {
+            self.try_again_later(drive, now);
+        } else {
+            self.stands_by(drive);
+        }
+        if did_well {
+            self.trust_again(drive);
         }
     }
 
-    pub(crate) fn command_failed(&mut self, drive: DriveId, attempt: Attempt, loss: Loss, actions: &mut Vec<Action>) {
+    pub(crate) fn command_failed(
+        &mut self,
+        drive: DriveId,
+        attempt: Attempt,
+        loss: Loss,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) {
         // What cannot be unmounted, perhaps because it never was mounted, is stopped all the same.
         if loss != Loss::FuseTripped && self.answers(drive, attempt, DrivePhase::Unmounting) {
             let attempt = self.command(drive, DrivePhase::Stopping);
@@ -393,14 +388,15 @@ impl Rack {
         }
         let known = self.drives.get(drive.index()).is_some_and(|state| state.attempt == attempt);
         if known && !matches!(self.drives[drive.index()].phase, DrivePhase::Away(_) | DrivePhase::Standby) {
-            self.drives[drive.index()].strikes += 1;
-            self.set_away(drive, loss);
+            self.give_up(drive, loss, now);
         }
     }
 
     pub(crate) fn drive_lost(&mut self, drive: DriveId, loss: Loss) {
         if drive.index() < self.drives.len() {
             self.set_away(drive, loss);
+            self.drives[drive.index()].comeback.by_world = true;
+            self.forget_tries(drive);
             // Given up by the operator, and gone: it was pulled.
             if self.drives[drive.index()].failed {
                 self.give_back_permit(drive);
@@ -410,21 +406,31 @@ impl Rack {
 
     pub(crate) fn drive_back(&mut self, drive: DriveId) {
         let Some(state) = self.drives.get_mut(drive.index()) else { return };
-        if matches!(state.phase, DrivePhase::Away(_)) {
-            if state.failed {
-                self.give_back_permit(drive); // it stands still, and stays out of service
-                return;
-            }
-            state.phase = DrivePhase::Standby;
-            state.strikes = 0;
-            state.attempt = Attempt(state.attempt.0.wrapping_add(1));
-            self.placement.set_away(drive, false);
-            self.give_back_permit(drive);
-            self.note_return(drive);
-            if let Some(group) = self.layout.group_of(drive) {
-                self.stuck[group.index()] = 0; // a blob that waited for this drive can go now
-                self.rebuild_again(group);
-            }
+        if !matches!(state.phase, DrivePhase::Away(_)) {
+            // It was being told to stop while it was away. Whether it stands still is for it to say, or to be asked.
+            state.comeback.by_world = false;
+            return;
+        }
+        if state.failed {
+            self.give_back_permit(drive); // it stands still, and stays out of service
+            return;
+        }
+        state.strikes = 0;
+        self.give_back_permit(drive);
+        self.comes_back(drive);
+    }
+
+    /// A drive that was away, whose platters stand still, is in service again.
+    pub(crate) fn comes_back(&mut self, drive: DriveId) {
+        let state = &mut self.drives[drive.index()];
+        assert!(!state.permitted && !state.failed, "{drive} holds permits or failed for good");
+        state.phase = DrivePhase::Standby;
+        state.attempt = Attempt(state.attempt.0.wrapping_add(1));
+        self.placement.set_away(drive, false);
+        self.stands_by(drive);
+        if let Some(group) = self.layout.group_of(drive) {
+            self.stuck[group.index()] = 0; // a blob that waited for this drive can go now
+            self.rebuild_again(group);
         }
     }
 
@@ -435,7 +441,10 @@ impl Rack {
         }
     }
 
-    fn note_return(&mut self, drive: DriveId) {
+    /// A drive is in standby: if its group is up without it, it is started as well.
+    fn stands_by(&mut self, drive: DriveId) {
+        self.forget_tries(drive);
+        self.drives[drive.index()].comeback.by_world = false;
         let Some(home) = self.layout.group_of(drive) else { return };
         let class = self.class_of(home);
         let state = &mut self.classes[class.index()];
@@ -444,7 +453,7 @@ impl Rack {
         state.returned |= up;
     }
 
-    fn set_away(&mut self, drive: DriveId, loss: Loss) {
+    pub(crate) fn set_away(&mut self, drive: DriveId, loss: Loss) {
         let state = &mut self.drives[drive.index()];
         state.phase = DrivePhase::Away(if state.failed { Loss::Failed } else { loss });
         state.lost_permitted = state.permitted;
@@ -474,15 +483,16 @@ impl Rack {
     }
 
     /// A transfer failed on `drive`. After a few failures it is taken out of service until it is back.
-    pub(crate) fn note_drive_error(&mut self, drive: DriveId) {
+    pub(crate) fn note_drive_error(&mut self, drive: DriveId, now: Time) {
         let state = &mut self.drives[drive.index()];
         state.errors += 1;
         if state.errors >= DRIVE_ERRORS_MAX && state.phase == DrivePhase::Ready {
             self.set_away(drive, Loss::Died);
+            self.try_again_later(drive, now);
         }
     }
 }
 
-fn moving_phase(phase: DrivePhase) -> bool {
+pub(crate) fn moving_phase(phase: DrivePhase) -> bool {
     matches!(phase, DrivePhase::Unmounting | DrivePhase::Stopping)
 }

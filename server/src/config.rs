@@ -24,6 +24,10 @@ const TEMPLATE: &str = include_str!("config/default.toml");
 /// The packs a write stays with one group for, unless the operator says otherwise.
 const BATCH_PACKS: u64 = 20;
 
+/// How long the catalog's disk, the scheduler and whatever else lies between the engine and a drive may take, in wall
+/// time, before a drive is done without.
+const HOST_SLACK: Duration = Duration::from_secs(30);
+
 /// The configuration of a server.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -385,6 +389,7 @@ impl Config {
             idle_timeout: self.idle_timeout,
             read_policy: self.read_policy,
             starts_per_day: self.starts_per_day.unwrap_or_else(|| spec.profile.starts_per_day()),
+            host_slack: HOST_SLACK.saturating_mul(self.time_scale),
             migration,
             rescue_permille: self.rescue_permille,
             rebuild_read_back: true,

@@ -34,6 +34,7 @@ fn policy(spec: &RackSpec, group_choice: GroupChoice, pack_bytes: u64) -> RackPo
         idle_timeout: IdleTimeout::After(5 * MINUTE),
         read_policy: ReadPolicy::All,
         starts_per_day: spec.profile.starts_per_day(),
+        host_slack: Duration::from_secs(30),
         migration: MigrationPolicy {
             due_age: Some(Duration::from_secs(30)),
             min_age: Duration::ZERO,

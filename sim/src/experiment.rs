@@ -189,6 +189,7 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
         idle_timeout: IdleTimeout::Never,
         read_policy: ReadPolicy::All,
         starts_per_day,
+        host_slack: Duration::from_secs(30),
         migration: MigrationPolicy {
             due_age: None,
             min_age: Duration::ZERO,

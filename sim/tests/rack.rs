@@ -14,6 +14,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+#[path = "rack/comeback.rs"]
+mod comeback;
 #[path = "rack/lives.rs"]
 mod lives;
 #[path = "rack/rebuild.rs"]
@@ -41,6 +43,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
         idle_timeout: IdleTimeout::After(5 * MINUTE),
         read_policy: ReadPolicy::All,
         starts_per_day: spec.profile.starts_per_day(),
+        host_slack: Duration::from_secs(30),
         migration: MigrationPolicy {
             due_age: Some(Duration::from_secs(30)),
             min_age: Duration::from_secs(30),

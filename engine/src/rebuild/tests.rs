@@ -26,6 +26,7 @@ fn booted(used_bytes: u64, queue_depth: u32) -> Rack {
         idle_timeout: IdleTimeout::Never,
         read_policy: ReadPolicy::All,
         starts_per_day: 10,
+        host_slack: Duration::from_secs(30),
         migration: MigrationPolicy {
             due_age: None,
             min_age: Duration::ZERO,

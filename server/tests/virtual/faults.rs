@@ -2,7 +2,7 @@
 
 use crate::site::{HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site};
 use catalog::{Blob, Place};
-use engine::GroupState;
+use engine::{DrivePhase, GroupState};
 use model::DriveId;
 use model::physics::PowerState;
 use server::s3::store::StoreError;
@@ -76,6 +76,23 @@ fn a_start_that_was_given_up_is_not_made_later() {
             assert!(all_stand || !idle, "nobody is awake, and yet {states:?}");
         }
         assert!(asleep > 10, "{asleep}");
+    });
+}
+
+#[test]
+fn a_host_that_is_slower_than_its_drives_loses_none_of_them() {
+    let mut site = Site::nas8();
+    // A start is remembered in the catalog before it is made, and that takes longer than a start.
+    site.catalog = site.catalog.clone().with_delay(5 * MINUTE);
+    site.policy.host_slack = 20 * MINUTE;
+    site.run(async |larder| {
+        larder.put("o", 1, 3 * MIB).await.unwrap();
+        let stored = async || matches!(larder.place("o").await, Place::Stored { .. });
+        larder.until("in the rack", 12 * HOUR, stored).await;
+        let drives = larder.means.drives.len() as u32;
+        let phases = larder.ask(move |rack| (0..drives).map(|drive| rack.drive_phase(DriveId(drive))).collect()).await;
+        let phases: Vec<DrivePhase> = phases;
+        assert!(!phases.iter().any(|phase| matches!(phase, DrivePhase::Away(_))), "{phases:?}");
     });
 }
 

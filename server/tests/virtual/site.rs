@@ -104,6 +104,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
         idle_timeout: IdleTimeout::After(5 * MINUTE),
         read_policy: ReadPolicy::All,
         starts_per_day: spec.profile.starts_per_day(),
+        host_slack: Duration::from_secs(30),
         migration: MigrationPolicy {
             due_age: Some(30 * SECOND),
             min_age: 10 * SECOND,

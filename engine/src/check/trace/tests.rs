@@ -27,6 +27,7 @@ fn policy(overtake_limit: u64) -> RackPolicy {
         idle_timeout: IdleTimeout::Never,
         read_policy: ReadPolicy::All,
         starts_per_day: 10,
+        host_slack: Duration::from_secs(30),
         migration: MigrationPolicy {
             due_age: None,
             min_age: Duration::ZERO,
