@@ -1,7 +1,8 @@
 //! How records are told apart: `hash(a, b)`, `range(column, v1, v2, ...)`, `value(column)`.
 
 use crate::words::{Literal, Word, Words};
-use crate::{Error, Format};
+use crate::{Error, Format, HEADER};
+use arrow::datatypes::Schema;
 use std::fmt;
 use std::str::FromStr;
 
@@ -158,6 +159,25 @@ impl Spec {
         }
         Some(needed)
     }
+}
+
+/// Checks that two objects of a set have the same columns, by names, types, nulls and order; of a CSV, the same header.
+///
+/// # Errors
+/// [`Error::SchemasDiffer`], naming both objects and the first column in which they differ.
+pub fn same_columns(first: (&str, &Schema), second: (&str, &Schema)) -> Result<(), Error> {
+    let described = |schema: &Schema| -> Vec<String> {
+        let null = |nullable| if nullable { "" } else { ", never null" };
+        let columns = schema.fields().iter();
+        let columns = columns.map(|f| format!("`{}` {}{}", f.name(), f.data_type(), null(f.is_nullable())));
+        columns.chain(schema.metadata().get(HEADER).map(|header| format!("`{header}`"))).collect()
+    };
+    let (ours, theirs) = (described(first.1), described(second.1));
+    let differ = (0..ours.len().max(theirs.len())).find(|index| ours.get(*index) != theirs.get(*index));
+    let Some(index) = differ else { return Ok(()) };
+    let said = |columns: &[String]| columns.get(index).map_or_else(|| String::from("nothing"), Clone::clone);
+    let difference = format!("one has {} where the other has {}", said(&ours), said(&theirs));
+    Err(Error::SchemasDiffer { first: first.0.to_owned(), second: second.0.to_owned(), difference })
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! Records and fields of CSV as RFC 4180 has them, with commas.
 //!
-//! Most records have no quotes, and their ends are found by looking for bytes. Those with quotes go through the state
-//! machine of `csv-core`.
+//! A field that begins with a quote goes on to the next quote that is not doubled, and then, as any other, to a comma
+//! or line feed. Most records have no quotes; of those the ends are found by looking for bytes alone.
 //!
 //! Invariants:
 //! - A record cut out by [`record`] has the fields that [`split`] finds, wherever the bytes were cut before.
 
-use csv_core::{ReadFieldResult, ReaderBuilder, Terminator};
-use memchr::{memchr, memchr_iter, memrchr};
+use memchr::{memchr, memchr_iter, memchr2};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -44,35 +43,38 @@ pub(crate) fn record(bytes: &[u8], last: bool) -> Result<Option<Record>, Unclose
 
 /// Where each field of the record at the beginning of `bytes` ends, and where the next record begins.
 fn quoted_ends(bytes: &[u8], last: bool) -> Result<Option<(Vec<usize>, usize)>, Unclosed> {
-    let mut reader = ReaderBuilder::new().terminator(Terminator::Any(b'\n')).build();
-    let mut text = [0; 512];
     let (mut ends, mut at) = (Vec::new(), 0);
-    let returned = |end: usize| end - usize::from(bytes[..end].ends_with(b"\r"));
-    while at < bytes.len() {
-        let (result, read, _) = reader.read_field(&bytes[at..], &mut text);
-        at += read;
-        match result {
-            ReadFieldResult::Field { record_end: false } => ends.push(at - 1),
-            ReadFieldResult::Field { record_end: true } => {
-                ends.push(returned(at - 1));
-                return Ok(Some((ends, at)));
-            }
-            ReadFieldResult::OutputFull | ReadFieldResult::InputEmpty => {}
-            ReadFieldResult::End => return Ok(None),
-        }
-    }
-    if !last {
-        return Ok(None);
-    }
     loop {
-        match reader.read_field(b"\n", &mut text).0 {
-            ReadFieldResult::OutputFull => {}
-            ReadFieldResult::Field { .. } => break,
-            ReadFieldResult::InputEmpty | ReadFieldResult::End => return Err(Unclosed),
+        if bytes.get(at) == Some(&b'"') {
+            match closed(bytes, at + 1) {
+                Some(close) => at = close + 1,
+                None => return if last { Err(Unclosed) } else { Ok(None) },
+            }
+        }
+        match memchr2(b',', b'\n', &bytes[at..]) {
+            Some(length) if bytes[at + length] == b',' => {
+                ends.push(at + length);
+                at += length + 1;
+            }
+            None if !last => return Ok(None),
+            line => {
+                let end = line.map_or(bytes.len(), |length| at + length);
+                ends.push(end - usize::from(bytes[..end].ends_with(b"\r")));
+                return Ok(Some((ends, line.map_or(end, |_| end + 1))));
+            }
         }
     }
-    ends.push(returned(bytes.len()));
-    Ok(Some((ends, bytes.len())))
+}
+
+/// Where the quote is that closes a field, behind those that stand for one.
+fn closed(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        let quote = at + memchr(b'"', &bytes[at..])?;
+        if bytes.get(quote + 1) != Some(&b'"') {
+            return Some(quote);
+        }
+        at = quote + 2;
+    }
 }
 
 /// The fields of one record, as they stand in it.
@@ -88,11 +90,8 @@ pub(crate) fn split(record: &[u8]) -> Vec<Range<usize>> {
 
 /// The text of a field, without its quotes.
 pub(crate) fn unquoted(field: &[u8]) -> Cow<'_, [u8]> {
-    let Some(inner) = field.strip_prefix(b"\"") else { return Cow::Borrowed(field) };
-    let (inner, rest) = match memrchr(b'"', inner) {
-        Some(close) => (&inner[..close], &inner[close + 1..]),
-        None => (inner, &inner[..0]),
-    };
+    let Some(close) = field.starts_with(b"\"").then(|| closed(field, 1)).flatten() else { return Cow::Borrowed(field) };
+    let (inner, rest) = (&field[1..close], &field[close + 1..]);
     if memchr(b'"', inner).is_none() && rest.is_empty() {
         return Cow::Borrowed(inner);
     }
@@ -106,4 +105,76 @@ pub(crate) fn unquoted(field: &[u8]) -> Cow<'_, [u8]> {
     }
     text.extend_from_slice(rest);
     Cow::Owned(text)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use csv_core::{ReadFieldResult, Reader};
+    use proptest::prelude::*;
+
+    /// Records as `csv-core` reads them, without those of empty lines.
+    fn judged(bytes: &[u8]) -> Vec<Vec<Vec<u8>>> {
+        let (mut reader, mut at) = (Reader::new(), 0);
+        let (mut records, mut fields, mut field, mut text) = (Vec::new(), Vec::new(), Vec::new(), vec![0; 1000]);
+        loop {
+            let (result, read, written) = reader.read_field(&bytes[at..], &mut text);
+            at += read;
+            field.extend_from_slice(&text[..written]);
+            match result {
+                ReadFieldResult::Field { record_end } => {
+                    fields.push(std::mem::take(&mut field));
+                    if record_end {
+                        records.push(std::mem::take(&mut fields));
+                    }
+                }
+                ReadFieldResult::End => return records,
+                ReadFieldResult::InputEmpty | ReadFieldResult::OutputFull => {}
+            }
+        }
+    }
+
+    fn ours(bytes: &[u8]) -> Vec<Vec<Vec<u8>>> {
+        let (mut records, mut at) = (Vec::new(), 0);
+        while at < bytes.len() {
+            let found = record(&bytes[at..], true).unwrap().unwrap();
+            let line = &bytes[at..at + found.bytes];
+            at += found.next;
+            if !line.is_empty() {
+                let fields = split(line);
+                assert_eq!(fields.len(), found.fields);
+                records.push(fields.into_iter().map(|field| unquoted(&line[field]).into_owned()).collect());
+            }
+        }
+        records
+    }
+
+    proptest! {
+        #[test]
+        fn records_and_fields_are_those_that_another_reader_finds(
+            rows in prop::collection::vec(prop::collection::vec("[a\",\n\u{e9} ]{0,4}", 1..4), 0..5),
+            quote_all in any::<bool>(),
+        ) {
+            let field = |text: &String| {
+                if quote_all || text.contains(['"', ',', '\n']) {
+                    format!("\"{}\"", text.replace('"', "\"\""))
+                } else {
+                    text.clone()
+                }
+            };
+            let lines = rows.iter().map(|row| row.iter().map(field).collect::<Vec<_>>().join(","));
+            let text = lines.collect::<Vec<_>>().join("\n");
+            prop_assert_eq!(ours(text.as_bytes()), judged(text.as_bytes()));
+        }
+
+        #[test]
+        fn a_record_is_the_same_wherever_the_bytes_are_cut(text in "[a\",\n\r]{0,12}", cut in 0_usize..12) {
+            let bytes = text.as_bytes();
+            let cut = &bytes[..cut.min(bytes.len())];
+            if let Ok(Some(found)) = record(cut, false) {
+                prop_assert_eq!(record(bytes, true), Ok(Some(found)));
+            }
+        }
+    }
 }

@@ -144,7 +144,9 @@ impl Encoder {
         while tally.rows == 0 || writer.bytes_written() + writer.in_progress_size() < self.object_bytes {
             let Some(piece) = self.take(ROWS_AT_A_TIME) else { break };
             tally += tally_of(&piece)?;
-            let piece = piece.with_schema(Arc::clone(&schema)).map_err(Error::columns("writing Parquet"))?;
+            // Other metadata, of another object of the set, is no reason to refuse its rows.
+            let piece = RecordBatch::try_new(Arc::clone(&schema), piece.columns().to_vec());
+            let piece = piece.map_err(Error::columns("writing Parquet"))?;
             writer.write(&piece).map_err(writing)?;
         }
         Ok((writer.into_inner().map_err(writing)?, tally))
@@ -157,6 +159,7 @@ impl Encoder {
         while tally.rows == 0 || writer.get_ref().len() < self.object_bytes {
             let Some(piece) = self.pieces.pop() else { break };
             tally += tally_of(&piece)?;
+            let piece = RecordBatch::try_new(Arc::clone(&self.schema), piece.columns().to_vec()).map_err(writing())?;
             writer.write(&piece).map_err(writing())?;
         }
         Ok((writer.into_inner().map_err(writing())?, tally))

@@ -6,8 +6,8 @@
 //!    its unscaled value, 32 bytes, little-endian. So a column hashes alike as 32 or 64 bits, as dictionary or plain.
 //!    `5` and `'5'` are different values, and so are 5 and 5.0.
 //! 2. A row begins with `SEED` and takes one value after another: `row = mix(row * FOLD ^ value)`, where `mix` is the
-//!    finalizer of `SplitMix64`. A list begins with its length, and takes its elements in the same way; a struct takes its
-//!    fields.
+//!    finalizer of `SplitMix64`. A list begins with its length, and takes its elements in the same way; a struct takes
+//!    its fields.
 //! 3. The partition of a row is the upper word of `row * partitions`.
 //!
 //! Invariants:

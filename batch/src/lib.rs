@@ -36,7 +36,7 @@ mod tally;
 mod values;
 mod words;
 
-pub use by::{By, PARTITIONS_MAX, Spec};
+pub use by::{By, PARTITIONS_MAX, Spec, same_columns};
 pub use decoder::{BATCH_BYTES_MAX, BATCH_BYTES_MIN, Decoder, Need};
 pub use encode::{Encoded, Encoder, decode_run, encode, encode_run};
 pub use error::Error;

@@ -239,7 +239,8 @@ impl Columns {
         let (Some(first), Some(schema)) = (rows.first(), &self.schema) else { return Ok(None) };
         let joined = if rows.len() == 1 { Ok(first.clone()) } else { concat_batches(&first.schema(), &rows) };
         let joined = joined.map_err(Error::columns("joining rows"))?;
-        joined.with_schema(Arc::clone(schema)).map(Some).map_err(Error::columns("joining rows"))
+        let joined = RecordBatch::try_new(Arc::clone(schema), joined.columns().to_vec());
+        joined.map(Some).map_err(Error::columns("joining rows"))
     }
 }
 

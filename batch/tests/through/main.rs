@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+mod columns;
 mod help;
 mod keys;
 mod round_trips;

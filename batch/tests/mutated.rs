@@ -1,0 +1,97 @@
+//! Objects and runs with bytes changed, cut or doubled: they are refused, or read as other records, and nothing panics.
+
+#![allow(clippy::unwrap_used)]
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use batch::{Decoder, Error, Format, Need, Partitioner, Spec, decode_run, encode, encode_run};
+use bytes::Bytes;
+use model::Rng;
+use std::sync::Arc;
+
+const ROUNDS: usize = 1500;
+
+fn spec(format: Format) -> Spec {
+    let by = if matches!(format, Format::Fixed { .. }) { "hash(record)" } else { "hash(id)" };
+    let filter = (format == Format::Csv).then(|| "id >= 10".parse().unwrap());
+    Spec { format, by: by.parse().unwrap(), partitions: 3, columns: None, filter, output: format }
+}
+
+/// Reads and writes everything, as a job does, up to the first refusal.
+fn through(spec: &Spec, object: &Bytes) -> Result<u64, Error> {
+    let mut decoder = Decoder::open(spec, object.len() as u64, 8 << 20);
+    let mut partitioner = None;
+    let mut rows = 0;
+    loop {
+        match decoder.next()? {
+            Need::Bytes(range) => decoder.give(&range, object.slice(range.start as usize..range.end as usize)),
+            Need::End => return Ok(rows),
+            Need::Batch(batch) => {
+                let partitioner = match &mut partitioner {
+                    Some(known) => known,
+                    none => none.insert(Partitioner::new(spec, &batch.schema())?),
+                };
+                for (_, piece) in partitioner.split(&batch)? {
+                    let schema = piece.schema();
+                    rows += encode(spec.output, &schema, vec![piece], 1 << 20)?.iter().map(|o| o.rows).sum::<u64>();
+                }
+            }
+        }
+    }
+}
+
+fn mutated(bytes: &[u8], rng: &mut Rng) -> Bytes {
+    let mut bytes = bytes.to_vec();
+    for _ in 0..=rng.below(4) {
+        let at = rng.below(bytes.len() as u64) as usize;
+        match rng.below(8) {
+            0 => bytes.truncate(at.max(1)),
+            1 => bytes.insert(at, b'"'),
+            2 => bytes[at] = 0xff,
+            3 => bytes[at] = b'\n',
+            // Footers and messages lie at the ends, where most of the harm can be done.
+            4 => {
+                let last = bytes.len() - 1;
+                bytes[last.saturating_sub(at % 64)] ^= 1 << rng.below(8);
+            }
+            _ => bytes[at] ^= 1 << rng.below(8),
+        }
+    }
+    bytes.into()
+}
+
+fn rows() -> RecordBatch {
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(0..500));
+    let texts: ArrayRef =
+        Arc::new((0..500).map(|row| (row % 3 > 0).then(|| format!("text {row}"))).collect::<StringArray>());
+    RecordBatch::try_from_iter([("id", ids), ("text", texts)]).unwrap()
+}
+
+#[test]
+fn mutated_objects_are_refused_or_read_and_never_panic() {
+    let csv: String = (0..200).flat_map(|row| [row.to_string(), format!(",\"a, {row}\",x\n")]).collect();
+    let json: String =
+        (0..200).map(|row| format!("{{\"id\":{row},\"v\":[{row},null,\"\\u00e9\"]}}\n")).collect::<Vec<_>>().concat();
+    let parquet = encode(Format::Parquet, &rows().schema(), vec![rows()], 1 << 20).unwrap().remove(0).bytes;
+    let fixed = Format::Fixed { record_bytes: 8 };
+    let objects = [
+        (Format::Csv, Bytes::from(format!("id,t,x\n{csv}"))),
+        (Format::Ndjson, Bytes::from(json)),
+        (fixed, Bytes::from(vec![b'r'; 800])),
+        (Format::Parquet, parquet),
+    ];
+    let mut rng = Rng::for_thing(7, 0);
+    for (format, object) in objects {
+        let spec = spec(format);
+        assert!(through(&spec, &object).unwrap() > 0, "{format} is sound to begin with");
+        let refused = (0..ROUNDS).filter(|_| through(&spec, &mutated(&object, &mut rng)).is_err()).count();
+        assert!(refused > ROUNDS / 20 && refused < ROUNDS, "{format}: {refused} were refused");
+    }
+}
+
+#[test]
+fn mutated_runs_are_refused_or_read_and_never_panic() {
+    let run = encode_run(&rows().schema(), vec![rows()], 1 << 20).unwrap().remove(0).bytes;
+    let mut rng = Rng::for_thing(8, 0);
+    let refused = (0..ROUNDS).filter(|_| decode_run(&mutated(&run, &mut rng)).is_err()).count();
+    assert!(refused > ROUNDS / 20, "{refused} were refused");
+}

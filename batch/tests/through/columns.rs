@@ -1,0 +1,189 @@
+//! Parquet: what is read, what is written, and what is refused.
+
+use crate::help::{BUFFER_BYTES, decode, filtered, part, projected, spec};
+use arrow::array::{
+    ArrayRef, AsArray, DictionaryArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, StringViewArray,
+    TimestampMillisecondArray,
+};
+use arrow::datatypes::{Int32Type, Int64Type};
+use batch::{Error, Format, Partitioner, Tally, same_columns, tally_of};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn rows(from: i64, count: i64) -> RecordBatch {
+    let ids = || from..from + count;
+    let list = |id: i64| (id % 5 != 0).then(|| (0..id % 3).map(Some).collect::<Vec<_>>());
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(Int64Array::from_iter_values(ids()))),
+        (
+            "kind",
+            Arc::new(
+                ids()
+                    .map(|id| (id % 4 > 0).then(|| ["a", "b", "c"][id as usize % 3]))
+                    .collect::<DictionaryArray<Int32Type>>(),
+            ),
+        ),
+        (
+            "text",
+            Arc::new(StringViewArray::from_iter_values(
+                ids().map(|id| format!("a text that is not short, number {id}")),
+            )),
+        ),
+        ("price", Arc::new(Float64Array::from_iter(ids().map(|id| (id % 7 > 0).then_some(id as f64 / 8.0))))),
+        (
+            "at",
+            Arc::new(TimestampMillisecondArray::from_iter_values(ids().map(|id| 1_580_000_000_000 + id * 3_600_000))),
+        ),
+        ("list", Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(ids().map(list)))),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+fn file(batches: &[RecordBatch], row_group_rows: usize, codec: Compression) -> Vec<u8> {
+    let properties =
+        WriterProperties::builder().set_max_row_group_row_count(Some(row_group_rows)).set_compression(codec).build();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batches[0].schema(), Some(properties)).unwrap();
+    batches.iter().for_each(|batch| writer.write(batch).unwrap());
+    writer.into_inner().unwrap()
+}
+
+fn plain(rows: &RecordBatch) -> Vec<String> {
+    let texts = rows.columns().iter().map(|column| arrow::compute::cast(column, &arrow::datatypes::DataType::Utf8));
+    let texts: Vec<_> = texts.flatten().collect();
+    (0..rows.num_rows()).map(|row| texts.iter().map(|text| text.as_string::<i32>().value(row)).collect()).collect()
+}
+
+#[test]
+fn every_row_is_in_the_partition_of_its_key_and_in_no_other() {
+    let (first, second) =
+        (file(&[rows(0, 5000)], 1000, Compression::SNAPPY), file(&[rows(5000, 3000)], 3000, Compression::SNAPPY));
+    let by_text = spec(Format::Parquet, "hash(text, kind)", 5);
+    let parted = part(&by_text, &[&first, &second], BUFFER_BYTES).unwrap();
+    assert_eq!(parted.tally.rows, 8000);
+    assert_eq!(parted.tally, tally_of(&rows(0, 5000)).unwrap() + tally_of(&rows(5000, 3000)).unwrap());
+    let mut seen = BTreeMap::new();
+    let mut tally = Tally::default();
+    for partition in parted.pieces.keys() {
+        for object in parted.encoded(Format::Parquet, *partition, 20_000) {
+            tally += object.tally;
+            for batch in decode(&by_text, &object.bytes, BUFFER_BYTES).unwrap() {
+                let again = Partitioner::new(&by_text, &batch.schema()).unwrap().split(&batch).unwrap();
+                assert!(again.iter().all(|(found, _)| found == partition), "its partition is its own");
+                for row in plain(&batch) {
+                    assert_eq!(seen.insert(row, *partition), None);
+                }
+            }
+        }
+    }
+    assert_eq!((tally, seen.len()), (parted.tally, 8000));
+    let sizes: Vec<usize> = parted.pieces.values().map(|p| p.iter().map(RecordBatch::num_rows).sum()).collect();
+    assert!(sizes.iter().all(|size| (1450..1750).contains(size)), "{sizes:?}");
+}
+
+#[test]
+fn a_small_buffer_gives_the_same_rows_in_smaller_batches() {
+    let object = file(&[rows(0, 20_000)], 2000, Compression::LZ4_RAW);
+    let by_id = spec(Format::Parquet, "hash(id)", 2);
+    let (small, large) = (decode(&by_id, &object, 64 << 10).unwrap(), decode(&by_id, &object, BUFFER_BYTES).unwrap());
+    assert!(small.len() > 4 * large.len());
+    let all = |batches: &[RecordBatch]| arrow::compute::concat_batches(&batches[0].schema(), batches).unwrap();
+    assert_eq!(all(&small), all(&large));
+}
+
+#[test]
+fn only_needed_columns_are_read_and_only_asked_for_ones_kept() {
+    let object = file(&[rows(0, 1000)], 1000, Compression::SNAPPY);
+    let few = filtered(
+        projected(spec(Format::Parquet, "range(at, '2020-01-27')", 0), &["price", "id"]),
+        "price >= 10.5 and kind != 'b'",
+    );
+    let read = decode(&few, &object, BUFFER_BYTES).unwrap();
+    let names = |batch: &RecordBatch| batch.schema().fields().iter().map(|f| f.name().clone()).collect::<Vec<_>>();
+    assert_eq!(names(&read[0]), ["id", "kind", "price", "at"]);
+    let parted = part(&few, &[&object], BUFFER_BYTES).unwrap();
+    let kept = |id: i64| id % 7 > 0 && id as f64 / 8.0 >= 10.5 && id % 4 > 0 && id % 3 != 1;
+    assert_eq!(parted.tally.rows, (0..1000).filter(|id| kept(*id)).count() as u64);
+    for (partition, pieces) in &parted.pieces {
+        assert_eq!(names(&pieces[0]), ["price", "id"]);
+        for id in pieces.iter().flat_map(|piece| piece.column(1).as_primitive::<Int64Type>().values().to_vec()) {
+            // 2020-01-27 00:00 is 1,580,083,200 s.
+            assert!(kept(id) && usize::from(id * 3600 >= 83_200) == *partition, "{id}");
+        }
+    }
+}
+
+#[test]
+fn the_compression_stays_what_it_was() {
+    for codec in [
+        Compression::ZSTD(ZstdLevel::try_new(3).unwrap()),
+        Compression::LZ4_RAW,
+        Compression::SNAPPY,
+        Compression::UNCOMPRESSED,
+    ] {
+        let object = file(&[rows(0, 100)], 100, codec);
+        let parted = part(&spec(Format::Parquet, "value(kind)", 0), &[&object], BUFFER_BYTES).unwrap();
+        assert_eq!(parted.names.values().collect::<Vec<_>>().len(), 4);
+        let written = parted.encoded(Format::Parquet, 0, 1 << 20).remove(0).bytes;
+        let reader = SerializedFileReader::new(written).unwrap();
+        let found = reader.metadata().row_group(0).column(0).compression();
+        assert_eq!(std::mem::discriminant(&found), std::mem::discriminant(&codec));
+        let keys = reader.metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
+        assert!(keys.iter().all(|pair| pair.key != "larder.codec"));
+    }
+}
+
+#[test]
+fn a_row_group_above_the_buffer_is_refused_with_both_sizes() {
+    let object = file(&[rows(0, 50_000)], 50_000, Compression::UNCOMPRESSED);
+    let error = decode(&spec(Format::Parquet, "hash(id)", 2), &object, 200_000).unwrap_err();
+    let Error::RowGroupTooLarge { row_group: 0, bytes, buffer_bytes: 200_000 } = error else { panic!("{error}") };
+    assert!(bytes > 1_000_000);
+    let few = projected(spec(Format::Parquet, "hash(kind)", 2), &["kind"]);
+    assert!(decode(&few, &object, 200_000).is_ok(), "one column of it fits");
+}
+
+#[test]
+fn columns_that_are_missing_or_no_keys_are_refused() {
+    let object = file(&[rows(0, 10)], 10, Compression::SNAPPY);
+    let said = |by| part(&spec(Format::Parquet, by, 2), &[&object], BUFFER_BYTES).map(|_| ()).unwrap_err().to_string();
+    assert_eq!(said("hash(txt)"), "there is no column `txt`; the nearest name is `text`");
+    assert!(said("hash(list)").starts_with("column `list` is a List"));
+    assert!(said("range(id, 'x')").ends_with("cannot be compared; write it without quotes"));
+    assert!(said("range(at, 'soon')").ends_with("write it as '2020-02-29 23:59:00'"));
+    assert!(said("range(kind, 5)").ends_with("put it in quotes"));
+}
+
+#[test]
+fn objects_with_different_columns_are_told_apart_by_name() {
+    let (one, other) = (rows(0, 1), rows(0, 1).project(&[0, 2]).unwrap());
+    assert_eq!(same_columns(("x", &one.schema()), ("y", &one.schema())), Ok(()));
+    let error = same_columns(("s3://b/x", &one.schema()), ("s3://b/y", &other.schema())).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "s3://b/x and s3://b/y have different columns: one has `kind` Dictionary(Int32, Utf8) where the other has \
+         `text` Utf8View, never null; partition them apart"
+    );
+    let header = |csv: &[u8]| decode(&spec(Format::Csv, "hash(a)", 2), csv, BUFFER_BYTES).unwrap()[0].schema();
+    assert!(same_columns(("x", &header(b"a,b\n1,2\n")), ("y", &header(b"b,a\n1,2\n"))).is_err());
+}
+
+#[test]
+fn a_bound_with_a_fraction_falls_between_integers() {
+    let ids: ArrayRef = Arc::new(Int64Array::from(vec![i64::MIN, 1, 2, 3, i64::MAX]));
+    let object = file(&[RecordBatch::try_from_iter([("id", ids)]).unwrap()], 10, Compression::SNAPPY);
+    let parted =
+        part(&spec(Format::Parquet, "range(id, 1.5, 9223372036854775807)", 0), &[&object], BUFFER_BYTES).unwrap();
+    let found = |p: usize| parted.pieces[&p][0].column(0).as_primitive::<Int64Type>().values().to_vec();
+    assert_eq!([found(0), found(1), found(2)], [vec![i64::MIN, 1], vec![2, 3], vec![i64::MAX]]);
+}
+
+#[test]
+fn an_object_of_no_rows_is_no_error() {
+    let none: ArrayRef = Arc::new(StringArray::new_null(0));
+    let object = file(&[RecordBatch::try_from_iter([("a", none)]).unwrap()], 10, Compression::SNAPPY);
+    assert_eq!(decode(&spec(Format::Parquet, "hash(a)", 2), &object, BUFFER_BYTES), Ok(Vec::new()));
+}
