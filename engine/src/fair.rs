@@ -9,11 +9,13 @@
 //! - Waking a group is charged to the lane whose operation wants it. Before a turn ends for want of work in the group
 //!   awake, other lanes' work for that group *rides along*, charged for its transfer only: within the turn's quantum,
 //!   within the overtaking bound of its own queue, and by a lane that is less than a quantum of its own ahead.
-//! - If there is work, some is chosen. A share of 0 is served (and rides) only while no lane with a share has work.
+//! - Within its turn a lane that has nothing queued may be waited for a little (`anticipation`), if no other lane has
+//!   work for the group awake: who asks for one operation after the other would else get one for each switch.
+//! - If there is work, some is chosen, but for that. A share of 0 is served (and rides) only while no lane with a share has work.
 //!
 //! **No starvation.** Let Q be the quantum and C the longest that one operation takes, switch included. A lane of share
 //! s > 0 is at most (Q + 2 C) / s of virtual time ahead of the lane furthest behind: at the start of its turn it is not
-//! ahead at all, and a turn holds a switch, a quantum, and the one operation that overruns it. So let W be the time of
+//! ahead at all, and a turn holds a switch, a quantum, waits included, and the one operation that overruns it. So let W be the time of
 //! its own that a lane needs before it gets to an operation: that of everything it had queued when the operation came,
 //! and of u more. Then the operation is begun within `W + (Q + 2 C) + sum over the other lanes of (s'/s (W + Q + 2 C) +
 //! Q + 2 C)`.
@@ -120,6 +122,13 @@ impl FairQueues {
         let joined = awake.filter(|_| self.join_in_service).and_then(|group| self.pop_of_group(lane, group));
         let item = joined.or_else(|| self.lanes[lane as usize].queue.pop())?;
         Some(pick(lane, &item, false))
+    }
+
+    /// Whether the lane whose turn it is has nothing queued and could go on in the group `awake` if it had, while all
+    /// that is queued wants other groups.
+    pub fn may_be_waited_for(&self, now: Time, awake: GroupId) -> bool {
+        let out_of_work = |turn: Turn| self.lasts(&turn, now) && self.lanes[turn.lane as usize].queue.is_empty();
+        self.turn.is_some_and(out_of_work) && self.queued_for(awake) == 0
     }
 
     /// Charges `lane` for the time an operation of it took.

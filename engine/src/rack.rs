@@ -101,6 +101,10 @@ pub(crate) struct ClassState {
     pub(crate) pending: Option<Pick>,
     /// When an operation was dequeued last.
     pub(crate) picked_at: Time,
+    /// When the last operation left service.
+    pub(crate) served_until: Time,
+    /// Others wait, and it stays with its group until then at most, for more of the same.
+    pub(crate) anticipates_until: Option<Time>,
     /// In service: the one operation that moves bytes now.
     pub(crate) in_service: Option<InService>,
     /// Members of the group that wakes or is awake came back after they were lost; they do not turn.
@@ -252,6 +256,8 @@ impl Rack {
             queues: FairQueues::new(&policy.scheduler),
             pending: None,
             picked_at: Time::ZERO,
+            served_until: Time::ZERO,
+            anticipates_until: None,
             returned: false,
             in_service: None,
             switch: None,

@@ -230,6 +230,10 @@ impl Rack {
             self.rest(class, group, now, actions);
             return true;
         }
+        if self.anticipates(class, group, now) {
+            return false;
+        }
+        let state = &mut self.classes[class.index()];
         if state.pending.is_none() {
             state.pending = state.queues.next(now, Some(group));
             state.picked_at = now;
@@ -260,6 +264,16 @@ impl Rack {
             }
             None => self.idle(class, group, idle_since, now, actions),
         }
+    }
+
+    /// Whether the class stays with `group` a little, although others wait, since who was served last may come again.
+    fn anticipates(&mut self, class: ClassId, group: GroupId, now: Time) -> bool {
+        let until = self.classes[class.index()].served_until + self.policy.scheduler.anticipation;
+        let state = &mut self.classes[class.index()];
+        let others_wait = state.pending.is_none() && !state.queues.is_empty();
+        let anticipates = others_wait && now < until && state.queues.may_be_waited_for(now, group);
+        state.anticipates_until = anticipates.then_some(until);
+        anticipates
     }
 
     fn set_idle(&mut self, class: ClassId, group: GroupId, idle_since: Option<Time>) {
@@ -388,6 +402,7 @@ impl Rack {
         let class = &mut self.classes[class.index()];
         class.queues.charge_transfer(service.lane, now.since(service.since));
         class.in_service = None;
+        class.served_until = now;
     }
 
     pub(crate) fn transfer_ended(

@@ -55,6 +55,7 @@ impl Rack {
         match class.phase {
             ClassPhase::Asleep => Time::MAX,
             ClassPhase::Waking { until, .. } | ClassPhase::Resting { until, .. } => until,
+            ClassPhase::Awake { .. } if let Some(until) = class.anticipates_until => until,
             ClassPhase::Awake { idle_since, .. } => match (idle_since, self.policy.idle_timeout) {
                 (Some(since), IdleTimeout::After(timeout)) if class.in_service.is_none() => since + timeout,
                 _ => Time::MAX,

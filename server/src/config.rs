@@ -208,12 +208,15 @@ pub struct SchedulerConfig {
     /// How long one queue may keep a class while another waits, in modelled time; above 0.
     #[serde(deserialize_with = "text::some_time")]
     pub quantum: Duration,
+    /// How long a queue that is empty keeps a class within its turn, for more of the same; in modelled time.
+    #[serde(deserialize_with = "text::duration")]
+    pub anticipation: Duration,
     /// Shares of a class's time. Not all 0.
     pub shares: Shares,
 }
 
 impl Default for SchedulerConfig {
-    /// Pelican's values; the shares and the quantum are ours.
+    /// Pelican's values; the shares, the quantum and the anticipation are ours.
     fn default() -> Self {
         Self {
             queue_depth: 1000,
@@ -221,6 +224,7 @@ impl Default for SchedulerConfig {
             weighing: Weighing::Bytes,
             join_in_service: true,
             quantum: Duration::from_mins(1),
+            anticipation: Duration::from_secs(2),
             shares: Shares { client: 60, rebuild: 30, background: 10 },
         }
     }
@@ -376,6 +380,7 @@ impl Config {
                 join_in_service: scheduler.join_in_service,
                 shares: scheduler.shares,
                 quantum: scheduler.quantum,
+                anticipation: scheduler.anticipation,
             },
             group_choice: match self.placement.group_choice {
                 GroupRule::Random => GroupChoice::Random,

@@ -27,6 +27,7 @@ fn policy(spec: &RackSpec, group_choice: GroupChoice, pack_bytes: u64) -> RackPo
             overtake_limit: 500 * GB,
             weighing: Weighing::Bytes,
             join_in_service: true,
+            anticipation: Duration::ZERO,
             shares: Shares { client: 60, rebuild: 30, background: 10 },
             quantum: MINUTE,
         },

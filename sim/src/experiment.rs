@@ -182,6 +182,7 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
             overtake_limit: 500_000_000_000,
             weighing: Weighing::Bytes,
             join_in_service: false,
+            anticipation: Duration::ZERO,
             shares: Shares { client: 1, rebuild: 1, background: 1 },
             quantum: Duration::from_mins(1),
         },

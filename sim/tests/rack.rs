@@ -14,6 +14,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+#[path = "rack/anticipation.rs"]
+mod anticipation;
 #[path = "rack/comeback.rs"]
 mod comeback;
 #[path = "rack/lives.rs"]
@@ -36,6 +38,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             overtake_limit: 500_000 * MB,
             weighing: Weighing::Bytes,
             join_in_service: false,
+            anticipation: Duration::ZERO,
             shares: Shares { client: 60, rebuild: 30, background: 10 },
             quantum: MINUTE,
         },

@@ -19,6 +19,7 @@ fn booted(used_bytes: u64, queue_depth: u32) -> Rack {
             overtake_limit: 1 << 40,
             weighing: Weighing::Bytes,
             join_in_service: false,
+            anticipation: Duration::ZERO,
             shares: Shares { client: 1, rebuild: 1, background: 1 },
             quantum: Duration::from_mins(1),
         },

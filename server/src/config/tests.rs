@@ -60,6 +60,7 @@ fn every_key_there_is_stands_in_the_template() {
         ("workshop", "capacity"),
         ("migrate", "window"),
         ("scheduler", "quantum"),
+        ("scheduler", "anticipation"),
         ("placement", "batch"),
         ("emulation", "seed"),
     ] {

@@ -97,6 +97,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             overtake_limit: 500_000_000_000,
             weighing: Weighing::Bytes,
             join_in_service: true,
+            anticipation: Duration::from_secs(1),
             shares: Shares { client: 60, rebuild: 30, background: 10 },
             quantum: MINUTE,
         },

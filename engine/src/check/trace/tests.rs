@@ -20,6 +20,7 @@ fn policy(overtake_limit: u64) -> RackPolicy {
             overtake_limit,
             weighing: Weighing::Bytes,
             join_in_service: false,
+            anticipation: Duration::ZERO,
             shares: Shares { client: 1, rebuild: 1, background: 1 },
             quantum: Duration::from_mins(1),
         },
