@@ -83,9 +83,10 @@ fn live_roughly(spec: RackSpec, seed: u64, closes: bool) -> World {
         if rng.below(3) == 0 { IdleTimeout::Never } else { IdleTimeout::After(Duration::from_secs(rng.below(120))) };
     policy.scheduler.overtake_limit = [0, 100 * MB, u64::MAX][rng.below(3) as usize];
     policy.scheduler.join_in_service = rng.below(2) == 0;
+    policy.scheduler.anticipation = Duration::from_secs(rng.below(4));
     policy.scheduler.queue_depth = 20;
     policy.starts_per_day = 1 + rng.below(20) as u32;
-    let classes = layout.classes.len() as u64;
+    let (classes, groups) = (layout.classes.len() as u64, layout.groups.len() as u64);
     let judge = Some(TraceCheck::new(&spec, &layout, &policy));
     let setting = Setting { judge, ..Setting::default() };
     let mut world = World::with(Rack::new(spec, layout, policy, seed), seed, setting);
@@ -102,7 +103,11 @@ fn live_roughly(spec: RackSpec, seed: u64, closes: bool) -> World {
         let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
         let any_blob = |rng: &mut Rng| blobs.get(rng.below(blobs.len().max(1) as u64) as usize).copied();
         let drive = DriveId(rng.below(world.rack.spec().drives.len() as u64) as u32);
-        let pin: PinnedTo = (rng.below(3) == 0).then(|| model::ClassId(rng.below(classes) as u32)).into();
+        let pin = match rng.below(6) {
+            0 => PinnedTo::Class(model::ClassId(rng.below(classes) as u32)),
+            1 => PinnedTo::Group(GroupId(rng.below(groups) as u32)),
+            _ => PinnedTo::Anywhere,
+        };
         match rng.below(12) {
             0..=1 => drop(world.write(MB * (1 + rng.below(400)), pin)),
             2..=5 => {
