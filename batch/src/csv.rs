@@ -88,6 +88,16 @@ pub(crate) fn split(record: &[u8]) -> Vec<Range<usize>> {
     begins.zip(&ends).map(|(begin, end)| begin..*end).collect()
 }
 
+/// One field of a record, as it stands in it; nothing behind its last.
+pub(crate) fn field(record: &[u8], index: usize) -> Range<usize> {
+    if memchr(b'"', record).is_some() {
+        return split(record).into_iter().nth(index).unwrap_or_default();
+    }
+    let mut commas = memchr_iter(b',', record);
+    let begin = index.checked_sub(1).map_or(Some(0), |before| commas.nth(before).map(|comma| comma + 1));
+    begin.map_or(0..0, |begin| begin..commas.next().unwrap_or(record.len()))
+}
+
 /// The text of a field, without its quotes.
 pub(crate) fn unquoted(field: &[u8]) -> Cow<'_, [u8]> {
     let Some(close) = field.starts_with(b"\"").then(|| closed(field, 1)).flatten() else { return Cow::Borrowed(field) };
@@ -144,6 +154,8 @@ mod tests {
             if !line.is_empty() {
                 let fields = split(line);
                 assert_eq!(fields.len(), found.fields);
+                assert!((0..fields.len()).all(|index| field(line, index) == fields[index]));
+                assert!(field(line, fields.len()).is_empty());
                 records.push(fields.into_iter().map(|field| unquoted(&line[field]).into_owned()).collect());
             }
         }

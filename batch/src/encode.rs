@@ -10,6 +10,7 @@
 
 use crate::decoder::{Decoder, Need};
 use crate::error::caught;
+use crate::hash::hash_rows;
 use crate::{By, CODEC, Error, Format, HEADER, Spec, Tally, tally_of};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
@@ -19,6 +20,7 @@ use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
+use parquet::schema::types::ColumnPath;
 use std::io::Cursor;
 use std::sync::Arc;
 
@@ -26,6 +28,9 @@ use std::sync::Arc;
 const ROW_GROUP_BYTES_MAX: usize = 32 << 20;
 /// Rows written to Parquet between two looks at the size.
 const ROWS_AT_A_TIME: usize = 16 << 10;
+
+/// Rows by which it is judged whether a dictionary pays.
+const SAMPLE_ROWS: usize = 4096;
 
 /// The bytes of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,14 +137,16 @@ impl Encoder {
             Some("lz4") => Compression::LZ4_RAW,
             _ => Compression::SNAPPY,
         };
-        let properties = WriterProperties::builder()
-            .set_compression(codec)
-            .set_max_row_group_bytes(Some(ROW_GROUP_BYTES_MAX))
-            .build();
+        let mut properties =
+            WriterProperties::builder().set_compression(codec).set_max_row_group_bytes(Some(ROW_GROUP_BYTES_MAX));
+        for column in self.without_dictionary()? {
+            properties = properties.set_column_dictionary_enabled(ColumnPath::from(vec![column]), false);
+        }
         let mut metadata = self.schema.metadata().clone();
         metadata.remove(CODEC);
         let schema = Arc::new(self.schema.as_ref().clone().with_metadata(metadata));
-        let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties)).map_err(writing)?;
+        let mut writer =
+            ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties.build())).map_err(writing)?;
         let mut tally = Tally::default();
         while tally.rows == 0 || writer.bytes_written() + writer.in_progress_size() < self.object_bytes {
             let Some(piece) = self.take(ROWS_AT_A_TIME) else { break };
@@ -150,6 +157,23 @@ impl Encoder {
             writer.write(&piece).map_err(writing)?;
         }
         Ok((writer.into_inner().map_err(writing)?, tally))
+    }
+
+    /// Columns of which a sample has mostly values of their own: a dictionary of them would be given up after most of
+    /// the work.
+    fn without_dictionary(&self) -> Result<Vec<String>, Error> {
+        let Some(piece) = self.pieces.last() else { return Ok(Vec::new()) };
+        let sample = piece.slice(0, piece.num_rows().min(SAMPLE_ROWS));
+        let mut columns = Vec::new();
+        for (field, column) in self.schema.fields().iter().zip(sample.columns()) {
+            let mut hashes = hash_rows(std::slice::from_ref(column), sample.num_rows())?;
+            hashes.sort_unstable();
+            hashes.dedup();
+            if hashes.len() * 4 > sample.num_rows() * 3 {
+                columns.push(field.name().clone());
+            }
+        }
+        Ok(columns)
     }
 
     fn run(&mut self) -> Result<(Vec<u8>, Tally), Error> {

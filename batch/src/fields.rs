@@ -105,9 +105,8 @@ fn csv_fields(records: &BinaryArray, indices: &[usize]) -> Result<Vec<ArrayRef>,
     let mut columns: Vec<_> = indices.iter().map(|_| StringBuilder::with_capacity(records.len(), 0)).collect();
     for row in 0..records.len() {
         let record = records.value(row);
-        let fields = csv::split(record);
         for (column, index) in columns.iter_mut().zip(indices) {
-            let field = fields.get(*index).map_or_else(Default::default, |field| csv::unquoted(&record[field.clone()]));
+            let field = csv::unquoted(&record[csv::field(record, *index)]);
             let text = std::str::from_utf8(&field).map_err(|_| Error::NotUtf8 { record: row as u64 + 1 })?;
             column.append_option(Some(text).filter(|text| !text.is_empty()));
         }

@@ -35,7 +35,7 @@ fn text(format: Format, rows: u64) -> Vec<u8> {
 }
 
 fn columns(rows: u64) -> Vec<u8> {
-    let ids = |from: u64| (from..from + 10_000).map(|id| id as i64);
+    let ids = |from: u64| (from..from + 10_000).map(u64::cast_signed);
     let properties = WriterProperties::builder().set_max_row_group_row_count(Some(100_000)).build();
     let batch = |from| {
         let columns: Vec<(&str, ArrayRef)> = vec![
@@ -107,7 +107,9 @@ fn run(spec: &Spec, object: &[u8]) -> (u64, Held) {
                     held.flush(spec.output);
                 }
                 held.bytes += counted;
-                pieces.into_iter().for_each(|(p, piece)| held.pieces.entry(p).or_default().push(piece));
+                for (partition, piece) in pieces {
+                    held.pieces.entry(partition).or_default().push(piece);
+                }
             }
         }
     }

@@ -33,7 +33,7 @@ fn rows(from: i64, count: i64) -> RecordBatch {
                 ids().map(|id| format!("a text that is not short, number {id}")),
             )),
         ),
-        ("price", Arc::new(Float64Array::from_iter(ids().map(|id| (id % 7 > 0).then_some(id as f64 / 8.0))))),
+        ("price", Arc::new(ids().map(|id| (id % 7 > 0).then_some(id as f64 / 8.0)).collect::<Float64Array>())),
         (
             "at",
             Arc::new(TimestampMillisecondArray::from_iter_values(ids().map(|id| 1_580_000_000_000 + id * 3_600_000))),
@@ -47,7 +47,9 @@ fn file(batches: &[RecordBatch], row_group_rows: usize, codec: Compression) -> V
     let properties =
         WriterProperties::builder().set_max_row_group_row_count(Some(row_group_rows)).set_compression(codec).build();
     let mut writer = ArrowWriter::try_new(Vec::new(), batches[0].schema(), Some(properties)).unwrap();
-    batches.iter().for_each(|batch| writer.write(batch).unwrap());
+    for batch in batches {
+        writer.write(batch).unwrap();
+    }
     writer.into_inner().unwrap()
 }
 

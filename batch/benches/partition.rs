@@ -1,0 +1,313 @@
+//! What partitioning costs beside DuckDB and Polars: the same records from files to files on the same disk, by hash
+//! into twelve, decode and encode included; medians of rounds in turns, on as many threads.
+//!
+//! Ours also reads back what it has encoded, and keeps tallies before and after. The others take part if the Python
+//! that `LARDER_PYTHON` names (or `python3`) can import them. Files are read from the page cache if they fit, and not
+//! synced.
+//!
+//! `cargo bench -p batch --bench partition [-- parquet csv ndjson lines] [million rows]`
+
+#![allow(clippy::unwrap_used, clippy::cast_possible_wrap)]
+
+use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use batch::{Decoder, Encoder, Format, Need, Partitioner, Spec, Tally, encode, held_bytes, tally_of};
+use bytes::Bytes;
+use model::Rng;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use tempfile::TempDir;
+
+const PARTITIONS: usize = 12;
+const OBJECTS: u64 = 8;
+const ROUNDS: usize = 3;
+const BUFFER_BYTES: u64 = 4 << 30;
+const OBJECT_BYTES: u64 = 64 << 20;
+const BATCH_ROWS: u64 = 20_000;
+const KINDS: [&str; 5] = ["view", "click", "purchase", "return", "review"];
+
+const OTHERS: &str = r#"
+import sys, time, os, glob
+who, form, source, target, threads = sys.argv[1:6]
+os.environ["POLARS_MAX_THREADS"] = threads
+if who == "duckdb":
+    import duckdb
+    db = duckdb.connect()
+    db.execute(f"SET threads={threads}")
+    db.execute("SET preserve_insertion_order=false")
+    db.execute("SET enable_progress_bar=false")
+    reader = {"parquet": "read_parquet", "csv": "read_csv", "ndjson": "read_json"}[form]
+    options = {"parquet": "FORMAT parquet, COMPRESSION snappy", "csv": "FORMAT csv, HEADER",
+               "ndjson": "FORMAT json"}[form]
+    begun = time.monotonic()
+    db.execute(f"COPY (SELECT *, hash(user_id) % 12 AS part FROM {reader}('{source}/*')) TO '{target}' "
+               f"({options}, PARTITION_BY (part))")
+else:
+    import polars as pl
+    scan = {"parquet": pl.scan_parquet, "csv": pl.scan_csv, "ndjson": pl.scan_ndjson}[form]
+    begun = time.monotonic()
+    rows = scan(f"{source}/*").with_columns(part=pl.col("user_id").hash() % 12)
+    to = pl.PartitionBy(target, key="part", include_key=False)
+    if form == "parquet":
+        rows.sink_parquet(to, compression="snappy", mkdir=True)
+    elif form == "csv":
+        rows.sink_csv(to, mkdir=True)
+    else:
+        rows.sink_ndjson(to, mkdir=True)
+print(time.monotonic() - begun)
+"#;
+
+fn rows(from: u64, rng: &mut Rng) -> RecordBatch {
+    let ids = || from..from + BATCH_ROWS;
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(Int64Array::from_iter_values(ids().map(|id| id as i64)))),
+        ("user_id", Arc::new(Int64Array::from_iter_values(ids().map(|_| rng.below(1_000_000) as i64)))),
+        (
+            "at",
+            Arc::new(TimestampMicrosecondArray::from_iter_values(
+                ids().map(|id| 1_700_000_000_000_000 + id as i64 * 1500),
+            )),
+        ),
+        ("kind", Arc::new(StringArray::from_iter_values(ids().map(|_| KINDS[rng.below(5) as usize])))),
+        ("price", Arc::new(Float64Array::from_iter_values(ids().map(|_| rng.below(1_000_000) as f64 / 100.0)))),
+        (
+            "text",
+            Arc::new(StringArray::from_iter_values(
+                ids().map(|_| format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64())),
+            )),
+        ),
+    ];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+fn text(format: Format, from: u64, rng: &mut Rng, out: &mut String) {
+    for id in from..from + BATCH_ROWS {
+        let (user, kind, cents) = (rng.below(1_000_000), KINDS[rng.below(5) as usize], rng.below(1_000_000));
+        let (price, text) = (cents as f64 / 100.0, format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64()));
+        if format == Format::Ndjson {
+            writeln!(
+                out,
+                "{{\"id\":{id},\"user_id\":{user},\"kind\":\"{kind}\",\"price\":{price},\"text\":\"{text}\"}}"
+            )
+            .unwrap();
+        } else {
+            writeln!(out, "{id},{user},{kind},{price},{text}").unwrap();
+        }
+    }
+}
+
+/// Writes the records of a benchmark; gives their bytes as they are held in columns or as text.
+fn make(format: Format, folder: &Path, rows_count: u64) -> u64 {
+    let mut rng = Rng::for_thing(12, 0);
+    let mut bytes = 0;
+    let each = rows_count / OBJECTS;
+    for object in 0..OBJECTS {
+        let path = folder.join(format!("{object:03}.{}", format.extension()));
+        let from = (object * each..(object + 1) * each).step_by(BATCH_ROWS as usize);
+        if format == Format::Parquet {
+            let batches: Vec<_> = from.map(|from| rows(from, &mut rng)).collect();
+            bytes += batches.iter().map(held_bytes).sum::<u64>();
+            let schema = batches[0].schema();
+            fs::write(path, &encode(format, &schema, batches, u64::MAX).unwrap()[0].bytes).unwrap();
+        } else {
+            let mut out = String::new();
+            if format == Format::Csv {
+                out.push_str("id,user_id,kind,price,text\n");
+            }
+            from.for_each(|from| text(format, from, &mut rng, &mut out));
+            bytes += out.len() as u64;
+            fs::write(path, out).unwrap();
+        }
+    }
+    bytes
+}
+
+type Pieces = Mutex<BTreeMap<usize, Vec<RecordBatch>>>;
+
+fn read_one(spec: &Spec, path: &Path, pieces: &Pieces) -> Tally {
+    let file = fs::File::open(path).unwrap();
+    let mut decoder = Decoder::open(spec, file.metadata().unwrap().len(), BUFFER_BYTES);
+    let mut partitioner = None;
+    loop {
+        match decoder.next().unwrap() {
+            Need::Bytes(range) => {
+                let mut bytes = vec![0; (range.end - range.start) as usize];
+                file.read_exact_at(&mut bytes, range.start).unwrap();
+                decoder.give(&range, Bytes::from(bytes));
+            }
+            Need::Batch(batch) => {
+                let partitioner = partitioner.get_or_insert_with(|| Partitioner::new(spec, &batch.schema()).unwrap());
+                let split = partitioner.split(&batch).unwrap();
+                let mut pieces = pieces.lock().unwrap();
+                for (partition, piece) in split {
+                    pieces.entry(partition).or_default().push(piece);
+                }
+            }
+            Need::End => return partitioner.map(|partitioner| partitioner.tally()).unwrap_or_default(),
+        }
+    }
+}
+
+fn write_one(spec: &Spec, partition: usize, pieces: Vec<RecordBatch>, folder: &Path) -> Tally {
+    let folder = folder.join(format!("{partition:05}"));
+    fs::create_dir_all(&folder).unwrap();
+    let schema = pieces[0].schema();
+    let mut tally = Tally::default();
+    for (index, object) in Encoder::objects(spec.output, &schema, pieces, OBJECT_BYTES).enumerate() {
+        let object = object.unwrap();
+        tally += object.tally;
+        fs::write(folder.join(format!("{index:03}.{}", spec.output.extension())), &object.bytes).unwrap();
+    }
+    tally
+}
+
+/// Partitions the files of a folder; gives seconds of reading and of writing.
+fn ours(spec: &Spec, source: &Path, target: &Path, threads: usize) -> (f64, f64) {
+    let mut paths: Vec<PathBuf> = fs::read_dir(source).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let pieces = Pieces::default();
+    let begun = Instant::now();
+    let tally_in = on_threads(threads, paths.len(), |index| read_one(spec, &paths[index], &pieces));
+    let read_s = begun.elapsed().as_secs_f64();
+    let pieces: Vec<_> = pieces.into_inner().unwrap().into_iter().map(|pair| Mutex::new(Some(pair))).collect();
+    let tally_out = on_threads(threads, pieces.len(), |index| {
+        let (partition, pieces) = pieces[index].lock().unwrap().take().unwrap();
+        write_one(spec, partition, pieces, target)
+    });
+    assert_eq!(tally_in, tally_out, "all that came in went out");
+    (read_s, begun.elapsed().as_secs_f64() - read_s)
+}
+
+fn on_threads(threads: usize, count: usize, work: impl Fn(usize) -> Tally + Sync) -> Tally {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let one = || {
+            let mut tally = Tally::default();
+            loop {
+                match next.fetch_add(1, Ordering::Relaxed) {
+                    index if index < count => tally += work(index),
+                    _ => return tally,
+                }
+            }
+        };
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    })
+}
+
+fn other(who: &str, format: Format, source: &Path, target: &Path, threads: usize) -> Option<f64> {
+    let python = std::env::var("LARDER_PYTHON").unwrap_or_else(|_| String::from("python3"));
+    let arguments = [who, &format.to_string(), source.to_str()?, target.to_str()?, &threads.to_string()];
+    let done = Command::new(python).args(["-c", OTHERS]).args(arguments).output().ok()?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        println!("  {who} does not take part: {}", said.lines().last().unwrap_or("without a reason"));
+        return None;
+    }
+    String::from_utf8_lossy(&done.stdout).lines().last()?.trim().parse().ok()
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Stages of ours on one thread, each alone.
+fn stages(spec: &Spec, source: &Path) {
+    let path = fs::read_dir(source).unwrap().next().unwrap().unwrap().path();
+    let object = Bytes::from(fs::read(path).unwrap());
+    let mut decoder = Decoder::open(spec, object.len() as u64, BUFFER_BYTES);
+    let (mut batches, mut pieces) = (Vec::new(), BTreeMap::<usize, Vec<RecordBatch>>::new());
+    let begun = Instant::now();
+    loop {
+        match decoder.next().unwrap() {
+            Need::Bytes(range) => decoder.give(&range, object.slice(range.start as usize..range.end as usize)),
+            Need::Batch(batch) => batches.push(batch),
+            Need::End => break,
+        }
+    }
+    let decode_s = begun.elapsed().as_secs_f64();
+    let bytes: u64 = batches.iter().map(held_bytes).sum();
+    let mut partitioner = Partitioner::new(spec, &batches[0].schema()).unwrap();
+    let begun = Instant::now();
+    for batch in &batches {
+        for (partition, piece) in partitioner.split(batch).unwrap() {
+            pieces.entry(partition).or_default().push(piece);
+        }
+    }
+    let split_s = begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    let tally: Tally = batches.iter().map(|batch| tally_of(batch).unwrap()).sum();
+    let tally_s = begun.elapsed().as_secs_f64();
+    assert_eq!(tally, partitioner.tally());
+    let begun = Instant::now();
+    for pieces in pieces.into_values() {
+        encode(spec.output, &pieces[0].schema(), pieces, OBJECT_BYTES).unwrap();
+    }
+    let encode_s = begun.elapsed().as_secs_f64();
+    let rate = |seconds: f64| bytes as f64 / seconds / 1e9;
+    println!(
+        "  one thread, GB/s of {} MB in columns: decode {:.2}, split {:.2} (of which the tally {:.2}), \
+         encode and read back {:.2}",
+        bytes / 1_000_000,
+        rate(decode_s),
+        rate(split_s),
+        rate(tally_s),
+        rate(encode_s)
+    );
+}
+
+fn compare(format: Format, million_rows: u64) {
+    let root = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let source = root.path().join("in");
+    fs::create_dir(&source).unwrap();
+    let bytes = make(format, &source, million_rows * 1_000_000);
+    let by = if format == Format::Lines { "hash(line)" } else { "hash(user_id)" };
+    let spec =
+        Spec { format, by: by.parse().unwrap(), partitions: PARTITIONS, columns: None, filter: None, output: format };
+    let threads = std::thread::available_parallelism().unwrap().get();
+    println!(
+        "{format}: {million_rows} million records, {} MB, {PARTITIONS} partitions, {threads} threads",
+        bytes / 1_000_000
+    );
+    stages(&spec, &source);
+    let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    let mut parts = Vec::new();
+    for _ in 0..ROUNDS {
+        for who in ["larder", "duckdb", "polars"] {
+            let target = root.path().join("out");
+            let seconds = match who {
+                "larder" => {
+                    let (read_s, write_s) = ours(&spec, &source, &target, threads);
+                    parts.push(read_s / (read_s + write_s));
+                    Some(read_s + write_s)
+                }
+                _ if format == Format::Lines => None,
+                _ => other(who, format, &source, &target, threads),
+            };
+            times.entry(who).or_default().extend(seconds);
+            let _ = fs::remove_dir_all(&target);
+        }
+    }
+    let first = median(times.get_mut("larder").unwrap());
+    for (who, times) in times.iter_mut().filter(|(_, times)| !times.is_empty()) {
+        let seconds = median(times);
+        println!("  {who:<8} {seconds:>7.2} s  {:>6.0} MB/s  {:>5.2} x", bytes as f64 / seconds / 1e6, first / seconds);
+    }
+    println!("  larder spent {:.0} % of its time before the first object was encoded", 100.0 * median(&mut parts));
+}
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
+    let million_rows = wanted.iter().find_map(|word| word.parse().ok()).unwrap_or(8);
+    let formats: Vec<Format> = wanted.iter().filter_map(|word| word.parse().ok()).collect();
+    let all = vec![Format::Parquet, Format::Csv, Format::Ndjson, Format::Lines];
+    for format in if formats.is_empty() { all } else { formats } {
+        compare(format, million_rows);
+    }
+}
