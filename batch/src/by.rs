@@ -12,7 +12,7 @@ pub const PARTITIONS_MAX: usize = 4096;
 /// What decides upon the partition of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum By {
-    /// [`crate::hash`] of the values of some columns; the number of partitions is [`crate::Spec::partitions`].
+    /// [`crate::hash_rows`] of the values of some columns; the number of partitions is [`crate::Spec::partitions`].
     Hash {
         /// The columns, one or more.
         columns: Vec<String>,

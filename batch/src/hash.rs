@@ -38,7 +38,8 @@ fn folded(row: u64, value: u64) -> u64 {
     mix(row.wrapping_mul(FOLD) ^ value)
 }
 
-/// The hash of each row of these columns, which are of equal length.
+/// The hash of each row of these columns, which are of equal length: the same in every version and for every layout
+/// of the same values, as this file's header defines it.
 ///
 /// # Errors
 /// [`Error::NotAKey`] of a type without a hash: unions, run-end encoded arrays, views of lists.
