@@ -45,7 +45,7 @@ impl Catalog {
         self.all_entries(&key::all(Tag::User), |entry| decode(&entry.key, &entry.value)).await
     }
 
-    /// Makes a bucket.
+    /// Makes a bucket, of an owner who is no user that the catalog knows and could forget.
     ///
     /// # Errors
     /// [`CatalogError::BucketExists`] if there is one of that name, whoever owns it.
@@ -56,12 +56,41 @@ impl Catalog {
         if made { Ok(()) } else { Err(CatalogError::BucketExists) }
     }
 
+    /// Makes a bucket of a user, who is still there when it is made.
+    ///
+    /// # Errors
+    /// [`CatalogError::BucketExists`] if there is one of that name, whoever owns it; [`CatalogError::NoSuchUser`] if
+    /// its owner is none any more.
+    pub async fn create_users_bucket(&self, bucket: &Bucket) -> Result<(), CatalogError> {
+        let at = key::bucket(&bucket.name);
+        let checks = vec![Check::Present(key::user(&bucket.owner)), Check::Absent(at.clone())];
+        if self.apply(Batch { checks, writes: vec![Write::Put(at, encode(bucket))] }).await? {
+            return Ok(());
+        }
+        match self.bucket(&bucket.name).await {
+            Ok(_) => Err(CatalogError::BucketExists),
+            Err(CatalogError::NoSuchBucket) => Err(CatalogError::NoSuchUser),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The bucket of that name.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`].
     pub async fn bucket(&self, name: &str) -> Result<Bucket, CatalogError> {
         self.read(&key::bucket(name)).await?.ok_or(CatalogError::NoSuchBucket)
+    }
+
+    /// The bytes of the bucket that `bucket` is or was, if it has not been removed since: whoever removes and makes it
+    /// anew makes another one, which may be somebody else's.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoSuchBucket`].
+    pub(crate) async fn same_bucket(&self, bucket: &Bucket) -> Result<Vec<u8>, CatalogError> {
+        let found = self.read_raw::<Bucket>(&key::bucket(&bucket.name)).await?;
+        let is_same = |now: &Bucket| (&now.owner, now.created_ms) == (&bucket.owner, bucket.created_ms);
+        found.filter(|(now, _)| is_same(now)).map(|(_, raw)| raw).ok_or(CatalogError::NoSuchBucket)
     }
 
     /// All buckets, by name.

@@ -3,7 +3,9 @@
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::key;
-use crate::record::{Acl, Blob, IN_PARTS, Object, ObjectChange, Place, StagedMark, Version, VersionId, decode, encode};
+use crate::record::{
+    Acl, Blob, Bucket, IN_PARTS, Object, ObjectChange, Place, StagedMark, Version, VersionId, decode, encode,
+};
 use crate::store::{Batch, Check, KeyRange, Write};
 use model::{BlobId, GroupId};
 
@@ -74,36 +76,39 @@ pub(crate) struct Living {
 
 impl Catalog {
     /// Makes `object`, whose bytes are safe in the workshop file of `slot`, the living version of `key`. Its
-    /// `modified_ms` counts as the time it was staged.
+    /// `modified_ms` counts as the time it was staged. `bucket` is as it was when it was looked up; it may have been
+    /// changed since, but not removed.
     ///
     /// # Errors
-    /// [`CatalogError::NoSuchBucket`]; [`CatalogError::PreconditionFailed`] if the condition does not hold;
+    /// [`CatalogError::NoSuchBucket`], also if another of that name was made instead; [`CatalogError::PreconditionFailed`] if the condition does not hold;
     /// [`CatalogError::NoSuchKey`] for `IfMatch` without such a key; [`CatalogError::Conflict`].
     pub async fn put_object(
         &self,
-        bucket: &str,
+        bucket: &Bucket,
         key: &str,
         object: &Object,
         slot: u64,
         condition: &PutCondition,
     ) -> Result<Displaced, CatalogError> {
+        let (name, at) = (bucket.name.as_str(), key::bucket(&bucket.name));
+        let mut bucket_raw = encode(bucket);
         let mut turns = self.turns();
         loop {
             let _turn = turns.next().await?;
-            let Ok(old) = self.living(bucket, key).await? else { continue };
+            let Ok(old) = self.living(name, key).await? else { continue };
             if let Err(refusal) = check_condition(condition, old.as_ref().map(|old| &old.object)) {
-                self.bucket(bucket).await?;
+                self.same_bucket(bucket).await?;
                 return Err(refusal);
             }
             let mut batch = Batch::default();
-            batch.checks.push(Check::Present(key::bucket(bucket)));
-            let Ok(displaced) = self.displace(bucket, key, old.as_ref(), &mut batch).await? else { continue };
-            place_new(bucket, key, object, Place::Staged { slot }, &mut batch);
+            batch.checks.push(Check::Is(at.clone(), bucket_raw.clone()));
+            let Ok(displaced) = self.displace(name, key, old.as_ref(), &mut batch).await? else { continue };
+            place_new(name, key, object, Place::Staged { slot }, &mut batch);
             if self.apply(batch).await? {
                 return Ok(displaced);
             }
             // The bucket is looked at only where it may be what failed: a read for each PUT is saved.
-            self.bucket(bucket).await?;
+            bucket_raw = self.same_bucket(bucket).await?;
         }
     }
 

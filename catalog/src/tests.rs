@@ -16,9 +16,13 @@ use std::sync::Arc;
 /// A catalog over `store` with a bucket named "b".
 async fn catalog_in(store: Arc<dyn Store>) -> Catalog {
     let catalog = Catalog::open(store).await.unwrap();
-    let bucket = Bucket::new("b", 1, "me");
-    catalog.create_bucket(&bucket).await.unwrap();
+    catalog.create_bucket(&bucket()).await.unwrap();
     catalog
+}
+
+/// What catalogs under test have at first.
+fn bucket() -> Bucket {
+    Bucket::new("b", 1, "me")
 }
 
 async fn catalog() -> Catalog {
@@ -46,7 +50,7 @@ async fn put(catalog: &Catalog, key: &str, bytes: u64, modified_ms: u64) -> (Ver
     let version = catalog.next_version_id().await.unwrap();
     let slot = catalog.next_slot().await.unwrap();
     let object = object(version, bytes, modified_ms);
-    catalog.put_object("b", key, &object, slot, &crate::PutCondition::None).await.unwrap();
+    catalog.put_object(&bucket(), key, &object, slot, &crate::PutCondition::None).await.unwrap();
     (version, slot)
 }
 

@@ -32,8 +32,8 @@ pub struct ChosenPart {
 pub struct Completed {
     /// The version that was there before.
     pub displaced: Displaced,
-    /// The slots of parts that were not chosen; the caller frees them.
-    pub unused: Vec<u64>,
+    /// The parts that were not chosen; the caller frees their slots.
+    pub unused: Vec<Part>,
 }
 
 /// Which uploads of a bucket to list.
@@ -96,8 +96,8 @@ impl Catalog {
         Err(CatalogError::NoSuchUpload)
     }
 
-    /// Adds a part, which is safe in its slot, to an upload, in the place of the one of that number. The slot of that
-    /// one, which the caller frees.
+    /// Adds a part, which is safe in its slot, to an upload, in the place of the one of that number. That one, whose
+    /// slot the caller frees.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchUpload`], [`CatalogError::Conflict`].
@@ -110,19 +110,18 @@ impl Catalog {
         key: &str,
         number: VersionId,
         part: &Part,
-    ) -> Result<Option<u64>, CatalogError> {
+    ) -> Result<Option<Part>, CatalogError> {
         assert!((1..=PARTS_MAX).contains(&part.number), "a part has a number from 1 to {PARTS_MAX}");
         let at = key::part(number, part.number);
         let upload_at = key::upload(bucket, key, number);
         let mut turns = self.turns();
         loop {
             let _turn = turns.next().await?;
-            let old = self.read_raw::<Part>(&at).await?;
-            let slot = old.as_ref().map(|(old, _)| old.slot);
-            let unchanged = old.map_or_else(|| Check::Absent(at.clone()), |(_, raw)| Check::Is(at.clone(), raw));
+            let (old, raw) = self.read_raw::<Part>(&at).await?.unzip();
+            let unchanged = raw.map_or_else(|| Check::Absent(at.clone()), |raw| Check::Is(at.clone(), raw));
             let checks = vec![Check::Present(upload_at.clone()), unchanged];
             if self.apply(Batch { checks, writes: vec![Write::Put(at.clone(), encode(part))] }).await? {
-                return Ok(slot);
+                return Ok(old);
             }
             self.upload(bucket, key, number).await?;
         }
@@ -184,21 +183,21 @@ impl Catalog {
         }
     }
 
-    /// Gives an upload up. The slots of its parts, which the caller frees.
+    /// Gives an upload up. Its parts, whose slots the caller frees.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchUpload`], [`CatalogError::Conflict`].
-    pub async fn abort_upload(&self, bucket: &str, key: &str, number: VersionId) -> Result<Vec<u64>, CatalogError> {
+    pub async fn abort_upload(&self, bucket: &str, key: &str, number: VersionId) -> Result<Vec<Part>, CatalogError> {
         let at = key::upload(bucket, key, number);
         let mut turns = self.turns();
         loop {
             let _turn = turns.next().await?;
             self.upload(bucket, key, number).await?;
             let mut batch = Batch { checks: vec![Check::Present(at.clone())], writes: vec![Write::Delete(at.clone())] };
-            let slots = self.all_parts(number, &mut batch).await?.iter().map(|part| part.slot).collect();
+            let parts = self.all_parts(number, &mut batch).await?;
             batch.writes.push(Write::DeleteRange(KeyRange::prefix(&key::parts(number))));
             if self.apply(batch).await? {
-                return Ok(slots);
+                return Ok(parts);
             }
         }
     }
@@ -358,13 +357,13 @@ fn first_behind(bucket: &str, request: &UploadListRequest, delimiter: Option<&st
     }
 }
 
-/// Adds to `batch` what makes of the parts `seen` those of `object`; gives the slots of the others.
+/// Adds to `batch` what makes of the parts `seen` those of `object`; gives the others.
 fn choose(
     object: &Object,
     chosen: &[ChosenPart],
     seen: Vec<Part>,
     batch: &mut Batch,
-) -> Result<Vec<u64>, CatalogError> {
+) -> Result<Vec<Part>, CatalogError> {
     let mut seen: BTreeMap<u32, Part> = seen.into_iter().map(|part| (part.number, part)).collect();
     let numbers: Vec<u32> = seen.keys().copied().collect();
     let mut puts = Vec::new();
@@ -383,7 +382,7 @@ fn choose(
     let beyond = numbers.into_iter().filter(|number| *number > count);
     batch.writes.extend(beyond.map(|number| Write::Delete(key::part(object.version, number))));
     batch.writes.extend(puts);
-    Ok(seen.into_values().map(|part| part.slot).collect())
+    Ok(seen.into_values().collect())
 }
 
 /// The part that an entry tells of.

@@ -16,6 +16,7 @@ use engine::{DriveReport, Event, Loss, Rack, RackPolicy};
 use model::{DriveId, GroupId, RackSpec, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Records that are read at once.
@@ -169,7 +170,9 @@ async fn restate(means: &Means, rack: &Rack) -> Result<Vec<Event>, BootError> {
     for (group, bytes) in means.catalog.doomed_totals().await? {
         facts.push(Event::SpaceDoomed { group, bytes });
     }
-    facts.push(Event::StagingChanged(usage_of(&means.staging)));
+    let open_bytes = means.catalog.upload_usage().await?.bytes;
+    means.counters.open_part_bytes.store(open_bytes, Ordering::Relaxed);
+    facts.push(Event::StagingChanged(usage_of(means)));
     facts.push(Event::Booted);
     Ok(facts)
 }

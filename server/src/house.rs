@@ -11,6 +11,7 @@ use crate::s3::store::{
     Committed, Completion, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, Restatement,
     StoreError, StoreFuture, UploadMeta, UploadPage, UploadQuery,
 };
+use crate::users::ROOT;
 use crate::world::{Means, WorldHandle, usage_of};
 use bytes::Bytes;
 use catalog::{
@@ -56,6 +57,7 @@ impl House {
                     let slot = match self.staged(&object, place, range).await? {
                         Staged::Here(bytes) => return Ok(GetBody { object, bytes }),
                         Staged::Missing(slot) => slot,
+                        Staged::Moved => continue,
                     };
                     // Gone because it has migrated or was overwritten, or else it should be there and is not.
                     if missing.replace(slot) == Some(slot) {
@@ -100,13 +102,20 @@ pub(crate) enum Staged {
     Here(BoxStream<'static, Result<Bytes, StoreError>>),
     /// The file of that slot is not there.
     Missing(u64),
+    /// The object lies elsewhere by now, or was overwritten.
+    Moved,
 }
 
 impl ObjectStore for House {
     fn create_bucket(&self, bucket: Bucket) -> StoreFuture<'_, Bucket> {
         Box::pin(async move {
             let bucket = Bucket { created_ms: (self.means.wall)(), ..bucket };
-            match self.means.catalog.create_bucket(&bucket).await {
+            let made = if bucket.owner == ROOT {
+                self.means.catalog.create_bucket(&bucket).await
+            } else {
+                self.means.catalog.create_users_bucket(&bucket).await
+            };
+            match made {
                 Ok(()) => Ok(bucket),
                 Err(CatalogError::BucketExists) => {
                     let found = self.means.catalog.bucket(&bucket.name).await.map_err(catalog_error)?;
@@ -139,7 +148,7 @@ impl ObjectStore for House {
 
     fn begin_put<'a>(
         &'a self,
-        bucket: &'a str,
+        bucket: &'a Bucket,
         key: &'a str,
         length: Option<u64>,
     ) -> StoreFuture<'a, Box<dyn PutSink>> {
@@ -150,7 +159,7 @@ impl ObjectStore for House {
             let reservation = self.means.staging.reserve(bytes).map_err(|full| workshop_full(&full))?;
             let slot = self.means.catalog.next_slot().await.map_err(catalog_error)?;
             let writer = self.means.staging.create(slot, reservation).await.map_err(stage_error)?;
-            let sink = Sink { house: self.clone(), bucket: bucket.into(), key: key.into(), slot, writer };
+            let sink = Sink { house: self.clone(), bucket: bucket.clone(), key: key.into(), slot, writer };
             Ok(Box::new(sink) as Box<dyn PutSink>)
         })
     }
@@ -271,7 +280,7 @@ impl House {
     }
 
     pub(crate) fn tell_usage(&self) {
-        self.world.tell(Event::StagingChanged(usage_of(&self.means.staging)));
+        self.world.tell(Event::StagingChanged(usage_of(&self.means)));
     }
 
     /// Frees staged files beside all else, since nobody wants to wait for that. Until a file is gone its room counts as
@@ -293,7 +302,7 @@ impl House {
 /// Takes the bytes of one object into a staged file.
 struct Sink {
     house: House,
-    bucket: String,
+    bucket: Bucket,
     key: String,
     slot: u64,
     writer: StagedWriter,

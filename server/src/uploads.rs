@@ -1,23 +1,32 @@
 //! Uploads in parts, behind the S3 front.
 //!
 //! A part is a staged file like any other; an upload that is open, and its parts, are known to the catalog alone. Parts
-//! of open uploads take their room in the workshop and never migrate. Completing is one batch of the catalog and moves
+//! of open uploads take their room in the workshop and never migrate; so that they cannot take all of it, they have a
+//! share. Completing is one batch of the catalog and moves
 //! no bytes: the object is read from the files of its parts until it has migrated as a whole.
 
 use crate::house::{House, Staged, catalog_condition, catalog_error, damaged, is_refusal, stage_error, workshop_full};
 use crate::s3::store::{Committed, Completion, PutMeta, PutSink, StoreError, StoreFuture, UploadMeta};
 use crate::s3::store::{UploadPage, UploadQuery};
+use crate::world::Counters;
 use bytes::Bytes;
 use catalog::{CatalogError, Object, Part, Place, Upload, UploadListRequest, VersionId};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use workshop::{SlotHold, StagedWriter};
 
 /// Parts that are looked up at once.
 const PAGE: usize = 1_000;
+/// How much of the workshop the parts of open uploads may take, in thousandths. One more is told to slow down, until
+/// others are completed or aborted.
+const OPEN_PERMILLE: u64 = 750;
+/// When whoever is told so may come again, in seconds.
+const OPEN_RETRY_S: u32 = 60;
 /// Uploads that are looked through at once for stale ones.
 const STALE_PAGE: usize = 256;
 
@@ -49,11 +58,39 @@ impl House {
         length: u64,
     ) -> Result<Box<dyn PutSink>, StoreError> {
         self.means.catalog.upload(bucket, key, upload).await.map_err(catalog_error)?;
+        let open = self.open_part(length)?;
         let reservation = self.means.staging.reserve(length).map_err(|full| workshop_full(&full))?;
         let slot = self.means.catalog.next_slot().await.map_err(catalog_error)?;
         let writer = self.means.staging.create(slot, reservation).await.map_err(stage_error)?;
         let (house, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
-        Ok(Box::new(PartSink { house, bucket, key, upload, number, slot, writer }))
+        Ok(Box::new(PartSink { house, bucket, key, upload, number, slot, writer, open }))
+    }
+
+    /// Counts a part of `bytes` bytes as open, if its share of the workshop has room for it.
+    fn open_part(&self, bytes: u64) -> Result<OpenPart, StoreError> {
+        let counters = Arc::clone(&self.means.counters);
+        let capacity_bytes = u128::from(self.means.staging.usage().capacity_bytes);
+        let most_bytes = (capacity_bytes * u128::from(OPEN_PERMILLE) / 1000) as u64;
+        let before = counters.open_part_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let open = OpenPart { counters, bytes };
+        if before.saturating_add(bytes) > most_bytes {
+            let reason =
+                format!("open uploads hold {before} bytes of the {most_bytes} that they may; complete or abort some");
+            return Err(StoreError::SlowDown { retry_after_s: OPEN_RETRY_S, reason });
+        }
+        Ok(open)
+    }
+
+    /// Parts are open no more: they belong to an object, or to nothing.
+    fn closed(&self, bytes: u64) {
+        self.means.counters.parts_closed(bytes);
+        self.tell_usage();
+    }
+
+    /// Frees parts that nobody wants any more.
+    fn free_parts(&self, parts: &[Part]) {
+        self.closed(parts.iter().map(|part| part.bytes).sum());
+        self.free(parts.iter().map(|part| part.slot).collect());
     }
 
     pub(crate) async fn complete_now(
@@ -79,14 +116,15 @@ impl House {
         let condition = catalog_condition(condition);
         let done = self.means.catalog.complete_upload(bucket, key, &object, &parts, &condition).await;
         let done = done.map_err(catalog_error)?;
-        self.free(done.unused);
+        self.closed(object.bytes);
+        self.free_parts(&done.unused);
         self.displaced(done.displaced);
         Ok(Committed { etag, version: upload, modified_ms: object.modified_ms })
     }
 
     pub(crate) async fn abort_now(&self, bucket: &str, key: &str, upload: VersionId) -> Result<(), StoreError> {
-        let slots = self.means.catalog.abort_upload(bucket, key, upload).await.map_err(catalog_error)?;
-        self.free(slots);
+        let parts = self.means.catalog.abort_upload(bucket, key, upload).await.map_err(catalog_error)?;
+        self.free_parts(&parts);
         Ok(())
     }
 
@@ -119,7 +157,7 @@ impl House {
         }
     }
 
-    /// Aborts the uploads that were begun longer than `age` ago (wall time). How many.
+    /// Aborts the uploads that were begun, and given their last part, longer than `age` ago (wall time). How many.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`].
@@ -130,6 +168,9 @@ impl House {
         loop {
             let page = self.means.catalog.uploads_page(after.as_ref(), STALE_PAGE).await.map_err(catalog_error)?;
             for (bucket, key, upload) in page.items.iter().filter(|(.., upload)| upload.initiated_ms <= until_ms) {
+                if self.given_parts_since(upload.version, until_ms).await? {
+                    continue;
+                }
                 match self.abort_now(bucket, key, upload.version).await {
                     Ok(()) => {
                         aborted += 1;
@@ -146,6 +187,21 @@ impl House {
         }
     }
 
+    /// Whether a part of `upload` came after `since_ms`.
+    async fn given_parts_since(&self, upload: VersionId, since_ms: u64) -> Result<bool, StoreError> {
+        let mut last = 0;
+        loop {
+            let page = self.means.catalog.parts_page(upload, last, PAGE).await.map_err(catalog_error)?;
+            if page.iter().any(|part| part.modified_ms > since_ms) {
+                return Ok(true);
+            }
+            match page.last() {
+                Some(part) => last = part.number,
+                None => return Ok(false),
+            }
+        }
+    }
+
     /// The bytes `range` of an object that lies in its parts, unless one of them is gone by now.
     pub(crate) async fn in_parts(&self, object: &Object, range: Range<u64>) -> Result<Staged, StoreError> {
         let Some(first) = object.parts.part_at(range.start).filter(|_| !range.is_empty()) else {
@@ -157,7 +213,7 @@ impl House {
         while at < range.end {
             let page = self.means.catalog.parts_page(object.version, last, PAGE).await.map_err(catalog_error)?;
             if page.is_empty() {
-                return Ok(Staged::Missing(0));
+                return Ok(Staged::Moved);
             }
             for part in page {
                 let wanted = range.start.max(at) - at..range.end.min(at + part.bytes) - at;
@@ -173,7 +229,7 @@ impl House {
         // time.
         let still = self.means.catalog.version(object.version).await.map_err(catalog_error)?;
         if still.is_none_or(|still| still.place != Place::Parts) {
-            return Ok(Staged::Missing(0));
+            return Ok(Staged::Moved);
         }
         let first = match pieces.pop_front() {
             Some((hold, wanted)) => match hold.open().await {
@@ -196,6 +252,24 @@ fn one_by_one(pieces: VecDeque<Piece>) -> BoxStream<'static, Result<Bytes, Store
     opened.try_flatten().boxed()
 }
 
+/// A part that counts as open, for as long as this lives or, once it is committed, until its upload is over.
+struct OpenPart {
+    counters: Arc<Counters>,
+    bytes: u64,
+}
+
+impl OpenPart {
+    fn committed(mut self) {
+        self.bytes = 0;
+    }
+}
+
+impl Drop for OpenPart {
+    fn drop(&mut self) {
+        self.counters.parts_closed(self.bytes);
+    }
+}
+
 /// Takes the bytes of a part into a staged file.
 struct PartSink {
     house: House,
@@ -205,6 +279,7 @@ struct PartSink {
     number: u32,
     slot: u64,
     writer: StagedWriter,
+    open: OpenPart,
 }
 
 impl PutSink for PartSink {
@@ -224,7 +299,7 @@ impl PutSink for PartSink {
 
 impl PartSink {
     async fn commit_all(self, meta: PutMeta) -> Result<Committed, StoreError> {
-        let Self { house, bucket, key, upload, number, slot, writer } = self;
+        let Self { house, bucket, key, upload, number, slot, writer, open } = self;
         let checksum = meta.checksums.into_iter().next();
         let checksum = checksum.ok_or_else(|| StoreError::Internal("a part without a checksum".into()))?;
         let staged = writer.finish().await.map_err(stage_error)?;
@@ -232,13 +307,15 @@ impl PartSink {
         let part = Part { number, slot, bytes: staged.bytes, etag: meta.etag.clone(), checksum, modified_ms };
         match house.means.catalog.put_part(&bucket, &key, upload, &part).await {
             Ok(displaced) => {
-                house.free(displaced.into_iter().collect());
-                house.tell_usage();
+                open.committed();
+                house.free_parts(displaced.as_slice());
                 Ok(Committed { etag: meta.etag, version: upload, modified_ms })
             }
             Err(error) => {
                 if is_refusal(&error) {
                     house.free(vec![slot]);
+                } else {
+                    open.committed(); // it may be
                 }
                 Err(catalog_error(error))
             }

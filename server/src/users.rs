@@ -163,19 +163,32 @@ impl Users {
         if name == ROOT {
             return Err(UserError::Root);
         }
+        self.owns_nothing(name).await?;
+        let found = self.catalog.users().await.map_err(UserError::Catalog)?;
+        let user = found.into_iter().find(|user| user.name == name);
+        let user = user.ok_or_else(|| UserError::Unknown(name.to_owned()))?;
+        self.catalog.remove_user(name).await.map_err(|error| told(name, error))?;
+        // From here on no bucket is made for the user; one that was made meanwhile is not left without an owner.
+        if let Err(error) = self.owns_nothing(name).await {
+            self.catalog.add_user(&user).await.map_err(|error| told(name, error))?;
+            return Err(error);
+        }
+        self.known.write().unwrap_or_else(PoisonError::into_inner).retain(|_, known| known.name != name);
+        Ok(())
+    }
+
+    async fn owns_nothing(&self, name: &str) -> Result<(), UserError> {
         let buckets = self.catalog.buckets().await.map_err(UserError::Catalog)?;
         let owned: Vec<String> =
             buckets.into_iter().filter(|bucket| bucket.owner == name).map(|bucket| bucket.name).collect();
-        if !owned.is_empty() {
-            let some = owned.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
-            let more = if owned.len() > 3 { ", ..." } else { "" };
-            let plural = if owned.len() == 1 { "bucket" } else { "buckets" };
-            let buckets = format!("{} {plural} ({some}{more})", owned.len());
-            return Err(UserError::OwnsBuckets { name: name.to_owned(), buckets });
+        if owned.is_empty() {
+            return Ok(());
         }
-        self.catalog.remove_user(name).await.map_err(|error| told(name, error))?;
-        self.known.write().unwrap_or_else(PoisonError::into_inner).retain(|_, known| known.name != name);
-        Ok(())
+        let some = owned.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = if owned.len() > 3 { ", ..." } else { "" };
+        let plural = if owned.len() == 1 { "bucket" } else { "buckets" };
+        let buckets = format!("{} {plural} ({some}{more})", owned.len());
+        Err(UserError::OwnsBuckets { name: name.to_owned(), buckets })
     }
 
     fn with_fresh_keys(&self, name: &str, created_ms: Option<u64>) -> Result<User, UserError> {

@@ -87,6 +87,8 @@ pub struct Counters {
     pub repaired_fragments: AtomicU64,
     /// Fuses that tripped.
     pub fuse_trips: AtomicU64,
+    /// Bytes of the parts of open uploads, those included that are being received: what of the workshop cannot migrate.
+    pub open_part_bytes: AtomicU64,
 }
 
 /// A part of a blob's payload that is to be recalled into the spool.
@@ -270,6 +272,14 @@ pub struct World {
     last_commands: power::LastCommands,
     closing: Option<oneshot::Sender<()>>,
     awake: watch::Sender<Awake>,
+}
+
+impl Counters {
+    /// Parts of so many bytes are open no more.
+    pub(crate) fn parts_closed(&self, bytes: u64) {
+        let less = |open: u64| Some(open.saturating_sub(bytes));
+        let _ = self.open_part_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
 }
 
 impl World {
@@ -514,8 +524,13 @@ impl World {
     }
 }
 
-/// What the engine is told of the workshop's fill.
-pub(crate) fn usage_of(staging: &Staging) -> Usage {
-    let usage = staging.usage();
-    Usage { staged_bytes: usage.staged_bytes, capacity_bytes: usage.capacity_bytes }
+/// What the engine is told of the workshop's fill: of what may migrate, and of the room that there is for it. Parts of
+/// open uploads may not, and migrating all else in haste would make no room for them.
+pub(crate) fn usage_of(means: &Means) -> Usage {
+    let usage = means.staging.usage();
+    let open_bytes = means.counters.open_part_bytes.load(Ordering::Relaxed);
+    Usage {
+        staged_bytes: usage.staged_bytes.saturating_sub(open_bytes),
+        capacity_bytes: usage.capacity_bytes.saturating_sub(open_bytes),
+    }
 }

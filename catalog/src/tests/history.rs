@@ -82,7 +82,8 @@ impl Actor {
             world.pending.insert(key.to_owned(), Some(version));
         });
         let object = object(version, self.dice.below(50), self.dice.below(20));
-        let displaced = self.catalog.put_object("b", key, &object, slot, &PutCondition::None).await.unwrap();
+        let displaced =
+            self.catalog.put_object(&super::bucket(), key, &object, slot, &PutCondition::None).await.unwrap();
         self.acknowledge(key, Some(version), displaced);
     }
 

@@ -77,6 +77,38 @@ async fn a_bucket_changes_in_what_was_asked_and_keeps_the_rest() {
 }
 
 #[tokio::test]
+async fn what_was_meant_for_a_bucket_does_not_get_into_another_one_of_its_name() {
+    let catalog = catalog().await;
+    let mine = catalog.bucket("b").await.unwrap();
+    let put = async |number: u64| {
+        catalog.put_object(&mine, "k", &object(VersionId(number), 1, 1), number, &PutCondition::None).await
+    };
+    catalog.change_bucket("b", &BucketChange::Acl(Acl::PublicRead)).await.unwrap();
+    put(1).await.expect("it was changed, and is the same");
+    catalog.delete_object("b", "k").await.unwrap();
+    for another in [Bucket::new("b", 1, "eve"), Bucket::new("b", 2, "me")] {
+        catalog.delete_bucket("b").await.unwrap();
+        assert!(matches!(put(2).await, Err(CatalogError::NoSuchBucket)));
+        catalog.create_bucket(&another).await.unwrap();
+        assert!(matches!(put(3).await, Err(CatalogError::NoSuchBucket)), "{another:?}");
+        assert!(matches!(catalog.head_object("b", "k").await, Err(CatalogError::NoSuchKey)));
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_is_made_for_a_user_who_is_there() {
+    let catalog = catalog().await;
+    let (attic, cellar) = (Bucket::new("attic", 1, "ann"), Bucket::new("cellar", 1, "ann"));
+    assert!(matches!(catalog.create_users_bucket(&attic).await, Err(CatalogError::NoSuchUser)));
+    catalog.add_user(&user("ann", "1")).await.unwrap();
+    catalog.create_users_bucket(&attic).await.unwrap();
+    assert!(matches!(catalog.create_users_bucket(&attic).await, Err(CatalogError::BucketExists)));
+    catalog.remove_user("ann").await.unwrap();
+    assert!(matches!(catalog.create_users_bucket(&cellar).await, Err(CatalogError::NoSuchUser)));
+    assert_eq!(catalog.buckets().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
 async fn users_and_drives_are_listed_in_order() {
     let catalog = catalog().await;
     for name in ["zoe", "adam"] {
@@ -105,7 +137,7 @@ async fn buckets_are_made_once_and_removed_only_when_empty() {
     catalog.delete_bucket("b").await.unwrap();
     assert!(matches!(catalog.delete_bucket("b").await, Err(CatalogError::NoSuchBucket)));
     assert!(catalog.buckets().await.unwrap().is_empty());
-    let late = catalog.put_object("b", "k", &object(VersionId(9), 1, 1), 1, &PutCondition::None).await;
+    let late = catalog.put_object(&super::bucket(), "k", &object(VersionId(9), 1, 1), 1, &PutCondition::None).await;
     assert!(matches!(late, Err(CatalogError::NoSuchBucket)));
     sound(&catalog).await;
 }
@@ -116,7 +148,7 @@ async fn a_put_and_the_removal_of_its_bucket_never_both_succeed() {
         let catalog = catalog().await;
         let putting = catalog.clone();
         let object = object(VersionId(1), 1, 1);
-        let put = async move { putting.put_object("b", "k", &object, 1, &PutCondition::None).await };
+        let put = async move { putting.put_object(&super::bucket(), "k", &object, 1, &PutCondition::None).await };
         let (put, removed) = tokio::join!(put, catalog.delete_bucket("b"));
         assert!(put.is_ok() != removed.is_ok());
         sound(&catalog).await;

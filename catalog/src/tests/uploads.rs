@@ -77,7 +77,7 @@ async fn an_upload_becomes_an_object_of_its_parts_in_their_order() {
     assert_eq!(catalog.upload_usage().await.unwrap().bytes, 129);
     assert_eq!(sound(&catalog).await.upload_bytes, 129);
     let done = complete(&catalog, "k", upload, &[&first, &second]).await.unwrap();
-    assert_eq!(done, Completed { displaced: Displaced::Nothing, unused: vec![unused.slot] });
+    assert_eq!(done, Completed { displaced: Displaced::Nothing, unused: vec![unused] });
     let (found, place) = catalog.get_object("b", "k").await.unwrap();
     assert_eq!((found.version, found.bytes, place), (upload, 30, Place::Parts));
     assert_eq!(found.parts.range(2), Some(10..30));
@@ -99,7 +99,7 @@ async fn what_is_over_is_no_upload_any_more() {
     let one = put_part(&catalog, "k", done, 1, 5).await;
     let other = put_part(&catalog, "l", given_up, 1, 5).await;
     complete(&catalog, "k", done, &[&one]).await.unwrap();
-    assert_eq!(catalog.abort_upload("b", "l", given_up).await.unwrap(), [other.slot]);
+    assert_eq!(catalog.abort_upload("b", "l", given_up).await.unwrap(), std::slice::from_ref(&other));
     for (key, upload, old) in [("k", done, &one), ("l", given_up, &other), ("l", done, &one), ("none", done, &one)] {
         assert!(matches!(catalog.upload("b", key, upload).await, Err(CatalogError::NoSuchUpload)));
         assert!(matches!(catalog.abort_upload("b", key, upload).await, Err(CatalogError::NoSuchUpload)));
@@ -117,7 +117,7 @@ async fn a_part_takes_the_place_of_the_one_of_its_number() {
     let catalog = catalog().await;
     let upload = begin(&catalog, "k").await;
     assert_eq!(catalog.put_part("b", "k", upload, &part(1, 500, 5)).await.unwrap(), None);
-    assert_eq!(catalog.put_part("b", "k", upload, &part(1, 501, 6)).await.unwrap(), Some(500));
+    assert_eq!(catalog.put_part("b", "k", upload, &part(1, 501, 6)).await.unwrap(), Some(part(1, 500, 5)));
     let old = complete(&catalog, "k", upload, &[&part(1, 500, 6)]).await;
     assert!(matches!(old, Err(CatalogError::NoSuchPart(1))), "another ETag");
     let long = complete(&catalog, "k", upload, &[&part(1, 501, 7)]).await;
@@ -234,7 +234,7 @@ async fn of_parts_puts_aborts_and_completions_at_once_none_leaves_a_slot_behind(
             match task.await.unwrap() {
                 (slot, Ok(displaced)) => {
                     files.insert(slot);
-                    freed.extend(displaced);
+                    freed.extend(displaced.map(|part| part.slot));
                 }
                 (_, Err(error)) => assert!(matches!(error, CatalogError::NoSuchUpload), "{error}"),
             }
@@ -243,7 +243,7 @@ async fn of_parts_puts_aborts_and_completions_at_once_none_leaves_a_slot_behind(
             match task.await.unwrap() {
                 Ok(done) => {
                     over += 1;
-                    freed.extend(done.unused);
+                    freed.extend(done.unused.iter().map(|part| part.slot));
                 }
                 Err(CatalogError::NoSuchUpload | CatalogError::NoSuchPart(1)) => {}
                 Err(error) => panic!("{error}"),
@@ -251,9 +251,9 @@ async fn of_parts_puts_aborts_and_completions_at_once_none_leaves_a_slot_behind(
         }
         if let Some(task) = aborting {
             match task.await.unwrap() {
-                Ok(slots) => {
+                Ok(parts) => {
                     over += 1;
-                    freed.extend(slots);
+                    freed.extend(parts.iter().map(|part| part.slot));
                 }
                 Err(error) => assert!(matches!(error, CatalogError::NoSuchUpload), "{error}"),
             }

@@ -164,7 +164,7 @@ pub(super) async fn object(route: &Route, ask: Ask) -> Answer {
                 None => continue,
             }
         }
-        if let Some(answer) = copied(route, &ask, &source, &object, &described).await? {
+        if let Some(answer) = copied(route, &ask, &bucket, &source, &object, &described).await? {
             return Ok(answer);
         }
     }
@@ -196,6 +196,7 @@ async fn restate(route: &Route, ask: &Ask, object: &Object, described: &Describe
 async fn copied(
     route: &Route,
     ask: &Ask,
+    bucket: &Bucket,
     source: &Source,
     object: &Object,
     described: &Described,
@@ -203,7 +204,7 @@ async fn copied(
     // A source that is cold beyond patience is refused before anything is reserved for it.
     let Some(got) = source.open(route, object, 0..object.bytes).await? else { return Ok(None) };
     let kind = described.kind.or(object.checksums.first().map(|sum| sum.kind)).unwrap_or(ChecksumKind::Crc64Nvme);
-    let mut sink = route.store.begin_put(&ask.bucket, &ask.key, Some(object.bytes)).await?;
+    let mut sink = route.store.begin_put(bucket, &ask.key, Some(object.bytes)).await?;
     let pumped = pump(got, sink.as_mut(), Hasher::new(&route.md5, kind)).await;
     let pumped = pumped.and_then(|digests| check_copy(object, digests));
     let (sink, digests) = or_abort(sink, pumped).await?;

@@ -13,8 +13,9 @@ use s3s::TrailingHeaders;
 
 /// How much user metadata an object may have, in bytes of names and values.
 const METADATA_BYTES: usize = 2048;
-/// How long a system header may be, in bytes.
-const HEADER_BYTES: usize = 4096;
+/// How much system headers an object may have, in bytes of names and values. With the metadata it is what AWS takes as
+/// the headers of a whole PUT, and bounds what an entry of a listing takes.
+const HEADERS_BYTES: usize = 8192 - METADATA_BYTES;
 /// System headers that are kept and given back.
 const KEPT: [&str; 6] =
     ["cache-control", "content-disposition", "content-encoding", "content-language", "content-type", "expires"];
@@ -34,7 +35,7 @@ pub(super) async fn object(route: &Route, mut ask: Ask) -> Answer {
     let acl = access::canned(&ask, bucket.ownership)?.unwrap_or_default();
     check_early(route, &ask, &condition).await?;
 
-    let mut sink = route.store.begin_put(&ask.bucket, &ask.key, Some(length)).await?;
+    let mut sink = route.store.begin_put(&bucket, &ask.key, Some(length)).await?;
     let received = receive(&mut ask, &claims, claims.hasher(&route.md5), route, sink.as_mut(), length).await;
     let (sink, digests) = or_abort(sink, received).await?;
     let checksum = digests.checksum.clone();
@@ -137,12 +138,13 @@ pub(super) fn kept_headers(ask: &Ask) -> Result<Vec<(String, String)>, Fault> {
     for name in KEPT {
         let Some(value) = ask.header(name)? else { continue };
         let value = if name == "content-encoding" { without_aws_chunked(value) } else { value.to_owned() };
-        if value.len() > HEADER_BYTES {
-            return Err(Fault::new(Code::MetadataTooLarge, format!("{name} is longer than {HEADER_BYTES} bytes.")));
-        }
         if !value.is_empty() {
             kept.push((name.to_owned(), value));
         }
+    }
+    if kept.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > HEADERS_BYTES {
+        let message = format!("What is kept of the headers is more than {HEADERS_BYTES} bytes.");
+        return Err(Fault::new(Code::MetadataTooLarge, message));
     }
     Ok(kept)
 }

@@ -39,8 +39,12 @@ pub trait ObjectStore: Send + Sync + 'static {
 
     /// Opens a sink for the bytes of an object to be. `length`, if the client said it, is in bytes and lets the store
     /// refuse at once what it has no room for ([`StoreError::SlowDown`], [`StoreError::TooLarge`]).
-    fn begin_put<'a>(&'a self, bucket: &'a str, key: &'a str, length: Option<u64>)
-    -> StoreFuture<'a, Box<dyn PutSink>>;
+    fn begin_put<'a>(
+        &'a self,
+        bucket: &'a Bucket,
+        key: &'a str,
+        length: Option<u64>,
+    ) -> StoreFuture<'a, Box<dyn PutSink>>;
 
     /// What is known of an object, or [`StoreError::NoSuchKey`]. Never touches a drive.
     fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Object>;

@@ -216,7 +216,7 @@ async fn commit(means: &super::Means, handle: &super::WorldHandle, plan: &PackPl
             if done.dead_bytes > 0 {
                 handle.tell(Event::SpaceDoomed { group: blob.group, bytes: done.dead_bytes });
             }
-            handle.tell(Event::StagingChanged(super::usage_of(&means.staging)));
+            handle.tell(Event::StagingChanged(super::usage_of(means)));
         }
         Err(error) => {
             tracing::error!(

@@ -72,7 +72,7 @@ impl World {
             let rescue = Rescue { means: means.clone(), recalls, handle: handle.clone() };
             let ran = rescue.run(blob).await;
             // What was copied has to find its way back to the rack, however far this got.
-            handle.tell(Event::StagingChanged(super::usage_of(&means.staging)));
+            handle.tell(Event::StagingChanged(super::usage_of(&means)));
             match ran {
                 Ok(versions) => tracing::info!(%blob, versions, "rescued what still lived in a mostly doomed blob"),
                 Err(error) => {

@@ -187,12 +187,13 @@ impl ObjectStore for Fake {
         })
     }
 
-    fn begin_put<'a>(&'a self, bucket: &'a str, key: &'a str, _: Option<u64>) -> StoreFuture<'a, Box<dyn PutSink>> {
+    fn begin_put<'a>(&'a self, bucket: &'a Bucket, key: &'a str, _: Option<u64>) -> StoreFuture<'a, Box<dyn PutSink>> {
         if let Mood::Cold(retry_after_s) = self.mood() {
             return answer(Err(StoreError::SlowDown { retry_after_s, reason: "The workshop is full.".into() }));
         }
         self.sinks.fetch_add(1, Ordering::SeqCst);
-        let sink = Sink { fake: self.clone(), bucket: bucket.into(), key: key.into(), bytes: Vec::new(), part: None };
+        let bucket = bucket.name.clone();
+        let sink = Sink { fake: self.clone(), bucket, key: key.into(), bytes: Vec::new(), part: None };
         answer(Ok(Box::new(sink) as Box<dyn PutSink>))
     }
 

@@ -162,6 +162,12 @@ async fn metadata_and_system_headers_come_back() {
     assert_eq!(house.get("bare").await.header("content-type"), "binary/octet-stream");
     let call = put("k").header("x-amz-meta-long", &"x".repeat(2048));
     assert_eq!(house.send(call).await.code(), "MetadataTooLarge");
+    // The headers that are kept have a limit together, not one each: an entry of a listing is bounded by it.
+    let value = "x".repeat(2900);
+    let two = |call: Call| call.header("cache-control", &value).header("content-language", &value);
+    assert_eq!(house.send(two(put("k"))).await.status, 200);
+    let three = two(put("k")).header("content-disposition", &value);
+    assert_eq!(house.send(three).await.code(), "MetadataTooLarge");
 }
 
 #[tokio::test]

@@ -249,7 +249,8 @@ impl Client<'_> {
     /// Begins a put and goes away in the middle.
     async fn give_up(&mut self, key: &str) {
         let serial = self.serial();
-        if let Ok(mut sink) = self.larder.house.begin_put(BUCKET, key, Some(5 * KIB)).await {
+        let Ok(bucket) = self.larder.house.head_bucket(BUCKET).await else { return };
+        if let Ok(mut sink) = self.larder.house.begin_put(&bucket, key, Some(5 * KIB)).await {
             let _ = sink.write(Bytes::from(content(key, serial, 2 * KIB))).await;
         }
     }

@@ -1,10 +1,11 @@
 //! Uploads in parts: as the house keeps them, from the workshop to the rack and back.
 
-use crate::site::{BUCKET, HOUR, KIB, Larder, MIB, Site, content};
+use crate::site::{BUCKET, HOUR, KIB, Larder, MIB, SECOND, Site, content};
 use bytes::Bytes;
-use catalog::{Acl, Checksum, ChecksumKind, ChosenPart, Place, VersionId};
+use catalog::{Acl, Bucket, Checksum, ChecksumKind, ChosenPart, Place, VersionId};
 use futures::future::join_all;
-use server::s3::store::{Completion, Condition, ObjectStore, PutMeta, StoreError, UploadMeta};
+use server::s3::store::{Completion, Condition, ObjectStore, PutMeta, StoreError, UploadMeta, UploadQuery};
+use std::sync::atomic::Ordering;
 
 /// An upload of the object that is number `serial` at its key.
 pub struct OpenUpload {
@@ -22,6 +23,18 @@ impl OpenUpload {
 
 fn checksum() -> Checksum {
     Checksum { kind: ChecksumKind::Crc64Nvme, base64: "AAAAAAAAAAA=".into() }
+}
+
+fn described(etag: String) -> PutMeta {
+    PutMeta {
+        etag,
+        headers: Vec::new(),
+        metadata: Vec::new(),
+        checksums: vec![checksum()],
+        acl: Acl::Private,
+        tags: Vec::new(),
+        condition: Condition::Always,
+    }
 }
 
 impl Larder {
@@ -47,16 +60,7 @@ impl Larder {
         let (key, version) = (&upload.key, upload.version);
         let mut sink = self.house.begin_part(BUCKET, key, version, number, bytes).await?;
         sink.write(whole.slice(start..start + bytes as usize)).await?;
-        let meta = PutMeta {
-            etag: format!("p{number}"),
-            headers: Vec::new(),
-            metadata: Vec::new(),
-            checksums: vec![checksum()],
-            acl: Acl::Private,
-            tags: Vec::new(),
-            condition: Condition::Always,
-        };
-        sink.commit(meta).await.map(drop)
+        sink.commit(described(format!("p{number}"))).await.map(drop)
     }
 
     pub async fn complete(&self, upload: &OpenUpload) -> Result<(), StoreError> {
@@ -111,7 +115,7 @@ fn an_object_of_parts_is_read_whole_and_in_ranges_warm_and_cold() {
 #[test]
 fn parts_of_open_uploads_take_room_never_move_and_give_it_back() {
     let mut site = Site::nas8();
-    site.workshop_bytes = 20 * MIB;
+    site.workshop_bytes = 22 * MIB;
     let facts = site.facts();
     site.run(async |larder| {
         let upload = larder.begin("o", 1, vec![4 * MIB; 4]).await.unwrap();
@@ -158,6 +162,84 @@ fn of_completions_aborts_and_parts_at_once_one_wins_and_no_file_is_left() {
             assert_eq!(larder.get(&key).await.is_ok(), won == 1);
             larder.audit(&facts).await;
         }
+    });
+}
+
+#[test]
+fn parts_of_open_uploads_have_a_share_of_the_workshop_and_leave_the_rest_to_others() {
+    let mut site = Site::nas8();
+    site.workshop_bytes = 8 * MIB;
+    site.run(async |larder| {
+        let upload = larder.begin("parts", 1, vec![MIB; 7]).await.unwrap();
+        for number in 1..=6 {
+            larder.put_part(&upload, number).await.unwrap();
+        }
+    });
+    site.run(async |larder| {
+        let left_open = larder.begin("parts", 2, vec![MIB; 7]).await.unwrap();
+        let refused = larder.put_part(&left_open, 1).await;
+        assert!(
+            matches!(&refused, Err(StoreError::SlowDown { reason, .. }) if reason.contains("abort")),
+            "{refused:?}"
+        );
+        // What they hold is neither hurried to the rack nor in the way of what can be.
+        let usage = larder.ask(|rack| rack.staging()).await;
+        assert!(usage.staged_bytes < MIB && usage.capacity_bytes <= 2 * MIB, "{usage:?}");
+        for serial in 0..8 {
+            larder.put("other", serial, MIB).await.unwrap();
+            let moved = async || matches!(larder.place("other").await, Place::Stored { .. });
+            larder.until("moved", HOUR, moved).await;
+        }
+        let query = UploadQuery { max_uploads: 10, ..UploadQuery::default() };
+        for (key, upload) in larder.house.list_uploads(BUCKET, query).await.unwrap().uploads {
+            larder.house.abort_upload(BUCKET, &key, upload.version).await.unwrap();
+        }
+        larder.files_are_removed().await;
+        assert_eq!(larder.means.counters.open_part_bytes.load(Ordering::Relaxed), 0);
+        let whole = larder.begin("parts", 3, vec![MIB; 5]).await.unwrap();
+        for number in [1, 2, 3, 4, 5, 1] {
+            larder.put_part(&whole, number).await.unwrap();
+        }
+        assert_eq!(
+            larder.means.counters.open_part_bytes.load(Ordering::Relaxed),
+            5 * MIB,
+            "the last of a number counts"
+        );
+        larder.complete(&whole).await.unwrap();
+        assert_eq!(larder.means.counters.open_part_bytes.load(Ordering::Relaxed), 0, "and none of an object");
+    });
+}
+
+#[test]
+fn an_upload_is_stale_some_time_after_its_last_part() {
+    Site::nas8().run(async |larder| {
+        let upload = larder.begin("slow", 1, vec![KIB, KIB]).await.unwrap();
+        for number in 1..=2 {
+            tokio::time::sleep(HOUR).await;
+            larder.put_part(&upload, number).await.unwrap();
+            assert_eq!(larder.house.abort_stale(HOUR / 2).await.unwrap(), 0, "part {number} has just come");
+        }
+        tokio::time::sleep(HOUR).await;
+        assert_eq!(larder.house.abort_stale(HOUR / 2).await.unwrap(), 1);
+        assert!(matches!(larder.put_part(&upload, 1).await, Err(StoreError::NoSuchUpload)));
+    });
+}
+
+#[test]
+fn a_put_that_outlives_its_bucket_does_not_get_into_the_next_one_of_its_name() {
+    let mut site = Site::nas8();
+    let facts = site.facts();
+    site.run(async |larder| {
+        let mine = larder.house.head_bucket(BUCKET).await.unwrap();
+        let mut sink = larder.house.begin_put(&mine, "k", Some(3)).await.unwrap();
+        sink.write("abc".into()).await.unwrap();
+        larder.house.delete_bucket(BUCKET).await.unwrap();
+        tokio::time::sleep(SECOND).await;
+        larder.house.create_bucket(Bucket::new(BUCKET, 0, server::users::ROOT)).await.unwrap();
+        let committed = sink.commit(described("e".into())).await;
+        assert!(matches!(committed, Err(StoreError::NoSuchBucket)), "{committed:?}");
+        larder.files_are_removed().await;
+        assert_eq!((facts.staged_files(), larder.keys().await.len()), (0, 0));
     });
 }
 

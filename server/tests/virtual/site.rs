@@ -242,7 +242,7 @@ impl Site {
         let world = boot::boot(spec, policy, self.seed, &means, Arc::clone(&rack)).await.unwrap();
         let house = House::new(means.clone(), world.clone(), self.patience);
         if house.head_bucket(BUCKET).await.is_err() {
-            house.create_bucket(Bucket::new(BUCKET, 0, "alice")).await.unwrap();
+            house.create_bucket(Bucket::new(BUCKET, 0, server::users::ROOT)).await.unwrap();
         }
         Larder { house, world, means, rack, started }
     }
@@ -317,7 +317,8 @@ pub fn retry_after_s(error: &StoreError) -> Option<u32> {
 
 impl Larder {
     pub async fn put(&self, key: &str, serial: u64, bytes: u64) -> Result<(), StoreError> {
-        let mut sink = self.house.begin_put(BUCKET, key, Some(bytes)).await?;
+        let bucket = self.house.head_bucket(BUCKET).await?;
+        let mut sink = self.house.begin_put(&bucket, key, Some(bytes)).await?;
         let content = Bytes::from(content(key, serial, bytes));
         let piece = 1 + content.len() / 3;
         for at in (0..content.len()).step_by(piece) {
