@@ -275,7 +275,8 @@ type Opened = Result<BoxStream<'static, Result<Bytes, ReadError>>, PackError>;
 
 /// What comes next.
 enum Stage {
-    /// The next piece of the member of that number, of which so many were read; or the index if there is no such member.
+    /// The next piece of the member of that number, of which so many were read; or the index if there is no such
+    /// member.
     File { member: usize, read: usize },
     /// More of a piece.
     Bytes { member: usize, read: usize, stream: BoxStream<'static, Result<Bytes, ReadError>> },
