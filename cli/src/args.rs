@@ -84,14 +84,16 @@ pub struct UserName {
 pub enum Reproduce {
     /// Pelican: a rack in which a twelfth of the drives may spin (OSDI 2014).
     Pelican(Evaluation),
+    /// BuffPack and OffPack: bringing a data set into another order inside such a rack.
+    Partition(Evaluation),
 }
 
 #[derive(Debug, Args)]
 pub struct Evaluation {
-    /// Simulate less: fewer rates, fewer hours, one seed, smaller drives where racks are filled.
+    /// Simulate less: fewer values, fewer hours or less data, one seed, smaller drives where racks are filled.
     #[arg(long)]
     pub quick: bool,
-    /// Write a report into this directory: report.html, rows, points and fills as CSV, rows.json, a plot a figure.
+    /// Write a report into this directory: report.html, rows and points as CSV, rows.json, a plot a figure.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print JSON: an array of rows.

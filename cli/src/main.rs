@@ -57,6 +57,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Plan(options) => plan::plan(&options),
         Command::Simulate(options) => simulate::simulate(&options),
         Command::Reproduce(Reproduce::Pelican(options)) => reproduce::pelican(&options),
+        Command::Reproduce(Reproduce::Partition(options)) => reproduce::partition(&options),
         Command::Init(options) => serve::init(&options),
         Command::Serve(options) => serve::serve(&options),
         Command::Status(options) => status::status(&options),

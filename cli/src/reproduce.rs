@@ -5,45 +5,101 @@ use crate::human::table;
 use crate::output;
 use crate::report_dir::ReportDir;
 use crate::simulate::{Progress, command, threads};
-use sim::reproduce::judge::{RULES, Row};
-use sim::reproduce::pelican::{Extent, FIGURES, Reproduction};
+use sim::report::{Page, Table};
+use sim::reproduce::judge::{RULES, Row, summary};
+use sim::reproduce::{partition, pelican};
 use std::fmt::Write;
 
-/// The files of a report, beside its figures.
-const FILES: [&str; 5] = ["report.html", "rows.csv", "rows.json", "points.csv", "fills.csv"];
+/// The files of a report, beside its figures and tables.
+const FILES: [&str; 3] = ["report.html", "rows.csv", "rows.json"];
+const PELICAN_TABLES: [&str; 2] = ["points.csv", "fills.csv"];
+const PARTITION_TABLES: [&str; 2] = ["points.csv", "apart.csv"];
+
+/// An evaluation that was run again.
+struct Made<'a> {
+    rows: &'a [Row],
+    page: Page,
+    /// The rows, and what stands in other files.
+    table: Table,
+    tables: Vec<(&'static str, Table)>,
+    /// Each figure's file, as SVG.
+    figures: Vec<(&'static str, String)>,
+}
 
 /// `larder reproduce pelican`.
 pub fn pelican(options: &Evaluation) -> anyhow::Result<()> {
     let (_, rack) = server::data_dir::read_rack("pelican")?;
-    let files = FILES.into_iter().chain(FIGURES).collect();
-    let dir = options.out.as_deref().map(|path| ReportDir::make(path, files)).transpose()?;
-    let extent = if options.quick { Extent::Quick } else { Extent::Full };
+    let dir = report_dir(options, &PELICAN_TABLES, &pelican::FIGURES)?;
+    let extent = if options.quick { pelican::Extent::Quick } else { pelican::Extent::Full };
     let progress = Progress::new("runs")?;
-    let made = Reproduction::new(rack, extent, threads(options.threads), &|done, of| progress.reached(done, of))?;
+    let told = |done, of| progress.reached(done, of);
+    let made = pelican::Reproduction::new(rack, extent, threads(options.threads), &told)?;
     progress.end();
-    if let Some(dir) = &dir {
-        write(dir, &made)?;
+    let of = Made {
+        rows: &made.rows,
+        page: made.page(&asked()),
+        table: made.table(),
+        tables: PELICAN_TABLES.into_iter().zip([made.points(), made.fills()]).collect(),
+        figures: made.figures.iter().map(|drawn| (drawn.name, drawn.plate.svg())).collect(),
+    };
+    give(options, dir.as_ref(), &of)
+}
+
+/// `larder reproduce partition`.
+pub fn partition(options: &Evaluation) -> anyhow::Result<()> {
+    let dir = report_dir(options, &PARTITION_TABLES, &partition::FIGURES)?;
+    let progress = Progress::new("jobs")?;
+    let told = |done, of| progress.reached(done, of);
+    let made = partition::Reproduction::new(options.quick, threads(options.threads), &told)?;
+    progress.end();
+    let of = Made {
+        rows: &made.rows,
+        page: made.page(&asked()),
+        table: made.table(),
+        tables: PARTITION_TABLES.into_iter().zip([made.points(), made.apart()]).collect(),
+        figures: made.figures.iter().map(|drawn| (drawn.name, drawn.plate.svg())).collect(),
+    };
+    give(options, dir.as_ref(), &of)
+}
+
+fn report_dir(
+    options: &Evaluation,
+    tables: &[&'static str],
+    figures: &[&'static str],
+) -> anyhow::Result<Option<ReportDir>> {
+    let files: Vec<&str> = FILES.iter().chain(tables).chain(figures).copied().collect();
+    options.out.as_deref().map(|path| ReportDir::make(path, files)).transpose()
+}
+
+fn asked() -> String {
+    format!("{}\n(larder {})", command(), env!("CARGO_PKG_VERSION"))
+}
+
+/// Writes the report, if one was asked for, and prints what came out.
+fn give(options: &Evaluation, dir: Option<&ReportDir>, made: &Made<'_>) -> anyhow::Result<()> {
+    if let Some(dir) = dir {
+        write(dir, made)?;
     }
     if options.json {
         return output::print_json(&made.rows);
     }
-    output::print(&shown(&made))?;
-    if let Some(dir) = &dir {
+    output::print(&shown(made.rows))?;
+    if let Some(dir) = dir {
         output::print(&format!("\nThe report is {}\n", dir.path("report.html").display()))?;
     }
     Ok(())
 }
 
-fn write(dir: &ReportDir, made: &Reproduction) -> anyhow::Result<()> {
-    let command = format!("{}\n(larder {})", command(), env!("CARGO_PKG_VERSION"));
+fn write(dir: &ReportDir, made: &Made<'_>) -> anyhow::Result<()> {
     dir.clear()?;
-    dir.write("report.html", &made.page(&command).html())?;
-    dir.write("rows.csv", &made.table().csv())?;
+    dir.write("report.html", &made.page.html())?;
+    dir.write("rows.csv", &made.table.csv())?;
     dir.write("rows.json", &format!("{}\n", serde_json::to_string_pretty(&made.rows)?))?;
-    dir.write("points.csv", &made.points().csv())?;
-    dir.write("fills.csv", &made.fills().csv())?;
-    for drawn in &made.figures {
-        dir.write(drawn.name, &drawn.plate.svg())?;
+    for (name, table) in &made.tables {
+        dir.write(name, &table.csv())?;
+    }
+    for (name, svg) in &made.figures {
+        dir.write(name, svg)?;
     }
     Ok(())
 }
@@ -51,7 +107,7 @@ fn write(dir: &ReportDir, made: &Reproduction) -> anyhow::Result<()> {
 /// The longest that is shown in a column: the rest stands below the table.
 const WIDTH_MAX: usize = 24;
 
-fn shown(made: &Reproduction) -> String {
+fn shown(rows: &[Row]) -> String {
     let head = ["row of the text", "paper", "ours", "deviation", "verdict"];
     let fits = |text: &str| text.chars().count() <= WIDTH_MAX;
     let cell = |text: &str| if fits(text) { text.to_owned() } else { "see below".to_owned() };
@@ -60,10 +116,10 @@ fn shown(made: &Reproduction) -> String {
             .map(ToOwned::to_owned)
             .to_vec()
     };
-    let rows: Vec<Vec<String>> = made.rows.iter().map(line).collect();
-    let mut text = table(&head, &head[1..4], &rows);
+    let lines: Vec<Vec<String>> = rows.iter().map(line).collect();
+    let mut text = table(&head, &head[1..4], &lines);
     text.push_str("\nTo know about them:\n");
-    for row in &made.rows {
+    for row in rows {
         let long = [("the text: ", &row.paper), ("ours: ", &row.ours)].into_iter().filter(|(_, told)| !fits(told));
         let mut told: Vec<String> = long.map(|(whose, told)| format!("{whose}{told}")).collect();
         told.extend((!row.note.is_empty()).then(|| row.note.clone()));
@@ -75,6 +131,6 @@ fn shown(made: &Reproduction) -> String {
     for rule in RULES {
         let _ = writeln!(text, "- {rule}");
     }
-    let _ = writeln!(text, "\n{} rows: {}.", made.rows.len(), made.summary());
+    let _ = writeln!(text, "\n{} rows: {}.", rows.len(), summary(rows));
     text
 }

@@ -12,6 +12,7 @@ mod job;
 mod point;
 
 pub use hardware::Groups;
+pub(crate) use point::paper_s;
 pub use point::{Repartitioned, models};
 
 use crate::batch::run_each;

@@ -1,4 +1,4 @@
-"""Pelican's evaluation on the command line, in its quick form: rows that programs can read, and a report that
+"""The papers' evaluations on the command line, in their quick forms: rows that programs can read, and a report that
 stands alone."""
 
 import json
@@ -15,7 +15,7 @@ class Reproduction(SystemTest):
         output = larder("reproduce", "pelican", "--quick", "--json", "--out", folder, timeout=600)
         self.assertEqual(output.returncode, 0, output.stderr)
         rows = json.loads(output.stdout)
-        verdicts = {"met", "calibrated", "missed", "contradiction", "open"}
+        verdicts = {"met", "calibrated", "by_construction", "missed", "contradiction", "open"}
         self.assertTrue(all(row["verdict"] in verdicts and row["paper"] and row["ours"] for row in rows))
         found = {name: open(os.path.join(folder, name), encoding="utf-8").read() for name in os.listdir(folder)}
         self.assertEqual(json.loads(found["rows.json"]), rows)
@@ -33,3 +33,17 @@ class Reproduction(SystemTest):
         output = larder("reproduce", "pelican", "--quick", "--out", folder)
         self.assertEqual(output.returncode, 1)
         self.assertIn("write --out with a directory that is new", output.stderr)
+
+    def test_buffpack_and_offpack_have_their_rows_and_figures(self):
+        folder = os.path.join(self.root, "report")
+        output = larder("reproduce", "partition", "--quick", "--json", "--out", folder, timeout=600)
+        self.assertEqual(output.returncode, 0, output.stderr)
+        rows = {row["id"]: row for row in json.loads(output.stdout)}
+        self.assertEqual(rows["OFFPACK_HOURS"]["verdict"], "met")
+        self.assertEqual(rows["AGAINST_GAIN"]["verdict"], "contradiction")
+        figures = [name for name in os.listdir(folder) if name.endswith(".svg")]
+        self.assertEqual(len(figures), 5)
+        for name in figures:
+            xml.parse(os.path.join(folder, name))
+        with open(os.path.join(folder, "apart.csv"), encoding="utf-8") as file:
+            self.assertIn("skew of input", file.read())

@@ -50,6 +50,23 @@ class Scenarios(SystemTest):
             texts.append((found["plot.svg"], found["points.csv"], found["points.json"]))
         self.assertEqual(texts[0], texts[1])
 
+    def test_a_repartition_has_its_hours_and_switches_by_strategy(self):
+        less = ["--set", "repartition.data=500 GB", "--set", "repartition.memory=[\"8 GB\", \"64 GB\"]"]
+        output = simulate("repartition.toml", *less, "--json")
+        self.assertEqual(output.returncode, 0, output.stderr)
+        points = json.loads(output.stdout)
+        self.assertEqual(len(points), 5 * 2)
+        for point in points:
+            strategy = point["parameters"]["repartition.strategy"]
+            self.assertNotIn("rack", point["parameters"])
+            self.assertGreaterEqual(point["bytes_read"], 500e9)
+            self.assertEqual(point["bytes_read"], point["bytes_written"])
+            self.assertGreater(point["switches"], 0)
+            if strategy in ("baseline", "buffpack", "offpack"):
+                self.assertLess(abs(point["hours"] / point["model_hours"] - 1), 0.5, point)
+        output = simulate("repartition.toml", "--set", "repartition.memry=1 GB")
+        self.assertIn("unknown key `repartition.memry`; write `repartition.memory`", output.stderr)
+
     def test_a_misspelt_key_is_named_with_the_right_one(self):
         wrong = os.path.join(self.root, "wrong.toml")
         with open(wrong, "w", encoding="utf-8") as file:

@@ -139,17 +139,42 @@ fn visits_per_byte(question: &Question, own: f64, drained: f64, reading: usize) 
 
 /// [`offpack_s`] for input and output that are skewed, in seconds, with the switches of the first phase.
 ///
-/// What is read on the group it is for is home at once: the sum of q p. The rest is offloaded and carried home, a
-/// buffer at a time. A group must be entered as often as buffers come for it and left as often as buffers leave it, so
-/// that the larger of the two counts: where they differ, the way is gone with an empty buffer ("the buffer is more
-/// likely empty", section V-F). Even shares make it formula (7), but for `(K - 1) / K` of the switches.
+/// What is read on the group it is for is home at once: the sum of q p. The rest is offloaded and carried home by
+/// `carries`, for each pair of groups. A group must be entered as often as something comes for it and left as often as
+/// something leaves it, so that the larger of the two counts: where they differ, the way is gone with an empty buffer
+/// ("the buffer is more likely empty", section V-F). Even shares make it formula (7), but for `(K - 1) / K` of the
+/// switches, as long as the run of a pair is far larger than the buffer.
 pub fn skewed_offpack_s(question: &Question, skew: Skew<'_>) -> f64 {
     let output = question.output();
-    let pairs = || skew.input.iter().zip(skew.output);
-    let offloaded = output * (1.0 - pairs().map(|(lies, falls)| lies * falls).sum::<f64>());
-    let carried: f64 = pairs().map(|(lies, falls)| (lies * (1.0 - falls)).max(falls * (1.0 - lies))).sum();
-    let visits = output * carried / question.memory_bytes as f64 + question.groups as f64;
+    let home: f64 = skew.input.iter().zip(skew.output).map(|(lies, falls)| lies * falls).sum();
+    let offloaded = output * (1.0 - home);
+    let carried = |on: usize, target: usize| {
+        let run = output * skew.input[on] * skew.output[target];
+        if on == target { 0.0 } else { carries(run / question.memory_bytes as f64) }
+    };
+    let all = || 0..question.groups;
+    let visits_to = |group: usize| {
+        let left: f64 = all().map(|target| carried(group, target)).sum();
+        let entered: f64 = all().map(|on| carried(on, group)).sum();
+        left.max(entered)
+    };
+    let visits = all().map(visits_to).sum::<f64>() + question.groups as f64;
     question.once_s() + question.read_s(offloaded) + question.write_s(offloaded) + question.switch_s() * visits
+}
+
+/// How often a run that fills the buffer so many times is carried.
+///
+/// As often as the buffer is full of it, and once more for what is left over, x of a buffer, which travels with what is
+/// left over for others. Each stop adds one such rest to that of another group, and the most is brought home: what is
+/// buffered for the groups is x, 2 x, up to j x, which fill the buffer when `j^2 x / 2` is 1. A stop brings half of the
+/// most on average, so that x of a buffer takes `2 / j`, the root of `2 x`, stops.
+fn carries(fills: f64) -> f64 {
+    const PARTS: f64 = 1e12;
+    let whole = fills as u64 as f64;
+    let rest = fills - whole;
+    // The root, in millionths: there is none of floats without a standard library.
+    let stops = ((2.0 * rest * PARTS) as u64).isqrt() as f64 / 1e6;
+    whole + stops.min(1.0)
 }
 
 /// Less than any strategy can take, in seconds, if output falls to all groups alike.

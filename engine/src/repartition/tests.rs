@@ -6,6 +6,7 @@ use super::model::{
     Question, Skew, baseline_s, buffpack_s, lower_bound_s, offpack_s, skewed_buffpack_s, skewed_offpack_s,
 };
 use super::*;
+use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -120,6 +121,32 @@ fn the_models_that_know_skew_are_within_five_percent_where_the_papers_are_not() 
         }
     }
     assert!(papers_worst > 200.0, "formula (6) is off by a fifth under skew, not by {papers_worst} thousandths");
+}
+
+#[test]
+fn the_better_model_of_offpack_knows_groups_whose_runs_do_not_fill_the_buffer() {
+    let mut papers_worst: f64 = 0.0;
+    for (groups, data_tb, memory_gb) in [
+        (4, 2, 64),
+        (8, 2, 64),
+        (12, 10, 64),
+        (12, 2, 64),
+        (24, 10, 8),
+        (24, 10, 100),
+        (48, 10, 8),
+        (48, 10, 25),
+        (96, 100, 25),
+    ] {
+        let (data_bytes, memory_bytes) = (data_tb * 1_000_000_000_000, memory_gb * 1_000_000_000);
+        let question = Question { data_bytes, memory_bytes, groups, ..Question::PAPER };
+        let took = cost_of(Choice::Offpack, &question).time.as_secs_f64();
+        let even = zipf(groups, 0.0);
+        let better = skewed_offpack_s(&question, Skew { input: &even, output: &even });
+        let case = format!("{groups} groups, {data_tb} TB, {memory_gb} GB: {took} s, by the better model {better} s");
+        assert!(off_by(took, better) < 50.0, "{case}");
+        papers_worst = papers_worst.max(off_by(took, offpack_s(&question)));
+    }
+    assert!(papers_worst > 150.0, "formula (7) is off by a seventh there, not by {papers_worst} thousandths");
 }
 
 #[test]

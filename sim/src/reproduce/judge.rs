@@ -10,17 +10,18 @@ use serde::Serialize;
 /// How far a number may be off and be met, as a share of the text's.
 pub const NEAR: f64 = 0.05;
 
-/// How many points a percentage may be off and be met.
+/// How many points a percentage may be off at most and be met.
 pub const NEAR_POINTS: f64 = 2.0;
 
 /// The rules of the verdicts, for readers.
-pub const RULES: [&str; 6] = [
-    "A number is met if ours is within 5 % of the text's; a percentage, if it is within 2 points. Otherwise the row is \
-     missed, by what stands under deviation.",
+pub const RULES: [&str; 7] = [
+    "A number is met if ours is within 5 % of the text's; a percentage, if it is within 2 points, and within half of \
+     what it is away from 0 and from 100 %. Otherwise the row is missed, by what stands under deviation.",
     "A bound is met if ours keeps it, without allowance. The deviation is how far beyond or within the bound ours is.",
     "A course (rises, falls) is met if every step of the sweep goes that way; steps of less than 1 % go no way. What \
      stays (a plateau, constant, no impact) may differ by 5 % between its least and greatest; throughput, by 2 %.",
-    "A row that was used to calibrate says so: it is met by construction, and predicts nothing.",
+    "A row that was used to calibrate says so: it is met because of it, and predicts nothing.",
+    "A row that holds by construction says so: it is arithmetic on what was put in, and no simulation could miss it.",
     "Where the text contradicts itself, the row has the arithmetic and no other verdict. Rows that follow from one of \
      the two sides are still met or missed, and name the contradiction.",
     "No verdict: the text's number depends on a distribution that did not survive, or its figure has no number in \
@@ -126,6 +127,8 @@ pub enum Verdict {
     Met,
     /// It is so because it was calibrated to be.
     Calibrated,
+    /// It is so whatever is simulated: it follows from what was put in.
+    ByConstruction,
     /// It is not.
     Missed,
     /// The text contradicts itself here.
@@ -140,6 +143,7 @@ impl Verdict {
         match self {
             Self::Met => "met",
             Self::Calibrated => "met (calibrated)",
+            Self::ByConstruction => "by construction",
             Self::Missed => "missed",
             Self::Contradiction => "the text contradicts itself",
             Self::Open => "no verdict",
@@ -181,9 +185,13 @@ impl Claim {
             Unit::Percent => ours - from,
             _ => ours / from - 1.0,
         };
-        let near = if self.unit == Unit::Percent { NEAR_POINTS } else { NEAR };
+        let near = |number: f64| match self.unit {
+            // Further from it would be as near to none or to all.
+            Unit::Percent => NEAR_POINTS.min(number.abs() / 2.0).min((100.0 - number).abs() / 2.0),
+            _ => NEAR,
+        };
         let (deviation, met) = match self.says {
-            Says::Number(number) => (Some(off(number)), off(number).abs() <= near),
+            Says::Number(number) => (Some(off(number)), off(number).abs() <= near(number)),
             Says::AtMost(most) => (Some(off(most)), ours <= most),
             Says::AtLeast(least) => (Some(off(least)), ours >= least),
             Says::Between(least, _) if ours < least => (Some(off(least)), false),
@@ -256,6 +264,13 @@ impl Row {
         Self { note: note.into(), ..self }
     }
 
+    /// The row of what follows from what was put in; one that is missed all the same stays missed.
+    #[must_use]
+    pub fn by_construction(self) -> Self {
+        let verdict = if self.verdict == Verdict::Met { Verdict::ByConstruction } else { self.verdict };
+        Self { verdict, ..self }
+    }
+
     /// The row of what was calibrated; one that is missed all the same stays missed.
     #[must_use]
     pub fn calibrated(self) -> Self {
@@ -290,9 +305,9 @@ pub fn table(rows: &[Row]) -> Table {
 
 /// How many rows end how: `31 met, 2 met (calibrated), 9 missed, ...`.
 pub fn summary(rows: &[Row]) -> String {
-    use Verdict::{Calibrated, Contradiction, Met, Missed, Open};
+    use Verdict::{ByConstruction, Calibrated, Contradiction, Met, Missed, Open};
     let count = |verdict| rows.iter().filter(|row| row.verdict == verdict).count();
-    let kinds = [Met, Calibrated, Missed, Contradiction, Open].into_iter();
+    let kinds = [Met, Calibrated, ByConstruction, Missed, Contradiction, Open].into_iter();
     let told =
         kinds.filter(|verdict| count(*verdict) > 0).map(|verdict| format!("{} {}", count(verdict), verdict.words()));
     told.collect::<Vec<_>>().join(", ")
@@ -319,6 +334,20 @@ mod tests {
     }
 
     #[test]
+    fn a_percentage_near_its_end_is_not_met_by_the_end_itself() {
+        let marginally = claim(Says::Number(1.0), Unit::Percent);
+        assert_eq!(
+            [0.0, 0.6, 1.4, 2.9].map(|ours| marginally.judge(ours).verdict == Verdict::Met),
+            [false, true, true, false]
+        );
+        let nearly_all = claim(Says::Number(99.998), Unit::Percent);
+        assert_eq!(
+            [98.5, 99.9975, 100.0].map(|ours| nearly_all.judge(ours).verdict == Verdict::Met),
+            [false, true, false]
+        );
+    }
+
+    #[test]
     fn bounds_have_no_allowance() {
         assert_eq!(claim(Says::AtMost(0.7), Unit::Gbit).judge(0.701).verdict, Verdict::Missed);
         assert_eq!(claim(Says::AtMost(0.0), Unit::Percent).judge(0.0).verdict, Verdict::Met);
@@ -334,6 +363,8 @@ mod tests {
         let number = claim(Says::Number(14.2), Unit::Seconds);
         assert_eq!(number.judge(14.3).calibrated().verdict, Verdict::Calibrated);
         assert_eq!(number.judge(19.0).calibrated().verdict, Verdict::Missed);
+        assert_eq!(number.judge(14.3).by_construction().verdict, Verdict::ByConstruction);
+        assert_eq!(number.judge(19.0).by_construction().verdict, Verdict::Missed);
     }
 
     #[test]

@@ -112,7 +112,7 @@ fn bursts(runs: &Runs) -> Vec<Row> {
             points().all(whole),
             format!("{} of {asked} answered", if points().all(whole) { "all" } else { "not all" }),
         ),
-        paper::BURST_CARD.judge(most(points().map(gbit))),
+        paper::BURST_CARD.judge(most(points().map(gbit))).by_construction(),
         paper::BURST_COURSES
             .open(all.join("; "), "means of throughput, completion, TTFB and service; figure 4 has no number in words"),
     ]
@@ -225,7 +225,9 @@ fn rebuild(runs: &Runs) -> Vec<Row> {
     let mut rows =
         vec![paper::REBUILD_TIME.judge(longest).noted(note), paper::REBUILD_GROWS.seen(grows, told.join(", "))];
     rows.extend(rebuild_clients(runs));
-    rows.push(paper::REBUILD_ARITHMETIC.judge(arithmetic_h).noted("leaves 6 % for switching inside 24 h"));
+    rows.push(
+        paper::REBUILD_ARITHMETIC.judge(arithmetic_h).by_construction().noted("leaves 6 % for switching inside 24 h"),
+    );
     rows
 }
 
@@ -322,10 +324,13 @@ fn power(runs: &Runs) -> Vec<Row> {
             .judge(mean(runs.at(Series::Pelican, 8.0)))
             .noted("the time spent waking, which 21 % of rejects imply, costs more than 0.05 kW"),
         paper::POWER_PEAK.judge(peak_kw),
-        paper::POWER_ALL_ACTIVE.judge(all_active),
+        paper::POWER_ALL_ACTIVE.judge(all_active).by_construction(),
         paper::POWER_PEAK_RATIO.judge(all_active / peak_kw),
-        paper::POWER_WAKING.judge(waking),
-        paper::POWER_AWAKE.judge(awake).noted("so 2.6 kW at both ends means that groups stay up until replaced"),
+        paper::POWER_WAKING.judge(waking).by_construction(),
+        paper::POWER_AWAKE
+            .judge(awake)
+            .by_construction()
+            .noted("so 2.6 kW at both ends means that groups stay up until replaced"),
         paper::POWER_SHARE.judge(percent((half - awake) / (waking - awake))),
     ]
 }
@@ -335,7 +340,7 @@ fn boot(runs: &Runs) -> Vec<Row> {
     let groups = runs.rack.drives.len() as f64 / f64::from(runs.rack.group_drives);
     vec![
         paper::BOOT.judge(booted).noted("every group waked once and its first operation answered"),
-        paper::BOOT_ROUNDS.judge(groups / runs.classes as f64),
+        paper::BOOT_ROUNDS.judge(groups / runs.classes as f64).by_construction(),
     ]
 }
 

@@ -1,0 +1,136 @@
+//! The evaluation of BuffPack and OffPack (section V), reproduced: what its text says beside what the simulator says.
+//!
+//! - `paper.rs` is the one table of the text's numbers;
+//! - `runs.rs` simulates what rows and figures need, each job once, on the rack that serves;
+//! - `rows.rs` holds them against each other, and states the text's contradictions with their arithmetic;
+//! - `apart.rs` says where formulas and simulation differ, and why;
+//! - `figures.rs` draws the paper's figures.
+//!
+//! Nothing was calibrated: Table III is all that goes in. What is ours and not the paper's is called so.
+
+mod apart;
+mod figures;
+mod paper;
+mod rows;
+mod runs;
+
+pub use apart::{Apart, apart};
+pub use figures::{Drawn, FIGURES};
+pub use runs::{Job, Runs, RunsError, Sweep};
+
+use super::judge::{RULES, Row, summary, table};
+use crate::report::{Cell, Column, Page, Section, Table};
+use std::num::NonZeroUsize;
+
+/// The evaluation, reproduced.
+pub struct Reproduction {
+    /// What was simulated.
+    pub runs: Runs,
+    /// The rows, in the order of the text.
+    pub rows: Vec<Row>,
+    /// The figures.
+    pub figures: Vec<Drawn>,
+}
+
+impl Reproduction {
+    /// Simulates the evaluation on so many threads; `quick` is with 10 TB instead of 100 wherever something else than
+    /// the data is varied, and fewer values. `done` is told how many of how many jobs are done.
+    ///
+    /// # Errors
+    /// [`RunsError`].
+    pub fn new(quick: bool, threads: NonZeroUsize, done: &(dyn Fn(usize, usize) + Sync)) -> Result<Self, RunsError> {
+        let runs = Runs::new(quick, threads, done)?;
+        Ok(Self { rows: rows::rows(&runs), figures: figures::figures(&runs), runs })
+    }
+
+    /// The row of a claim.
+    pub fn row(&self, id: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.id == id)
+    }
+
+    /// The rows as a table.
+    pub fn table(&self) -> Table {
+        table(&self.rows)
+    }
+
+    /// How many rows end how.
+    pub fn summary(&self) -> String {
+        summary(&self.rows)
+    }
+
+    /// Where the paper's formulas are more than 5 % off, and why.
+    pub fn apart(&self) -> Table {
+        apart::table(&self.runs)
+    }
+
+    /// Every job as a table.
+    pub fn points(&self) -> Table {
+        points(&self.runs)
+    }
+
+    /// Everything on one page. `command` is what makes it.
+    pub fn page(&self, command: &str) -> Page {
+        let mut sections = vec![
+            Section::Words(
+                "Every number of the text of \"BuffPack and OffPack\", section V, beside what the simulator says: the \
+                 planner that serves, on the rack's own scheduler, which counts the switches. Each write is counted \
+                 once, as in the paper; a server reads back what it has written. Nothing was read off the paper's \
+                 figures. TourPack, the better models and the lower bound are ours."
+                    .to_owned(),
+            ),
+            Section::Verbatim(command.to_owned()),
+            Section::Words(format!("{}.", self.summary())),
+            Section::Table(self.table()),
+            Section::Heading("How rows are judged".to_owned()),
+        ];
+        sections.extend(RULES.map(|rule| Section::Words(rule.to_owned())));
+        sections.push(Section::Heading("Figures".to_owned()));
+        sections.extend(self.figures.iter().map(|drawn| Section::Plate(drawn.plate.clone())));
+        sections.extend([
+            Section::Heading("Where the paper's formulas are more than 5 % off".to_owned()),
+            Section::Table(self.apart()),
+            Section::Heading("All points".to_owned()),
+            Section::Table(self.points()),
+        ]);
+        Page { title: "BuffPack and OffPack, reproduced".to_owned(), sections }
+    }
+}
+
+fn points(runs: &Runs) -> Table {
+    let (words, numbers) = (Column::words, Column::numbers);
+    let mut table = Table::new(vec![
+        words("varied", "varied"),
+        numbers("value", "value"),
+        words("strategy", "strategy"),
+        numbers("time (h)", "hours"),
+        numbers("the paper's model (h)", "model_hours"),
+        numbers("better model (h)", "better_model_hours"),
+        numbers("rehearsed (h)", "rehearsed_hours"),
+        numbers("lower bound (h)", "bound_hours"),
+        numbers("switching (h)", "switching_hours"),
+        numbers("switches", "switches"),
+        numbers("read (TB)", "read_tb"),
+        numbers("written (TB)", "written_tb"),
+        numbers("most offloaded on a group (TB)", "peak_offloaded_tb"),
+    ]);
+    for job in &runs.jobs {
+        let point = &job.point;
+        let tb = |bytes: u64| Cell::number(bytes as f64 / 1e12);
+        table.push(vec![
+            Cell::words(job.sweep.words()),
+            Cell::number(job.x),
+            Cell::words(point.strategy.to_string()),
+            Cell::number(point.hours),
+            Cell::maybe(point.model_hours),
+            Cell::maybe(point.better_model_hours),
+            Cell::number(point.rehearsed_hours),
+            Cell::maybe(point.bound_hours),
+            Cell::number(point.switching_hours),
+            Cell::number(point.switches),
+            tb(point.bytes_read),
+            tb(point.bytes_written),
+            tb(point.peak_offloaded_bytes),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,128 @@
+//! Where the paper's formulas and the simulation are more than 5 % apart, and why: by switches, by bytes moved, or by
+//! what the formulas leave out altogether. All of it is computed from the runs.
+
+use super::runs::{Job, PAPERS, Runs, Sweep};
+use crate::repartition::{Method, paper_s};
+use crate::report::{Cell, Column, Table};
+use engine::repartition::model::Question;
+use std::time::Duration;
+
+/// How far a formula may be off before it is explained.
+pub const APART: f64 = 0.05;
+
+/// A job and its formula, in hours.
+#[derive(Clone, Copy, Debug)]
+pub struct Apart {
+    /// What was varied.
+    pub sweep: Sweep,
+    /// Its value.
+    pub x: f64,
+    /// By whom.
+    pub method: Method,
+    /// Simulated.
+    pub hours: f64,
+    /// By the paper's formula.
+    pub model_hours: f64,
+    /// Of the difference: more switches than the formula has.
+    pub by_switches: f64,
+    /// More bytes read and written.
+    pub by_bytes: f64,
+    /// All else: seeks, and the removal of runs that are home.
+    pub by_rest: f64,
+    /// By the formula that knows skew.
+    pub better_hours: f64,
+}
+
+impl Apart {
+    /// By how much the formula is off, as a share of itself.
+    pub fn off(&self) -> f64 {
+        self.hours / self.model_hours - 1.0
+    }
+
+    /// The same of the better formula.
+    pub fn better_off(&self) -> f64 {
+        self.hours / self.better_hours - 1.0
+    }
+
+    /// What most of the difference comes of.
+    pub fn because(&self) -> &'static str {
+        let parts = [
+            (self.by_switches, ["more switches", "fewer switches"]),
+            (self.by_bytes, ["more bytes moved", "fewer bytes moved"]),
+            (self.by_rest, ["seeks, and runs removed", "less than counted"]),
+        ];
+        let most = parts.into_iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
+        most.map_or("", |(hours, [more, fewer])| if hours < 0.0 { fewer } else { more })
+    }
+
+    fn of(job: &Job) -> Option<Self> {
+        const HOUR_S: f64 = 3_600.0;
+        let (what, point) = (&job.what, &job.point);
+        let groups = what.rack.drives.len() / what.rack.group_drives as usize;
+        let mut question: Question = what.question(groups);
+        let terms = question.terms;
+        let model_hours = point.model_hours?;
+        question.terms.switch = Duration::ZERO;
+        let model_transfer = paper_s(point.strategy, &question)? / HOUR_S;
+        let read_s = point.bytes_read as f64 / terms.read_bytes_per_s as f64;
+        let transfer = (read_s + point.bytes_written as f64 / terms.write_bytes_per_s as f64) / HOUR_S;
+        Some(Self {
+            sweep: job.sweep,
+            x: job.x,
+            method: what.method,
+            hours: point.hours,
+            model_hours,
+            by_switches: point.switching_hours - (model_hours - model_transfer),
+            by_bytes: transfer - model_transfer,
+            by_rest: point.hours - point.switching_hours - transfer,
+            better_hours: point.better_model_hours?,
+        })
+    }
+}
+
+/// Every job of the paper's methods beside its formula.
+pub fn beside(runs: &Runs) -> impl Iterator<Item = Apart> + Clone + '_ {
+    let papers = |job: &&Job| PAPERS.contains(&job.what.method) && job.sweep != Sweep::Disks;
+    runs.jobs.iter().filter(papers).filter_map(Apart::of)
+}
+
+/// Those that are more than 5 % apart.
+pub fn apart(runs: &Runs) -> Vec<Apart> {
+    beside(runs).filter(|one| one.off().abs() > APART).collect()
+}
+
+/// Them as a table.
+pub fn table(runs: &Runs) -> Table {
+    let (words, numbers) = (Column::words, Column::numbers);
+    let mut table = Table::new(vec![
+        words("varied", "varied"),
+        numbers("value", "value"),
+        words("strategy", "strategy"),
+        numbers("simulated (h)", "hours"),
+        numbers("the paper's model (h)", "model_hours"),
+        numbers("off by (%)", "model_off_percent"),
+        words("mostly because of", "because"),
+        numbers("of it switches (h)", "by_switches_hours"),
+        numbers("bytes (h)", "by_bytes_hours"),
+        numbers("the rest (h)", "by_rest_hours"),
+        numbers("better model (h)", "better_model_hours"),
+        numbers("off by (%)", "better_model_off_percent"),
+    ]);
+    for one in apart(runs) {
+        table.push(vec![
+            Cell::words(one.sweep.words()),
+            Cell::number(one.x),
+            Cell::words(one.method.word()),
+            Cell::number(one.hours),
+            Cell::number(one.model_hours),
+            Cell::number(one.off() * 100.0),
+            Cell::words(one.because()),
+            Cell::number(one.by_switches),
+            Cell::number(one.by_bytes),
+            Cell::number(one.by_rest),
+            Cell::number(one.better_hours),
+            Cell::number(one.better_off() * 100.0),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,178 @@
+//! What is simulated for the evaluation of BuffPack and OffPack, each job once. Rows and figures share the runs.
+
+use crate::repartition::{Groups, Method, Repartition, RepartitionError, Repartitioned, run_all};
+use model::SpecError;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+/// What is varied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweep {
+    /// S_D in TB (figure 4).
+    Data,
+    /// S_M in GB (figure 5).
+    Memory,
+    /// K (figure 6).
+    Groups,
+    /// T_sw in seconds (figure 7).
+    Switch,
+    /// s of the input (figure 8, left).
+    InputSkew,
+    /// s of the output (figure 8, right).
+    OutputSkew,
+    /// S_D in TB, on disks that need no switch: one group that stays awake.
+    Disks,
+}
+
+impl Sweep {
+    /// Those of figures 4 to 7, in which nothing is skewed.
+    pub const EVEN: [Self; 4] = [Self::Data, Self::Memory, Self::Groups, Self::Switch];
+
+    /// What is varied, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Data => "data (TB)",
+            Self::Memory => "buffer (GB)",
+            Self::Groups => "groups",
+            Self::Switch => "switch (s)",
+            Self::InputSkew => "skew of input",
+            Self::OutputSkew => "skew of output",
+            Self::Disks => "data (TB), no switches",
+        }
+    }
+}
+
+/// A job that was simulated.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// What was varied.
+    pub sweep: Sweep,
+    /// Its value.
+    pub x: f64,
+    /// What was asked.
+    pub what: Repartition,
+    /// What came out.
+    pub point: Repartitioned,
+}
+
+/// The paper's three, and ours.
+pub const METHODS: [Method; 4] = [Method::Baseline, Method::Buffpack, Method::Offpack, Method::Tourpack];
+/// The paper's three.
+pub const PAPERS: [Method; 3] = [Method::Baseline, Method::Buffpack, Method::Offpack];
+
+/// The buffer at which BuffPack and OffPack take the same time, in GB, by formulas (6) and (7).
+pub const CROSSING_GB: f64 = 24.5;
+
+/// All runs.
+#[derive(Debug)]
+pub struct Runs {
+    /// Whether it is the quick form.
+    pub quick: bool,
+    /// Every job.
+    pub jobs: Vec<Job>,
+}
+
+/// Why nothing came out.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunsError {
+    /// A job cannot be run.
+    #[error(transparent)]
+    Repartition(#[from] RepartitionError),
+    /// There are no such groups.
+    #[error("these groups are no rack: {0}")]
+    Spec(#[from] SpecError),
+}
+
+impl Runs {
+    /// Simulates everything on so many threads. `done` is told how many of how many jobs are done.
+    ///
+    /// # Errors
+    /// [`RunsError`].
+    pub fn new(quick: bool, threads: NonZeroUsize, done: &(dyn Fn(usize, usize) + Sync)) -> Result<Self, RunsError> {
+        let asked = asked(quick)?;
+        let jobs: Vec<Repartition> = asked.iter().map(|(_, _, what)| what.clone()).collect();
+        let points = run_all(&jobs, threads, &|count| done(count, jobs.len()))?;
+        let job = |((sweep, x, what), point)| Job { sweep, x, what, point };
+        Ok(Self { quick, jobs: asked.into_iter().zip(points).map(job).collect() })
+    }
+
+    /// The jobs of a sweep by one method, in their order.
+    pub fn of(&self, sweep: Sweep, method: Method) -> impl Iterator<Item = &Job> + Clone {
+        self.jobs.iter().filter(move |job| job.sweep == sweep && job.what.method == method)
+    }
+
+    /// The values of a sweep, in their order.
+    pub fn values(&self, sweep: Sweep) -> Vec<f64> {
+        self.of(sweep, Method::Baseline).map(|job| job.x).collect()
+    }
+
+    /// The job of a value that every form has.
+    pub fn at(&self, sweep: Sweep, method: Method, x: f64) -> &Job {
+        let found = self.of(sweep, method).find(|job| (job.x - x).abs() < 1e-9);
+        let Some(job) = found else { panic!("{method:?} was not simulated at {x} {}", sweep.words()) };
+        job
+    }
+
+    /// The job at the paper's defaults.
+    pub fn default(&self, method: Method) -> &Job {
+        self.at(Sweep::Data, method, 100.0)
+    }
+
+    /// What the same data takes without switches, in hours.
+    pub fn disks_hours(&self, what: &Repartition) -> f64 {
+        let same = |job: &&Job| job.sweep == Sweep::Disks && job.what.data_bytes == what.data_bytes;
+        self.jobs.iter().find(same).map_or(f64::NAN, |job| job.point.hours)
+    }
+}
+
+fn values(sweep: Sweep, quick: bool) -> &'static [f64] {
+    match (sweep, quick) {
+        (Sweep::Data, false) => &[10.0, 25.0, 50.0, 75.0, 100.0, 150.0, 200.0],
+        (Sweep::Data, true) | (Sweep::Disks, _) => &[10.0, 50.0, 100.0],
+        (Sweep::Memory, false) => &[2.0, 4.0, 8.0, 12.0, 16.0, 20.0, CROSSING_GB, 28.0, 32.0, 48.0, 64.0, 100.0],
+        (Sweep::Memory, true) => &[4.0, 8.0, 20.0, CROSSING_GB, 28.0, 64.0],
+        (Sweep::Groups, false) => &[2.0, 4.0, 8.0, 12.0, 24.0, 48.0, 100.0],
+        (Sweep::Groups, true) => &[4.0, 12.0, 24.0, 48.0],
+        (Sweep::Switch, false) => &[10.0, 15.0, 20.0, 25.0, 30.0],
+        (Sweep::Switch, true) => &[10.0, 20.0, 30.0],
+        (Sweep::InputSkew | Sweep::OutputSkew, false) => &[0.0, 0.25, 0.5, 0.75, 1.0],
+        (Sweep::InputSkew | Sweep::OutputSkew, true) => &[0.0, 0.5, 1.0],
+    }
+}
+
+fn asked(quick: bool) -> Result<Vec<(Sweep, f64, Repartition)>, SpecError> {
+    let mut all = Vec::new();
+    let skews = [Sweep::InputSkew, Sweep::OutputSkew];
+    for sweep in Sweep::EVEN.into_iter().chain(skews) {
+        for (x, method) in values(sweep, quick).iter().flat_map(|x| METHODS.map(|method| (*x, method))) {
+            all.push((sweep, x, job(sweep, x, method, quick)?));
+        }
+    }
+    for x in values(Sweep::Data, quick) {
+        all.push((Sweep::Disks, *x, job(Sweep::Disks, *x, Method::Baseline, quick)?));
+    }
+    Ok(all)
+}
+
+fn job(sweep: Sweep, x: f64, method: Method, quick: bool) -> Result<Repartition, SpecError> {
+    let mut groups = Groups::PAPER;
+    match sweep {
+        Sweep::Groups => groups.groups = x as u32,
+        Sweep::Switch => groups.switch = Duration::from_secs_f64(x),
+        Sweep::Disks => groups.groups = 1,
+        Sweep::Data | Sweep::Memory | Sweep::InputSkew | Sweep::OutputSkew => {}
+    }
+    let mut what = Repartition::paper(&groups, method)?;
+    if quick {
+        what.data_bytes /= 10;
+    }
+    let permille = (x * 1_000.0).round() as u32;
+    match sweep {
+        Sweep::Data | Sweep::Disks => what.data_bytes = (x * 1e12) as u64,
+        Sweep::Memory => what.memory_bytes = (x * 1e9) as u64,
+        Sweep::InputSkew => what.input_skew_permille = permille,
+        Sweep::OutputSkew => what.output_skew_permille = permille,
+        Sweep::Groups | Sweep::Switch => {}
+    }
+    Ok(what)
+}

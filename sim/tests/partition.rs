@@ -1,0 +1,93 @@
+//! The evaluation of BuffPack and OffPack in its quick form: what even that must meet, and what it prints and draws.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use sim::reproduce::judge::Verdict;
+use sim::reproduce::partition::{Apart, FIGURES, Reproduction, Sweep, apart};
+use std::num::NonZeroUsize;
+use std::sync::OnceLock;
+
+/// The quick form, simulated once for all tests.
+fn quick() -> &'static Reproduction {
+    static MADE: OnceLock<Reproduction> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        Reproduction::new(true, threads, &|_, _| {}).unwrap()
+    })
+}
+
+#[test]
+fn the_quick_form_meets_every_row_that_the_size_of_the_data_does_not_decide() {
+    let met = [
+        "BASELINE_HOURS",
+        "BUFFPACK_HOURS",
+        "OFFPACK_HOURS",
+        "BASELINE_SWITCHES",
+        "BUFFPACK_SWITCHES",
+        "GAIN",
+        "DATA_LINEAR",
+        "DATA_CHOICE",
+        "CROSSOVER",
+        "CROSSOVER_DERIVED",
+        "SMALL_BUFFERS",
+        "LARGE_BUFFERS",
+        "BASELINE_INFERIOR",
+        "GROUPS_OFFPACK",
+        "GROUPS_LINEAR",
+        "LATENCY_OFFPACK",
+        "MODEL_BASELINE",
+        "MODEL_BUFFPACK",
+        "MODEL_CHOOSES",
+        "INPUT_GAIN",
+        "INPUT_SWITCHES",
+        "OUTPUT_OFFPACK",
+    ];
+    for id in met {
+        let row = quick().row(id).unwrap_or_else(|| panic!("there is no row {id}"));
+        assert_eq!(row.verdict, Verdict::Met, "{row:?}");
+    }
+    assert_eq!(quick().row("LATENCY_TOTAL").unwrap().verdict, Verdict::ByConstruction);
+}
+
+#[test]
+fn each_contradiction_of_the_text_has_its_arithmetic() {
+    let told = |id: &str, part: &str| {
+        let row = quick().row(id).unwrap();
+        assert_eq!(row.verdict, Verdict::Contradiction);
+        assert!(row.note.contains(part), "{row:?}");
+    };
+    told("AGAINST_GAIN", "472 h / 141 h = 3.3x");
+    told("AGAINST_ORDERS", "= 1.9x");
+    told("AGAINST_DAYS", "5.9 days by (6) and (7); to read and write 100 TB once at 1 GB/s alone takes 56 h, 2.3 days");
+    told("AGAINST_WEEKS", "2.8 weeks");
+}
+
+#[test]
+fn where_the_papers_formulas_are_off_the_reason_adds_up_and_the_better_ones_are_not() {
+    let apart: Vec<Apart> = apart(&quick().runs);
+    assert!(apart.iter().any(|one| one.sweep == Sweep::InputSkew), "formula (6) knows no skew");
+    assert!(apart.iter().any(|one| one.sweep == Sweep::Groups), "formula (7) knows no small runs");
+    for one in apart {
+        let parts = one.by_switches + one.by_bytes + one.by_rest;
+        assert!((parts - (one.hours - one.model_hours)).abs() < 0.02 * one.hours, "{one:?}");
+        assert!(one.better_off().abs() < 0.05 && one.better_off().abs() < one.off().abs(), "{one:?}");
+    }
+}
+
+#[test]
+fn rows_and_figures_are_complete_and_the_page_stands_alone() {
+    let made = quick();
+    assert!(made.rows.len() > 30);
+    assert!(made.rows.iter().all(|row| !row.paper.is_empty() && !row.ours.is_empty() && !row.place.is_empty()));
+    assert_eq!(made.figures.len(), FIGURES.len());
+    for (drawn, name) in made.figures.iter().zip(FIGURES) {
+        let svg = drawn.plate.svg();
+        assert_eq!(drawn.name, name);
+        assert!(svg.starts_with("<svg") && !svg.contains("NaN") && !svg.contains("href"), "{name}");
+        assert!(svg.contains("TourPack (ours)") && svg.contains("HDD cluster"), "{name}");
+    }
+    let page = made.page("larder reproduce partition --quick").html();
+    assert!(made.rows.iter().all(|row| page.contains(row.id) || page.contains(row.place)));
+    assert_eq!(page.matches("<svg").count(), made.figures.len());
+    assert_eq!(made.points().rows.len(), made.runs.jobs.len());
+}
