@@ -98,9 +98,9 @@ fn buffer(runs: &Runs) -> Vec<Row> {
     let crosses = crossing(runs).unwrap_or(f64::NAN);
     let count = |some: usize, of: usize| format!("at {some} of {of} buffers");
     vec![
-        paper::SWITCHES_INVERSE
-            .seen(inverse, format!("switches x buffer differ by {}", spreads.join(", ")))
-            .noted("OffPack carries what is left over of a run with less than a full buffer; runs are few where the buffer is large"),
+        paper::SWITCHES_INVERSE.seen(inverse, format!("switches x buffer differ by {}", spreads.join(", "))).noted(
+            "OffPack carries what a run has left over in less than a full buffer, and large buffers leave few runs",
+        ),
         paper::CROSSOVER.judge(crosses),
         paper::CROSSOVER_DERIVED.judge(crosses),
         paper::SMALL_BUFFERS
