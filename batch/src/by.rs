@@ -166,6 +166,9 @@ impl Spec {
 /// # Errors
 /// [`Error::SchemasDiffer`], naming both objects and the first column in which they differ.
 pub fn same_columns(first: (&str, &Schema), second: (&str, &Schema)) -> Result<(), Error> {
+    if first.1.fields() == second.1.fields() && first.1.metadata().get(HEADER) == second.1.metadata().get(HEADER) {
+        return Ok(());
+    }
     let described = |schema: &Schema| -> Vec<String> {
         let null = |nullable| if nullable { "" } else { ", never null" };
         let columns = schema.fields().iter();

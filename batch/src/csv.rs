@@ -3,10 +3,13 @@
 //! A field that begins with a quote goes on to the next quote that is not doubled, and then, as any other, to a comma
 //! or line feed. Most records have no quotes; of those the ends are found by looking for bytes alone.
 //!
+//! A carriage return outside of quotes stands before a line feed or at the end of all, or the record is refused: what
+//! ends its lines with carriage returns alone would otherwise be one header without records.
+//!
 //! Invariants:
 //! - A record cut out by [`record`] has the fields that [`split`] finds, wherever the bytes were cut before.
 
-use memchr::{memchr, memchr_iter, memchr2};
+use memchr::{memchr, memchr_iter, memchr2, memchr3};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -21,20 +24,29 @@ pub(crate) struct Record {
     pub fields: usize,
 }
 
-/// A quote that is never closed.
+/// Why there is no record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unclosed;
+pub(crate) enum Flaw {
+    /// A quote that is never closed.
+    Unclosed,
+    /// A carriage return, outside of quotes, that no line feed follows.
+    BareReturn,
+}
 
 /// The record at the beginning of `bytes`, if it ends there, or wherever it ends if they are the `last`.
-pub(crate) fn record(bytes: &[u8], last: bool) -> Result<Option<Record>, Unclosed> {
-    let (line, next) = match memchr(b'\n', bytes) {
-        Some(feed) => (&bytes[..feed], feed + 1),
-        None if last => (bytes, bytes.len()),
-        None => return Ok(None),
+pub(crate) fn record(bytes: &[u8], last: bool) -> Result<Option<Record>, Flaw> {
+    let feed = memchr(b'\n', bytes);
+    let (line, next) = feed.map_or((bytes, bytes.len()), |feed| (&bytes[..feed], feed + 1));
+    let line = match memchr2(b'"', b'\r', line) {
+        None => Some(line),
+        Some(at) if line[at] == b'"' => None,
+        Some(at) if at + 1 == line.len() => Some(&line[..at]),
+        Some(_) => return Err(Flaw::BareReturn),
     };
-    if memchr(b'"', line).is_none() {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        return Ok(Some(Record { bytes: line.len(), next, fields: memchr_iter(b',', line).count() + 1 }));
+    if let Some(line) = line {
+        let whole = feed.is_some() || last;
+        let record = || Record { bytes: line.len(), next, fields: memchr_iter(b',', line).count() + 1 };
+        return Ok(whole.then(record));
     }
     let Some((ends, next)) = quoted_ends(bytes, last)? else { return Ok(None) };
     let bytes = ends.last().copied().unwrap_or(0);
@@ -42,27 +54,30 @@ pub(crate) fn record(bytes: &[u8], last: bool) -> Result<Option<Record>, Unclose
 }
 
 /// Where each field of the record at the beginning of `bytes` ends, and where the next record begins.
-fn quoted_ends(bytes: &[u8], last: bool) -> Result<Option<(Vec<usize>, usize)>, Unclosed> {
+fn quoted_ends(bytes: &[u8], last: bool) -> Result<Option<(Vec<usize>, usize)>, Flaw> {
     let (mut ends, mut at) = (Vec::new(), 0);
     loop {
         if bytes.get(at) == Some(&b'"') {
             match closed(bytes, at + 1) {
                 Some(close) => at = close + 1,
-                None => return if last { Err(Unclosed) } else { Ok(None) },
+                None => return if last { Err(Flaw::Unclosed) } else { Ok(None) },
             }
         }
-        match memchr2(b',', b'\n', &bytes[at..]) {
-            Some(length) if bytes[at + length] == b',' => {
-                ends.push(at + length);
-                at += length + 1;
+        let end = memchr3(b',', b'\n', b'\r', &bytes[at..]).map_or(bytes.len(), |length| at + length);
+        let next = match &bytes[end..] {
+            [b',', ..] => {
+                ends.push(end);
+                at = end + 1;
+                continue;
             }
-            None if !last => return Ok(None),
-            line => {
-                let end = line.map_or(bytes.len(), |length| at + length);
-                ends.push(end - usize::from(bytes[..end].ends_with(b"\r")));
-                return Ok(Some((ends, line.map_or(end, |_| end + 1))));
-            }
-        }
+            [b'\n', ..] => end + 1,
+            [b'\r', b'\n', ..] => end + 2,
+            [] | [b'\r'] if last => bytes.len(),
+            [] | [b'\r'] => return Ok(None),
+            _ => return Err(Flaw::BareReturn),
+        };
+        ends.push(end);
+        return Ok(Some((ends, next)));
     }
 }
 

@@ -8,16 +8,18 @@
 //! - The bytes asked for are those of the object's records in order: any cut of an object gives the same records.
 //! - What it holds at once is a batch in the making and, of Parquet, the row group being read
 //!   ([`Decoder::held_bytes`]), which is never above the buffer.
+//! - After an error there is nothing but that error.
 
 mod columns;
 mod text;
 
-use crate::{Error, Format, Spec};
+use crate::{Error, FIXED_RECORD_BYTES_MAX, Format, Spec};
 use arrow::array::{FixedSizeBinaryArray, RecordBatch};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use columns::Columns;
+pub(crate) use columns::plain_schema;
 use std::ops::Range;
 use std::sync::Arc;
 use text::Text;
@@ -26,8 +28,12 @@ use text::Text;
 pub const BATCH_BYTES_MAX: u64 = 4 << 20;
 /// The smallest batch, and so the smallest buffer.
 pub const BATCH_BYTES_MIN: u64 = 64 << 10;
+/// The most rows of a batch, whatever they are: what is kept of each row beside its bytes is bounded, too.
+pub const BATCH_ROWS_MAX: u64 = 64 << 10;
 /// A buffer holds this many batches at least, unless it is smaller than as many of the smallest.
 const BATCHES_IN_BUFFER: u64 = 16;
+/// The longest record of text, which is a batch of its own, in whatever buffer.
+const RECORD_BYTES_MAX: u64 = 64 << 20;
 
 /// What a decoder needs next, or has.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +55,7 @@ pub struct Decoder {
     batch_bytes: u64,
     asked: Option<Range<u64>>,
     given: Option<Bytes>,
+    failed: Option<Error>,
     /// Where row formats go on.
     at: u64,
     records_before: u64,
@@ -68,11 +75,15 @@ impl Decoder {
         let batch_bytes = (buffer_bytes / BATCHES_IN_BUFFER).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX);
         let kind = match spec.format {
             Format::Fixed { record_bytes } => {
-                let field = Field::new(crate::RECORD, DataType::FixedSizeBinary(signed(record_bytes)), false);
+                let width = DataType::FixedSizeBinary(signed(record_bytes.min(FIXED_RECORD_BYTES_MAX)));
+                let field = Field::new(crate::RECORD, width, false);
                 Kind::Fixed(record_bytes, Arc::new(Schema::new(vec![field])))
             }
             Format::Parquet => Kind::Columns(Box::new(Columns::open(spec, object_bytes, buffer_bytes, batch_bytes))),
-            Format::Csv | Format::Ndjson | Format::Lines => Kind::Text(Text::open(spec.format, batch_bytes)),
+            Format::Csv | Format::Ndjson | Format::Lines => {
+                let record_bytes_max = (buffer_bytes / BATCHES_IN_BUFFER).clamp(batch_bytes, RECORD_BYTES_MAX);
+                Kind::Text(Text::open(spec.format, record_bytes_max))
+            }
         };
         let (asked, given) = (None, None);
         Self {
@@ -82,6 +93,7 @@ impl Decoder {
             batch_bytes,
             asked,
             given,
+            failed: None,
             at: 0,
             records_before: 0,
             records_in_batch: 0,
@@ -102,9 +114,19 @@ impl Decoder {
     /// What comes next. Asks for the same bytes again until they are given.
     ///
     /// # Errors
-    /// Of the object or of its records; it cannot be read any further then.
+    /// Of the object or of its records, counted from [`Self::records_before`] on as [`Error::at`] wants them. It cannot
+    /// be read any further then: the error comes again.
     #[allow(clippy::should_implement_trait)] // An iterator could not ask for bytes.
     pub fn next(&mut self) -> Result<Need, Error> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let need = self.need().map_err(|error| error.counted_from(self.records_before));
+        self.failed = need.as_ref().err().cloned();
+        need
+    }
+
+    fn need(&mut self) -> Result<Need, Error> {
         if self.buffer_bytes < BATCH_BYTES_MIN {
             return Err(Error::BufferTooSmall { buffer_bytes: self.buffer_bytes, needed_bytes: BATCH_BYTES_MIN });
         }
@@ -130,30 +152,44 @@ impl Decoder {
         self.records_before
     }
 
-    /// What counts against the buffer beside the batches: of Parquet the bytes of the row group being read.
+    /// The schema of the batches, as soon as it is known: at once, or when a header or a footer was read. So objects
+    /// without records have one, too.
+    pub fn schema(&self) -> Option<SchemaRef> {
+        match &self.kind {
+            Kind::Columns(columns) => columns.schema().cloned(),
+            Kind::Text(text) => text.schema().cloned(),
+            Kind::Fixed(_, schema) => Some(Arc::clone(schema)),
+        }
+    }
+
+    /// What counts against the buffer beside the batches: of Parquet the bytes of the row group being read, of text
+    /// what a record takes that is longer than a batch and its copies.
     pub fn held_bytes(&self) -> u64 {
         match &self.kind {
             Kind::Columns(columns) => columns.held_bytes(),
-            Kind::Text(_) | Kind::Fixed(..) => 0,
+            Kind::Text(text) => 2 * text.held_bytes().saturating_sub(2 * self.batch_bytes),
+            Kind::Fixed(..) => 0,
         }
     }
 
     fn row_format(&mut self, given: Option<Bytes>) -> Result<Need, Error> {
-        if let Some(bytes) = given
-            && let Some(batch) = self.records(&bytes)?
-        {
+        let last = self.at == self.object_bytes;
+        if let Some(batch) = self.records(given, last)? {
             return Ok(Need::Batch(batch));
         }
-        if self.at == self.object_bytes {
-            return match &mut self.kind {
-                Kind::Text(text) => Ok(text.end()?.map_or(Need::End, Need::Batch)),
-                Kind::Fixed(..) | Kind::Columns(_) => Ok(Need::End),
-            };
+        if last {
+            // An object of no bytes has no records, and of CSV no header.
+            if let Kind::Text(text) = &self.kind
+                && self.object_bytes > 0
+            {
+                text.end()?;
+            }
+            return Ok(Need::End);
         }
         let whole = match self.kind {
             Kind::Fixed(record_bytes, _) => {
                 self.whole_records(record_bytes)?;
-                self.batch_bytes / record_bytes as u64 * record_bytes as u64
+                (self.batch_bytes / record_bytes as u64).min(BATCH_ROWS_MAX) * record_bytes as u64
             }
             Kind::Text(_) | Kind::Columns(_) => self.batch_bytes,
         };
@@ -163,12 +199,17 @@ impl Decoder {
         Ok(Need::Bytes(range))
     }
 
-    fn records(&mut self, bytes: &Bytes) -> Result<Option<RecordBatch>, Error> {
+    fn records(&mut self, given: Option<Bytes>, last: bool) -> Result<Option<RecordBatch>, Error> {
         match &mut self.kind {
-            Kind::Text(text) => text.more(bytes),
+            Kind::Text(text) => {
+                if let Some(bytes) = given {
+                    text.give(&bytes);
+                }
+                text.batch(last)
+            }
             Kind::Fixed(record_bytes, schema) => {
-                let records = Buffer::from(bytes.clone());
-                let records = FixedSizeBinaryArray::try_new(signed(*record_bytes), records, None);
+                let Some(bytes) = given else { return Ok(None) };
+                let records = FixedSizeBinaryArray::try_new(signed(*record_bytes), Buffer::from(bytes), None);
                 let records = records.map_err(Error::columns("reading records"))?;
                 let batch = RecordBatch::try_new(Arc::clone(schema), vec![Arc::new(records)]);
                 Ok(Some(batch.map_err(Error::columns("reading records"))?))
@@ -178,6 +219,9 @@ impl Decoder {
     }
 
     fn whole_records(&self, record_bytes: usize) -> Result<(), Error> {
+        if !(1..=FIXED_RECORD_BYTES_MAX).contains(&record_bytes) {
+            return Err(Error::UnknownFormat(Format::Fixed { record_bytes }.to_string()));
+        }
         match self.object_bytes % record_bytes as u64 {
             0 => Ok(()),
             rest => Err(Error::TruncatedRecord { object_bytes: self.object_bytes, record_bytes, rest }),

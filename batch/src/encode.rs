@@ -3,17 +3,18 @@
 //! 1. Pieces are written one after another and dropped as they are.
 //! 2. An object ends before it exceeds the size that was chosen; a Parquet file, whose end is not known before it is
 //!    compressed, about there.
-//! 3. The object is decoded, and its tally must be that of the rows it was made of; for CSV the header, too.
+//! 3. The object is decoded. Its tally must be that of the rows it was made of, and its columns must have their names
+//!    and types; for CSV the header, too.
 //!
 //! Invariants:
 //! - What is handed out has been read back. Beside the pieces, one object and a batch are held.
 
-use crate::decoder::{Decoder, Need};
+use crate::decoder::{Decoder, Need, plain_schema};
 use crate::error::caught;
 use crate::hash::hash_rows;
-use crate::{By, CODEC, Error, Format, HEADER, Spec, Tally, tally_of};
+use crate::{By, CODEC, Error, Format, HEADER, Spec, Tally, same_columns, tally_of};
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, SchemaRef};
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use bytes::Bytes;
@@ -31,6 +32,9 @@ const ROWS_AT_A_TIME: usize = 16 << 10;
 
 /// Rows by which it is judged whether a dictionary pays.
 const SAMPLE_ROWS: usize = 4096;
+
+/// What Arrow's IPC has at the end of a stream: a message of no length.
+const END_OF_RUN: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// The bytes of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +62,8 @@ pub struct Encoder {
     /// The next is the last of them.
     pieces: Vec<RecordBatch>,
     object_bytes: usize,
+    /// Why these pieces do not go together, if they do not.
+    unfit: Option<Error>,
     failed: bool,
 }
 
@@ -77,10 +83,17 @@ impl Encoder {
         pieces.retain(|piece| piece.num_rows() > 0);
         pieces.reverse();
         let object_bytes = usize::try_from(object_bytes).unwrap_or(usize::MAX);
-        Self { target, schema: Arc::clone(schema), pieces, object_bytes, failed: false }
+        let differs = |piece: &RecordBatch| {
+            same_columns(("what is to be written", schema), ("a piece of it", &piece.schema())).err()
+        };
+        let unfit = pieces.iter().find_map(differs);
+        Self { target, schema: Arc::clone(schema), pieces, object_bytes, unfit, failed: false }
     }
 
     fn object(&mut self) -> Result<Encoded, Error> {
+        if let Some(error) = self.unfit.take() {
+            return Err(error);
+        }
         let (bytes, tally) = match self.target {
             Target::Object(Format::Parquet) => self.parquet()?,
             Target::Object(Format::Fixed { .. }) => self.verbatim(b"")?,
@@ -191,7 +204,13 @@ impl Encoder {
 
     fn read_back(&self, bytes: &Bytes) -> Result<Tally, Error> {
         let Target::Object(format) = self.target else {
-            return runs_of(bytes)?.map(|batch| tally_of(&batch?)).sum();
+            let mut tally = Tally::default();
+            each_piece(bytes, |piece| {
+                self.columns_proven(&piece)?;
+                tally += tally_of(&piece)?;
+                Ok(())
+            })?;
+            return Ok(tally);
         };
         let by = By::Hash { columns: Vec::new() };
         let spec = Spec { format, by, partitions: 0, columns: None, filter: None, output: format };
@@ -202,13 +221,23 @@ impl Encoder {
                 Need::Bytes(range) => decoder.give(&range, bytes.slice(range.start as usize..range.end as usize)),
                 Need::End => return Ok(tally),
                 Need::Batch(batch) => {
-                    if batch.schema().metadata().get(HEADER) != self.schema.metadata().get(HEADER) {
-                        return Err(self.not_proven());
-                    }
+                    self.columns_proven(&batch)?;
                     tally += tally_of(&batch)?;
                 }
             }
         }
+    }
+
+    /// Columns with other names, or of types that hash alike, have the same tally.
+    fn columns_proven(&self, read: &RecordBatch) -> Result<(), Error> {
+        let (meant, read) = (plain_schema(&self.schema), plain_schema(&read.schema()));
+        let alike = |(one, other): (&FieldRef, &FieldRef)| {
+            one.name() == other.name() && one.data_type().equals_datatype(other.data_type())
+        };
+        let proven = meant.fields().len() == read.fields().len()
+            && meant.fields().iter().zip(read.fields()).all(alike)
+            && meant.metadata().get(HEADER) == read.metadata().get(HEADER);
+        if proven { Ok(()) } else { Err(self.not_proven()) }
     }
 
     fn not_proven(&self) -> Error {
@@ -258,15 +287,29 @@ pub fn encode_run(schema: &SchemaRef, pieces: Vec<RecordBatch>, object_bytes: u6
 /// The pieces of a run, in the order they were written; each holds memory of its own.
 ///
 /// # Errors
-/// [`Error::Columns`] if these bytes are no run.
+/// [`Error::Columns`] if these bytes are no run, or not all of one.
 pub fn decode_run(bytes: &Bytes) -> Result<Vec<RecordBatch>, Error> {
-    caught("reading a run", || runs_of(bytes)?.collect())
+    caught("reading a run", || {
+        let mut pieces = Vec::new();
+        each_piece(bytes, |piece| {
+            pieces.push(piece);
+            Ok(())
+        })?;
+        Ok(pieces)
+    })
 }
 
-fn runs_of(bytes: &Bytes) -> Result<impl Iterator<Item = Result<RecordBatch, Error>> + use<>, Error> {
+fn each_piece(bytes: &Bytes, mut take: impl FnMut(RecordBatch) -> Result<(), Error>) -> Result<(), Error> {
     let reading = || Error::columns("reading a run");
-    let reader = StreamReader::try_new(Cursor::new(bytes.clone()), None).map_err(reading())?;
-    Ok(reader.map(move |batch| batch.map_err(reading())))
+    let mut reader = StreamReader::try_new(Cursor::new(bytes.clone()), None).map_err(reading())?;
+    for piece in reader.by_ref() {
+        take(piece.map_err(reading())?)?;
+    }
+    // A stream that was cut between two messages ends as well as one that is whole, but for its mark.
+    if reader.get_ref().position() != bytes.len() as u64 || !bytes.ends_with(&END_OF_RUN) {
+        return Err(Error::Columns { doing: "reading a run", reason: String::from("its end is missing") });
+    }
+    Ok(())
 }
 
 fn verbatim_bytes(piece: &RecordBatch, end: &[u8]) -> usize {
@@ -305,5 +348,60 @@ fn append(bytes: &mut Vec<u8>, piece: &RecordBatch, end: &[u8]) {
         }
     } else {
         bytes.extend_from_slice(records.as_fixed_size_binary().value_data());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use arrow::array::{ArrayRef, Decimal128Array, Int64Array};
+
+    fn price(name: &str, unscaled: i128, scale: i8) -> RecordBatch {
+        let prices = Decimal128Array::from(vec![unscaled]).with_precision_and_scale(10, scale).unwrap();
+        RecordBatch::try_from_iter([(name, Arc::new(prices) as ArrayRef)]).unwrap()
+    }
+
+    #[test]
+    fn what_reads_back_as_something_else_is_not_proven() {
+        let cents = price("price", 150, 2);
+        for (target, format) in [(Target::Object(Format::Parquet), "parquet"), (Target::Run, "a run")] {
+            let encoder = || Encoder::of(target, &cents.schema(), vec![cents.clone()], 1000);
+            let written =
+                |batch: RecordBatch| Encoder::of(target, &batch.schema(), vec![batch], 1000).next().unwrap().unwrap();
+            assert_eq!(encoder().read_back(&written(cents.clone()).bytes), tally_of(&cents));
+            let refused = Err(Error::NotProven { format: format.to_owned() });
+            for other in [price("price", 150, 3), price("cost", 150, 2)] {
+                let other = written(other);
+                assert_eq!(Ok(other.tally), tally_of(&cents), "their tallies are no help");
+                assert_eq!(encoder().read_back(&other.bytes), refused);
+            }
+            assert_ne!(encoder().read_back(&written(price("price", 151, 2)).bytes), tally_of(&cents));
+        }
+    }
+
+    #[test]
+    fn pieces_with_other_columns_are_not_written() {
+        let ids: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        let piece = |names: [&str; 2]| RecordBatch::try_from_iter(names.map(|name| (name, Arc::clone(&ids)))).unwrap();
+        let (one, other) = (piece(["a", "b"]), piece(["b", "a"]));
+        for target in [Target::Object(Format::Parquet), Target::Run] {
+            let mut encoder = Encoder::of(target, &one.schema(), vec![one.clone(), other.clone()], 1000);
+            assert!(matches!(encoder.next(), Some(Err(Error::SchemasDiffer { .. }))));
+            assert_eq!(encoder.next(), None);
+        }
+    }
+
+    #[test]
+    fn a_run_that_lost_its_end_is_refused() {
+        let pieces = vec![price("price", 1, 2), price("price", 2, 2)];
+        let run = encode_run(&pieces[0].schema(), pieces.clone(), 1 << 20).unwrap().remove(0).bytes;
+        assert_eq!(decode_run(&run), Ok(pieces));
+        let cut = run.slice(..run.len() - END_OF_RUN.len());
+        assert!(decode_run(&cut).unwrap_err().to_string().ends_with("its end is missing"));
+        for length in 0..run.len() {
+            assert!(decode_run(&run.slice(..length)).is_err(), "cut at {length}");
+        }
+        assert!(decode_run(&Bytes::from([&run[..], b"x"].concat())).is_err());
     }
 }

@@ -138,6 +138,31 @@ pub enum Error {
         /// The buffer.
         buffer_bytes: u64,
     },
+    /// A row group that does not fit once it is unpacked.
+    #[error(
+        "row group {row_group} has {bytes} bytes, {plain_bytes} unpacked, and the buffer {buffer_bytes}; give a larger \
+         buffer, name fewer columns, or write the object with smaller row groups"
+    )]
+    RowGroupExpands {
+        /// Which, from 0.
+        row_group: usize,
+        /// What has to be read of it.
+        bytes: u64,
+        /// What becomes of that.
+        plain_bytes: u64,
+        /// The buffer.
+        buffer_bytes: u64,
+    },
+    /// A column of a kind that is not read as it was written.
+    #[error("column `{column}` is {kind}; {mend}")]
+    Unreadable {
+        /// The column.
+        column: String,
+        /// Its kind, and what would happen.
+        kind: &'static str,
+        /// What to do.
+        mend: &'static str,
+    },
     /// A record that does not fit.
     #[error("record {record} is longer than {limit_bytes} bytes, the most a batch of this buffer holds")]
     RecordTooLong {
@@ -222,6 +247,14 @@ impl Error {
             *record += records_before;
         }
         Self::In { object: object.to_owned(), source: Box::new(self) }
+    }
+
+    /// The same error, its record counted from the one after `records_before` others.
+    pub(crate) fn counted_from(mut self, records_before: u64) -> Self {
+        if let Self::Malformed { record, .. } | Self::NotUtf8 { record } = &mut self {
+            *record -= records_before;
+        }
+        self
     }
 
     pub(crate) fn columns(doing: &'static str) -> impl FnOnce(arrow::error::ArrowError) -> Self {

@@ -27,8 +27,8 @@ enum Way {
     Columns(Vec<usize>),
     /// The fields with these indices.
     Csv(Vec<usize>),
-    /// Whether any of the keys has been looked for yet.
-    Json { seen: bool },
+    /// The keys, some of which may be in few records.
+    Json(json::Seen),
     /// These bytes.
     Parts(Vec<Range<usize>>),
 }
@@ -39,7 +39,7 @@ impl Fields {
         let way = match format {
             Format::Parquet | Format::Lines => Way::Columns(indices(names, &column_names(schema))?),
             Format::Csv => Way::Csv(indices(names, &header_names(schema))?),
-            Format::Ndjson => Way::Json { seen: false },
+            Format::Ndjson => Way::Json(json::Seen::none_of(names.len())),
             Format::Fixed { record_bytes } => {
                 Way::Parts(names.iter().map(|name| part(name, record_bytes)).collect::<Result<_, _>>()?)
             }
@@ -55,18 +55,14 @@ impl Fields {
         match &mut self.way {
             Way::Columns(indices) => Ok(indices.iter().map(|index| Arc::clone(batch.column(*index))).collect()),
             Way::Csv(indices) => csv_fields(records(batch)?, indices),
-            Way::Json { seen } => {
-                let columns = json::fields(records(batch)?, &self.names)?;
-                if !*seen {
-                    if let Some(absent) = columns.iter().position(|column| column.null_count() == column.len()) {
-                        json::must_have(records(batch)?, &self.names[absent])?;
-                    }
-                    *seen = batch.num_rows() > 0;
-                }
-                Ok(columns)
-            }
+            Way::Json(seen) => json::fields(records(batch)?, &self.names, seen),
             Way::Parts(parts) => parts.iter().map(|part| bytes_of(batch.column(0), part)).collect(),
         }
+    }
+
+    /// Refuses keys that were in no record, when there are no more.
+    pub(crate) fn finish(&self) -> Result<(), Error> {
+        if let Way::Json(seen) = &self.way { seen.all(&self.names) } else { Ok(()) }
     }
 
     /// The same by name.
@@ -149,7 +145,7 @@ pub(crate) enum Projection {
     /// Fields of each record with these indices, and the header they have then.
     Csv(Vec<usize>, SchemaRef),
     /// These keys of each record, where they are.
-    Json(Vec<String>),
+    Json(Vec<String>, json::Seen),
 }
 
 impl Projection {
@@ -165,7 +161,7 @@ impl Projection {
                 let metadata = HashMap::from([(HEADER.to_owned(), header)]);
                 Ok(Self::Csv(indices, Arc::new(schema.clone().with_metadata(metadata))))
             }
-            Format::Ndjson => Ok(Self::Json(columns.to_vec())),
+            Format::Ndjson => Ok(Self::Json(columns.to_vec(), json::Seen::none_of(columns.len()))),
             Format::Lines | Format::Fixed { .. } if names == column_names(schema) => Ok(Self::All),
             Format::Lines | Format::Fixed { .. } => {
                 let own = column_names(schema);
@@ -175,20 +171,26 @@ impl Projection {
         }
     }
 
-    pub(crate) fn apply(&self, batch: RecordBatch) -> Result<RecordBatch, Error> {
+    pub(crate) fn apply(&mut self, batch: RecordBatch) -> Result<RecordBatch, Error> {
         let (schema, rewritten): (_, BinaryArray) = match self {
             Self::All => return Ok(batch),
             Self::Columns(indices) => return batch.project(indices).map_err(Error::columns("choosing columns")),
             Self::Csv(indices, schema) => {
                 (Arc::clone(schema), records(&batch)?.iter().map(|record| Some(kept(record?, indices))).collect())
             }
-            Self::Json(names) => (batch.schema(), json::kept(records(&batch)?, names)?),
+            Self::Json(names, seen) => (batch.schema(), json::kept(records(&batch)?, names, seen)?),
         };
         RecordBatch::try_new(schema, vec![Arc::new(rewritten)]).map_err(Error::columns("choosing columns"))
     }
+
+    /// Refuses keys that were in no record, when there are no more.
+    pub(crate) fn finish(&self) -> Result<(), Error> {
+        if let Self::Json(names, seen) = self { seen.all(names) } else { Ok(()) }
+    }
 }
 
-/// A record of CSV with some of its fields. One empty field alone is written as `""`, since an empty line is no record.
+/// A record of CSV with some of its fields. One empty field alone is written as `""`, since many readers skip
+/// empty lines.
 fn kept(record: &[u8], indices: &[usize]) -> Vec<u8> {
     let fields = csv::split(record);
     let mut kept = Vec::with_capacity(record.len());

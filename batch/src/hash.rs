@@ -99,6 +99,9 @@ fn plain_values(array: &ArrayRef) -> Result<Vec<u64>, Error> {
         T::FixedSizeBinary(_) => array.as_fixed_size_binary().iter().map(bytes).collect(),
         T::Dictionary(..) => {
             let dictionary = array.as_any_dictionary();
+            if dictionary.values().is_empty() {
+                return Ok(vec![NULL; array.len()]);
+            }
             let distinct = values(dictionary.values())?;
             let keys = dictionary.normalized_keys();
             keys.into_iter().map(|key| distinct.get(key).copied().unwrap_or(NULL)).collect()

@@ -37,7 +37,7 @@ mod values;
 mod words;
 
 pub use by::{By, PARTITIONS_MAX, Spec, same_columns};
-pub use decoder::{BATCH_BYTES_MAX, BATCH_BYTES_MIN, Decoder, Need};
+pub use decoder::{BATCH_BYTES_MAX, BATCH_BYTES_MIN, BATCH_ROWS_MAX, Decoder, Need};
 pub use encode::{Encoded, Encoder, decode_run, encode, encode_run};
 pub use error::Error;
 pub use filter::Filter;

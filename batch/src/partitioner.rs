@@ -15,7 +15,7 @@ use crate::fields::{Fields, Projection};
 use crate::hash::{hash_rows, partition_of};
 use crate::tally::{Tally, tally_of};
 use crate::values::Values;
-use crate::{By, Error, Format, Literal, Spec};
+use crate::{By, Error, Format, Literal, Spec, same_columns};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{SortOptions, filter_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type, Schema};
@@ -24,6 +24,7 @@ use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type, Schema};
 #[derive(Debug)]
 pub struct Partitioner {
     by: By,
+    schema: Schema,
     text_fields: bool,
     partitions_max: usize,
     filter: Option<crate::Filter>,
@@ -47,6 +48,7 @@ impl Partitioner {
         let filter_columns = spec.filter.as_ref().map(crate::Filter::columns).unwrap_or_default();
         let partitioner = Self {
             by: spec.by.clone(),
+            schema: schema.clone(),
             text_fields: spec.format.has_text_fields(),
             partitions_max,
             filter: spec.filter.clone(),
@@ -63,9 +65,14 @@ impl Partitioner {
     /// The rows of a batch by partition, in ascending order of those that have any.
     ///
     /// # Errors
-    /// Of a record that is not what its format says, [`Error::NotANumber`], or [`Error::TooManyValues`].
+    /// [`Error::SchemasDiffer`] if its columns are others than those of [`Self::new`], of a record that is not what its
+    /// format says, [`Error::NotANumber`], or [`Error::TooManyValues`].
     pub fn split(&mut self, batch: &RecordBatch) -> Result<Vec<(usize, RecordBatch)>, Error> {
+        same_columns(("the first object", &self.schema), ("this one", &batch.schema()))?;
         let kept = self.kept(batch)?;
+        if kept.num_rows() == 0 {
+            return Ok(Vec::new());
+        }
         let partitions = self.partitions_of(&kept)?;
         let kept = self.projection.apply(kept)?;
         self.tally += tally_of(&kept)?;
@@ -106,8 +113,12 @@ impl Partitioner {
     /// To be asked when all records were split.
     ///
     /// # Errors
-    /// [`Error::OnePartition`] if a column had but one value.
+    /// [`Error::MissingColumn`] if a key of JSON was in no record, [`Error::OnePartition`] if a column had but one
+    /// value.
     pub fn finish(&self) -> Result<(), Error> {
+        self.filtered.finish()?;
+        self.keys.finish()?;
+        self.projection.finish()?;
         if matches!(self.by, By::Value { .. }) && self.tally.rows > 0 && self.values.count() < 2 {
             let mend = "it has but one value; choose another column";
             return Err(Error::OnePartition { by: self.by.to_string(), mend });

@@ -84,6 +84,8 @@ impl Values {
 
     fn add(&mut self, hash: u64, value: Option<&[u8]>, name: String) -> u32 {
         let number = self.count() as u32;
+        // The name of null is its own, even if a text is written so.
+        let name = if name == NULL_NAME { name.replacen('_', "%5F", 1) } else { name };
         // Two values may be written alike once they are shortened or formatted; their partitions stay two.
         let taken = self.names.contains(&name);
         self.names.push(if taken { format!("{name}~{number}") } else { name });

@@ -8,8 +8,9 @@
 //! - Dictionaries and views are read as plain values: pieces of them would share what none of them counts.
 //! - A panic of the library over an object that is none is an error like any other.
 
-use super::Need;
+use super::{BATCH_ROWS_MAX, Need};
 use crate::error::caught;
+use crate::held::COLUMN_BYTES;
 use crate::{CODEC, Error, Format, Spec, held_bytes};
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -19,7 +20,7 @@ use parquet::DecodeResult;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
-use parquet::basic::Compression;
+use parquet::basic::{Compression, ConvertedType, Type as PhysicalType};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder, RowGroupMetaData};
 use std::collections::VecDeque;
@@ -78,6 +79,10 @@ impl Columns {
             rows_bytes: 0,
             schema: None,
         }
+    }
+
+    pub(super) fn schema(&self) -> Option<&SchemaRef> {
+        self.schema.as_ref()
     }
 
     pub(super) fn held_bytes(&self) -> u64 {
@@ -179,6 +184,7 @@ impl Columns {
         };
         let columns = self.column_indices(found.schema())?;
         let mask = ProjectionMask::roots(metadata.file_metadata().schema_descr(), columns.iter().copied());
+        readable(metadata, &mask)?;
         let rows = self.rows_at_a_time(metadata, &mask)?;
         let mut with_codec = found.schema().project(&columns).map_err(Error::columns("choosing columns"))?;
         with_codec.metadata.insert(CODEC.to_owned(), codec(metadata).to_owned());
@@ -221,6 +227,12 @@ impl Columns {
             }
             let rows = u64::try_from(group.num_rows()).map_err(|_| not_this("a row group has fewer than no rows"))?;
             let plain = sum(parquet::file::metadata::ColumnChunkMetaData::uncompressed_size);
+            // Pages are unpacked one by one; what is stated for them beside the buffer does not count against it.
+            let pages = COLUMN_BYTES.saturating_mul(chosen(group, mask).count() as u64);
+            if plain > self.buffer_bytes.saturating_add(pages) {
+                let buffer_bytes = self.buffer_bytes;
+                return Err(Error::RowGroupExpands { row_group, bytes, plain_bytes: plain, buffer_bytes });
+            }
             let row_bytes = plain.checked_div(rows).unwrap_or(0).max(1);
             rows_at_a_time = rows_at_a_time.min((self.batch_bytes / row_bytes).max(ROWS_MIN));
         }
@@ -230,7 +242,13 @@ impl Columns {
     fn gather(&mut self, rows: RecordBatch) -> Result<Option<Need>, Error> {
         self.rows_bytes += held_bytes(&rows);
         self.rows.push(rows);
-        if self.rows_bytes < self.batch_bytes { Ok(None) } else { self.batch().map(|batch| batch.map(Need::Batch)) }
+        let count: usize = self.rows.iter().map(RecordBatch::num_rows).sum();
+        let room = (count as u64) < BATCH_ROWS_MAX;
+        if self.rows_bytes < self.batch_bytes && room {
+            Ok(None)
+        } else {
+            self.batch().map(|batch| batch.map(Need::Batch))
+        }
     }
 
     fn batch(&mut self) -> Result<Option<RecordBatch>, Error> {
@@ -242,6 +260,26 @@ impl Columns {
         let joined = RecordBatch::try_new(Arc::clone(schema), joined.columns().to_vec());
         joined.map(Some).map_err(Error::columns("joining rows"))
     }
+}
+
+/// Refuses columns of which the library reads something else than was written.
+fn readable(metadata: &ParquetMetaData, mask: &ProjectionMask) -> Result<(), Error> {
+    let leaves = metadata.file_metadata().schema_descr().columns().iter().enumerate();
+    for (_, leaf) in leaves.filter(|(leaf, _)| mask.leaf_included(*leaf)) {
+        let (kind, mend) = if leaf.converted_type() == ConvertedType::INTERVAL {
+            ("an INTERVAL, of which months would be lost", "write it as numbers, or name the other columns alone")
+        } else if leaf.physical_type() == PhysicalType::INT96 {
+            (
+                "a timestamp of 96 bits, of which years before 1677 and after 2262 would become others",
+                "write it as TIMESTAMP_MICROS (Spark: spark.sql.parquet.outputTimestampType), or name the other \
+                 columns alone",
+            )
+        } else {
+            continue;
+        };
+        return Err(Error::Unreadable { column: leaf.path().string(), kind, mend });
+    }
+    Ok(())
 }
 
 fn chosen<'a>(
@@ -263,7 +301,8 @@ fn codec(metadata: &ParquetMetaData) -> &'static str {
     }
 }
 
-fn plain_schema(schema: &Schema) -> Schema {
+/// The schema without dictionaries, runs and views.
+pub(crate) fn plain_schema(schema: &Schema) -> Schema {
     let fields: Fields = schema.fields().iter().map(plain_field).collect();
     Schema::new_with_metadata(fields, schema.metadata().clone())
 }

@@ -11,11 +11,12 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The values of `names` in each record, as texts.
-pub(super) fn fields(records: &BinaryArray, names: &[String]) -> Result<Vec<ArrayRef>, Error> {
+pub(super) fn fields(records: &BinaryArray, names: &[String], seen: &mut Seen) -> Result<Vec<ArrayRef>, Error> {
     let mut columns: Vec<_> = names.iter().map(|_| StringBuilder::with_capacity(records.len(), 0)).collect();
     let mut found = vec![None; names.len()];
     for row in 0..records.len() {
         pick(records, row, names, &mut found)?;
+        seen.look(records.value(row), &found);
         for ((column, name), value) in columns.iter_mut().zip(names).zip(&found) {
             column.append_option(value.map(|value| text(value, name)).transpose()?.flatten());
         }
@@ -24,13 +25,14 @@ pub(super) fn fields(records: &BinaryArray, names: &[String]) -> Result<Vec<Arra
 }
 
 /// Each record with these keys alone, in this order; values as they stand there.
-pub(super) fn kept(records: &BinaryArray, names: &[String]) -> Result<BinaryArray, Error> {
+pub(super) fn kept(records: &BinaryArray, names: &[String], seen: &mut Seen) -> Result<BinaryArray, Error> {
     let keys: Vec<String> = names.iter().map(|name| serde_json::Value::from(name.as_str()).to_string()).collect();
     let mut kept = BinaryBuilder::with_capacity(records.len(), records.values().len());
     let mut found = vec![None; names.len()];
     let mut line = String::new();
     for row in 0..records.len() {
         pick(records, row, names, &mut found)?;
+        seen.look(records.value(row), &found);
         line.clear();
         line.push('{');
         for (key, value) in keys.iter().zip(&found) {
@@ -45,19 +47,35 @@ pub(super) fn kept(records: &BinaryArray, names: &[String]) -> Result<BinaryArra
     Ok(kept.finish())
 }
 
-/// Refuses a key that none of these records has.
-pub(super) fn must_have(records: &BinaryArray, name: &str) -> Result<(), Error> {
-    let name_of = [name.to_owned()];
-    for row in 0..records.len() {
-        let mut found = [None];
-        pick(records, row, &name_of, &mut found)?;
-        if found[0].is_some() {
-            return Ok(());
+/// Which keys were in a record so far, whatever their value.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    keys: Vec<bool>,
+    /// The keys of the first record, to find the nearest name among them.
+    first: Option<Vec<String>>,
+}
+
+impl Seen {
+    pub(crate) fn none_of(keys: usize) -> Self {
+        Self { keys: vec![false; keys], first: None }
+    }
+
+    fn look(&mut self, record: &[u8], found: &[Option<&RawValue>]) {
+        self.first.get_or_insert_with(|| {
+            let keys: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(record).unwrap_or_default();
+            keys.into_iter().map(|(key, _)| key).collect()
+        });
+        self.keys.iter_mut().zip(found).for_each(|(seen, found)| *seen |= found.is_some());
+    }
+
+    /// Refuses a key that was in none of the records, if there were any.
+    pub(crate) fn all(&self, names: &[String]) -> Result<(), Error> {
+        let Some(first) = &self.first else { return Ok(()) };
+        match self.keys.iter().position(|seen| !seen) {
+            Some(absent) => Err(Error::missing(&names[absent], first.iter().map(String::as_str))),
+            None => Ok(()),
         }
     }
-    let first: serde_json::Map<String, serde_json::Value> =
-        (!records.is_empty()).then(|| serde_json::from_slice(records.value(0)).ok()).flatten().unwrap_or_default();
-    Err(Error::missing(name, first.keys().map(String::as_str)))
 }
 
 /// Finds the raw values of `names` in a record.

@@ -189,3 +189,28 @@ fn an_object_of_no_rows_is_no_error() {
     let object = file(&[RecordBatch::try_from_iter([("a", none)]).unwrap()], 10, Compression::SNAPPY);
     assert_eq!(decode(&spec(Format::Parquet, "hash(a)", 2), &object, BUFFER_BYTES), Ok(Vec::new()));
 }
+
+#[test]
+fn a_row_group_that_unpacks_above_the_buffer_is_refused_with_both_sizes() {
+    let text = "x".repeat(1 << 20);
+    let texts: ArrayRef = Arc::new(StringArray::from(vec![text; 16]));
+    let properties = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .build();
+    let batch = RecordBatch::try_from_iter([("a", texts)]).unwrap();
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    let object = writer.into_inner().unwrap();
+    let error = decode(&spec(Format::Parquet, "hash(a)", 2), &object, 1 << 20).unwrap_err();
+    let Error::RowGroupExpands { bytes, plain_bytes, .. } = error else { panic!("{error}") };
+    assert!(bytes < 100_000 && plain_bytes > 16 << 20, "{bytes} and {plain_bytes}");
+}
+
+#[test]
+fn a_dictionary_of_nothing_has_nulls_alone() {
+    let nulls = DictionaryArray::<Int32Type>::from_iter([None::<&str>, None]);
+    let batch = RecordBatch::try_from_iter([("a", Arc::new(nulls) as ArrayRef)]).unwrap();
+    let plain = RecordBatch::try_from_iter([("a", Arc::new(StringArray::new_null(2)) as ArrayRef)]).unwrap();
+    assert_eq!(tally_of(&batch), tally_of(&plain));
+}

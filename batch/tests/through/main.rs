@@ -6,4 +6,6 @@ mod bad_input;
 mod columns;
 mod help;
 mod keys;
+mod odd_records;
 mod round_trips;
+mod sets;
