@@ -1,16 +1,18 @@
 //! How a column and literals come to be of one type.
 //!
 //! - A number meets integers, floats and decimals by value: a fraction or a large number never rounds to what it is
-//!   not.
+//!   not. Floats of any width are compared as doubles; a whole number that is no double is refused with them.
 //! - A text meets text, bytes, and dates and times by how they are written, such as `'2020-02-29'`.
-//! - Fields of CSV and JSON are texts. Where they meet a number, each of them must be one, and both are compared as
-//!   doubles; empty fields are null.
+//! - Fields of CSV and JSON are texts. Where they meet a number, each of them must be one, and both are compared by
+//!   value, whatever their length ([`crate::number`]); empty fields are null.
+//! - -0 is 0, and all NaN are one.
 
 use crate::Error;
+use crate::number;
 use crate::words::Literal;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringArray};
 use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Float64Type};
 use arrow::util::display::FormatOptions;
 use std::sync::Arc;
 
@@ -85,13 +87,13 @@ fn strict(array: &ArrayRef, kind: &DataType) -> Option<ArrayRef> {
 
 /// Numbers and literals in the column's own type, else in the widest decimals, else as doubles.
 fn numeric(column: &ArrayRef, texts: &ArrayRef) -> Option<(ArrayRef, ArrayRef)> {
+    if column.data_type().is_floating() {
+        return Some((doubles(column)?, doubles_of(texts)?));
+    }
     if !column.data_type().is_decimal()
         && let Some(literals) = strict(texts, column.data_type())
     {
         return Some((Arc::clone(column), literals));
-    }
-    if column.data_type().is_floating() {
-        return Some((strict(column, &DataType::Float64)?, strict(texts, &DataType::Float64)?));
     }
     let digits = fraction_digits(texts);
     let scale = match column.data_type() {
@@ -104,8 +106,33 @@ fn numeric(column: &ArrayRef, texts: &ArrayRef) -> Option<(ArrayRef, ArrayRef)> 
     let wide = DataType::Decimal256(76, scale);
     match (strict(column, &wide), strict(texts, &wide)) {
         (Some(column), Some(texts)) => Some((column, texts)),
-        _ => Some((strict(column, &DataType::Float64)?, strict(texts, &DataType::Float64)?)),
+        _ => Some((doubles(column)?, doubles_of(texts)?)),
     }
+}
+
+/// As doubles, -0 as 0 and every NaN as the one above all numbers.
+fn doubles(numbers: &ArrayRef) -> Option<ArrayRef> {
+    let numbers = strict(numbers, &DataType::Float64)?;
+    let plain = |value: f64| if value.is_nan() { f64::NAN } else { value + 0.0 };
+    Some(Arc::new(numbers.as_primitive::<Float64Type>().unary::<_, Float64Type>(plain)))
+}
+
+/// Literals as doubles, if none is beyond them and each whole number is one.
+fn doubles_of(texts: &ArrayRef) -> Option<ArrayRef> {
+    let doubles = doubles(texts)?;
+    let mut pairs =
+        doubles.as_primitive::<Float64Type>().values().iter().zip(texts.as_string::<i32>().iter().flatten());
+    let kept = |(double, text): (&f64, &str)| {
+        let whole = text.strip_prefix('+').unwrap_or(text).parse::<i128>();
+        double.is_finite() && whole.map_or(!text.bytes().all(|b| b.is_ascii_digit()), |whole| same(*double, whole))
+    };
+    pairs.all(kept).then_some(doubles)
+}
+
+/// Whether this double is this whole number.
+#[allow(clippy::cast_possible_truncation)]
+fn same(double: f64, whole: i128) -> bool {
+    double.abs() < 1e38 && double as i128 == whole
 }
 
 /// Digits behind the point, at most 37; a number with an exponent asks for all of them.
@@ -118,15 +145,21 @@ fn fraction_digits(texts: &ArrayRef) -> i8 {
     digits.max().unwrap_or(0) as i8
 }
 
-/// Texts as doubles, whatever they look like: so a record's partition does not depend on its neighbours.
+/// Texts as numbers, in doubles where these tell all of them apart, else in keys that are in the order of numbers: a
+/// record's partition does not depend on its neighbours.
 fn numbers_of_texts(name: &str, column: &ArrayRef, texts: &ArrayRef) -> Result<(ArrayRef, ArrayRef), Error> {
     let reading = || Error::columns("reading numbers");
-    let literals = cast(texts, &DataType::Float64).map_err(reading())?;
     let numbers = cast(column, &DataType::Float64).map_err(reading())?;
-    if numbers.null_count() == column.null_count() {
-        return Ok((numbers, literals));
+    if numbers.null_count() != column.null_count() {
+        let row = (0..column.len()).find(|row| column.is_valid(*row) && numbers.is_null(*row)).unwrap_or(0);
+        let text = column.as_string::<i32>().value(row).to_owned();
+        return Err(Error::NotANumber { record: row as u64 + 1, column: name.to_owned(), text });
     }
-    let row = (0..column.len()).find(|row| column.is_valid(*row) && numbers.is_null(*row)).unwrap_or(0);
-    let text = column.as_string::<i32>().value(row).to_owned();
-    Err(Error::NotANumber { record: row as u64 + 1, column: name.to_owned(), text })
+    let literals = cast(texts, &DataType::Float64).map_err(reading())?;
+    let (column, texts) = (column.as_string::<i32>(), texts.as_string::<i32>());
+    if column.iter().chain(texts).flatten().all(number::is_told_by_a_double) {
+        let plain = |numbers: &ArrayRef| doubles(numbers).unwrap_or_else(|| Arc::clone(numbers));
+        return Ok((plain(&numbers), plain(&literals)));
+    }
+    Ok((number::keys(column, &numbers), number::keys(texts, &literals)))
 }

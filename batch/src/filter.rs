@@ -1,4 +1,4 @@
-//! Which records are kept: `year >= 2020 and (kind = 'x' or kind is null)`.
+//! Which records are kept: `year >= 2020 and (kind in ('x', 'y') or kind is null)`.
 //!
 //! A comparison with null is neither true nor false, as in SQL, and what is not true is not kept. NaN equals itself
 //! and is above every number.
@@ -25,10 +25,19 @@ pub struct Filter {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Condition {
-    Compare { column: String, sign: Sign, literal: Literal },
-    IsNull { column: String, negated: bool },
-    And(Box<Condition>, Box<Condition>),
-    Or(Box<Condition>, Box<Condition>),
+    Compare {
+        column: String,
+        sign: Sign,
+        literal: Literal,
+    },
+    IsNull {
+        column: String,
+        negated: bool,
+    },
+    /// One or more. Chains of any length lie side by side: nested, they would need as deep a stack.
+    All(Vec<Condition>),
+    /// One or more.
+    Any(Vec<Condition>),
     Not(Box<Condition>),
 }
 
@@ -75,19 +84,19 @@ impl FromStr for Filter {
 }
 
 fn either(words: &mut Words<'_>, depth: usize) -> Result<Condition, Error> {
-    let mut left = both(words, depth)?;
+    let mut conditions = vec![both(words, depth)?];
     while words.takes_keyword("or")? {
-        left = Condition::Or(Box::new(left), Box::new(both(words, depth)?));
+        conditions.push(both(words, depth)?);
     }
-    Ok(left)
+    Ok(Condition::Any(conditions))
 }
 
 fn both(words: &mut Words<'_>, depth: usize) -> Result<Condition, Error> {
-    let mut left = single(words, depth)?;
+    let mut conditions = vec![single(words, depth)?];
     while words.takes_keyword("and")? {
-        left = Condition::And(Box::new(left), Box::new(single(words, depth)?));
+        conditions.push(single(words, depth)?);
     }
-    Ok(left)
+    Ok(Condition::All(conditions))
 }
 
 fn single(words: &mut Words<'_>, depth: usize) -> Result<Condition, Error> {
@@ -111,6 +120,9 @@ fn single(words: &mut Words<'_>, depth: usize) -> Result<Condition, Error> {
             Err(words.wrong("null"))
         };
     }
+    if words.takes_keyword("in")? {
+        return one_of(words, &column);
+    }
     let signs = [
         ("=", Sign::Equal),
         ("==", Sign::Equal),
@@ -126,7 +138,22 @@ fn single(words: &mut Words<'_>, depth: usize) -> Result<Condition, Error> {
             return Ok(Condition::Compare { column, sign, literal: words.literal()? });
         }
     }
-    Err(words.wrong("a comparison, is null or is not null"))
+    Err(words.wrong("a comparison, in, is null or is not null"))
+}
+
+/// The literals behind `in`: the column equals one of them.
+fn one_of(words: &mut Words<'_>, column: &str) -> Result<Condition, Error> {
+    words.must("(", "an opening parenthesis")?;
+    let mut conditions = Vec::new();
+    loop {
+        let literal = words.literal()?;
+        conditions.push(Condition::Compare { column: column.to_owned(), sign: Sign::Equal, literal });
+        if !words.takes(",")? {
+            break;
+        }
+    }
+    words.must(")", "a comma or a closing parenthesis")?;
+    Ok(Condition::Any(conditions))
 }
 
 impl Condition {
@@ -137,10 +164,7 @@ impl Condition {
                     found.push(column);
                 }
             }
-            Self::And(left, right) | Self::Or(left, right) => {
-                left.columns(found);
-                right.columns(found);
-            }
+            Self::All(conditions) | Self::Any(conditions) => conditions.iter().for_each(|inner| inner.columns(found)),
             Self::Not(inner) => inner.columns(found),
         }
     }
@@ -155,15 +179,25 @@ impl Condition {
             }
             Self::IsNull { column: name, negated: false } => is_null(column(name)?).map_err(kernel),
             Self::IsNull { column: name, negated: true } => is_not_null(column(name)?).map_err(kernel),
-            Self::And(left, right) => {
-                and_kleene(&left.holds(columns, text_fields)?, &right.holds(columns, text_fields)?).map_err(kernel)
-            }
-            Self::Or(left, right) => {
-                or_kleene(&left.holds(columns, text_fields)?, &right.holds(columns, text_fields)?).map_err(kernel)
-            }
+            Self::All(conditions) => joined(conditions, columns, text_fields, and_kleene),
+            Self::Any(conditions) => joined(conditions, columns, text_fields, or_kleene),
             Self::Not(inner) => not(&inner.holds(columns, text_fields)?).map_err(kernel),
         }
     }
+}
+
+/// What all of these, of which there is one, are together.
+fn joined(
+    conditions: &[Condition],
+    columns: &HashMap<&str, ArrayRef>,
+    text_fields: bool,
+    join: fn(&BooleanArray, &BooleanArray) -> Result<BooleanArray, ArrowError>,
+) -> Result<BooleanArray, Error> {
+    let mut whole = conditions[0].holds(columns, text_fields)?;
+    for condition in &conditions[1..] {
+        whole = join(&whole, &condition.holds(columns, text_fields)?).map_err(Error::columns("filtering"))?;
+    }
+    Ok(whole)
 }
 
 impl Sign {

@@ -31,6 +31,7 @@ mod filter;
 mod format;
 mod hash;
 mod held;
+mod number;
 mod partitioner;
 mod tally;
 mod values;
