@@ -25,7 +25,7 @@ pub const HIDDEN_BUCKET: &str = ".larder-jobs";
 pub enum JobState {
     /// It works; or it did when the server ended, and begins anew with the next one.
     Running,
-    /// It waits to be resumed, and has nothing in the hidden bucket.
+    /// It waits to be resumed: where it stands, or, if the server ended meanwhile, from the beginning.
     Paused,
     /// Its output is complete and verified, and is being moved to where it shall be.
     Publishing,

@@ -42,6 +42,11 @@ pub enum Command {
     ///
     /// Exit code 0 if all agree, 1 if something is wrong, 2 if nothing can be said.
     Verify(Verify),
+    /// Bring the records of objects where another key wants them, inside the rack: each partition into one group.
+    ///
+    /// The server that runs on the data directory does it; this command waits for the end, and may be interrupted: the
+    /// job goes on. The input stays as it is.
+    Repartition(Box<Repartition>),
     /// Look at drives, or give one up.
     #[command(subcommand)]
     Drive(DriveCommand),
@@ -54,6 +59,80 @@ pub enum DriveCommand {
     /// Say that a drive failed for good: it is not used again, and what it held is rebuilt on its group's other drives.
     /// One that does not answer must have been pulled or cut off by then: its share of the power is given to others.
     Fail(Fail),
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Repartition {
+    #[command(subcommand)]
+    pub command: Option<RepartitionCommand>,
+    #[command(flatten)]
+    pub data: Data,
+    /// The objects to read, as s3://bucket/prefix: all below it, or the one of that name.
+    #[arg(value_name = "FROM", value_parser = prefix, required = true)]
+    pub from: Option<Prefix>,
+    /// Where to write, as s3://bucket/prefix; nothing may be there yet.
+    #[arg(long, value_name = "TO", value_parser = prefix, required = true)]
+    pub to: Option<Prefix>,
+    /// hash(column, ...), range(column, v1, v2, ...) or value(column).
+    #[arg(long, value_name = "KEY", required = true)]
+    pub by: Option<String>,
+    /// Into how many partitions, where the key does not say.
+    #[arg(long, value_name = "N")]
+    pub partitions: Option<u64>,
+    /// How much may be buffered.
+    #[arg(long, value_name = "SIZE", value_parser = model::text::size, default_value = "1GiB")]
+    pub memory: u64,
+    /// Keep these columns only, separated by commas.
+    #[arg(long, value_name = "NAMES")]
+    pub columns: Option<String>,
+    /// Keep these records only, such as 'year >= 2020 and kind = "x"'.
+    #[arg(long = "where", value_name = "FILTER")]
+    pub filter: Option<String>,
+    /// The size of the objects that are written, at most [default: 64MiB].
+    #[arg(long, value_name = "SIZE", value_parser = model::text::size)]
+    pub object_size: Option<u64>,
+    /// What the objects are: parquet, csv, ndjson, lines, fixed:BYTES [default: what their names say].
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// Follow baseline, buffpack, offpack or tourpack to the end [default: the cheapest, as it turns out].
+    #[arg(long, value_name = "NAME")]
+    pub strategy: Option<String>,
+    /// Remove the objects that were read, once the output is complete, verified and published.
+    #[arg(long)]
+    pub remove_input: bool,
+    /// Forecast, and do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RepartitionCommand {
+    /// List the jobs.
+    List(List),
+    /// Show a job: forecast, progress, outcome.
+    Show(RepartitionJob),
+    /// Halt a job after the operation in hand.
+    Pause(RepartitionJob),
+    /// Have a paused job go on.
+    Resume(RepartitionJob),
+    /// End a job and remove what it has written.
+    Cancel(RepartitionJob),
+}
+
+#[derive(Debug, Args)]
+pub struct RepartitionJob {
+    #[command(flatten)]
+    pub data: Data,
+    /// The number of the job.
+    #[arg(value_name = "N")]
+    pub job: u64,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -259,6 +338,22 @@ pub struct Object {
     pub key: String,
 }
 
+/// A bucket, and what keys begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    pub bucket: String,
+    pub prefix: String,
+}
+
+fn prefix(text: &str) -> Result<Prefix, String> {
+    let rest = text.strip_prefix("s3://").unwrap_or_default();
+    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    if bucket.is_empty() {
+        return Err("write it as s3://bucket/prefix".to_owned());
+    }
+    Ok(Prefix { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+}
+
 fn idle_timeout(text: &str) -> Result<Idle, String> {
     if text == "never" {
         return Ok(None);
@@ -318,6 +413,19 @@ mod tests {
         assert_eq!(options.object, Object { bucket: "b".into(), key: "a/b?c=%41".into() });
         for wrong in ["b/k", "s3://b", "s3://b/", "s3:///k", "s3:/b/k", ""] {
             assert!(object(wrong).unwrap_err().contains("s3://bucket/key"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_repartition_is_asked_for_or_told_what_to_do() {
+        let line = "repartition s3://b/in --to s3://b/out --by hash(a) --partitions 12 --memory 8GiB --where year>2020";
+        let Command::Repartition(options) = parse(line).unwrap() else { panic!("not repartition") };
+        assert_eq!(options.from, Some(Prefix { bucket: "b".into(), prefix: "in".into() }));
+        assert_eq!((options.partitions, options.memory), (Some(12), 8 << 30));
+        let Command::Repartition(options) = parse("repartition show 3 --data /x").unwrap() else { panic!() };
+        assert!(matches!(options.command, Some(RepartitionCommand::Show(RepartitionJob { job: 3, .. }))));
+        for wrong in ["repartition", "repartition s3://b/in", "repartition b --to s3://b/x --by hash(a)"] {
+            assert_eq!(parse(wrong).unwrap_err().exit_code(), 2, "{wrong}");
         }
     }
 

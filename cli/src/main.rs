@@ -10,6 +10,7 @@ mod explain;
 mod human;
 mod output;
 mod plan;
+mod repartition;
 mod report_dir;
 mod reproduce;
 mod serve;
@@ -66,6 +67,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::User(UserCommand::List(options)) => users::list(&options),
         Command::User(UserCommand::Remove(options)) => users::remove(&options),
         Command::User(UserCommand::Rotate(options)) => users::rotate(&options),
+        Command::Repartition(options) => repartition::repartition(&options),
         Command::Drive(DriveCommand::List(options)) => drives::list(&options),
         Command::Drive(DriveCommand::Fail(options)) => drives::fail(&options),
     };

@@ -11,6 +11,9 @@
 //! POST /users?name=N              report::NewKeys, of a new user
 //! POST /users/rotate?name=N       report::NewKeys, in the place of the old ones
 //! DELETE /users?name=N            null
+//! GET /repartition                [repartition::JobReport]; with ?job=N that one, or 404
+//! POST /repartition?request=R     repartition::JobReport, of a new job; R is a repartition::Request as JSON
+//! POST /repartition/pause?job=N   repartition::JobReport; likewise /resume and /cancel
 //! anything else                   404 or 405; every error is {"error": "..."}
 //! ```
 //!
@@ -21,11 +24,13 @@
 //! - it ends with [`serve`]'s `stop`, and removes its socket.
 
 mod client;
+mod jobs;
 mod people;
 mod socket;
 
 pub use client::{Client, ClientError};
 
+use crate::repartition::Repartitions;
 use crate::report::{DriveReport, Explanation, Status};
 use crate::users::Users;
 use bytes::Bytes;
@@ -108,8 +113,15 @@ impl Listener {
     }
 }
 
-/// Answers until `stop`, then removes the socket and waits a moment for the answers under way.
-pub async fn serve(listener: Listener, admin: Arc<dyn Admin>, users: Arc<Users>, stop: impl Future<Output = ()>) {
+/// Answers until `stop`, of `jobs` only where there are any, then removes the socket and waits a moment for the answers
+/// under way.
+pub async fn serve(
+    listener: Listener,
+    admin: Arc<dyn Admin>,
+    users: Arc<Users>,
+    jobs: Option<Repartitions>,
+    stop: impl Future<Output = ()>,
+) {
     let mut connections = JoinSet::new();
     tokio::pin!(stop);
     loop {
@@ -118,7 +130,7 @@ pub async fn serve(listener: Listener, admin: Arc<dyn Admin>, users: Arc<Users>,
             Some(_) = connections.join_next() => {}
             accepted = listener.listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
                 Ok((stream, _)) => {
-                    let talk = converse(stream, admin.clone(), users.clone());
+                    let talk = converse(stream, admin.clone(), users.clone(), jobs.clone());
                     connections.spawn(tokio::time::timeout(CONNECTION_LIMIT, talk));
                 }
                 Err(error) => {
@@ -134,10 +146,15 @@ pub async fn serve(listener: Listener, admin: Arc<dyn Admin>, users: Arc<Users>,
     let _ = tokio::time::timeout(STOP_GRACE, drained).await;
 }
 
-async fn converse(stream: UnixStream, admin: Arc<dyn Admin>, users: Arc<Users>) {
+async fn converse(stream: UnixStream, admin: Arc<dyn Admin>, users: Arc<Users>, jobs: Option<Repartitions>) {
     let service = service_fn(move |request| {
-        let (admin, users) = (admin.clone(), users.clone());
-        async move { Ok::<_, Infallible>(answer(&*admin, &users, &request).await) }
+        let (admin, users, jobs) = (admin.clone(), users.clone(), jobs.clone());
+        async move {
+            Ok::<_, Infallible>(match &jobs {
+                Some(jobs) if request.uri().path().starts_with("/repartition") => jobs::answer(jobs, &request).await,
+                _ => answer(&*admin, &users, &request).await,
+            })
+        }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     // One request a connection: nobody holds one open, so that stopping never waits for an idle one.

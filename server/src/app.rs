@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::holds::Holds;
 use crate::house::House;
+use crate::repartition::Repartitions;
 use crate::s3::{self, Limits};
 use crate::tell::Teller;
 use crate::trace_file;
@@ -104,7 +105,8 @@ pub async fn run(
     let socket = admin::Listener::bind(dir.path()).map_err(|source| io_error("binding the admin socket", source))?;
     let (stop, stopped) = watch::channel(());
     let teller = Arc::clone(&house.teller) as Arc<dyn admin::Admin>;
-    let admin = tokio::spawn(admin::serve(socket, teller, Arc::clone(&house.users), over(stopped)));
+    let admin =
+        tokio::spawn(admin::serve(socket, teller, Arc::clone(&house.users), Some(house.jobs.clone()), over(stopped)));
     ready(address);
     let limits = Limits {
         requests: config.request_limit as usize,
@@ -155,6 +157,7 @@ struct Running {
     world: WorldHandle,
     users: Arc<Users>,
     teller: Arc<Teller>,
+    jobs: Repartitions,
 }
 
 struct Boot<'a> {
@@ -198,12 +201,13 @@ impl Boot<'_> {
             means.trace =
                 Some(opened.map_err(|source| io_error(&format!("writing the trace {}", path.display()), source))?);
         }
-        let world = boot::boot(spec, policy, seed, &means, Arc::clone(&emulated)).await?;
+        let world = boot::boot(spec.clone(), policy, seed, &means, Arc::clone(&emulated)).await?;
+        let jobs = Repartitions::start(means.clone(), world.clone(), spec).await?;
         let users =
             Users::open(means.catalog.clone(), self.dir.path().to_owned(), self.dir.credentials(), means.wall.clone());
         let users = Arc::new(users.await?);
         let teller = Arc::new(Teller::new(means.clone(), world.clone(), emulated));
-        Ok(Running { means, world, users, teller })
+        Ok(Running { means, world, users, teller, jobs })
     }
 
     /// The drives, each with its label checked. One that failed for good need not be there.

@@ -12,6 +12,7 @@ pub mod data_dir;
 pub mod holds;
 pub mod house;
 pub mod recall;
+pub mod repartition;
 pub mod report;
 pub mod s3;
 pub mod tell;

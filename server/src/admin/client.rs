@@ -6,6 +6,7 @@
 
 use super::{ErrorBody, STOPPING, socket};
 use crate::data_dir::{DataDir, DataDirError};
+use crate::repartition;
 use crate::report::{DriveReport, Explanation, NewKeys, Status, UserReport};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
@@ -20,7 +21,7 @@ use tokio::net::UnixStream;
 use tokio::time::Instant;
 
 /// How long a server may take to answer; it waits for no drive, so this is long.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+const ANSWER_LIMIT: Duration = Duration::from_secs(25);
 /// How long a server that closed a connection may take to be gone. One that is there after that is not going.
 const GOING_LIMIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether it is gone.
@@ -151,6 +152,41 @@ impl Client {
     /// When no server answers, or it refuses.
     pub async fn remove_user(&self, name: &str) -> Result<(), ClientError> {
         self.of_user(Method::DELETE, "/users", name).await
+    }
+
+    /// Plans a repartition or begins one.
+    ///
+    /// # Errors
+    /// When no server answers, or it refuses.
+    pub async fn repartition(&self, request: &repartition::Request) -> Result<repartition::JobReport, ClientError> {
+        let asked = serde_json::to_string(request).map_err(|error| ClientError::Refused(error.to_string()))?;
+        let query = form_urlencoded::Serializer::new(String::new()).append_pair("request", &asked).finish();
+        let answer = self.ask(Method::POST, &format!("/repartition?{query}")).await?;
+        answer.ok_or_else(|| self.silent("it knows no /repartition"))
+    }
+
+    /// The repartition jobs, by number.
+    ///
+    /// # Errors
+    /// When no server answers.
+    pub async fn repartitions(&self) -> Result<Vec<repartition::JobReport>, ClientError> {
+        self.get("/repartition").await?.ok_or_else(|| self.silent("it knows no /repartition"))
+    }
+
+    /// A repartition job, if there is one of that number.
+    ///
+    /// # Errors
+    /// When no server answers.
+    pub async fn repartition_job(&self, job: u64) -> Result<Option<repartition::JobReport>, ClientError> {
+        self.get(&format!("/repartition?job={job}")).await
+    }
+
+    /// Has a repartition job `pause`, `resume` or `cancel`, if there is one of that number.
+    ///
+    /// # Errors
+    /// When no server answers, or it refuses.
+    pub async fn tell_repartition(&self, job: u64, what: &str) -> Result<Option<repartition::JobReport>, ClientError> {
+        self.ask(Method::POST, &format!("/repartition/{what}?job={job}")).await
     }
 
     async fn of_user<T: DeserializeOwned>(&self, method: Method, path: &str, name: &str) -> Result<T, ClientError> {

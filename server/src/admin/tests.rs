@@ -110,7 +110,7 @@ impl Running {
             let catalog = Catalog::open(Arc::new(MemoryStore::new())).await.unwrap();
             let root = Credentials { access_key: "ROOTKEY".into(), secret_key: "roots secret".into() };
             let users = Users::open(catalog, path, &root, Arc::new(|| 1)).await.unwrap();
-            serve(listener, Arc::new(Fake), Arc::new(users), async move { stopped.await.unwrap() }).await;
+            serve(listener, Arc::new(Fake), Arc::new(users), None, async move { stopped.await.unwrap() }).await;
         });
         Self { stop, task, dir: dir.to_owned() }
     }

@@ -18,6 +18,7 @@ use workshop::HeldPack;
 /// What stands for the operations of one customer of the world: by it they are withdrawn, and it knows how long their
 /// transfers took, in modelled time.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_field_names)] // units last, as everywhere
 pub struct Ticket {
     reading_ns: AtomicU64,
     writing_ns: AtomicU64,

@@ -12,6 +12,7 @@ mod history;
 mod life;
 mod parts;
 mod rebuild;
+mod repartition;
 mod replay;
 mod site;
 mod steps;

@@ -1,0 +1,270 @@
+//! `larder repartition`: records are brought where another key wants them, inside the rack. The server does it; here
+//! it is asked for, followed, and told of.
+
+use crate::args::{Repartition, RepartitionCommand, RepartitionJob};
+use crate::human::{self, bytes, count, counted};
+use crate::output;
+use indicatif::{ProgressBar, ProgressStyle};
+use server::admin::Client;
+use server::repartition::{JobReport, Outcome, Place, Plan, Request};
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::time::Duration;
+use tokio::runtime::Builder;
+
+/// How often a job is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// `larder repartition`.
+pub fn repartition(options: &Repartition) -> anyhow::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    match &options.command {
+        None => runtime.block_on(begin(options)),
+        Some(RepartitionCommand::List(list)) => {
+            let jobs = runtime.block_on(Client::of(&list.data.data)?.repartitions())?;
+            if list.json { output::print_json(&jobs) } else { Ok(output::print(&table(&jobs))?) }
+        }
+        Some(RepartitionCommand::Show(job)) => {
+            let client = Client::of(&job.data.data)?;
+            print(job.json, &known(job, runtime.block_on(client.repartition_job(job.job))?)?)
+        }
+        Some(RepartitionCommand::Pause(job)) => runtime.block_on(tell(job, "pause")),
+        Some(RepartitionCommand::Resume(job)) => runtime.block_on(tell(job, "resume")),
+        Some(RepartitionCommand::Cancel(job)) => runtime.block_on(tell(job, "cancel")),
+    }
+}
+
+async fn tell(job: &RepartitionJob, what: &str) -> anyhow::Result<()> {
+    let report = Client::of(&job.data.data)?.tell_repartition(job.job, what).await?;
+    print(job.json, &known(job, report)?)
+}
+
+fn known(job: &RepartitionJob, report: Option<JobReport>) -> anyhow::Result<JobReport> {
+    report
+        .ok_or_else(|| anyhow::anyhow!("there is no job {}; `larder repartition list` shows which there are", job.job))
+}
+
+/// Asks for a job, and follows it to its end.
+async fn begin(options: &Repartition) -> anyhow::Result<()> {
+    let client = Client::of(&options.data.data)?;
+    let report = client.repartition(&request(options)?).await?;
+    if !options.json {
+        output::print(&planned(&report))?;
+    }
+    if options.dry_run {
+        return if options.json { output::print_json(&report) } else { Ok(()) };
+    }
+    let report = follow(&client, report.job).await?;
+    if options.json {
+        output::print_json(&report)?;
+    } else {
+        output::print(&ended(&report))?;
+    }
+    match report.state.as_str() {
+        "done" => Ok(()),
+        state if report.reason.is_empty() => anyhow::bail!("job {} is {state}", report.job),
+        state => anyhow::bail!("job {} is {state}: {}", report.job, report.reason),
+    }
+}
+
+fn request(options: &Repartition) -> anyhow::Result<Request> {
+    let missing = |what: &str| anyhow::anyhow!("say {what}; `larder repartition --help` shows how");
+    let place = |object: &crate::args::Prefix| Place { bucket: object.bucket.clone(), prefix: object.prefix.clone() };
+    Ok(Request {
+        from: place(options.from.as_ref().ok_or_else(|| missing("what to read, as s3://bucket/prefix"))?),
+        to: place(options.to.as_ref().ok_or_else(|| missing("where to write, with --to"))?),
+        by: options.by.clone().ok_or_else(|| missing("what to partition by, with --by"))?,
+        partitions: options.partitions,
+        memory_bytes: options.memory,
+        columns: options.columns.as_ref().map(|all| all.split(',').map(|name| name.trim().to_owned()).collect()),
+        filter: options.filter.clone(),
+        object_bytes: options.object_size,
+        format: options.format.clone(),
+        strategy: options.strategy.clone(),
+        remove_input: options.remove_input,
+        dry_run: options.dry_run,
+    })
+}
+
+/// Waits for the end of a job, with a bar on standard error if that is a terminal.
+async fn follow(client: &Client, job: u64) -> anyhow::Result<JobReport> {
+    let bar = if std::io::stderr().is_terminal() { ProgressBar::new(1_000) } else { ProgressBar::hidden() };
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent:>3} % {msg}") {
+        bar.set_style(style);
+    }
+    loop {
+        let report = client.repartition_job(job).await?;
+        let Some(report) = report else { anyhow::bail!("job {job} is gone") };
+        if let Some(progress) = &report.progress {
+            bar.set_position((progress.done * 1_000.0) as u64);
+            bar.set_message(format!(
+                "{} read, {} written, about {} to go; job {job}",
+                bytes(progress.input_bytes),
+                bytes(progress.output_bytes),
+                human::seconds(progress.left_s)
+            ));
+        }
+        if report.ended_ms.is_some() || report.state == "paused" || !report.reason.is_empty() {
+            bar.finish_and_clear();
+            return Ok(report);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+fn print(json: bool, report: &JobReport) -> anyhow::Result<()> {
+    if json {
+        return output::print_json(report);
+    }
+    Ok(output::print(&format!("{}{}", planned(report), ended(report)))?)
+}
+
+/// What was asked, and what it would cost.
+fn planned(report: &JobReport) -> String {
+    let mut text = String::new();
+    let Request { from, to, by, .. } = &report.request;
+    let number = if report.job == 0 { "plan".to_owned() } else { format!("job {}", report.job) };
+    let _ = writeln!(text, "{number}: {from} to {to} by {by}");
+    let Some(plan) = &report.plan else { return text };
+    let groups: usize = plan.classes.iter().map(|class| class.groups.len()).sum();
+    let _ = writeln!(
+        text,
+        "{} of {} ({}), into {} over {} of {}",
+        counted(plan.objects, "object"),
+        plan.format,
+        bytes(plan.input_bytes),
+        counted(plan.partitions, "partition"),
+        counted(groups as u64, "group"),
+        if plan.classes.len() == 1 { "1 class".to_owned() } else { format!("{} classes", plan.classes.len()) },
+    );
+    text.push_str(&forecasts(plan));
+    text
+}
+
+fn forecasts(plan: &Plan) -> String {
+    let rows: Vec<Vec<String>> = plan
+        .forecasts
+        .iter()
+        .map(|forecast| {
+            vec![
+                forecast.strategy.clone(),
+                format!("{:.3}", forecast.hours),
+                count(forecast.switches),
+                bytes(forecast.bytes_read),
+                bytes(forecast.bytes_written),
+                format!("{:.3}", forecast.kwh),
+                bytes(forecast.peak_extra_bytes),
+                match (forecast.fits, forecast.strategy == plan.chosen) {
+                    (false, _) => "does not fit".to_owned(),
+                    (true, true) => "chosen".to_owned(),
+                    (true, false) => String::new(),
+                },
+            ]
+        })
+        .collect();
+    let head = ["strategy", "hours", "switches", "read", "written", "kWh", "peak in a group", ""];
+    human::table(&head, &["hours", "switches", "read", "written", "kWh", "peak in a group"], &rows)
+}
+
+/// How it goes, or what came of it.
+fn ended(report: &JobReport) -> String {
+    let mut text = format!("job {} is {}\n", report.job, report.state);
+    if !report.reason.is_empty() {
+        let _ = writeln!(text, "{}", report.reason);
+    }
+    if let Some(progress) = &report.progress {
+        let _ = writeln!(
+            text,
+            "{} read, {} written in {}, {} buffered, {} offloaded; {}",
+            bytes(progress.input_bytes),
+            bytes(progress.output_bytes),
+            counted(progress.output_objects, "object"),
+            bytes(progress.buffered_bytes),
+            bytes(progress.offloaded_bytes),
+            progress.strategy
+        );
+    }
+    if let Some(outcome) = &report.outcome {
+        text.push_str(&against_forecast(outcome, report.plan.as_ref()));
+    }
+    text
+}
+
+fn against_forecast(outcome: &Outcome, plan: Option<&Plan>) -> String {
+    let mut text = String::new();
+    let forecast = plan.and_then(|plan| plan.forecasts.iter().find(|forecast| forecast.strategy == plan.chosen));
+    let was = |value: Option<String>| value.map_or_else(String::new, |value| format!(" (forecast {value})"));
+    let _ = writeln!(
+        text,
+        "{} in {:.3} h{}, {} switches{}: reading {:.3} h, writing {:.3} h, reading back {:.3} h, switching {:.3} h",
+        outcome.strategy,
+        outcome.hours,
+        was(forecast.map(|forecast| format!("{:.3} h", forecast.hours))),
+        count(outcome.switches),
+        was(forecast.map(|forecast| count(forecast.switches))),
+        outcome.reading_hours,
+        outcome.writing_hours,
+        outcome.verifying_hours,
+        outcome.switching_hours,
+    );
+    let _ = writeln!(
+        text,
+        "{} read of {}, {} ({}) written to {} ({}); {} offloaded on the way; at most {} buffered",
+        bytes(outcome.input_bytes),
+        counted(outcome.input_objects, "object"),
+        bytes(outcome.output_bytes),
+        counted(outcome.rows, "record"),
+        counted(outcome.output_objects, "object"),
+        outcome.tally,
+        bytes(outcome.offloaded_bytes),
+        bytes(outcome.peak_buffered_bytes),
+    );
+    if outcome.lost_objects > 0 {
+        let _ = writeln!(
+            text,
+            "{} of the input were deleted meanwhile and left out",
+            counted(outcome.lost_objects, "object")
+        );
+    }
+    text
+}
+
+/// A row for each job.
+fn table(jobs: &[JobReport]) -> String {
+    let row = |job: &JobReport| {
+        let done = match (&job.progress, job.outcome.is_some()) {
+            (_, true) => "100 %".to_owned(),
+            (Some(progress), false) => format!("{:.0} %", progress.done * 100.0),
+            (None, false) => String::new(),
+        };
+        vec![
+            job.job.to_string(),
+            job.state.clone(),
+            done,
+            job.request.from.to_string(),
+            job.request.to.to_string(),
+            job.request.by.clone(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
+    human::table(&["job", "state", "done", "from", "to", "by"], &["job", "done"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use server::repartition::Forecast;
+
+    #[test]
+    fn a_plan_tells_what_each_strategy_costs_and_which_is_chosen() {
+        let forecast =
+            |strategy: &str, hours, fits| Forecast { strategy: strategy.into(), hours, fits, ..Forecast::default() };
+        let forecasts = vec![forecast("BuffPack", 1.5, true), forecast("OffPack", 1.25, false)];
+        let plan = Plan { forecasts, chosen: "BuffPack".into(), ..Plan::default() };
+        let text = planned(&JobReport { job: 3, plan: Some(plan), ..JobReport::default() });
+        assert!(text.starts_with("job 3: "), "{text}");
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[3].contains("1.500") && lines[3].ends_with("chosen"), "{text}");
+        assert!(lines[4].contains("OffPack") && lines[4].ends_with("does not fit"), "{text}");
+    }
+}

@@ -1,0 +1,570 @@
+//! What a repartition would read, where its partitions would lie, and what each strategy would cost.
+//!
+//! 1. The request is read: places, partitioner, filter, formats; whatever is wrong with it is said before anything is
+//!    done.
+//! 2. The input is listed: versions and where they lie, sorted by group, blob and offset.
+//! 3. Each partition gets a home, a group: of the class that the target is pinned to, or of all classes in which input
+//!    lies. Groups without room for their share are left out.
+//! 4. Each strategy is rehearsed by the planner that will follow it; what would not fit on a group is not chosen.
+//!
+//! Memory: [`Input`] for each object, 48 bytes.
+
+use super::buffer::HomeOf;
+use super::report::{self, Place, Request};
+use crate::world::{Means, WorldHandle};
+use batch::{Format, Spec};
+use catalog::{Catalog, CatalogError, HIDDEN_BUCKET, ListRequest, Object, VersionId};
+use engine::repartition::{Alpha, Books, Choice, Cost, Expected, Job, Part, Terms};
+use model::{BlobId, ClassId, GroupId, RackSpec};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Objects that are listed at once.
+const PAGE: usize = 1_000;
+/// The size of output objects that nobody chose one for, at most.
+const OBJECT_BYTES: u64 = 64 << 20;
+/// The least memory of a job in one class: some of the smallest batches must fit into the grain.
+const LEAST_MEMORY_BYTES: u64 = 16 * batch::BATCH_BYTES_MIN;
+/// The largest piece that is read between two decisions.
+const GRAIN_BYTES_MAX: u64 = 64 << 20;
+
+/// An object of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Input {
+    /// The blob it lies in; 0 if it is in the workshop.
+    blob: u64,
+    /// Where in the blob it begins.
+    offset: u64,
+    /// Its number.
+    pub version: VersionId,
+    /// Its length.
+    pub bytes: u64,
+}
+
+impl Input {
+    /// Where in its blob the objects end that lie together, from this one on over those that follow, about `bytes` in
+    /// all.
+    pub fn together<'a>(&self, behind: impl Iterator<Item = &'a Self>, bytes: u64) -> u64 {
+        let mut end = self.offset + self.bytes;
+        let most = end.saturating_add(bytes);
+        for next in behind {
+            if next.blob != self.blob || next.offset != end || end >= most {
+                break;
+            }
+            end += next.bytes;
+        }
+        end
+    }
+}
+
+/// Everything that a job is begun with.
+#[derive(Debug)]
+pub(super) struct Survey {
+    /// What is to be done with records.
+    pub spec: Spec,
+    /// The input, by the group it is to be read on.
+    pub inputs: BTreeMap<GroupId, Vec<Input>>,
+    /// The classes' parts, for the planner.
+    pub parts: Vec<Part>,
+    /// The homes of partitions, by number.
+    pub homes: Vec<GroupId>,
+    /// Which partition has which home.
+    pub home_of: HomeOf,
+    /// What the planner expects of memory for each byte of input.
+    pub alpha: Alpha,
+    /// What the hardware costs.
+    pub terms: Terms,
+    /// What the planner may keep buffered.
+    pub memory_bytes: u64,
+    /// What a row group may take, for each class.
+    pub row_group_bytes: u64,
+    /// The largest piece.
+    pub grain_bytes: u64,
+    /// The size of output objects.
+    pub object_bytes: u64,
+    /// The strategy to follow to the end, if it may not be changed.
+    pub forced: Option<Choice>,
+    /// What is told of all this.
+    pub plan: report::Plan,
+}
+
+impl Survey {
+    /// A job's mind.
+    pub fn job(&self) -> Result<Job, String> {
+        let Self { parts, memory_bytes, grain_bytes, terms, alpha, forced, .. } = self;
+        Job::new(parts, *memory_bytes, *grain_bytes, *terms, *alpha, *forced).ok_or_else(|| self.too_little())
+    }
+
+    fn too_little(&self) -> String {
+        let least = Job::least_memory_bytes(self.parts.len(), self.grain_bytes);
+        format!(
+            "{} bytes of memory are too little for {} classes; give at least {least}",
+            self.memory_bytes,
+            self.parts.len()
+        )
+    }
+}
+
+/// Surveys what `request` asks for. Reads the catalog, and changes nothing.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub(super) async fn survey(
+    means: &Means,
+    world: &WorldHandle,
+    spec: &RackSpec,
+    request: &Request,
+) -> Result<Survey, String> {
+    let (from, to) = places(request)?;
+    let found = listed(&means.catalog, &from).await?;
+    target_is_free(&means.catalog, &from, &to).await?;
+    let records = records_of(request, &found)?;
+    let partitions = records.partition_count().map_err(text)?;
+    let placed = place(&means.catalog, found).await.map_err(text)?;
+    let look = world.ask(|rack, _| Room::of(rack)).await.ok_or("the server is stopping")?;
+    let pinned = (means.pin_of)(&to.bucket, &to.prefix);
+    Surveying { spec, request, records, partitions, placed, room: look, pinned }.survey()
+}
+
+/// The places of a request, each prefix ending with a slash unless it is that of a bucket as a whole.
+pub(super) fn places(request: &Request) -> Result<(Place, Place), String> {
+    let to = directory(&request.to);
+    for bucket in [&request.from.bucket, &to.bucket] {
+        if bucket.starts_with('.') || *bucket == HIDDEN_BUCKET {
+            return Err(format!("there is no bucket `{bucket}`"));
+        }
+    }
+    Ok((request.from.clone(), to))
+}
+
+fn directory(place: &Place) -> Place {
+    let slash = if place.prefix.is_empty() || place.prefix.ends_with('/') { "" } else { "/" };
+    Place { bucket: place.bucket.clone(), prefix: format!("{}{slash}", place.prefix) }
+}
+
+/// The objects below `from`, or the one that has that very key.
+async fn listed(catalog: &Catalog, from: &Place) -> Result<Vec<(String, Object)>, String> {
+    let no_bucket = |error| match error {
+        CatalogError::NoSuchBucket => format!("there is no bucket `{}` to read from", from.bucket),
+        error => error.to_string(),
+    };
+    if !from.prefix.is_empty() && !from.prefix.ends_with('/') {
+        match catalog.head_object(&from.bucket, &from.prefix).await {
+            Ok(object) => return Ok(vec![(from.prefix.clone(), object)]),
+            Err(CatalogError::NoSuchKey) => {}
+            Err(error) => return Err(no_bucket(error)),
+        }
+    }
+    let prefix = directory(from).prefix;
+    let mut found: Vec<(String, Object)> = Vec::new();
+    loop {
+        let start_after = found.last().map(|(key, _)| key.clone());
+        let request = ListRequest { prefix: prefix.clone(), start_after, max_keys: PAGE, delimiter: None };
+        let page = catalog.list_objects(&from.bucket, &request).await.map_err(no_bucket)?;
+        found.extend(page.objects);
+        if !page.truncated {
+            break;
+        }
+    }
+    // What has no bytes has no records; some clients put such objects in the place of directories.
+    found.retain(|(_, object)| object.bytes > 0);
+    if found.is_empty() {
+        return Err(format!("there are no objects below s3://{}/{prefix}", from.bucket));
+    }
+    Ok(found)
+}
+
+/// Refuses a target that is part of the input, or holds something already.
+pub(super) async fn target_is_free(catalog: &Catalog, from: &Place, to: &Place) -> Result<(), String> {
+    let source = directory(from).prefix;
+    let overlaps = to.prefix.starts_with(&source) || source.starts_with(&to.prefix);
+    if from.bucket == to.bucket && overlaps {
+        return Err(format!("{to} overlaps with the input {from}; write to another prefix"));
+    }
+    let request = ListRequest { prefix: to.prefix.clone(), max_keys: 1, ..ListRequest::default() };
+    let found = catalog.list_objects(&to.bucket, &request).await.map_err(|error| match error {
+        CatalogError::NoSuchBucket => format!("there is no bucket `{}` to write to; make it first", to.bucket),
+        error => error.to_string(),
+    })?;
+    match found.objects.first() {
+        Some((key, _)) => Err(format!(
+            "{to} holds objects already, such as s3://{}/{key}; write to another prefix, or remove them",
+            to.bucket
+        )),
+        None => Ok(()),
+    }
+}
+
+/// What the records are, and what is to be done with them.
+fn records_of(request: &Request, found: &[(String, Object)]) -> Result<Spec, String> {
+    let format = match &request.format {
+        Some(format) => format.parse().map_err(text)?,
+        None => format_of(&request.from.bucket, found)?,
+    };
+    let partitions = usize::try_from(request.partitions.unwrap_or(0)).unwrap_or(usize::MAX);
+    Ok(Spec {
+        format,
+        by: request.by.parse().map_err(text)?,
+        partitions,
+        columns: request.columns.clone(),
+        filter: request.filter.as_deref().map(str::parse).transpose().map_err(text)?,
+        output: format,
+    })
+}
+
+fn format_of(bucket: &str, found: &[(String, Object)]) -> Result<Format, String> {
+    let mut known: Option<(Format, &str)> = None;
+    for (key, _) in found {
+        let Some(format) = Format::of_key(key) else {
+            return Err(format!(
+                "the name of s3://{bucket}/{key} does not tell what it is; say so with --format, or leave it out of \
+                 the prefix"
+            ));
+        };
+        match known {
+            Some((first, name)) if first != format => {
+                return Err(format!("{name} is {first} and {key} is {format}; partition them apart, or say --format"));
+            }
+            _ => known = Some((format, key)),
+        }
+    }
+    Ok(known.ok_or("there is no input")?.0)
+}
+
+/// The input by group; what lies in the workshop is under no group.
+#[derive(Debug, Default)]
+struct Placed {
+    by_group: BTreeMap<GroupId, Vec<Input>>,
+    workshop: Vec<Input>,
+}
+
+async fn place(catalog: &Catalog, found: Vec<(String, Object)>) -> Result<Placed, CatalogError> {
+    let mut placed = Placed::default();
+    let mut groups: BTreeMap<BlobId, Option<GroupId>> = BTreeMap::new();
+    for page in found.chunks(PAGE) {
+        let versions: Vec<VersionId> = page.iter().map(|(_, object)| object.version).collect();
+        for version in catalog.versions(&versions).await?.into_iter().flatten() {
+            let (blob, offset) = match version.place {
+                catalog::Place::Stored { blob, offset } => (blob, offset),
+                catalog::Place::Staged { .. } | catalog::Place::Parts => (BlobId(0), 0),
+            };
+            let group = match groups.get(&blob) {
+                Some(group) => *group,
+                None if blob.0 == 0 => None,
+                None => *groups.entry(blob).or_insert(catalog.blob(blob).await?.map(|blob| blob.group)),
+            };
+            let input = Input { blob: blob.0, offset, version: version.version, bytes: version.bytes };
+            match group {
+                Some(group) => placed.by_group.entry(group).or_default().push(input),
+                None => placed.workshop.push(input),
+            }
+        }
+    }
+    for inputs in placed.by_group.values_mut() {
+        inputs.sort_unstable();
+    }
+    Ok(placed)
+}
+
+/// What the rack has room for.
+#[derive(Debug)]
+struct Room {
+    classes: Vec<Vec<GroupId>>,
+    /// Payload bytes that each group can still take.
+    free: Vec<u64>,
+    /// Whether what is written is read back.
+    reads_back: bool,
+    /// Drives in a group.
+    drives: usize,
+}
+
+impl Room {
+    fn of(rack: &engine::Rack) -> Self {
+        let code = rack.spec().code;
+        let free = |group: &engine::layout::Group| {
+            let all: u64 = group.drives.iter().map(|drive| rack.drive_free_bytes(*drive)).sum();
+            all / u64::from(code.data + code.parity) * u64::from(code.data)
+        };
+        Self {
+            classes: rack.layout().classes.clone(),
+            free: rack.layout().groups.iter().map(free).collect(),
+            reads_back: rack.policy().write_read_back,
+            drives: rack.layout().groups.iter().map(|group| group.drives.len()).max().unwrap_or(0),
+        }
+    }
+
+    fn class_of(&self, group: GroupId) -> ClassId {
+        let class = self.classes.iter().position(|groups| groups.contains(&group));
+        ClassId(class.expect("a group is of a class") as u32)
+    }
+}
+
+/// What is known before the choice.
+struct Surveying<'a> {
+    spec: &'a RackSpec,
+    request: &'a Request,
+    records: Spec,
+    partitions: usize,
+    placed: Placed,
+    room: Room,
+    pinned: Option<ClassId>,
+}
+
+impl Surveying<'_> {
+    fn survey(mut self) -> Result<Survey, String> {
+        let input_bytes = self.bytes();
+        let homes = self.homes(input_bytes)?;
+        let workshop_bytes = self.placed.workshop.iter().map(|input| input.bytes).sum();
+        self.assign_workshop(homes[0]);
+        let value = matches!(self.records.by, batch::By::Value { .. });
+        let home_of = if value {
+            HomeOf::InTurn { homes: homes.len() }
+        } else {
+            HomeOf::Spread { partitions: self.partitions, homes: homes.len() }
+        };
+        let parts = self.parts(&homes, home_of);
+        let alpha = expansion(self.records.format);
+        let terms = self.terms();
+        let least = LEAST_MEMORY_BYTES * (parts.len() as u64).pow(2);
+        if self.request.memory_bytes < least {
+            let (given, classes) = (self.request.memory_bytes, parts.len());
+            return Err(format!("{given} bytes of memory are too little for {classes} classes; give at least {least}"));
+        }
+        let (memory_bytes, row_group_bytes, grain_bytes) = self.memory(parts.len());
+        let object_bytes = self.request.object_bytes.unwrap_or(OBJECT_BYTES).clamp(1 << 16, memory_bytes.max(1 << 16));
+        let plan = report::Plan {
+            objects: self.placed.by_group.values().map(|inputs| inputs.len() as u64).sum(),
+            input_bytes,
+            workshop_bytes,
+            format: self.records.format.to_string(),
+            partitions: self.partitions as u64,
+            classes: parts.iter().map(class_plan).collect(),
+            ..report::Plan::default()
+        };
+        let inputs = std::mem::take(&mut self.placed.by_group);
+        let (spec, forced) = (self.records.clone(), None);
+        let mut survey = Survey {
+            spec,
+            inputs,
+            parts,
+            homes,
+            home_of,
+            alpha,
+            terms,
+            memory_bytes,
+            row_group_bytes,
+            grain_bytes,
+            object_bytes,
+            forced,
+            plan,
+        };
+        self.choose(&mut survey)?;
+        Ok(survey)
+    }
+
+    fn bytes(&self) -> u64 {
+        let all = self.placed.by_group.values().flatten().chain(&self.placed.workshop);
+        all.map(|input| input.bytes).sum()
+    }
+
+    /// The groups that partitions shall lie in: those with room for their share.
+    fn homes(&self, input_bytes: u64) -> Result<Vec<GroupId>, String> {
+        let classes: BTreeSet<ClassId> = match self.pinned {
+            Some(class) => [class].into(),
+            None => self.placed.by_group.keys().map(|group| self.room.class_of(*group)).collect(),
+        };
+        let all = |class: &ClassId| self.room.classes.get(class.index()).cloned().unwrap_or_default();
+        let mut homes: Vec<GroupId> = if classes.is_empty() {
+            // Nothing of it is in the rack yet: the class with most room is as good as any.
+            let room = |groups: &&Vec<GroupId>| groups.iter().map(|group| self.room.free[group.index()]).sum::<u64>();
+            self.room.classes.iter().max_by_key(room).cloned().unwrap_or_default()
+        } else {
+            classes.iter().flat_map(all).collect()
+        };
+        loop {
+            let count = homes.len();
+            let share = input_bytes / (count.max(1) as u64);
+            homes.retain(|group| self.room.free[group.index()] >= share);
+            if homes.is_empty() {
+                return Err(format!(
+                    "no group has room for its share of the output, {share} bytes of {input_bytes}; remove something, \
+                     or pin the target prefix to a class with room"
+                ));
+            }
+            if homes.len() == count {
+                homes.truncate(self.partitions.max(1).min(count));
+                return Ok(homes);
+            }
+        }
+    }
+
+    /// What lies in the workshop is read along with what lies in the group that has most of the input.
+    fn assign_workshop(&mut self, home: GroupId) {
+        let workshop = std::mem::take(&mut self.placed.workshop);
+        if workshop.is_empty() {
+            return;
+        }
+        let bytes = |inputs: &Vec<Input>| inputs.iter().map(|input| input.bytes).sum::<u64>();
+        let most = self.placed.by_group.iter().max_by_key(|(_, inputs)| bytes(inputs)).map(|(group, _)| *group);
+        self.placed.by_group.entry(most.unwrap_or(home)).or_default().extend(workshop);
+    }
+
+    fn parts(&self, homes: &[GroupId], home_of: HomeOf) -> Vec<Part> {
+        let mut weights: BTreeMap<GroupId, u64> = BTreeMap::new();
+        for partition in 0..self.partitions {
+            *weights.entry(homes[home_of.home(partition)]).or_default() += 1;
+        }
+        let mut by_class: BTreeMap<ClassId, BTreeSet<GroupId>> = BTreeMap::new();
+        for group in homes.iter().chain(self.placed.by_group.keys()) {
+            by_class.entry(self.room.class_of(*group)).or_default().insert(*group);
+        }
+        let part = |(class, groups): (ClassId, BTreeSet<GroupId>)| {
+            let bytes = |group: &GroupId| {
+                self.placed.by_group.get(group).map_or(0, |inputs| inputs.iter().map(|input| input.bytes).sum())
+            };
+            Part {
+                class,
+                input_bytes: groups.iter().map(bytes).collect(),
+                shares: groups.iter().map(|group| weights.get(group).copied().unwrap_or(0)).collect(),
+                groups: groups.into_iter().collect(),
+            }
+        };
+        by_class.into_iter().map(part).collect()
+    }
+
+    fn terms(&self) -> Terms {
+        let profile = &self.spec.profile;
+        let payload = profile.bytes_per_s.saturating_mul(u64::from(self.spec.code.data)).max(1);
+        let write_bytes_per_s = if self.room.reads_back { (payload / 2).max(1) } else { payload };
+        let switch = profile.wake_estimate() + profile.rest_estimate();
+        Terms { switch, seek: profile.seek, read_bytes_per_s: payload, write_bytes_per_s }
+    }
+
+    /// What may be buffered, what a row group may take, and the grain.
+    fn memory(&self, classes: usize) -> (u64, u64, u64) {
+        let classes = classes.max(1) as u64;
+        let asked = self.request.memory_bytes;
+        let reading = if self.records.format == Format::Parquet { asked / 4 } else { 0 };
+        let buffer = (asked - reading).max(1);
+        let row_group_bytes = if reading == 0 { buffer / classes } else { reading / classes };
+        let grain = (buffer / (4 * classes * classes)).clamp(1, GRAIN_BYTES_MAX);
+        (buffer, row_group_bytes, grain)
+    }
+
+    /// Rehearses the strategies and chooses one.
+    fn choose(&self, survey: &mut Survey) -> Result<(), String> {
+        let asked = self.request.strategy.as_deref().map(|name| strategy(name, survey)).transpose()?;
+        survey.job()?; // says if the memory does not do
+        let groups = survey.parts.iter().map(|part| part.groups.len()).max().unwrap_or(1);
+        let mut costs = Vec::new();
+        for choice in Choice::candidates(&survey.terms, survey.memory_bytes, groups) {
+            let (forecast, hours) = self.forecast(survey, choice);
+            costs.push((choice, hours, forecast.fits));
+            survey.plan.forecasts.push(forecast);
+        }
+        let fitting = costs.iter().filter(|(_, _, fits)| *fits);
+        let cheapest = fitting.clone().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(choice, _, _)| *choice);
+        let all_fit = fitting.count() == costs.len();
+        let chosen = match asked {
+            Some(asked) => {
+                let fits = costs.iter().any(|(choice, _, fits)| same(*choice, asked) && *fits);
+                fits.then_some(asked)
+            }
+            None => cheapest,
+        };
+        let Some(chosen) = chosen else {
+            let least = survey.plan.forecasts.iter().map(|forecast| forecast.peak_extra_bytes).min().unwrap_or(0);
+            return Err(format!(
+                "there is not enough room: a group would have to take {least} bytes at least beside what it holds; \
+                 remove something, or keep fewer columns or records"
+            ));
+        };
+        survey.plan.chosen = chosen.to_string();
+        // Left to itself the planner may change to another strategy, which must fit as well.
+        survey.forced = asked.or((!all_fit).then_some(chosen));
+        Ok(())
+    }
+
+    fn forecast(&self, survey: &Survey, choice: Choice) -> (report::Forecast, f64) {
+        let mut forecast = report::Forecast { strategy: choice.to_string(), fits: true, ..Default::default() };
+        let (mut slowest, mut switching, mut energy_mj) = (0.0_f64, 0.0, 0.0);
+        let weights: u64 = survey.parts.iter().flat_map(|part| &part.shares).sum();
+        for part in &survey.parts {
+            let share = u128::from(survey.memory_bytes) / survey.parts.len() as u128;
+            let books = Books::new(part.input_bytes.clone(), (share as u64).max(1), survey.alpha);
+            let shares = if part.shares.iter().all(|share| *share == 0) {
+                vec![1; part.shares.len()]
+            } else {
+                part.shares.clone()
+            };
+            let cost = choice.rehearse(&books, &survey.terms, &Expected { alpha: survey.alpha, shares });
+            slowest = slowest.max(cost.time.as_secs_f64());
+            switching += cost.switching.as_secs_f64();
+            energy_mj += self.energy_mj(&cost);
+            forecast.switches += cost.switches;
+            forecast.bytes_read += cost.bytes_read;
+            forecast.bytes_written += cost.bytes_written;
+            for (group, weight) in part.groups.iter().zip(&part.shares) {
+                let home = u128::from(survey.plan.input_bytes) * u128::from(*weight) / u128::from(weights.max(1));
+                let extra = home as u64 + cost.peak_offloaded_bytes;
+                forecast.peak_extra_bytes = forecast.peak_extra_bytes.max(extra);
+                forecast.fits &= extra <= self.room.free[group.index()];
+            }
+        }
+        forecast.hours = slowest / 3600.0;
+        forecast.switching_hours = switching / 3600.0;
+        forecast.kwh = energy_mj / 3.6e9;
+        (forecast, slowest)
+    }
+
+    /// What a group's drives draw beyond standby over a run, in millijoules.
+    fn energy_mj(&self, cost: &Cost) -> f64 {
+        let profile = &self.spec.profile;
+        let watts = &profile.watts;
+        let drives = self.room.drives as f64;
+        let standby = f64::from(watts.standby_mw);
+        let spinning = (f64::from(watts.active_mw) - standby).max(0.0) * cost.time.as_secs_f64();
+        let starting = (f64::from(watts.spin_up_mw) - f64::from(watts.active_mw)).max(0.0)
+            * profile.spin_up.mean().as_secs_f64()
+            * cost.switches as f64;
+        drives * (spinning + starting)
+    }
+}
+
+fn class_plan(part: &Part) -> report::ClassPlan {
+    report::ClassPlan {
+        class: part.class.0,
+        groups: part.groups.iter().map(|group| group.0).collect(),
+        input_bytes: part.input_bytes.iter().sum(),
+    }
+}
+
+/// What a byte of an object takes in memory, before any was read: Parquet is compressed.
+fn expansion(format: Format) -> Alpha {
+    match format {
+        Format::Parquet => Alpha { output: 3, input: 1 },
+        Format::Fixed { .. } => Alpha::ONE,
+        Format::Csv | Format::Ndjson | Format::Lines => Alpha { output: 11, input: 10 },
+    }
+}
+
+/// The strategy of that name.
+fn strategy(name: &str, survey: &Survey) -> Result<Choice, String> {
+    let groups = survey.parts.iter().map(|part| part.groups.len()).max().unwrap_or(1);
+    let candidates = Choice::candidates(&survey.terms, survey.memory_bytes, groups);
+    let plain = |choice: &Choice| choice.to_string().split('(').next().unwrap_or_default().to_ascii_lowercase();
+    let wanted = name.to_ascii_lowercase();
+    candidates
+        .into_iter()
+        .find(|choice| plain(choice) == wanted)
+        .ok_or_else(|| format!("there is no strategy `{name}`; there are baseline, buffpack, offpack and tourpack"))
+}
+
+/// Whether two choices are of one strategy.
+fn same(a: Choice, b: Choice) -> bool {
+    std::mem::discriminant(&a) == std::mem::discriminant(&b)
+}
+
+#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}

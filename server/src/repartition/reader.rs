@@ -1,0 +1,417 @@
+//! Reading in one class: from objects, in the order in which they lie, to pieces by partition.
+//!
+//! An order is done object by object and, within an object, by what its decoder asks for: a few MiB of a row format, a
+//! row group of Parquet. What came of such a piece is split at once and goes into the buffer, up to the grain; the rest
+//! of it comes first with the next order, on whatever group that is, so that no more than one piece is ever open.
+//!
+//! Input counts as read when what came of it is in the buffer. What is finished on a group while another one's order is
+//! done is owed, and told with the group's next order.
+//!
+//! Invariants: all input of a group is told once, and no more than there is.
+
+use super::buffer::{Buffer, Untold};
+use super::plan::Input;
+use super::source::{BlobReader, Opened, Source, SourceError, open, read_files};
+use crate::world::Means;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use batch::{Decoder, Need, Partitioner, Spec, held_bytes};
+use bytes::Bytes;
+use model::GroupId;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+/// Objects of up to so many bytes are read at once, though their decoder may ask for their end first.
+const WHOLE_BYTES: u64 = 4 << 20;
+
+/// What all classes of a job share of the records.
+pub(super) struct Records {
+    pub spec: Spec,
+    splitter: Mutex<Option<Splitter>>,
+}
+
+/// The partitioner, and whose schema it was made for.
+struct Splitter {
+    partitioner: Partitioner,
+    schema: SchemaRef,
+    first: String,
+    /// The schema of what is written, once a piece was made.
+    output: Option<SchemaRef>,
+}
+
+impl Records {
+    pub fn new(spec: Spec) -> Self {
+        Self { spec, splitter: Mutex::new(None) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Splitter>> {
+        self.splitter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pieces of a batch of the object `name`.
+    fn split(&self, name: &str, batch: &RecordBatch) -> Result<Vec<(usize, RecordBatch)>, batch::Error> {
+        let mut splitter = self.lock();
+        let known = match &mut *splitter {
+            Some(known) => known,
+            none => {
+                let schema = batch.schema();
+                let partitioner = Partitioner::new(&self.spec, &schema)?;
+                none.insert(Splitter { partitioner, schema, first: name.to_owned(), output: None })
+            }
+        };
+        same_columns(known, name, &batch.schema())?;
+        let pieces = known.partitioner.split(batch)?;
+        if let Some((_, piece)) = pieces.first() {
+            known.output.get_or_insert_with(|| piece.schema());
+        }
+        Ok(pieces)
+    }
+
+    /// The tally of everything that was split.
+    pub fn tally(&self) -> batch::Tally {
+        self.lock().as_ref().map(|known| known.partitioner.tally()).unwrap_or_default()
+    }
+
+    /// The name of a partition in keys.
+    pub fn name(&self, partition: usize) -> String {
+        self.lock().as_ref().map(|known| known.partitioner.name(partition)).unwrap_or_default()
+    }
+
+    /// To be asked when everything was split.
+    pub fn finish(&self) -> Result<(), batch::Error> {
+        self.lock().as_ref().map_or(Ok(()), |known| known.partitioner.finish())
+    }
+}
+
+/// Objects of one set have the same columns: what is written together must be read together.
+fn same_columns(known: &Splitter, name: &str, schema: &SchemaRef) -> Result<(), batch::Error> {
+    if known.schema.fields() == schema.fields() && known.schema.metadata() == schema.metadata() {
+        return Ok(());
+    }
+    let difference = match known.schema.fields().iter().zip(schema.fields()).find(|(a, b)| a != b) {
+        Some((a, b)) => {
+            format!("`{}` ({}) stands where `{}` ({}) does", a.name(), a.data_type(), b.name(), b.data_type())
+        }
+        None if known.schema.fields().len() != schema.fields().len() => "one has more than the other".into(),
+        None => "their headers differ".into(),
+    };
+    Err(batch::Error::SchemasDiffer { first: known.first.clone(), second: name.to_owned(), difference })
+}
+
+/// Does `work`, which takes the processor for a while, where it keeps nobody waiting. On a runtime of one thread, where
+/// nothing runs beside anything, in place.
+pub(super) async fn heavy<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // The runtime ends, and with it whoever waits here.
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// An object that is being read.
+struct Open {
+    group: GroupId,
+    input: Input,
+    name: String,
+    source: Source,
+    decoder: Decoder,
+    /// Bytes that were given to the decoder.
+    given: u64,
+    /// Bytes that were told, or are owed.
+    told: u64,
+    /// Whether the decoder may have more of what it was given.
+    busy: bool,
+    /// What came of a batch and did not fit into the grain.
+    pending: Vec<(usize, RecordBatch)>,
+    /// All of a small object whose decoder asks for this and that.
+    whole: Option<Bytes>,
+}
+
+/// What an order of reading came to.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// Input of the order's group.
+    pub input_bytes: u64,
+    /// What is in the buffer now.
+    pub untold: Untold,
+    /// Objects that were read to their end.
+    pub objects: u64,
+    /// Objects that were gone.
+    pub lost_objects: u64,
+    /// Versions that were read to their end.
+    pub versions: Vec<catalog::VersionId>,
+    /// Records.
+    pub rows: u64,
+    /// Why it ended before it was done.
+    pub fault: Option<ReadFault>,
+}
+
+/// Why an order of reading ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadFault {
+    /// The bytes did not come.
+    #[error("{name}: {source}")]
+    Bytes {
+        /// Of which object.
+        name: String,
+        /// Why.
+        source: SourceError,
+    },
+    /// They are not what they should be.
+    #[error(transparent)]
+    Records(#[from] batch::Error),
+}
+
+/// What reading may take of the memory.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_field_names)] // units last, as everywhere
+pub(super) struct Limits {
+    /// What may come of an order.
+    pub grain_bytes: u64,
+    /// What a decoder is told that the buffer is.
+    pub decoder_bytes: u64,
+    /// What the user said.
+    pub memory_bytes: u64,
+}
+
+/// Reads the input of one class.
+pub(super) struct Reader {
+    means: Means,
+    records: Arc<Records>,
+    blobs: BlobReader,
+    queues: BTreeMap<GroupId, VecDeque<Input>>,
+    open: BTreeMap<GroupId, Open>,
+    owed: BTreeMap<GroupId, u64>,
+    /// The group that was read last.
+    last: Option<GroupId>,
+    limits: Limits,
+}
+
+/// What is left to do of a piece.
+enum Step {
+    /// The order is done, or can do no more.
+    Enough,
+    /// Go on.
+    More,
+}
+
+impl Reader {
+    pub fn new(
+        means: Means,
+        records: Arc<Records>,
+        blobs: BlobReader,
+        queues: BTreeMap<GroupId, VecDeque<Input>>,
+        limits: Limits,
+    ) -> Self {
+        let (open, owed) = (BTreeMap::new(), BTreeMap::new());
+        Self { means, records, blobs, queues, open, owed, last: None, limits }
+    }
+
+    /// What it may take of the memory.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Lets go of what was recalled ahead: something else is done now, perhaps for long.
+    pub fn rest(&mut self) {
+        self.blobs.close();
+    }
+
+    /// Reads on `group`, about `bytes` of input, into `buffer`.
+    pub async fn read(&mut self, group: GroupId, bytes: u64, buffer: &Mutex<Buffer>) -> Done {
+        if self.last.replace(group) != Some(group) {
+            self.blobs.close();
+        }
+        let mut done = Done { input_bytes: self.owed.remove(&group).unwrap_or(0), ..Done::default() };
+        loop {
+            match self.step(group, bytes, buffer, &mut done).await {
+                Ok(Step::More) => {}
+                Ok(Step::Enough) => return done,
+                Err(fault) => {
+                    done.fault = Some(fault);
+                    return done;
+                }
+            }
+        }
+    }
+
+    async fn step(
+        &mut self,
+        group: GroupId,
+        bytes: u64,
+        buffer: &Mutex<Buffer>,
+        done: &mut Done,
+    ) -> Result<Step, ReadFault> {
+        let busy = self.open.iter().find(|(_, open)| open.busy).map(|(group, _)| *group);
+        if let Some(busy) = busy {
+            return self.drain(busy, group, buffer, done).await;
+        }
+        if done.input_bytes >= bytes {
+            return Ok(Step::Enough);
+        }
+        if !self.open.contains_key(&group) {
+            return self.begin(group, done).await;
+        }
+        self.ask(group, bytes - done.input_bytes, done).await
+    }
+
+    /// Opens the next object of the group.
+    async fn begin(&mut self, group: GroupId, done: &mut Done) -> Result<Step, ReadFault> {
+        let queue = self.queues.entry(group).or_default();
+        let Some(input) = queue.front().copied() else { return Ok(Step::Enough) };
+        let found = open(&self.means, &input).await;
+        let found = found.map_err(|source| ReadFault::Bytes { name: "an object of the input".into(), source })?;
+        queue.pop_front();
+        let Some(Opened { name, source }) = found else {
+            done.lost_objects += 1;
+            done.input_bytes += input.bytes;
+            return Ok(Step::More);
+        };
+        let decoder = Decoder::open(&self.records.spec, input.bytes, self.limits.decoder_bytes);
+        let open = Open {
+            group,
+            input,
+            name,
+            source,
+            decoder,
+            given: 0,
+            told: 0,
+            busy: true,
+            pending: Vec::new(),
+            whole: None,
+        };
+        self.open.insert(group, open);
+        Ok(Step::More)
+    }
+
+    /// Gives the decoder of the group's object what it asks for.
+    async fn ask(&mut self, group: GroupId, budget: u64, done: &mut Done) -> Result<Step, ReadFault> {
+        let Some(open) = self.open.get_mut(&group) else { return Ok(Step::Enough) };
+        let need = open.decoder.next().map_err(|error| error.at(&open.name, open.decoder.records_before()))?;
+        let Need::Bytes(range) = need else { unreachable!("a decoder that is not busy asks for bytes") };
+        // What was given before is in the buffer now.
+        let finished = open.given - open.told;
+        if finished > 0 {
+            open.told = open.given;
+            done.input_bytes += finished;
+            if finished >= budget {
+                return Ok(Step::Enough);
+            }
+        }
+        let ahead = open.input.together(self.queues.get(&group).into_iter().flatten(), budget);
+        let bytes = open.fetch(&mut self.blobs, range.clone(), ahead).await;
+        let bytes = bytes.map_err(|source| ReadFault::Bytes { name: open.name.clone(), source })?;
+        open.given = (open.given + bytes.len() as u64).min(open.input.bytes);
+        open.decoder.give(&range, bytes);
+        open.busy = true;
+        Ok(Step::More)
+    }
+
+    /// Takes what the decoder of `busy`'s object has, a batch at a time, for an order on `group`.
+    async fn drain(
+        &mut self,
+        busy: GroupId,
+        group: GroupId,
+        buffer: &Mutex<Buffer>,
+        done: &mut Done,
+    ) -> Result<Step, ReadFault> {
+        let Some(mut open) = self.open.remove(&busy) else { return Ok(Step::Enough) };
+        if !open.pending.is_empty() {
+            let fits = self.deposit(&mut open.pending, buffer, done);
+            self.open.insert(busy, open);
+            return Ok(if fits? { Step::More } else { Step::Enough });
+        }
+        let records = Arc::clone(&self.records);
+        let (mut open, need) = heavy(move || {
+            let need = open.decoder.next().and_then(|need| match need {
+                Need::Batch(batch) => {
+                    open.pending = records.split(&open.name, &batch)?;
+                    Ok(Need::Batch(batch.slice(0, 0)))
+                }
+                other => Ok(other),
+            });
+            let need = need.map_err(|error| error.at(&open.name, open.decoder.records_before()));
+            (open, need)
+        })
+        .await;
+        match need? {
+            Need::Batch(_) => {
+                let fits = self.deposit(&mut open.pending, buffer, done);
+                self.open.insert(busy, open);
+                Ok(if fits? { Step::More } else { Step::Enough })
+            }
+            Need::Bytes(_) => {
+                open.busy = false;
+                self.open.insert(busy, open);
+                Ok(Step::More)
+            }
+            Need::End => {
+                let rest = open.input.bytes - open.told;
+                if open.group == group {
+                    done.input_bytes += rest;
+                } else {
+                    *self.owed.entry(open.group).or_default() += rest;
+                }
+                done.objects += 1;
+                done.versions.push(open.input.version);
+                Ok(Step::More)
+            }
+        }
+    }
+
+    /// Puts pieces into the buffer, if the grain allows it; whether it did.
+    fn deposit(
+        &self,
+        pieces: &mut Vec<(usize, RecordBatch)>,
+        buffer: &Mutex<Buffer>,
+        done: &mut Done,
+    ) -> Result<bool, ReadFault> {
+        let bytes: u64 = pieces.iter().map(|(_, piece)| held_bytes(piece)).sum();
+        if done.untold.bytes() + bytes > self.limits.grain_bytes {
+            if done.untold.bytes() > 0 {
+                return Ok(false);
+            }
+            let Limits { grain_bytes, memory_bytes: buffer_bytes, .. } = self.limits;
+            let needed_bytes = bytes * buffer_bytes.div_ceil(grain_bytes);
+            return Err(batch::Error::BufferTooSmall { buffer_bytes, needed_bytes }.into());
+        }
+        let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        for (partition, piece) in pieces.drain(..) {
+            done.rows += piece.num_rows() as u64;
+            buffer.put(partition, piece, &mut done.untold)?;
+        }
+        Ok(true)
+    }
+}
+
+impl Open {
+    /// The bytes `range` of the object; what lies behind it in its blob is recalled ahead up to `ahead`.
+    async fn fetch(&mut self, blobs: &mut BlobReader, range: Range<u64>, ahead: u64) -> Result<Bytes, SourceError> {
+        if self.whole.is_none() && self.input.bytes <= WHOLE_BYTES && range.end - range.start < self.input.bytes {
+            let whole = self.source.fetch(blobs, 0..self.input.bytes, ahead).await?;
+            self.whole = Some(whole);
+        }
+        match &self.whole {
+            Some(whole) => Ok(whole.slice(range.start as usize..range.end as usize)),
+            None => self.source.fetch(blobs, range, ahead).await,
+        }
+    }
+}
+
+impl Source {
+    async fn fetch(&mut self, blobs: &mut BlobReader, range: Range<u64>, ahead: u64) -> Result<Bytes, SourceError> {
+        match self {
+            Self::Rack { blob, offset, .. } => {
+                let wanted = *offset + range.start..*offset + range.end;
+                blobs.read(blob, wanted, ahead.min(blob.payload_bytes)).await
+            }
+            Self::Workshop { files, open } => read_files(files, open, range).await,
+        }
+    }
+}

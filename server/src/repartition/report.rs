@@ -1,0 +1,202 @@
+//! What is asked of a repartition, and what is told of it: as JSON, between server and command line, and in the
+//! catalog.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A place of objects: a bucket and what their keys begin with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The bucket.
+    pub bucket: String,
+    /// The prefix.
+    pub prefix: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "s3://{}/{}", self.bucket, self.prefix)
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The objects to read.
+    pub from: Place,
+    /// Where to write.
+    pub to: Place,
+    /// What decides upon the partition of a record: `hash(a, b)`, `range(column, v1, ...)`, `value(column)`.
+    pub by: String,
+    /// How many partitions, where `by` does not say.
+    pub partitions: Option<u64>,
+    /// How much may be buffered, in bytes.
+    pub memory_bytes: u64,
+    /// The columns that are kept; all of them, if none are named.
+    pub columns: Option<Vec<String>>,
+    /// Which records are kept; all of them, if nothing is said.
+    pub filter: Option<String>,
+    /// The size of the objects that are written, in bytes, at most; chosen, if nothing is said.
+    pub object_bytes: Option<u64>,
+    /// What the objects are, if their names do not say.
+    pub format: Option<String>,
+    /// The strategy to follow to the end; the cheapest, if nothing is said.
+    pub strategy: Option<String>,
+    /// Whether the input that was read is removed once the output is published.
+    pub remove_input: bool,
+    /// Whether to forecast, and do nothing.
+    pub dry_run: bool,
+}
+
+/// What one strategy would cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Forecast {
+    /// The strategy.
+    pub strategy: String,
+    /// Hours of modelled time from the first byte to the last, in the class that takes longest.
+    pub hours: f64,
+    /// The part of them in which groups are woken.
+    pub switching_hours: f64,
+    /// How often a group is woken.
+    pub switches: u64,
+    /// Bytes read: input, and offloaded runs.
+    pub bytes_read: u64,
+    /// Bytes written: output, and offloaded runs.
+    pub bytes_written: u64,
+    /// What the drives draw beyond standby.
+    pub kwh: f64,
+    /// The most that lies in any one group beyond what lies there now.
+    pub peak_extra_bytes: u64,
+    /// Whether that fits.
+    pub fits: bool,
+}
+
+/// A class that takes part.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassPlan {
+    /// The class.
+    pub class: u32,
+    /// Its groups that hold input or get output.
+    pub groups: Vec<u32>,
+    /// The input that lies in it.
+    pub input_bytes: u64,
+}
+
+/// What would be done.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Objects of the input.
+    pub objects: u64,
+    /// Their bytes.
+    pub input_bytes: u64,
+    /// Those of them that still lie in the workshop.
+    pub workshop_bytes: u64,
+    /// What they are.
+    pub format: String,
+    /// Partitions, at most.
+    pub partitions: u64,
+    /// The classes.
+    pub classes: Vec<ClassPlan>,
+    /// What each strategy would cost.
+    pub forecasts: Vec<Forecast>,
+    /// The strategy to begin with.
+    pub chosen: String,
+}
+
+/// How far a job is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Input that was read.
+    pub input_bytes: u64,
+    /// Records that were read, after the filter.
+    pub rows: u64,
+    /// What is buffered now.
+    pub buffered_bytes: u64,
+    /// The most that was buffered.
+    pub peak_buffered_bytes: u64,
+    /// What lies offloaded now.
+    pub offloaded_bytes: u64,
+    /// Bytes of output objects that are written.
+    pub output_bytes: u64,
+    /// How many those are.
+    pub output_objects: u64,
+    /// Objects of the input that were deleted or overwritten before they were read.
+    pub lost_objects: u64,
+    /// Between 0 and 1.
+    pub done: f64,
+    /// Seconds of wall time that are left.
+    pub left_s: f64,
+    /// The strategy, of each class where they differ.
+    pub strategy: String,
+}
+
+/// What came of a job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The strategy it ended with.
+    pub strategy: String,
+    /// How often it was changed.
+    pub strategy_changes: u32,
+    /// Hours of modelled time from the first order to the last.
+    pub hours: f64,
+    /// Hours in which reads were in service, over all classes.
+    pub reading_hours: f64,
+    /// Hours in which writes were in service, over all classes.
+    pub writing_hours: f64,
+    /// Hours in which what was written was read back, over all classes.
+    pub verifying_hours: f64,
+    /// Hours in which a class that worked had no group ready, over all classes.
+    pub switching_hours: f64,
+    /// Groups that the rack woke for its background meanwhile, as it counts them.
+    pub switches: u64,
+    /// Groups that it woke for others.
+    pub other_switches: u64,
+    /// Bytes that were read of the input.
+    pub input_bytes: u64,
+    /// Bytes of offloaded runs that were written and read back.
+    pub offloaded_bytes: u64,
+    /// Bytes of output.
+    pub output_bytes: u64,
+    /// Objects of output.
+    pub output_objects: u64,
+    /// Objects of input that were read.
+    pub input_objects: u64,
+    /// Objects of input that were deleted or overwritten before they were read.
+    pub lost_objects: u64,
+    /// Records of the output: as many as passed the filter.
+    pub rows: u64,
+    /// The checksum of all records, in hexadecimal; input and output agree in it.
+    pub tally: String,
+    /// The most that was buffered.
+    pub peak_buffered_bytes: u64,
+}
+
+/// What is known of a job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobReport {
+    /// Its number; 0 if it was only planned.
+    pub job: u64,
+    /// `planned`, `waiting`, `running`, `paused`, `publishing`, `removing`, `done`, `cancelled` or `failed`.
+    pub state: String,
+    /// When it was asked for, in milliseconds of the Unix epoch.
+    pub created_ms: u64,
+    /// When it was over.
+    pub ended_ms: Option<u64>,
+    /// Why it failed or does not go on.
+    pub reason: String,
+    /// What was asked.
+    pub request: Request,
+    /// What was forecast.
+    pub plan: Option<Plan>,
+    /// How far it is, while it runs.
+    pub progress: Option<Progress>,
+    /// What came of it.
+    pub outcome: Option<Outcome>,
+}
+
+/// What the catalog keeps of plan and outcome.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    pub plan: Option<Plan>,
+    pub outcome: Option<Outcome>,
+}

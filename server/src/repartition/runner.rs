@@ -1,0 +1,685 @@
+//! A job at work: for each class a loop that asks the planner for an order, does it by ordinary operations of the
+//! background lane, and tells what came of it.
+//!
+//! 1. An order waits for its group like any background work. When a client wakes a group where there is something to
+//!    do, the planner asks for what waits to be withdrawn: that ride is free.
+//! 2. Orders are done in part. What was done is told, and the planner thinks again.
+//! 3. What fails for a reason that passes (a full queue, drives that are away, starts that are used up) is tried again;
+//!    what does not, ends the job.
+//!
+//! Invariants: a write that has begun is awaited, whatever happens, so that nothing is committed behind a rollback;
+//! records are in the buffer, in a run, or home, and the tally of what went home must be that of what was read.
+
+use super::buffer::{Buffer, Taken};
+use super::plan::Survey;
+use super::reader::{Limits, ReadFault, Reader, Records, heavy};
+use super::report::{Outcome, Progress, Request};
+use super::source::{BlobReader, SourceError};
+use super::writer::{Run, WriteFault, Writer};
+use crate::house::House;
+use crate::recall::{RecallError, Recalls};
+use crate::world::{Awake, MakeError, Means, Ticket, WorldHandle};
+use batch::{Format, Tally};
+use catalog::{HIDDEN_BUCKET, VersionId};
+use engine::repartition::{Job, Order};
+use engine::{Lane, Rejection};
+use model::{ClassId, GroupId, Time};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Times in a row that something is tried again whose reason may pass.
+const TRIES: u32 = 40;
+/// How long it is waited before that, in wall time.
+const PAUSE: Duration = Duration::from_secs(5);
+/// How long it is waited for starts of drives, of which a day has so many, in wall time.
+const BUDGET_PAUSE: Duration = Duration::from_mins(1);
+
+/// Orders between two forecasts.
+const FORECAST_EVERY: u64 = 16;
+
+/// What a job is told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Control {
+    Run,
+    Pause,
+    Cancel,
+}
+
+/// Why a job ended before its output was complete.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// It was cancelled.
+    Cancelled,
+    /// The server is about to end: it begins anew with the next one.
+    Closing,
+    /// It cannot be done.
+    Failed(String),
+}
+
+/// What all classes of a job share.
+pub(super) struct Work {
+    pub means: Means,
+    pub world: WorldHandle,
+    pub job: u64,
+    pub request: Request,
+    pub records: Arc<Records>,
+    homes: Vec<GroupId>,
+    grain_bytes: u64,
+    memory_bytes: u64,
+    began: Time,
+    state: Mutex<State>,
+    buffer: Mutex<Buffer>,
+    /// Counts orders that have ended, so that who waits asks again.
+    turns: watch::Sender<u64>,
+    control: watch::Receiver<Control>,
+}
+
+/// What changes with every order.
+struct State {
+    job: Job,
+    runs: BTreeMap<(GroupId, GroupId), Vec<Run>>,
+    next_run: u64,
+    /// The number of each partition's next object.
+    numbers: BTreeMap<usize, u64>,
+    progress: Progress,
+    output: Tally,
+    versions: Vec<VersionId>,
+    offloaded_in_all: u64,
+    ended: Option<Ended>,
+    orders: u64,
+    /// What the rest takes, as it was forecast last.
+    left: Duration,
+}
+
+/// What a job leaves that is complete: its report, and the versions that it read.
+pub(super) type Complete = (Outcome, Vec<VersionId>);
+
+/// Reads, partitions and writes everything that `survey` found; nothing is published.
+pub(super) async fn run(
+    means: &Means,
+    world: &WorldHandle,
+    job: u64,
+    request: &Request,
+    survey: Survey,
+    control: watch::Receiver<Control>,
+    watch: impl Fn(&Progress) + Send + Sync,
+) -> Result<Complete, Ended> {
+    let began = means.clock.now();
+    let wakes = wakes(world).await;
+    let mind = survey.job().map_err(Ended::Failed)?;
+    let classes: Vec<ClassId> = mind.classes().collect();
+    let limits = Limits {
+        grain_bytes: survey.grain_bytes,
+        decoder_bytes: match survey.spec.format {
+            Format::Parquet => survey.row_group_bytes,
+            _ => survey.grain_bytes.saturating_mul(4).min(survey.memory_bytes).max(batch::BATCH_BYTES_MIN),
+        },
+        memory_bytes: request.memory_bytes,
+    };
+    let work = Work {
+        means: means.clone(),
+        world: world.clone(),
+        job,
+        request: request.clone(),
+        records: Arc::new(Records::new(survey.spec.clone())),
+        buffer: Mutex::new(Buffer::new(survey.homes.len(), survey.home_of)),
+        homes: survey.homes.clone(),
+        grain_bytes: survey.grain_bytes,
+        memory_bytes: survey.memory_bytes,
+        began,
+        state: Mutex::new(State::new(mind)),
+        turns: watch::Sender::new(0),
+        control,
+    };
+    let mut inputs = survey.inputs;
+    let (work, watch) = (&work, &watch);
+    let loops = classes.into_iter().map(|class| {
+        let groups = survey.parts.iter().find(|part| part.class == class).map(|part| part.groups.clone());
+        let mine = groups.unwrap_or_default().into_iter().filter_map(|group| Some((group, inputs.remove(&group)?)));
+        let queues = mine.map(|(group, inputs)| (group, VecDeque::from(inputs))).collect();
+        ClassLoop::new(work, class, queues, limits, survey.object_bytes).run(watch)
+    });
+    let spent = futures::future::join_all(loops).await;
+    work.outcome(wakes, &spent).await
+}
+
+/// Groups that were woken for the background, and for others.
+async fn wakes(world: &WorldHandle) -> [u64; 2] {
+    let all = world.ask(|rack, _| rack.stats().group_wakes).await.unwrap_or_default();
+    let mut wakes = [0; 2];
+    for (lane, count) in Lane::ALL.iter().zip(all) {
+        wakes[usize::from(*lane != Lane::Background)] += count;
+    }
+    wakes
+}
+
+impl State {
+    fn new(job: Job) -> Self {
+        Self {
+            job,
+            runs: BTreeMap::new(),
+            next_run: 0,
+            numbers: BTreeMap::new(),
+            progress: Progress::default(),
+            output: Tally::default(),
+            versions: Vec::new(),
+            offloaded_in_all: 0,
+            ended: None,
+            orders: 0,
+            left: Duration::ZERO,
+        }
+    }
+}
+
+impl Work {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn buffer(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn home_number(&self, group: GroupId) -> Option<usize> {
+        self.homes.iter().position(|home| *home == group)
+    }
+
+    /// The job ends, if it has not already: all classes come to their end.
+    fn end(&self, ended: Ended) {
+        self.state().ended.get_or_insert(ended);
+        self.turns.send_modify(|turns| *turns += 1);
+    }
+
+    /// An order has ended: what is buffered is within bounds, and who waits may ask again.
+    fn turn(&self) -> Progress {
+        let (held, peak) = {
+            let buffer = self.buffer();
+            (buffer.held_bytes(), buffer.peak_bytes())
+        };
+        // A run takes a little more when it is back than when it was offloaded.
+        let most = self.memory_bytes + self.memory_bytes / 8;
+        assert!(held <= most, "{held} bytes are buffered, and {} are allowed", self.memory_bytes);
+        self.turns.send_modify(|turns| *turns += 1);
+        let mut state = self.state();
+        // A rehearsal of what is left; not with every order, of which there are many.
+        if state.orders.is_multiple_of(FORECAST_EVERY) {
+            state.left = state.job.forecast().time;
+        }
+        state.orders += 1;
+        let left = state.left;
+        let mut choices: Vec<String> = Vec::new();
+        for class in state.job.classes().collect::<Vec<_>>() {
+            let choice = state.job.choice(class).to_string();
+            if !choices.contains(&choice) {
+                choices.push(choice);
+            }
+        }
+        let progress = &mut state.progress;
+        progress.buffered_bytes = held;
+        progress.peak_buffered_bytes = peak;
+        progress.strategy = choices.join(", ");
+        progress.left_s = self.means.clock.to_wall(left).as_secs_f64();
+        let gone = self.means.clock.now().since(self.began).as_secs_f64();
+        progress.done = gone / (gone + left.as_secs_f64()).max(f64::MIN_POSITIVE);
+        progress.clone()
+    }
+
+    async fn outcome(&self, wakes_before: [u64; 2], spent: &[Spent]) -> Result<Complete, Ended> {
+        let wakes_after = wakes(&self.world).await;
+        let mut state = self.state();
+        if let Some(ended) = state.ended.take() {
+            return Err(ended);
+        }
+        assert!(state.job.done(), "the classes are done, and not everything is home");
+        self.records.finish().map_err(|error| Ended::Failed(error.to_string()))?;
+        let (input, output) = (self.records.tally(), state.output);
+        if input != output {
+            return Err(Ended::Failed(format!(
+                "{} records were read and {} written, or they are not the same; nothing is published. Please report \
+                 this",
+                input.rows, output.rows
+            )));
+        }
+        let hours = |span: Duration| span.as_secs_f64() / 3600.0;
+        let sum = |of: fn(&Spent) -> Duration| hours(spent.iter().map(of).sum());
+        let progress = &state.progress;
+        let outcome = Outcome {
+            strategy: progress.strategy.clone(),
+            strategy_changes: state.job.changes(),
+            hours: hours(self.means.clock.now().since(self.began)),
+            reading_hours: sum(|spent| spent.ticket.reading()),
+            writing_hours: sum(|spent| spent.ticket.writing()),
+            verifying_hours: sum(|spent| spent.ticket.verifying()),
+            switching_hours: sum(|spent| spent.switching),
+            switches: wakes_after[0] - wakes_before[0],
+            other_switches: wakes_after[1] - wakes_before[1],
+            input_bytes: progress.input_bytes,
+            offloaded_bytes: state.offloaded_in_all,
+            output_bytes: progress.output_bytes,
+            output_objects: progress.output_objects,
+            input_objects: state.versions.len() as u64,
+            lost_objects: progress.lost_objects,
+            rows: output.rows,
+            tally: format!("{:032x}", output.sum),
+            peak_buffered_bytes: progress.peak_buffered_bytes,
+        };
+        Ok((outcome, std::mem::take(&mut state.versions)))
+    }
+}
+
+/// What a class took.
+struct Spent {
+    ticket: Arc<Ticket>,
+    switching: Duration,
+}
+
+/// What an order came to.
+enum Came {
+    /// Something was done, and told.
+    On,
+    /// Nothing, because it was withdrawn or something has to be waited for.
+    Again(Duration, String),
+}
+
+/// One class of a job.
+struct ClassLoop<'a> {
+    work: &'a Work,
+    class: ClassId,
+    reader: Reader,
+    writer: Writer,
+    recalls: Recalls,
+    ticket: Arc<Ticket>,
+    awake: watch::Receiver<Awake>,
+    /// Since when no group is ready.
+    dark_since: Option<Time>,
+    switching: Duration,
+}
+
+impl<'a> ClassLoop<'a> {
+    fn new(
+        work: &'a Work,
+        class: ClassId,
+        queues: BTreeMap<GroupId, VecDeque<super::plan::Input>>,
+        limits: Limits,
+        object_bytes: u64,
+    ) -> Self {
+        let ticket = Arc::<Ticket>::default();
+        let recalls = Recalls::new(work.means.clone(), work.world.clone()).with_ticket(&ticket);
+        let blobs = BlobReader::new(recalls.clone());
+        let reader = Reader::new(work.means.clone(), Arc::clone(&work.records), blobs, queues, limits);
+        let writer = Writer {
+            means: work.means.clone(),
+            world: work.world.clone(),
+            ticket: Arc::clone(&ticket),
+            records: Arc::clone(&work.records),
+            job: work.job,
+            to: work.request.to.clone(),
+            object_bytes,
+        };
+        let awake = work.world.awake();
+        Self { work, class, reader, writer, recalls, ticket, awake, dark_since: None, switching: Duration::ZERO }
+    }
+
+    async fn run(mut self, watch: &(impl Fn(&Progress) + Send + Sync)) -> Spent {
+        let mut turns = self.work.turns.subscribe();
+        let mut tries = 0;
+        self.look();
+        while self.may_go_on().await {
+            turns.borrow_and_update();
+            self.look();
+            let order = self.work.state().job.next(self.class);
+            match order {
+                Order::Done => break,
+                Order::Wait => {
+                    self.reader.rest();
+                    let _ = turns.changed().await;
+                    continue;
+                }
+                order => match self.perform(order).await {
+                    Ok(Came::On) => tries = 0,
+                    Ok(Came::Again(pause, reason)) => {
+                        self.withdrawn();
+                        tries += u32::from(pause >= PAUSE);
+                        if tries > TRIES {
+                            self.work.end(Ended::Failed(format!("{reason}; tried {TRIES} times")));
+                            break;
+                        }
+                        self.pause(pause).await;
+                    }
+                    Err(ended) => {
+                        self.withdrawn();
+                        self.work.end(ended);
+                        break;
+                    }
+                },
+            }
+            watch(&self.work.turn());
+        }
+        self.reader.rest();
+        self.work.turns.send_modify(|turns| *turns += 1);
+        self.count_dark(None);
+        Spent { ticket: self.ticket, switching: self.switching }
+    }
+
+    /// Waits while the job is paused; whether it goes on then.
+    async fn may_go_on(&mut self) -> bool {
+        let mut control = self.work.control.clone();
+        loop {
+            if self.work.state().ended.is_some() {
+                return false;
+            }
+            let now = *control.borrow_and_update();
+            match now {
+                Control::Run => return true,
+                Control::Cancel => {
+                    self.work.end(Ended::Cancelled);
+                    return false;
+                }
+                Control::Pause => {
+                    self.reader.rest();
+                    if control.changed().await.is_err() {
+                        self.work.end(Ended::Closing);
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn pause(&mut self, pause: Duration) {
+        let mut control = self.work.control.clone();
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            _ = control.changed() => {}
+        }
+    }
+
+    /// The order in hand came to nothing.
+    fn withdrawn(&mut self) {
+        let awake = self.group_awake();
+        let mut state = self.work.state();
+        if state.job.in_hand(self.class).is_some() {
+            state.job.withdrawn(self.class, awake);
+        }
+    }
+
+    fn group_awake(&self) -> Option<GroupId> {
+        self.awake.borrow().get(self.class.index()).copied().flatten()
+    }
+
+    /// Tells the planner which group is ready; whether what waits should be withdrawn.
+    fn look(&mut self) -> bool {
+        let now = self.awake.borrow_and_update().get(self.class.index()).copied().flatten();
+        self.count_dark(Some(now.is_none()));
+        self.work.state().job.awake(self.class, now)
+    }
+
+    /// Adds up how long no group is ready.
+    fn count_dark(&mut self, dark: Option<bool>) {
+        let now = self.work.means.clock.now();
+        if let Some(since) = self.dark_since.take() {
+            self.switching += now.since(since);
+        }
+        if dark == Some(true) {
+            self.dark_since = Some(now);
+        }
+    }
+
+    /// Does `op` while the planner watches which group is ready, and the user whether it shall go on.
+    async fn riding<T>(&mut self, op: impl Future<Output = T>) -> T {
+        let mut awake = self.awake.clone();
+        let mut control = self.work.control.clone();
+        let mut is_controlled = true;
+        tokio::pin!(op);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut op => return done,
+                changed = awake.changed() => {
+                    if changed.is_err() {
+                        return op.await;
+                    }
+                    if self.look() {
+                        self.work.world.withdraw(&self.ticket);
+                    }
+                }
+                changed = control.changed(), if is_controlled => {
+                    is_controlled = changed.is_ok();
+                    if *control.borrow() != Control::Run {
+                        self.work.world.withdraw(&self.ticket);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn perform(&mut self, order: Order) -> Result<Came, Ended> {
+        match order {
+            Order::Read { group, bytes } => self.read(group, bytes).await,
+            Order::BringHome { group, .. } => self.bring_home(group).await,
+            Order::Offload { on, target, .. } => self.offload(on, target).await,
+            Order::Refill { on, target, bytes } => self.refill(on, target, bytes).await,
+            Order::Wait | Order::Done => Ok(Came::On),
+        }
+    }
+
+    async fn read(&mut self, group: GroupId, bytes: u64) -> Result<Came, Ended> {
+        let work = self.work;
+        // The reader is lent to the operation, so that the rest of the loop can watch meanwhile.
+        let nothing = BlobReader::new(self.recalls.clone());
+        let idle =
+            Reader::new(work.means.clone(), Arc::clone(&work.records), nothing, BTreeMap::new(), self.reader.limits());
+        let mut reader = std::mem::replace(&mut self.reader, idle);
+        let (reader, done) = self
+            .riding(async move {
+                let done = reader.read(group, bytes, &work.buffer).await;
+                (reader, done)
+            })
+            .await;
+        self.reader = reader;
+        let fault = done.fault;
+        let nothing = done.input_bytes == 0 && done.untold.bytes() == 0;
+        let told = work.buffer().settle(done.untold);
+        {
+            let mut state = work.state();
+            let progress = &mut state.progress;
+            progress.input_bytes += done.input_bytes;
+            progress.rows += done.rows;
+            progress.lost_objects += done.lost_objects;
+            state.versions.extend(done.versions);
+            if !nothing || fault.is_none() {
+                let output: Vec<(GroupId, u64)> =
+                    told.iter().map(|(home, bytes)| (work.homes[*home], *bytes)).collect();
+                state.job.was_read(self.class, done.input_bytes, &output);
+            }
+        }
+        match fault {
+            None => Ok(Came::On),
+            Some(fault) => {
+                let again = read_fault(fault)?;
+                if nothing { Ok(again) } else { Ok(Came::On) }
+            }
+        }
+    }
+
+    async fn bring_home(&mut self, group: GroupId) -> Result<Came, Ended> {
+        let work = self.work;
+        let home = work.home_number(group).expect("what is brought home has one");
+        let taken = work.buffer().take(home, self.writer.object_bytes);
+        if taken.is_empty() {
+            let told = work.buffer().release(home, 0, u64::MAX);
+            work.state().job.was_brought_home(self.class, told);
+            return Ok(Came::On);
+        }
+        let numbers = work.state().numbers.clone();
+        let wrote = self.written(&taken, |writer, taken| async move {
+            writer.bring_home(group, taken, |partition| numbers.get(&partition).copied().unwrap_or(0)).await
+        });
+        match wrote.await {
+            Ok(wrote) => {
+                let bytes = taken.iter().map(|taken| taken.bytes).sum();
+                drop(taken);
+                let told = work.buffer().release(home, bytes, u64::MAX);
+                let mut state = work.state();
+                for (partition, objects) in wrote.objects {
+                    *state.numbers.entry(partition).or_default() += objects;
+                    state.progress.output_objects += objects;
+                }
+                state.progress.output_bytes += wrote.bytes;
+                state.output += wrote.tally;
+                state.job.was_brought_home(self.class, told);
+                Ok(Came::On)
+            }
+            Err(fault) => {
+                work.buffer().put_back(taken);
+                write_fault(&fault)
+            }
+        }
+    }
+
+    async fn offload(&mut self, on: GroupId, target: GroupId) -> Result<Came, Ended> {
+        let work = self.work;
+        let home = work.home_number(target).expect("what is offloaded has a home");
+        let taken = work.buffer().take(home, work.grain_bytes);
+        if taken.is_empty() {
+            // The plan believes in a little more than there is; it goes with the account alone.
+            let told = work.buffer().release(home, 0, work.grain_bytes);
+            work.state().job.was_offloaded(self.class, told);
+            return Ok(Came::On);
+        }
+        let number = {
+            let mut state = work.state();
+            state.next_run += 1;
+            state.next_run
+        };
+        let written = self.written(&taken, |writer, taken| async move { writer.offload(on, taken, number, 0).await });
+        match written.await {
+            Ok(run) => {
+                let bytes = taken.iter().map(|taken| taken.bytes).sum();
+                drop(taken);
+                let counted = work.buffer().release(home, bytes, work.grain_bytes);
+                let mut state = work.state();
+                state.offloaded_in_all += run.blob.payload_bytes;
+                state.progress.offloaded_bytes += counted;
+                state.runs.entry((on, target)).or_default().push(Run { counted, ..run });
+                state.job.was_offloaded(self.class, counted);
+                Ok(Came::On)
+            }
+            Err(fault) => {
+                work.buffer().put_back(taken);
+                write_fault(&fault)
+            }
+        }
+    }
+
+    /// Writes by this class's writer, riding.
+    async fn written<'t, T, F>(
+        &mut self,
+        taken: &'t [Taken],
+        write: impl FnOnce(Arc<Writer>, &'t [Taken]) -> F,
+    ) -> Result<T, WriteFault>
+    where
+        F: Future<Output = Result<T, WriteFault>>,
+    {
+        let writer = Arc::new(self.writer.clone());
+        self.riding(write(writer, taken)).await
+    }
+
+    async fn refill(&mut self, on: GroupId, target: GroupId, bytes: u64) -> Result<Came, Ended> {
+        let work = self.work;
+        let home = work.home_number(target).expect("what was offloaded has a home");
+        let run = {
+            let mut state = work.state();
+            let runs = state.runs.entry((on, target)).or_default();
+            let fits = runs.iter().position(|run| run.counted <= bytes);
+            fits.map(|index| runs.remove(index))
+        };
+        let Some(run) = run else {
+            // What is left of the run is an account without bytes.
+            work.buffer().refill(home, bytes, Vec::new()).map_err(failed)?;
+            work.state().job.was_refilled(self.class, bytes);
+            return Ok(Came::On);
+        };
+        let recalls = self.recalls.clone();
+        let read = self.riding(read_run(recalls, &run)).await;
+        let pieces = match read {
+            Ok(pieces) => pieces,
+            Err(fault) => {
+                work.state().runs.entry((on, target)).or_default().push(run);
+                return read_fault(fault);
+            }
+        };
+        work.buffer().refill(home, run.counted, pieces).map_err(failed)?;
+        {
+            let mut state = work.state();
+            state.progress.offloaded_bytes -= run.counted;
+            state.job.was_refilled(self.class, run.counted);
+        }
+        let house = House::new(work.means.clone(), work.world.clone(), Duration::ZERO);
+        for (_, key, _) in &run.members {
+            let displaced = work.means.catalog.delete_object(HIDDEN_BUCKET, key).await.map_err(failed)?;
+            house.displaced(displaced);
+        }
+        Ok(Came::On)
+    }
+}
+
+/// The pieces of a run, by partition.
+async fn read_run(recalls: Recalls, run: &Run) -> Result<Vec<(usize, arrow::array::RecordBatch)>, ReadFault> {
+    let mut blobs = BlobReader::new(recalls);
+    let end = run.members.last().map_or(0, |(_, _, range)| range.end);
+    let mut pieces = Vec::new();
+    for (partition, key, range) in &run.members {
+        let bytes = blobs.read(&run.blob, range.clone(), end).await;
+        let bytes = bytes.map_err(|source| ReadFault::Bytes { name: format!("run {key}"), source })?;
+        let batches = heavy(move || batch::decode_run(&bytes)).await?;
+        pieces.extend(batches.into_iter().map(|batch| (*partition, batch)));
+    }
+    Ok(pieces)
+}
+
+#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
+fn failed(error: impl ToString) -> Ended {
+    Ended::Failed(error.to_string())
+}
+
+/// What to do about bytes that did not come.
+fn read_fault(fault: ReadFault) -> Result<Came, Ended> {
+    let told = fault.to_string();
+    let ReadFault::Bytes { source, .. } = fault else { return Err(Ended::Failed(told)) };
+    match source {
+        SourceError::Recall(RecallError::Refused(reason)) => refused(reason, told),
+        SourceError::Recall(RecallError::SpoolFull(_) | RecallError::TooLong(_)) | SourceError::Moving => {
+            Ok(Came::Again(PAUSE, told))
+        }
+        SourceError::Recall(RecallError::Spool(_)) => Ok(Came::Again(PAUSE, told)),
+        SourceError::Staged(_) | SourceError::Catalog(_) => Err(Ended::Failed(told)),
+    }
+}
+
+/// What to do about bytes that were not written.
+fn write_fault(fault: &WriteFault) -> Result<Came, Ended> {
+    let told = fault.to_string();
+    match fault {
+        WriteFault::Make { source: MakeError::Withdrawn, .. } => Ok(Came::Again(Duration::ZERO, told)),
+        WriteFault::Make { source: MakeError::Refused(reason), .. } => refused(*reason, told),
+        WriteFault::Make { source: MakeError::Catalog(_), .. } | WriteFault::Records(_) | WriteFault::Other(_) => {
+            Err(Ended::Failed(told))
+        }
+    }
+}
+
+fn refused(reason: Rejection, told: String) -> Result<Came, Ended> {
+    match reason {
+        // Withdrawn, or there is no room in the queue just now.
+        Rejection::QueueFull => Ok(Came::Again(Duration::from_millis(20), told)),
+        Rejection::StartBudgetSpent => Ok(Came::Again(BUDGET_PAUSE, told)),
+        Rejection::TooManyDrivesAway | Rejection::WriteFailed => Ok(Came::Again(PAUSE, told)),
+        Rejection::Closing => Err(Ended::Closing),
+        // What was given up may be reclaimed meanwhile.
+        Rejection::NoRoom => Ok(Came::Again(PAUSE, format!("{told}; remove something there, and ask again"))),
+        Rejection::DataLost | Rejection::Malformed => Err(Ended::Failed(told)),
+    }
+}

@@ -1,0 +1,195 @@
+//! The bytes of an object of the input, wherever it lies: ranges of its blob by recalls of the background lane, or of
+//! its files in the workshop.
+//!
+//! Invariants: an object that was opened can be read to its end, whoever deletes or migrates it meanwhile: its blob is
+//! held, or its files are. One stream of recalls is open at a time, so that a job holds two segments of the spool.
+
+use super::plan::Input;
+use crate::recall::{RecallError, Recalls};
+use crate::world::Means;
+use bytes::{Bytes, BytesMut};
+use catalog::{Blob, CatalogError, Place};
+use engine::Lane;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use model::BlobId;
+use std::ops::Range;
+use workshop::{ReadError, SlotHold, StagedReader};
+
+/// Bytes that are read and thrown away rather than begin another recall behind them.
+const GAP_BYTES: u64 = 1 << 20;
+/// Times an object is looked up again because it has moved.
+const LOOKS: u32 = 8;
+
+/// Why bytes did not come.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SourceError {
+    /// The rack does not give them.
+    #[error(transparent)]
+    Recall(#[from] RecallError),
+    /// The workshop does not.
+    #[error(transparent)]
+    Staged(#[from] ReadError),
+    /// The catalog does not tell where they are.
+    #[error("catalog: {0}")]
+    Catalog(#[from] CatalogError),
+    /// They are moved about faster than they are found.
+    #[error("it is moved again and again")]
+    Moving,
+}
+
+/// Where an object lies, kept there.
+pub(super) enum Source {
+    Rack { blob: Blob, offset: u64, _hold: crate::holds::Hold },
+    Workshop { files: Vec<(Range<u64>, SlotHold)>, open: Option<(usize, StagedReader)> },
+}
+
+/// An object that can be read to its end.
+pub(super) struct Opened {
+    /// Its name, for people.
+    pub name: String,
+    pub source: Source,
+}
+
+/// Finds `input` and keeps it. `None` if it was deleted or overwritten.
+pub(super) async fn open(means: &Means, input: &Input) -> Result<Option<Opened>, SourceError> {
+    for _ in 0..LOOKS {
+        let Some((version, object)) = means.catalog.object_of_version(input.version).await? else { return Ok(None) };
+        let name = format!("s3://{}/{}", version.bucket, version.key);
+        let source = match version.place {
+            Place::Stored { blob, offset } => {
+                let hold = means.holds.guard(blob);
+                let found = means.catalog.blob(blob).await?;
+                found.map(|blob| Source::Rack { blob, offset, _hold: hold })
+            }
+            place => {
+                let slots = means.catalog.slots_of(input.version, place).await?;
+                let part = |number| object.parts.range(number).filter(|_| place == Place::Parts);
+                let held = slots.iter().zip(1..).map(|(slot, number)| {
+                    let range = part(number).unwrap_or(0..object.bytes);
+                    Some((range, means.staging.hold(*slot)?))
+                });
+                let files: Option<Vec<_>> = held.collect();
+                files.filter(|files| !files.is_empty()).map(|files| Source::Workshop { files, open: None })
+            }
+        };
+        // Held before it is looked at once more: if it still lies here, whatever takes it away sees the hold.
+        let again = means.catalog.version(input.version).await?;
+        match (source, again) {
+            (_, None) => return Ok(None),
+            (Some(source), Some(again)) if again.place == version.place => return Ok(Some(Opened { name, source })),
+            _ => {}
+        }
+    }
+    Err(SourceError::Moving)
+}
+
+/// Reads ranges of a blob, going on with one recall as long as they follow one another.
+pub(super) struct BlobReader {
+    recalls: Recalls,
+    open: Option<Stream>,
+}
+
+struct Stream {
+    blob: BlobId,
+    /// The payload's bytes that are still to come.
+    rest: Range<u64>,
+    bytes: BoxStream<'static, Result<Bytes, RecallError>>,
+    left: Bytes,
+}
+
+impl BlobReader {
+    /// Reads by `recalls`.
+    pub fn new(recalls: Recalls) -> Self {
+        Self { recalls, open: None }
+    }
+
+    /// Lets go of what was recalled ahead.
+    pub fn close(&mut self) {
+        self.open = None;
+    }
+
+    /// The payload bytes `range` of `blob`; what follows up to `end` is recalled ahead.
+    pub async fn read(&mut self, blob: &Blob, range: Range<u64>, end: u64) -> Result<Bytes, SourceError> {
+        let goes_on = self.open.as_ref().is_some_and(|open| {
+            open.blob == blob.blob
+                && open.rest.end >= range.end
+                && (open.rest.start..=open.rest.start.saturating_add(GAP_BYTES)).contains(&range.start)
+        });
+        if !goes_on {
+            self.open = None;
+            let rest = range.start..end.max(range.end);
+            let bytes = self.recalls.stream(blob.clone(), rest.clone(), Lane::Background);
+            self.open = Some(Stream { blob: blob.blob, rest, bytes, left: Bytes::new() });
+        }
+        let read = async {
+            let Some(open) = &mut self.open else { return Err(ended()) };
+            open.skip(range.start).await?;
+            open.take((range.end - range.start) as usize).await
+        };
+        let read = read.await;
+        if read.is_err() {
+            self.open = None;
+        }
+        Ok(read?)
+    }
+}
+
+impl Stream {
+    async fn skip(&mut self, to: u64) -> Result<(), RecallError> {
+        while self.rest.start < to {
+            let most = (to - self.rest.start).min(GAP_BYTES) as usize;
+            self.take(most).await?;
+        }
+        Ok(())
+    }
+
+    async fn take(&mut self, bytes: usize) -> Result<Bytes, RecallError> {
+        while self.left.is_empty() && bytes > 0 {
+            self.left = self.bytes.next().await.ok_or_else(ended)??;
+        }
+        if self.left.len() >= bytes {
+            self.rest.start += bytes as u64;
+            return Ok(self.left.split_to(bytes));
+        }
+        let mut all = BytesMut::with_capacity(bytes);
+        while all.len() < bytes {
+            if self.left.is_empty() {
+                self.left = self.bytes.next().await.ok_or_else(ended)??;
+            }
+            let now = self.left.split_to(self.left.len().min(bytes - all.len()));
+            all.extend_from_slice(&now);
+        }
+        self.rest.start += bytes as u64;
+        Ok(all.freeze())
+    }
+}
+
+fn ended() -> RecallError {
+    RecallError::Spool("a recall ended too early".into())
+}
+
+/// Bytes of an object that lies in files of the workshop.
+pub(super) async fn read_files(
+    files: &[(Range<u64>, SlotHold)],
+    open: &mut Option<(usize, StagedReader)>,
+    range: Range<u64>,
+) -> Result<Bytes, SourceError> {
+    let mut all = BytesMut::with_capacity((range.end - range.start) as usize);
+    let first = files.partition_point(|(file, _)| file.end <= range.start);
+    for (index, (file, hold)) in files.iter().enumerate().skip(first) {
+        if file.start >= range.end {
+            break;
+        }
+        if open.as_ref().is_none_or(|(known, _)| *known != index) {
+            *open = Some((index, hold.open().await?));
+        }
+        let Some((_, reader)) = open else { continue };
+        let wanted = range.start.max(file.start) - file.start..range.end.min(file.end) - file.start;
+        let mut bytes = reader.read(wanted);
+        while let Some(piece) = bytes.next().await {
+            all.extend_from_slice(&piece?);
+        }
+    }
+    Ok(all.freeze())
+}
