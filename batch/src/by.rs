@@ -1,6 +1,6 @@
 //! How records are told apart: `hash(a, b)`, `range(column, v1, v2, ...)`, `value(column)`.
 
-use crate::words::{Literal, Word, Words};
+use crate::words::{Literal, Word, Words, as_name};
 use crate::{Error, Format, HEADER};
 use arrow::datatypes::Schema;
 use std::fmt;
@@ -92,13 +92,15 @@ impl FromStr for By {
 impl fmt::Display for By {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Hash { columns } => write!(f, "hash({})", columns.join(", ")),
+            Self::Hash { columns } => {
+                write!(f, "hash({})", columns.iter().map(|name| as_name(name)).collect::<Vec<_>>().join(", "))
+            }
             Self::Range { column, bounds } => {
-                write!(f, "range({column}")?;
+                write!(f, "range({}", as_name(column))?;
                 bounds.iter().try_for_each(|bound| write!(f, ", {bound}"))?;
                 f.write_str(")")
             }
-            Self::Value { column } => write!(f, "value({column})"),
+            Self::Value { column } => write!(f, "value({})", as_name(column)),
         }
     }
 }
@@ -195,7 +197,13 @@ mod tests {
 
     #[test]
     fn a_partitioner_reads_what_it_writes() {
-        for text in ["hash(a, b.c)", "range(year, 2000, 2010.5, -3)", "range(d, 'it''s', true)", "value(kind)"] {
+        for text in [
+            "hash(a, b.c)",
+            "range(year, 2000, 2010.5, -3)",
+            "range(d, 'it''s', true)",
+            "value(kind)",
+            "hash(`a b`, `c``,`, record[0..2])",
+        ] {
             assert_eq!(text.parse::<By>().unwrap().to_string(), text);
         }
         assert_eq!("HASH( `a b` )".parse::<By>().unwrap(), By::Hash { columns: vec![String::from("a b")] });

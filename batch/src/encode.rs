@@ -20,6 +20,7 @@ use arrow::ipc::writer::StreamWriter;
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
 use std::io::Cursor;
@@ -168,6 +169,10 @@ impl Encoder {
             let piece = RecordBatch::try_new(Arc::clone(&schema), piece.columns().to_vec());
             let piece = piece.map_err(Error::columns("writing Parquet"))?;
             writer.write(&piece).map_err(writing)?;
+        }
+        // Other readers than Arrow look for what the user's writer had said there, and not in Arrow's schema.
+        for (key, value) in schema.metadata() {
+            writer.append_key_value_metadata(KeyValue::new(key.clone(), value.clone()));
         }
         Ok((writer.into_inner().map_err(writing)?, tally))
     }

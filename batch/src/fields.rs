@@ -135,6 +135,9 @@ fn bytes_of(column: &ArrayRef, part: &Range<usize>) -> Result<ArrayRef, Error> {
     Ok(Arc::new(parts))
 }
 
+/// What pandas and Spark say of the columns of a file, which some of them alone would contradict.
+const OF_ALL_COLUMNS: [&str; 2] = ["pandas", "org.apache.spark.sql.parquet.row.metadata"];
+
 /// Keeps some columns of batches.
 #[derive(Debug)]
 pub(crate) enum Projection {
@@ -174,7 +177,13 @@ impl Projection {
     pub(crate) fn apply(&mut self, batch: RecordBatch) -> Result<RecordBatch, Error> {
         let (schema, rewritten): (_, BinaryArray) = match self {
             Self::All => return Ok(batch),
-            Self::Columns(indices) => return batch.project(indices).map_err(Error::columns("choosing columns")),
+            Self::Columns(indices) => {
+                let mut batch = batch.project(indices).map_err(Error::columns("choosing columns"))?;
+                for key in OF_ALL_COLUMNS {
+                    batch.schema_metadata_mut().remove(key);
+                }
+                return Ok(batch);
+            }
             Self::Csv(indices, schema) => {
                 (Arc::clone(schema), records(&batch)?.iter().map(|record| Some(kept(record?, indices))).collect())
             }

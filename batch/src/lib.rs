@@ -16,7 +16,8 @@
 //! Invariants:
 //! - Every record that the filter keeps is in exactly one partition, and in its objects once. [`Partitioner::tally`] is
 //!   taken before rows are moved, [`Encoded::tally`] from the bytes that are handed out.
-//! - The partition of a record depends on its values alone, and is the same in every version.
+//! - The partition of a record depends on its values alone, and is the same in every version; of `value(column)` its
+//!   name does, and its number on which values were met before.
 //! - Held at once are: the batches that the user keeps, each counted by [`held_bytes`]; [`Decoder::held_bytes`]; and
 //!   [`working_bytes`] beside them.
 

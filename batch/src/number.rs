@@ -1,7 +1,7 @@
 //! Numbers as they are written, compared by value however many digits they have.
 //!
-//! A number becomes bytes in whose order numbers are: a sign, the place of the first digit, the digits. Infinities are at
-//! the ends, and NaN above all.
+//! A number becomes bytes in whose order numbers are: a sign, the place of the first digit, the digits. Infinities are
+//! at the ends, and NaN above all.
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryBuilder, StringArray};
 use arrow::datatypes::Float64Type;
@@ -38,7 +38,9 @@ fn key(text: &str, double: f64) -> Vec<u8> {
             key.extend_from_slice(&digits);
             if negative {
                 // The other way round; a longer number is the lower one then.
-                key.iter_mut().for_each(|byte| *byte = !*byte);
+                for byte in &mut key {
+                    *byte = !*byte;
+                }
                 key[0] = 1;
                 key.push(u8::MAX);
             }
@@ -61,7 +63,8 @@ fn place_and_digits(magnitude: &str) -> Option<(i64, Vec<u8>)> {
     let zeroes = digits.iter().take_while(|digit| **digit == b'0').count();
     let end = digits.iter().rposition(|digit| *digit != b'0').map_or(zeroes, |last| last + 1);
     let exponent = exponent.parse::<i64>().ok().filter(|exponent| exponent.abs() < 1 << 40)?;
-    Some((exponent + whole.len() as i64 - zeroes as i64, digits[zeroes..end].to_vec()))
+    let (before, zeroes_before) = (i64::try_from(whole.len()).ok()?, i64::try_from(zeroes).ok()?);
+    Some((exponent + before - zeroes_before, digits[zeroes..end].to_vec()))
 }
 
 #[cfg(test)]

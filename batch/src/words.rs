@@ -4,6 +4,7 @@
 //! - A word knows the character it begins at, so that every refusal can name it.
 
 use crate::Error;
+use std::borrow::Cow;
 
 /// A value written in a partitioner or filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,6 +158,15 @@ impl<'a> Words<'a> {
             other => Err(self.refusal(begin, "a name, a value or a sign", format!("`{other}`"))),
         }
     }
+}
+
+/// A column's name as it is read again: in backticks, if it is no bare word.
+pub(crate) fn as_name(name: &str) -> Cow<'_, str> {
+    let begins = name.starts_with(|char: char| char.is_alphabetic() || char == '_');
+    if begins && name_bytes(name) == name.len() {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(format!("`{}`", name.replace('`', "``")))
 }
 
 /// A text in quotes, in which the quote is doubled; and its bytes, quotes included.

@@ -214,3 +214,25 @@ fn a_dictionary_of_nothing_has_nulls_alone() {
     let plain = RecordBatch::try_from_iter([("a", Arc::new(StringArray::new_null(2)) as ArrayRef)]).unwrap();
     assert_eq!(tally_of(&batch), tally_of(&plain));
 }
+
+#[test]
+fn what_a_file_says_of_itself_is_said_of_its_parts() {
+    let batch = rows(0, 4).project(&[0, 2]).unwrap();
+    let metadata =
+        [("geo", "{}"), ("pandas", "{\"columns\":[]}")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let schema = Arc::new(batch.schema().as_ref().clone().with_metadata(std::collections::HashMap::from(metadata)));
+    let object = file(&[batch.with_schema(schema).unwrap()], 10, Compression::SNAPPY);
+    let said = |spec| {
+        let parted = part(&spec, &[&object], BUFFER_BYTES).unwrap();
+        let partition = *parted.pieces.keys().next().unwrap();
+        let written = parted.encoded(Format::Parquet, partition, 1 << 20).remove(0).bytes;
+        let reader = SerializedFileReader::new(written).unwrap();
+        let pairs = reader.metadata().file_metadata().key_value_metadata().cloned().unwrap();
+        let mut keys: Vec<_> = pairs.into_iter().map(|pair| pair.key).filter(|key| key != "ARROW:schema").collect();
+        keys.sort_unstable();
+        keys
+    };
+    let all = spec(Format::Parquet, "hash(id)", 2);
+    assert_eq!(said(all.clone()), ["geo", "pandas"]);
+    assert_eq!(said(projected(all, &["id"])), ["geo"], "pandas speaks of all columns");
+}
