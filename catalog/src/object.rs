@@ -80,7 +80,8 @@ impl Catalog {
     /// changed since, but not removed.
     ///
     /// # Errors
-    /// [`CatalogError::NoSuchBucket`], also if another of that name was made instead; [`CatalogError::PreconditionFailed`] if the condition does not hold;
+    /// [`CatalogError::NoSuchBucket`], also if another of that name was made instead;
+    /// [`CatalogError::PreconditionFailed`] if the condition does not hold;
     /// [`CatalogError::NoSuchKey`] for `IfMatch` without such a key; [`CatalogError::Conflict`].
     pub async fn put_object(
         &self,

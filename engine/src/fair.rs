@@ -11,14 +11,15 @@
 //!   within the overtaking bound of its own queue, and by a lane that is less than a quantum of its own ahead.
 //! - Within its turn a lane that has nothing queued may be waited for a little (`anticipation`), if no other lane has
 //!   work for the group awake: who asks for one operation after the other would else get one for each switch.
-//! - If there is work, some is chosen, but for that. A share of 0 is served (and rides) only while no lane with a share has work.
+//! - If there is work, some is chosen, but for that. A share of 0 is served (and rides) only while no lane with a share
+//!   has work.
 //!
 //! **No starvation.** Let Q be the quantum and C the longest that one operation takes, switch included. A lane of share
 //! s > 0 is at most (Q + 2 C) / s of virtual time ahead of the lane furthest behind: at the start of its turn it is not
-//! ahead at all, and a turn holds a switch, a quantum, waits included, and the one operation that overruns it. So let W be the time of
-//! its own that a lane needs before it gets to an operation: that of everything it had queued when the operation came,
-//! and of u more. Then the operation is begun within `W + (Q + 2 C) + sum over the other lanes of (s'/s (W + Q + 2 C) +
-//! Q + 2 C)`.
+//! ahead at all, and a turn holds a switch, a quantum, waits included, and the one operation that overruns it. So let W
+//! be the time of its own that a lane needs before it gets to an operation: that of everything it had queued when the
+//! operation came, and of u more. Then the operation is begun within `W + (Q + 2 C) + sum over the other lanes of (s'/s
+//! (W + Q + 2 C) + Q + 2 C)`.
 //!
 //! Invariants: virtual times never fall; the floor never lies above that of a lane with work; arithmetic is in
 //! integers.
