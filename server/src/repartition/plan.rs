@@ -444,7 +444,8 @@ impl Surveying<'_> {
         let classes = classes.max(1) as u64;
         let asked = self.request.memory_bytes;
         let reading = if self.records.format == Format::Parquet { asked / 4 } else { 0 };
-        let buffer = (asked - reading).max(1);
+        // A run takes up to an eighth more when it is back than when it was offloaded; that is set aside.
+        let buffer = (asked - reading - (asked - reading) / 9).max(1);
         let row_group_bytes = if reading == 0 { buffer / classes } else { reading / classes };
         let grain = (buffer / (4 * classes * classes)).clamp(1, GRAIN_BYTES_MAX);
         (buffer, row_group_bytes, grain)

@@ -198,7 +198,7 @@ impl Work {
             let buffer = self.buffer();
             (buffer.held_bytes(), buffer.peak_bytes())
         };
-        // A run takes a little more when it is back than when it was offloaded.
+        // The eighth was set aside for runs that are back.
         let most = self.memory_bytes + self.memory_bytes / 8;
         assert!(held <= most, "{held} bytes are buffered, and {} are allowed", self.memory_bytes);
         self.turns.send_modify(|turns| *turns += 1);

@@ -183,7 +183,7 @@ fn parts_of_open_uploads_have_a_share_of_the_workshop_and_leave_the_rest_to_othe
             "{refused:?}"
         );
         // What they hold is neither hurried to the rack nor in the way of what can be.
-        let usage = larder.ask(|rack| rack.staging()).await;
+        let usage = larder.ask(engine::Rack::staging).await;
         assert!(usage.staged_bytes < MIB && usage.capacity_bytes <= 2 * MIB, "{usage:?}");
         for serial in 0..8 {
             larder.put("other", serial, MIB).await.unwrap();
