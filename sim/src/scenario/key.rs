@@ -11,7 +11,8 @@ pub struct Key {
     pub kind: Kind,
     /// What holds where it is not set, as it would be written; `None` where it must be.
     pub default: Option<&'static str>,
-    /// The key and the words of it without which this one says nothing; an empty word stands for that key saying nothing.
+    /// The key and the words of it without which this one says nothing; an empty word stands for that key saying
+    /// nothing.
     pub when: Option<(&'static str, &'static [&'static str])>,
 }
 
