@@ -28,6 +28,27 @@ pub const RULES: [&str; 7] = [
      words.",
 ];
 
+/// A paper's claims as constants by name, and all of them in the order of its text for tests.
+macro_rules! claims {
+    ($($name:ident: $what:literal, $place:literal, $says:expr, $unit:expr;)*) => {
+        $(
+            #[doc = $what]
+            pub const $name: $crate::reproduce::judge::Claim = $crate::reproduce::judge::Claim {
+                id: stringify!($name),
+                what: $what,
+                place: $place,
+                says: $says,
+                unit: $unit,
+            };
+        )*
+
+        /// All of them, in the order of the text.
+        #[cfg(test)]
+        pub const ALL: &[$crate::reproduce::judge::Claim] = &[$($name),*];
+    };
+}
+pub(crate) use claims;
+
 /// What the text says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Says {

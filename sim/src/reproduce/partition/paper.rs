@@ -3,24 +3,7 @@
 
 use crate::reproduce::judge::Says::{AtMost, Course, Number};
 use crate::reproduce::judge::Unit::{Count, Gigabytes, Hours, Percent, Times};
-use crate::reproduce::judge::{Claim, Says, Unit};
-
-const fn claim(id: &'static str, what: &'static str, place: &'static str, says: Says, unit: Unit) -> Claim {
-    Claim { id, what, place, says, unit }
-}
-
-macro_rules! claims {
-    ($($name:ident: $what:literal, $place:literal, $says:expr, $unit:expr;)*) => {
-        $(
-            #[doc = $what]
-            pub const $name: Claim = claim(stringify!($name), $what, $place, $says, $unit);
-        )*
-
-        /// All of them, in the order of the text.
-        #[cfg(test)]
-        pub const ALL: &[Claim] = &[$($name),*];
-    };
-}
+use crate::reproduce::judge::claims;
 
 claims! {
     // Table III: 100 TB, 12 groups, 8 GB, 1 GB/s, 10 s.

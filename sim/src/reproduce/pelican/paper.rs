@@ -5,24 +5,7 @@ use crate::reproduce::judge::Says::{AtLeast, AtMost, Between, Course, Number};
 use crate::reproduce::judge::Unit::{
     Count, Gbit, Gigabytes, Hours, Kilowatts, PerSecond, Percent, Seconds, Terabytes, Times,
 };
-use crate::reproduce::judge::{Claim, Says, Unit};
-
-const fn claim(id: &'static str, what: &'static str, place: &'static str, says: Says, unit: Unit) -> Claim {
-    Claim { id, what, place, says, unit }
-}
-
-macro_rules! claims {
-    ($($name:ident: $what:literal, $place:literal, $says:expr, $unit:expr;)*) => {
-        $(
-            #[doc = $what]
-            pub const $name: Claim = claim(stringify!($name), $what, $place, $says, $unit);
-        )*
-
-        /// All of them, in the order of the text.
-        #[cfg(test)]
-        pub const ALL: &[Claim] = &[$($name),*];
-    };
-}
+use crate::reproduce::judge::claims;
 
 claims! {
     // The method.
