@@ -11,6 +11,7 @@
 //! - After an error there is nothing but that error.
 
 mod columns;
+mod rows;
 mod text;
 
 use crate::{Error, FIXED_RECORD_BYTES_MAX, Format, Spec};
@@ -98,6 +99,15 @@ impl Decoder {
             records_before: 0,
             records_in_batch: 0,
         }
+    }
+
+    /// Of Parquet, batches as they are read, to be looked at and dropped: their texts are views of what others share,
+    /// and no limit holds for what they would take apart from it.
+    pub(crate) fn with_views(mut self) -> Self {
+        if let Kind::Columns(columns) = &mut self.kind {
+            columns.with_views();
+        }
+        self
     }
 
     /// The bytes that [`Need::Bytes`] asked for.

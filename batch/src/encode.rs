@@ -9,30 +9,29 @@
 //! Invariants:
 //! - What is handed out has been read back. Beside the pieces, one object and a batch are held.
 
+mod layout;
+
 use crate::decoder::{Decoder, Need, plain_schema};
 use crate::error::caught;
-use crate::hash::hash_rows;
+use crate::sizes::row_ends;
 use crate::{By, CODEC, Error, Format, HEADER, Spec, Tally, same_columns, tally_of};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{FieldRef, SchemaRef};
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use bytes::Bytes;
+use layout::writing;
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
-use parquet::schema::types::ColumnPath;
 use std::io::Cursor;
 use std::sync::Arc;
 
-/// The largest row group that is written, in bytes as they are encoded, so that a small buffer can read it again.
+/// The largest row group that is written, in bytes as they are encoded.
 const ROW_GROUP_BYTES_MAX: usize = 32 << 20;
+/// The largest row group that is written, in bytes before they are encoded.
+const ROW_GROUP_PLAIN_BYTES_MAX: u64 = 128 << 20;
 /// Rows written to Parquet between two looks at the size.
 const ROWS_AT_A_TIME: usize = 16 << 10;
-
-/// Rows by which it is judged whether a dictionary pays.
-const SAMPLE_ROWS: usize = 4096;
 
 /// What Arrow's IPC has at the end of a stream: a message of no length.
 const END_OF_RUN: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
@@ -63,6 +62,8 @@ pub struct Encoder {
     /// The next is the last of them.
     pieces: Vec<RecordBatch>,
     object_bytes: usize,
+    /// The largest row group, in bytes before they are encoded.
+    row_group_bytes: u64,
     /// Why these pieces do not go together, if they do not.
     unfit: Option<Error>,
     failed: bool,
@@ -88,7 +89,17 @@ impl Encoder {
             same_columns(("what is to be written", schema), ("a piece of it", &piece.schema())).err()
         };
         let unfit = pieces.iter().find_map(differs);
-        Self { target, schema: Arc::clone(schema), pieces, object_bytes, unfit, failed: false }
+        let row_group_bytes = ROW_GROUP_PLAIN_BYTES_MAX;
+        Self { target, schema: Arc::clone(schema), pieces, object_bytes, row_group_bytes, unfit, failed: false }
+    }
+
+    /// Parquet with row groups that a decoder with a buffer of `buffer_bytes` can read again, unless a single row is too
+    /// much for it.
+    #[must_use]
+    pub fn readable_within(mut self, buffer_bytes: u64) -> Self {
+        // What is encoded takes more than what it was made of where a dictionary does not pay.
+        self.row_group_bytes = (buffer_bytes / 2).min(ROW_GROUP_PLAIN_BYTES_MAX);
+        self
     }
 
     fn object(&mut self) -> Result<Encoded, Error> {
@@ -119,6 +130,18 @@ impl Encoder {
         Some(piece)
     }
 
+    /// The first rows of what is left of the next piece, [`ROWS_AT_A_TIME`] at most, that take no more than `bytes` when
+    /// they are written out, or a single one; and what they take.
+    fn take_bytes(&mut self, bytes: u64) -> Option<(RecordBatch, u64)> {
+        let piece = self.take(ROWS_AT_A_TIME)?;
+        let ends = row_ends(&piece);
+        let fit = ends.partition_point(|end| *end <= bytes).max(1);
+        if fit < piece.num_rows() {
+            self.pieces.push(piece.slice(fit, piece.num_rows() - fit));
+        }
+        Some((piece.slice(0, fit), ends[fit - 1]))
+    }
+
     /// Records as they are, each with `end` behind it.
     fn verbatim(&mut self, end: &[u8]) -> Result<(Vec<u8>, Tally), Error> {
         let left: usize = self.pieces.iter().map(|piece| verbatim_bytes(piece, end)).sum();
@@ -141,30 +164,22 @@ impl Encoder {
     }
 
     fn parquet(&mut self) -> Result<(Vec<u8>, Tally), Error> {
-        let writing = |error: parquet::errors::ParquetError| Error::Columns {
-            doing: "writing Parquet",
-            reason: error.to_string(),
-        };
-        let codec = match self.schema.metadata().get(CODEC).map(String::as_str) {
-            Some("none") => Compression::UNCOMPRESSED,
-            Some("zstd") => Compression::ZSTD(ZstdLevel::try_new(1).map_err(writing)?),
-            Some("lz4") => Compression::LZ4_RAW,
-            _ => Compression::SNAPPY,
-        };
-        let mut properties =
-            WriterProperties::builder().set_compression(codec).set_max_row_group_bytes(Some(ROW_GROUP_BYTES_MAX));
-        for column in self.without_dictionary()? {
-            properties = properties.set_column_dictionary_enabled(ColumnPath::from(vec![column]), false);
-        }
+        let properties = layout::of(&self.schema, &self.pieces)?.set_max_row_group_bytes(Some(ROW_GROUP_BYTES_MAX));
         let mut metadata = self.schema.metadata().clone();
         metadata.remove(CODEC);
         let schema = Arc::new(self.schema.as_ref().clone().with_metadata(metadata));
         let mut writer =
             ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties.build())).map_err(writing)?;
         let mut tally = Tally::default();
+        let mut row_group_bytes = 0;
         while tally.rows == 0 || writer.bytes_written() + writer.in_progress_size() < self.object_bytes {
-            let Some(piece) = self.take(ROWS_AT_A_TIME) else { break };
+            let Some((piece, bytes)) = self.take_bytes(self.row_group_bytes) else { break };
             tally += tally_of(&piece)?;
+            if row_group_bytes + bytes > self.row_group_bytes {
+                writer.flush().map_err(writing)?;
+                row_group_bytes = 0;
+            }
+            row_group_bytes += bytes;
             // Other metadata, of another object of the set, is no reason to refuse its rows.
             let piece = RecordBatch::try_new(Arc::clone(&schema), piece.columns().to_vec());
             let piece = piece.map_err(Error::columns("writing Parquet"))?;
@@ -177,34 +192,17 @@ impl Encoder {
         Ok((writer.into_inner().map_err(writing)?, tally))
     }
 
-    /// Columns of which a sample has mostly values of their own: a dictionary of them would be given up after most of
-    /// the work.
-    fn without_dictionary(&self) -> Result<Vec<String>, Error> {
-        let Some(piece) = self.pieces.last() else { return Ok(Vec::new()) };
-        let sample = piece.slice(0, piece.num_rows().min(SAMPLE_ROWS));
-        let mut columns = Vec::new();
-        for (field, column) in self.schema.fields().iter().zip(sample.columns()) {
-            let mut hashes = hash_rows(std::slice::from_ref(column), sample.num_rows())?;
-            hashes.sort_unstable();
-            hashes.dedup();
-            if hashes.len() * 4 > sample.num_rows() * 3 {
-                columns.push(field.name().clone());
-            }
-        }
-        Ok(columns)
-    }
-
     fn run(&mut self) -> Result<(Vec<u8>, Tally), Error> {
-        let writing = || Error::columns("writing a run");
-        let mut writer = StreamWriter::try_new(Vec::new(), &self.schema).map_err(writing())?;
+        let refused = || Error::columns("writing a run");
+        let mut writer = StreamWriter::try_new(Vec::new(), &self.schema).map_err(refused())?;
         let mut tally = Tally::default();
         while tally.rows == 0 || writer.get_ref().len() < self.object_bytes {
             let Some(piece) = self.pieces.pop() else { break };
             tally += tally_of(&piece)?;
-            let piece = RecordBatch::try_new(Arc::clone(&self.schema), piece.columns().to_vec()).map_err(writing())?;
-            writer.write(&piece).map_err(writing())?;
+            let piece = RecordBatch::try_new(Arc::clone(&self.schema), piece.columns().to_vec()).map_err(refused())?;
+            writer.write(&piece).map_err(refused())?;
         }
-        Ok((writer.into_inner().map_err(writing())?, tally))
+        Ok((writer.into_inner().map_err(refused())?, tally))
     }
 
     fn read_back(&self, bytes: &Bytes) -> Result<Tally, Error> {
@@ -219,7 +217,7 @@ impl Encoder {
         };
         let by = By::Hash { columns: Vec::new() };
         let spec = Spec { format, by, partitions: 0, columns: None, filter: None, output: format };
-        let mut decoder = Decoder::open(&spec, bytes.len() as u64, u64::MAX);
+        let mut decoder = Decoder::open(&spec, bytes.len() as u64, u64::MAX).with_views();
         let mut tally = Tally::default();
         loop {
             match decoder.next()? {

@@ -10,7 +10,7 @@ pub const FIXED_RECORD_BYTES_MAX: usize = 64 << 10;
 /// What an object is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Apache Parquet, not encrypted; snappy, zstd, lz4 or no compression.
+    /// Apache Parquet, not encrypted; snappy, gzip, zstd, lz4 or no compression.
     Parquet,
     /// RFC 4180 with commas and a header line. Records are carried byte for byte, fields are texts.
     Csv,

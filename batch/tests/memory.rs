@@ -2,10 +2,16 @@
 //!
 //! One test, so that nothing else allocates meanwhile.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::cast_possible_wrap)]
 
-use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
-use batch::{Decoder, Encoder, Format, Need, Partitioner, Spec, Tally, decode_run, held_bytes, working_bytes};
+use arrow::array::{
+    Array, ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::Field;
+use batch::{
+    BATCH_BYTES_MAX, Decoder, Encoder, Format, Need, Partitioner, Spec, Tally, decode_run, held_bytes, working_bytes,
+};
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
@@ -48,6 +54,60 @@ fn columns(rows: u64) -> Vec<u8> {
     let mut writer = ArrowWriter::try_new(Vec::new(), batch(0).schema(), Some(properties)).unwrap();
     (0..rows).step_by(10_000).for_each(|from| writer.write(&batch(from)).unwrap());
     writer.into_inner().unwrap()
+}
+
+/// A file in which every row has one of a few texts, which a dictionary has once: first short ones, then long ones.
+fn texts_in_a_dictionary(long_rows: i32, text_bytes: usize) -> Vec<u8> {
+    let long: Vec<String> = (0..8).map(|text| format!("{text}{}", "x".repeat(text_bytes - 1))).collect();
+    let keys = |rows: i32, of: i32, add: i32| Int32Array::from_iter_values((0..rows).map(|row| row % of + add));
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values(long.iter().map(String::as_str).chain(["a", "b"])));
+    let column = |keys| {
+        let column = DictionaryArray::new(keys, Arc::clone(&texts));
+        let lists = OffsetBuffer::from_lengths(std::iter::repeat_n(1, column.len()));
+        let field = Field::new("item", column.data_type().clone(), true);
+        let lists = ListArray::new(Arc::new(field), lists, Arc::new(column.clone()), None);
+        let columns: [(&str, ArrayRef); 2] = [("text", Arc::new(column)), ("texts", Arc::new(lists))];
+        RecordBatch::try_from_iter(columns).unwrap()
+    };
+    let (short, long) = (column(keys(100_000, 2, 8)), column(keys(long_rows, 8, 0)));
+    let mut writer = ArrowWriter::try_new(Vec::new(), short.schema(), None).unwrap();
+    writer.write(&short).unwrap();
+    writer.write(&long).unwrap();
+    writer.into_inner().unwrap()
+}
+
+/// Long texts that a file has once take no more memory than others do when they become rows.
+fn texts_of_a_dictionary_become_batches_of_bounded_size() {
+    const ROWS: usize = 10_000;
+    const TEXT_BYTES: usize = 50_000;
+    let object = texts_in_a_dictionary(ROWS as i32, TEXT_BYTES);
+    assert!(object.len() < 1 << 20, "{} bytes hold {} of texts", object.len(), 2 * ROWS * TEXT_BYTES);
+    let by = "hash(text)".parse().unwrap();
+    let format = Format::Parquet;
+    let spec = Spec { format, by, partitions: PARTITIONS, columns: None, filter: None, output: format };
+    let before = HEAP.current_usage();
+    HEAP.reset_peak_usage();
+    let mut decoder = Decoder::open(&spec, object.len() as u64, BUFFER_BYTES);
+    let (mut rows, mut bytes) = (0, 0);
+    loop {
+        match decoder.next().unwrap() {
+            Need::End => break,
+            Need::Bytes(range) => {
+                let bytes = Bytes::copy_from_slice(&object[range.start as usize..range.end as usize]);
+                decoder.give(&range, bytes);
+            }
+            Need::Batch(batch) => {
+                let held = held_bytes(&batch);
+                assert!(held <= BATCH_BYTES_MAX + (64 << 10), "{held} bytes in a batch");
+                (rows, bytes) = (rows + batch.num_rows(), bytes + held);
+            }
+        }
+    }
+    assert_eq!(rows, ROWS + 100_000);
+    assert!(bytes > 2 * (ROWS * TEXT_BYTES) as u64, "each row has its texts");
+    let (peak, allowed) = ((HEAP.peak_usage() - before) as u64, working_bytes(2, 0));
+    println!("dictionaries: {peak} held of {allowed} stated");
+    assert!(peak <= allowed, "{peak} bytes, {allowed} allowed");
 }
 
 /// Partitions as pieces, and what they count.
@@ -149,4 +209,5 @@ fn never_more_is_held_than_the_buffer_and_what_is_stated_beside_it() {
         );
         assert!(peak <= allowed, "{format}: {peak} bytes, {allowed} allowed");
     }
+    texts_of_a_dictionary_become_batches_of_bounded_size();
 }

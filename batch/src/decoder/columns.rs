@@ -1,35 +1,39 @@
 //! Parquet: the footer, then one row group after another, each with the columns that are needed.
 //!
 //! 1. The footer says where everything lies. Row groups that do not fit are refused before any of them is read.
-//! 2. Of a row group, the chunks of the needed columns are asked for one by one, and decoded some rows at a time.
-//! 3. Those rows gather until they are a batch.
+//! 2. Of a row group, the chunks of the needed columns are asked for one by one, and read some rows at a time.
+//! 3. Those rows are cut into batches, see [`super::rows`].
 //!
 //! Invariants:
-//! - Dictionaries and views are read as plain values: pieces of them would share what none of them counts.
+//! - Batches have no dictionaries and views: pieces of them would share what none of them counts.
 //! - A panic of the library over an object that is none is an error like any other.
 
+use super::rows::Rows;
 use super::{BATCH_ROWS_MAX, Need};
 use crate::error::caught;
 use crate::held::COLUMN_BYTES;
-use crate::{CODEC, Error, Format, Spec, held_bytes};
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
+use crate::{CODEC, Error, Format, Spec};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use bytes::Bytes;
 use parquet::DecodeResult;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
-use parquet::basic::{Compression, ConvertedType, Type as PhysicalType};
+use parquet::basic::{Compression, ConvertedType, Encoding, Type as PhysicalType};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder, RowGroupMetaData};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder, RowGroupMetaData,
+};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows decoded at a time.
-const ROWS_MAX: u64 = 8192;
-const ROWS_MIN: u64 = 32;
+/// Rows read at a time of a column whose values share prefixes, if nobody says how long they are without.
+const ROWS_OF_PREFIXES: u64 = 64;
+/// What a view of a text takes.
+const VIEW_BYTES: u64 = 16;
+/// Elements of lists may take this many buffers, of which some rows at a time are held.
+const LIST_BUFFERS_MAX: u64 = 16;
 /// The shortest file there can be: two magic words and a length.
 const FILE_BYTES_MIN: u64 = 12;
 
@@ -44,10 +48,9 @@ pub(super) struct Columns {
     given: Vec<Bytes>,
     /// Bytes of the row group that is read.
     held: u64,
-    /// Rows on their way to a batch, and what they hold.
-    rows: Vec<RecordBatch>,
-    rows_bytes: u64,
-    schema: Option<SchemaRef>,
+    rows: Option<Rows>,
+    /// Whether batches are handed out as they are read.
+    views: bool,
 }
 
 enum State {
@@ -75,18 +78,22 @@ impl Columns {
             ranges: Vec::new(),
             given: Vec::new(),
             held: 0,
-            rows: Vec::new(),
-            rows_bytes: 0,
-            schema: None,
+            rows: None,
+            views: false,
         }
     }
 
+    /// Will hand out rows as they are read: as views, of the bytes of any number of others.
+    pub(super) fn with_views(&mut self) {
+        self.views = true;
+    }
+
     pub(super) fn schema(&self) -> Option<&SchemaRef> {
-        self.schema.as_ref()
+        self.rows.as_ref().map(Rows::schema)
     }
 
     pub(super) fn held_bytes(&self) -> u64 {
-        self.held
+        self.held + self.rows.as_ref().map_or(0, Rows::held_bytes)
     }
 
     pub(super) fn next(&mut self, given: Option<Bytes>) -> Result<Need, Error> {
@@ -113,6 +120,10 @@ impl Columns {
         match &mut self.state {
             State::Footer(_) => self.footer(ranges, bytes).map(|()| None),
             State::Groups(decoder) => {
+                let Some(rows) = &mut self.rows else { return Err(not_this("it has no columns")) };
+                if let Some(batch) = rows.next()? {
+                    return Ok(Some(Need::Batch(batch)));
+                }
                 if !ranges.is_empty() {
                     decoder.push_ranges(ranges, bytes).map_err(not_parquet)?;
                 }
@@ -122,11 +133,15 @@ impl Columns {
                         self.want(ranges)?;
                         Ok(None)
                     }
-                    DecodeResult::Data(rows) => self.gather(rows),
+                    DecodeResult::Data(read) if self.views => Ok(Some(Need::Batch(read))),
+                    DecodeResult::Data(read) => {
+                        rows.push(read);
+                        Ok(None)
+                    }
                     DecodeResult::Finished => {
                         self.held = 0;
                         self.state = State::End;
-                        self.batch().map(|batch| batch.map(Need::Batch))
+                        Ok(rows.rest()?.map(Need::Batch))
                     }
                 }
             }
@@ -176,19 +191,15 @@ impl Columns {
         let options = ArrowReaderOptions::new();
         let found = ArrowReaderMetadata::try_new(Arc::clone(metadata), options.clone()).map_err(not_parquet)?;
         let plain = plain_schema(found.schema());
-        let found = if plain == **found.schema() {
-            found
-        } else {
-            let options = options.with_schema(Arc::new(plain));
-            ArrowReaderMetadata::try_new(Arc::clone(metadata), options).map_err(not_parquet)?
-        };
+        let options = options.with_schema(Arc::new(views_schema(&plain)));
+        let found = ArrowReaderMetadata::try_new(Arc::clone(metadata), options).map_err(not_parquet)?;
         let columns = self.column_indices(found.schema())?;
         let mask = ProjectionMask::roots(metadata.file_metadata().schema_descr(), columns.iter().copied());
         readable(metadata, &mask)?;
         let rows = self.rows_at_a_time(metadata, &mask)?;
-        let mut with_codec = found.schema().project(&columns).map_err(Error::columns("choosing columns"))?;
+        let mut with_codec = plain.project(&columns).map_err(Error::columns("choosing columns"))?;
         with_codec.metadata.insert(CODEC.to_owned(), codec(metadata).to_owned());
-        self.schema = Some(Arc::new(with_codec));
+        self.rows = Some(Rows::new(Arc::new(with_codec), self.batch_bytes));
         let decoder = ParquetPushDecoderBuilder::new_with_metadata(found)
             .with_projection(mask)
             .with_batch_size(rows as usize)
@@ -212,54 +223,72 @@ impl Columns {
         Ok((0..schema.fields().len()).filter(|index| needed.contains(schema.field(*index).name())).collect())
     }
 
-    /// So many that they are a batch at most, as far as the footer tells; refuses row groups that do not fit.
+    /// So many that what is read of them is about a batch, as far as the footer tells; refuses row groups that do not
+    /// fit.
     fn rows_at_a_time(&self, metadata: &ParquetMetaData, mask: &ProjectionMask) -> Result<u64, Error> {
-        let mut rows_at_a_time = ROWS_MAX;
+        let mut rows_at_a_time = BATCH_ROWS_MAX;
         for (row_group, group) in metadata.row_groups().iter().enumerate() {
-            let sum = |of: fn(&parquet::file::metadata::ColumnChunkMetaData) -> i64| -> u64 {
-                chosen(group, mask)
-                    .map(|column| u64::try_from(of(column)).unwrap_or(u64::MAX))
-                    .fold(0, u64::saturating_add)
+            let buffer_bytes = self.buffer_bytes;
+            let sum = |of: &dyn Fn(&ColumnChunkMetaData) -> u64| -> u64 {
+                chosen(group, mask).map(of).fold(0, u64::saturating_add)
             };
-            let bytes = sum(parquet::file::metadata::ColumnChunkMetaData::compressed_size);
-            if bytes > self.buffer_bytes {
-                return Err(Error::RowGroupTooLarge { row_group, bytes, buffer_bytes: self.buffer_bytes });
+            let bytes = sum(&|column| counted(column.compressed_size()));
+            if bytes > buffer_bytes {
+                return Err(Error::RowGroupTooLarge { row_group, bytes, buffer_bytes });
             }
             let rows = u64::try_from(group.num_rows()).map_err(|_| not_this("a row group has fewer than no rows"))?;
-            let plain = sum(parquet::file::metadata::ColumnChunkMetaData::uncompressed_size);
+            let unpacked = sum(&|column| counted(column.uncompressed_size()));
+            let in_lists =
+                sum(&|column| if column.column_descr().max_rep_level() > 0 { read_bytes(column) } else { 0 });
             // Pages are unpacked one by one; what is stated for them beside the buffer does not count against it.
             let pages = COLUMN_BYTES.saturating_mul(chosen(group, mask).count() as u64);
-            if plain > self.buffer_bytes.saturating_add(pages) {
-                let buffer_bytes = self.buffer_bytes;
-                return Err(Error::RowGroupExpands { row_group, bytes, plain_bytes: plain, buffer_bytes });
+            for (plain_bytes, limit) in [
+                (unpacked, buffer_bytes.saturating_add(pages)),
+                (in_lists, buffer_bytes.saturating_mul(LIST_BUFFERS_MAX)),
+            ] {
+                if plain_bytes > limit {
+                    return Err(Error::RowGroupExpands { row_group, bytes, plain_bytes, buffer_bytes });
+                }
             }
-            let row_bytes = plain.checked_div(rows).unwrap_or(0).max(1);
-            rows_at_a_time = rows_at_a_time.min((self.batch_bytes / row_bytes).max(ROWS_MIN));
+            let row_bytes = sum(&read_bytes).checked_div(rows).unwrap_or(0).max(1);
+            rows_at_a_time = rows_at_a_time.min((self.batch_bytes / row_bytes).max(1));
+            if chosen(group, mask).any(is_of_prefixes) {
+                rows_at_a_time = rows_at_a_time.min(ROWS_OF_PREFIXES);
+            }
         }
         Ok(rows_at_a_time)
     }
+}
 
-    fn gather(&mut self, rows: RecordBatch) -> Result<Option<Need>, Error> {
-        self.rows_bytes += held_bytes(&rows);
-        self.rows.push(rows);
-        let count: usize = self.rows.iter().map(RecordBatch::num_rows).sum();
-        let room = (count as u64) < BATCH_ROWS_MAX;
-        if self.rows_bytes < self.batch_bytes && room {
-            Ok(None)
-        } else {
-            self.batch().map(|batch| batch.map(Need::Batch))
+fn counted(bytes: i64) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// What all values of a column take as they are read, of dictionaries their bytes once.
+fn read_bytes(column: &ColumnChunkMetaData) -> u64 {
+    let width = match column.column_type() {
+        PhysicalType::BOOLEAN => 1,
+        PhysicalType::INT32 | PhysicalType::FLOAT => 4,
+        PhysicalType::INT64 | PhysicalType::DOUBLE => 8,
+        PhysicalType::INT96 => 12,
+        PhysicalType::FIXED_LEN_BYTE_ARRAY => counted(column.column_descr().type_length().into()),
+        PhysicalType::BYTE_ARRAY => {
+            let views = counted(column.num_values()).saturating_mul(VIEW_BYTES);
+            let values =
+                column.unencoded_byte_array_data_bytes().filter(|_| shares_prefixes(column)).map_or(0, counted);
+            return views.saturating_add(counted(column.uncompressed_size()).max(values));
         }
-    }
+    };
+    counted(column.num_values()).saturating_mul(width)
+}
 
-    fn batch(&mut self) -> Result<Option<RecordBatch>, Error> {
-        self.rows_bytes = 0;
-        let rows = std::mem::take(&mut self.rows);
-        let (Some(first), Some(schema)) = (rows.first(), &self.schema) else { return Ok(None) };
-        let joined = if rows.len() == 1 { Ok(first.clone()) } else { concat_batches(&first.schema(), &rows) };
-        let joined = joined.map_err(Error::columns("joining rows"))?;
-        let joined = RecordBatch::try_new(Arc::clone(schema), joined.columns().to_vec());
-        joined.map(Some).map_err(Error::columns("joining rows"))
-    }
+/// Whether values are written as what they do not share with the one before; they are read as a whole.
+fn shares_prefixes(column: &ColumnChunkMetaData) -> bool {
+    column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY)
+}
+
+fn is_of_prefixes(column: &ColumnChunkMetaData) -> bool {
+    shares_prefixes(column) && column.unencoded_byte_array_data_bytes().is_none()
 }
 
 /// Refuses columns of which the library reads something else than was written.
@@ -282,19 +311,18 @@ fn readable(metadata: &ParquetMetaData, mask: &ProjectionMask) -> Result<(), Err
     Ok(())
 }
 
-fn chosen<'a>(
-    group: &'a RowGroupMetaData,
-    mask: &'a ProjectionMask,
-) -> impl Iterator<Item = &'a parquet::file::metadata::ColumnChunkMetaData> {
+fn chosen<'a>(group: &'a RowGroupMetaData, mask: &'a ProjectionMask) -> impl Iterator<Item = &'a ColumnChunkMetaData> {
     let columns = group.columns().iter().enumerate();
     columns.filter(|(leaf, _)| mask.leaf_included(*leaf)).map(|(_, column)| column)
 }
 
-/// The name of the compression of the first column, for the output to have the same.
+/// The name of the compression of the first column that has any, for the output to have the same.
 fn codec(metadata: &ParquetMetaData) -> &'static str {
-    let first = metadata.row_groups().first().and_then(|group| group.columns().first());
-    match first.map(parquet::file::metadata::ColumnChunkMetaData::compression) {
-        Some(Compression::UNCOMPRESSED) => "none",
+    let columns = metadata.row_groups().first().map_or(&[][..], |group| group.columns());
+    let plain = Compression::UNCOMPRESSED;
+    match columns.iter().map(ColumnChunkMetaData::compression).find(|codec| *codec != plain) {
+        None if !columns.is_empty() => "none",
+        Some(Compression::GZIP(_)) => "gzip",
         Some(Compression::ZSTD(_)) => "zstd",
         Some(Compression::LZ4 | Compression::LZ4_RAW) => "lz4",
         _ => "snappy",
@@ -303,32 +331,53 @@ fn codec(metadata: &ParquetMetaData) -> &'static str {
 
 /// The schema without dictionaries, runs and views.
 pub(crate) fn plain_schema(schema: &Schema) -> Schema {
-    let fields: Fields = schema.fields().iter().map(plain_field).collect();
+    of_types(schema, &|kind| match kind {
+        DataType::Dictionary(_, values) => (**values).clone(),
+        DataType::RunEndEncoded(_, values) => values.data_type().clone(),
+        DataType::Utf8View => DataType::Utf8,
+        DataType::BinaryView => DataType::Binary,
+        DataType::ListView(field) => DataType::List(Arc::clone(field)),
+        DataType::LargeListView(field) => DataType::LargeList(Arc::clone(field)),
+        other => other.clone(),
+    })
+}
+
+/// A plain schema with views of texts and bytes.
+fn views_schema(schema: &Schema) -> Schema {
+    of_types(schema, &|kind| match kind {
+        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+        other => other.clone(),
+    })
+}
+
+/// The schema with other types, in whatever depth: `of` is asked until it has nothing to change.
+fn of_types(schema: &Schema, of: &dyn Fn(&DataType) -> DataType) -> Schema {
+    let fields: Fields = schema.fields().iter().map(|field| field_of(field, of)).collect();
     Schema::new_with_metadata(fields, schema.metadata().clone())
 }
 
-fn plain_field(field: &FieldRef) -> FieldRef {
-    let kind = plain_type(field.data_type());
+fn field_of(field: &FieldRef, of: &dyn Fn(&DataType) -> DataType) -> FieldRef {
+    let kind = type_of(field.data_type(), of);
     if kind == *field.data_type() {
         return Arc::clone(field);
     }
-    let plain = Field::new(field.name(), kind, field.is_nullable());
-    Arc::new(plain.with_metadata(field.metadata().clone()))
+    let other = Field::new(field.name(), kind, field.is_nullable());
+    Arc::new(other.with_metadata(field.metadata().clone()))
 }
 
-/// The type without dictionaries, runs and views.
-fn plain_type(kind: &DataType) -> DataType {
+fn type_of(kind: &DataType, of: &dyn Fn(&DataType) -> DataType) -> DataType {
     use DataType as T;
+    let changed = of(kind);
+    if changed != *kind {
+        return type_of(&changed, of);
+    }
     match kind {
-        T::Dictionary(_, values) => plain_type(values),
-        T::RunEndEncoded(_, values) => plain_type(values.data_type()),
-        T::Utf8View => T::Utf8,
-        T::BinaryView => T::Binary,
-        T::List(field) | T::ListView(field) => T::List(plain_field(field)),
-        T::LargeList(field) | T::LargeListView(field) => T::LargeList(plain_field(field)),
-        T::FixedSizeList(field, length) => T::FixedSizeList(plain_field(field), *length),
-        T::Struct(fields) => T::Struct(fields.iter().map(plain_field).collect()),
-        T::Map(entries, sorted) => T::Map(plain_field(entries), *sorted),
+        T::List(field) => T::List(field_of(field, of)),
+        T::LargeList(field) => T::LargeList(field_of(field, of)),
+        T::FixedSizeList(field, length) => T::FixedSizeList(field_of(field, of), *length),
+        T::Struct(fields) => T::Struct(fields.iter().map(|field| field_of(field, of)).collect()),
+        T::Map(entries, sorted) => T::Map(field_of(entries, of), *sorted),
         other => other.clone(),
     }
 }

@@ -6,9 +6,10 @@ use arrow::array::{
     TimestampMillisecondArray,
 };
 use arrow::datatypes::{Int32Type, Int64Type};
-use batch::{Error, Format, Partitioner, Tally, same_columns, tally_of};
+use batch::{Encoder, Error, Format, Partitioner, Tally, same_columns, tally_of};
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, GzipLevel, ZstdLevel};
+use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::collections::BTreeMap;
@@ -124,6 +125,7 @@ fn the_compression_stays_what_it_was() {
         Compression::ZSTD(ZstdLevel::try_new(3).unwrap()),
         Compression::LZ4_RAW,
         Compression::SNAPPY,
+        Compression::GZIP(GzipLevel::default()),
         Compression::UNCOMPRESSED,
     ] {
         let object = file(&[rows(0, 100)], 100, codec);
@@ -131,10 +133,53 @@ fn the_compression_stays_what_it_was() {
         assert_eq!(parted.names.values().collect::<Vec<_>>().len(), 4);
         let written = parted.encoded(Format::Parquet, 0, 1 << 20).remove(0).bytes;
         let reader = SerializedFileReader::new(written).unwrap();
-        let found = reader.metadata().row_group(0).column(0).compression();
-        assert_eq!(std::mem::discriminant(&found), std::mem::discriminant(&codec));
+        let columns = reader.metadata().row_group(0).columns().iter();
+        for column in columns {
+            assert_eq!(std::mem::discriminant(&column.compression()), std::mem::discriminant(&codec));
+        }
+        let text = reader.metadata().row_group(0).column(2);
+        let (packed, plain) = (text.compressed_size(), text.uncompressed_size());
+        assert_eq!(packed * 2 < plain, codec != Compression::UNCOMPRESSED, "{codec}: {packed} of {plain} bytes");
         let keys = reader.metadata().file_metadata().key_value_metadata().cloned().unwrap_or_default();
         assert!(keys.iter().all(|pair| pair.key != "larder.codec"));
+    }
+}
+
+#[test]
+fn columns_that_do_not_shrink_are_not_compressed_and_do_not_say_that_none_are() {
+    let ids = || 0..80_000_u64;
+    let noise = |id: u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    let columns: [(&str, ArrayRef); 2] = [
+        ("noise", Arc::new(arrow::array::UInt64Array::from_iter_values(ids().map(noise)))),
+        ("text", Arc::new(StringArray::from_iter_values(ids().map(|id| format!("a text that is not short: {id}"))))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    for codec in [Compression::SNAPPY, Compression::LZ4_RAW] {
+        let mut object = file(std::slice::from_ref(&batch), 80_000, codec);
+        for _ in 0..2 {
+            let parted = part(&spec(Format::Parquet, "hash(noise)", 2), &[&object], BUFFER_BYTES).unwrap();
+            object = parted.encoded(Format::Parquet, 0, 1 << 30).remove(0).bytes.to_vec();
+            let reader = SerializedFileReader::new(bytes::Bytes::from(object.clone())).unwrap();
+            let found: Vec<_> =
+                reader.metadata().row_group(0).columns().iter().map(ColumnChunkMetaData::compression).collect();
+            assert_eq!(found, [Compression::UNCOMPRESSED, codec]);
+        }
+    }
+}
+
+#[test]
+fn what_is_written_can_be_read_again_with_the_same_memory() {
+    let object = file(&[rows(0, 60_000)], 500, Compression::SNAPPY);
+    for buffer_bytes in [128 << 10, 1 << 20, BUFFER_BYTES] {
+        let by_id = spec(Format::Parquet, "hash(id)", 2);
+        let parted = part(&by_id, &[&object], buffer_bytes).unwrap();
+        let pieces = parted.pieces[&0].clone();
+        let encoder = Encoder::objects(Format::Parquet, parted.schema.as_ref().unwrap(), pieces, u64::MAX);
+        let written = encoder.readable_within(buffer_bytes).next().unwrap().unwrap();
+        let read = decode(&by_id, &written.bytes, buffer_bytes).unwrap();
+        assert_eq!(read.iter().map(|batch| tally_of(batch).unwrap()).sum::<Tally>(), written.tally);
+        let groups = SerializedFileReader::new(written.bytes).unwrap().metadata().num_row_groups();
+        assert_eq!(groups > 1, buffer_bytes < BUFFER_BYTES, "{groups} row groups for {buffer_bytes} bytes");
     }
 }
 

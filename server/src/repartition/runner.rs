@@ -317,6 +317,7 @@ impl<'a> ClassLoop<'a> {
             job: work.job,
             to: work.request.to.clone(),
             object_bytes,
+            decoder_bytes: limits.decoder_bytes,
         };
         let awake = work.world.awake();
         Self { work, class, reader, writer, recalls, ticket, awake, dark_since: None, switching: Duration::ZERO }

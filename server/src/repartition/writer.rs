@@ -10,7 +10,7 @@ use super::report::Place;
 use crate::s3;
 use crate::world::{MakeError, Means, Ticket, WorldHandle, WriteOrder};
 use arrow::array::RecordBatch;
-use batch::{Encoded, Format, Tally};
+use batch::{Encoded, Encoder, Format, Tally};
 use bytes::Bytes;
 use catalog::{Acl, Blob, Checksum, ChecksumKind, HIDDEN_BUCKET, Object, PartLengths, VersionId};
 use model::GroupId;
@@ -78,6 +78,8 @@ pub(super) struct Writer {
     pub job: u64,
     pub to: Place,
     pub object_bytes: u64,
+    /// What a job like this reads row groups into.
+    pub decoder_bytes: u64,
 }
 
 impl Writer {
@@ -89,12 +91,13 @@ impl Writer {
         numbers: impl Fn(usize) -> u64,
     ) -> Result<Wrote, WriteFault> {
         let format = self.records.spec.output;
-        let object_bytes = self.object_bytes;
+        let (object_bytes, decoder_bytes) = (self.object_bytes, self.decoder_bytes);
         let mut wrote = Wrote::default();
         let mut drafts = Vec::new();
         for Taken { partition, batches, .. } in taken {
-            let encoded = self
-                .encode(batches.clone(), move |schema, batches| batch::encode(format, schema, batches, object_bytes));
+            let encoded = self.encode(batches.clone(), move |schema, batches| {
+                Encoder::objects(format, schema, batches, object_bytes).readable_within(decoder_bytes).collect()
+            });
             let name = self.records.name(*partition);
             let directory = if name.contains('=') { name } else { format!("part-{name}") };
             let first = numbers(*partition);
