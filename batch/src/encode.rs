@@ -14,7 +14,7 @@ mod layout;
 use crate::decoder::{Decoder, Need, plain_schema};
 use crate::error::caught;
 use crate::sizes::row_ends;
-use crate::{By, CODEC, Error, Format, HEADER, Spec, Tally, same_columns, tally_of};
+use crate::{By, CODEC, Error, Format, HEADER, Spec, Tally, held_bytes, same_columns, tally_of};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{FieldRef, SchemaRef};
 use arrow::ipc::reader::StreamReader;
@@ -32,6 +32,9 @@ const ROW_GROUP_BYTES_MAX: usize = 32 << 20;
 const ROW_GROUP_PLAIN_BYTES_MAX: u64 = 128 << 20;
 /// Rows written to Parquet between two looks at the size.
 const ROWS_AT_A_TIME: usize = 16 << 10;
+
+/// What Arrow's IPC has beside the bytes of a batch, with room to spare.
+const MESSAGE_BYTES: usize = 4 << 10;
 
 /// What Arrow's IPC has at the end of a stream: a message of no length.
 const END_OF_RUN: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
@@ -113,11 +116,17 @@ impl Encoder {
             Target::Run => self.run()?,
         };
         assert!(tally.rows > 0, "an object has a record, so that pieces come to their end");
-        let bytes = Bytes::from(bytes);
+        let bytes = Bytes::from(fitted(bytes));
         if self.read_back(&bytes)? != tally {
             return Err(self.not_proven());
         }
         Ok(Encoded { bytes, rows: tally.rows, tally })
+    }
+
+    /// What the next object takes at most, as a rule, with so much beside each piece: it does not grow by copies then.
+    fn room(&self, beside_bytes: usize) -> usize {
+        let left: usize = self.pieces.iter().map(|piece| held_bytes(piece) as usize + beside_bytes).sum();
+        left.min(self.object_bytes.saturating_add(self.object_bytes / 8))
     }
 
     /// The first `rows` rows of what is left of the next piece.
@@ -168,8 +177,8 @@ impl Encoder {
         let mut metadata = self.schema.metadata().clone();
         metadata.remove(CODEC);
         let schema = Arc::new(self.schema.as_ref().clone().with_metadata(metadata));
-        let mut writer =
-            ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties.build())).map_err(writing)?;
+        let bytes = Vec::with_capacity(self.room(0));
+        let mut writer = ArrowWriter::try_new(bytes, Arc::clone(&schema), Some(properties.build())).map_err(writing)?;
         let mut tally = Tally::default();
         let mut row_group_bytes = 0;
         while tally.rows == 0 || writer.bytes_written() + writer.in_progress_size() < self.object_bytes {
@@ -194,7 +203,8 @@ impl Encoder {
 
     fn run(&mut self) -> Result<(Vec<u8>, Tally), Error> {
         let refused = || Error::columns("writing a run");
-        let mut writer = StreamWriter::try_new(Vec::new(), &self.schema).map_err(refused())?;
+        let bytes = Vec::with_capacity(self.room(MESSAGE_BYTES));
+        let mut writer = StreamWriter::try_new(bytes, &self.schema).map_err(refused())?;
         let mut tally = Tally::default();
         while tally.rows == 0 || writer.get_ref().len() < self.object_bytes {
             let Some(piece) = self.pieces.pop() else { break };
@@ -313,6 +323,14 @@ fn each_piece(bytes: &Bytes, mut take: impl FnMut(RecordBatch) -> Result<(), Err
         return Err(Error::Columns { doing: "reading a run", reason: String::from("its end is missing") });
     }
     Ok(())
+}
+
+/// The same bytes, in not much more memory than they are.
+fn fitted(mut bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.capacity() - bytes.len() > bytes.capacity() / 8 {
+        bytes.shrink_to_fit();
+    }
+    bytes
 }
 
 fn verbatim_bytes(piece: &RecordBatch, end: &[u8]) -> usize {

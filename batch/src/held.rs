@@ -15,7 +15,7 @@ const ARRAY_BYTES: u64 = 400;
 /// Batches on their way: pieces gathered, joined, filtered, taken, decoded again as a proof.
 const BATCHES_AT_WORK: u64 = 6;
 /// A page and a dictionary of a column, packed and not, while it is read and while it is written.
-pub(crate) const COLUMN_BYTES: u64 = 6 << 20;
+pub const COLUMN_BYTES: u64 = 6 << 20;
 
 /// The bytes that are given back when this batch is dropped, if nobody else looks into its buffers: never
 /// more than 5 % too few.

@@ -46,7 +46,7 @@ pub use error::Error;
 pub use filter::Filter;
 pub use format::{FIXED_RECORD_BYTES_MAX, Format};
 pub use hash::{hash_rows, partition_of};
-pub use held::{held_bytes, working_bytes};
+pub use held::{COLUMN_BYTES, held_bytes, working_bytes};
 pub use partitioner::Partitioner;
 pub use tally::{Tally, tally_of};
 pub use words::Literal;

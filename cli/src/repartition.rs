@@ -138,6 +138,11 @@ fn planned(report: &JobReport) -> String {
         if plan.classes.len() == 1 { "1 class".to_owned() } else { format!("{} classes", plan.classes.len()) },
     );
     text.push_str(&forecasts(plan));
+    let columns = match plan.column_bytes_most {
+        0 => String::new(),
+        column_bytes => format!(", and {} for each column that is read", bytes(column_bytes)),
+    };
+    let _ = writeln!(text, "takes {} of memory at most{columns}", bytes(plan.memory_bytes_most));
     text
 }
 
@@ -260,11 +265,14 @@ mod tests {
         let forecast =
             |strategy: &str, hours, fits| Forecast { strategy: strategy.into(), hours, fits, ..Forecast::default() };
         let forecasts = vec![forecast("BuffPack", 1.5, true), forecast("OffPack", 1.25, false)];
-        let plan = Plan { forecasts, chosen: "BuffPack".into(), ..Plan::default() };
+        let (memory_bytes_most, column_bytes_most) = (3 << 30, 12 << 20);
+        let plan =
+            Plan { forecasts, chosen: "BuffPack".into(), memory_bytes_most, column_bytes_most, ..Plan::default() };
         let text = planned(&JobReport { job: 3, plan: Some(plan), ..JobReport::default() });
         assert!(text.starts_with("job 3: "), "{text}");
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[3].contains("1.500") && lines[3].ends_with("chosen"), "{text}");
         assert!(lines[4].contains("OffPack") && lines[4].ends_with("does not fit"), "{text}");
+        assert_eq!(lines[5], "takes 3.2 GB of memory at most, and 12.6 MB for each column that is read");
     }
 }

@@ -1,7 +1,8 @@
 //! Repartition jobs: records that lie over the groups of the rack are brought where another key wants them, inside the
 //! rack ([`engine::repartition`] decides the visits, `batch` knows records, `docs/repartition.md` tells users).
 //!
-//! - `plan.rs` what a request means, what it would read, what each strategy would cost;
+//! - `plan.rs` what a request means, what it would read, what each strategy would cost; `memory.rs` what it takes of
+//!   memory;
 //! - `runner.rs` the orders of a planner, done by operations of the background lane; `reader.rs` and `source.rs` how
 //!   input is read, `buffer.rs` what is held meanwhile, `writer.rs` how output and runs are written;
 //! - here: the jobs, one after another, from being asked for to being over.
@@ -12,6 +13,7 @@
 
 mod buffer;
 mod finish;
+mod memory;
 mod plan;
 mod reader;
 mod report;

@@ -5,6 +5,7 @@ import collections
 import csv
 import io
 import json
+import os
 import random
 import time
 import unittest
@@ -181,6 +182,48 @@ class Repartition(SystemTest):
             self.assertIn(says, output.stderr)
         self.assertEqual(self.keys("out/"), [])
         self.sound()
+
+    def takes_no_more_than_planned(self, to, *words, columns=0):
+        """A job's memory, as Linux counts it from its beginning on, is what the plan said at most."""
+        process = f"/proc/{self.server.process.pid}"
+
+        def resident(what):
+            with open(f"{process}/status", encoding="ascii") as status:
+                return next(int(line.split()[1]) << 10 for line in status if line.startswith(what))
+
+        self.server.until_cold()
+        with open(f"{process}/clear_refs", "w", encoding="ascii") as clear:
+            clear.write("5")  # the peak begins anew
+        before = resident("VmRSS")
+        words = ["--by", "hash(user_id)", "--partitions", 6, "--json", *words]
+        output = self.command("s3://lake/many", "--to", to, *words)
+        self.assertEqual(output.returncode, 0, output.stderr)
+        plan = json.loads(output.stdout)["plan"]
+        self.assertEqual(len(plan["classes"]), 2)
+        taken, most = resident("VmHWM") - before, plan["memory_bytes_most"] + columns * plan["column_bytes_most"]
+        self.assertLessEqual(taken, most, f"{taken / most:.2f} of what was planned")
+
+    @unittest.skipUnless(os.path.exists("/proc/self/clear_refs"), "this system does not tell a process's peak")
+    def test_memory_stays_within_the_plan(self):
+        self.filled("pelican-mini", **{"placement.group_choice": "random", "migrate.pack_size": "16 MB"})
+        for number in range(10):
+            header, rows = table(number).split("\n", 1)
+            body = header + "\n" + rows * 16
+            self.client.put_object(Bucket="lake", Key=f"many/{number}.csv", Body=body.encode())
+        for strategy in ("buffpack", "offpack"):
+            self.takes_no_more_than_planned(f"s3://lake/{strategy}", "--memory", "24MiB", "--strategy", strategy)
+
+    @unittest.skipUnless(os.path.exists("/proc/self/clear_refs"), "this system does not tell a process's peak")
+    @unittest.skipIf(pyarrow is None, "no pyarrow for this system")
+    def test_memory_of_parquet_stays_within_the_plan(self):
+        self.filled("pelican-mini", **{"placement.group_choice": "random", "migrate.pack_size": "16 MB"})
+        for number in range(10):
+            rows = list(csv.DictReader(io.StringIO(table(number))))
+            rows = pyarrow.Table.from_pylist(rows)
+            body = io.BytesIO()
+            pyarrow.parquet.write_table(pyarrow.concat_tables([rows] * 16), body, row_group_size=30_000)
+            self.client.put_object(Bucket="lake", Key=f"many/{number}.parquet", Body=body.getvalue())
+        self.takes_no_more_than_planned("s3://lake/by-user", "--memory", "32MiB", columns=4)
 
     @unittest.skipIf(pyarrow is None, "no pyarrow for this system")
     def test_parquet_is_sharded_and_duckdb_finds_the_same(self):

@@ -81,6 +81,10 @@ impl Text {
         let bytes = std::mem::take(&mut self.carried);
         let batch = self.batch_of(&bytes, last);
         self.carried = bytes;
+        if matches!(batch, Ok(None)) {
+            // Perhaps it is long until more is given, and other objects are read meanwhile.
+            (self.carried, self.at) = (self.carried[self.at..].to_vec(), 0);
+        }
         batch
     }
 

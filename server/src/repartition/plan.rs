@@ -7,9 +7,10 @@
 //!    lies. Groups without room for their share are left out.
 //! 4. Each strategy is rehearsed by the planner that will follow it; what would not fit on a group is not chosen.
 //!
-//! Memory: [`Input`] for each object, 48 bytes.
+//! Memory: [`Input`] for each object, and a page of the listing.
 
 use super::buffer::HomeOf;
+use super::memory::{Memory, Needs};
 use super::report::{self, Place, Request};
 use crate::world::{Means, WorldHandle};
 use batch::{Format, Spec};
@@ -20,13 +21,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Objects that are listed at once.
 const PAGE: usize = 1_000;
-/// The size of output objects that nobody chose one for, at most.
-const OBJECT_BYTES: u64 = 64 << 20;
-/// The least memory of a job in one class: some of the smallest batches must fit into the grain.
-const LEAST_MEMORY_BYTES: u64 = 16 * batch::BATCH_BYTES_MIN;
-/// The largest piece that is read between two decisions.
-const GRAIN_BYTES_MAX: u64 = 64 << 20;
-
 /// An object of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Input {
@@ -73,14 +67,8 @@ pub(super) struct Survey {
     pub alpha: Alpha,
     /// What the hardware costs.
     pub terms: Terms,
-    /// What the planner may keep buffered.
-    pub memory_bytes: u64,
-    /// What a row group may take, for each class.
-    pub row_group_bytes: u64,
-    /// The largest piece.
-    pub grain_bytes: u64,
-    /// The size of output objects.
-    pub object_bytes: u64,
+    /// What may be taken of memory, and for what.
+    pub memory: Memory,
     /// The strategy to follow to the end, if it may not be changed.
     pub forced: Option<Choice>,
     /// What is told of all this.
@@ -90,17 +78,14 @@ pub(super) struct Survey {
 impl Survey {
     /// A job's mind.
     pub fn job(&self) -> Result<Job, String> {
-        let Self { parts, memory_bytes, grain_bytes, terms, alpha, forced, .. } = self;
-        Job::new(parts, *memory_bytes, *grain_bytes, *terms, *alpha, *forced).ok_or_else(|| self.too_little())
+        let Self { parts, memory: Memory { buffer_bytes, grain_bytes, .. }, terms, alpha, forced, .. } = self;
+        Job::new(parts, *buffer_bytes, *grain_bytes, *terms, *alpha, *forced).ok_or_else(|| self.too_little())
     }
 
     fn too_little(&self) -> String {
-        let least = Job::least_memory_bytes(self.parts.len(), self.grain_bytes);
-        format!(
-            "{} bytes of memory are too little for {} classes; give at least {least}",
-            self.memory_bytes,
-            self.parts.len()
-        )
+        let Memory { buffer_bytes, grain_bytes, .. } = self.memory;
+        let (classes, least) = (self.parts.len(), Job::least_memory_bytes(self.parts.len(), grain_bytes));
+        format!("{buffer_bytes} bytes of memory are too little for {classes} classes; give at least {least}")
     }
 }
 
@@ -115,11 +100,11 @@ pub(super) async fn survey(
     request: &Request,
 ) -> Result<Survey, String> {
     let (from, to) = places(request)?;
-    let found = listed(&means.catalog, &from).await?;
+    let found = listed(&means.catalog, request).await?;
     target_is_free(&means.catalog, &from, &to).await?;
-    let records = records_of(request, &found)?;
+    let records = records_of(request, found.format.ok_or("there is no input")?)?;
     let partitions = records.partition_count().map_err(text)?;
-    let placed = place(&means.catalog, found).await.map_err(text)?;
+    let placed = found.placed();
     let look = world.ask(|rack, _| Room::of(rack)).await.ok_or("the server is stopping")?;
     let pinned = (means.pin_of)(&to.bucket, &to.prefix);
     Surveying { spec, request, records, partitions, placed, room: look, pinned }.survey()
@@ -141,33 +126,37 @@ fn directory(place: &Place) -> Place {
     Place { bucket: place.bucket.clone(), prefix: format!("{}{slash}", place.prefix) }
 }
 
-/// The objects below `from`, or the one that has that very key.
-async fn listed(catalog: &Catalog, from: &Place) -> Result<Vec<(String, Object)>, String> {
+/// Finds the objects below `from`, or the one that has that very key, and where they lie.
+async fn listed(catalog: &Catalog, request: &Request) -> Result<Found, String> {
+    let from = &request.from;
     let no_bucket = |error| match error {
         CatalogError::NoSuchBucket => format!("there is no bucket `{}` to read from", from.bucket),
         error => error.to_string(),
     };
+    let mut found =
+        Found { format: request.format.as_deref().map(str::parse).transpose().map_err(text)?, ..Found::default() };
     if !from.prefix.is_empty() && !from.prefix.ends_with('/') {
         match catalog.head_object(&from.bucket, &from.prefix).await {
-            Ok(object) => return Ok(vec![(from.prefix.clone(), object)]),
+            Ok(object) => {
+                found.take(catalog, from, vec![(from.prefix.clone(), object)]).await?;
+                return Ok(found);
+            }
             Err(CatalogError::NoSuchKey) => {}
             Err(error) => return Err(no_bucket(error)),
         }
     }
     let prefix = directory(from).prefix;
-    let mut found: Vec<(String, Object)> = Vec::new();
+    let mut start_after = None;
     loop {
-        let start_after = found.last().map(|(key, _)| key.clone());
         let request = ListRequest { prefix: prefix.clone(), start_after, max_keys: PAGE, delimiter: None };
         let page = catalog.list_objects(&from.bucket, &request).await.map_err(no_bucket)?;
-        found.extend(page.objects);
+        start_after = page.objects.last().map(|(key, _)| key.clone());
+        found.take(catalog, from, page.objects).await?;
         if !page.truncated {
             break;
         }
     }
-    // What has no bytes has no records; some clients put such objects in the place of directories.
-    found.retain(|(_, object)| object.bytes > 0);
-    if found.is_empty() {
+    if found.format.is_none() || found.placed.is_empty() {
         return Err(format!("there are no objects below s3://{}/{prefix}", from.bucket));
     }
     Ok(found)
@@ -195,11 +184,7 @@ pub(super) async fn target_is_free(catalog: &Catalog, from: &Place, to: &Place) 
 }
 
 /// What the records are, and what is to be done with them.
-fn records_of(request: &Request, found: &[(String, Object)]) -> Result<Spec, String> {
-    let format = match &request.format {
-        Some(format) => format.parse().map_err(text)?,
-        None => format_of(&request.from.bucket, found)?,
-    };
+fn records_of(request: &Request, format: Format) -> Result<Spec, String> {
     let partitions = usize::try_from(request.partitions.unwrap_or(0)).unwrap_or(usize::MAX);
     Ok(Spec {
         format,
@@ -211,23 +196,15 @@ fn records_of(request: &Request, found: &[(String, Object)]) -> Result<Spec, Str
     })
 }
 
-fn format_of(bucket: &str, found: &[(String, Object)]) -> Result<Format, String> {
-    let mut known: Option<(Format, &str)> = None;
-    for (key, _) in found {
-        let Some(format) = Format::of_key(key) else {
-            return Err(format!(
-                "the name of s3://{bucket}/{key} does not tell what it is; say so with --format, or leave it out of \
-                 the prefix"
-            ));
-        };
-        match known {
-            Some((first, name)) if first != format => {
-                return Err(format!("{name} is {first} and {key} is {format}; partition them apart, or say --format"));
-            }
-            _ => known = Some((format, key)),
-        }
-    }
-    Ok(known.ok_or("there is no input")?.0)
+/// The input, as far as it is listed.
+#[derive(Debug, Default)]
+struct Found {
+    /// What it is: said by the user, or by its names.
+    format: Option<Format>,
+    /// The first object whose name said so.
+    named: Option<String>,
+    placed: Placed,
+    groups: BTreeMap<BlobId, Option<GroupId>>,
 }
 
 /// The input by group; what lies in the workshop is under no group.
@@ -237,12 +214,46 @@ struct Placed {
     workshop: Vec<Input>,
 }
 
-async fn place(catalog: &Catalog, found: Vec<(String, Object)>) -> Result<Placed, CatalogError> {
-    let mut placed = Placed::default();
-    let mut groups: BTreeMap<BlobId, Option<GroupId>> = BTreeMap::new();
-    for page in found.chunks(PAGE) {
-        let versions: Vec<VersionId> = page.iter().map(|(_, object)| object.version).collect();
-        for version in catalog.versions(&versions).await?.into_iter().flatten() {
+impl Placed {
+    fn is_empty(&self) -> bool {
+        self.by_group.is_empty() && self.workshop.is_empty()
+    }
+}
+
+impl Found {
+    /// Takes a page of the listing.
+    async fn take(&mut self, catalog: &Catalog, from: &Place, page: Vec<(String, Object)>) -> Result<(), String> {
+        let mut versions: Vec<VersionId> = Vec::with_capacity(page.len());
+        // What has no bytes has no records; some clients put such objects in the place of directories.
+        for (key, object) in page.into_iter().filter(|(_, object)| object.bytes > 0) {
+            self.is_of_one_format(&from.bucket, &key)?;
+            versions.push(object.version);
+        }
+        self.place(catalog, &versions).await.map_err(text)
+    }
+
+    /// Learns from the name of an object what it is, unless that was said.
+    fn is_of_one_format(&mut self, bucket: &str, key: &str) -> Result<(), String> {
+        if self.format.is_some() && self.named.is_none() {
+            return Ok(());
+        }
+        let Some(format) = Format::of_key(key) else {
+            return Err(format!(
+                "the name of s3://{bucket}/{key} does not tell what it is; say so with --format, or leave it out of \
+                 the prefix"
+            ));
+        };
+        let first = *self.format.get_or_insert(format);
+        let name = self.named.get_or_insert_with(|| key.to_owned());
+        if first != format {
+            return Err(format!("{name} is {first} and {key} is {format}; partition them apart, or say --format"));
+        }
+        Ok(())
+    }
+
+    async fn place(&mut self, catalog: &Catalog, versions: &[VersionId]) -> Result<(), CatalogError> {
+        let Self { placed, groups, .. } = self;
+        for version in catalog.versions(versions).await?.into_iter().flatten() {
             let (blob, offset) = match version.place {
                 catalog::Place::Stored { blob, offset } => (blob, offset),
                 catalog::Place::Staged { .. } | catalog::Place::Parts => (BlobId(0), 0),
@@ -258,11 +269,17 @@ async fn place(catalog: &Catalog, found: Vec<(String, Object)>) -> Result<Placed
                 None => placed.workshop.push(input),
             }
         }
+        Ok(())
     }
-    for inputs in placed.by_group.values_mut() {
-        inputs.sort_unstable();
+
+    /// All of it, in the order in which it lies.
+    fn placed(mut self) -> Placed {
+        for inputs in self.placed.by_group.values_mut() {
+            inputs.sort_unstable();
+            inputs.shrink_to_fit();
+        }
+        self.placed
     }
-    Ok(placed)
 }
 
 /// What the rack has room for.
@@ -324,39 +341,21 @@ impl Surveying<'_> {
         let parts = self.parts(&homes, home_of);
         let alpha = expansion(self.records.format);
         let terms = self.terms();
-        let least = LEAST_MEMORY_BYTES * (parts.len() as u64).pow(2);
-        if self.request.memory_bytes < least {
-            let (given, classes) = (self.request.memory_bytes, parts.len());
-            return Err(format!("{given} bytes of memory are too little for {classes} classes; give at least {least}"));
-        }
-        let (memory_bytes, row_group_bytes, grain_bytes) = self.memory(parts.len());
-        let object_bytes = self.request.object_bytes.unwrap_or(OBJECT_BYTES).clamp(1 << 16, memory_bytes.max(1 << 16));
+        let memory = self.needs(parts.len()).share()?;
         let plan = report::Plan {
-            objects: self.placed.by_group.values().map(|inputs| inputs.len() as u64).sum(),
+            objects: self.objects(),
             input_bytes,
             workshop_bytes,
             format: self.records.format.to_string(),
             partitions: self.partitions as u64,
             classes: parts.iter().map(class_plan).collect(),
+            memory_bytes_most: memory.most_bytes,
+            column_bytes_most: memory.column_bytes,
             ..report::Plan::default()
         };
         let inputs = std::mem::take(&mut self.placed.by_group);
         let (spec, forced) = (self.records.clone(), None);
-        let mut survey = Survey {
-            spec,
-            inputs,
-            parts,
-            homes,
-            home_of,
-            alpha,
-            terms,
-            memory_bytes,
-            row_group_bytes,
-            grain_bytes,
-            object_bytes,
-            forced,
-            plan,
-        };
+        let mut survey = Survey { spec, inputs, parts, homes, home_of, alpha, terms, memory, forced, plan };
         self.choose(&mut survey)?;
         Ok(survey)
     }
@@ -439,16 +438,21 @@ impl Surveying<'_> {
         Terms { switch, seek: profile.seek, read_bytes_per_s: payload, write_bytes_per_s }
     }
 
-    /// What may be buffered, what a row group may take, and the grain.
-    fn memory(&self, classes: usize) -> (u64, u64, u64) {
-        let classes = classes.max(1) as u64;
-        let asked = self.request.memory_bytes;
-        let reading = if self.records.format == Format::Parquet { asked / 4 } else { 0 };
-        // A run takes up to an eighth more when it is back than when it was offloaded; that is set aside.
-        let buffer = (asked - reading - (asked - reading) / 9).max(1);
-        let row_group_bytes = if reading == 0 { buffer / classes } else { reading / classes };
-        let grain = (buffer / (4 * classes * classes)).clamp(1, GRAIN_BYTES_MAX);
-        (buffer, row_group_bytes, grain)
+    /// What memory is shared out for.
+    fn needs(&self, classes: usize) -> Needs {
+        Needs {
+            given_bytes: self.request.memory_bytes,
+            object_bytes: self.request.object_bytes,
+            format: self.records.format,
+            classes,
+            code: self.spec.code,
+            inputs: self.objects(),
+        }
+    }
+
+    /// Objects of the input. What lies in the workshop is under some group by now.
+    fn objects(&self) -> u64 {
+        self.placed.by_group.values().map(|inputs| inputs.len() as u64).sum()
     }
 
     /// Rehearses the strategies and chooses one.
@@ -457,7 +461,7 @@ impl Surveying<'_> {
         survey.job()?; // says if the memory does not do
         let groups = survey.parts.iter().map(|part| part.groups.len()).max().unwrap_or(1);
         let mut costs = Vec::new();
-        for choice in Choice::candidates(&survey.terms, survey.memory_bytes, groups) {
+        for choice in Choice::candidates(&survey.terms, survey.memory.buffer_bytes, groups) {
             let (forecast, hours) = self.forecast(survey, choice);
             costs.push((choice, hours, forecast.fits));
             survey.plan.forecasts.push(forecast);
@@ -490,7 +494,7 @@ impl Surveying<'_> {
         let (mut slowest, mut switching, mut energy_mj) = (0.0_f64, 0.0, 0.0);
         let weights: u64 = survey.parts.iter().flat_map(|part| &part.shares).sum();
         for part in &survey.parts {
-            let share = u128::from(survey.memory_bytes) / survey.parts.len() as u128;
+            let share = u128::from(survey.memory.buffer_bytes) / survey.parts.len() as u128;
             let books = Books::new(part.input_bytes.clone(), (share as u64).max(1), survey.alpha);
             let shares = if part.shares.iter().all(|share| *share == 0) {
                 vec![1; part.shares.len()]
@@ -551,7 +555,7 @@ fn expansion(format: Format) -> Alpha {
 /// The strategy of that name.
 fn strategy(name: &str, survey: &Survey) -> Result<Choice, String> {
     let groups = survey.parts.iter().map(|part| part.groups.len()).max().unwrap_or(1);
-    let candidates = Choice::candidates(&survey.terms, survey.memory_bytes, groups);
+    let candidates = Choice::candidates(&survey.terms, survey.memory.buffer_bytes, groups);
     let plain = |choice: &Choice| choice.to_string().split('(').next().unwrap_or_default().to_ascii_lowercase();
     let wanted = name.to_ascii_lowercase();
     candidates

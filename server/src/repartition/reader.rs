@@ -295,9 +295,10 @@ impl Reader {
         let Some(open) = self.open.get_mut(&group) else { return Ok(Step::Enough) };
         let need = open.decoder.next().map_err(|error| error.at(&open.name, open.decoder.records_before()))?;
         let Need::Bytes(range) = need else { unreachable!("a decoder that is not busy asks for bytes") };
-        // What was given before is in the buffer now.
+        // What was given before is in the buffer now, unless it is a part of a row group: that is read to its end, so
+        // that no other object of the class takes memory meanwhile.
         let finished = open.given - open.told;
-        if finished > 0 {
+        if finished > 0 && open.decoder.held_bytes() == 0 {
             open.told = open.given;
             done.input_bytes += finished;
             if finished >= budget {

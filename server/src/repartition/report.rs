@@ -101,6 +101,12 @@ pub struct Plan {
     pub forecasts: Vec<Forecast>,
     /// The strategy to begin with.
     pub chosen: String,
+    /// The most memory that the server takes for it, what was given and everything beside.
+    #[serde(default)]
+    pub memory_bytes_most: u64,
+    /// And as much more for each column of Parquet that is read.
+    #[serde(default)]
+    pub column_bytes_most: u64,
 }
 
 /// How far a job is.

@@ -11,6 +11,7 @@
 //! records are in the buffer, in a run, or home, and the tally of what went home must be that of what was read.
 
 use super::buffer::{Buffer, Taken};
+use super::memory::Memory;
 use super::plan::Survey;
 use super::reader::{Limits, ReadFault, Reader, Records, heavy};
 use super::report::{Outcome, Progress, Request};
@@ -66,8 +67,7 @@ pub(super) struct Work {
     pub request: Request,
     pub records: Arc<Records>,
     homes: Vec<GroupId>,
-    grain_bytes: u64,
-    memory_bytes: u64,
+    memory: Memory,
     began: Time,
     state: Mutex<State>,
     buffer: Mutex<Buffer>,
@@ -110,11 +110,12 @@ pub(super) async fn run(
     let wakes = wakes(world).await;
     let mind = survey.job().map_err(Ended::Failed)?;
     let classes: Vec<ClassId> = mind.classes().collect();
+    let memory = survey.memory;
     let limits = Limits {
-        grain_bytes: survey.grain_bytes,
+        grain_bytes: memory.grain_bytes,
         decoder_bytes: match survey.spec.format {
-            Format::Parquet => survey.row_group_bytes,
-            _ => survey.grain_bytes.saturating_mul(4).min(survey.memory_bytes).max(batch::BATCH_BYTES_MIN),
+            Format::Parquet => memory.row_group_bytes,
+            _ => memory.grain_bytes.saturating_mul(4).min(memory.buffer_bytes).max(batch::BATCH_BYTES_MIN),
         },
         memory_bytes: request.memory_bytes,
     };
@@ -126,8 +127,7 @@ pub(super) async fn run(
         records: Arc::new(Records::new(survey.spec.clone())),
         buffer: Mutex::new(Buffer::new(survey.homes.len(), survey.home_of)),
         homes: survey.homes.clone(),
-        grain_bytes: survey.grain_bytes,
-        memory_bytes: survey.memory_bytes,
+        memory,
         began,
         state: Mutex::new(State::new(mind)),
         turns: watch::Sender::new(0),
@@ -139,7 +139,7 @@ pub(super) async fn run(
         let groups = survey.parts.iter().find(|part| part.class == class).map(|part| part.groups.clone());
         let mine = groups.unwrap_or_default().into_iter().filter_map(|group| Some((group, inputs.remove(&group)?)));
         let queues = mine.map(|(group, inputs)| (group, VecDeque::from(inputs))).collect();
-        ClassLoop::new(work, class, queues, limits, survey.object_bytes).run(watch)
+        ClassLoop::new(work, class, queues, limits, memory.object_bytes).run(watch)
     });
     let spent = futures::future::join_all(loops).await;
     work.outcome(wakes, &spent).await
@@ -199,8 +199,8 @@ impl Work {
             (buffer.held_bytes(), buffer.peak_bytes())
         };
         // The eighth was set aside for runs that are back.
-        let most = self.memory_bytes + self.memory_bytes / 8;
-        assert!(held <= most, "{held} bytes are buffered, and {} are allowed", self.memory_bytes);
+        let most = self.memory.buffer_bytes + self.memory.buffer_bytes / 8;
+        assert!(held <= most, "{held} bytes are buffered, and {} are allowed", self.memory.buffer_bytes);
         self.turns.send_modify(|turns| *turns += 1);
         let mut state = self.state();
         // A rehearsal of what is left; not with every order, of which there are many.
@@ -543,10 +543,10 @@ impl<'a> ClassLoop<'a> {
     async fn offload(&mut self, on: GroupId, target: GroupId) -> Result<Came, Ended> {
         let work = self.work;
         let home = work.home_number(target).expect("what is offloaded has a home");
-        let taken = work.buffer().take(home, work.grain_bytes);
+        let taken = work.buffer().take(home, work.memory.grain_bytes);
         if taken.is_empty() {
             // The plan believes in a little more than there is; it goes with the account alone.
-            let told = work.buffer().release(home, 0, work.grain_bytes);
+            let told = work.buffer().release(home, 0, work.memory.grain_bytes);
             work.state().job.was_offloaded(self.class, told);
             return Ok(Came::On);
         }
@@ -560,7 +560,7 @@ impl<'a> ClassLoop<'a> {
             Ok(run) => {
                 let bytes = taken.iter().map(|taken| taken.bytes).sum();
                 drop(taken);
-                let counted = work.buffer().release(home, bytes, work.grain_bytes);
+                let counted = work.buffer().release(home, bytes, work.memory.grain_bytes);
                 let mut state = work.state();
                 state.offloaded_in_all += run.blob.payload_bytes;
                 state.progress.offloaded_bytes += counted;

@@ -1,0 +1,106 @@
+//! What a job takes of memory: what it was given, and beside it a sum that is known before it starts.
+//!
+//! - what was given (`--memory`): batches in the buffer, and of Parquet the row groups that are read;
+//! - in each class, [`working_bytes`]: batches being decoded, split and encoded, an object that is written, and as much
+//!   of the row group or run that it is made of;
+//! - in each class, a transfer: two requests to each drive of a stripe;
+//! - in each class, [`BLOCKS_BYTES`] between drives, spool and job;
+//! - of each object of the input, [`INPUT_BYTES`];
+//! - an eighth of all this for the allocator, which keeps what is free for a second.
+//!
+//! Parquet takes [`COLUMN_BYTES`] more in each class for each column that is read: how many that are is only known when
+//! the first object is opened.
+//!
+//! Invariants: objects are no longer than the classes' share of a half of the buffer, so that what is encoded at once
+//! takes no more than what was given.
+
+use super::plan::Input;
+use batch::{COLUMN_BYTES, Format, working_bytes};
+use model::Code;
+
+/// The size of output objects that nobody chose one for, at most.
+const OBJECT_BYTES: u64 = 64 << 20;
+/// The shortest that output objects may be asked to be.
+const OBJECT_BYTES_MIN: u64 = 64 << 10;
+/// The least memory of a job in one class: some of the smallest batches must fit into the grain.
+const LEAST_BYTES: u64 = 16 * batch::BATCH_BYTES_MIN;
+/// The largest piece that is read between two decisions.
+const GRAIN_BYTES_MAX: u64 = 64 << 20;
+/// Blocks that are on their way in a class: read ahead, taken apart, gathered for a pack.
+const BLOCKS_BYTES: u64 = 8 << 20;
+/// What is kept of an object of the input, from the listing to the report.
+const INPUT_BYTES: u64 = 64;
+const _: () = assert!(size_of::<Input>() + size_of::<catalog::VersionId>() <= INPUT_BYTES as usize);
+
+/// How a job shares out its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_field_names)] // units last, as everywhere
+pub(super) struct Memory {
+    /// What the planner may keep buffered. A run takes up to an eighth more when it is back than when it was offloaded;
+    /// that is set aside.
+    pub buffer_bytes: u64,
+    /// What a row group may take, for each class.
+    pub row_group_bytes: u64,
+    /// The largest piece that is read between two decisions, or offloaded.
+    pub grain_bytes: u64,
+    /// The size of output objects.
+    pub object_bytes: u64,
+    /// The most that the process takes for the job.
+    pub most_bytes: u64,
+    /// And for each column of Parquet beside.
+    pub column_bytes: u64,
+}
+
+/// What a job's memory is shared out for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Needs {
+    /// What the user gives.
+    pub given_bytes: u64,
+    /// The size of objects that the user wants.
+    pub object_bytes: Option<u64>,
+    pub format: Format,
+    pub classes: usize,
+    pub code: Code,
+    /// Objects of the input.
+    pub inputs: u64,
+}
+
+impl Needs {
+    /// Shares it out.
+    ///
+    /// # Errors
+    /// What is the least that could be, if too little is given.
+    pub fn share(&self) -> Result<Memory, String> {
+        let classes = self.classes.max(1) as u64;
+        let (given, least) = (self.given_bytes, LEAST_BYTES * classes.pow(2));
+        if given < least {
+            return Err(format!("{given} bytes of memory are too little for {classes} classes; give at least {least}"));
+        }
+        let is_parquet = self.format == Format::Parquet;
+        let reading = if is_parquet { given / 4 } else { 0 };
+        let buffer_bytes = (given - reading - (given - reading) / 9).max(1);
+        let object_bytes = self.object_bytes.unwrap_or(OBJECT_BYTES);
+        let object_bytes = object_bytes.min(buffer_bytes / (2 * classes)).max(OBJECT_BYTES_MIN);
+        Ok(Memory {
+            buffer_bytes,
+            row_group_bytes: if is_parquet { reading / classes } else { buffer_bytes / classes },
+            grain_bytes: (buffer_bytes / (4 * classes * classes)).clamp(1, GRAIN_BYTES_MAX),
+            object_bytes,
+            most_bytes: self.most_bytes(object_bytes),
+            column_bytes: if is_parquet { with_slack(classes * COLUMN_BYTES) } else { 0 },
+        })
+    }
+
+    fn most_bytes(&self, object_bytes: u64) -> u64 {
+        let stacks = self.code.stacks() as u64;
+        let request = u64::from(self.code.fragment_bytes).max(disk::REQUEST_BYTES as u64);
+        let in_a_class = working_bytes(0, object_bytes) + 2 * stacks * request + BLOCKS_BYTES;
+        let beside = (self.classes.max(1) as u64) * in_a_class + self.inputs * INPUT_BYTES;
+        with_slack(self.given_bytes.saturating_add(beside))
+    }
+}
+
+/// What the allocator makes of `bytes`.
+fn with_slack(bytes: u64) -> u64 {
+    bytes.saturating_add(bytes / 8)
+}
