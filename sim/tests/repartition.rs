@@ -38,9 +38,8 @@ fn the_same_job_and_seed_give_the_same_trace_and_another_seed_another_one() {
     assert_eq!(serde_json::from_str::<Repartition>(&written).unwrap(), what);
 }
 
-/// A rehearsal counts one seek for several writes in a row, and none for removing a run that is home.
 #[test]
-fn the_rack_switches_as_often_as_a_rehearsal_and_takes_as_long_within_three_percent() {
+fn the_rack_switches_as_often_as_a_rehearsal_and_takes_as_long_within_half_a_percent() {
     for method in Method::ALL {
         for (memory_gb, input_skew, output_skew) in [(8, 0, 0), (32, 0, 0), (32, 800, 0), (32, 0, 800)] {
             let what = Repartition {
@@ -52,7 +51,7 @@ fn the_rack_switches_as_often_as_a_rehearsal_and_takes_as_long_within_three_perc
             let point = run(&what).unwrap();
             let case = format!("{method:?}, {memory_gb} GB, skew {input_skew} and {output_skew}: {point:?}");
             if point.changes < 0.5 {
-                assert!(off_by(point.hours, point.rehearsed_hours) < 0.03, "{case}");
+                assert!(off_by(point.hours, point.rehearsed_hours) < 0.005, "{case}");
                 assert!(point.switches_saved.abs() < 0.5, "{case}");
             }
             assert!(point.bound_hours.is_none_or(|bound| point.hours > bound), "{case}");

@@ -114,6 +114,13 @@ impl Books {
         self.promised -= bytes;
     }
 
+    /// The same books for a rehearsal: nothing is under way, and a byte of input, which is the smallest piece there,
+    /// becomes a grain at most.
+    pub(super) fn for_rehearsal(self, alpha: Alpha) -> Self {
+        let byte_becomes = alpha.output.div_ceil(alpha.input).min(self.memory_bytes);
+        Self { promised: 0, grain_bytes: self.grain_bytes.max(byte_becomes), ..self }
+    }
+
     /// The group that is awake, if one is.
     pub fn awake(&self) -> Option<usize> {
         self.awake

@@ -33,7 +33,7 @@ pub struct Part {
 /// What the world is to do next in a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Read one piece of input on this group, or several if they become no more than the grain in all.
+    /// Read one piece of input on this group, or several if they become no more than [`Job::room_bytes`] in all.
     Read {
         /// Where.
         group: GroupId,
@@ -187,10 +187,7 @@ impl Job {
         if order.group() == group {
             return false;
         }
-        let mut planner = class.planner.clone();
-        planner.books_mut().redeem(promised_here(order, grain));
-        planner.books_mut().woke(here);
-        !matches!(planner.next_step(), Step::Visit { .. } | Step::Done)
+        !matches!(class.planner.step_on(here, promised_here(order, grain)), Step::Visit { .. } | Step::Done)
     }
 
     /// The order in hand came to nothing: it was withdrawn, because `awake` is awake, or it failed and is to be thought
@@ -257,13 +254,19 @@ impl Job {
         (gathers || promised_away).then_some(Order::Wait)
     }
 
+    /// The most that what a class reads now may become: the grain, since so much was promised in every class; what is
+    /// free, if there is no other class.
+    pub fn room_bytes(&self, class: ClassId) -> u64 {
+        let books = self.books(class);
+        if self.classes.len() > 1 { self.grain_bytes } else { books.free() + books.promised() }
+    }
+
     /// So much input was read on the order's group and became so much for each of these groups, of whatever class; no
-    /// more than the grain in all. Ends the order.
+    /// more than [`Job::room_bytes`] in all. Ends the order.
     pub fn was_read(&mut self, class: ClassId, input_bytes: u64, output: &[(GroupId, u64)]) {
         let Order::Read { group, .. } = self.end(class) else { panic!("no read is in hand") };
         let whole: u64 = output.iter().map(|(_, bytes)| *bytes).sum();
-        // Beside other classes no more was promised; alone, the books see to it that it fits.
-        assert!(whole <= self.grain_bytes || self.classes.len() == 1, "a piece became more than the grain");
+        assert!(whole <= self.room_bytes(class), "a piece became more than there was room for");
         let reader = self.of_mut(class);
         let here = reader.number(group);
         let none = alloc::vec![0; reader.groups.len()];

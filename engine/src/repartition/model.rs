@@ -1,6 +1,6 @@
 //! Formulas for what a job takes, before it runs: the paper's three, and ones that know more.
 //!
-//! All take the data to be far larger than the buffer, and leave out seeks. The paper's formulas take input to lie on
+//! All take the data to be far larger than the buffer. The paper's formulas leave out seeks, and take input to lie on
 //! all groups alike and output to fall to all alike; the `skewed_` ones do not. How far each is from a rehearsal is
 //! asserted by this module's tests.
 
@@ -48,6 +48,15 @@ impl Question {
         self.terms.switch.as_secs_f64()
     }
 
+    fn seek_s(&self) -> f64 {
+        self.terms.seek.as_secs_f64()
+    }
+
+    /// How often the output fills the buffer.
+    fn fills(&self) -> f64 {
+        self.output() / self.memory_bytes as f64
+    }
+
     /// T_r(S_D) + T_w(a S_D): what no strategy is without.
     fn once_s(&self) -> f64 {
         self.read_s(self.data_bytes as f64) + self.write_s(self.output())
@@ -87,9 +96,11 @@ pub struct Skew<'a> {
 
 /// [`baseline_s`] under skew: nothing changes but for the rounds that end in the middle of a group's input, in seconds.
 ///
-/// A full buffer costs K switches however it is composed, and reading goes on where the round ended.
+/// A full buffer costs K switches however it is composed, and reading goes on where the round ended. A round takes a
+/// seek for each group that is written, and one to read.
 pub fn skewed_baseline_s(question: &Question) -> f64 {
-    baseline_s(question) + question.switch_s() * question.groups as f64
+    let groups = question.groups as f64;
+    baseline_s(question) + question.switch_s() * groups + question.seek_s() * question.fills() * (groups + 1.0)
 }
 
 /// [`buffpack_s`] for input and output that are skewed, in seconds.
@@ -102,7 +113,7 @@ pub fn skewed_baseline_s(question: &Question) -> f64 {
 /// Skew makes groups run out of input one after the other. A visit to one that has none frees memory but cannot use it:
 /// the next visit must be to one that has. So from then on those with input are visited at least as often as those
 /// without, they hold less of the buffer, and the others' threshold rises. The formula goes from one group's end to the
-/// next.
+/// next. A visit takes two seeks: something is written, and something read.
 pub fn skewed_buffpack_s(question: &Question, skew: Skew<'_>) -> f64 {
     let mut left: Vec<f64> = skew.input.iter().map(|part| part * question.output()).collect();
     // What is less than a millionth of the whole is rounding.
@@ -122,7 +133,7 @@ pub fn skewed_buffpack_s(question: &Question, skew: Skew<'_>) -> f64 {
             left[group] -= part(group) * until;
         }
     }
-    question.once_s() + question.switch_s() * visits
+    question.once_s() + (question.switch_s() + 2.0 * question.seek_s()) * visits
 }
 
 /// Visits for each byte of output while `reading` groups have input: theirs are `own` a threshold, at least as many as
@@ -144,6 +155,10 @@ fn visits_per_byte(question: &Question, own: f64, drained: f64, reading: usize) 
 /// something leaves it, so that the larger of the two counts: where they differ, the way is gone with an empty buffer
 /// ("the buffer is more likely empty", section V-F). Even shares make it formula (7), but for `(K - 1) / K` of the
 /// switches, as long as the run of a pair is far larger than the buffer.
+///
+/// A full buffer takes a seek to read and one for each group to write; each piece that is offloaded takes one more to
+/// be read back and one to be removed, and each visit one to bring something home. Where there are many groups and
+/// little memory these are not few.
 pub fn skewed_offpack_s(question: &Question, skew: Skew<'_>) -> f64 {
     let output = question.output();
     let home: f64 = skew.input.iter().zip(skew.output).map(|(lies, falls)| lies * falls).sum();
@@ -159,7 +174,13 @@ pub fn skewed_offpack_s(question: &Question, skew: Skew<'_>) -> f64 {
         left.max(entered)
     };
     let visits = all().map(visits_to).sum::<f64>() + question.groups as f64;
-    question.once_s() + question.read_s(offloaded) + question.write_s(offloaded) + question.switch_s() * visits
+    let others = question.groups as f64 - 1.0;
+    let seeks = question.fills() * (2.0 + 3.0 * others) + visits;
+    question.once_s()
+        + question.read_s(offloaded)
+        + question.write_s(offloaded)
+        + question.switch_s() * visits
+        + question.seek_s() * seeks
 }
 
 /// How often a run that fills the buffer so many times is carried.

@@ -153,9 +153,26 @@ impl Planner {
         self.chosen.next(&self.books, &self.terms)
     }
 
+    /// What the current choice would do on this group if it were awake and so much less were promised. Nothing is
+    /// reviewed for it.
+    pub(super) fn step_on(&mut self, group: usize, promised: u64) -> Step {
+        let awake = self.books.awake();
+        self.books.redeem(promised);
+        self.books.woke(group);
+        let mut chosen = self.chosen;
+        let step = chosen.next(&self.books, &self.terms);
+        match awake {
+            Some(awake) => self.books.woke(awake),
+            None => self.books.slept(),
+        }
+        self.books.promise(promised);
+        step
+    }
+
     /// What the rest would cost by the current choice, if things go on as measured.
     pub fn forecast(&self) -> Cost {
-        rehearse(&mut self.chosen.clone(), self.books.clone(), &self.terms, &self.measured())
+        let mut chosen = self.chosen;
+        rehearse(&mut chosen, self.books.clone(), &self.terms, &self.measured())
     }
 
     fn measured(&self) -> Expected {

@@ -1,7 +1,8 @@
 //! Rehearsals: a strategy run against what is expected, as a fluid, to tell what it would cost.
 //!
 //! Input turns into output by alpha, and output falls to the groups by fixed shares, to the byte: this is what the
-//! paper simulates (section V), at the grain of a buffer rather than of a record.
+//! paper simulates (section V), at the grain of a buffer rather than of a record. Heads are moved once for whatever is
+//! read or written in one piece, and once more to remove a piece that was offloaded, as the rack does it.
 
 use super::{Alpha, Books, Step, Strategy, Terms};
 use ::model::transfer_time;
@@ -55,13 +56,14 @@ pub fn rehearse(strategy: &mut dyn Strategy, books: Books, terms: &Terms, expect
 /// [`rehearse`], with somebody else who may wake groups before each step; tells how the books stand at the end.
 pub(super) fn run(
     strategy: &mut dyn Strategy,
-    mut books: Books,
+    books: Books,
     terms: &Terms,
     expected: &Expected,
     mut meddle: impl FnMut(&mut Books),
 ) -> (Books, Cost) {
     assert_eq!(expected.shares.len(), books.groups(), "a share for every group");
-    let mut fluid = Fluid::new(expected);
+    let mut books = books.for_rehearsal(expected.alpha);
+    let mut fluid = Fluid::new(expected, books.memory_bytes());
     let mut cost = Cost::default();
     loop {
         meddle(&mut books);
@@ -78,7 +80,7 @@ pub(super) fn run(
 /// A planner in a world where output falls as `expected`, whatever it was told.
 #[cfg(test)]
 pub(super) fn run_planner(planner: &mut super::Planner, terms: &Terms, expected: &Expected) -> Cost {
-    let mut fluid = Fluid::new(expected);
+    let mut fluid = Fluid::new(expected, planner.books().memory_bytes());
     let mut cost = Cost::default();
     loop {
         let step = planner.next_step();
@@ -140,21 +142,22 @@ impl Deal {
     }
 }
 
-/// What becomes of the input, and where the heads are.
+/// What becomes of the input.
 struct Fluid {
     deal: Deal,
-    /// Whether the last thing done was a write, so that another one goes on behind it.
-    writing: bool,
 }
 
 impl Fluid {
-    fn new(expected: &Expected) -> Self {
-        Self { deal: Deal::new(expected), writing: false }
+    /// A byte of input becomes no more than fits into the memory, whatever is expected.
+    fn new(expected: &Expected, memory_bytes: u64) -> Self {
+        let mut deal = Deal::new(expected);
+        let most = u128::from(memory_bytes) * u128::from(expected.alpha.input);
+        deal.alpha.output = u64::try_from(most).unwrap_or(u64::MAX).min(expected.alpha.output);
+        Self { deal }
     }
 
     fn perform(&mut self, step: Step, books: &mut Books, terms: &Terms, cost: &mut Cost) {
         let awake = books.awake();
-        let wrote = core::mem::take(&mut self.writing);
         match (step, awake) {
             (Step::Visit { group }, _) => {
                 if awake != Some(group) {
@@ -166,18 +169,18 @@ impl Fluid {
             (Step::Read { bytes }, Some(group)) => self.read(group, bytes, books, terms, cost),
             (Step::BringHome, Some(group)) => {
                 let bytes = books.buffered(group);
-                self.write(bytes, wrote, terms, cost);
+                write(bytes, terms, cost);
                 books.was_brought_home(group, bytes);
             }
             (Step::Offload { target }, Some(on)) => {
                 let bytes = books.buffered(target);
-                self.write(bytes, wrote, terms, cost);
+                write(bytes, terms, cost);
                 books.was_offloaded(on, target, bytes);
                 cost.peak_offloaded_bytes = cost.peak_offloaded_bytes.max(books.offloaded_on(on));
             }
             (Step::Refill { target, bytes }, Some(on)) => {
                 let pieces = books.was_refilled(on, target, bytes);
-                cost.seeking += terms.seek * u32::try_from(pieces).unwrap_or(u32::MAX);
+                cost.seeking += terms.seek * u32::try_from(2 * pieces).unwrap_or(u32::MAX);
                 cost.time += transfer_time(bytes, terms.read_bytes_per_s);
                 cost.bytes_read += bytes;
             }
@@ -197,14 +200,10 @@ impl Fluid {
         cost.time += transfer_time(bytes, terms.read_bytes_per_s);
         cost.bytes_read += bytes;
     }
+}
 
-    /// Writes; what is written behind something else that was written needs no seek.
-    fn write(&mut self, bytes: u64, wrote: bool, terms: &Terms, cost: &mut Cost) {
-        if !wrote {
-            cost.seeking += terms.seek;
-        }
-        self.writing = true;
-        cost.time += transfer_time(bytes, terms.write_bytes_per_s);
-        cost.bytes_written += bytes;
-    }
+fn write(bytes: u64, terms: &Terms, cost: &mut Cost) {
+    cost.seeking += terms.seek;
+    cost.time += transfer_time(bytes, terms.write_bytes_per_s);
+    cost.bytes_written += bytes;
 }

@@ -59,14 +59,18 @@ fn buffpack_and_offpack_cross_near_25_gb() {
 }
 
 #[test]
-fn tourpack_gains_a_tenth_at_the_crossover_and_lies_within_a_fiftieth_of_the_bound() {
+fn tourpack_gains_a_tenth_at_the_crossover_and_lies_but_for_seeks_within_a_hundredth_of_the_bound() {
     let question = Question { memory_bytes: 24_500_000_000, ..Question::PAPER };
-    let [_, buffpack, offpack, tourpack] = Choice::candidates(&question.terms, question.memory_bytes, question.groups)
-        .map(|choice| cost_of(choice, &question).time.as_secs_f64());
+    let costs = Choice::candidates(&question.terms, question.memory_bytes, question.groups)
+        .map(|choice| cost_of(choice, &question));
+    let [_, buffpack, offpack, tourpack] = costs.map(|cost| cost.time.as_secs_f64());
     let gain = 1.0 - tourpack / buffpack.min(offpack);
     assert!(gain > 0.10, "TourPack takes {tourpack} s, BuffPack {buffpack} s, OffPack {offpack} s");
     let bound = lower_bound_s(&question);
-    assert!((bound..bound * 1.02).contains(&tourpack), "TourPack takes {tourpack} s, the bound is {bound} s");
+    // The bound leaves out seeks.
+    let seeking = costs[3].seeking.as_secs_f64();
+    let case = format!("TourPack takes {tourpack} s, {seeking} s of it seeking; the bound is {bound} s");
+    assert!((bound..bound * 1.01).contains(&(tourpack - seeking)) && seeking < bound * 0.02, "{case}");
     // The 15 % that were asked for are not to be had: the bound itself is less than 13 % below the better of the two.
     assert!(bound / buffpack_s(&question).min(offpack_s(&question)) > 0.87);
 }
@@ -153,7 +157,7 @@ fn the_better_model_of_offpack_knows_groups_whose_runs_do_not_fill_the_buffer() 
 fn a_planner_that_was_told_wrong_changes_its_mind() {
     // It expects output to fall to all groups alike, for which TourPack is best with this much memory; it falls mostly
     // to a few, for which BuffPack is.
-    let question = Question { memory_bytes: 48_000_000_000, data_bytes: 20_000_000_000_000, ..Question::PAPER };
+    let question = Question { memory_bytes: 40_000_000_000, data_bytes: 20_000_000_000_000, ..Question::PAPER };
     let told = Expected::uniform(12, question.alpha);
     let right = Expected { alpha: question.alpha, shares: scaled(&zipf(12, 1.0), 1 << 40) };
     let mut planner = Planner::new(even(&question), question.terms, &told, None);

@@ -19,12 +19,24 @@ pub struct TourPack {
     window: usize,
     /// Whether the buffer was full and is being written out, but for what is carried.
     emptying: bool,
+    /// The visit that is under way.
+    stay: Option<Stay>,
+}
+
+/// A visit: what it was worth so far.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    group: usize,
+    /// Input that the group had when it was entered.
+    input: u64,
+    /// How often the buffer was filled and written out since.
+    fills: u32,
 }
 
 impl TourPack {
     /// Carries for the next `window` groups of the tour.
     pub fn new(window: usize) -> Self {
-        Self { window, emptying: false }
+        Self { window, emptying: false, stay: None }
     }
 
     /// The window that these terms and this much memory ask for; at most K - 1.
@@ -48,12 +60,15 @@ impl Strategy for TourPack {
             return home::next(books);
         }
         let Some(awake) = books.awake() else { return visit_next(books, 0) };
+        if self.stay.is_none_or(|stay| stay.group != awake) {
+            self.stay = Some(Stay { group: awake, input: books.input(awake), fills: 0 });
+        }
         if self.emptying {
             if let Some(step) = self.empty(books, awake) {
                 return step;
             }
             self.emptying = false;
-            return stay_or_go(books, awake, terms);
+            return self.stay_or_go(books, awake, terms);
         }
         if books.full() {
             self.emptying = true;
@@ -84,24 +99,29 @@ impl TourPack {
         let between = (1..distance).filter(|step| books.input((awake + step) % groups) > 0).count();
         books.input(target) > 0 && between < self.window
     }
-}
 
-/// Reads on here if that is more efficient than going on (BuffPack's formula).
-fn stay_or_go(books: &Books, awake: usize, terms: &Terms) -> Step {
-    let bytes = books.readable(awake, books.free());
-    let Some(next) = next_of_tour(books, awake) else { return Step::Read { bytes } };
-    if bytes == 0 {
-        return Step::Visit { group: next };
+    /// The buffer was written out. What is carried stays in it, so that each fill of a visit is smaller than the one
+    /// before and costs as many seeks. One more is worth it while a byte of it costs less than a byte of the visit so
+    /// far, switch included, or if it is the last that there is to read here.
+    fn stay_or_go(&mut self, books: &Books, awake: usize, terms: &Terms) -> Step {
+        let bytes = books.readable(awake, books.free());
+        let Some(next) = next_of_tour(books, awake) else { return Step::Read { bytes } };
+        let Some(stay) = &mut self.stay else { return Step::Visit { group: next } };
+        let read = stay.input - books.input(awake);
+        stay.fills += 1;
+        let fills = u128::from(stay.fills);
+        let seeks = self.seeks_of_a_fill(books, awake) * terms.seek.as_nanos();
+        let so_far = terms.switch.as_nanos() + fills * seeks;
+        let worth = u128::from(bytes) * so_far >= u128::from(read) * seeks || bytes == books.input(awake);
+        if bytes > 0 && worth { Step::Read { bytes } } else { Step::Visit { group: next } }
     }
-    let here = transfer_time(bytes, terms.read_bytes_per_s)
-        + transfer_time(books.alpha().output_of(bytes), terms.write_bytes_per_s);
-    let carried = books.buffered(next);
-    let there = transfer_time(carried, terms.write_bytes_per_s)
-        + transfer_time(books.readable(next, books.free() + carried), terms.read_bytes_per_s);
-    let (here, there) = (here.as_nanos(), there.as_nanos());
-    let seeks = 2 * terms.seek.as_nanos();
-    let stay = here * (there + seeks + terms.switch.as_nanos()) >= there * (here + seeks);
-    if stay { Step::Read { bytes } } else { Step::Visit { group: next } }
+
+    /// What is read, what is written home, and each piece that is offloaded, read back and removed.
+    fn seeks_of_a_fill(self, books: &Books, awake: usize) -> u128 {
+        let offloads =
+            |target: &usize| *target != awake && books.produced()[*target] > 0 && !self.carries(books, awake, *target);
+        2 + 3 * (0..books.groups()).filter(offloads).count() as u128
+    }
 }
 
 /// Goes on, when there is no input left here: what is for this group is written first.

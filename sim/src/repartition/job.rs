@@ -44,7 +44,9 @@ impl Repartition {
             shares: vec![1; groups.len()],
         };
         let forced = self.method.forced(&terms, self.memory_bytes, groups.len());
-        let grain_bytes = self.memory_bytes.div_ceil(1_000);
+        // A byte of input is the smallest piece that a fluid has.
+        let byte_becomes = self.alpha.output.div_ceil(self.alpha.input.max(1));
+        let grain_bytes = self.memory_bytes.div_ceil(1_000).max(byte_becomes);
         let job = Job::new(&[part], self.memory_bytes, grain_bytes, terms, self.alpha, forced);
         job.ok_or(RepartitionError::Nothing)
     }
@@ -164,11 +166,14 @@ impl Run<'_> {
         match order {
             Order::Read { group, bytes } => {
                 // What the planner takes alpha for may be more than it is, by what rounding makes.
-                let books = self.job.books(CLASS);
-                let fits = self.deal.input_for(books.free() + books.promised());
+                let fits = self.deal.input_for(self.job.room_bytes(CLASS));
                 self.read(group, bytes.min(fits).min(most))
             }
-            Order::Refill { on, bytes, .. } => self.read(on, bytes.min(most)),
+            // The pieces of a run lie between those of others: each is read by itself.
+            Order::Refill { on, target, bytes } => {
+                let piece = self.runs.get(&(on, target)).and_then(|run| run.front()).map_or(bytes, |(_, left)| *left);
+                self.read(on, bytes.min(piece).min(most))
+            }
             Order::BringHome { group, bytes } => self.write(group, bytes.min(most)),
             Order::Offload { on, bytes, .. } => self.write(on, bytes.min(most)),
             Order::Wait | Order::Done => unreachable!("there is nothing to do"),

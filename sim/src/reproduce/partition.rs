@@ -15,22 +15,19 @@ mod rows;
 mod runs;
 
 pub use apart::{Apart, apart};
-pub use figures::{Drawn, FIGURES};
+pub use figures::FIGURES;
 pub use runs::{Job, Runs, RunsError, Sweep};
 
-use super::judge::{RULES, Row, summary, table};
-use crate::report::{Cell, Column, Page, Section, Table};
+use crate::report::{Cell, Column, Page, Table};
 use std::num::NonZeroUsize;
 
 /// The evaluation, reproduced.
-pub struct Reproduction {
-    /// What was simulated.
-    pub runs: Runs,
-    /// The rows, in the order of the text.
-    pub rows: Vec<Row>,
-    /// The figures.
-    pub figures: Vec<Drawn>,
-}
+pub type Reproduction = super::Reproduction<Runs>;
+
+const ABOUT: &str = "Every number of the text of \"BuffPack and OffPack\", section V, beside what the simulator says: the \
+                     planner that serves, on the rack's own scheduler, which counts the switches. Each write is \
+                     counted once, as in the paper; a server reads back what it has written. Nothing was read off \
+                     the paper's figures. TourPack, the better models and the lower bound are ours.";
 
 impl Reproduction {
     /// Simulates the evaluation on so many threads; `quick` is with 10 TB instead of 100 wherever something else than
@@ -41,21 +38,6 @@ impl Reproduction {
     pub fn new(quick: bool, threads: NonZeroUsize, done: &(dyn Fn(usize, usize) + Sync)) -> Result<Self, RunsError> {
         let runs = Runs::new(quick, threads, done)?;
         Ok(Self { rows: rows::rows(&runs), figures: figures::figures(&runs), runs })
-    }
-
-    /// The row of a claim.
-    pub fn row(&self, id: &str) -> Option<&Row> {
-        self.rows.iter().find(|row| row.id == id)
-    }
-
-    /// The rows as a table.
-    pub fn table(&self) -> Table {
-        table(&self.rows)
-    }
-
-    /// How many rows end how.
-    pub fn summary(&self) -> String {
-        summary(&self.rows)
     }
 
     /// Where the paper's formulas are more than 5 % off, and why.
@@ -70,29 +52,9 @@ impl Reproduction {
 
     /// Everything on one page. `command` is what makes it.
     pub fn page(&self, command: &str) -> Page {
-        let mut sections = vec![
-            Section::Words(
-                "Every number of the text of \"BuffPack and OffPack\", section V, beside what the simulator says: the \
-                 planner that serves, on the rack's own scheduler, which counts the switches. Each write is counted \
-                 once, as in the paper; a server reads back what it has written. Nothing was read off the paper's \
-                 figures. TourPack, the better models and the lower bound are ours."
-                    .to_owned(),
-            ),
-            Section::Verbatim(command.to_owned()),
-            Section::Words(format!("{}.", self.summary())),
-            Section::Table(self.table()),
-            Section::Heading("How rows are judged".to_owned()),
-        ];
-        sections.extend(RULES.map(|rule| Section::Words(rule.to_owned())));
-        sections.push(Section::Heading("Figures".to_owned()));
-        sections.extend(self.figures.iter().map(|drawn| Section::Plate(drawn.plate.clone())));
-        sections.extend([
-            Section::Heading("Where the paper's formulas are more than 5 % off".to_owned()),
-            Section::Table(self.apart()),
-            Section::Heading("All points".to_owned()),
-            Section::Table(self.points()),
-        ]);
-        Page { title: "BuffPack and OffPack, reproduced".to_owned(), sections }
+        let tables =
+            [("Where the paper's formulas are more than 5 % off", self.apart()), ("All points", self.points())];
+        self.page_of("BuffPack and OffPack, reproduced", ABOUT, command, tables)
     }
 }
 
@@ -104,7 +66,9 @@ fn points(runs: &Runs) -> Table {
         words("strategy", "strategy"),
         numbers("time (h)", "hours"),
         numbers("the paper's model (h)", "model_hours"),
+        numbers("off by (%)", "model_off_percent"),
         numbers("better model (h)", "better_model_hours"),
+        numbers("off by (%)", "better_model_off_percent"),
         numbers("rehearsed (h)", "rehearsed_hours"),
         numbers("lower bound (h)", "bound_hours"),
         numbers("switching (h)", "switching_hours"),
@@ -116,13 +80,16 @@ fn points(runs: &Runs) -> Table {
     for job in &runs.jobs {
         let point = &job.point;
         let tb = |bytes: u64| Cell::number(bytes as f64 / 1e12);
+        let off = |model: Option<f64>| Some((point.hours / model? - 1.0) * 100.0);
         table.push(vec![
             Cell::words(job.sweep.words()),
             Cell::number(job.x),
             Cell::words(point.strategy.to_string()),
             Cell::number(point.hours),
             Cell::maybe(point.model_hours),
+            Cell::maybe(off(point.model_hours)),
             Cell::maybe(point.better_model_hours),
+            Cell::maybe(off(point.better_model_hours)),
             Cell::number(point.rehearsed_hours),
             Cell::maybe(point.bound_hours),
             Cell::number(point.switching_hours),

@@ -13,23 +13,19 @@ mod paper;
 mod rows;
 mod runs;
 
-pub use figures::{Drawn, FIGURES};
+pub use figures::FIGURES;
 pub use runs::{Extent, FilledRack, Runs, RunsError, Series, prototype};
 
-use super::judge::{RULES, Row, summary, table};
-use crate::report::{Cell, Column, Page, Section, Table};
+use crate::report::{Cell, Column, Page, Table};
 use model::RackSpec;
 use std::num::NonZeroUsize;
 
 /// The evaluation, reproduced.
-pub struct Reproduction {
-    /// What was simulated.
-    pub runs: Runs,
-    /// The rows, in the order of the text.
-    pub rows: Vec<Row>,
-    /// The figures.
-    pub figures: Vec<Drawn>,
-}
+pub type Reproduction = super::Reproduction<Runs>;
+
+const ABOUT: &str = "Every number of the text of Balakrishnan et al., \"Pelican: A Building Block for Exascale Cold Data \
+                     Storage\" (OSDI 2014), section 5, beside what the simulator says of the same rack, by the engine \
+                     that serves. Nothing was read off the paper's figures.";
 
 impl Reproduction {
     /// Simulates the evaluation of `rack`, which is Pelican's, on so many threads. `done` is told how many of how many
@@ -47,21 +43,6 @@ impl Reproduction {
         Ok(Self { rows: rows::rows(&runs), figures: figures::figures(&runs), runs })
     }
 
-    /// The row of a claim.
-    pub fn row(&self, id: &str) -> Option<&Row> {
-        self.rows.iter().find(|row| row.id == id)
-    }
-
-    /// The rows as a table.
-    pub fn table(&self) -> Table {
-        table(&self.rows)
-    }
-
-    /// How many rows end how.
-    pub fn summary(&self) -> String {
-        summary(&self.rows)
-    }
-
     /// Every point as a table.
     pub fn points(&self) -> Table {
         points(&self.runs)
@@ -74,28 +55,8 @@ impl Reproduction {
 
     /// Everything on one page. `command` is what makes it.
     pub fn page(&self, command: &str) -> Page {
-        let mut sections = vec![
-            Section::Words(
-                "Every number of the text of Balakrishnan et al., \"Pelican: A Building Block for Exascale Cold Data \
-                 Storage\" (OSDI 2014), section 5, beside what the simulator says of the same rack, by the engine that \
-                 serves. Nothing was read off the paper's figures."
-                    .to_owned(),
-            ),
-            Section::Verbatim(command.to_owned()),
-            Section::Words(format!("{}.", self.summary())),
-            Section::Table(self.table()),
-            Section::Heading("How rows are judged".to_owned()),
-        ];
-        sections.extend(RULES.map(|rule| Section::Words(rule.to_owned())));
-        sections.push(Section::Heading("Figures".to_owned()));
-        sections.extend(self.figures.iter().map(|drawn| Section::Plate(drawn.plate.clone())));
-        sections.extend([
-            Section::Heading("All points".to_owned()),
-            Section::Table(self.points()),
-            Section::Heading("Racks that were filled".to_owned()),
-            Section::Table(self.fills()),
-        ]);
-        Page { title: "Pelican's evaluation, reproduced".to_owned(), sections }
+        let tables = [("All points", self.points()), ("Racks that were filled", self.fills())];
+        self.page_of("Pelican's evaluation, reproduced", ABOUT, command, tables)
     }
 }
 

@@ -108,6 +108,7 @@ fn policy(case: &Case, rack: &RackSpec, policy: &mut RackPolicy) -> Result<(), W
     scheduler.queue_depth = case.whole("policy.queue_depth") as u32;
     scheduler.join_in_service = case.flag("policy.join_in_service");
     scheduler.quantum = case.span("policy.quantum").unwrap_or(scheduler.quantum);
+    scheduler.anticipation = case.span("policy.anticipation").unwrap_or_default();
     let share = |lane: &'static str| case.whole(lane) as u32;
     scheduler.shares = Shares {
         client: share("policy.shares.client"),

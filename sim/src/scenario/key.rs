@@ -104,6 +104,7 @@ pub const KEYS: &[Key] = &[
     key("policy.idle_timeout", Kind::SpanOr("never"), "\"never\""),
     key("policy.join_in_service", Kind::Flag, "false"),
     key("policy.quantum", Kind::Span, "\"60 s\""),
+    key("policy.anticipation", Kind::SpanOr("none"), "\"none\""),
     key("policy.shares.client", Kind::Whole(0, COUNT), "1"),
     key("policy.shares.rebuild", Kind::Whole(0, COUNT), "1"),
     key("policy.shares.background", Kind::Whole(0, COUNT), "1"),

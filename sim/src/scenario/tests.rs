@@ -77,6 +77,7 @@ fn every_value_reaches_the_experiment() {
         idle_timeout = "30 s"
         join_in_service = true
         quantum = "5 s"
+        anticipation = "2 s"
         shares = { client = 3, rebuild = 2, background = 0 }
         starts_per_day = 4
         [network]
@@ -97,6 +98,7 @@ fn every_value_reaches_the_experiment() {
     assert_eq!((policy.scheduler.overtake_limit, policy.scheduler.weighing), (120_000, Weighing::Time));
     assert_eq!((policy.scheduler.queue_depth, policy.scheduler.join_in_service), (17, true));
     assert_eq!(policy.scheduler.quantum, Duration::from_secs(5));
+    assert_eq!(policy.scheduler.anticipation, Duration::from_secs(2));
     let shares = policy.scheduler.shares;
     assert_eq!((shares.client, shares.rebuild, shares.background), (3, 2, 0));
     assert_eq!((policy.read_policy, policy.starts_per_day), (ReadPolicy::K, 4));

@@ -3,6 +3,7 @@
 use super::runs::{Job, METHODS, PAPERS, Runs, Sweep};
 use crate::repartition::{Method, Repartitioned};
 use crate::report::{Axis, Figure, Plate, Series};
+use crate::reproduce::Drawn;
 
 /// The names of the files of all figures.
 pub const FIGURES: [&str; 5] = [
@@ -12,14 +13,6 @@ pub const FIGURES: [&str; 5] = [
     "figure-7-switch-latency.svg",
     "figure-8-skew.svg",
 ];
-
-/// A figure.
-pub struct Drawn {
-    /// The name of its file, one of [`FIGURES`].
-    pub name: &'static str,
-    /// What it shows.
-    pub plate: Plate,
-}
 
 const DISKS: &str = "HDD cluster without switches";
 const BOUND: &str = "lower bound (ours)";

@@ -64,6 +64,10 @@ claims! {
     AGAINST_WEEKS: "100 TB on 12 groups at 1 GB/s, the baseline", "I", Course("two weeks"), Hours;
 
     // Not in the paper.
+    ERRORS: "the paper's formulas against the simulation, figures 4 to 8", "not in the paper, but for V-E", Course("-"),
+        Percent;
+    ERRORS_OURS: "ours, the better models against the simulation, figures 4 to 8, at most", "not in the paper",
+        AtMost(5.0), Percent;
     TOURPACK: "ours, TourPack, where both of theirs take the same time", "not in the paper", Course("-"), Percent;
     BOUND: "ours, the least that any strategy can take there", "not in the paper", Course("-"), Percent;
 }

@@ -1,6 +1,6 @@
 //! The rows: each claim of the text beside what the runs say.
 
-use super::apart::beside;
+use super::apart::{Apart, beside};
 use super::paper;
 use super::runs::{CROSSING_GB, Job, PAPERS, Runs, Sweep};
 use crate::repartition::{Method, Repartitioned};
@@ -13,7 +13,7 @@ const STEP: f64 = 0.01;
 
 /// All rows, in the order of the text.
 pub fn rows(runs: &Runs) -> Vec<Row> {
-    let parts = [defaults, data, buffer, groups, latency, models, skew, disks, contradictions, ours];
+    let parts = [defaults, data, buffer, groups, latency, models, skew, disks, contradictions, errors, ours];
     parts.iter().flat_map(|part| part(runs)).collect()
 }
 
@@ -275,6 +275,35 @@ fn contradictions(runs: &Runs) -> Vec<Row> {
         ),
         paper::AGAINST_WEEKS
             .contradiction(days(took(Baseline)), format!("{} by (1): {:.1} weeks", days(baseline), baseline / 168.0)),
+    ]
+}
+
+/// How far the formulas are off, over all points of all figures, and the better ones.
+fn errors(runs: &Runs) -> Vec<Row> {
+    let of = |method, off: fn(&Apart) -> f64| {
+        let all: Vec<f64> =
+            beside(runs).filter(|one| one.method == method).map(|one| off(&one).abs() * 100.0).collect();
+        let worst = all.iter().copied().fold(0.0, f64::max);
+        (worst, all.iter().sum::<f64>() / all.len() as f64)
+    };
+    let told = |off: fn(&Apart) -> f64| {
+        let each = PAPERS.map(|method| {
+            let (worst, mean) = of(method, off);
+            format!("{} {worst:.1} and {mean:.1} %", method.word())
+        });
+        format!("at most and on average {}", each.join(", "))
+    };
+    let worst = beside(runs).max_by(|a, b| a.better_off().abs().total_cmp(&b.better_off().abs()));
+    let Some(worst) = worst else { return Vec::new() };
+    vec![
+        paper::ERRORS.open(told(Apart::off), "where they are more than 5 % off is in the table of the report"),
+        paper::ERRORS_OURS.judge(worst.better_off().abs() * 100.0).noted(format!(
+            "{}, at {} = {}; {}",
+            worst.method.word(),
+            worst.sweep.words(),
+            short(worst.x),
+            told(Apart::better_off)
+        )),
     ]
 }
 

@@ -84,16 +84,24 @@ pub enum RunsError {
 }
 
 impl Runs {
-    /// Simulates everything on so many threads. `done` is told how many of how many jobs are done.
+    /// Simulates everything on so many threads. `done` is told how many of how many jobs are done: one that several
+    /// sweeps have, such as that of the defaults, is simulated once.
     ///
     /// # Errors
     /// [`RunsError`].
     pub fn new(quick: bool, threads: NonZeroUsize, done: &(dyn Fn(usize, usize) + Sync)) -> Result<Self, RunsError> {
         let asked = asked(quick)?;
-        let jobs: Vec<Repartition> = asked.iter().map(|(_, _, what)| what.clone()).collect();
+        let mut jobs: Vec<Repartition> = Vec::new();
+        let mut number_of = |what: &Repartition| {
+            jobs.iter().position(|known| known == what).unwrap_or_else(|| {
+                jobs.push(what.clone());
+                jobs.len() - 1
+            })
+        };
+        let numbers: Vec<usize> = asked.iter().map(|(_, _, what)| number_of(what)).collect();
         let points = run_all(&jobs, threads, &|count| done(count, jobs.len()))?;
-        let job = |((sweep, x, what), point)| Job { sweep, x, what, point };
-        Ok(Self { quick, jobs: asked.into_iter().zip(points).map(job).collect() })
+        let job = |((sweep, x, what), number): (_, usize)| Job { sweep, x, what, point: points[number].clone() };
+        Ok(Self { quick, jobs: asked.into_iter().zip(numbers).map(job).collect() })
     }
 
     /// The jobs of a sweep by one method, in their order.

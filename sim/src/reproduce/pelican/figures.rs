@@ -3,6 +3,7 @@
 use super::runs::{FilledRack, GB, Runs, Series as Of, gbit, rate};
 use crate::Point;
 use crate::report::{Axis, Figure, Plate, Series, Style};
+use crate::reproduce::Drawn;
 
 /// The names of the files of all figures; a quick form lacks the last one.
 pub const FIGURES: [&str; 8] = [
@@ -15,14 +16,6 @@ pub const FIGURES: [&str; 8] = [
     "figure-9c-utilisation.svg",
     "reading-k-or-all.svg",
 ];
-
-/// A figure.
-pub struct Drawn {
-    /// The name of its file, one of [`FIGURES`].
-    pub name: &'static str,
-    /// What it shows.
-    pub plate: Plate,
-}
 
 /// How the sweeps by rate are called, and how they are drawn.
 const BY_RATE: [(Of, &str); 5] = [
