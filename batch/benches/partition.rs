@@ -1,9 +1,9 @@
 //! What partitioning costs beside DuckDB and Polars: the same records from files to files on the same disk, by hash
 //! into twelve, decode and encode included; medians of rounds in turns, on as many threads.
 //!
-//! Ours also reads back what it has encoded, and keeps tallies before and after. The others take part if the Python
-//! that `LARDER_PYTHON` names (or `python3`) can import them. Files are read from the page cache if they fit, and not
-//! synced.
+//! Ours also reads back what it has encoded, and keeps tallies before and after; what that takes is told. The others
+//! take part if the Python that `LARDER_PYTHON` names (or `python3`) can import them. Files are read from the page cache
+//! if they fit, and not synced. Processor time is that of all threads, in the kernel as well.
 //!
 //! `cargo bench -p batch --bench partition [-- parquet csv ndjson lines] [million rows]`
 
@@ -45,13 +45,13 @@ if who == "duckdb":
     reader = {"parquet": "read_parquet", "csv": "read_csv", "ndjson": "read_json"}[form]
     options = {"parquet": "FORMAT parquet, COMPRESSION snappy", "csv": "FORMAT csv, HEADER",
                "ndjson": "FORMAT json"}[form]
-    begun = time.monotonic()
+    begun, worked = time.monotonic(), time.process_time()
     db.execute(f"COPY (SELECT *, hash(user_id) % 12 AS part FROM {reader}('{source}/*')) TO '{target}' "
                f"({options}, PARTITION_BY (part))")
 else:
     import polars as pl
     scan = {"parquet": pl.scan_parquet, "csv": pl.scan_csv, "ndjson": pl.scan_ndjson}[form]
-    begun = time.monotonic()
+    begun, worked = time.monotonic(), time.process_time()
     rows = scan(f"{source}/*").with_columns(part=pl.col("user_id").hash() % 12)
     to = pl.PartitionBy(target, key="part", include_key=False)
     if form == "parquet":
@@ -60,7 +60,7 @@ else:
         rows.sink_csv(to, mkdir=True)
     else:
         rows.sink_ndjson(to, mkdir=True)
-print(time.monotonic() - begun)
+print(time.monotonic() - begun, time.process_time() - worked)
 "#;
 
 fn rows(from: u64, rng: &mut Rng) -> RecordBatch {
@@ -127,6 +127,22 @@ fn make(format: Format, folder: &Path, rows_count: u64) -> u64 {
     bytes
 }
 
+/// Seconds that something took.
+#[derive(Clone, Copy)]
+struct Took {
+    wall_s: f64,
+    /// Of processors, by all threads.
+    worked_s: f64,
+}
+
+/// Seconds that the processors worked for this process so far.
+fn worked_s() -> f64 {
+    // Fields 14 and 15 of proc(5), in hundredths; the second may have blanks, and ends in a parenthesis.
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let fields = stat.rsplit_once(')').unwrap().1.split_whitespace().skip(11).take(2);
+    fields.map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>() / 100.0
+}
+
 type Pieces = Mutex<BTreeMap<usize, Vec<RecordBatch>>>;
 
 fn read_one(spec: &Spec, path: &Path, pieces: &Pieces) -> Tally {
@@ -166,12 +182,12 @@ fn write_one(spec: &Spec, partition: usize, pieces: Vec<RecordBatch>, folder: &P
     tally
 }
 
-/// Partitions the files of a folder; gives seconds of reading and of writing.
-fn ours(spec: &Spec, source: &Path, target: &Path, threads: usize) -> (f64, f64) {
+/// Partitions the files of a folder; gives seconds of reading and of all.
+fn ours(spec: &Spec, source: &Path, target: &Path, threads: usize) -> (f64, Took) {
     let mut paths: Vec<PathBuf> = fs::read_dir(source).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     let pieces = Pieces::default();
-    let begun = Instant::now();
+    let (begun, worked) = (Instant::now(), worked_s());
     let tally_in = on_threads(threads, paths.len(), |index| read_one(spec, &paths[index], &pieces));
     let read_s = begun.elapsed().as_secs_f64();
     let pieces: Vec<_> = pieces.into_inner().unwrap().into_iter().map(|pair| Mutex::new(Some(pair))).collect();
@@ -180,7 +196,7 @@ fn ours(spec: &Spec, source: &Path, target: &Path, threads: usize) -> (f64, f64)
         write_one(spec, partition, pieces, target)
     });
     assert_eq!(tally_in, tally_out, "all that came in went out");
-    (read_s, begun.elapsed().as_secs_f64() - read_s)
+    (read_s, Took { wall_s: begun.elapsed().as_secs_f64(), worked_s: worked_s() - worked })
 }
 
 fn on_threads(threads: usize, count: usize, work: impl Fn(usize) -> Tally + Sync) -> Tally {
@@ -195,12 +211,13 @@ fn on_threads(threads: usize, count: usize, work: impl Fn(usize) -> Tally + Sync
                 }
             }
         };
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        let named = || std::thread::Builder::new().name(String::from("partitioning")).spawn_scoped(scope, one).unwrap();
+        let workers: Vec<_> = (0..threads).map(|_| named()).collect();
         workers.into_iter().map(|worker| worker.join().unwrap()).sum()
     })
 }
 
-fn other(who: &str, format: Format, source: &Path, target: &Path, threads: usize) -> Option<f64> {
+fn other(who: &str, format: Format, source: &Path, target: &Path, threads: usize) -> Option<Took> {
     let python = std::env::var("LARDER_PYTHON").unwrap_or_else(|_| String::from("python3"));
     let arguments = [who, &format.to_string(), source.to_str()?, target.to_str()?, &threads.to_string()];
     let done = Command::new(python).args(["-c", OTHERS]).args(arguments).output().ok()?;
@@ -209,7 +226,9 @@ fn other(who: &str, format: Format, source: &Path, target: &Path, threads: usize
         println!("  {who} does not take part: {}", said.lines().last().unwrap_or("without a reason"));
         return None;
     }
-    String::from_utf8_lossy(&done.stdout).lines().last()?.trim().parse().ok()
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    let (wall_s, worked_s) = said.lines().last()?.trim().split_once(' ')?;
+    Some(Took { wall_s: wall_s.parse().ok()?, worked_s: worked_s.parse().ok()? })
 }
 
 fn median(times: &mut [f64]) -> f64 {
@@ -276,16 +295,16 @@ fn compare(format: Format, million_rows: u64) {
         bytes / 1_000_000
     );
     stages(&spec, &source);
-    let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    let mut times: BTreeMap<&str, Vec<Took>> = BTreeMap::new();
     let mut parts = Vec::new();
     for _ in 0..ROUNDS {
         for who in ["larder", "duckdb", "polars"] {
             let target = root.path().join("out");
             let seconds = match who {
                 "larder" => {
-                    let (read_s, write_s) = ours(&spec, &source, &target, threads);
-                    parts.push(read_s / (read_s + write_s));
-                    Some(read_s + write_s)
+                    let (read_s, took) = ours(&spec, &source, &target, threads);
+                    parts.push(read_s / took.wall_s);
+                    Some(took)
                 }
                 _ if format == Format::Lines => None,
                 _ => other(who, format, &source, &target, threads),
@@ -294,10 +313,19 @@ fn compare(format: Format, million_rows: u64) {
             let _ = fs::remove_dir_all(&target);
         }
     }
-    let first = median(times.get_mut("larder").unwrap());
-    for (who, times) in times.iter_mut().filter(|(_, times)| !times.is_empty()) {
-        let seconds = median(times);
-        println!("  {who:<8} {seconds:>7.2} s  {:>6.0} MB/s  {:>5.2} x", bytes as f64 / seconds / 1e6, first / seconds);
+    let medians = |times: &[Took]| {
+        let of = |of: fn(&Took) -> f64| median(&mut times.iter().map(of).collect::<Vec<_>>());
+        Took { wall_s: of(|took| took.wall_s), worked_s: of(|took| took.worked_s) }
+    };
+    let first = medians(&times["larder"]);
+    for (who, times) in times.iter().filter(|(_, times)| !times.is_empty()) {
+        let Took { wall_s, worked_s } = medians(times);
+        println!(
+            "  {who:<8} {wall_s:>7.2} s {:>6.0} MB/s {:>5.2} x; {worked_s:>6.2} s of processors {:>5.2} x",
+            bytes as f64 / wall_s / 1e6,
+            first.wall_s / wall_s,
+            first.worked_s / worked_s
+        );
     }
     println!("  larder spent {:.0} % of its time before the first object was encoded", 100.0 * median(&mut parts));
 }

@@ -6,11 +6,12 @@
 //! - Fields of CSV and JSON are texts. Where they meet a number, each of them must be one, and both are compared by
 //!   value, whatever their length ([`crate::number`]); empty fields are null.
 //! - -0 is 0, and all NaN are one.
+//! - A time that names no offset is meant in the column's, and in UTC if that is called by a name.
 
 use crate::Error;
 use crate::number;
 use crate::words::Literal;
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringArray, make_array};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Float64Type};
 use arrow::util::display::FormatOptions;
@@ -60,11 +61,23 @@ fn flattened(column: &ArrayRef) -> Result<ArrayRef, Error> {
         T::LargeUtf8 | T::Utf8View => T::Utf8,
         T::LargeBinary | T::BinaryView | T::FixedSizeBinary(_) => T::Binary,
         T::Dictionary(_, values) => (**values).clone(),
-        _ => return Ok(Arc::clone(column)),
+        _ => return with_offset(column),
     };
     let reading = Error::columns("comparing");
     let flat = cast(column, &plain).map_err(reading)?;
     if flat.data_type() == column.data_type() { Ok(flat) } else { flattened(&flat) }
+}
+
+/// Moments of a zone that is called by a name, which would need a table of all zones, as those of UTC: which moment it is
+/// does not depend on the zone. Other columns as they are.
+pub(crate) fn with_offset(column: &ArrayRef) -> Result<ArrayRef, Error> {
+    let DataType::Timestamp(unit, Some(zone)) = column.data_type() else { return Ok(Arc::clone(column)) };
+    if zone.starts_with(['+', '-']) {
+        return Ok(Arc::clone(column));
+    }
+    let kind = DataType::Timestamp(*unit, Some(Arc::from("+00:00")));
+    let moments = column.to_data().into_builder().data_type(kind).build();
+    moments.map(make_array).map_err(Error::columns("comparing"))
 }
 
 fn refusal(name: &str, kind: &DataType, literals: &[Literal], mend: &'static str) -> Error {

@@ -11,6 +11,7 @@
 //! - After an error there is nothing but that error.
 
 mod columns;
+mod int96;
 mod rows;
 mod text;
 

@@ -16,7 +16,7 @@ use crate::error::caught;
 use crate::sizes::row_ends;
 use crate::{By, CODEC, Error, Format, HEADER, Spec, Tally, held_bytes, same_columns, tally_of};
 use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use bytes::Bytes;
@@ -219,7 +219,7 @@ impl Encoder {
         let Target::Object(format) = self.target else {
             let mut tally = Tally::default();
             each_piece(bytes, |piece| {
-                self.columns_proven(&piece)?;
+                self.columns_proven(&piece.schema())?;
                 tally += tally_of(&piece)?;
                 Ok(())
             })?;
@@ -234,7 +234,7 @@ impl Encoder {
                 Need::Bytes(range) => decoder.give(&range, bytes.slice(range.start as usize..range.end as usize)),
                 Need::End => return Ok(tally),
                 Need::Batch(batch) => {
-                    self.columns_proven(&batch)?;
+                    decoder.schema().map_or(Ok(()), |schema| self.columns_proven(&schema))?;
                     tally += tally_of(&batch)?;
                 }
             }
@@ -242,8 +242,8 @@ impl Encoder {
     }
 
     /// Columns with other names, or of types that hash alike, have the same tally.
-    fn columns_proven(&self, read: &RecordBatch) -> Result<(), Error> {
-        let (meant, read) = (plain_schema(&self.schema), plain_schema(&read.schema()));
+    fn columns_proven(&self, read: &Schema) -> Result<(), Error> {
+        let (meant, read) = (plain_schema(&self.schema), plain_schema(read));
         let alike = |(one, other): (&FieldRef, &FieldRef)| {
             one.name() == other.name() && one.data_type().equals_datatype(other.data_type())
         };

@@ -15,10 +15,13 @@
 //! - It resists no attacker: who chooses keys can fill one partition.
 
 use crate::Error;
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array, OffsetSizeTrait};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array, GenericByteArray, GenericByteViewArray, OffsetSizeTrait,
+};
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Float16Type, Float32Type, Float64Type, Int32Type, Int64Type, TimeUnit, UInt64Type, i256,
+    ArrowNativeType, ByteArrayType, ByteViewType, DataType, Float16Type, Float32Type, Float64Type, Int32Type,
+    Int64Type, TimeUnit, UInt64Type, i256,
 };
 use twox_hash::XxHash3_64;
 
@@ -50,17 +53,52 @@ pub fn hash_rows(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>, Error> {
     let mut hashes = vec![SEED; rows];
     for column in columns {
         assert_eq!(column.len(), rows, "columns of one batch are of equal length");
+        if fold_plain(column, &mut hashes) {
+            continue;
+        }
         // Slices of the others would look through all that their rows share.
         let whole = column.data_type().is_nested() || matches!(column.data_type(), DataType::Dictionary(..));
         let step = if whole { rows.max(1) } else { ROWS_AT_A_TIME };
         for (chunk, hashes) in hashes.chunks_mut(step).enumerate() {
-            let values = values(&column.slice(chunk * step, hashes.len()))?;
-            for (hash, value) in hashes.iter_mut().zip(values) {
-                *hash = folded(*hash, value);
-            }
+            fold(hashes, values(&column.slice(chunk * step, hashes.len()))?);
         }
     }
     Ok(hashes)
+}
+
+/// Folds the commonest columns without writing their values down; false of others, with which it does nothing.
+fn fold_plain(column: &ArrayRef, hashes: &mut [u64]) -> bool {
+    use DataType as T;
+    if column.null_count() > 0 {
+        return false;
+    }
+    match column.data_type() {
+        T::Int64 => fold(hashes, column.as_primitive::<Int64Type>().values().iter().map(|value| *value as u64)),
+        T::Int32 => fold(hashes, column.as_primitive::<Int32Type>().values().iter().map(|v| i64::from(*v) as u64)),
+        T::Float64 => fold(hashes, column.as_primitive::<Float64Type>().values().iter().map(|value| double(*value))),
+        T::Utf8 => fold_bytes(hashes, column.as_string::<i32>()),
+        T::Binary => fold_bytes(hashes, column.as_binary::<i32>()),
+        T::Utf8View => fold_views(hashes, column.as_string_view()),
+        T::BinaryView => fold_views(hashes, column.as_binary_view()),
+        _ => return false,
+    }
+    true
+}
+
+fn fold(hashes: &mut [u64], values: impl IntoIterator<Item = u64>) {
+    for (hash, value) in hashes.iter_mut().zip(values) {
+        *hash = folded(*hash, value);
+    }
+}
+
+fn fold_bytes<T: ByteArrayType>(hashes: &mut [u64], column: &GenericByteArray<T>) {
+    let values = column.value_data();
+    let value = |ends: &[T::Offset]| XxHash3_64::oneshot(&values[ends[0].as_usize()..ends[1].as_usize()]);
+    fold(hashes, column.value_offsets().windows(2).map(value));
+}
+
+fn fold_views<T: ByteViewType>(hashes: &mut [u64], column: &GenericByteViewArray<T>) {
+    fold(hashes, column.bytes_iter().map(XxHash3_64::oneshot));
 }
 
 /// The partition of a row with this hash, below `partitions`.

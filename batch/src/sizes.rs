@@ -12,20 +12,19 @@ const OFFSET_BYTES: u64 = 4;
 /// Where each row ends when all are written out one after another.
 pub(crate) fn row_ends(batch: &RecordBatch) -> Vec<u64> {
     let mut ends = vec![0; batch.num_rows()];
-    batch.columns().iter().for_each(|column| add_bytes(column, &mut ends));
+    let same: u64 = batch.columns().iter().map(|column| add_bytes(column, &mut ends)).sum();
     let mut end = 0_u64;
     for row in &mut ends {
-        end = end.saturating_add(*row);
+        end = end.saturating_add(*row + same);
         *row = end;
     }
     ends
 }
 
-/// Adds to each row what its value takes when it is written out, without dictionaries and views.
-fn add_bytes(column: &ArrayRef, rows: &mut [u64]) {
+/// Adds to each row what its value takes when it is written out. What all of them take is returned instead.
+fn add_bytes(column: &ArrayRef, rows: &mut [u64]) -> u64 {
     use DataType as T;
-    let kind = column.data_type();
-    match kind {
+    match column.data_type() {
         T::Utf8View => add_views(column.as_string_view().views(), rows),
         T::BinaryView => add_views(column.as_binary_view().views(), rows),
         T::Utf8 => add_lengths(column.as_string::<i32>().value_offsets(), rows),
@@ -33,56 +32,55 @@ fn add_bytes(column: &ArrayRef, rows: &mut [u64]) {
         T::LargeUtf8 => add_lengths(column.as_string::<i64>().value_offsets(), rows),
         T::LargeBinary => add_lengths(column.as_binary::<i64>().value_offsets(), rows),
         T::List(_) => {
-            add_lists(column.as_list::<i32>().values(), &offsets(column.as_list::<i32>().value_offsets()), rows);
+            let list = column.as_list::<i32>();
+            add_lists(list.values(), &offsets(list.value_offsets()), rows)
         }
         T::LargeList(_) => {
-            add_lists(column.as_list::<i64>().values(), &offsets(column.as_list::<i64>().value_offsets()), rows);
+            let list = column.as_list::<i64>();
+            add_lists(list.values(), &offsets(list.value_offsets()), rows)
         }
         T::Map(..) => {
             let map = column.as_map();
             let entries: ArrayRef = Arc::new(map.entries().clone());
-            add_lists(&entries, &offsets(map.value_offsets()), rows);
+            add_lists(&entries, &offsets(map.value_offsets()), rows)
         }
         T::FixedSizeList(_, length) => {
             let list = column.as_fixed_size_list();
             let length = length.unsigned_abs() as usize;
             let offsets: Vec<_> = (0..=list.len()).map(|row| row * length).collect();
-            add_lists(list.values(), &offsets, rows);
+            add_lists(list.values(), &offsets, rows)
         }
-        T::Struct(_) => column.as_struct().columns().iter().for_each(|field| add_bytes(field, rows)),
-        _ => {
-            let width = match kind {
-                T::FixedSizeBinary(width) => u64::from(width.unsigned_abs()),
-                T::Boolean | T::Null => 1,
-                kind => match kind.primitive_width() {
-                    Some(width) => width as u64,
-                    None => (column.get_array_memory_size() / column.len().max(1)) as u64,
-                },
-            };
-            for row in rows {
-                *row += width;
-            }
-        }
+        T::Struct(_) => column.as_struct().columns().iter().map(|field| add_bytes(field, rows)).sum(),
+        T::FixedSizeBinary(width) => u64::from(width.unsigned_abs()),
+        T::Boolean | T::Null => 1,
+        kind => match kind.primitive_width() {
+            Some(width) => width as u64,
+            None => (column.get_array_memory_size() / column.len().max(1)) as u64,
+        },
     }
 }
 
-fn add_views(views: &[u128], rows: &mut [u64]) {
+fn add_views(views: &[u128], rows: &mut [u64]) -> u64 {
     // The lower 32 bits of a view are its length.
-    rows.iter_mut().zip(views).for_each(|(row, view)| *row += OFFSET_BYTES + u64::from(*view as u32));
+    rows.iter_mut().zip(views).for_each(|(row, view)| *row += u64::from(*view as u32));
+    OFFSET_BYTES
 }
 
-fn add_lengths<O: OffsetSizeTrait>(offsets: &[O], rows: &mut [u64]) {
+fn add_lengths<O: OffsetSizeTrait>(offsets: &[O], rows: &mut [u64]) -> u64 {
     for (row, ends) in rows.iter_mut().zip(offsets.windows(2)) {
-        *row += OFFSET_BYTES + (ends[1].as_usize() - ends[0].as_usize()) as u64;
+        *row += (ends[1].as_usize() - ends[0].as_usize()) as u64;
     }
+    OFFSET_BYTES
 }
 
-fn add_lists(elements: &ArrayRef, offsets: &[usize], rows: &mut [u64]) {
+fn add_lists(elements: &ArrayRef, offsets: &[usize], rows: &mut [u64]) -> u64 {
     // A slice of lists has the elements of all of them.
     let (first, last) = (offsets[0], offsets[rows.len()]);
     let mut each = vec![0; last - first];
-    add_bytes(&elements.slice(first, last - first), &mut each);
+    let same = add_bytes(&elements.slice(first, last - first), &mut each);
     for (row, ends) in rows.iter_mut().zip(offsets.windows(2)) {
-        *row += OFFSET_BYTES + each[ends[0] - first..ends[1] - first].iter().sum::<u64>();
+        let elements = &each[ends[0] - first..ends[1] - first];
+        *row += elements.iter().sum::<u64>() + elements.len() as u64 * same;
     }
+    OFFSET_BYTES
 }

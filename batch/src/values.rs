@@ -1,6 +1,7 @@
 //! The distinct values of a column, numbered as they are met.
 
 use crate::Error;
+use crate::compare::with_offset;
 use crate::hash::hash_rows;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -110,6 +111,7 @@ fn bytes_of(column: &ArrayRef) -> Result<Option<ArrayRef>, Error> {
 }
 
 fn text(column: &ArrayRef, row: usize) -> Result<String, Error> {
+    let column = &with_offset(column)?;
     let texts = match column.data_type() {
         DataType::Binary => return Ok(encoded(&String::from_utf8_lossy(column.as_binary::<i32>().value(row)))),
         _ => ArrayFormatter::try_new(column, &FormatOptions::default()),

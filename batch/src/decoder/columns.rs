@@ -8,6 +8,7 @@
 //! - Batches have no dictionaries and views: pieces of them would share what none of them counts.
 //! - A panic of the library over an object that is none is an error like any other.
 
+use super::int96::{self, Timestamps};
 use super::rows::Rows;
 use super::{BATCH_ROWS_MAX, Need};
 use crate::error::caught;
@@ -49,6 +50,7 @@ pub(super) struct Columns {
     /// Bytes of the row group that is read.
     held: u64,
     rows: Option<Rows>,
+    timestamps: Option<Timestamps>,
     /// Whether batches are handed out as they are read.
     views: bool,
 }
@@ -79,6 +81,7 @@ impl Columns {
             given: Vec::new(),
             held: 0,
             rows: None,
+            timestamps: None,
             views: false,
         }
     }
@@ -125,6 +128,7 @@ impl Columns {
                     return Ok(Some(Need::Batch(batch)));
                 }
                 if !ranges.is_empty() {
+                    self.timestamps.iter_mut().try_for_each(|timestamps| timestamps.check(&ranges, &bytes))?;
                     decoder.push_ranges(ranges, bytes).map_err(not_parquet)?;
                 }
                 match decoder.try_decode().map_err(not_parquet)? {
@@ -139,6 +143,7 @@ impl Columns {
                         Ok(None)
                     }
                     DecodeResult::Finished => {
+                        self.timestamps.iter().try_for_each(Timestamps::finish)?;
                         self.held = 0;
                         self.state = State::End;
                         Ok(rows.rest()?.map(Need::Batch))
@@ -190,12 +195,13 @@ impl Columns {
         self.held = 0;
         let options = ArrowReaderOptions::new();
         let found = ArrowReaderMetadata::try_new(Arc::clone(metadata), options.clone()).map_err(not_parquet)?;
-        let plain = plain_schema(found.schema());
+        let plain = int96::microseconds(&plain_schema(found.schema()), metadata);
         let options = options.with_schema(Arc::new(views_schema(&plain)));
         let found = ArrowReaderMetadata::try_new(Arc::clone(metadata), options).map_err(not_parquet)?;
         let columns = self.column_indices(found.schema())?;
         let mask = ProjectionMask::roots(metadata.file_metadata().schema_descr(), columns.iter().copied());
         readable(metadata, &mask)?;
+        self.timestamps = Some(Timestamps::find(metadata, &mask));
         let rows = self.rows_at_a_time(metadata, &mask)?;
         let mut with_codec = plain.project(&columns).map_err(Error::columns("choosing columns"))?;
         with_codec.metadata.insert(CODEC.to_owned(), codec(metadata).to_owned());
@@ -294,21 +300,15 @@ fn is_of_prefixes(column: &ColumnChunkMetaData) -> bool {
 /// Refuses columns of which the library reads something else than was written.
 fn readable(metadata: &ParquetMetaData, mask: &ProjectionMask) -> Result<(), Error> {
     let leaves = metadata.file_metadata().schema_descr().columns().iter().enumerate();
-    for (_, leaf) in leaves.filter(|(leaf, _)| mask.leaf_included(*leaf)) {
-        let (kind, mend) = if leaf.converted_type() == ConvertedType::INTERVAL {
-            ("an INTERVAL, of which months would be lost", "write it as numbers, or name the other columns alone")
-        } else if leaf.physical_type() == PhysicalType::INT96 {
-            (
-                "a timestamp of 96 bits, of which years before 1677 and after 2262 would become others",
-                "write it as TIMESTAMP_MICROS (Spark: spark.sql.parquet.outputTimestampType), or name the other \
-                 columns alone",
-            )
-        } else {
-            continue;
-        };
-        return Err(Error::Unreadable { column: leaf.path().string(), kind, mend });
+    let mut chosen = leaves.filter(|(leaf, _)| mask.leaf_included(*leaf)).map(|(_, leaf)| leaf);
+    match chosen.find(|leaf| leaf.converted_type() == ConvertedType::INTERVAL) {
+        Some(leaf) => Err(Error::Unreadable {
+            column: leaf.path().string(),
+            kind: "an INTERVAL, of which months would be lost",
+            mend: "write it as numbers, or name the other columns alone",
+        }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn chosen<'a>(group: &'a RowGroupMetaData, mask: &'a ProjectionMask) -> impl Iterator<Item = &'a ColumnChunkMetaData> {
@@ -331,33 +331,36 @@ fn codec(metadata: &ParquetMetaData) -> &'static str {
 
 /// The schema without dictionaries, runs and views.
 pub(crate) fn plain_schema(schema: &Schema) -> Schema {
-    of_types(schema, &|kind| match kind {
-        DataType::Dictionary(_, values) => (**values).clone(),
-        DataType::RunEndEncoded(_, values) => values.data_type().clone(),
-        DataType::Utf8View => DataType::Utf8,
-        DataType::BinaryView => DataType::Binary,
-        DataType::ListView(field) => DataType::List(Arc::clone(field)),
-        DataType::LargeListView(field) => DataType::LargeList(Arc::clone(field)),
-        other => other.clone(),
-    })
+    fn plain(kind: &DataType) -> DataType {
+        match kind {
+            DataType::Dictionary(_, values) => plain(values),
+            DataType::RunEndEncoded(_, values) => plain(values.data_type()),
+            DataType::Utf8View => DataType::Utf8,
+            DataType::BinaryView => DataType::Binary,
+            DataType::ListView(field) => DataType::List(Arc::clone(field)),
+            DataType::LargeListView(field) => DataType::LargeList(Arc::clone(field)),
+            other => other.clone(),
+        }
+    }
+    schema_of(schema, &mut plain)
 }
 
 /// A plain schema with views of texts and bytes.
 fn views_schema(schema: &Schema) -> Schema {
-    of_types(schema, &|kind| match kind {
+    schema_of(schema, &mut |kind| match kind {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
         DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
         other => other.clone(),
     })
 }
 
-/// The schema with other types, in whatever depth: `of` is asked until it has nothing to change.
-fn of_types(schema: &Schema, of: &dyn Fn(&DataType) -> DataType) -> Schema {
+/// The schema with other types: `of` is asked once for each, those within others after them, in their order.
+pub(super) fn schema_of(schema: &Schema, of: &mut dyn FnMut(&DataType) -> DataType) -> Schema {
     let fields: Fields = schema.fields().iter().map(|field| field_of(field, of)).collect();
     Schema::new_with_metadata(fields, schema.metadata().clone())
 }
 
-fn field_of(field: &FieldRef, of: &dyn Fn(&DataType) -> DataType) -> FieldRef {
+fn field_of(field: &FieldRef, of: &mut dyn FnMut(&DataType) -> DataType) -> FieldRef {
     let kind = type_of(field.data_type(), of);
     if kind == *field.data_type() {
         return Arc::clone(field);
@@ -366,19 +369,15 @@ fn field_of(field: &FieldRef, of: &dyn Fn(&DataType) -> DataType) -> FieldRef {
     Arc::new(other.with_metadata(field.metadata().clone()))
 }
 
-fn type_of(kind: &DataType, of: &dyn Fn(&DataType) -> DataType) -> DataType {
+fn type_of(kind: &DataType, of: &mut dyn FnMut(&DataType) -> DataType) -> DataType {
     use DataType as T;
-    let changed = of(kind);
-    if changed != *kind {
-        return type_of(&changed, of);
-    }
-    match kind {
-        T::List(field) => T::List(field_of(field, of)),
-        T::LargeList(field) => T::LargeList(field_of(field, of)),
-        T::FixedSizeList(field, length) => T::FixedSizeList(field_of(field, of), *length),
+    match of(kind) {
+        T::List(field) => T::List(field_of(&field, of)),
+        T::LargeList(field) => T::LargeList(field_of(&field, of)),
+        T::FixedSizeList(field, length) => T::FixedSizeList(field_of(&field, of), length),
         T::Struct(fields) => T::Struct(fields.iter().map(|field| field_of(field, of)).collect()),
-        T::Map(entries, sorted) => T::Map(field_of(entries, of), *sorted),
-        other => other.clone(),
+        T::Map(entries, sorted) => T::Map(field_of(&entries, of), sorted),
+        other => other,
     }
 }
 
@@ -387,6 +386,6 @@ fn not_this(reason: &str) -> Error {
 }
 
 #[allow(clippy::needless_pass_by_value)]
-fn not_parquet(error: ParquetError) -> Error {
+pub(super) fn not_parquet(error: ParquetError) -> Error {
     not_this(&error.to_string())
 }

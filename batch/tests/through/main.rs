@@ -9,3 +9,4 @@ mod keys;
 mod odd_records;
 mod round_trips;
 mod sets;
+mod types;
