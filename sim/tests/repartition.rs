@@ -99,9 +99,10 @@ fn what_is_read_back_is_written_at_half_the_rate() {
 
 #[test]
 fn operations_of_any_size_do_the_same_job() {
-    let whole = run(&job(Method::Offpack, 500)).unwrap();
-    let pieces = run(&Repartition { operation_bytes: Some(GB / 2), ..job(Method::Offpack, 500) }).unwrap();
-    assert!((whole.switches - pieces.switches).abs() < 3.0, "{} and {}", whole.switches, pieces.switches);
+    let whole = run(&job(Method::Offpack, 4_000)).unwrap();
+    let pieces = run(&Repartition { operation_bytes: Some(GB / 2), ..job(Method::Offpack, 4_000) }).unwrap();
+    // Runs are equally long but for some bytes, by which it is decided where to go next.
+    assert!(off_by(whole.switches, pieces.switches) < 0.01, "{} and {}", whole.switches, pieces.switches);
     assert!(whole.bytes_read.abs_diff(pieces.bytes_read) < GB);
     assert!(pieces.events > whole.events * 2);
     assert!(off_by(pieces.hours, whole.hours) < 0.05, "{} h instead of {} h", pieces.hours, whole.hours);

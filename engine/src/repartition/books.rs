@@ -35,6 +35,8 @@ pub struct Books {
     buffered_in_all: u64,
     /// `offloaded[on][target]`.
     offloaded: Vec<Vec<Run>>,
+    /// Their sums, by where they lie.
+    offloaded_on: Vec<u64>,
     offloaded_in_all: u64,
     home: Vec<u64>,
     read: u64,
@@ -61,6 +63,7 @@ impl Books {
             buffered: vec![0; groups],
             buffered_in_all: 0,
             offloaded: vec![vec![Run::default(); groups]; groups],
+            offloaded_on: vec![0; groups],
             offloaded_in_all: 0,
             home: vec![0; groups],
             read: 0,
@@ -153,7 +156,7 @@ impl Books {
 
     /// Bytes that lie offloaded on a group for others.
     pub fn offloaded_on(&self, on: usize) -> u64 {
-        self.offloaded[on].iter().map(|run| run.bytes).sum()
+        self.offloaded_on[on]
     }
 
     /// Bytes that lie offloaded.
@@ -266,6 +269,7 @@ impl Books {
         self.buffered[target] -= bytes;
         self.buffered_in_all -= bytes;
         self.offloaded_in_all += bytes;
+        self.offloaded_on[on] += bytes;
         let run = &mut self.offloaded[on][target];
         run.bytes += bytes;
         run.pieces += 1;
@@ -282,6 +286,7 @@ impl Books {
             run.pieces = run.pieces.max(1);
         }
         self.offloaded_in_all -= bytes;
+        self.offloaded_on[on] -= bytes;
         self.buffered[target] += bytes;
         self.buffered_in_all += bytes;
         self.assert_fits();

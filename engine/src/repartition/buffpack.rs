@@ -29,15 +29,30 @@ impl Strategy for BuffPack {
 
 /// The group with the best efficiency, the awake one if it is no worse than others; none if there is nothing to do.
 fn best(books: &Books, terms: &Terms) -> Option<usize> {
-    let mut best: Option<(usize, Efficiency)> = None;
     let awake = books.awake();
-    for group in awake.into_iter().chain((0..books.groups()).filter(|group| Some(*group) != awake)) {
+    // Every other group takes the same switch, so that the one with most to do is the best of them.
+    let (read, write) = (u128::from(terms.read_bytes_per_s), u128::from(terms.write_bytes_per_s));
+    let much = |group: usize| {
+        let (buffered, readable) = at(books, group);
+        u128::from(buffered) * read + u128::from(readable) * write
+    };
+    let others = (0..books.groups()).filter(|group| Some(*group) != awake);
+    let most = others.map(|group| (much(group), core::cmp::Reverse(group))).max();
+    let other = most.map(|(_, core::cmp::Reverse(group))| group);
+    let mut best: Option<(usize, Efficiency)> = None;
+    for group in awake.into_iter().chain(other) {
         let efficiency = Efficiency::of(books, terms, group);
         if efficiency.useful > 0 && best.is_none_or(|(_, so_far)| efficiency.beats(so_far)) {
             best = Some((group, efficiency));
         }
     }
     best.map(|(group, _)| group)
+}
+
+/// What would be written on a group, and what would then be read.
+fn at(books: &Books, group: usize) -> (u64, u64) {
+    let buffered = books.buffered(group);
+    (buffered, books.readable(group, books.free() + buffered))
 }
 
 /// Useful time and all of it, in nanoseconds.
@@ -49,8 +64,7 @@ struct Efficiency {
 
 impl Efficiency {
     fn of(books: &Books, terms: &Terms, group: usize) -> Self {
-        let buffered = books.buffered(group);
-        let readable = books.readable(group, books.free() + buffered);
+        let (buffered, readable) = at(books, group);
         let write = transfer_time(buffered, terms.write_bytes_per_s);
         let read = transfer_time(readable, terms.read_bytes_per_s);
         let useful = (write + read).as_nanos();

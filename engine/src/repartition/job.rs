@@ -14,6 +14,7 @@
 //! Invariants: no share ever holds more than it may; whoever waits, waits for an order that is in hand.
 
 use super::{Books, Choice, Cost, Expected, Planner, Step, Terms};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use model::{ClassId, GroupId};
 
@@ -86,6 +87,8 @@ impl Order {
 #[derive(Clone, Debug)]
 pub struct Job {
     classes: Vec<ClassJob>,
+    /// Each group's class and its number there.
+    places: BTreeMap<GroupId, (usize, usize)>,
     grain_bytes: u64,
 }
 
@@ -128,7 +131,12 @@ impl Job {
             let planner = Planner::new(books, terms, &Expected { alpha: expected, shares }, forced);
             ClassJob { class: part.class, groups: part.groups.clone(), planner, in_hand: None }
         };
-        Some(Self { classes: parts.iter().zip(&weights).map(class_job).collect(), grain_bytes })
+        let places_of = |(class, part): (usize, &Part)| {
+            let place = move |(number, group): (usize, &GroupId)| (*group, (class, number));
+            part.groups.iter().enumerate().map(place).collect::<Vec<_>>()
+        };
+        let places = parts.iter().enumerate().flat_map(places_of).collect();
+        Some(Self { classes: parts.iter().zip(&weights).map(class_job).collect(), places, grain_bytes })
     }
 
     /// The least memory for a job in so many classes: each needs room for what every class may be reading at once, and
@@ -272,10 +280,8 @@ impl Job {
         let none = alloc::vec![0; reader.groups.len()];
         reader.planner.books_mut().was_read(here, input_bytes, &none);
         for (target, bytes) in output {
-            let mut owners = self.classes.iter_mut();
-            let owner = owners.find_map(|class| class.index(*target).map(|index| (class, index)));
-            let (owner, index) = owner.expect("output falls to groups of the job");
-            owner.planner.books_mut().arrived(index, *bytes);
+            let (owner, index) = *self.places.get(target).expect("output falls to groups of the job");
+            self.classes[owner].planner.books_mut().arrived(index, *bytes);
         }
     }
 

@@ -11,6 +11,23 @@ use proptest::prelude::*;
 
 const GRAIN: u64 = 1_000;
 
+/// Of classes that have from one group to `most`, some of which have little input or none, and get no output.
+fn hostile_parts(classes: usize, most: u64, rng: &mut Rng) -> Vec<Part> {
+    let mut groups_so_far = 0;
+    let mut part = |class: usize| {
+        let groups = 1 + rng.below(most);
+        let first = groups_so_far;
+        groups_so_far += groups;
+        let without_input = rng.below(3) == 0;
+        let mut input = || if without_input || rng.below(3) == 0 { 0 } else { rng.below(8) * rng.below(1_000) };
+        let input_bytes = (0..groups).map(|_| input()).collect();
+        let shares = (0..groups).map(|_| if class == 0 { 1 } else { rng.below(3) }).collect();
+        let groups = (first..first + groups).map(|group| GroupId(group as u32)).collect();
+        Part { class: ClassId(class as u32), groups, input_bytes, shares }
+    };
+    (0..classes).map(&mut part).collect()
+}
+
 /// A world that keeps no bytes, only how many there are.
 struct Bytes {
     job: Job,
@@ -23,6 +40,8 @@ struct Bytes {
     runs: BTreeMap<(GroupId, GroupId), Vec<u64>>,
     produced: BTreeMap<GroupId, u64>,
     orders: u64,
+    /// Whether pieces become anything that fits, input is lost, and orders are withdrawn for no reason.
+    hostile: bool,
     rng: Rng,
 }
 
@@ -38,10 +57,8 @@ fn parts(classes: usize, groups: usize, rng: &mut Rng) -> Vec<Part> {
 }
 
 impl Bytes {
-    fn new(classes: usize, groups: usize, memory: u64, forced: Option<Choice>, seed: u64) -> Self {
-        let mut rng = Rng::new(seed);
-        let parts = parts(classes, groups, &mut rng);
-        let job = Job::new(&parts, memory, GRAIN, Terms::PAPER, Alpha::ONE, forced).unwrap();
+    fn of(job: Option<Job>, parts: &[Part], rng: Rng) -> Self {
+        let job = job.unwrap();
         let class_of = parts.iter().flat_map(|part| part.groups.iter().map(|group| (*group, part.class))).collect();
         let input = parts.iter().flat_map(|part| part.groups.iter().copied().zip(part.input_bytes.clone())).collect();
         let groups = parts.iter().flat_map(|part| part.groups.clone()).collect();
@@ -54,12 +71,15 @@ impl Bytes {
             runs: BTreeMap::new(),
             produced: BTreeMap::new(),
             orders: 0,
+            hostile: false,
             rng,
         }
     }
 
     /// Runs to the end. Every class that may go on is asked; then one order ends, whichever.
-    fn run(&mut self) {
+    ///
+    /// `look` sees the job before every step.
+    fn run(&mut self, mut look: impl FnMut(&Job)) {
         let classes: Vec<ClassId> = self.job.classes().collect();
         loop {
             let mut done = 0;
@@ -71,11 +91,13 @@ impl Bytes {
             if done == classes.len() {
                 break;
             }
+            look(&self.job);
             let busy: Vec<ClassId> =
                 classes.iter().copied().filter(|class| self.job.in_hand(*class).is_some()).collect();
             assert!(!busy.is_empty(), "everybody waits and nobody works");
             let class = busy[self.rng.below(busy.len() as u64) as usize];
-            if !self.somebody_wakes_another(class) {
+            let comes_to_nothing = (self.hostile && self.disturbs(class)) || self.somebody_wakes_another(class);
+            if !comes_to_nothing {
                 self.perform(class);
             }
         }
@@ -96,6 +118,32 @@ impl Bytes {
             return true;
         }
         false
+    }
+
+    /// Something happens that nobody asked for, and the order in hand may be over with nothing done.
+    fn disturbs(&mut self, class: ClassId) -> bool {
+        let group = self.groups[self.rng.below(self.groups.len() as u64) as usize];
+        match self.rng.below(12) {
+            0 => self.job.withdrawn(class, None),
+            1 => self.job.withdrawn(class, Some(group)),
+            2 => {
+                assert!(!self.job.awake(class, None), "nothing is awake");
+                return false;
+            }
+            3 => {
+                let owner = self.class_of[&group];
+                let read = matches!(self.job.in_hand(owner), Some(Order::Read { group: read, .. }) if read == group);
+                let left = self.input.get_mut(&group).unwrap();
+                if !read && *left > 0 {
+                    let lost = 1 + self.rng.below(*left);
+                    *left -= lost;
+                    self.job.was_lost(owner, group, lost);
+                }
+                return false;
+            }
+            _ => return false,
+        }
+        true
     }
 
     fn perform(&mut self, class: ClassId) {
@@ -131,15 +179,18 @@ impl Bytes {
         if self.rng.below(3) == 0 { 1 + self.rng.below(bytes) } else { bytes }
     }
 
-    /// A piece, which becomes anything up to the grain.
+    /// A piece, which becomes anything up to the grain; in a hostile world several, and however little they are, they
+    /// become anything up to the room that there is.
     fn read(&mut self, class: ClassId, group: GroupId, bytes: u64) {
         let left = self.input.get_mut(&group).unwrap();
-        let piece = (1 + self.rng.below(GRAIN)).min(bytes.max(1)).min(*left);
+        let most = if self.hostile { bytes } else { GRAIN };
+        let piece = (1 + self.rng.below(most.max(1))).min(bytes.max(1)).min(*left);
         *left -= piece;
-        let mut room = GRAIN;
+        let mut room = if self.hostile { self.rng.below(self.job.room_bytes(class) + 1) } else { GRAIN };
+        let share = if self.hostile { room } else { 2 * piece / self.groups.len() as u64 };
         let mut output = Vec::new();
         for target in &self.groups {
-            let bytes = self.rng.below(1 + 2 * piece / self.groups.len() as u64).min(room);
+            let bytes = self.rng.below(1 + share).min(room);
             room -= bytes;
             *self.produced.entry(*target).or_default() += bytes;
             output.push((*target, bytes));
@@ -173,9 +224,82 @@ proptest! {
         classes in 1_usize..4, groups in 1_usize..6, more in 0_u64..40, forced in a_choice(), seed: u64
     ) {
         let memory = Job::least_memory_bytes(classes, GRAIN) + more * 1_000;
-        let mut world = Bytes::new(classes, groups, memory, forced, seed);
-        world.run();
+        let mut rng = Rng::new(seed);
+        let parts = parts(classes, groups, &mut rng);
+        let job = Job::new(&parts, memory, GRAIN, Terms::PAPER, Alpha::ONE, forced);
+        let mut world = Bytes::of(job, &parts, rng);
+        world.run(|_| {});
         world.assert_complete();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Classes and groups without input, output of any size from any input to any group, an alpha that was told wrong,
+    /// input that is lost, orders that are withdrawn, forecasts in between.
+    #[test]
+    fn everything_that_came_out_comes_home_in_a_hostile_world(
+        classes in 1_usize..4, most in 1_u64..6, more in 0_u64..40_000, alpha in (0_u64..3_000, 1_u64..4),
+        forced in a_choice(), seed: u64
+    ) {
+        let memory = Job::least_memory_bytes(classes, GRAIN) + more;
+        let mut rng = Rng::new(seed);
+        let parts = hostile_parts(classes, most, &mut rng);
+        let alpha = Alpha { output: alpha.0, input: alpha.1 };
+        let job = Job::new(&parts, memory, GRAIN, Terms::PAPER, alpha, forced);
+        let mut world = Bytes { hostile: true, ..Bytes::of(job, &parts, rng) };
+        let mut looks = 0_u32;
+        world.run(|job| {
+            looks += 1;
+            if looks.is_multiple_of(16) {
+                job.forecast();
+            }
+        });
+        world.assert_complete();
+    }
+}
+
+#[test]
+fn a_forecast_is_given_whatever_is_in_hand() {
+    // All of a class's memory is promised to a refill while another class asks what is left.
+    let mut rng = Rng::new(7);
+    let parts = parts(2, 3, &mut rng);
+    let memory = Job::least_memory_bytes(2, GRAIN) + 8_000;
+    let mut world =
+        Bytes::of(Job::new(&parts, memory, GRAIN, Terms::PAPER, Alpha::ONE, Some(Choice::Offpack)), &parts, rng);
+    let mut refills = 0;
+    world.run(|job| {
+        let refilled = job.classes().any(|class| matches!(job.in_hand(class), Some(Order::Refill { .. })));
+        refills += usize::from(refilled);
+        assert!(job.forecast().time > core::time::Duration::ZERO || !refilled);
+    });
+    world.assert_complete();
+    assert!(refills > 0, "something is refilled");
+}
+
+#[test]
+fn one_class_reads_more_than_the_grain_at_once_and_no_more_than_is_free() {
+    let part = Part { class: ClassId(0), groups: vec![GroupId(0)], input_bytes: vec![50_000], shares: vec![1] };
+    let job = || Job::new(core::slice::from_ref(&part), 10_000, GRAIN, Terms::PAPER, Alpha::ONE, None).unwrap();
+    let read = |bytes: u64| {
+        let mut job = job();
+        assert_eq!(job.next(ClassId(0)), Order::Read { group: GroupId(0), bytes: 10_000 });
+        assert_eq!(job.room_bytes(ClassId(0)), 10_000);
+        job.was_read(ClassId(0), 10_000, &[(GroupId(0), bytes)]);
+        job.books(ClassId(0)).free()
+    };
+    assert_eq!(read(10_000), 0);
+    assert!(std::panic::catch_unwind(|| read(10_001)).is_err(), "there was no room");
+}
+
+#[test]
+fn nothing_to_read_is_done_at_once() {
+    for forced in [None, Some(Choice::Baseline), Some(Choice::Offpack), Some(Choice::Tourpack { window: 3 })] {
+        let part = Part { class: ClassId(2), groups: vec![GroupId(1)], input_bytes: vec![0], shares: vec![1] };
+        let mut job = Job::new(&[part], 10_000, GRAIN, Terms::PAPER, Alpha::ONE, forced).unwrap();
+        assert_eq!(job.next(ClassId(2)), Order::Done);
+        assert_eq!(job.forecast().switches, 0);
     }
 }
 

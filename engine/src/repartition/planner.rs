@@ -2,7 +2,7 @@
 //!
 //! Every candidate is rehearsed from where the job stands, with what was measured so far: the choice knows skew of
 //! input and output, what is buffered and what lies offloaded. A change costs a rehearsal only, since every strategy
-//! can go on from any books; it must promise at least a twentieth of what is left, so that noise does not make the job
+//! can go on from any books; it must promise at least a fiftieth of what is left, so that noise does not make the job
 //! waver.
 
 use super::{Alpha, Baseline, Books, BuffPack, Cost, Expected, OffPack, Step, Strategy, Terms, TourPack, rehearse};
@@ -184,7 +184,7 @@ impl Planner {
         Expected { alpha: Alpha { input: alpha.input.max(1), ..alpha }, shares: produced.to_vec() }
     }
 
-    /// Changes the strategy if another one is cheaper by a twentieth at least.
+    /// Changes the strategy if another one is cheaper by a fiftieth at least.
     fn review(&mut self) -> bool {
         let expected = self.measured();
         let candidates: Vec<Choice> = Choice::candidates(&self.terms, self.books.memory_bytes(), self.books.groups())
@@ -192,7 +192,7 @@ impl Planner {
             .filter(|choice| *choice != Choice::Baseline)
             .collect();
         let (choice, cost) = cheapest(&candidates, &self.books, &self.terms, &expected);
-        if choice == self.choice || cost.time + cost.time / 19 > self.forecast().time {
+        if choice == self.choice || cost.time + cost.time / 49 > self.forecast().time {
             return false;
         }
         self.choice = choice;

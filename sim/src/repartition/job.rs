@@ -140,28 +140,40 @@ impl Run<'_> {
         }
     }
 
+    /// Carries out an order, or a part of it: one operation, or as many as a refill has pieces.
     fn carry_out(&mut self, order: Order) -> Result<(), RepartitionError> {
-        let (work, bytes) = self.work(order);
-        let op = self.world.ask(Lane::Background, work);
-        match self.wait_for(op)? {
-            Fared::Done => {
+        let mut moved = 0;
+        loop {
+            let (work, bytes) = self.work(order, moved);
+            let op = self.world.ask(Lane::Background, work);
+            let fared = self.wait_for(op)?;
+            if matches!(fared, Fared::Done) {
                 self.at = order.group();
-                self.done(order, bytes);
+                moved += bytes;
+                if let Order::Refill { on, target, bytes: whole } = order {
+                    self.doom_run((on, target), bytes);
+                    if moved < whole {
+                        continue;
+                    }
+                }
             }
-            Fared::Withdrawn => {
-                let awake = self.awake();
-                self.job.withdrawn(CLASS, awake);
+            match fared {
+                _ if moved > 0 => self.done(order, moved),
+                Fared::Tomorrow => self.job.withdrawn(CLASS, None),
+                Fared::Done | Fared::Withdrawn => {
+                    let awake = self.awake();
+                    self.job.withdrawn(CLASS, awake);
+                }
             }
-            Fared::Tomorrow => {
-                self.job.withdrawn(CLASS, None);
+            if matches!(fared, Fared::Tomorrow) {
                 self.pass_until(Time::start_of_day(self.world.now().day() + 1));
             }
+            return Ok(());
         }
-        Ok(())
     }
 
-    /// The operation of an order, and how many bytes of it it moves.
-    fn work(&self, order: Order) -> (Work, u64) {
+    /// The next operation of an order, of which so much is moved, and how many bytes it moves.
+    fn work(&self, order: Order, moved: u64) -> (Work, u64) {
         let most = self.what.operation_bytes.unwrap_or(u64::MAX);
         match order {
             Order::Read { group, bytes } => {
@@ -171,8 +183,9 @@ impl Run<'_> {
             }
             // The pieces of a run lie between those of others: each is read by itself.
             Order::Refill { on, target, bytes } => {
-                let piece = self.runs.get(&(on, target)).and_then(|run| run.front()).map_or(bytes, |(_, left)| *left);
-                self.read(on, bytes.min(piece).min(most))
+                let run = self.runs.get(&(on, target));
+                let piece = run.and_then(|run| run.front()).map_or(u64::MAX, |(_, left)| *left);
+                self.read(on, (bytes - moved).min(piece).min(most))
             }
             Order::BringHome { group, bytes } => self.write(group, bytes.min(most)),
             Order::Offload { on, bytes, .. } => self.write(on, bytes.min(most)),
@@ -195,7 +208,7 @@ impl Run<'_> {
         self.groups.iter().position(|known| *known == group).unwrap_or(0)
     }
 
-    /// An order's operation has moved so many bytes: the job is told what came of it.
+    /// So many bytes of an order are moved: the job is told what came of it.
     fn done(&mut self, order: Order, bytes: u64) {
         match order {
             Order::Read { .. } => {
@@ -211,10 +224,7 @@ impl Run<'_> {
                 let lies = self.job.books(CLASS).offloaded_on(self.number(on));
                 self.peak_offloaded_bytes = self.peak_offloaded_bytes.max(lies);
             }
-            Order::Refill { on, target, .. } => {
-                self.job.was_refilled(CLASS, bytes);
-                self.doom_run((on, target), bytes);
-            }
+            Order::Refill { .. } => self.job.was_refilled(CLASS, bytes),
             Order::Wait | Order::Done => {}
         }
         let writes = matches!(order, Order::BringHome { .. } | Order::Offload { .. });

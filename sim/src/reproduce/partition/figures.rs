@@ -1,8 +1,9 @@
-//! The figures of the evaluation, numbered as there: simulated on the left, by the paper's formulas on the right.
+//! The figures of the evaluation, numbered as there: simulated on the left, by the paper's formulas on the right, both
+//! over the same hours; below them, by how much the formulas are off, and the time that is spent switching alone.
 
 use super::runs::{Job, METHODS, PAPERS, Runs, Sweep};
 use crate::repartition::{Method, Repartitioned};
-use crate::report::{Axis, Figure, Plate, Series};
+use crate::report::{Axis, Figure, Plate, Scale, Series};
 use crate::reproduce::Drawn;
 
 /// The names of the files of all figures.
@@ -29,13 +30,11 @@ fn name(method: Method) -> &'static str {
 
 /// All figures.
 pub fn figures(runs: &Runs) -> Vec<Drawn> {
-    let memory = Axis::log("buffer (GB)");
-    let groups = Axis::log("groups");
     let plates = [
-        even(runs, Sweep::Data, "Figure 4: data size", &Axis::linear("data (TB)"), &Axis::linear("time (h)")),
-        with_switching(runs, even(runs, Sweep::Memory, "Figure 5: buffer size", &memory, &Axis::log("time (h)"))),
-        even(runs, Sweep::Groups, "Figure 6: number of groups", &groups, &Axis::log("time (h)")),
-        even(runs, Sweep::Switch, "Figure 7: switch latency", &Axis::linear("switch (s)"), &Axis::linear("time (h)")),
+        even(runs, Sweep::Data, "Figure 4: data size", &Axis::linear("data (TB)"), Axis::linear),
+        even(runs, Sweep::Memory, "Figure 5: buffer size", &Axis::log("buffer (GB)"), Axis::log),
+        even(runs, Sweep::Groups, "Figure 6: number of groups", &Axis::log("groups"), Axis::log),
+        even(runs, Sweep::Switch, "Figure 7: switch latency", &Axis::linear("switch (s)"), Axis::linear),
         skewed(runs),
     ];
     FIGURES.into_iter().zip(plates).map(|(name, plate)| Drawn { name, plate }).collect()
@@ -59,7 +58,9 @@ fn simulated(runs: &Runs, sweep: Sweep, title: &str, x: &Axis, y: &Axis) -> Figu
     Figure { title: title.to_owned(), x: x.clone(), y: y.clone(), series }
 }
 
-fn even(runs: &Runs, sweep: Sweep, title: &str, x: &Axis, y: &Axis) -> Plate {
+/// `scale` is that of the hours.
+fn even(runs: &Runs, sweep: Sweep, title: &str, x: &Axis, scale: fn(&'static str) -> Axis) -> Plate {
+    let y = scale("time (h)");
     let model = |method| curve(runs, sweep, method, |point| point.model_hours.unwrap_or(f64::NAN));
     let by_model = Figure {
         title: "by the paper's formulas".to_owned(),
@@ -67,29 +68,54 @@ fn even(runs: &Runs, sweep: Sweep, title: &str, x: &Axis, y: &Axis) -> Plate {
         y: y.clone(),
         series: PAPERS.map(model).to_vec(),
     };
-    Plate::new(title, 2, vec![simulated(runs, sweep, "simulated", x, y), by_model])
+    let switching = Figure {
+        title: "simulated, switching alone".to_owned(),
+        x: x.clone(),
+        y: scale("switching (h)"),
+        series: METHODS.map(|method| curve(runs, sweep, method, |point| point.switching_hours)).to_vec(),
+    };
+    let mut both = [simulated(runs, sweep, "simulated", x, &y), by_model];
+    over_the_same(&mut both);
+    let [simulated, by_model] = both;
+    Plate::new(title, 2, vec![simulated, by_model, off(runs, sweep, x), switching])
 }
 
-/// Figure 5 shows the time that is spent switching as well.
-fn with_switching(runs: &Runs, mut plate: Plate) -> Plate {
-    plate.figures.push(Figure {
-        title: "simulated, switching alone".to_owned(),
-        x: Axis::log("buffer (GB)"),
-        y: Axis::log("switching (h)"),
-        series: METHODS.map(|method| curve(runs, Sweep::Memory, method, |point| point.switching_hours)).to_vec(),
+/// Gives figures the range of all their values.
+fn over_the_same(figures: &mut [Figure]) {
+    let values = figures.iter().flat_map(|figure| &figure.series).flat_map(|series| &series.marks).map(|mark| mark.y);
+    let (least, most) = values
+        .filter(|value| value.is_finite())
+        .fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), value| (least.min(value), most.max(value)));
+    for figure in figures {
+        let from = if figure.y.scale == Scale::Log { least / 1.1 } else { 0.0 };
+        figure.y = figure.y.clone().range(from, most * 1.1);
+    }
+}
+
+/// By how much the paper's formulas and the better ones are off.
+fn off(runs: &Runs, sweep: Sweep, x: &Axis) -> Figure {
+    let over = |point: &Repartitioned, model: Option<f64>| (point.hours / model.unwrap_or(f64::NAN) - 1.0) * 100.0;
+    let papers = PAPERS.map(|method| curve(runs, sweep, method, |point| over(point, point.model_hours)));
+    let better = PAPERS.map(|method| {
+        let points = runs.of(sweep, method).map(|job| (job.x, over(&job.point, job.point.better_model_hours)));
+        Series::reference(format!("{}, better model (ours)", name(method)), points)
     });
-    plate
+    Figure {
+        title: "simulated, over the paper's formula and over the better model".to_owned(),
+        x: x.clone(),
+        y: Axis::linear("longer than foretold (%)"),
+        series: papers.into_iter().chain(better).collect(),
+    }
 }
 
 fn skewed(runs: &Runs) -> Plate {
-    let y = Axis::linear("time (h)");
-    let of = |sweep, what: &str| {
-        let mut figure = simulated(runs, sweep, &format!("skew of the {what}"), &Axis::linear("s"), &y);
-        for method in [Method::Buffpack, Method::Offpack] {
-            let better = runs.of(sweep, method).map(|job| (job.x, job.point.better_model_hours.unwrap_or(f64::NAN)));
-            figure.series.push(Series::reference(format!("{}, better model (ours)", name(method)), better));
-        }
-        figure
-    };
-    Plate::new("Figure 8: skew", 2, vec![of(Sweep::InputSkew, "input"), of(Sweep::OutputSkew, "output")])
+    let (x, y) = (Axis::linear("s"), Axis::linear("time (h)"));
+    let sweeps = [Sweep::InputSkew, Sweep::OutputSkew];
+    let mut figures: Vec<Figure> = sweeps
+        .into_iter()
+        .zip(["skew of the input", "skew of the output"])
+        .map(|(sweep, what)| simulated(runs, sweep, what, &x, &y))
+        .collect();
+    figures.extend(sweeps.map(|sweep| off(runs, sweep, &x)));
+    Plate::new("Figure 8: skew", 2, figures)
 }
