@@ -235,25 +235,36 @@ impl Catalog {
     /// hidden bucket is left out.
     ///
     /// # Errors
-    /// [`CatalogError::NoSuchBucket`]; [`CatalogError::PreconditionFailed`] if there is an object where one shall be;
-    /// [`CatalogError::Conflict`].
-    pub async fn publish(&self, bucket: &str, publications: &[Publication]) -> Result<(), CatalogError> {
+    /// [`CatalogError::NoSuchBucket`], also if that name is another bucket's by now; [`CatalogError::PreconditionFailed`]
+    /// if there is an object where one shall be ([`Catalog::first_taken`] tells which); [`CatalogError::Conflict`].
+    pub async fn publish(&self, bucket: &Bucket, publications: &[Publication]) -> Result<(), CatalogError> {
         let mut turns = self.turns();
         loop {
             let _turn = turns.next().await?;
-            let mut batch = Batch { checks: vec![Check::Present(key::bucket(bucket))], writes: Vec::new() };
+            let is_there = Check::Is(key::bucket(&bucket.name), self.same_bucket(bucket).await?);
+            let mut batch = Batch { checks: vec![is_there], writes: Vec::new() };
             for publication in publications {
-                self.move_out(bucket, publication, &mut batch).await?;
+                self.move_out(&bucket.name, publication, &mut batch).await?;
             }
             if self.apply(batch).await? {
                 return Ok(());
             }
-            self.bucket(bucket).await?;
-            let targets = publications.iter().map(|publication| key::object(bucket, &publication.to)).collect();
-            if self.store.get_many(targets).await?.iter().any(Option::is_some) {
+            if self.first_taken(&bucket.name, publications).await?.is_some() {
                 return Err(CatalogError::PreconditionFailed);
             }
         }
+    }
+
+    /// The first of the keys where objects shall be published that has an object already.
+    pub async fn first_taken(&self, bucket: &str, to: &[Publication]) -> Result<Option<String>, CatalogError> {
+        for page in to.chunks(STEP) {
+            let keys = page.iter().map(|publication| key::object(bucket, &publication.to)).collect();
+            let found = self.store.get_many(keys).await?;
+            if let Some(at) = found.iter().position(Option::is_some) {
+                return Ok(Some(page[at].to.clone()));
+            }
+        }
+        Ok(None)
     }
 
     /// Adds to `batch`: one object leaves the hidden bucket.
@@ -262,7 +273,8 @@ impl Catalog {
         let (source, target) = (key::object(HIDDEN_BUCKET, from), key::object(bucket, to));
         let Some((object, raw)) = self.read_raw::<Object>(&source).await? else { return Ok(()) };
         let at = key::version(object.version);
-        let Some((found, version_raw)) = self.read_raw::<Version>(&at).await? else { return Ok(()) };
+        let found = self.read_raw::<Version>(&at).await?;
+        let (found, version_raw) = found.ok_or_else(|| CatalogError::damaged(&at, "an object's version is missing"))?;
         batch.checks.push(Check::Is(source.clone(), raw.clone()));
         batch.checks.push(Check::Is(at.clone(), version_raw));
         batch.checks.push(Check::Absent(target.clone()));

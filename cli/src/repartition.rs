@@ -35,8 +35,15 @@ pub fn repartition(options: &Repartition) -> anyhow::Result<()> {
 }
 
 async fn tell(job: &RepartitionJob, what: &str) -> anyhow::Result<()> {
-    let report = Client::of(&job.data.data)?.tell_repartition(job.job, what).await?;
-    print(job.json, &known(job, report)?)
+    let report = known(job, Client::of(&job.data.data)?.tell_repartition(job.job, what).await?)?;
+    if what == "cancel" && report.ended_ms.is_none() {
+        eprintln!("job {} is being cancelled; `larder repartition show {}` tells when it is", job.job, job.job);
+    }
+    print(job.json, &report)?;
+    if what == "resume" && !report.reason.is_empty() {
+        anyhow::bail!("job {} does not go on", job.job);
+    }
+    Ok(())
 }
 
 fn known(job: &RepartitionJob, report: Option<JobReport>) -> anyhow::Result<JobReport> {

@@ -79,7 +79,8 @@ impl Rack {
                 let (bytes, stack_bytes, pin) = (*bytes, *stack_bytes, *pin);
                 self.known_pin(pin)?;
                 let spent = self.without_starts(request.lane, now);
-                let refusal = if spent.is_empty() { Rejection::NoRoom } else { Rejection::StartBudgetSpent };
+                let waits = spent.iter().any(|group| pin.allows(*group, self.class_of(*group)));
+                let refusal = if waits { Rejection::StartBudgetSpent } else { Rejection::NoRoom };
                 self.place(stack_bytes, bytes, pin, &spent).ok_or(refusal)
             }
         }

@@ -3,7 +3,10 @@
 //!
 //! 1. The wanted range is cut into segments. What the spool already holds, or is about to hold, is not read again.
 //! 2. A segment is widened to whole stripes: they are read and checked anyway, and neighbours in a pack come for free.
-//! 3. While a client takes one segment, the next one is already asked for; no more than that, so that a slow client
+//! 3. A client who wants what is queued for the background orders it himself, in his own lane: what the background has
+//!    queued is withdrawn, and finds the client's recall when it asks again. Whoever reads what others ordered orders it
+//!    himself if they come to nothing, and so is told why if he does.
+//! 4. While a client takes one segment, the next one is already asked for; no more than that, so that a slow client
 //!    costs the rack nothing and a vanished one at most a segment.
 //!
 //! Memory: two blocks of the spool for each client. A recall that was ordered goes on when its client has gone: whoever
@@ -25,6 +28,9 @@ const SPOOL_PATIENCE: Duration = Duration::from_mins(10);
 
 /// How long the disk of the spool may take for the first bytes of what it holds, in wall time.
 const SPOOL_DISK_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often what others ordered may come to nothing before a reader does.
+const JOINS_MAX: u32 = 5;
 
 /// Why a recall did not give its bytes.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +75,8 @@ pub struct Recalls {
 struct Segment {
     reader: SpoolReader,
     refused: Arc<OnceLock<Rejection>>,
+    /// Whether somebody else ordered it.
+    joined: bool,
 }
 
 impl Recalls {
@@ -97,8 +105,8 @@ impl Recalls {
         if range.is_empty() {
             return Ok(futures::stream::empty().boxed());
         }
-        let first = match self.means.spool.find(blob.blob, range.start) {
-            Some(reader) => Segment { reader, refused: Arc::default() },
+        let first = match self.found(&blob, range.start, Lane::Client) {
+            Some(segment) => segment,
             None => self.order(&blob, &range, Lane::Client).await?,
         };
         let group = blob.group;
@@ -176,7 +184,8 @@ impl Recalls {
         let _hold = self.means.holds.guard(blob.blob);
         let mut segment = first;
         let mut at = range.start;
-        while at < range.end {
+        let mut joins = 0;
+        'segments: while at < range.end {
             let current = match segment.take() {
                 Some(segment) => segment,
                 None => self.segment(blob, &(at..range.end), lane).await?,
@@ -187,15 +196,22 @@ impl Recalls {
             let ahead = if end < range.end { self.order(blob, &(end..range.end), lane).await.ok() } else { None };
             let mut bytes = current.reader.read(at..end);
             while let Some(piece) = bytes.next().await {
-                let piece = piece.map_err(|error| match current.refused.get() {
-                    Some(reason) => RecallError::Refused(*reason),
-                    None => RecallError::Spool(error.to_string()),
-                })?;
+                let piece = match piece {
+                    Ok(piece) => piece,
+                    Err(_) if current.joined && joins < JOINS_MAX => {
+                        joins += 1;
+                        continue 'segments;
+                    }
+                    Err(error) => {
+                        let spool = || RecallError::Spool(error.to_string());
+                        return Err(current.refused.get().map_or_else(spool, |reason| RecallError::Refused(*reason)));
+                    }
+                };
+                at += piece.len() as u64;
                 if sender.send(Ok(piece)).await.is_err() {
                     return Ok(()); // nobody listens any more
                 }
             }
-            at = end;
             segment = ahead;
         }
         Ok(())
@@ -222,8 +238,8 @@ impl Recalls {
     async fn order(&self, blob: &Blob, range: &Range<u64>, lane: Lane) -> Result<Segment, RecallError> {
         // One at a time looks and orders, so that clients who want the same bytes order them once.
         let _turn = self.means.ordering.lock().await;
-        if let Some(reader) = self.means.spool.find(blob.blob, range.start) {
-            return Ok(Segment { reader, refused: Arc::default() });
+        if let Some(segment) = self.found(blob, range.start, lane) {
+            return Ok(segment);
         }
         let wanted = self.widened(blob, range);
         let writer = self.means.spool.reserve(blob.blob, wanted).await.map_err(|error| match error {
@@ -235,7 +251,16 @@ impl Recalls {
         let refused = Arc::<OnceLock<Rejection>>::default();
         let (blob, ticket) = (blob.clone(), self.ticket.clone());
         self.world.read(ReadOrder { blob, writer, lane, ticket, refused: Arc::clone(&refused) });
-        Ok(Segment { reader, refused })
+        Ok(Segment { reader, refused, joined: false })
+    }
+
+    /// What the spool has of payload byte `at`, or is about to have.
+    fn found(&self, blob: &Blob, at: u64, lane: Lane) -> Option<Segment> {
+        let reader = self.means.spool.find(blob.blob, at)?;
+        if lane == Lane::Client && !reader.is_complete() {
+            self.world.withdraw_from_background(blob.blob, at);
+        }
+        Some(Segment { reader, refused: Arc::default(), joined: true })
     }
 
     /// The stripes that the start of `range` lies in, up to a segment's length.

@@ -9,7 +9,8 @@
 //!
 //! Invariants: a job's output is in the hidden bucket until all of it is there and its tally is that of the input; then
 //! it is published, and only then is input removed, if that was asked. Before that, whatever ends a job rolls it back:
-//! nothing of it is left but its record. A job that the server's end interrupted begins anew.
+//! nothing of it is left but its record. A job that the server's end interrupted begins anew. A job's state changes only
+//! by who has its door open.
 
 mod buffer;
 mod finish;
@@ -27,6 +28,7 @@ use crate::world::{Means, WorldHandle};
 use catalog::{CatalogError, Job, JobState};
 use futures::FutureExt;
 use model::RackSpec;
+use plan::SurveyError;
 use report::Kept;
 use runner::{Control, Ended};
 use std::collections::BTreeMap;
@@ -36,6 +38,8 @@ use tokio::sync::watch;
 
 /// Jobs that are over and still remembered.
 const REMEMBERED: usize = 100;
+/// How often a job begins anew by itself after a server that was not told to end; perhaps it ended because of the job.
+const INTERRUPTIONS_MAX: u32 = 3;
 
 /// Why something is not done.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +67,8 @@ struct Shared {
     spec: RackSpec,
     /// Jobs that have a task.
     running: Mutex<BTreeMap<u64, Running>>,
+    /// Who changes a job's state: one at a time. One for each job since the server began.
+    doors: Mutex<BTreeMap<u64, Arc<tokio::sync::Mutex<()>>>>,
     /// Who works: one at a time, since each takes the memory it was given.
     turn: tokio::sync::Mutex<()>,
 }
@@ -74,27 +80,54 @@ struct Running {
 }
 
 impl Repartitions {
-    /// Takes up what the last server left: what was being published is published, what was interrupted is rolled back
-    /// and begins anew.
+    /// Takes up what the last server left: what was being published is published before this ends; what was interrupted
+    /// is rolled back and begins anew, and what was being removed goes on, after it. A job that cannot be taken up keeps
+    /// nobody from the others.
     ///
     /// # Errors
-    /// [`CatalogError`].
+    /// [`CatalogError`], if it is not known which jobs there are.
     pub async fn start(means: Means, world: WorldHandle, spec: RackSpec) -> Result<Self, CatalogError> {
-        let (running, turn) = (Mutex::default(), tokio::sync::Mutex::default());
-        let jobs = Self { shared: Arc::new(Shared { means, world, spec, running, turn }) };
-        let catalog = &jobs.shared.means.catalog;
-        for job in catalog.jobs().await? {
-            match job.state {
-                JobState::Running => {
-                    jobs.shared.roll_back(job.job).await?;
-                    jobs.spawn(job);
-                }
-                JobState::Paused => jobs.shared.roll_back(job.job).await?,
-                JobState::Publishing | JobState::Removing => jobs.shared.complete(job).await?,
-                JobState::Done | JobState::Cancelled | JobState::Failed => {}
+        let (running, doors, turn) = (Mutex::default(), Mutex::default(), tokio::sync::Mutex::default());
+        let jobs = Self { shared: Arc::new(Shared { means, world, spec, running, doors, turn }) };
+        for job in jobs.shared.means.catalog.jobs().await? {
+            let number = job.job;
+            if let Err(error) = jobs.take_up(job).await {
+                tracing::error!(job = number, %error, "a repartition cannot be taken up; the next start tries again");
             }
         }
+        let shared = Arc::clone(&jobs.shared);
+        jobs.in_background(async move { shared.sweep().await });
         Ok(jobs)
+    }
+
+    async fn take_up(&self, job: Job) -> Result<(), CatalogError> {
+        let (number, shared) = (job.job, Arc::clone(&self.shared));
+        match job.state {
+            JobState::Running => {
+                let job = self.shared.interrupted(job).await?;
+                if job.state == JobState::Running {
+                    self.spawn(job);
+                } else {
+                    self.in_background(async move { shared.roll_back(number).await });
+                }
+            }
+            JobState::Paused => self.in_background(async move { shared.roll_back(number).await }),
+            JobState::Publishing | JobState::Removing => {
+                let job = self.shared.publish(job).await?;
+                self.in_background(async move { shared.tidy(job).await });
+            }
+            JobState::Done | JobState::Cancelled | JobState::Failed => {}
+        }
+        Ok(())
+    }
+
+    /// Does something that nobody waits for. What does not succeed is done by the next start.
+    fn in_background(&self, what: impl Future<Output = Result<(), CatalogError>> + Send + 'static) {
+        (self.shared.means.spawn)(Box::pin(async move {
+            if let Err(error) = what.await {
+                tracing::error!(%error, "what a repartition has left was not tidied up; the next start tries again");
+            }
+        }));
     }
 
     /// Plans `request` and, unless it is only to be planned, begins it.
@@ -103,7 +136,8 @@ impl Repartitions {
     /// [`JobError::Refused`] with what is wrong with it.
     pub async fn ask(&self, request: Request) -> Result<JobReport, JobError> {
         let Shared { means, world, spec, .. } = &*self.shared;
-        let survey = plan::survey(means, world, spec, &request).await.map_err(JobError::Refused)?;
+        let survey = plan::survey(means, world, spec, &request).await;
+        let survey = survey.map_err(|error| JobError::Refused(error.to_string()))?;
         let (_, to) = plan::places(&request).map_err(JobError::Refused)?;
         let request = Request { to, ..request };
         let created_ms = (means.wall)();
@@ -111,7 +145,8 @@ impl Repartitions {
             let state = "planned".to_owned();
             return Ok(JobReport { state, created_ms, request, plan: Some(survey.plan), ..JobReport::default() });
         }
-        let kept = Kept { plan: Some(survey.plan), outcome: None };
+        let target = means.catalog.bucket(&request.to.bucket).await?;
+        let kept = Kept { plan: Some(survey.plan), target: Some(target), ..Kept::default() };
         let job = Job {
             job: 0,
             state: JobState::Running,
@@ -145,11 +180,13 @@ impl Repartitions {
         Ok(self.told(&found))
     }
 
-    /// Halts a job after the operation in hand. What it has done stays, as long as the server runs.
+    /// Halts a job: what is in service comes to its end, and nothing else is begun. What it has done stays, as long as
+    /// the server runs, and what it buffers as well: others wait for it. One that has not begun lets others go first.
     ///
     /// # Errors
     /// [`JobError::Refused`] if there is nothing to pause.
     pub async fn pause(&self, job: u64) -> Result<JobReport, JobError> {
+        let _door = self.shared.door(job).await;
         self.change(job, JobState::Running, JobState::Paused).await?;
         self.control(job, Control::Pause);
         self.show(job).await
@@ -160,9 +197,15 @@ impl Repartitions {
     /// # Errors
     /// [`JobError::Refused`] if it does neither.
     pub async fn resume(&self, job: u64) -> Result<JobReport, JobError> {
+        let door = self.shared.door(job).await;
         let found = self.shared.means.catalog.job(job).await?.ok_or(JobError::Unknown(job))?;
         if matches!(found.state, JobState::Publishing | JobState::Removing) {
-            self.shared.complete(found).await?;
+            let found = self.shared.publish(found).await?;
+            let shared = Arc::clone(&self.shared);
+            self.in_background(async move {
+                let _door = door;
+                shared.tidy(found).await
+            });
             return self.show(job).await;
         }
         let found = self.change(job, JobState::Paused, JobState::Running).await?;
@@ -172,21 +215,23 @@ impl Repartitions {
         self.show(job).await
     }
 
-    /// Ends a job and rolls it back.
+    /// Ends a job and rolls it back. One that works comes to its end a little later.
     ///
     /// # Errors
-    /// [`JobError::Refused`] if it is over, or being published.
+    /// [`JobError::Refused`] if it is over, or clients see some of its output already.
     pub async fn cancel(&self, job: u64) -> Result<JobReport, JobError> {
+        let _door = self.shared.door(job).await;
         let found = self.shared.means.catalog.job(job).await?.ok_or(JobError::Unknown(job))?;
-        match found.state {
-            JobState::Running | JobState::Paused => {}
+        let has_task = match found.state {
+            JobState::Running | JobState::Paused => self.control(job, Control::Cancel),
+            JobState::Publishing if self.shared.nothing_is_published(&found).await? => false,
             JobState::Publishing | JobState::Removing => {
-                let told = format!("the output of job {job} is being published already; remove what you do not want");
+                let told = format!("the output of job {job} is published already; remove what you do not want");
                 return Err(JobError::Refused(told));
             }
             _ => return Err(JobError::Refused(format!("job {job} is over"))),
-        }
-        if !self.control(job, Control::Cancel) {
+        };
+        if !has_task {
             self.shared.roll_back(job).await?;
             self.shared.end(found, JobState::Cancelled, String::new()).await?;
         }
@@ -199,7 +244,8 @@ impl Repartitions {
         if found.state != from {
             return Err(JobError::Refused(format!("job {job} is {}", name(found.state))));
         }
-        let changed = Job { state: to, ..found.clone() };
+        let report = json(&Kept { interruptions: 0, ..kept(&found) });
+        let changed = Job { state: to, report, reason: String::new(), ..found.clone() };
         catalog.change_job(&found, &changed).await?;
         Ok(changed)
     }
@@ -216,15 +262,16 @@ impl Repartitions {
         let shared = Arc::clone(&self.shared);
         (self.shared.means.spawn)(Box::pin(async move {
             let number = job.job;
-            if let Err(error) = shared.work(job, controlled).await {
-                tracing::error!(job = number, %error, "a repartition was not brought to its end; the next start does");
+            if let Err(error) = shared.work(job.clone(), controlled).await {
+                tracing::error!(job = number, %error, "a repartition does not go on");
+                shared.park(job, &error).await;
             }
             shared.running().remove(&number);
         }));
     }
 
     fn told(&self, job: &Job) -> JobReport {
-        let kept: Kept = serde_json::from_str(&job.report).unwrap_or_default();
+        let kept = kept(job);
         let running = self.shared.running();
         let progress = running.get(&job.job).map(|running| running.progress.clone());
         let waits = job.state == JobState::Running && matches!(progress, Some(None));
@@ -256,34 +303,47 @@ impl Shared {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Opens a job's door, and holds it open: nobody else changes its state meanwhile.
+    async fn door(&self, job: u64) -> tokio::sync::OwnedMutexGuard<()> {
+        let door = {
+            let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(doors.entry(job).or_default())
+        };
+        door.lock_owned().await
+    }
+
     /// A job from its beginning to its end.
     async fn work(&self, job: Job, control: watch::Receiver<Control>) -> Result<(), CatalogError> {
         let number = job.job;
-        let mut waiting = control.clone();
-        let turn = tokio::select! {
-            turn = self.turn.lock() => Some(turn),
-            _ = waiting.wait_for(|control| *control == Control::Cancel) => None,
-        };
+        let turn = self.turn_of(control.clone()).await;
         // Whatever an earlier attempt has left.
         self.roll_back(number).await?;
         let came = match &turn {
             // A mistake in a record must not take the server along.
-            Some(_) => AssertUnwindSafe(self.transform(&job, control)).catch_unwind().await.unwrap_or_else(|_| {
-                Err(Ended::Failed("it failed in a way that must not be; please report this".into()))
-            }),
+            Some(_) => {
+                AssertUnwindSafe(self.transform(&job, control.clone())).catch_unwind().await.unwrap_or_else(|_| {
+                    Err(Ended::Failed("it failed in a way that must not be; please report this".into()))
+                })
+            }
             None => Err(Ended::Cancelled),
         };
+        let _door = self.door(number).await;
+        let came = if *control.borrow() == Control::Cancel { Err(Ended::Cancelled) } else { came };
         match came {
             Ok(outcome) => {
                 let publishing = |job: &Job| {
-                    let kept: Kept = serde_json::from_str(&job.report).unwrap_or_default();
-                    let report = json(&Kept { outcome: Some(outcome.clone()), ..kept });
+                    let report = json(&Kept { outcome: Some(outcome.clone()), ..kept(job) });
                     Job { state: JobState::Publishing, report, ..job.clone() }
                 };
                 let job = self.enter(job, publishing).await?;
-                self.complete(job).await
+                let job = self.publish(job).await?;
+                self.tidy(job).await
             }
-            Err(Ended::Closing) => Ok(()),
+            Err(Ended::Closing) => {
+                // It did not end because of this job.
+                let told = |job: &Job| Job { report: json(&Kept { interruptions: 0, ..kept(job) }), ..job.clone() };
+                self.enter(job, told).await.map(drop)
+            }
             Err(Ended::Cancelled) => {
                 self.roll_back(number).await?;
                 self.end(job, JobState::Cancelled, String::new()).await
@@ -293,6 +353,56 @@ impl Shared {
                 self.roll_back(number).await?;
                 self.end(job, JobState::Failed, reason).await
             }
+        }
+    }
+
+    /// The turn of a job, when it has come: not while the job is paused, and not at all if it is cancelled before.
+    async fn turn_of(&self, mut control: watch::Receiver<Control>) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        loop {
+            let now = *control.wait_for(|control| *control != Control::Pause).await.ok()?;
+            if now == Control::Cancel {
+                return None;
+            }
+            let turn = tokio::select! {
+                turn = self.turn.lock() => turn,
+                _ = control.changed() => continue,
+            };
+            if *control.borrow() == Control::Run {
+                return Some(turn);
+            }
+        }
+    }
+
+    /// A job that worked when the server ended. It begins anew, unless that has happened too often.
+    async fn interrupted(&self, job: Job) -> Result<Job, CatalogError> {
+        let changed = |job: &Job| {
+            let interruptions = kept(job).interruptions + 1;
+            let report = json(&Kept { interruptions, ..kept(job) });
+            let (mut state, mut reason) = (job.state, job.reason.clone());
+            if interruptions > INTERRUPTIONS_MAX {
+                state = JobState::Paused;
+                reason = format!(
+                    "the server ended {interruptions} times while it worked on this, and was not told to; see why, give \
+                     the job less --memory if it took too much, and then `larder repartition resume {number}` or \
+                     `larder repartition cancel {number}`",
+                    number = job.job
+                );
+            }
+            Job { state, report, reason, ..job.clone() }
+        };
+        self.enter(job, changed).await
+    }
+
+    /// A job that the catalog keeps from going on waits for somebody who has it go on.
+    async fn park(&self, job: Job, error: &CatalogError) {
+        let number = job.job;
+        let changed = |job: &Job| {
+            let reason = format!("{error}; when that is mended, `larder repartition resume {number}`");
+            let state = if job.state == JobState::Running { JobState::Paused } else { job.state };
+            if job.state.is_over() { job.clone() } else { Job { state, reason, ..job.clone() } }
+        };
+        if let Err(error) = self.enter(job, changed).await {
+            tracing::error!(job = number, %error, "that cannot even be noted; the next start takes the job up");
         }
     }
 
@@ -311,10 +421,21 @@ impl Shared {
 
     /// Everything up to an output that is complete and verified, and not yet published.
     async fn transform(&self, job: &Job, control: watch::Receiver<Control>) -> Result<Outcome, Ended> {
+        let failed = |error: CatalogError| Ended::Failed(error.to_string());
         let request: Request =
             serde_json::from_str(&job.request).map_err(|error| Ended::Failed(format!("its request: {error}")))?;
-        let survey = plan::survey(&self.means, &self.world, &self.spec, &request).await.map_err(Ended::Failed)?;
+        let survey =
+            plan::survey(&self.means, &self.world, &self.spec, &request).await.map_err(|error| match error {
+                SurveyError::Closing => Ended::Closing,
+                SurveyError::Refused(reason) => Ended::Failed(reason),
+            })?;
         let number = job.job;
+        // What there is to read may have changed since it was asked for.
+        let planned = |job: &Job| {
+            let report = json(&Kept { plan: Some(survey.plan.clone()), ..kept(job) });
+            Job { report, ..job.clone() }
+        };
+        self.enter(job.clone(), planned).await.map_err(failed)?;
         let watch = |progress: &Progress| {
             if let Some(running) = self.running().get_mut(&number) {
                 running.progress = Some(progress.clone());
@@ -323,12 +444,17 @@ impl Shared {
         watch(&Progress::default());
         let (outcome, versions) =
             runner::run(&self.means, &self.world, number, &request, survey, control, watch).await?;
-        if request.remove_input {
-            let noted = self.means.catalog.add_job_inputs(number, &versions).await;
-            noted.map_err(|error| Ended::Failed(error.to_string()))?;
+        // Input of which nothing came is kept: nobody who has all of it left out wants it gone.
+        if request.remove_input && outcome.rows > 0 {
+            self.means.catalog.add_job_inputs(number, &versions).await.map_err(failed)?;
         }
         Ok(outcome)
     }
+}
+
+/// What the catalog keeps of a job in the server's words.
+fn kept(job: &Job) -> Kept {
+    serde_json::from_str(&job.report).unwrap_or_default()
 }
 
 fn name(state: JobState) -> &'static str {

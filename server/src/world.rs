@@ -118,24 +118,59 @@ pub(crate) enum Message {
     Write(Box<WriteOrder>),
     /// What is queued with this ticket is not wanted any more.
     Withdraw(Arc<Ticket>),
+    WithdrawFromBackground {
+        blob: BlobId,
+        at: u64,
+    },
     /// A look at the engine.
     Ask(Look),
     /// What was composed for a migration write; `None` if nothing of it was left.
-    Composed { op: OpId, versions: Vec<VersionId>, pack: Option<Arc<HeldPack>>, pin: PinnedTo },
+    Composed {
+        op: OpId,
+        versions: Vec<VersionId>,
+        pack: Option<Arc<HeldPack>>,
+        pin: PinnedTo,
+    },
     /// A read is over; its writer comes back, so that it can be gone on with on other drives.
-    ReadEnded { event: Event, op: OpId, writer: Box<SpoolWriter>, appended_bytes: u64 },
+    ReadEnded {
+        event: Event,
+        op: OpId,
+        writer: Box<SpoolWriter>,
+        appended_bytes: u64,
+    },
     /// A write, or its verification, is over.
-    WriteEnded { event: Event, op: OpId, written: Option<Written> },
+    WriteEnded {
+        event: Event,
+        op: OpId,
+        written: Option<Written>,
+    },
     /// A stack was rebuilt, or was not: its blob as it lies then, and the checksum of its payload.
-    Rebuilt { event: Event, op: OpId, written: Option<(Blob, u64)> },
+    Rebuilt {
+        event: Event,
+        op: OpId,
+        written: Option<(Blob, u64)>,
+    },
     /// The catalog knows (or refused) a blob that was made of these versions of the workshop, if of any.
-    Committed { versions: Vec<VersionId> },
+    Committed {
+        versions: Vec<VersionId>,
+    },
     /// A page of staged versions, before those already on their way are left out.
-    Staged { attempt: Attempt, entries: Vec<engine::StagedEntry>, next: Option<migration::StagedCursor> },
+    Staged {
+        attempt: Attempt,
+        entries: Vec<engine::StagedEntry>,
+        next: Option<migration::StagedCursor>,
+    },
     /// A page of doomed blobs, before those still held are left out.
-    Doomed { group: GroupId, attempt: Attempt, page: reclaim::DoomedPage },
+    Doomed {
+        group: GroupId,
+        attempt: Attempt,
+        page: reclaim::DoomedPage,
+    },
     /// Whether a version belongs to a write under way.
-    IsMigrating { version: VersionId, answer: oneshot::Sender<bool> },
+    IsMigrating {
+        version: VersionId,
+        answer: oneshot::Sender<bool>,
+    },
     /// A rescue has come to its end.
     Rescued(BlobId),
     /// Take in nothing more, put every group to sleep, and say so.
@@ -177,6 +212,16 @@ impl Job {
             Self::Write { .. } | Self::Rebuild(_) => None,
         }
     }
+
+    /// Whether it is a recall of payload byte `at` of `of` for somebody's work in the background.
+    fn recalls_for_background(&self, of: BlobId, at: u64) -> bool {
+        match self {
+            Self::Read { blob, writer: Some(writer), ticket: Some(_), .. } => {
+                blob.blob == of && writer.range().contains(&at)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// What a blob is made of.
@@ -211,6 +256,11 @@ impl WorldHandle {
     /// Withdraws what is queued with `ticket`; what is in service goes on.
     pub fn withdraw(&self, ticket: &Arc<Ticket>) {
         self.send(Message::Withdraw(Arc::clone(ticket)));
+    }
+
+    /// Withdraws recalls of payload byte `at` of `blob` that are queued for the background: a client wants it.
+    pub fn withdraw_from_background(&self, blob: BlobId, at: u64) {
+        self.send(Message::WithdrawFromBackground { blob, at });
     }
 
     /// Which groups are ready, now and whenever that changes.
@@ -338,7 +388,8 @@ impl World {
             Message::Event(event) => self.apply(event),
             Message::Read(order) => self.order_read(*order),
             Message::Write(order) => self.order_write(*order),
-            Message::Withdraw(ticket) => self.withdraw(&ticket),
+            Message::Withdraw(ticket) => self.withdraw(|job| job.ticket().is_some_and(|of| Arc::ptr_eq(of, &ticket))),
+            Message::WithdrawFromBackground { blob, at } => self.withdraw(|job| job.recalls_for_background(blob, at)),
             Message::Ask(look) => look(&self.rack, self.means.clock.now()),
             Message::Composed { op, versions, pack, pin } => self.composed(op, versions, pack, pin),
             Message::ReadEnded { event, op, writer, appended_bytes: appended } => {
@@ -444,10 +495,9 @@ impl World {
         self.apply(Event::Submitted(Request { op, lane, overtake_limit: None, work }));
     }
 
-    /// Takes back what is queued with this ticket. What is in service is not touched by that.
-    fn withdraw(&mut self, ticket: &Arc<Ticket>) {
-        let of_ticket = |job: &Job| job.ticket().is_some_and(|of| Arc::ptr_eq(of, ticket));
-        let ops: Vec<OpId> = self.jobs.iter().filter(|(_, job)| of_ticket(job)).map(|(op, _)| *op).collect();
+    /// Takes back such jobs as are queued. What is in service is not touched by that.
+    fn withdraw(&mut self, is_meant: impl Fn(&Job) -> bool) {
+        let ops: Vec<OpId> = self.jobs.iter().filter(|(_, job)| is_meant(job)).map(|(op, _)| *op).collect();
         for op in ops {
             self.apply(Event::Cancelled { op });
         }

@@ -2,7 +2,8 @@
 
 use super::{blob, catalog, object, put, sound};
 use crate::{
-    Catalog, CatalogError, Displaced, HIDDEN_BUCKET, Job, JobState, ListRequest, Made, Place, Publication, VersionId,
+    Bucket, Catalog, CatalogError, Displaced, HIDDEN_BUCKET, Job, JobState, ListRequest, Made, Place, Publication,
+    VersionId,
 };
 use model::BlobId;
 
@@ -30,6 +31,11 @@ async fn made(catalog: &Catalog, sizes: &[u64]) -> (BlobId, Vec<Made>) {
 async fn hidden(catalog: &Catalog) -> usize {
     let request = ListRequest { max_keys: 100, ..ListRequest::default() };
     catalog.list_objects(HIDDEN_BUCKET, &request).await.unwrap().objects.len()
+}
+
+/// The bucket to publish to.
+async fn target(catalog: &Catalog) -> Bucket {
+    catalog.bucket("b").await.unwrap()
 }
 
 fn to(from: &str, to: &str) -> Publication {
@@ -63,8 +69,8 @@ async fn what_a_job_made_is_hidden_until_it_is_published_and_no_bytes_move() {
     assert_eq!(hidden(&catalog).await, 3);
     assert_eq!(sound(&catalog).await.stored_bytes, 30);
     let all = [to("1/out/0", "p/0"), to("1/out/1", "p/1"), to("1/out/2", "p/2"), to("1/out/9", "p/9")];
-    catalog.publish("b", &all).await.unwrap();
-    catalog.publish("b", &all[3..]).await.unwrap();
+    catalog.publish(&target(&catalog).await, &all).await.unwrap();
+    catalog.publish(&target(&catalog).await, &all[3..]).await.unwrap();
     assert_eq!(hidden(&catalog).await, 0);
     let (object, place) = catalog.get_object("b", "p/2").await.unwrap();
     assert_eq!((object, place), (members[2].object.clone(), Place::Stored { blob: id, offset: 10 }));
@@ -79,11 +85,16 @@ async fn publishing_takes_no_objects_place_and_needs_its_bucket() {
     made(&catalog, &[10, 20]).await;
     put(&catalog, "p/1", 3, 1).await;
     let both = [to("1/out/0", "p/0"), to("1/out/1", "p/1")];
-    assert!(matches!(catalog.publish("b", &both).await, Err(CatalogError::PreconditionFailed)));
-    assert!(matches!(catalog.publish("none", &both).await, Err(CatalogError::NoSuchBucket)));
+    assert!(matches!(catalog.publish(&target(&catalog).await, &both).await, Err(CatalogError::PreconditionFailed)));
+    assert_eq!(catalog.first_taken("b", &both).await.unwrap().as_deref(), Some("p/1"));
+    let none = Bucket::new("none", 0, "");
+    assert!(matches!(catalog.publish(&none, &both).await, Err(CatalogError::NoSuchBucket)));
+    let before = Bucket { created_ms: target(&catalog).await.created_ms + 1, ..target(&catalog).await };
+    assert!(matches!(catalog.publish(&before, &both).await, Err(CatalogError::NoSuchBucket)), "another of that name");
     assert_eq!((hidden(&catalog).await, catalog.head_object("b", "p/1").await.unwrap().bytes), (2, 3));
     catalog.delete_object("b", "p/1").await.unwrap();
-    catalog.publish("b", &both).await.unwrap();
+    assert_eq!(catalog.first_taken("b", &both).await.unwrap(), None);
+    catalog.publish(&target(&catalog).await, &both).await.unwrap();
     sound(&catalog).await;
 }
 
@@ -94,7 +105,7 @@ async fn what_was_rescued_to_the_workshop_is_published_as_well() {
     let slot = catalog.next_slot().await.unwrap();
     catalog.restage(members[1].object.version, id, slot).await.unwrap().unwrap();
     sound(&catalog).await;
-    catalog.publish("b", &[to("1/out/1", "p/1")]).await.unwrap();
+    catalog.publish(&target(&catalog).await, &[to("1/out/1", "p/1")]).await.unwrap();
     assert_eq!(catalog.get_object("b", "p/1").await.unwrap().1, Place::Staged { slot });
     sound(&catalog).await;
 }

@@ -15,7 +15,8 @@ use batch::held_bytes;
 
 /// Batches that are joined to one.
 const TIER: usize = 16;
-/// The longest batch that comes of joining, in bytes.
+/// The longest batch that comes of joining, in bytes; but never more than a half of a grain, since what is offloaded, or
+/// back, at once is told as a grain at most.
 const JOINED_BYTES_MAX: u64 = 4 << 20;
 
 /// See the head of this file.
@@ -24,6 +25,7 @@ pub(super) struct Buffer {
     stocks: Vec<Vec<Stocked>>,
     homes: Vec<Home>,
     home_of: HomeOf,
+    joined_bytes_max: u64,
     held_bytes: u64,
     peak_bytes: u64,
 }
@@ -82,8 +84,11 @@ impl Untold {
 }
 
 impl Buffer {
-    pub fn new(homes: usize, home_of: HomeOf) -> Self {
-        Self { stocks: Vec::new(), homes: vec![Home::default(); homes], home_of, held_bytes: 0, peak_bytes: 0 }
+    /// Of nothing yet, for a job of that grain.
+    pub fn new(homes: usize, home_of: HomeOf, grain_bytes: u64) -> Self {
+        let (stocks, homes) = (Vec::new(), vec![Home::default(); homes]);
+        let joined_bytes_max = JOINED_BYTES_MAX.min(grain_bytes / 2);
+        Self { stocks, homes, home_of, joined_bytes_max, held_bytes: 0, peak_bytes: 0 }
     }
 
     /// What is held.
@@ -126,7 +131,7 @@ impl Buffer {
         let Some(start) = stock.len().checked_sub(TIER) else { return Ok(false) };
         let last = &stock[start..];
         let bytes: u64 = last.iter().map(|piece| piece.bytes).sum();
-        if bytes > JOINED_BYTES_MAX || last.iter().any(|piece| piece.tier != tier) {
+        if bytes > self.joined_bytes_max || last.iter().any(|piece| piece.tier != tier) {
             return Ok(false);
         }
         let schema = last[0].batch.schema();

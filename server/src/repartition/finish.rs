@@ -1,34 +1,58 @@
 //! The end of a job: its output is published and its input removed, or everything that it wrote is.
 
-use super::Shared;
-use super::report::Request;
+use super::plan::target_is_free;
+use super::report::{Place, Request};
 use super::writer::{out_prefix, prefix};
+use super::{Shared, kept};
 use crate::house::House;
 use catalog::{CatalogError, HIDDEN_BUCKET, Job, JobState, ListRequest, Publication};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use std::time::Duration;
 
-/// Objects that are published or removed at once.
+/// Objects that are looked up at once.
 const PAGE: usize = 1_000;
+/// Objects that appear at once when they are published: a few tens of MB in one commit.
+const PUBLISHED_AT_ONCE: usize = 20_000;
+/// Objects that are removed beside one another, so that they share commits.
+const REMOVED_BESIDE: usize = 64;
+
+/// Why an output is not published, for now.
+type Blocked = String;
 
 impl Shared {
-    /// Publishes what is complete, and removes what was read if that was asked. What cannot be published stays where it
-    /// is, and its job says why.
-    pub(super) async fn complete(&self, mut job: Job) -> Result<(), CatalogError> {
-        let request: Request = serde_json::from_str(&job.request).unwrap_or_default();
-        if job.state == JobState::Publishing {
-            if let Err(error) = self.publish(job.job, &request).await {
-                let reason = format!(
-                    "its output is complete and could not be published to {} ({error}); see that the bucket is there \
-                     and the prefix empty, then `larder repartition resume {}`",
-                    request.to, job.job
-                );
-                tracing::error!(job = job.job, reason, "a repartition waits to be published");
-                return self.means.catalog.change_job(&job, &Job { reason, ..job.clone() }).await;
-            }
-            let state = if request.remove_input { JobState::Removing } else { JobState::Done };
-            job = self.advance(job, state).await?;
+    /// Publishes what is complete. What cannot be published stays where it is, and its job says why. To be called with
+    /// the job's door open, or before anybody else knows the job.
+    pub(super) async fn publish(&self, job: Job) -> Result<Job, CatalogError> {
+        if job.state != JobState::Publishing {
+            return Ok(job);
         }
-        // Runs that a crash left between two deletes, and whatever else is not output.
+        let request: Request = serde_json::from_str(&job.request).unwrap_or_default();
+        let blocked = match self.publish_to(&job, &request).await {
+            Ok(None) => {
+                let state = if request.remove_input { JobState::Removing } else { JobState::Done };
+                return self.advance(job, state).await;
+            }
+            Ok(Some(blocked)) => blocked,
+            Err(error) => error.to_string(),
+        };
+        let reason = format!(
+            "its output is complete and not published to {}: {blocked}; then `larder repartition resume {number}`, or \
+             `larder repartition cancel {number}`",
+            request.to,
+            number = job.job
+        );
+        tracing::error!(job = job.job, reason, "a repartition waits to be published");
+        let told = Job { reason, ..job.clone() };
+        self.means.catalog.change_job(&job, &told).await?;
+        Ok(told)
+    }
+
+    /// Brings a job to its end whose output is published: runs that a crash left between two deletes are removed, and
+    /// the input if that was asked.
+    pub(super) async fn tidy(&self, job: Job) -> Result<(), CatalogError> {
+        if job.state == JobState::Publishing {
+            return Ok(());
+        }
         self.roll_back_objects(job.job).await?;
         if job.state == JobState::Removing {
             self.remove_inputs(job.job).await?;
@@ -44,21 +68,59 @@ impl Shared {
         Ok(next)
     }
 
-    async fn publish(&self, job: u64, request: &Request) -> Result<(), CatalogError> {
-        let hidden = out_prefix(job);
-        loop {
-            let list = ListRequest { prefix: hidden.clone(), max_keys: PAGE, ..ListRequest::default() };
-            let page = self.means.catalog.list_objects(HIDDEN_BUCKET, &list).await?;
-            let publication = |(from, _): (String, catalog::Object)| {
-                let to = format!("{}{}", request.to.prefix, from.get(hidden.len()..).unwrap_or_default());
-                Publication { from, to }
-            };
-            let publications: Vec<Publication> = page.objects.into_iter().map(publication).collect();
-            if publications.is_empty() {
-                return Ok(());
-            }
-            self.means.catalog.publish(&request.to.bucket, &publications).await?;
+    async fn publish_to(&self, job: &Job, request: &Request) -> Result<Option<Blocked>, CatalogError> {
+        let place = &request.to;
+        let Some(target) = kept(job).target else { return Ok(Some("it is not known to which bucket".into())) };
+        // Once clients see some of it, the prefix holds what is our own.
+        if self.nothing_is_published(job).await?
+            && let Err(reason) = target_is_free(&self.means.catalog, &request.from, place).await
+        {
+            return Ok(Some(reason));
         }
+        loop {
+            let page = self.output(job.job, place, PUBLISHED_AT_ONCE).await?;
+            if page.is_empty() {
+                return Ok(None);
+            }
+            match self.means.catalog.publish(&target, &page).await {
+                Ok(()) => {}
+                Err(CatalogError::PreconditionFailed) => {
+                    let key = self.means.catalog.first_taken(&place.bucket, &page).await?.unwrap_or_default();
+                    return Ok(Some(format!("there is an object s3://{}/{key} already; remove it", place.bucket)));
+                }
+                Err(CatalogError::NoSuchBucket) => {
+                    return Ok(Some(format!("the bucket `{}` is gone, or another one of that name", place.bucket)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Output that is not published, in the order of its keys, and where it shall be.
+    async fn output(&self, job: u64, place: &Place, limit: usize) -> Result<Vec<Publication>, CatalogError> {
+        let hidden = out_prefix(job);
+        let mut found: Vec<Publication> = Vec::new();
+        while found.len() < limit {
+            let start_after = found.last().map(|last| last.from.clone());
+            let list = ListRequest { prefix: hidden.clone(), start_after, max_keys: PAGE, delimiter: None };
+            let page = self.means.catalog.list_objects(HIDDEN_BUCKET, &list).await?;
+            found.extend(page.objects.into_iter().map(|(from, _)| {
+                let to = format!("{}{}", place.prefix, from.get(hidden.len()..).unwrap_or_default());
+                Publication { from, to }
+            }));
+            if !page.truncated {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether clients see nothing yet of a job's output, all of which was written: it lies hidden as a whole.
+    pub(super) async fn nothing_is_published(&self, job: &Job) -> Result<bool, CatalogError> {
+        let request: Request = serde_json::from_str(&job.request).unwrap_or_default();
+        let hidden = self.output(job.job, &request.to, usize::MAX).await?;
+        let written = kept(job).outcome.map_or(0, |outcome| outcome.output_objects);
+        Ok(hidden.len() as u64 == written)
     }
 
     async fn remove_inputs(&self, job: u64) -> Result<(), CatalogError> {
@@ -68,9 +130,14 @@ impl Shared {
             if page.is_empty() {
                 return Ok(());
             }
-            for version in page {
-                house.displaced(self.means.catalog.remove_job_input(job, version).await?);
-            }
+            let removals = page.into_iter().map(|version| {
+                let house = &house;
+                async move {
+                    house.displaced(self.means.catalog.remove_job_input(job, version).await?);
+                    Ok::<(), CatalogError>(())
+                }
+            });
+            stream::iter(removals).buffer_unordered(REMOVED_BESIDE).try_collect::<()>().await?;
         }
     }
 
@@ -91,10 +158,34 @@ impl Shared {
             if page.objects.is_empty() {
                 return Ok(());
             }
-            for (key, _) in page.objects {
-                house.displaced(self.means.catalog.delete_object(HIDDEN_BUCKET, &key).await?);
+            let removals = page.objects.into_iter().map(|(key, _)| {
+                let house = &house;
+                async move {
+                    house.displaced(self.means.catalog.delete_object(HIDDEN_BUCKET, &key).await?);
+                    Ok::<(), CatalogError>(())
+                }
+            });
+            stream::iter(removals).buffer_unordered(REMOVED_BESIDE).try_collect::<()>().await?;
+        }
+    }
+
+    /// Removes what jobs that are over have left: a write may have come to its end behind them.
+    pub(super) async fn sweep(&self) -> Result<(), CatalogError> {
+        let list = ListRequest { delimiter: Some("/".into()), max_keys: PAGE, ..ListRequest::default() };
+        let found = match self.means.catalog.list_objects(HIDDEN_BUCKET, &list).await {
+            Err(CatalogError::NoSuchBucket) => return Ok(()),
+            found => found?,
+        };
+        for prefix in found.common_prefixes {
+            let Ok(number) = prefix.trim_end_matches('/').parse() else { continue };
+            // A job is known before it has written anything.
+            let lives = self.means.catalog.job(number).await?.is_some_and(|job| !job.state.is_over());
+            if !lives {
+                tracing::warn!(job = number, "a repartition that is over has left objects; they are removed");
+                self.roll_back_objects(number).await?;
             }
         }
+        Ok(())
     }
 
     /// The job is over.

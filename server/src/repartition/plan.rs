@@ -17,10 +17,33 @@ use batch::{Format, Spec};
 use catalog::{Catalog, CatalogError, HIDDEN_BUCKET, ListRequest, Object, VersionId};
 use engine::repartition::{Alpha, Books, Choice, Cost, Expected, Job, Part, Terms};
 use model::{BlobId, ClassId, GroupId, RackSpec};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Objects that are listed at once.
 const PAGE: usize = 1_000;
+/// The longest key of an object, in bytes.
+pub(super) const KEY_BYTES_MAX: usize = 1_024;
+/// What a prefix leaves of that for the names of partitions and objects, at least.
+const NAME_BYTES: usize = 64;
+
+/// Why there is no survey.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SurveyError {
+    /// The server is about to end.
+    #[error("the server is stopping")]
+    Closing,
+    /// What is wrong with what was asked, for people.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<String> for SurveyError {
+    fn from(reason: String) -> Self {
+        Self::Refused(reason)
+    }
+}
+
 /// An object of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Input {
@@ -69,6 +92,8 @@ pub(super) struct Survey {
     pub terms: Terms,
     /// What may be taken of memory, and for what.
     pub memory: Memory,
+    /// Objects that are gone already.
+    pub lost_objects: u64,
     /// The strategy to follow to the end, if it may not be changed.
     pub forced: Option<Choice>,
     /// What is told of all this.
@@ -92,22 +117,35 @@ impl Survey {
 /// Surveys what `request` asks for. Reads the catalog, and changes nothing.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// [`SurveyError`].
 pub(super) async fn survey(
     means: &Means,
     world: &WorldHandle,
     spec: &RackSpec,
     request: &Request,
-) -> Result<Survey, String> {
+) -> Result<Survey, SurveyError> {
     let (from, to) = places(request)?;
+    removes_nothing_else(request)?;
     let found = listed(&means.catalog, request).await?;
     target_is_free(&means.catalog, &from, &to).await?;
-    let records = records_of(request, found.format.ok_or("there is no input")?)?;
+    let records = records_of(request, found.format.ok_or_else(|| String::from("there is no input"))?)?;
     let partitions = records.partition_count().map_err(text)?;
     let placed = found.placed();
-    let look = world.ask(|rack, _| Room::of(rack)).await.ok_or("the server is stopping")?;
+    let look = world.ask(|rack, _| Room::of(rack)).await.ok_or(SurveyError::Closing)?;
     let pinned = (means.pin_of)(&to.bucket, &to.prefix);
-    Surveying { spec, request, records, partitions, placed, room: look, pinned }.survey()
+    Ok(Surveying { spec, request, records, partitions, placed, room: look, pinned }.survey()?)
+}
+
+/// What is left out of the output must not go with the input.
+fn removes_nothing_else(request: &Request) -> Result<(), String> {
+    if request.remove_input && (request.columns.is_some() || request.filter.is_some()) {
+        let left_out = if request.columns.is_some() { "columns" } else { "records" };
+        return Err(format!(
+            "removing the input would lose the {left_out} that are left out; do not ask for --remove-input, and remove \
+             the input yourself when the output is as you want it"
+        ));
+    }
+    Ok(())
 }
 
 /// The places of a request, each prefix ending with a slash unless it is that of a bucket as a whole.
@@ -117,6 +155,13 @@ pub(super) fn places(request: &Request) -> Result<(Place, Place), String> {
         if bucket.starts_with('.') || *bucket == HIDDEN_BUCKET {
             return Err(format!("there is no bucket `{bucket}`"));
         }
+    }
+    let most = KEY_BYTES_MAX - NAME_BYTES;
+    if to.prefix.len() > most {
+        let bytes = to.prefix.len();
+        return Err(format!(
+            "the prefix to write to has {bytes} bytes, and {most} at most leave room for names below it"
+        ));
     }
     Ok((request.from.clone(), to))
 }
@@ -212,6 +257,8 @@ struct Found {
 struct Placed {
     by_group: BTreeMap<GroupId, Vec<Input>>,
     workshop: Vec<Input>,
+    /// Objects that were deleted or overwritten since they were listed.
+    lost: u64,
 }
 
 impl Placed {
@@ -253,7 +300,11 @@ impl Found {
 
     async fn place(&mut self, catalog: &Catalog, versions: &[VersionId]) -> Result<(), CatalogError> {
         let Self { placed, groups, .. } = self;
-        for version in catalog.versions(versions).await?.into_iter().flatten() {
+        for version in catalog.versions(versions).await? {
+            let Some(version) = version else {
+                placed.lost += 1;
+                continue;
+            };
             let (blob, offset) = match version.place {
                 catalog::Place::Stored { blob, offset } => (blob, offset),
                 catalog::Place::Staged { .. } | catalog::Place::Parts => (BlobId(0), 0),
@@ -355,7 +406,19 @@ impl Surveying<'_> {
         };
         let inputs = std::mem::take(&mut self.placed.by_group);
         let (spec, forced) = (self.records.clone(), None);
-        let mut survey = Survey { spec, inputs, parts, homes, home_of, alpha, terms, memory, forced, plan };
+        let mut survey = Survey {
+            lost_objects: self.placed.lost,
+            spec,
+            inputs,
+            parts,
+            homes,
+            home_of,
+            alpha,
+            terms,
+            memory,
+            forced,
+            plan,
+        };
         self.choose(&mut survey)?;
         Ok(survey)
     }
@@ -365,35 +428,47 @@ impl Surveying<'_> {
         all.map(|input| input.bytes).sum()
     }
 
-    /// The groups that partitions shall lie in: those with room for their share.
+    /// The groups that partitions shall lie in, in order: those with room for their share, and of these those with most
+    /// of it, from each class in turn.
     fn homes(&self, input_bytes: u64) -> Result<Vec<GroupId>, String> {
         let classes: BTreeSet<ClassId> = match self.pinned {
             Some(class) => [class].into(),
             None => self.placed.by_group.keys().map(|group| self.room.class_of(*group)).collect(),
         };
-        let all = |class: &ClassId| self.room.classes.get(class.index()).cloned().unwrap_or_default();
-        let mut homes: Vec<GroupId> = if classes.is_empty() {
+        let classes: Vec<ClassId> = if classes.is_empty() {
             // Nothing of it is in the rack yet: the class with most room is as good as any.
-            let room = |groups: &&Vec<GroupId>| groups.iter().map(|group| self.room.free[group.index()]).sum::<u64>();
-            self.room.classes.iter().max_by_key(room).cloned().unwrap_or_default()
+            let room =
+                |class: &usize| -> u64 { self.groups_of(*class).map(|group| self.room.free[group.index()]).sum() };
+            let most = (0..self.room.classes.len()).max_by_key(room);
+            most.map(|class| ClassId(class as u32)).into_iter().collect()
         } else {
-            classes.iter().flat_map(all).collect()
+            classes.into_iter().collect()
         };
-        loop {
-            let count = homes.len();
-            let share = input_bytes / (count.max(1) as u64);
-            homes.retain(|group| self.room.free[group.index()] >= share);
-            if homes.is_empty() {
-                return Err(format!(
-                    "no group has room for its share of the output, {share} bytes of {input_bytes}; remove something, \
-                     or pin the target prefix to a class with room"
-                ));
-            }
+        let candidates = in_turn(classes.iter().map(|class| {
+            let mut groups: Vec<GroupId> = self.groups_of(class.index()).collect();
+            groups.sort_by_key(|group| (Reverse(self.room.free[group.index()]), *group));
+            groups
+        }));
+        let mut count = candidates.len().min(self.partitions.max(1));
+        while count > 0 {
+            let share =
+                (u128::from(input_bytes) * self.partitions.div_ceil(count) as u128).div_ceil(self.partitions as u128);
+            let has_room = |group: &&GroupId| u128::from(self.room.free[group.index()]) >= share;
+            let mut homes: Vec<GroupId> = candidates.iter().filter(has_room).take(count).copied().collect();
             if homes.len() == count {
-                homes.truncate(self.partitions.max(1).min(count));
+                homes.sort_unstable();
                 return Ok(homes);
             }
+            count = homes.len();
         }
+        Err(format!(
+            "no group has room for its share of the output of {input_bytes} bytes; remove something, or pin the target \
+             prefix to a class with room"
+        ))
+    }
+
+    fn groups_of(&self, class: usize) -> impl Iterator<Item = GroupId> {
+        self.room.classes.get(class).into_iter().flatten().copied()
     }
 
     /// What lies in the workshop is read along with what lies in the group that has most of the input.
@@ -533,6 +608,13 @@ impl Surveying<'_> {
             * cost.switches as f64;
         drives * (spinning + starting)
     }
+}
+
+/// The first of each list, the second of each, and so on.
+fn in_turn<T: Copy>(lists: impl Iterator<Item = Vec<T>>) -> Vec<T> {
+    let lists: Vec<Vec<T>> = lists.collect();
+    let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
+    (0..longest).flat_map(|at| lists.iter().filter_map(move |list| list.get(at).copied())).collect()
 }
 
 fn class_plan(part: &Part) -> report::ClassPlan {

@@ -13,9 +13,9 @@ use super::buffer::{Buffer, Untold};
 use super::plan::Input;
 use super::source::{BlobReader, Opened, Source, SourceError, open, read_files};
 use crate::world::Means;
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
-use batch::{Decoder, Need, Partitioner, Spec, held_bytes};
+use batch::{Decoder, Need, Partitioner, Spec, held_bytes, same_columns};
 use bytes::Bytes;
 use model::GroupId;
 use std::collections::{BTreeMap, VecDeque};
@@ -61,12 +61,11 @@ impl Records {
                 none.insert(Splitter { partitioner, schema, first: name.to_owned(), output: None })
             }
         };
-        same_columns(known, name, &batch.schema())?;
+        same_columns((&known.first, &known.schema), (name, &batch.schema()))?;
         let pieces = known.partitioner.split(batch)?;
-        if let Some((_, piece)) = pieces.first() {
-            known.output.get_or_insert_with(|| piece.schema());
-        }
-        Ok(pieces)
+        let Some((_, piece)) = pieces.first() else { return Ok(pieces) };
+        let output = known.output.get_or_insert_with(|| piece.schema());
+        pieces.into_iter().map(|(partition, piece)| Ok((partition, noted(piece, output)?))).collect()
     }
 
     /// The tally of everything that was split.
@@ -85,19 +84,14 @@ impl Records {
     }
 }
 
-/// Objects of one set have the same columns: what is written together must be read together.
-fn same_columns(known: &Splitter, name: &str, schema: &SchemaRef) -> Result<(), batch::Error> {
-    if known.schema.fields() == schema.fields() && known.schema.metadata() == schema.metadata() {
-        return Ok(());
+/// The piece with the notes that the first object of the set has beside its columns: what is joined has the same.
+fn noted(piece: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, batch::Error> {
+    if piece.schema_ref() == schema {
+        return Ok(piece);
     }
-    let difference = match known.schema.fields().iter().zip(schema.fields()).find(|(a, b)| a != b) {
-        Some((a, b)) => {
-            format!("`{}` ({}) stands where `{}` ({}) does", a.name(), a.data_type(), b.name(), b.data_type())
-        }
-        None if known.schema.fields().len() != schema.fields().len() => "one has more than the other".into(),
-        None => "their headers differ".into(),
-    };
-    Err(batch::Error::SchemasDiffer { first: known.first.clone(), second: name.to_owned(), difference })
+    let rows = RecordBatchOptions::new().with_row_count(Some(piece.num_rows()));
+    let noted = RecordBatch::try_new_with_options(Arc::clone(schema), piece.columns().to_vec(), &rows);
+    noted.map_err(|error| batch::Error::Columns { doing: "joining", reason: error.to_string() })
 }
 
 /// Does `work`, which takes the processor for a while, where it keeps nobody waiting. On a runtime of one thread, where

@@ -200,9 +200,14 @@ pub struct JobReport {
     pub outcome: Option<Outcome>,
 }
 
-/// What the catalog keeps of plan and outcome.
+/// What the catalog keeps of a job, in the server's words.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Kept {
     pub plan: Option<Plan>,
     pub outcome: Option<Outcome>,
+    /// The bucket to publish to, as it was when the job was asked for: another one of that name is not meant.
+    pub target: Option<catalog::Bucket>,
+    /// How often in a row the server ended while it worked on this, without having been told to.
+    pub interruptions: u32,
 }

@@ -24,8 +24,10 @@ use batch::{Format, Tally};
 use catalog::{HIDDEN_BUCKET, VersionId};
 use engine::repartition::{Job, Order};
 use engine::{Lane, Rejection};
+use futures::FutureExt;
 use model::{ClassId, GroupId, Time};
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -107,8 +109,9 @@ pub(super) async fn run(
     watch: impl Fn(&Progress) + Send + Sync,
 ) -> Result<Complete, Ended> {
     let began = means.clock.now();
-    let wakes = wakes(world).await;
+    let wakes = wakes(world).await?;
     let mind = survey.job().map_err(Ended::Failed)?;
+    let planned_objects = survey.plan.objects + survey.lost_objects;
     let classes: Vec<ClassId> = mind.classes().collect();
     let memory = survey.memory;
     let limits = Limits {
@@ -125,11 +128,11 @@ pub(super) async fn run(
         job,
         request: request.clone(),
         records: Arc::new(Records::new(survey.spec.clone())),
-        buffer: Mutex::new(Buffer::new(survey.homes.len(), survey.home_of)),
+        buffer: Mutex::new(Buffer::new(survey.homes.len(), survey.home_of, survey.memory.grain_bytes)),
         homes: survey.homes.clone(),
         memory,
         began,
-        state: Mutex::new(State::new(mind)),
+        state: Mutex::new(State::new(mind, survey.lost_objects)),
         turns: watch::Sender::new(0),
         control,
     };
@@ -141,28 +144,36 @@ pub(super) async fn run(
         let queues = mine.map(|(group, inputs)| (group, VecDeque::from(inputs))).collect();
         ClassLoop::new(work, class, queues, limits, memory.object_bytes).run(watch)
     });
+    let loops = loops.map(|class| async move {
+        // A class that fails so must not take the others along: what they write is awaited.
+        let spent = AssertUnwindSafe(class).catch_unwind().await;
+        spent.unwrap_or_else(|_| {
+            work.end(Ended::Failed("it failed in a way that must not be; please report this".into()));
+            Spent::default()
+        })
+    });
     let spent = futures::future::join_all(loops).await;
-    work.outcome(wakes, &spent).await
+    work.outcome(planned_objects, wakes, &spent).await
 }
 
 /// Groups that were woken for the background, and for others.
-async fn wakes(world: &WorldHandle) -> [u64; 2] {
-    let all = world.ask(|rack, _| rack.stats().group_wakes).await.unwrap_or_default();
+async fn wakes(world: &WorldHandle) -> Result<[u64; 2], Ended> {
+    let all = world.ask(|rack, _| rack.stats().group_wakes).await.ok_or(Ended::Closing)?;
     let mut wakes = [0; 2];
     for (lane, count) in Lane::ALL.iter().zip(all) {
         wakes[usize::from(*lane != Lane::Background)] += count;
     }
-    wakes
+    Ok(wakes)
 }
 
 impl State {
-    fn new(job: Job) -> Self {
+    fn new(job: Job, lost_objects: u64) -> Self {
         Self {
             job,
             runs: BTreeMap::new(),
             next_run: 0,
             numbers: BTreeMap::new(),
-            progress: Progress::default(),
+            progress: Progress { lost_objects, ..Progress::default() },
             output: Tally::default(),
             versions: Vec::new(),
             offloaded_in_all: 0,
@@ -226,12 +237,12 @@ impl Work {
         progress.clone()
     }
 
-    async fn outcome(&self, wakes_before: [u64; 2], spent: &[Spent]) -> Result<Complete, Ended> {
-        let wakes_after = wakes(&self.world).await;
-        let mut state = self.state();
-        if let Some(ended) = state.ended.take() {
+    async fn outcome(&self, planned_objects: u64, wakes_before: [u64; 2], spent: &[Spent]) -> Result<Complete, Ended> {
+        if let Some(ended) = self.state().ended.take() {
             return Err(ended);
         }
+        let wakes_after = wakes(&self.world).await?;
+        let mut state = self.state();
         assert!(state.job.done(), "the classes are done, and not everything is home");
         self.records.finish().map_err(|error| Ended::Failed(error.to_string()))?;
         let (input, output) = (self.records.tally(), state.output);
@@ -240,6 +251,13 @@ impl Work {
                 "{} records were read and {} written, or they are not the same; nothing is published. Please report \
                  this",
                 input.rows, output.rows
+            )));
+        }
+        let ended_objects = state.versions.len() as u64 + state.progress.lost_objects;
+        if ended_objects != planned_objects {
+            return Err(Ended::Failed(format!(
+                "{ended_objects} objects of {planned_objects} were read to their end; nothing is published. Please report \
+                 this"
             )));
         }
         let hours = |span: Duration| span.as_secs_f64() / 3600.0;
@@ -270,6 +288,7 @@ impl Work {
 }
 
 /// What a class took.
+#[derive(Default)]
 struct Spent {
     ticket: Arc<Ticket>,
     switching: Duration,
@@ -432,7 +451,8 @@ impl<'a> ClassLoop<'a> {
     async fn riding<T>(&mut self, op: impl Future<Output = T>) -> T {
         let mut awake = self.awake.clone();
         let mut control = self.work.control.clone();
-        let mut is_controlled = true;
+        let mut turns = self.work.turns.subscribe();
+        let (mut is_controlled, mut is_wanted) = (true, true);
         tokio::pin!(op);
         loop {
             tokio::select! {
@@ -449,6 +469,13 @@ impl<'a> ClassLoop<'a> {
                 changed = control.changed(), if is_controlled => {
                     is_controlled = changed.is_ok();
                     if *control.borrow() != Control::Run {
+                        self.work.world.withdraw(&self.ticket);
+                    }
+                }
+                _ = turns.changed(), if is_wanted => {
+                    // Another class has brought the job to its end.
+                    is_wanted = self.work.state().ended.is_none();
+                    if !is_wanted {
                         self.work.world.withdraw(&self.ticket);
                     }
                 }

@@ -5,6 +5,7 @@
 //! as buffered, and goes back there if the write comes to nothing.
 
 use super::buffer::Taken;
+use super::plan::KEY_BYTES_MAX;
 use super::reader::{Records, heavy};
 use super::report::Place;
 use crate::s3;
@@ -116,6 +117,12 @@ impl Writer {
                     bytes,
                 });
             }
+        }
+        if let Some(long) = drafts.iter().find(|draft| draft.key.len() > KEY_BYTES_MAX) {
+            let (key, bytes) = (&long.key, long.key.len());
+            return Err(WriteFault::Other(format!(
+                "{key} would be a key of {bytes} bytes, and {KEY_BYTES_MAX} are allowed; write to a shorter prefix"
+            )));
         }
         self.make(group, drafts).await?;
         Ok(wrote)

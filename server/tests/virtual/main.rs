@@ -13,6 +13,7 @@ mod life;
 mod parts;
 mod rebuild;
 mod repartition;
+mod repartition_ends;
 mod replay;
 mod site;
 mod steps;
