@@ -1,8 +1,8 @@
 //! What partitioning costs beside DuckDB and Polars: the same records from files to files on the same disk, by hash
 //! into twelve, decode and encode included; medians of rounds in turns, on as many threads.
 //!
-//! Ours also reads back what it has encoded, and keeps tallies before and after; what that takes is told. The others
-//! take part if the Python that `LARDER_PYTHON` names (or `python3`) can import them. Files are read from the page cache
+//! Ours also reads back what it has encoded, and keeps tallies before, between and after. That is done once more by
+//! itself to tell what it takes. The others take part if the Python that `LARDER_PYTHON` names (or `python3`) can import them. Files are read from the page cache
 //! if they fit, and not synced. Processor time is that of all threads, in the kernel as well.
 //!
 //! `cargo bench -p batch --bench partition [-- parquet csv ndjson lines] [million rows]`
@@ -10,7 +10,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_wrap)]
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
-use batch::{Decoder, Encoder, Format, Need, Partitioner, Spec, Tally, encode, held_bytes, tally_of};
+use batch::{Decoder, Encoder, Format, Need, Partitioner, Spec, Tally, encode, held_bytes, read_back, tally_of};
 use bytes::Bytes;
 use model::Rng;
 use std::collections::BTreeMap;
@@ -23,6 +23,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tempfile::TempDir;
+
+/// The allocator of the binary.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const PARTITIONS: usize = 12;
 const OBJECTS: u64 = 8;
@@ -199,6 +203,41 @@ fn ours(spec: &Spec, source: &Path, target: &Path, threads: usize) -> (f64, Took
     (read_s, Took { wall_s: begun.elapsed().as_secs_f64(), worked_s: worked_s() - worked })
 }
 
+/// What the proof takes by itself: tallies of all batches before and after they are split, and of objects as they decode.
+fn proof(spec: &Spec, target: &Path, threads: usize) -> Took {
+    let folders = fs::read_dir(target).unwrap().map(|entry| entry.unwrap().path());
+    let paths = folders.flat_map(|folder| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()));
+    let objects: Vec<_> = paths
+        .map(|path| {
+            let object = Bytes::from(fs::read(path).unwrap());
+            let batches = decoded(spec, &object);
+            (object, batches)
+        })
+        .collect();
+    let (begun, worked) = (Instant::now(), worked_s());
+    on_threads(threads, objects.len(), |index| {
+        let (object, batches) = &objects[index];
+        let tally = || batches.iter().map(|batch| tally_of(batch).unwrap()).sum::<Tally>();
+        let (before, between) = (tally(), tally());
+        let after = read_back(spec.output, &batches[0].schema(), object).unwrap();
+        assert!(before == between && between == after, "they are the same records");
+        after
+    });
+    Took { wall_s: begun.elapsed().as_secs_f64(), worked_s: worked_s() - worked }
+}
+
+fn decoded(spec: &Spec, object: &Bytes) -> Vec<RecordBatch> {
+    let mut decoder = Decoder::open(spec, object.len() as u64, BUFFER_BYTES);
+    let mut batches = Vec::new();
+    loop {
+        match decoder.next().unwrap() {
+            Need::Bytes(range) => decoder.give(&range, object.slice(range.start as usize..range.end as usize)),
+            Need::Batch(batch) => batches.push(batch),
+            Need::End => return batches,
+        }
+    }
+}
+
 fn on_threads(threads: usize, count: usize, work: impl Fn(usize) -> Tally + Sync) -> Tally {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -240,16 +279,9 @@ fn median(times: &mut [f64]) -> f64 {
 fn stages(spec: &Spec, source: &Path) {
     let path = fs::read_dir(source).unwrap().next().unwrap().unwrap().path();
     let object = Bytes::from(fs::read(path).unwrap());
-    let mut decoder = Decoder::open(spec, object.len() as u64, BUFFER_BYTES);
-    let (mut batches, mut pieces) = (Vec::new(), BTreeMap::<usize, Vec<RecordBatch>>::new());
+    let mut pieces = BTreeMap::<usize, Vec<RecordBatch>>::new();
     let begun = Instant::now();
-    loop {
-        match decoder.next().unwrap() {
-            Need::Bytes(range) => decoder.give(&range, object.slice(range.start as usize..range.end as usize)),
-            Need::Batch(batch) => batches.push(batch),
-            Need::End => break,
-        }
-    }
+    let batches = decoded(spec, &object);
     let decode_s = begun.elapsed().as_secs_f64();
     let bytes: u64 = batches.iter().map(held_bytes).sum();
     let mut partitioner = Partitioner::new(spec, &batches[0].schema()).unwrap();
@@ -296,7 +328,7 @@ fn compare(format: Format, million_rows: u64) {
     );
     stages(&spec, &source);
     let mut times: BTreeMap<&str, Vec<Took>> = BTreeMap::new();
-    let mut parts = Vec::new();
+    let (mut parts, mut proofs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         for who in ["larder", "duckdb", "polars"] {
             let target = root.path().join("out");
@@ -304,6 +336,7 @@ fn compare(format: Format, million_rows: u64) {
                 "larder" => {
                     let (read_s, took) = ours(&spec, &source, &target, threads);
                     parts.push(read_s / took.wall_s);
+                    proofs.push(proof(&spec, &target, threads));
                     Some(took)
                 }
                 _ if format == Format::Lines => None,
@@ -327,6 +360,11 @@ fn compare(format: Format, million_rows: u64) {
             first.worked_s / worked_s
         );
     }
+    let Took { wall_s, worked_s } = medians(&proofs);
+    println!(
+        "  the proof alone takes {wall_s:.2} s, {worked_s:.2} s of processors; without it larder would take {:.2} s of them",
+        first.worked_s - worked_s
+    );
     println!("  larder spent {:.0} % of its time before the first object was encoded", 100.0 * median(&mut parts));
 }
 

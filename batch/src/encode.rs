@@ -289,6 +289,14 @@ pub fn encode(
     Encoder::objects(format, schema, pieces, object_bytes).collect()
 }
 
+/// The tally of an object as [`Encoder`] finds it when it proves what it has encoded with this schema.
+///
+/// # Errors
+/// [`Error::NotProven`] if it has other columns, or whatever is wrong with it.
+pub fn read_back(format: Format, schema: &SchemaRef, object: &Bytes) -> Result<Tally, Error> {
+    caught("reading back", || Encoder::objects(format, schema, Vec::new(), 0).read_back(object))
+}
+
 /// All runs of [`Encoder::runs`].
 ///
 /// # Errors

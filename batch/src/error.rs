@@ -108,14 +108,15 @@ pub enum Error {
         text: String,
     },
     /// A conversion that is not offered.
-    #[error("{from} cannot be written as {to}{mend}")]
+    #[error(
+        "{from} cannot be written as {to}: records come out as what they went in; leave the output's format out, and \
+         convert objects before or after"
+    )]
     Conversion {
         /// The input's format.
         from: Format,
         /// The output's.
         to: Format,
-        /// A hint, with its punctuation, or nothing.
-        mend: &'static str,
     },
     /// Less memory than one batch needs.
     #[error("a buffer of {buffer_bytes} bytes does not hold one batch; give at least {needed_bytes}")]

@@ -21,7 +21,7 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{
     ArrowNativeType, ByteArrayType, ByteViewType, DataType, Float16Type, Float32Type, Float64Type, Int32Type,
-    Int64Type, TimeUnit, UInt64Type, i256,
+    Int64Type, TimeUnit, TimestampMicrosecondType, UInt64Type, i256,
 };
 use twox_hash::XxHash3_64;
 
@@ -76,6 +76,10 @@ fn fold_plain(column: &ArrayRef, hashes: &mut [u64]) -> bool {
         T::Int64 => fold(hashes, column.as_primitive::<Int64Type>().values().iter().map(|value| *value as u64)),
         T::Int32 => fold(hashes, column.as_primitive::<Int32Type>().values().iter().map(|v| i64::from(*v) as u64)),
         T::Float64 => fold(hashes, column.as_primitive::<Float64Type>().values().iter().map(|value| double(*value))),
+        T::Timestamp(TimeUnit::Microsecond, _) => {
+            let moments = column.as_primitive::<TimestampMicrosecondType>().values();
+            fold(hashes, moments.iter().map(|moment| moment.wrapping_mul(1000) as u64));
+        }
         T::Utf8 => fold_bytes(hashes, column.as_string::<i32>()),
         T::Binary => fold_bytes(hashes, column.as_binary::<i32>()),
         T::Utf8View => fold_views(hashes, column.as_string_view()),

@@ -41,7 +41,7 @@ mod words;
 
 pub use by::{By, PARTITIONS_MAX, Spec, same_columns};
 pub use decoder::{BATCH_BYTES_MAX, BATCH_BYTES_MIN, BATCH_ROWS_MAX, Decoder, Need};
-pub use encode::{Encoded, Encoder, decode_run, encode, encode_run};
+pub use encode::{Encoded, Encoder, decode_run, encode, encode_run, read_back};
 pub use error::Error;
 pub use filter::Filter;
 pub use format::{FIXED_RECORD_BYTES_MAX, Format};

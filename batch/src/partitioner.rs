@@ -43,7 +43,7 @@ impl Partitioner {
     pub fn new(spec: &Spec, schema: &Schema) -> Result<Self, Error> {
         let partitions_max = spec.partition_count()?;
         if spec.format != spec.output {
-            return Err(Error::Conversion { from: spec.format, to: spec.output, mend: "" });
+            return Err(Error::Conversion { from: spec.format, to: spec.output });
         }
         let filter_columns = spec.filter.as_ref().map(crate::Filter::columns).unwrap_or_default();
         let partitioner = Self {

@@ -297,18 +297,28 @@ fn is_of_prefixes(column: &ColumnChunkMetaData) -> bool {
     shares_prefixes(column) && column.unencoded_byte_array_data_bytes().is_none()
 }
 
-/// Refuses columns of which the library reads something else than was written.
+/// Refuses columns that the library does not read, or reads as something else than was written.
 fn readable(metadata: &ParquetMetaData, mask: &ProjectionMask) -> Result<(), Error> {
     let leaves = metadata.file_metadata().schema_descr().columns().iter().enumerate();
-    let mut chosen = leaves.filter(|(leaf, _)| mask.leaf_included(*leaf)).map(|(_, leaf)| leaf);
-    match chosen.find(|leaf| leaf.converted_type() == ConvertedType::INTERVAL) {
-        Some(leaf) => Err(Error::Unreadable {
-            column: leaf.path().string(),
-            kind: "an INTERVAL, of which months would be lost",
-            mend: "write it as numbers, or name the other columns alone",
-        }),
-        None => Ok(()),
-    }
+    let mut leaves = leaves.filter(|(leaf, _)| mask.leaf_included(*leaf)).map(|(_, leaf)| leaf);
+    let months = leaves.find(|leaf| leaf.converted_type() == ConvertedType::INTERVAL).map(|leaf| leaf.path().string());
+    let packed =
+        |column: &&ColumnChunkMetaData| matches!(column.compression(), Compression::BROTLI(_) | Compression::LZO);
+    let mut chunks = metadata.row_groups().iter().flat_map(|group| chosen(group, mask));
+    let packed = chunks.find(packed).map(|column| column.column_path().string());
+    let (column, kind, mend) = match (months, packed) {
+        (Some(column), _) => (
+            column,
+            "an INTERVAL, of which months would be lost",
+            "write it as numbers, or name the other columns alone",
+        ),
+        (None, Some(column)) => {
+            let kind = "compressed with brotli or LZO, which are not read";
+            (column, kind, "write it with zstd, snappy, gzip or lz4, or name the other columns alone")
+        }
+        (None, None) => return Ok(()),
+    };
+    Err(Error::Unreadable { column, kind, mend })
 }
 
 fn chosen<'a>(group: &'a RowGroupMetaData, mask: &'a ProjectionMask) -> impl Iterator<Item = &'a ColumnChunkMetaData> {

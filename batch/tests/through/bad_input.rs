@@ -1,7 +1,7 @@
 //! What is wrong is said with where and what to do.
 
 use crate::help::{BUFFER_BYTES, decode, filtered, part, projected, spec};
-use batch::{Error, Format};
+use batch::{Error, Format, Spec};
 
 fn said(format: Format, by: &str, partitions: usize, object: &[u8]) -> String {
     part(&spec(format, by, partitions), &[object], BUFFER_BYTES).map(|_| ()).unwrap_err().to_string()
@@ -98,4 +98,12 @@ fn filters_that_compare_what_cannot_be_compared_are_refused() {
     let lines = filtered(spec(Format::Lines, "hash(line)", 2), "line > 5");
     let said = part(&lines, &[b"x\n"], BUFFER_BYTES).map(|_| ()).unwrap_err().to_string();
     assert_eq!(said, "column `line` is Binary, with which `5` cannot be compared; put it in quotes");
+}
+
+#[test]
+fn what_would_have_to_be_converted_is_refused_with_a_way_round() {
+    let other = Spec { output: Format::Parquet, ..spec(Format::Csv, "hash(a)", 2) };
+    let error = part(&other, &[b"a\n1\n"], BUFFER_BYTES).map(|_| ()).unwrap_err();
+    assert_eq!(error, Error::Conversion { from: Format::Csv, to: Format::Parquet });
+    assert!(error.to_string().contains("leave the output's format out"));
 }

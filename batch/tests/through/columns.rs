@@ -8,8 +8,8 @@ use arrow::array::{
 use arrow::datatypes::{Int32Type, Int64Type};
 use batch::{Encoder, Error, Format, Partitioner, Tally, same_columns, tally_of};
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, GzipLevel, ZstdLevel};
-use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataWriter};
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::collections::BTreeMap;
@@ -280,4 +280,22 @@ fn what_a_file_says_of_itself_is_said_of_its_parts() {
     let all = spec(Format::Parquet, "hash(id)", 2);
     assert_eq!(said(all.clone()), ["geo", "pandas"]);
     assert_eq!(said(projected(all, &["id"])), ["geo"], "pandas speaks of all columns");
+}
+
+#[test]
+fn a_compression_that_is_not_read_is_refused_with_those_that_are() {
+    let object = file(&[rows(0, 10)], 10, Compression::SNAPPY);
+    let metadata = SerializedFileReader::new(bytes::Bytes::from(object.clone())).unwrap().metadata().clone();
+    let mut group = metadata.row_group(0).clone().into_builder();
+    let mut columns = metadata.row_group(0).columns().to_vec();
+    let brotli = Compression::BROTLI(BrotliLevel::default());
+    columns[0] = columns[0].clone().into_builder().set_compression(brotli).build().unwrap();
+    group = group.set_column_metadata(columns);
+    let metadata = metadata.into_builder().set_row_groups(vec![group.build().unwrap()]).build();
+    let mut changed = object;
+    ParquetMetaDataWriter::new(&mut changed, &metadata).finish().unwrap();
+    let error = decode(&spec(Format::Parquet, "hash(id)", 2), &changed, BUFFER_BYTES).unwrap_err().to_string();
+    assert!(error.starts_with("column `id` is compressed with brotli") && error.contains("zstd, snappy, gzip or lz4"));
+    let other = projected(spec(Format::Parquet, "hash(text)", 2), &["text"]);
+    assert!(decode(&other, &changed, BUFFER_BYTES).is_ok(), "other columns are read");
 }
