@@ -16,7 +16,7 @@ use model::Rng;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -150,14 +150,16 @@ fn worked_s() -> f64 {
 type Pieces = Mutex<BTreeMap<usize, Vec<RecordBatch>>>;
 
 fn read_one(spec: &Spec, path: &Path, pieces: &Pieces) -> Tally {
-    let file = fs::File::open(path).unwrap();
+    let mut file = fs::File::open(path).unwrap();
     let mut decoder = Decoder::open(spec, file.metadata().unwrap().len(), BUFFER_BYTES);
     let mut partitioner = None;
     loop {
         match decoder.next().unwrap() {
             Need::Bytes(range) => {
-                let mut bytes = vec![0; (range.end - range.start) as usize];
-                file.read_exact_at(&mut bytes, range.start).unwrap();
+                let length = range.end - range.start;
+                let mut bytes = Vec::with_capacity(length as usize);
+                file.seek(SeekFrom::Start(range.start)).unwrap();
+                file.by_ref().take(length).read_to_end(&mut bytes).unwrap();
                 decoder.give(&range, Bytes::from(bytes));
             }
             Need::Batch(batch) => {

@@ -17,11 +17,12 @@ use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 use std::sync::Arc;
 
-/// Rows of a sample, and among how many it is worth taking one for compression.
+/// Rows of a sample for dictionaries.
 const SAMPLE_ROWS: usize = 4096;
-const ROWS_MIN: usize = 4 * SAMPLE_ROWS;
-/// Pieces that a sample for compression is from.
-const SAMPLE_PIECES: usize = 4;
+/// Rows of a sample for compression, from how many pieces, and among how many rows it is worth taking one.
+const PACKED_ROWS: usize = 2048;
+const PACKED_PIECES: usize = 4;
+const ROWS_MIN: usize = 8 * PACKED_ROWS;
 /// A column is compressed if that saves one part in so many.
 const LEAST_SAVING: i64 = 32;
 
@@ -73,8 +74,8 @@ fn incompressible(properties: WriterProperties, pieces: &[RecordBatch]) -> Resul
     let schema = first.schema().as_ref().clone().with_metadata(std::collections::HashMap::new());
     let schema = Arc::new(schema);
     let mut writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties)).map_err(writing)?;
-    for piece in pieces.iter().step_by(pieces.len().div_ceil(SAMPLE_PIECES)) {
-        let sample = piece.slice(0, piece.num_rows().min(SAMPLE_ROWS / SAMPLE_PIECES));
+    for piece in pieces.iter().step_by(pieces.len().div_ceil(PACKED_PIECES)) {
+        let sample = piece.slice(0, piece.num_rows().min(PACKED_ROWS / PACKED_PIECES));
         let sample = RecordBatch::try_new(Arc::clone(&schema), sample.columns().to_vec());
         writer.write(&sample.map_err(Error::columns("writing Parquet"))?).map_err(writing)?;
     }
