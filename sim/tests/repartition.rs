@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use engine::repartition::Alpha;
+use engine::repartition::{Alpha, Choice};
 use sim::repartition::{Groups, Method, Reads, Repartition, RepartitionError, Repartitioned, run};
 use std::time::Duration;
 
@@ -83,6 +83,24 @@ fn a_hundred_terabytes_take_the_hours_of_the_papers_formulas() {
         let point = run(&job(method, 100_000)).unwrap();
         let formula = point.model_hours.unwrap();
         assert!(off_by(point.hours, formula) < 0.05, "{method:?}: {} h, by the formula {formula} h", point.hours);
+    }
+}
+
+#[test]
+fn a_planner_is_no_slower_than_the_better_of_buffpack_and_offpack_by_more_than_a_hundredth() {
+    let alpha = |output| Alpha { output, input: 10 };
+    for (memory_gb, output_skew, alpha) in
+        [(8, 0, alpha(10)), (25, 0, alpha(20)), (32, 1_000, alpha(10)), (32, 1_000, alpha(5)), (64, 1_000, alpha(10))]
+    {
+        let [planner, buffpack, offpack] = [Method::Planner, Method::Buffpack, Method::Offpack].map(|method| {
+            let memory_bytes = memory_gb * GB;
+            let of = job(method, 10_000);
+            run(&Repartition { memory_bytes, output_skew_permille: output_skew, alpha, ..of }).unwrap()
+        });
+        let case = format!("{memory_gb} GB, s = {output_skew}, {alpha:?}: {planner:?}");
+        assert!(planner.hours < buffpack.hours.min(offpack.hours) * 1.01, "{case}");
+        // Skew is found out where it matters.
+        assert!(output_skew == 0 || planner.changes > 0.5 || planner.strategy == Choice::Buffpack, "{case}");
     }
 }
 

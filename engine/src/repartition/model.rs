@@ -110,10 +110,12 @@ pub fn skewed_baseline_s(question: &Question) -> f64 {
 /// a group is awake, what is read falls to it again by its own share p, so that it is visited `p (1 - p)` times for
 /// each threshold of output. Even shares make this formula (6).
 ///
-/// Skew makes groups run out of input one after the other. A visit to one that has none frees memory but cannot use it:
-/// the next visit must be to one that has. So from then on those with input are visited at least as often as those
-/// without, they hold less of the buffer, and the others' threshold rises. The formula goes from one group's end to the
-/// next. A visit takes two seeks: something is written, and something read.
+/// What is written to a group makes room, into which as much is read there: a group's input falls as p. So groups run
+/// out of input one after the other. A visit to one that has none is worth less, since nothing is read there, and so
+/// waits until more is buffered: `1 + w / (alpha r)` times as much. It makes room that the next visit must use, which
+/// is to a group that has input: these are visited at least as often, with less than would else be waited for, while
+/// the others' threshold rises. The formula goes from one group's end to the next. A visit takes two seeks: something
+/// is written, and something read.
 pub fn skewed_buffpack_s(question: &Question, skew: Skew<'_>) -> f64 {
     let mut left: Vec<f64> = skew.input.iter().map(|part| part * question.output()).collect();
     // What is less than a millionth of the whole is rounding.
@@ -124,9 +126,10 @@ pub fn skewed_buffpack_s(question: &Question, skew: Skew<'_>) -> f64 {
         let visits_of = |group: usize| skew.output[group] * (1.0 - skew.output[group]);
         let reading: Vec<usize> = (0..question.groups).filter(reads).collect();
         let own: f64 = reading.iter().map(|group| visits_of(*group)).sum();
+        let falls: f64 = reading.iter().map(|group| skew.output[*group]).sum();
         let drained: f64 = (0..question.groups).filter(|group| !reads(group)).map(|group| skew.output[group]).sum();
-        // What is read on a group falls as its visits do; if nothing leaves the only group there is, all of it there.
-        let part = |group: usize| if own > 0.0 { visits_of(group) / own } else { 1.0 / reading.len() as f64 };
+        // If nothing is for those that have input, it is read on all of them alike.
+        let part = |group: usize| if falls > 0.0 { skew.output[group] / falls } else { 1.0 / reading.len() as f64 };
         let until = reading.iter().map(|group| left[*group] / part(*group).max(1e-12)).fold(f64::INFINITY, f64::min);
         visits += until * visits_per_byte(question, own, drained, reading.len());
         for group in reading.iter().copied() {
@@ -136,14 +139,17 @@ pub fn skewed_buffpack_s(question: &Question, skew: Skew<'_>) -> f64 {
     question.once_s() + (question.switch_s() + 2.0 * question.seek_s()) * visits
 }
 
-/// Visits for each byte of output while `reading` groups have input: theirs are `own` a threshold, at least as many as
-/// the `drained` ones of the others.
+/// Visits for each byte of output while `reading` groups have input, of which `own` a threshold are due; `drained` is
+/// what falls to the others, whose threshold is higher, and to which no more visits go than to those with input.
 fn visits_per_byte(question: &Question, own: f64, drained: f64, reading: usize) -> f64 {
     let memory = question.memory_bytes as f64;
-    if own >= drained {
-        return (own + drained) * question.groups as f64 / (2.0 * memory);
-    }
     let others = (question.groups - reading) as f64;
+    let higher = 1.0 + question.read_s(1.0) / question.write_s(question.alpha.as_f64());
+    let threshold = 2.0 * memory / (reading as f64 + higher * others);
+    let (to_reading, to_drained) = (own / threshold, drained / (higher * threshold));
+    if to_reading >= to_drained {
+        return to_reading + to_drained;
+    }
     let threshold = 2.0 * memory / (others + 1.0 + reading as f64 * own / drained);
     2.0 * drained / threshold
 }

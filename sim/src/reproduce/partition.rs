@@ -24,8 +24,8 @@ use std::num::NonZeroUsize;
 /// The evaluation, reproduced.
 pub type Reproduction = super::Reproduction<Runs>;
 
-const ABOUT: &str = "Every number of the text of \"BuffPack and OffPack\", section V, beside what the simulator says: the \
-                     planner that serves, on the rack's own scheduler, which counts the switches. Each write is \
+const ABOUT: &str = "Every number of the text of \"BuffPack and OffPack\", section V, beside what the simulator says: \
+                     the planner that serves, on the rack's own scheduler, which counts the switches. Each write is \
                      counted once, as in the paper; a server reads back what it has written. Nothing was read off \
                      the paper's figures. TourPack, the better models and the lower bound are ours.";
 

@@ -23,9 +23,9 @@ use std::num::NonZeroUsize;
 /// The evaluation, reproduced.
 pub type Reproduction = super::Reproduction<Runs>;
 
-const ABOUT: &str = "Every number of the text of Balakrishnan et al., \"Pelican: A Building Block for Exascale Cold Data \
-                     Storage\" (OSDI 2014), section 5, beside what the simulator says of the same rack, by the engine \
-                     that serves. Nothing was read off the paper's figures.";
+const ABOUT: &str = "Every number of the text of Balakrishnan et al., \"Pelican: A Building Block for Exascale Cold \
+                     Data Storage\" (OSDI 2014), section 5, beside what the simulator says of the same rack, by the \
+                     engine that serves. Nothing was read off the paper's figures.";
 
 impl Reproduction {
     /// Simulates the evaluation of `rack`, which is Pelican's, on so many threads. `done` is told how many of how many
