@@ -286,7 +286,7 @@ fn stages(spec: &Spec, source: &Path) {
     let batches = decoded(spec, &object);
     let decode_s = begun.elapsed().as_secs_f64();
     let bytes: u64 = batches.iter().map(held_bytes).sum();
-    let mut partitioner = Partitioner::new(spec, &batches[0].schema()).unwrap();
+    let partitioner = Partitioner::new(spec, &batches[0].schema()).unwrap();
     let begun = Instant::now();
     for batch in &batches {
         for (partition, piece) in partitioner.split(batch).unwrap() {

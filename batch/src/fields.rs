@@ -7,12 +7,12 @@
 mod json;
 
 use crate::csv;
-use crate::{Error, Format, HEADER};
+use crate::{Error, Format, HEADER, lock};
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, FixedSizeBinaryArray, RecordBatch, StringBuilder};
 use arrow::datatypes::{Schema, SchemaRef};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Finds columns in batches of one schema.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ enum Way {
     /// The fields with these indices.
     Csv(Vec<usize>),
     /// The keys, some of which may be in few records.
-    Json(json::Seen),
+    Json(Mutex<json::Seen>),
     /// These bytes.
     Parts(Vec<Range<usize>>),
 }
@@ -39,7 +39,7 @@ impl Fields {
         let way = match format {
             Format::Parquet | Format::Lines => Way::Columns(indices(names, &column_names(schema))?),
             Format::Csv => Way::Csv(indices(names, &header_names(schema))?),
-            Format::Ndjson => Way::Json(json::Seen::none_of(names.len())),
+            Format::Ndjson => Way::Json(Mutex::new(json::Seen::none_of(names.len()))),
             Format::Fixed { record_bytes } => {
                 Way::Parts(names.iter().map(|name| part(name, record_bytes)).collect::<Result<_, _>>()?)
             }
@@ -48,11 +48,11 @@ impl Fields {
     }
 
     /// The columns of this batch, in the order they were asked for.
-    pub(crate) fn columns(&mut self, batch: &RecordBatch) -> Result<Vec<ArrayRef>, Error> {
+    pub(crate) fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>, Error> {
         if self.names.is_empty() {
             return Ok(Vec::new());
         }
-        match &mut self.way {
+        match &self.way {
             Way::Columns(indices) => Ok(indices.iter().map(|index| Arc::clone(batch.column(*index))).collect()),
             Way::Csv(indices) => csv_fields(records(batch)?, indices),
             Way::Json(seen) => json::fields(records(batch)?, &self.names, seen),
@@ -62,11 +62,11 @@ impl Fields {
 
     /// Refuses keys that were in no record, when there are no more.
     pub(crate) fn finish(&self) -> Result<(), Error> {
-        if let Way::Json(seen) = &self.way { seen.all(&self.names) } else { Ok(()) }
+        if let Way::Json(seen) = &self.way { lock(seen).all(&self.names) } else { Ok(()) }
     }
 
     /// The same by name.
-    pub(crate) fn named(&mut self, batch: &RecordBatch) -> Result<HashMap<&str, ArrayRef>, Error> {
+    pub(crate) fn named(&self, batch: &RecordBatch) -> Result<HashMap<&str, ArrayRef>, Error> {
         let columns = self.columns(batch)?;
         Ok(self.names.iter().map(String::as_str).zip(columns).collect())
     }
@@ -148,7 +148,7 @@ pub(crate) enum Projection {
     /// Fields of each record with these indices, and the header they have then.
     Csv(Vec<usize>, SchemaRef),
     /// These keys of each record, where they are.
-    Json(Vec<String>, json::Seen),
+    Json(Vec<String>, Mutex<json::Seen>),
 }
 
 impl Projection {
@@ -164,7 +164,7 @@ impl Projection {
                 let metadata = HashMap::from([(HEADER.to_owned(), header)]);
                 Ok(Self::Csv(indices, Arc::new(schema.clone().with_metadata(metadata))))
             }
-            Format::Ndjson => Ok(Self::Json(columns.to_vec(), json::Seen::none_of(columns.len()))),
+            Format::Ndjson => Ok(Self::Json(columns.to_vec(), Mutex::new(json::Seen::none_of(columns.len())))),
             Format::Lines | Format::Fixed { .. } if names == column_names(schema) => Ok(Self::All),
             Format::Lines | Format::Fixed { .. } => {
                 let own = column_names(schema);
@@ -174,7 +174,7 @@ impl Projection {
         }
     }
 
-    pub(crate) fn apply(&mut self, batch: RecordBatch) -> Result<RecordBatch, Error> {
+    pub(crate) fn apply(&self, batch: RecordBatch) -> Result<RecordBatch, Error> {
         let (schema, rewritten): (_, BinaryArray) = match self {
             Self::All => return Ok(batch),
             Self::Columns(indices) => {
@@ -194,7 +194,7 @@ impl Projection {
 
     /// Refuses keys that were in no record, when there are no more.
     pub(crate) fn finish(&self) -> Result<(), Error> {
-        if let Self::Json(names, seen) = self { seen.all(names) } else { Ok(()) }
+        if let Self::Json(names, seen) = self { lock(seen).all(names) } else { Ok(()) }
     }
 }
 

@@ -51,6 +51,11 @@ pub use partitioner::Partitioner;
 pub use tally::{Tally, tally_of};
 pub use words::Literal;
 
+/// The guarded value. A panic elsewhere leaves sums and tables whole, so a poisoned lock is used on.
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// The column of CSV, NDJSON and fixed records that has them as they came.
 const RECORD: &str = "record";
 /// The column of plain lines.

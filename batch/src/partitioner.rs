@@ -9,16 +9,18 @@
 //! Invariants:
 //! - Every row that the filter keeps is in exactly one piece, in the order it came.
 //! - Pieces share no memory with each other or with the batch.
+//! - Many may split at once: only the numbering of values, and sums at the end of a batch, wait for one another.
 
 use crate::compare::meet;
 use crate::fields::{Fields, Projection};
 use crate::hash::{hash_rows, partition_of};
 use crate::tally::{Tally, tally_of};
 use crate::values::Values;
-use crate::{By, Error, Format, Literal, Spec, same_columns};
+use crate::{By, Error, Format, Literal, Spec, lock, same_columns};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{SortOptions, filter_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type, Schema};
+use std::sync::Mutex;
 
 /// Splits batches of one schema into partitions.
 #[derive(Debug)]
@@ -31,8 +33,8 @@ pub struct Partitioner {
     filtered: Fields,
     keys: Fields,
     projection: Projection,
-    values: Values,
-    tally: Tally,
+    values: Mutex<Values>,
+    tally: Mutex<Tally>,
 }
 
 impl Partitioner {
@@ -55,8 +57,8 @@ impl Partitioner {
             filtered: Fields::find(spec.format, schema, &filter_columns)?,
             keys: Fields::find(spec.format, schema, &spec.by.columns())?,
             projection: Projection::of(spec.format, schema, spec.columns.as_deref())?,
-            values: Values::default(),
-            tally: Tally::default(),
+            values: Mutex::default(),
+            tally: Mutex::default(),
         };
         partitioner.keys_can_decide(spec.format, schema)?;
         Ok(partitioner)
@@ -67,7 +69,7 @@ impl Partitioner {
     /// # Errors
     /// [`Error::SchemasDiffer`] if its columns are others than those of [`Self::new`], of a record that is not what its
     /// format says, [`Error::NotANumber`], or [`Error::TooManyValues`].
-    pub fn split(&mut self, batch: &RecordBatch) -> Result<Vec<(usize, RecordBatch)>, Error> {
+    pub fn split(&self, batch: &RecordBatch) -> Result<Vec<(usize, RecordBatch)>, Error> {
         same_columns(("the first object", &self.schema), ("this one", &batch.schema()))?;
         let kept = self.kept(batch)?;
         if kept.num_rows() == 0 {
@@ -75,8 +77,9 @@ impl Partitioner {
         }
         let partitions = self.partitions_of(&kept)?;
         let kept = self.projection.apply(kept)?;
-        self.tally += tally_of(&kept)?;
-        let (order, ends) = sorted(&partitions, self.values.count().max(self.partitions_max));
+        let tally = tally_of(&kept)?;
+        let count = lock(&self.values).count().max(self.partitions_max);
+        let (order, ends) = sorted(&partitions, count);
         let order = UInt32Array::from(order);
         let mut pieces = Vec::new();
         let mut begin = 0;
@@ -87,17 +90,18 @@ impl Partitioner {
             }
             begin = end;
         }
+        *lock(&self.tally) += tally;
         Ok(pieces)
     }
 
     /// The tally of all that was split so far, after filter and projection, taken before any row was moved.
     pub fn tally(&self) -> Tally {
-        self.tally
+        *lock(&self.tally)
     }
 
     /// How many partitions there are: of `value(column)`, as far as its values are known.
     pub fn partitions(&self) -> usize {
-        if matches!(self.by, By::Value { .. }) { self.values.count() } else { self.partitions_max }
+        if matches!(self.by, By::Value { .. }) { lock(&self.values).count() } else { self.partitions_max }
     }
 
     /// The part of the output's keys that tells this partition from others: `year=2020` of `value(year)`, else its
@@ -105,7 +109,7 @@ impl Partitioner {
     /// percent-encoded.
     pub fn name(&self, partition: usize) -> String {
         match &self.by {
-            By::Value { column } => self.values.name(column, partition),
+            By::Value { column } => lock(&self.values).name(column, partition),
             By::Hash { .. } | By::Range { .. } => format!("{partition:05}"),
         }
     }
@@ -119,7 +123,7 @@ impl Partitioner {
         self.filtered.finish()?;
         self.keys.finish()?;
         self.projection.finish()?;
-        if matches!(self.by, By::Value { .. }) && self.tally.rows > 0 && self.values.count() < 2 {
+        if matches!(self.by, By::Value { .. }) && self.tally().rows > 0 && self.partitions() < 2 {
             let mend = "it has but one value; choose another column";
             return Err(Error::OnePartition { by: self.by.to_string(), mend });
         }
@@ -152,13 +156,13 @@ impl Partitioner {
         }
     }
 
-    fn kept(&mut self, batch: &RecordBatch) -> Result<RecordBatch, Error> {
+    fn kept(&self, batch: &RecordBatch) -> Result<RecordBatch, Error> {
         let Some(filter) = &self.filter else { return Ok(batch.clone()) };
         let keeps = filter.keeps(&self.filtered.named(batch)?, self.text_fields)?;
         filter_record_batch(batch, &keeps).map_err(Error::columns("filtering"))
     }
 
-    fn partitions_of(&mut self, batch: &RecordBatch) -> Result<Vec<u32>, Error> {
+    fn partitions_of(&self, batch: &RecordBatch) -> Result<Vec<u32>, Error> {
         let keys = self.keys.columns(batch)?;
         match &self.by {
             By::Hash { .. } => {
@@ -167,7 +171,7 @@ impl Partitioner {
                 Ok(hashes.into_iter().map(|hash| partition_of(hash, count) as u32).collect())
             }
             By::Range { column, bounds } => ranges(column, &keys[0], bounds, self.text_fields),
-            By::Value { column } => self.values.partitions(column, &keys[0], self.partitions_max),
+            By::Value { column } => lock(&self.values).partitions(column, &keys[0], self.partitions_max),
         }
     }
 }

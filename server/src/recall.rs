@@ -9,8 +9,8 @@
 //! 4. While a client takes one segment, the next one is already asked for; no more than that, so that a slow client
 //!    costs the rack nothing and a vanished one at most a segment.
 //!
-//! Memory: two blocks of the spool for each client. A recall that was ordered goes on when its client has gone: whoever
-//! comes again finds it in the spool.
+//! Memory: two blocks of the spool for each client, and some more for who reads in the background. A recall that was
+//! ordered goes on when its client has gone: whoever comes again finds it in the spool.
 
 use crate::world::{Means, ReadOrder, Ticket, WorldHandle};
 use bytes::Bytes;
@@ -31,6 +31,9 @@ const SPOOL_DISK_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often what others ordered may come to nothing before a reader does.
 const JOINS_MAX: u32 = 5;
+
+/// Blocks of the spool that are ready for whoever reads in the background and works on the last ones meanwhile.
+const BLOCKS_AHEAD: usize = 4;
 
 /// Why a recall did not give its bytes.
 #[derive(Debug, thiserror::Error)]
@@ -156,7 +159,7 @@ impl Recalls {
         lane: Lane,
         first: Option<Segment>,
     ) -> BoxStream<'static, Result<Bytes, RecallError>> {
-        let (sender, receiver) = mpsc::channel(1);
+        let (sender, receiver) = mpsc::channel(if lane == Lane::Background { BLOCKS_AHEAD } else { 1 });
         let recalls = self.clone();
         (self.means.spawn)(Box::pin(async move {
             let pumped = tokio::select! {

@@ -2,7 +2,8 @@
 
     LARDER_BINARY=target/release/larder python tests/system/strategies.py [GB] [MEMORY]
 
-Prints a row for each strategy: what was forecast, what the rack counted, and where the time went. Each output is held
+Prints a row for each strategy: what was forecast, what the rack counted, where the time went, and how much memory the
+server took for it, of what was planned. Each output is held
 against the input, record by record, by DuckDB if it is installed."""
 
 import json
@@ -60,8 +61,9 @@ class Strategies(SystemTest):
         for number in range(max(1, round(GB * 1e9 / FILE_BYTES))):
             client.put_object(Bucket="lake", Key=f"events/{number:04d}.csv", Body=events(number).encode())
         server.until_cold()
-        print(row(("strategy", "forecast", *(name.removesuffix("_hours") for name in COLUMNS))))
+        print(row(("strategy", "forecast", *(name.removesuffix("_hours") for name in COLUMNS), "memory")))
         for strategy in STRATEGIES:
+            before = server.resident()
             output = larder("repartition", "s3://lake/events", "--to", f"s3://lake/{strategy}", "--by", "hash(user_id)",
                             "--partitions", PARTITIONS, "--memory", MEMORY, "--strategy", strategy, "--json",
                             "--data", server.data, timeout=3_000)
@@ -70,7 +72,9 @@ class Strategies(SystemTest):
             outcome, chosen = report["outcome"], report["plan"]["chosen"]
             forecast = next(each for each in report["plan"]["forecasts"] if each["strategy"] == chosen)
             told = f"{forecast['switches']} {forecast['hours']:.4f}"
-            print(row((chosen, told, *(shown(outcome[name]) for name in COLUMNS))), flush=True)
+            taken, most = server.peak() - before, report["plan"]["memory_bytes_most"]
+            memory = f"{taken >> 20} MiB of {most >> 20}"
+            print(row((chosen, told, *(shown(outcome[name]) for name in COLUMNS), memory)), flush=True)
         if duckdb is not None:
             self.agree(client)
 

@@ -185,22 +185,14 @@ class Repartition(SystemTest):
 
     def takes_no_more_than_planned(self, to, *words, columns=0):
         """A job's memory, as Linux counts it from its beginning on, is what the plan said at most."""
-        process = f"/proc/{self.server.process.pid}"
-
-        def resident(what):
-            with open(f"{process}/status", encoding="ascii") as status:
-                return next(int(line.split()[1]) << 10 for line in status if line.startswith(what))
-
         self.server.until_cold()
-        with open(f"{process}/clear_refs", "w", encoding="ascii") as clear:
-            clear.write("5")  # the peak begins anew
-        before = resident("VmRSS")
+        before = self.server.resident()
         words = ["--by", "hash(user_id)", "--partitions", 6, "--json", *words]
         output = self.command("s3://lake/many", "--to", to, *words)
         self.assertEqual(output.returncode, 0, output.stderr)
         plan = json.loads(output.stdout)["plan"]
         self.assertEqual(len(plan["classes"]), 2)
-        taken, most = resident("VmHWM") - before, plan["memory_bytes_most"] + columns * plan["column_bytes_most"]
+        taken, most = self.server.peak() - before, plan["memory_bytes_most"] + columns * plan["column_bytes_most"]
         self.assertLessEqual(taken, most, f"{taken / most:.2f} of what was planned")
 
     @unittest.skipUnless(os.path.exists("/proc/self/clear_refs"), "this system does not tell a process's peak")

@@ -2,37 +2,40 @@
 //!
 //! Of a key that stands in an object twice, the last counts.
 
-use crate::{Error, Format};
+use crate::{Error, Format, lock};
 use arrow::array::{Array, ArrayRef, BinaryArray, BinaryBuilder, StringBuilder};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The values of `names` in each record, as texts.
-pub(super) fn fields(records: &BinaryArray, names: &[String], seen: &mut Seen) -> Result<Vec<ArrayRef>, Error> {
+pub(super) fn fields(records: &BinaryArray, names: &[String], seen: &Mutex<Seen>) -> Result<Vec<ArrayRef>, Error> {
+    let mut met = Seen::none_of(names.len());
     let mut columns: Vec<_> = names.iter().map(|_| StringBuilder::with_capacity(records.len(), 0)).collect();
     let mut found = vec![None; names.len()];
     for row in 0..records.len() {
         pick(records, row, names, &mut found)?;
-        seen.look(records.value(row), &found);
+        met.look(records.value(row), &found);
         for ((column, name), value) in columns.iter_mut().zip(names).zip(&found) {
             column.append_option(value.map(|value| text(value, name)).transpose()?.flatten());
         }
     }
+    lock(seen).add(met);
     Ok(columns.into_iter().map(|mut column| Arc::new(column.finish()) as ArrayRef).collect())
 }
 
 /// Each record with these keys alone, in this order; values as they stand there.
-pub(super) fn kept(records: &BinaryArray, names: &[String], seen: &mut Seen) -> Result<BinaryArray, Error> {
+pub(super) fn kept(records: &BinaryArray, names: &[String], seen: &Mutex<Seen>) -> Result<BinaryArray, Error> {
+    let mut met = Seen::none_of(names.len());
     let keys: Vec<String> = names.iter().map(|name| serde_json::Value::from(name.as_str()).to_string()).collect();
     let mut kept = BinaryBuilder::with_capacity(records.len(), records.values().len());
     let mut found = vec![None; names.len()];
     let mut line = String::new();
     for row in 0..records.len() {
         pick(records, row, names, &mut found)?;
-        seen.look(records.value(row), &found);
+        met.look(records.value(row), &found);
         line.clear();
         line.push('{');
         for (key, value) in keys.iter().zip(&found) {
@@ -44,6 +47,7 @@ pub(super) fn kept(records: &BinaryArray, names: &[String], seen: &mut Seen) -> 
         line.push('}');
         kept.append_value(&line);
     }
+    lock(seen).add(met);
     Ok(kept.finish())
 }
 
@@ -66,6 +70,12 @@ impl Seen {
             keys.into_iter().map(|(key, _)| key).collect()
         });
         self.keys.iter_mut().zip(found).for_each(|(seen, found)| *seen |= found.is_some());
+    }
+
+    /// What was seen elsewhere, too.
+    fn add(&mut self, other: Self) {
+        self.first = self.first.take().or(other.first);
+        self.keys.iter_mut().zip(other.keys).for_each(|(seen, found)| *seen |= found);
     }
 
     /// Refuses a key that was in none of the records, if there were any.

@@ -34,7 +34,7 @@ fn columns_in_another_order_are_not_taken_for_each_other() {
     let ids: ArrayRef = Arc::new(Int64Array::from(vec![1]));
     let batch = |names: [&str; 2]| RecordBatch::try_from_iter(names.map(|name| (name, Arc::clone(&ids)))).unwrap();
     let (one, other) = (batch(["a", "b"]), batch(["b", "a"]));
-    let mut partitioner = Partitioner::new(&spec(Format::Parquet, "hash(a)", 2), &one.schema()).unwrap();
+    let partitioner = Partitioner::new(&spec(Format::Parquet, "hash(a)", 2), &one.schema()).unwrap();
     assert_eq!(partitioner.split(&one).map(|pieces| pieces.len()), Ok(1));
     assert!(matches!(partitioner.split(&other), Err(Error::SchemasDiffer { .. })));
     let swapped = part(&spec(Format::Csv, "hash(a)", 2), &[b"a,b\n1,2\n", b"b,a\n1,2\n"], BUFFER_BYTES);

@@ -285,6 +285,19 @@ impl Job {
         }
     }
 
+    /// What a class will do next, if the order in hand, a write, does so many bytes and nothing comes between: only if
+    /// that is a write as well. Whoever knows can prepare it meanwhile.
+    pub fn ahead(&self, class: ClassId, bytes: u64) -> Option<Order> {
+        let mut job = self.clone();
+        match self.in_hand(class)? {
+            Order::BringHome { .. } => job.was_brought_home(class, bytes),
+            Order::Offload { .. } => job.was_offloaded(class, bytes),
+            Order::Read { .. } | Order::Refill { .. } | Order::Wait | Order::Done => return None,
+        }
+        let order = job.next(class);
+        matches!(order, Order::BringHome { .. } | Order::Offload { .. }).then_some(order)
+    }
+
     /// Input on a group is gone before it was read. No read of it may be in hand.
     pub fn was_lost(&mut self, class: ClassId, group: GroupId, bytes: u64) {
         let class = self.of_mut(class);

@@ -7,7 +7,8 @@
 //! Two accounts: what is held in truth, and what the plan was told of each home (`counted`), which is at least as much.
 //! Joining saves bytes that were told already; they are credited to whoever tells next.
 //!
-//! Invariants: a batch is in one stock, or in the hands of one writer ([`Taken`]) and still held.
+//! Invariants: a batch is in one stock, or in the hands of one writer ([`Taken`]) and still held; the plan is only told
+//! that a home has nothing left when neither a stock nor a writer has.
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -62,6 +63,8 @@ struct Home {
     counted: u64,
     /// What joining saved of what the plan knows, or will.
     saved: u64,
+    /// What is in the hands of writers.
+    taken: u64,
 }
 
 /// Batches of a partition in the hands of a writer.
@@ -193,6 +196,7 @@ impl Buffer {
             let batches = stock.drain(..fits).map(|piece| piece.batch).collect();
             all.push(Taken { partition, batches, bytes: taken });
         }
+        self.homes[home].taken += sum;
         all
     }
 
@@ -200,6 +204,8 @@ impl Buffer {
     pub fn put_back(&mut self, taken: Vec<Taken>) {
         for Taken { partition, batches, bytes } in taken {
             self.held_bytes -= bytes;
+            let home = self.home_of(partition);
+            self.homes[home].taken -= bytes;
             for batch in batches.into_iter().rev() {
                 let bytes = held_bytes(&batch);
                 self.held_bytes += bytes;
@@ -209,14 +215,21 @@ impl Buffer {
         }
     }
 
-    /// What was taken from a home, `bytes` in all, is written: what the plan is to be told, at most `most`. If nothing
-    /// of the home is left, that is all that the plan knows.
+    /// What the plan is to be told, at most `most`, when of what was taken from a home `bytes` are written. If nothing
+    /// of the home is left then, that is all that the plan knows.
+    pub fn told(&self, home: usize, bytes: u64, most: u64) -> u64 {
+        let of = &self.homes[home];
+        let mut stocks = self.stocks.iter().enumerate();
+        let empty = of.taken == bytes && stocks.all(|(p, stock)| stock.is_empty() || self.home_of(p) != home);
+        if empty { of.counted } else { bytes + of.saved }.min(of.counted).min(most)
+    }
+
+    /// Of what was taken from a home `bytes` are written: what the plan is to be told, as [`Self::told`] has it.
     pub fn release(&mut self, home: usize, bytes: u64, most: u64) -> u64 {
+        let told = self.told(home, bytes, most);
         self.held_bytes -= bytes;
-        let home_of = self.home_of;
-        let empty = self.stocks.iter().enumerate().all(|(p, stock)| stock.is_empty() || home_of.home(p) != home);
         let of = &mut self.homes[home];
-        let told = if empty { of.counted } else { bytes + of.saved }.min(of.counted).min(most);
+        of.taken -= bytes;
         of.saved -= told.saturating_sub(bytes).min(of.saved);
         of.counted -= told;
         told

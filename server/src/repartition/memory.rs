@@ -1,8 +1,9 @@
 //! What a job takes of memory: what it was given, and beside it a sum that is known before it starts.
 //!
 //! - what was given (`--memory`): batches in the buffer, and of Parquet the row groups that are read;
-//! - in each class, [`working_bytes`]: batches being decoded, split and encoded, an object that is written, and as much
-//!   of the row group or run that it is made of;
+//! - in each class, [`working_bytes`]: batches being decoded, split and encoded, an object that is written, and the next
+//!   one, which is encoded meanwhile (of runs the same, which are shorter);
+//! - of Parquet, in each class, the row group that is written: a half of what one may be that is read;
 //! - in each class, a transfer: two requests to each drive of a stripe;
 //! - in each class, [`BLOCKS_BYTES`] between drives, spool and job;
 //! - of each object of the input, [`INPUT_BYTES`];
@@ -86,16 +87,16 @@ impl Needs {
             row_group_bytes: if is_parquet { reading / classes } else { buffer_bytes / classes },
             grain_bytes: (buffer_bytes / (4 * classes * classes)).clamp(1, GRAIN_BYTES_MAX),
             object_bytes,
-            most_bytes: self.most_bytes(object_bytes),
+            most_bytes: self.most_bytes(object_bytes, reading / 2),
             column_bytes: if is_parquet { with_slack(classes * COLUMN_BYTES) } else { 0 },
         })
     }
 
-    fn most_bytes(&self, object_bytes: u64) -> u64 {
+    fn most_bytes(&self, object_bytes: u64, row_groups_bytes: u64) -> u64 {
         let stacks = self.code.stacks() as u64;
         let request = u64::from(self.code.fragment_bytes).max(disk::REQUEST_BYTES as u64);
         let in_a_class = working_bytes(0, object_bytes) + 2 * stacks * request + BLOCKS_BYTES;
-        let beside = (self.classes.max(1) as u64) * in_a_class + self.inputs * INPUT_BYTES;
+        let beside = (self.classes.max(1) as u64) * in_a_class + row_groups_bytes + self.inputs * INPUT_BYTES;
         with_slack(self.given_bytes.saturating_add(beside))
     }
 }
@@ -103,4 +104,40 @@ impl Needs {
 /// What the allocator makes of `bytes`.
 fn with_slack(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use engine::repartition::Job;
+
+    fn needs(given_bytes: u64, classes: usize, format: Format) -> Needs {
+        let code = Code { data: 15, parity: 3, fragment_bytes: 128 << 10 };
+        Needs { given_bytes, object_bytes: None, format, classes, code, inputs: 0 }
+    }
+
+    #[test]
+    fn what_is_shared_out_is_what_was_given_and_objects_take_no_more_once_again() {
+        for (classes, format) in [(1, Format::Csv), (2, Format::Parquet), (4, Format::Csv), (4, Format::Parquet)] {
+            for given_bytes in [64 << 20, 192 << 20, 1 << 30, 64 << 30] {
+                let memory = needs(given_bytes, classes, format).share().unwrap();
+                let row_groups = if format == Format::Parquet { classes as u64 * memory.row_group_bytes } else { 0 };
+                assert!(memory.buffer_bytes + memory.buffer_bytes / 8 + row_groups <= given_bytes, "{memory:?}");
+                assert!(2 * classes as u64 * memory.object_bytes <= given_bytes, "{memory:?}");
+                assert!(Job::least_memory_bytes(classes, memory.grain_bytes) <= memory.buffer_bytes, "{memory:?}");
+                assert!(memory.grain_bytes <= memory.object_bytes, "a run is no longer than an object: {memory:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_job_takes_what_it_is_given_and_a_sum_that_does_not_grow_with_it() {
+        let most = |given_bytes| needs(given_bytes, 2, Format::Csv).share().unwrap().most_bytes;
+        let (little, much) = (1 << 30, 64 << 30);
+        assert_eq!(most(much) - most(little), with_slack(much - little));
+        // 24 MiB of batches, 2 objects of 64, 36 MiB of requests and 8 of blocks, in each of two classes.
+        assert_eq!(most(little) - with_slack(little), with_slack(2 * (24 + 2 * 64 + 36 + 8) << 20));
+        assert!(needs(1 << 20, 2, Format::Csv).share().unwrap_err().ends_with("give at least 4194304"));
+    }
 }

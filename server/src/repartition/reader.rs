@@ -20,7 +20,7 @@ use bytes::Bytes;
 use model::GroupId;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Objects of up to so many bytes are read at once, though their decoder may ask for their end first.
@@ -29,7 +29,7 @@ const WHOLE_BYTES: u64 = 4 << 20;
 /// What all classes of a job share of the records.
 pub(super) struct Records {
     pub spec: Spec,
-    splitter: Mutex<Option<Splitter>>,
+    splitter: OnceLock<Splitter>,
 }
 
 /// The partitioner, and whose schema it was made for.
@@ -38,49 +38,44 @@ struct Splitter {
     schema: SchemaRef,
     first: String,
     /// The schema of what is written, once a piece was made.
-    output: Option<SchemaRef>,
+    output: OnceLock<SchemaRef>,
 }
 
 impl Records {
     pub fn new(spec: Spec) -> Self {
-        Self { spec, splitter: Mutex::new(None) }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Splitter>> {
-        self.splitter.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { spec, splitter: OnceLock::new() }
     }
 
     /// The pieces of a batch of the object `name`.
     fn split(&self, name: &str, batch: &RecordBatch) -> Result<Vec<(usize, RecordBatch)>, batch::Error> {
-        let mut splitter = self.lock();
-        let known = match &mut *splitter {
-            Some(known) => known,
-            none => {
-                let schema = batch.schema();
-                let partitioner = Partitioner::new(&self.spec, &schema)?;
-                none.insert(Splitter { partitioner, schema, first: name.to_owned(), output: None })
-            }
-        };
+        if self.splitter.get().is_none() {
+            let schema = batch.schema();
+            let partitioner = Partitioner::new(&self.spec, &schema)?;
+            // Another class may have been first; then its columns are what others are held against.
+            let first = name.to_owned();
+            let _ = self.splitter.set(Splitter { partitioner, schema, first, output: OnceLock::new() });
+        }
+        let known = self.splitter.get().expect("somebody has set it");
         same_columns((&known.first, &known.schema), (name, &batch.schema()))?;
         let pieces = known.partitioner.split(batch)?;
         let Some((_, piece)) = pieces.first() else { return Ok(pieces) };
-        let output = known.output.get_or_insert_with(|| piece.schema());
+        let output = known.output.get_or_init(|| piece.schema());
         pieces.into_iter().map(|(partition, piece)| Ok((partition, noted(piece, output)?))).collect()
     }
 
     /// The tally of everything that was split.
     pub fn tally(&self) -> batch::Tally {
-        self.lock().as_ref().map(|known| known.partitioner.tally()).unwrap_or_default()
+        self.splitter.get().map(|known| known.partitioner.tally()).unwrap_or_default()
     }
 
     /// The name of a partition in keys.
     pub fn name(&self, partition: usize) -> String {
-        self.lock().as_ref().map(|known| known.partitioner.name(partition)).unwrap_or_default()
+        self.splitter.get().map(|known| known.partitioner.name(partition)).unwrap_or_default()
     }
 
     /// To be asked when everything was split.
     pub fn finish(&self) -> Result<(), batch::Error> {
-        self.lock().as_ref().map_or(Ok(()), |known| known.partitioner.finish())
+        self.splitter.get().map_or(Ok(()), |known| known.partitioner.finish())
     }
 }
 

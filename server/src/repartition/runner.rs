@@ -10,18 +10,18 @@
 //! Invariants: a write that has begun is awaited, whatever happens, so that nothing is committed behind a rollback;
 //! records are in the buffer, in a run, or home, and the tally of what went home must be that of what was read.
 
-use super::buffer::{Buffer, Taken};
+use super::buffer::Buffer;
 use super::memory::Memory;
 use super::plan::Survey;
 use super::reader::{Limits, ReadFault, Reader, Records, heavy};
 use super::report::{Outcome, Progress, Request};
 use super::source::{BlobReader, SourceError};
-use super::writer::{Run, WriteFault, Writer};
+use super::writer::{Errand, Load, Run, WriteFault, Writer};
 use crate::house::House;
 use crate::recall::{RecallError, Recalls};
 use crate::world::{Awake, MakeError, Means, Ticket, WorldHandle};
 use batch::{Format, Tally};
-use catalog::{HIDDEN_BUCKET, VersionId};
+use catalog::{Blob, HIDDEN_BUCKET, VersionId};
 use engine::repartition::{Job, Order};
 use engine::{Lane, Rejection};
 use futures::FutureExt;
@@ -197,6 +197,56 @@ impl Work {
         self.homes.iter().position(|home| *home == group)
     }
 
+    /// The most that the plan may be told of one load: a run is no more than the grain.
+    fn told_at_most(&self, errand: Errand) -> u64 {
+        match errand {
+            Errand::Home(_) => u64::MAX,
+            Errand::Run { .. } => self.memory.grain_bytes,
+        }
+    }
+
+    /// Takes from the buffer what is to be carried, and encodes it; nothing if there is nothing. `before` is a load
+    /// that will be written first.
+    async fn load(&self, writer: &Writer, errand: Errand, before: Option<&Load>) -> Result<Option<Load>, WriteFault> {
+        let home = self.home_number(errand.home()).expect("what is carried has a home");
+        let most = match errand {
+            Errand::Home(_) => self.memory.object_bytes,
+            Errand::Run { .. } => self.memory.grain_bytes,
+        };
+        let taken = self.buffer().take(home, most);
+        if taken.is_empty() {
+            return Ok(None);
+        }
+        let load = match errand {
+            Errand::Home(group) => {
+                let numbers = self.state().numbers.clone();
+                let before = |partition| before.map_or(0, |load| load.objects_of(partition));
+                let number = |partition| numbers.get(&partition).copied().unwrap_or(0) + before(partition);
+                writer.load_home(group, taken, number).await?
+            }
+            Errand::Run { .. } => {
+                let number = {
+                    let mut state = self.state();
+                    state.next_run += 1;
+                    state.next_run
+                };
+                writer.load_run(errand, taken, number).await?
+            }
+        };
+        Ok(Some(load))
+    }
+
+    /// What a class carries after `load`, as far as that is certain.
+    fn errand_behind(&self, class: ClassId, load: &Load) -> Option<Errand> {
+        let home = self.home_number(load.errand.home()).expect("what is carried has a home");
+        let told = self.buffer().told(home, load.taken_bytes(), self.told_at_most(load.errand));
+        match self.state().job.ahead(class, told)? {
+            Order::BringHome { group, .. } => Some(Errand::Home(group)),
+            Order::Offload { on, target, .. } => Some(Errand::Run { on, target }),
+            Order::Read { .. } | Order::Refill { .. } | Order::Wait | Order::Done => None,
+        }
+    }
+
     /// The job ends, if it has not already: all classes come to their end.
     fn end(&self, ended: Ended) {
         self.state().ended.get_or_insert(ended);
@@ -308,6 +358,8 @@ struct ClassLoop<'a> {
     class: ClassId,
     reader: Reader,
     writer: Writer,
+    /// What is encoded and not yet with the rack.
+    ahead: Option<Load>,
     recalls: Recalls,
     ticket: Arc<Ticket>,
     awake: watch::Receiver<Awake>,
@@ -339,7 +391,18 @@ impl<'a> ClassLoop<'a> {
             decoder_bytes: limits.decoder_bytes,
         };
         let awake = work.world.awake();
-        Self { work, class, reader, writer, recalls, ticket, awake, dark_since: None, switching: Duration::ZERO }
+        Self {
+            work,
+            class,
+            reader,
+            writer,
+            ahead: None,
+            recalls,
+            ticket,
+            awake,
+            dark_since: None,
+            switching: Duration::ZERO,
+        }
     }
 
     async fn run(mut self, watch: &(impl Fn(&Progress) + Send + Sync)) -> Spent {
@@ -486,8 +549,8 @@ impl<'a> ClassLoop<'a> {
     async fn perform(&mut self, order: Order) -> Result<Came, Ended> {
         match order {
             Order::Read { group, bytes } => self.read(group, bytes).await,
-            Order::BringHome { group, .. } => self.bring_home(group).await,
-            Order::Offload { on, target, .. } => self.offload(on, target).await,
+            Order::BringHome { group, .. } => self.carry(Errand::Home(group)).await,
+            Order::Offload { on, target, .. } => self.carry(Errand::Run { on, target }).await,
             Order::Refill { on, target, bytes } => self.refill(on, target, bytes).await,
             Order::Wait | Order::Done => Ok(Came::On),
         }
@@ -532,87 +595,88 @@ impl<'a> ClassLoop<'a> {
         }
     }
 
-    async fn bring_home(&mut self, group: GroupId) -> Result<Came, Ended> {
-        let work = self.work;
-        let home = work.home_number(group).expect("what is brought home has one");
-        let taken = work.buffer().take(home, self.writer.object_bytes);
-        if taken.is_empty() {
-            let told = work.buffer().release(home, 0, u64::MAX);
-            work.state().job.was_brought_home(self.class, told);
-            return Ok(Came::On);
-        }
-        let numbers = work.state().numbers.clone();
-        let wrote = self.written(&taken, |writer, taken| async move {
-            writer.bring_home(group, taken, |partition| numbers.get(&partition).copied().unwrap_or(0)).await
-        });
-        match wrote.await {
-            Ok(wrote) => {
-                let bytes = taken.iter().map(|taken| taken.bytes).sum();
-                drop(taken);
-                let told = work.buffer().release(home, bytes, u64::MAX);
-                let mut state = work.state();
-                for (partition, objects) in wrote.objects {
-                    *state.numbers.entry(partition).or_default() += objects;
-                    state.progress.output_objects += objects;
+    /// Carries what is buffered for a home there, or elsewhere as a run. What will be carried after it is encoded
+    /// meanwhile.
+    async fn carry(&mut self, errand: Errand) -> Result<Came, Ended> {
+        let (work, writer) = (self.work, self.writer.clone());
+        let load = match self.ahead.take() {
+            Some(load) if load.errand == errand => Some(load),
+            other => {
+                if let Some(Load { taken, .. }) = other {
+                    work.buffer().put_back(taken);
                 }
-                state.progress.output_bytes += wrote.bytes;
-                state.output += wrote.tally;
-                state.job.was_brought_home(self.class, told);
-                Ok(Came::On)
+                let loaded = self.riding(work.load(&writer, errand, None)).await;
+                match loaded {
+                    Ok(load) => load,
+                    Err(fault) => return write_fault(&fault),
+                }
             }
-            Err(fault) => {
-                work.buffer().put_back(taken);
-                write_fault(&fault)
-            }
-        }
-    }
-
-    async fn offload(&mut self, on: GroupId, target: GroupId) -> Result<Came, Ended> {
-        let work = self.work;
-        let home = work.home_number(target).expect("what is offloaded has a home");
-        let taken = work.buffer().take(home, work.memory.grain_bytes);
-        if taken.is_empty() {
-            // The plan believes in a little more than there is; it goes with the account alone.
-            let told = work.buffer().release(home, 0, work.memory.grain_bytes);
-            work.state().job.was_offloaded(self.class, told);
-            return Ok(Came::On);
-        }
-        let number = {
-            let mut state = work.state();
-            state.next_run += 1;
-            state.next_run
         };
-        let written = self.written(&taken, |writer, taken| async move { writer.offload(on, taken, number, 0).await });
-        match written.await {
-            Ok(run) => {
-                let bytes = taken.iter().map(|taken| taken.bytes).sum();
-                drop(taken);
-                let counted = work.buffer().release(home, bytes, work.memory.grain_bytes);
-                let mut state = work.state();
-                state.offloaded_in_all += run.blob.payload_bytes;
-                state.progress.offloaded_bytes += counted;
-                state.runs.entry((on, target)).or_default().push(Run { counted, ..run });
-                state.job.was_offloaded(self.class, counted);
+        let Some(load) = load else {
+            // The plan believes in a little more than there is; it goes with the account alone.
+            self.carried(errand, 0);
+            return Ok(Came::On);
+        };
+        let next = work.errand_behind(self.class, &load);
+        let ahead = async {
+            match next {
+                Some(next) => work.load(&writer, next, Some(&load)).await,
+                None => Ok(None),
+            }
+        };
+        // What fails in a way that must not be fails when the write has ended.
+        let ahead = AssertUnwindSafe(ahead).catch_unwind();
+        let (written, ahead) = self.riding(futures::future::join(writer.write(&load), ahead)).await;
+        let ahead = ahead.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        match written {
+            Ok(blob) => {
+                self.ahead = ahead.map_err(failed)?;
+                self.wrote(load, blob);
                 Ok(Came::On)
             }
             Err(fault) => {
-                work.buffer().put_back(taken);
+                if let Ok(Some(ahead)) = ahead {
+                    work.buffer().put_back(ahead.taken);
+                }
+                self.ahead = Some(load);
                 write_fault(&fault)
             }
         }
     }
 
-    /// Writes by this class's writer, riding.
-    async fn written<'t, T, F>(
-        &mut self,
-        taken: &'t [Taken],
-        write: impl FnOnce(Arc<Writer>, &'t [Taken]) -> F,
-    ) -> Result<T, WriteFault>
-    where
-        F: Future<Output = Result<T, WriteFault>>,
-    {
-        let writer = Arc::new(self.writer.clone());
-        self.riding(write(writer, taken)).await
+    /// A load is written: it is buffered no more.
+    fn wrote(&self, mut load: Load, blob: Blob) {
+        let bytes = load.taken_bytes();
+        drop(std::mem::take(&mut load.taken));
+        let told = self.carried(load.errand, bytes);
+        let mut state = self.work.state();
+        match load.errand {
+            Errand::Home(_) => {
+                for partition in load.partitions() {
+                    *state.numbers.entry(partition).or_default() += 1;
+                    state.progress.output_objects += 1;
+                }
+                state.progress.output_bytes += load.object_bytes();
+                state.output += load.tally();
+            }
+            Errand::Run { on, target } => {
+                state.offloaded_in_all += blob.payload_bytes;
+                state.progress.offloaded_bytes += told;
+                state.runs.entry((on, target)).or_default().push(load.as_run(blob, told));
+            }
+        }
+    }
+
+    /// Tells the planner that of what was buffered `bytes` are carried away; how much that is for the plan.
+    fn carried(&self, errand: Errand, bytes: u64) -> u64 {
+        let home = self.work.home_number(errand.home()).expect("what is carried has a home");
+        let told = self.work.buffer().release(home, bytes, self.work.told_at_most(errand));
+        let mut state = self.work.state();
+        match errand {
+            Errand::Home(_) => state.job.was_brought_home(self.class, told),
+            Errand::Run { .. } => state.job.was_offloaded(self.class, told),
+        }
+        told
     }
 
     async fn refill(&mut self, on: GroupId, target: GroupId, bytes: u64) -> Result<Came, Ended> {

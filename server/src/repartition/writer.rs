@@ -1,8 +1,9 @@
 //! Writing: partitions as objects, runs as what they are, each blob in the group it is wanted in.
 //!
-//! Batches are encoded where they keep nobody waiting, and read back from what was encoded; the bytes then become a
-//! pack in memory, which the world writes, reads back and commits. Until that is done everything that was taken counts
-//! as buffered, and goes back there if the write comes to nothing.
+//! Batches are encoded where they keep nobody waiting, and read back from what was encoded ([`Load`]), while the load
+//! before is with the rack if it is known what comes next. The bytes then become a pack in memory, which the world
+//! writes, reads back and commits. Until that is done everything that was taken counts as buffered, and goes back there
+//! if the load is not what is wanted after all.
 
 use super::buffer::Taken;
 use super::plan::KEY_BYTES_MAX;
@@ -11,6 +12,7 @@ use super::report::Place;
 use crate::s3;
 use crate::world::{MakeError, Means, Ticket, WorldHandle, WriteOrder};
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use batch::{Encoded, Encoder, Format, Tally};
 use bytes::Bytes;
 use catalog::{Acl, Blob, Checksum, ChecksumKind, HIDDEN_BUCKET, Object, PartLengths, VersionId};
@@ -29,13 +31,81 @@ pub(super) struct Run {
     pub counted: u64,
 }
 
-/// Objects that are written.
-#[derive(Debug, Default)]
-pub(super) struct Wrote {
-    pub bytes: u64,
-    pub tally: Tally,
-    /// How many objects of each partition.
-    pub objects: Vec<(usize, u64)>,
+/// Where batches of a home are carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Errand {
+    /// Home, as objects.
+    Home(GroupId),
+    /// To another group, as a run.
+    Run {
+        /// Where.
+        on: GroupId,
+        /// Their home.
+        target: GroupId,
+    },
+}
+
+impl Errand {
+    /// The home of what is carried.
+    pub fn home(self) -> GroupId {
+        match self {
+            Self::Home(group) => group,
+            Self::Run { target, .. } => target,
+        }
+    }
+
+    /// Where it is carried.
+    pub fn on(self) -> GroupId {
+        match self {
+            Self::Home(group) => group,
+            Self::Run { on, .. } => on,
+        }
+    }
+}
+
+/// Batches that were taken from the buffer, and what they are encoded as.
+pub(super) struct Load {
+    pub errand: Errand,
+    pub taken: Vec<Taken>,
+    drafts: Vec<Draft>,
+}
+
+impl Load {
+    /// What was taken.
+    pub fn taken_bytes(&self) -> u64 {
+        self.taken.iter().map(|taken| taken.bytes).sum()
+    }
+
+    /// The length of all objects.
+    pub fn object_bytes(&self) -> u64 {
+        self.drafts.iter().map(|draft| draft.bytes.len() as u64).sum()
+    }
+
+    /// The tally of all objects.
+    pub fn tally(&self) -> Tally {
+        self.drafts.iter().map(|draft| draft.tally).sum()
+    }
+
+    /// The partition of each object.
+    pub fn partitions(&self) -> impl Iterator<Item = usize> + '_ {
+        self.drafts.iter().map(|draft| draft.partition)
+    }
+
+    /// How many objects of a partition there are.
+    pub fn objects_of(&self, partition: usize) -> u64 {
+        self.partitions().filter(|of| *of == partition).count() as u64
+    }
+
+    /// The run that it has become, of which the plan knows so much.
+    pub fn as_run(&self, blob: Blob, counted: u64) -> Run {
+        let mut at = 0;
+        let member = |draft: &Draft| {
+            let range = at..at + draft.bytes.len() as u64;
+            at = range.end;
+            (draft.partition, draft.hidden.clone(), range)
+        };
+        Run { blob, members: self.drafts.iter().map(member).collect(), counted }
+    }
 }
 
 /// Why nothing was written.
@@ -67,6 +137,10 @@ struct Draft {
     key: String,
     content_type: &'static str,
     bytes: Bytes,
+    tally: Tally,
+    etag: String,
+    /// CRC-64/NVME, as S3 writes it.
+    crc_base64: String,
 }
 
 /// Writes for one class.
@@ -84,38 +158,27 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Writes what was taken to its home as objects; `numbers` tells the number of a partition's next object.
-    pub async fn bring_home(
+    /// Encodes what was taken as objects at home; `numbers` tells the number of a partition's next object.
+    pub async fn load_home(
         &self,
         group: GroupId,
-        taken: &[Taken],
+        taken: Vec<Taken>,
         numbers: impl Fn(usize) -> u64,
-    ) -> Result<Wrote, WriteFault> {
-        let format = self.records.spec.output;
-        let (object_bytes, decoder_bytes) = (self.object_bytes, self.decoder_bytes);
-        let mut wrote = Wrote::default();
+    ) -> Result<Load, WriteFault> {
+        let (format, object_bytes) = (self.records.spec.output, self.object_bytes);
+        let decoder_bytes = self.decoder_bytes;
         let mut drafts = Vec::new();
-        for Taken { partition, batches, .. } in taken {
-            let encoded = self.encode(batches.clone(), move |schema, batches| {
+        for Taken { partition, batches, .. } in &taken {
+            let encoded = encoded(batches, move |schema, batches| {
                 Encoder::objects(format, schema, batches, object_bytes).readable_within(decoder_bytes).collect()
             });
             let name = self.records.name(*partition);
             let directory = if name.contains('=') { name } else { format!("part-{name}") };
-            let first = numbers(*partition);
-            let encoded = encoded.await?;
-            wrote.objects.push((*partition, encoded.len() as u64));
-            for (number, Encoded { bytes, tally, .. }) in (first..).zip(encoded) {
-                wrote.bytes += bytes.len() as u64;
-                wrote.tally += tally;
+            for (number, encoded) in (numbers(*partition)..).zip(encoded.await?) {
                 let rest = format!("{directory}/{number:05}.{}", format.extension());
-                drafts.push(Draft {
-                    partition: *partition,
-                    hidden: format!("{}{rest}", out_prefix(self.job)),
-                    bucket: self.to.bucket.clone(),
-                    key: format!("{}{rest}", self.to.prefix),
-                    content_type: content_type(format),
-                    bytes,
-                });
+                let hidden = format!("{}{rest}", out_prefix(self.job));
+                let key = format!("{}{rest}", self.to.prefix);
+                drafts.push(encoded.draft(*partition, hidden, (self.to.bucket.clone(), key), content_type(format)));
             }
         }
         if let Some(long) = drafts.iter().find(|draft| draft.key.len() > KEY_BYTES_MAX) {
@@ -124,61 +187,35 @@ impl Writer {
                 "{key} would be a key of {bytes} bytes, and {KEY_BYTES_MAX} are allowed; write to a shorter prefix"
             )));
         }
-        self.make(group, drafts).await?;
-        Ok(wrote)
+        Ok(Load { errand: Errand::Home(group), taken, drafts })
     }
 
-    /// Writes what was taken as a run; `number` tells it from the job's others.
-    pub async fn offload(&self, on: GroupId, taken: &[Taken], number: u64, counted: u64) -> Result<Run, WriteFault> {
+    /// Encodes what was taken as a run; `number` tells it from the job's others.
+    pub async fn load_run(&self, errand: Errand, taken: Vec<Taken>, number: u64) -> Result<Load, WriteFault> {
         let mut drafts = Vec::new();
-        for Taken { partition, batches, .. } in taken {
-            let encoded =
-                self.encode(batches.clone(), |schema, batches| batch::encode_run(schema, batches, u64::MAX)).await?;
-            for (part, Encoded { bytes, .. }) in encoded.into_iter().enumerate() {
+        for Taken { partition, batches, .. } in &taken {
+            let encoded = encoded(batches, |schema, batches| batch::encode_run(schema, batches, u64::MAX)).await?;
+            for (part, encoded) in encoded.into_iter().enumerate() {
                 let hidden = format!("{}{number:08}/{partition:05}.{part}", run_prefix(self.job));
-                drafts.push(Draft {
-                    partition: *partition,
-                    key: hidden.clone(),
-                    hidden,
-                    bucket: HIDDEN_BUCKET.into(),
-                    content_type: "application/vnd.apache.arrow.stream",
-                    bytes,
-                });
+                let place = (HIDDEN_BUCKET.into(), hidden.clone());
+                drafts.push(encoded.draft(*partition, hidden, place, "application/vnd.apache.arrow.stream"));
             }
         }
-        let told: Vec<_> =
-            drafts.iter().map(|draft| (draft.partition, draft.hidden.clone(), draft.bytes.len())).collect();
-        let blob = self.make(on, drafts).await?;
-        let mut at = 0;
-        let member = |(partition, key, bytes): (usize, String, usize)| {
-            let range = at..at + bytes as u64;
-            at = range.end;
-            (partition, key, range)
-        };
-        Ok(Run { blob, members: told.into_iter().map(member).collect(), counted })
+        Ok(Load { errand, taken, drafts })
     }
 
-    async fn encode(
-        &self,
-        batches: Vec<RecordBatch>,
-        encode: impl FnOnce(&arrow::datatypes::SchemaRef, Vec<RecordBatch>) -> Result<Vec<Encoded>, batch::Error>
-        + Send
-        + 'static,
-    ) -> Result<Vec<Encoded>, batch::Error> {
-        let Some(schema) = batches.first().map(RecordBatch::schema) else { return Ok(Vec::new()) };
-        heavy(move || encode(&schema, batches)).await
-    }
-
-    async fn make(&self, group: GroupId, drafts: Vec<Draft>) -> Result<Blob, WriteFault> {
+    /// Writes a load where it is to be.
+    pub async fn write(&self, load: &Load) -> Result<Blob, WriteFault> {
+        let group = load.errand.on();
         let (mut members, mut keys, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
-        for draft in drafts {
+        for draft in &load.drafts {
             let version = self.means.catalog.next_version_id().await;
             let version = version.map_err(|error| WriteFault::Other(format!("catalog: {error}")))?;
-            let (modified_ms, body) = ((self.means.wall)(), draft.bytes.clone());
-            let object = heavy(move || object(version, modified_ms, draft.content_type, &body)).await;
-            members.push(PackMember { bucket: draft.bucket, key: draft.key, object, slots: Vec::new() });
-            keys.push(draft.hidden);
-            bytes.push(draft.bytes);
+            let object = draft.object(version, (self.means.wall)());
+            let (bucket, key) = (draft.bucket.clone(), draft.key.clone());
+            members.push(PackMember { bucket, key, object, slots: Vec::new() });
+            keys.push(draft.hidden.clone());
+            bytes.push(draft.bytes.clone());
         }
         let plan = PackPlan::new(members).map_err(|error| WriteFault::Other(error.to_string()))?;
         let (answer, answered) = oneshot::channel();
@@ -188,6 +225,37 @@ impl Writer {
         let made = answered.await.unwrap_or_else(|_| Err(closing()));
         made.map_err(|source| WriteFault::Make { group, source })
     }
+}
+
+/// What was encoded, and its checksums.
+struct Summed {
+    encoded: Encoded,
+    etag: String,
+    crc_base64: String,
+}
+
+impl Summed {
+    fn of(encoded: Encoded) -> Self {
+        let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, &encoded.bytes);
+        let crc_base64 = base64_simd::STANDARD.encode_to_string(crc.to_be_bytes());
+        Self { etag: s3::etag_of(&encoded.bytes), crc_base64, encoded }
+    }
+
+    fn draft(self, partition: usize, hidden: String, place: (String, String), content_type: &'static str) -> Draft {
+        let Self { encoded: Encoded { bytes, tally, .. }, etag, crc_base64 } = self;
+        let (bucket, key) = place;
+        Draft { partition, hidden, bucket, key, content_type, bytes, tally, etag, crc_base64 }
+    }
+}
+
+/// Encodes batches of a partition where that keeps nobody waiting.
+async fn encoded(
+    batches: &[RecordBatch],
+    encode: impl FnOnce(&SchemaRef, Vec<RecordBatch>) -> Result<Vec<Encoded>, batch::Error> + Send + 'static,
+) -> Result<Vec<Summed>, batch::Error> {
+    let Some(schema) = batches.first().map(RecordBatch::schema) else { return Ok(Vec::new()) };
+    let batches = batches.to_vec();
+    heavy(move || Ok(encode(&schema, batches)?.into_iter().map(Summed::of).collect())).await
 }
 
 /// What is written of a job, in the hidden bucket.
@@ -204,21 +272,21 @@ fn run_prefix(job: u64) -> String {
     format!("{}run/", prefix(job))
 }
 
-/// What S3 knows of an object of these bytes, as if it had been put.
-fn object(version: VersionId, modified_ms: u64, content_type: &str, bytes: &Bytes) -> Object {
-    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, bytes);
-    let base64 = base64_simd::STANDARD.encode_to_string(crc.to_be_bytes());
-    Object {
-        version,
-        bytes: bytes.len() as u64,
-        etag: s3::etag_of(bytes),
-        modified_ms,
-        headers: vec![("content-type".into(), content_type.into())],
-        metadata: Vec::new(),
-        checksums: vec![Checksum { kind: ChecksumKind::Crc64Nvme, base64 }],
-        acl: Acl::Private,
-        tags: Vec::new(),
-        parts: PartLengths::default(),
+impl Draft {
+    /// What S3 knows of it, as if it had been put.
+    fn object(&self, version: VersionId, modified_ms: u64) -> Object {
+        Object {
+            version,
+            bytes: self.bytes.len() as u64,
+            etag: self.etag.clone(),
+            modified_ms,
+            headers: vec![("content-type".into(), self.content_type.into())],
+            metadata: Vec::new(),
+            checksums: vec![Checksum { kind: ChecksumKind::Crc64Nvme, base64: self.crc_base64.clone() }],
+            acl: Acl::Private,
+            tags: Vec::new(),
+            parts: PartLengths::default(),
+        }
     }
 }
 
