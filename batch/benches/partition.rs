@@ -2,8 +2,9 @@
 //! into twelve, decode and encode included; medians of rounds in turns, on as many threads.
 //!
 //! Ours also reads back what it has encoded, and keeps tallies before, between and after. That is done once more by
-//! itself to tell what it takes. The others take part if the Python that `LARDER_PYTHON` names (or `python3`) can import them. Files are read from the page cache
-//! if they fit, and not synced. Processor time is that of all threads, in the kernel as well.
+//! itself to tell what it takes. The others take part if the Python that `LARDER_PYTHON` names (or `python3`) can import
+//! them. Files are read from the page cache if they fit, and not synced. Processor time is that of all threads, in the
+//! kernel as well.
 //!
 //! `cargo bench -p batch --bench partition [-- parquet csv ndjson lines] [million rows]`
 
@@ -205,7 +206,8 @@ fn ours(spec: &Spec, source: &Path, target: &Path, threads: usize) -> (f64, Took
     (read_s, Took { wall_s: begun.elapsed().as_secs_f64(), worked_s: worked_s() - worked })
 }
 
-/// What the proof takes by itself: tallies of all batches before and after they are split, and of objects as they decode.
+/// What the proof takes by itself: tallies of all batches before and after they are split, and of objects as they are
+/// decoded.
 fn proof(spec: &Spec, target: &Path, threads: usize) -> Took {
     let folders = fs::read_dir(target).unwrap().map(|entry| entry.unwrap().path());
     let paths = folders.flat_map(|folder| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()));
@@ -364,7 +366,8 @@ fn compare(format: Format, million_rows: u64) {
     }
     let Took { wall_s, worked_s } = medians(&proofs);
     println!(
-        "  the proof alone takes {wall_s:.2} s, {worked_s:.2} s of processors; without it larder would take {:.2} s of them",
+        "  the proof alone takes {wall_s:.2} s, {worked_s:.2} s of processors; without it larder would take {:.2} s of \
+         them",
         first.worked_s - worked_s
     );
     println!("  larder spent {:.0} % of its time before the first object was encoded", 100.0 * median(&mut parts));

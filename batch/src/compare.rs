@@ -68,8 +68,8 @@ fn flattened(column: &ArrayRef) -> Result<ArrayRef, Error> {
     if flat.data_type() == column.data_type() { Ok(flat) } else { flattened(&flat) }
 }
 
-/// Moments of a zone that is called by a name, which would need a table of all zones, as those of UTC: which moment it is
-/// does not depend on the zone. Other columns as they are.
+/// Moments of a zone that is called by a name, which would need a table of all zones, as those of UTC: which moment it
+/// is does not depend on the zone. Other columns as they are.
 pub(crate) fn with_offset(column: &ArrayRef) -> Result<ArrayRef, Error> {
     let DataType::Timestamp(unit, Some(zone)) = column.data_type() else { return Ok(Arc::clone(column)) };
     if zone.starts_with(['+', '-']) {

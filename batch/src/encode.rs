@@ -96,8 +96,8 @@ impl Encoder {
         Self { target, schema: Arc::clone(schema), pieces, object_bytes, row_group_bytes, unfit, failed: false }
     }
 
-    /// Parquet with row groups that a decoder with a buffer of `buffer_bytes` can read again, unless a single row is too
-    /// much for it.
+    /// Parquet with row groups that a decoder with a buffer of `buffer_bytes` can read again, unless a single row is
+    /// too much for it.
     #[must_use]
     pub fn readable_within(mut self, buffer_bytes: u64) -> Self {
         // What is encoded takes more than what it was made of where a dictionary does not pay.
@@ -139,8 +139,8 @@ impl Encoder {
         Some(piece)
     }
 
-    /// The first rows of what is left of the next piece, [`ROWS_AT_A_TIME`] at most, that take no more than `bytes` when
-    /// they are written out, or a single one; and what they take.
+    /// The first rows of what is left of the next piece, [`ROWS_AT_A_TIME`] at most, that take no more than `bytes`
+    /// when they are written out, or a single one; and what they take.
     fn take_bytes(&mut self, bytes: u64) -> Option<(RecordBatch, u64)> {
         let piece = self.take(ROWS_AT_A_TIME)?;
         let ends = row_ends(&piece);

@@ -1,5 +1,5 @@
-//! Objects and runs with bytes changed, cut or doubled: they are refused, or read as some records, all of which come out
-//! as they were read; and nothing panics.
+//! Objects and runs with bytes changed, cut or doubled: they are refused, or read as some records, all of which come
+//! out as they were read; and nothing panics.
 
 #![allow(clippy::unwrap_used)]
 

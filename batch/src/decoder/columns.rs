@@ -29,8 +29,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows read at a time of a column whose values share prefixes, if nobody says how long they are without.
+/// Rows read at a time of a column whose values share prefixes, if not all of them are a batch at most.
 const ROWS_OF_PREFIXES: u64 = 64;
+/// Lists may be so much longer in one place than elsewhere.
+const LIST_HEADROOM: u64 = 4;
 /// What a view of a text takes.
 const VIEW_BYTES: u64 = 16;
 /// Elements of lists may take this many buffers, of which some rows at a time are held.
@@ -257,12 +259,19 @@ impl Columns {
                 }
             }
             let row_bytes = sum(&read_bytes).checked_div(rows).unwrap_or(0).max(1);
-            rows_at_a_time = rows_at_a_time.min((self.batch_bytes / row_bytes).max(1));
-            if chosen(group, mask).any(is_of_prefixes) {
+            let headroom = if in_lists > self.batch_bytes { LIST_HEADROOM } else { 1 };
+            rows_at_a_time = rows_at_a_time.min((self.batch_bytes / headroom / row_bytes).max(1));
+            if chosen(group, mask).any(|column| self.is_of_prefixes(column)) {
                 rows_at_a_time = rows_at_a_time.min(ROWS_OF_PREFIXES);
             }
         }
         Ok(rows_at_a_time)
+    }
+
+    /// Whether values are written as what they do not share with the one before, and may be much when they are read.
+    fn is_of_prefixes(&self, column: &ColumnChunkMetaData) -> bool {
+        let read = column.unencoded_byte_array_data_bytes().map_or(u64::MAX, counted);
+        read > self.batch_bytes && column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY)
     }
 }
 
@@ -280,21 +289,10 @@ fn read_bytes(column: &ColumnChunkMetaData) -> u64 {
         PhysicalType::FIXED_LEN_BYTE_ARRAY => counted(column.column_descr().type_length().into()),
         PhysicalType::BYTE_ARRAY => {
             let views = counted(column.num_values()).saturating_mul(VIEW_BYTES);
-            let values =
-                column.unencoded_byte_array_data_bytes().filter(|_| shares_prefixes(column)).map_or(0, counted);
-            return views.saturating_add(counted(column.uncompressed_size()).max(values));
+            return views.saturating_add(counted(column.uncompressed_size()));
         }
     };
     counted(column.num_values()).saturating_mul(width)
-}
-
-/// Whether values are written as what they do not share with the one before; they are read as a whole.
-fn shares_prefixes(column: &ColumnChunkMetaData) -> bool {
-    column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY)
-}
-
-fn is_of_prefixes(column: &ColumnChunkMetaData) -> bool {
-    shares_prefixes(column) && column.unencoded_byte_array_data_bytes().is_none()
 }
 
 /// Refuses columns that the library does not read, or reads as something else than was written.

@@ -299,3 +299,19 @@ fn a_compression_that_is_not_read_is_refused_with_those_that_are() {
     let other = projected(spec(Format::Parquet, "hash(text)", 2), &["text"]);
     assert!(decode(&other, &changed, BUFFER_BYTES).is_ok(), "other columns are read");
 }
+
+#[test]
+fn lists_that_expand_to_many_buffers_are_refused_and_others_read() {
+    let zeroes = std::iter::repeat_n(Some(std::iter::repeat_n(Some(0), 1000)), 1000);
+    let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(zeroes));
+    let object = file(&[RecordBatch::try_from_iter([("lists", lists)]).unwrap()], 1000, Compression::SNAPPY);
+    let lists = spec(Format::Parquet, "hash(lists)", 2);
+    assert!(object.len() < 100_000, "{} bytes hold 8 MB", object.len());
+    let Err(Error::RowGroupExpands { plain_bytes, .. }) = decode(&lists, &object, 256 << 10) else {
+        panic!("8 MB are more than 16 buffers of 256 KiB")
+    };
+    assert_eq!(plain_bytes, 8_000_000);
+    let read = decode(&lists, &object, 1 << 20).unwrap();
+    assert!(read.iter().all(|batch| batch.num_rows() <= 8), "each row has 8 kB, and a batch 64 KiB");
+    assert_eq!(read.iter().map(RecordBatch::num_rows).sum::<usize>(), 1000);
+}
