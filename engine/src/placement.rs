@@ -153,6 +153,12 @@ impl Placement {
         fitting.count() >= self.spread.stacks()
     }
 
+    /// Whether `group` would have room for stacks of `stack_bytes` if the drives were back that are away.
+    pub fn has_room_away(&self, group: GroupId, stack_bytes: u64) -> bool {
+        let spaces = self.groups[group.index()].iter().map(|drive| &self.drives[drive.index()]);
+        spaces.filter(|space| !space.retired && space.spare() >= stack_bytes).count() >= self.spread.stacks()
+    }
+
     /// Chooses group and drives for a blob of `payload_bytes` with stacks of `stack_bytes`, and reserves them. `None`
     /// means that no group (that `pin` allows, and not among `excluded_groups`) has room.
     pub fn choose(

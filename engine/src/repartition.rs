@@ -36,7 +36,7 @@ pub use buffpack::BuffPack;
 pub use job::{Job, Order, Part};
 pub use offpack::OffPack;
 pub use planner::{Choice, Chosen, Planner};
-pub use rehearsal::{Cost, Deal, Expected, rehearse};
+pub use rehearsal::{Cost, Day, Deal, Expected, rehearse};
 pub use tourpack::TourPack;
 
 use ::model::RackSpec;
@@ -54,6 +54,8 @@ pub struct Terms {
     pub read_bytes_per_s: u64,
     /// How fast it is written, in payload bytes; above 0.
     pub write_bytes_per_s: u64,
+    /// How often a drive may be started on a day for work that nobody waits for; `u32::MAX` is as often as one likes.
+    pub starts_per_day: u32,
 }
 
 impl Terms {
@@ -63,10 +65,12 @@ impl Terms {
         seek: Duration::from_millis(10),
         read_bytes_per_s: 1_000_000_000,
         write_bytes_per_s: 1_000_000_000,
+        starts_per_day: u32::MAX,
     };
 
     /// What a rack's profile says, by its means: a switch lets one group go and wakes another, k drives move payload at
-    /// once, and what is written is read back before it counts, which halves its rate.
+    /// once, and what is written is read back before it counts, which halves its rate. Starts are not counted: how many
+    /// a day there are is a matter of policy.
     pub fn of(spec: &RackSpec) -> Self {
         let rate = spec.profile.bytes_per_s.saturating_mul(u64::from(spec.code.data));
         Self {
@@ -74,6 +78,7 @@ impl Terms {
             seek: spec.profile.seek,
             read_bytes_per_s: rate.max(1),
             write_bytes_per_s: (rate / 2).max(1),
+            starts_per_day: u32::MAX,
         }
     }
 }

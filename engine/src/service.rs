@@ -78,10 +78,16 @@ impl Rack {
             Work::Write { bytes, stack_bytes, pin, .. } => {
                 let (bytes, stack_bytes, pin) = (*bytes, *stack_bytes, *pin);
                 self.known_pin(pin)?;
-                let spent = self.without_starts(request.lane, now);
-                let waits = spent.iter().any(|group| pin.allows(*group, self.class_of(*group)));
-                let refusal = if waits { Rejection::StartBudgetSpent } else { Rejection::NoRoom };
-                self.place(stack_bytes, bytes, pin, &spent).ok_or(refusal)
+                let mut spent = self.without_starts(request.lane, now);
+                spent.retain(|group| pin.allows(*group, self.class_of(*group)));
+                self.place(stack_bytes, bytes, pin, &spent).ok_or_else(|| match pin {
+                    _ if !spent.is_empty() => Rejection::StartBudgetSpent,
+                    // Nobody else is asked, and nothing has to be removed: the drives have to come back.
+                    PinnedTo::Group(group) if self.placement.has_room_away(group, stack_bytes) => {
+                        Rejection::TooManyDrivesAway
+                    }
+                    _ => Rejection::NoRoom,
+                })
             }
         }
     }

@@ -169,7 +169,7 @@ impl Job {
     /// What the rest would cost if things go on as measured, in the class for which it takes longest.
     pub fn forecast(&self) -> Cost {
         let costs = self.classes.iter().map(|class| class.planner.forecast());
-        costs.max_by_key(|cost| cost.time).unwrap_or_default()
+        costs.max_by_key(Cost::total).unwrap_or_default()
     }
 
     /// Whether everything is home.

@@ -5,7 +5,10 @@
 //! can go on from any books; it must promise at least a fiftieth of what is left, so that noise does not make the job
 //! waver.
 
-use super::{Alpha, Baseline, Books, BuffPack, Cost, Expected, OffPack, Step, Strategy, Terms, TourPack, rehearse};
+use super::rehearsal::rehearse_on;
+use super::{
+    Alpha, Baseline, Books, BuffPack, Cost, Day, Expected, OffPack, Step, Strategy, Terms, TourPack, rehearse,
+};
 use alloc::vec::Vec;
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -58,6 +61,11 @@ impl Choice {
     /// What this choice would cost from these books on.
     pub fn rehearse(self, books: &Books, terms: &Terms, expected: &Expected) -> Cost {
         rehearse(&mut self.strategy(), books.clone(), terms, expected)
+    }
+
+    /// The same from a certain moment of a day on.
+    pub fn rehearse_on(self, day: &Day, books: &Books, terms: &Terms, expected: &Expected) -> Cost {
+        rehearse_on(day, &mut self.strategy(), books.clone(), terms, expected)
     }
 }
 
@@ -169,7 +177,7 @@ impl Planner {
         step
     }
 
-    /// What the rest would cost by the current choice, if things go on as measured.
+    /// What the rest would cost by the current choice, if things go on as measured and a day has just begun.
     pub fn forecast(&self) -> Cost {
         let mut chosen = self.chosen;
         rehearse(&mut chosen, self.books.clone(), &self.terms, &self.measured())
@@ -192,7 +200,7 @@ impl Planner {
             .filter(|choice| *choice != Choice::Baseline)
             .collect();
         let (choice, cost) = cheapest(&candidates, &self.books, &self.terms, &expected);
-        if choice == self.choice || cost.time + cost.time / 49 > self.forecast().time {
+        if choice == self.choice || cost.total() + cost.total() / 49 > self.forecast().total() {
             return false;
         }
         self.choice = choice;
@@ -205,5 +213,5 @@ impl Planner {
 /// The candidate that costs least. There must be one.
 fn cheapest(candidates: &[Choice], books: &Books, terms: &Terms, expected: &Expected) -> (Choice, Cost) {
     let costs = candidates.iter().map(|choice| (*choice, choice.rehearse(books, terms, expected)));
-    costs.min_by_key(|(_, cost)| cost.time).expect("there are candidates")
+    costs.min_by_key(|(_, cost)| cost.total()).expect("there are candidates")
 }

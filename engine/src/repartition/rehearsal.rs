@@ -2,7 +2,9 @@
 //!
 //! Input turns into output by alpha, and output falls to the groups by fixed shares, to the byte: this is what the
 //! paper simulates (section V), at the grain of a buffer rather than of a record. Heads are moved once for whatever is
-//! read or written in one piece, and once more to remove a piece that was offloaded, as the rack does it.
+//! read or written in one piece, and once more to remove a piece that was offloaded, as the rack does it. Unlike the
+//! paper, a rehearsal counts how often drives are started: a visit starts all drives of its group, and when their starts
+//! of the day are used up ([`Terms::starts_per_day`]), everything waits for the next day, as [`crate::budget`] has it.
 
 use super::{Alpha, Books, Step, Strategy, Terms};
 use ::model::transfer_time;
@@ -27,10 +29,19 @@ impl Expected {
     }
 }
 
+/// The day on which a job begins: what is left of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Day {
+    /// The part of it that is gone; less than a day.
+    pub gone: Duration,
+    /// How often each group's drives were started on it; none, for groups that are not told of.
+    pub starts: Vec<u32>,
+}
+
 /// What a run took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
-    /// From the first step to the last.
+    /// From the first step to the last, but for [`Cost::waiting`].
     pub time: Duration,
     /// The part of it in which groups were woken.
     pub switching: Duration,
@@ -44,13 +55,35 @@ pub struct Cost {
     pub bytes_written: u64,
     /// The most that lay offloaded on any one group.
     pub peak_offloaded_bytes: u64,
+    /// How often the drives are started whose group is woken most often.
+    pub starts: u64,
+    /// How long is waited for the next day, because the starts of one are used up.
+    pub waiting: Duration,
+}
+
+impl Cost {
+    /// From the first step to the last, waiting included.
+    pub fn total(&self) -> Duration {
+        self.time + self.waiting
+    }
 }
 
 /// Runs `strategy` from `books` to the end, if input turns into output as expected.
 ///
 /// Takes time in proportion to how often the buffer is filled.
 pub fn rehearse(strategy: &mut dyn Strategy, books: Books, terms: &Terms, expected: &Expected) -> Cost {
-    run(strategy, books, terms, expected, |_| {}).1
+    rehearse_on(&Day::default(), strategy, books, terms, expected)
+}
+
+/// [`rehearse`] from a certain moment of a day on.
+pub(super) fn rehearse_on(
+    day: &Day,
+    strategy: &mut dyn Strategy,
+    books: Books,
+    terms: &Terms,
+    expected: &Expected,
+) -> Cost {
+    run(strategy, books, terms, (expected, day), |_| {}).1
 }
 
 /// [`rehearse`], with somebody else who may wake groups before each step; tells how the books stand at the end.
@@ -58,12 +91,12 @@ pub(super) fn run(
     strategy: &mut dyn Strategy,
     books: Books,
     terms: &Terms,
-    expected: &Expected,
+    (expected, day): (&Expected, &Day),
     mut meddle: impl FnMut(&mut Books),
 ) -> (Books, Cost) {
     assert_eq!(expected.shares.len(), books.groups(), "a share for every group");
     let mut books = books.for_rehearsal(expected.alpha);
-    let mut fluid = Fluid::new(expected, books.memory_bytes());
+    let mut fluid = Fluid::new(expected, books.memory_bytes(), day);
     let mut cost = Cost::default();
     loop {
         meddle(&mut books);
@@ -80,7 +113,7 @@ pub(super) fn run(
 /// A planner in a world where output falls as `expected`, whatever it was told.
 #[cfg(test)]
 pub(super) fn run_planner(planner: &mut super::Planner, terms: &Terms, expected: &Expected) -> Cost {
-    let mut fluid = Fluid::new(expected, planner.books().memory_bytes());
+    let mut fluid = Fluid::new(expected, planner.books().memory_bytes(), &Day::default());
     let mut cost = Cost::default();
     loop {
         let step = planner.next_step();
@@ -142,18 +175,31 @@ impl Deal {
     }
 }
 
-/// What becomes of the input.
+const DAY: Duration = Duration::from_hours(24);
+
+/// What becomes of the input, and how often drives were started.
 struct Fluid {
     deal: Deal,
+    /// What was gone of the day on which it begins.
+    gone: Duration,
+    /// The day it is now; 0 is the one on which it begins.
+    today: u64,
+    /// Starts of each group's drives since it began.
+    starts: Vec<u64>,
+    /// Those of today.
+    starts_today: Vec<u32>,
 }
 
 impl Fluid {
     /// A byte of input becomes no more than fits into the memory, whatever is expected.
-    fn new(expected: &Expected, memory_bytes: u64) -> Self {
+    fn new(expected: &Expected, memory_bytes: u64, day: &Day) -> Self {
         let mut deal = Deal::new(expected);
         let most = u128::from(memory_bytes) * u128::from(expected.alpha.input);
         deal.alpha.output = u64::try_from(most).unwrap_or(u64::MAX).min(expected.alpha.output);
-        Self { deal }
+        let groups = expected.shares.len();
+        let mut starts_today = day.starts.clone();
+        starts_today.resize(groups, 0);
+        Self { deal, gone: day.gone, today: 0, starts: vec![0; groups], starts_today }
     }
 
     fn perform(&mut self, step: Step, books: &mut Books, terms: &Terms, cost: &mut Cost) {
@@ -161,6 +207,7 @@ impl Fluid {
         match (step, awake) {
             (Step::Visit { group }, _) => {
                 if awake != Some(group) {
+                    self.start(group, terms, cost);
                     cost.switches += 1;
                     cost.switching += terms.switch;
                 }
@@ -187,6 +234,28 @@ impl Fluid {
             (Step::Read { .. } | Step::BringHome | Step::Offload { .. } | Step::Refill { .. } | Step::Done, _) => {
                 unreachable!("no group is awake to do this on")
             }
+        }
+    }
+
+    /// Starts the drives of a group, tomorrow if they have had their starts of today. Where there are none at all, one a
+    /// day is counted: what never ends has no length.
+    fn start(&mut self, group: usize, terms: &Terms, cost: &mut Cost) {
+        let gone = self.gone + cost.time + cost.switching + cost.seeking + cost.waiting;
+        self.enter((gone.as_secs() / DAY.as_secs()).max(self.today));
+        if self.starts_today[group] >= terms.starts_per_day.max(1) {
+            let tomorrow = DAY.saturating_mul(u32::try_from(self.today + 1).unwrap_or(u32::MAX));
+            cost.waiting += tomorrow.saturating_sub(gone);
+            self.enter(self.today + 1);
+        }
+        self.starts_today[group] += 1;
+        self.starts[group] += 1;
+        cost.starts = cost.starts.max(self.starts[group]);
+    }
+
+    fn enter(&mut self, day: u64) {
+        if day > self.today {
+            self.today = day;
+            self.starts_today.fill(0);
         }
     }
 

@@ -168,6 +168,55 @@ fn a_planner_that_was_told_wrong_changes_its_mind() {
     assert!(ends.time < stubborn.time, "{ends:?} against {stubborn:?}");
 }
 
+const HOUR: Duration = Duration::from_hours(1);
+
+#[test]
+fn visits_beyond_the_starts_of_a_day_wait_for_the_next_one() {
+    let question = Question { data_bytes: 2_000_000_000_000, ..Question::PAPER };
+    let expected = Expected::uniform(12, question.alpha);
+    for choice in Choice::candidates(&question.terms, question.memory_bytes, 12) {
+        let free = cost_of(choice, &question);
+        assert_eq!((free.waiting, free.total()), (Duration::ZERO, free.time));
+        let terms = Terms { starts_per_day: 10, ..question.terms };
+        let rated = choice.rehearse(&even(&question), &terms, &expected);
+        assert_eq!((rated.time, rated.switches, rated.starts), (free.time, free.switches, free.starts));
+        assert!(rated.starts >= rated.switches.div_ceil(12), "{rated:?}");
+        let days = rated.total().as_secs_f64() / 86_400.0;
+        let full_days = ((rated.starts - 1) / 10) as f64;
+        assert!((full_days..full_days + 1.0).contains(&days), "{choice}: {days} days for {} starts", rated.starts);
+    }
+}
+
+#[test]
+fn what_is_gone_of_a_day_counts() {
+    let question = Question { data_bytes: 50_000_000_000, ..Question::PAPER };
+    let terms = Terms { starts_per_day: 10, ..question.terms };
+    let expected = Expected::uniform(12, question.alpha);
+    let on = |starts: Vec<u32>| {
+        let day = Day { gone: 20 * HOUR, starts };
+        Choice::Offpack.rehearse_on(&day, &even(&question), &terms, &expected)
+    };
+    assert_eq!(on(Vec::new()).waiting, Duration::ZERO, "it takes minutes, and few starts");
+    assert_eq!(on(vec![3; 12]).waiting, Duration::ZERO);
+    let late = on(vec![10; 12]);
+    assert_eq!(late.waiting, 4 * HOUR);
+    let one = on([vec![0; 11], vec![10]].concat());
+    assert!(one.waiting > 3 * HOUR && one.waiting < 4 * HOUR, "{one:?}");
+}
+
+#[test]
+fn where_starts_are_few_fewer_switches_are_chosen() {
+    let question = Question { memory_bytes: 64_000_000_000, ..Question::PAPER };
+    let chosen = |starts_per_day| {
+        let terms = Terms { starts_per_day, ..question.terms };
+        let expected = Expected::uniform(12, question.alpha);
+        let planner = Planner::new(even(&question), terms, &expected, None);
+        planner.choice().rehearse(&even(&question), &terms, &expected)
+    };
+    let (free, rated) = (chosen(u32::MAX), chosen(10));
+    assert!(rated.switches < free.switches && rated.time > free.time, "{free:?}, {rated:?}");
+}
+
 proptest! {
     #[test]
     fn every_byte_comes_home_whatever_the_strategy(
@@ -187,7 +236,7 @@ proptest! {
         let expected = Expected { alpha, shares };
         let choice = Choice::candidates(&Terms::PAPER, memory, groups)[which];
         let mut strategy: Chosen = choice.strategy();
-        let (books, cost) = rehearsal::run(&mut strategy, books, &Terms::PAPER, &expected, |books| {
+        let (books, cost) = rehearsal::run(&mut strategy, books, &Terms::PAPER, (&expected, &Day::default()), |books| {
             if free_rides && rng.below(20) == 0 { books.woke(rng.below(groups as u64) as usize); }
         });
         prop_assert!(books.done());
