@@ -45,13 +45,15 @@ use std::convert::Infallible;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 /// Connections at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a connection may last. No answer takes so long, and nobody can hold one of the few for ever.
+/// How long a connection may last, so that nobody can hold one of the few for ever. Only answers about jobs may take
+/// longer: those that look through the whole input, or publish or remove a whole output.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(30);
 /// How long answers under way may take when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
@@ -130,8 +132,7 @@ pub async fn serve(
             Some(_) = connections.join_next() => {}
             accepted = listener.listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
                 Ok((stream, _)) => {
-                    let talk = converse(stream, admin.clone(), users.clone(), jobs.clone());
-                    connections.spawn(tokio::time::timeout(CONNECTION_LIMIT, talk));
+                    connections.spawn(converse(stream, admin.clone(), users.clone(), jobs.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the admin socket takes no connection");
@@ -147,11 +148,17 @@ pub async fn serve(
 }
 
 async fn converse(stream: UnixStream, admin: Arc<dyn Admin>, users: Arc<Users>, jobs: Option<Repartitions>) {
+    let works = &AtomicBool::new(false);
     let service = service_fn(move |request| {
         let (admin, users, jobs) = (admin.clone(), users.clone(), jobs.clone());
         async move {
             Ok::<_, Infallible>(match &jobs {
-                Some(jobs) if request.uri().path().starts_with("/repartition") => jobs::answer(jobs, &request).await,
+                Some(jobs) if request.uri().path().starts_with("/repartition") => {
+                    works.store(true, Ordering::Relaxed);
+                    let answer = jobs::answer(jobs, &request).await;
+                    works.store(false, Ordering::Relaxed);
+                    answer
+                }
                 _ => answer(&*admin, &users, &request).await,
             })
         }
@@ -159,8 +166,15 @@ async fn converse(stream: UnixStream, admin: Arc<dyn Admin>, users: Arc<Users>, 
     let mut http = hyper::server::conn::http1::Builder::new();
     // One request a connection: nobody holds one open, so that stopping never waits for an idle one.
     http.keep_alive(false);
-    if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
-        tracing::debug!(%error, "an admin connection broke");
+    let talk = http.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(talk);
+    loop {
+        match tokio::time::timeout(CONNECTION_LIMIT, &mut talk).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => return tracing::debug!(%error, "an admin connection broke"),
+            Err(_) if works.load(Ordering::Relaxed) => {}
+            Err(_) => return,
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A server may go while it is asked: it closes the connection before its answer or in the middle of it, says that it
 //! is stopping, or answers no more. Whoever asks is then told what he would be told a moment later, that no server
-//! runs; if he asked for a change, also that it may have been made.
+//! runs; if he asked for a change, also that it may have been made. What a repartition is asked for may take minutes, to
+//! look through millions of objects: that is waited for as long as the server answers other questions meanwhile.
 
 use super::{ErrorBody, STOPPING, socket};
 use crate::data_dir::{DataDir, DataDirError};
@@ -64,6 +65,15 @@ pub enum ClientError {
     /// It answers with an error.
     #[error("{0}")]
     Refused(String),
+}
+
+/// How long an answer is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// [`ANSWER_LIMIT`].
+    Briefly,
+    /// As long as the server answers others.
+    WhileItWorks,
 }
 
 /// Why a try came to nothing.
@@ -161,7 +171,7 @@ impl Client {
     pub async fn repartition(&self, request: &repartition::Request) -> Result<repartition::JobReport, ClientError> {
         let asked = serde_json::to_string(request).map_err(|error| ClientError::Refused(error.to_string()))?;
         let query = form_urlencoded::Serializer::new(String::new()).append_pair("request", &asked).finish();
-        let answer = self.ask(Method::POST, &format!("/repartition?{query}")).await?;
+        let answer = self.ask_at_length(Method::POST, &format!("/repartition?{query}"), Wait::WhileItWorks).await?;
         answer.ok_or_else(|| self.silent("it knows no /repartition"))
     }
 
@@ -186,7 +196,7 @@ impl Client {
     /// # Errors
     /// When no server answers, or it refuses.
     pub async fn tell_repartition(&self, job: u64, what: &str) -> Result<Option<repartition::JobReport>, ClientError> {
-        self.ask(Method::POST, &format!("/repartition/{what}?job={job}")).await
+        self.ask_at_length(Method::POST, &format!("/repartition/{what}?job={job}"), Wait::WhileItWorks).await
     }
 
     async fn of_user<T: DeserializeOwned>(&self, method: Method, path: &str, name: &str) -> Result<T, ClientError> {
@@ -207,10 +217,19 @@ impl Client {
         self.ask(Method::GET, target).await
     }
 
+    async fn ask<T: DeserializeOwned>(&self, method: Method, target: &str) -> Result<Option<T>, ClientError> {
+        self.ask_at_length(method, target, Wait::Briefly).await
+    }
+
     /// The answer to a request; nothing for 404. A server that goes meanwhile is waited for until it is gone; a GET is
     /// asked again, since another one may have come instead.
-    async fn ask<T: DeserializeOwned>(&self, method: Method, target: &str) -> Result<Option<T>, ClientError> {
-        let mut missed = match self.answer(&method, target).await {
+    async fn ask_at_length<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        target: &str,
+        wait: Wait,
+    ) -> Result<Option<T>, ClientError> {
+        let mut missed = match self.answer(&method, target, wait).await {
             Err(Missed::Going(reason)) => reason,
             Err(Missed::Error(error)) => return Err(error),
             Ok(answer) => return Ok(answer),
@@ -225,7 +244,7 @@ impl Client {
                 }
                 continue;
             }
-            match self.answer(&method, target).await {
+            match self.answer(&method, target, wait).await {
                 Err(Missed::Going(reason)) => missed = reason,
                 Err(Missed::Error(error)) => return Err(error),
                 Ok(answer) => return Ok(answer),
@@ -234,11 +253,22 @@ impl Client {
         Err(self.silent(missed))
     }
 
-    async fn answer<T: DeserializeOwned>(&self, method: &Method, target: &str) -> Result<Option<T>, Missed> {
+    async fn answer<T: DeserializeOwned>(
+        &self,
+        method: &Method,
+        target: &str,
+        wait: Wait,
+    ) -> Result<Option<T>, Missed> {
         let stream = self.connect().await?;
-        let answer = tokio::time::timeout(ANSWER_LIMIT, self.exchange(stream, method, target));
-        let Ok(answer) = answer.await else { return Err(self.too_late(method).await.into()) };
-        let (status, body) = answer?;
+        let exchange = self.exchange(stream, method, target);
+        tokio::pin!(exchange);
+        let (status, body) = loop {
+            match tokio::time::timeout(ANSWER_LIMIT, &mut exchange).await {
+                Ok(answer) => break answer?,
+                Err(_) if wait == Wait::WhileItWorks && self.answers().await => {}
+                Err(_) => return Err(self.too_late(method).await.into()),
+            }
+        };
         if status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
@@ -250,6 +280,13 @@ impl Client {
             });
         }
         serde_json::from_slice(&body).map(Some).map_err(|error| self.silent(error).into())
+    }
+
+    /// Whether the server answers another question.
+    async fn answers(&self) -> bool {
+        let Ok(stream) = self.connect().await else { return false };
+        let status = self.exchange(stream, &Method::GET, "/status");
+        matches!(tokio::time::timeout(ANSWER_LIMIT, status).await, Ok(Ok(_)))
     }
 
     /// What it means that no answer came in time.

@@ -310,6 +310,47 @@ async fn a_server_that_breaks_every_connection_and_stays_is_not_said_to_be_gone(
     server.abort();
 }
 
+/// A server that takes its time over jobs, and answers others meanwhile or not.
+async fn ponders(listener: UnixListener, answers_others: bool) {
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        drop(tokio::spawn(async move {
+            let mut request = [0; 1024];
+            assert_ne!(stream.read(&mut request).await.unwrap(), 0);
+            let body = if request.starts_with(b"POST /repartition") {
+                tokio::time::sleep(PONDERS_FOR).await;
+                serde_json::to_string(&crate::repartition::JobReport { job: 7, ..Default::default() }).unwrap()
+            } else if answers_others {
+                serde_json::to_string(&status()).unwrap()
+            } else {
+                return std::future::pending().await;
+            };
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+            stream.write_all((head + &body).as_bytes()).await.unwrap();
+        }));
+    }
+}
+
+const PONDERS_FOR: Duration = Duration::from_mins(10);
+
+#[tokio::test(start_paused = true)]
+async fn the_plan_of_a_job_is_waited_for_as_long_as_the_server_answers_others() {
+    for answers_others in [true, false] {
+        let (_root, dir) = data_dir("d");
+        let listener = UnixListener::bind(dir.join("admin.sock")).unwrap();
+        let server = tokio::spawn(ponders(listener, answers_others));
+        let begun = tokio::time::Instant::now();
+        let told = Client::of(&dir).unwrap().repartition(&crate::repartition::Request::default()).await;
+        if answers_others {
+            assert_eq!((told.unwrap().job, begun.elapsed() >= PONDERS_FOR), (7, true));
+        } else {
+            let told = told.unwrap_err().to_string();
+            assert!(told.contains("it took too long") && begun.elapsed() < PONDERS_FOR, "{told}");
+        }
+        server.abort();
+    }
+}
+
 #[tokio::test]
 async fn a_path_longer_than_a_sockets_address_works() {
     let (_root, dir) = data_dir(&format!("{}/{}", "long".repeat(30), "path".repeat(30)));
