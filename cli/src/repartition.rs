@@ -64,13 +64,12 @@ async fn begin(options: &Repartition) -> anyhow::Result<()> {
     let report = follow(&client, report.job).await?;
     if options.json {
         output::print_json(&report)?;
-    } else {
+    } else if report.state == "done" {
         output::print(&ended(&report))?;
     }
     match report.state.as_str() {
         "done" => Ok(()),
-        state if report.reason.is_empty() => anyhow::bail!("job {} is {state}", report.job),
-        state => anyhow::bail!("job {} is {state}: {}", report.job, report.reason),
+        state => anyhow::bail!("job {} is {state}{}", report.job, because(&report)),
     }
 }
 
@@ -104,8 +103,9 @@ async fn follow(client: &Client, job: u64) -> anyhow::Result<JobReport> {
         let Some(report) = report else { anyhow::bail!("job {job} is gone") };
         if let Some(progress) = &report.progress {
             bar.set_position((progress.done * 1_000.0) as u64);
+            let waits = if progress.waits.is_empty() { String::new() } else { format!("; waits: {}", progress.waits) };
             bar.set_message(format!(
-                "{} read, {} written, about {} to go; job {job}",
+                "{} read, {} written, about {} to go; job {job}{waits}",
                 bytes(progress.input_bytes),
                 bytes(progress.output_bytes),
                 human::seconds(progress.left_s)
@@ -161,7 +161,9 @@ fn forecasts(plan: &Plan) -> String {
             vec![
                 forecast.strategy.clone(),
                 format!("{:.3}", forecast.hours),
+                format!("{:.3}", forecast.hours_with_budget),
                 count(forecast.switches),
+                count(forecast.starts_per_drive),
                 bytes(forecast.bytes_read),
                 bytes(forecast.bytes_written),
                 format!("{:.3}", forecast.kwh),
@@ -174,16 +176,33 @@ fn forecasts(plan: &Plan) -> String {
             ]
         })
         .collect();
-    let head = ["strategy", "hours", "switches", "read", "written", "kWh", "peak in a group", ""];
-    human::table(&head, &["hours", "switches", "read", "written", "kWh", "peak in a group"], &rows)
+    let numbers = ["hours", "with waits", "switches", "starts", "read", "written", "kWh", "peak in a group"];
+    let head = [&["strategy"], &numbers[..], &[""]].concat();
+    format!("{}{}", human::table(&head, &numbers, &rows), waits(plan))
+}
+
+/// What to know of a job that waits for the next day again and again.
+fn waits(plan: &Plan) -> String {
+    let chosen = plan.forecasts.iter().find(|forecast| forecast.strategy == plan.chosen);
+    let Some(chosen) = chosen.filter(|chosen| chosen.hours_with_budget > chosen.hours) else { return String::new() };
+    format!(
+        "a drive has {} a day and {} takes {} of one: it ends after about {:.1} days, for the next of which it waits \
+         again and again; more --memory takes fewer\n",
+        counted(u64::from(plan.starts_per_day), "start"),
+        plan.chosen,
+        count(chosen.starts_per_drive),
+        chosen.hours_with_budget / 24.0,
+    )
+}
+
+/// Why a job is not done, if that is known.
+fn because(report: &JobReport) -> String {
+    if report.reason.is_empty() { String::new() } else { format!(": {}", report.reason) }
 }
 
 /// How it goes, or what came of it.
 fn ended(report: &JobReport) -> String {
-    let mut text = format!("job {} is {}\n", report.job, report.state);
-    if !report.reason.is_empty() {
-        let _ = writeln!(text, "{}", report.reason);
-    }
+    let mut text = format!("job {} is {}{}\n", report.job, report.state, because(report));
     if let Some(progress) = &report.progress {
         let _ = writeln!(
             text,
@@ -195,6 +214,9 @@ fn ended(report: &JobReport) -> String {
             bytes(progress.offloaded_bytes),
             progress.strategy
         );
+        if !progress.waits.is_empty() {
+            let _ = writeln!(text, "it waits: {}", progress.waits);
+        }
     }
     if let Some(outcome) = &report.outcome {
         text.push_str(&against_forecast(outcome, report.plan.as_ref()));
@@ -211,7 +233,7 @@ fn against_forecast(outcome: &Outcome, plan: Option<&Plan>) -> String {
         "{} in {:.3} h{}, {} switches{}: reading {:.3} h, writing {:.3} h, reading back {:.3} h, switching {:.3} h",
         outcome.strategy,
         outcome.hours,
-        was(forecast.map(|forecast| format!("{:.3} h", forecast.hours))),
+        was(forecast.map(|forecast| format!("{:.3} h", forecast.hours_with_budget))),
         count(outcome.switches),
         was(forecast.map(|forecast| count(forecast.switches))),
         outcome.reading_hours,
@@ -219,6 +241,9 @@ fn against_forecast(outcome: &Outcome, plan: Option<&Plan>) -> String {
         outcome.verifying_hours,
         outcome.switching_hours,
     );
+    if outcome.waiting_hours > 0.0 {
+        let _ = writeln!(text, "waiting for starts of the next day, drives or room: {:.3} h", outcome.waiting_hours);
+    }
     let _ = writeln!(
         text,
         "{} read of {}, {} ({}) written to {} ({}); {} offloaded on the way; at most {} buffered",
@@ -265,7 +290,7 @@ fn table(jobs: &[JobReport]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use server::repartition::Forecast;
+    use server::repartition::{Forecast, Progress};
 
     #[test]
     fn a_plan_tells_what_each_strategy_costs_and_which_is_chosen() {
@@ -281,5 +306,32 @@ mod tests {
         assert!(lines[3].contains("1.500") && lines[3].ends_with("chosen"), "{text}");
         assert!(lines[4].contains("OffPack") && lines[4].ends_with("does not fit"), "{text}");
         assert_eq!(lines[5], "takes 3.2 GB of memory at most, and 12.6 MB for each column that is read");
+        assert!(!text.contains("starts a day"), "{text}");
+    }
+
+    #[test]
+    fn a_plan_tells_of_days_that_are_waited_for() {
+        let forecast = Forecast {
+            strategy: "OffPack".into(),
+            hours: 141.0,
+            hours_with_budget: 2_496.0,
+            starts_per_drive: 1_042,
+            fits: true,
+            ..Forecast::default()
+        };
+        let plan = Plan { forecasts: vec![forecast], chosen: "OffPack".into(), starts_per_day: 10, ..Plan::default() };
+        let text = planned(&JobReport { plan: Some(plan), ..JobReport::default() });
+        assert!(text.contains("10 starts a day") && text.contains("104.0 days"), "{text}");
+        assert!(text.contains("1,042") && text.contains("more --memory"), "{text}");
+    }
+
+    #[test]
+    fn a_reason_is_told_once_and_what_is_waited_for_as_well() {
+        let reason = "no group has room".to_owned();
+        let failed = ended(&JobReport { job: 3, state: "failed".into(), reason, ..JobReport::default() });
+        assert_eq!(failed, "job 3 is failed: no group has room\n");
+        let progress = Progress { waits: "starts".into(), ..Progress::default() };
+        let waits = ended(&JobReport { state: "running".into(), progress: Some(progress), ..JobReport::default() });
+        assert!(waits.ends_with("it waits: starts\n"), "{waits}");
     }
 }

@@ -4,7 +4,8 @@
 //! - `plan.rs` what a request means, what it would read, what each strategy would cost; `memory.rs` what it takes of
 //!   memory;
 //! - `runner.rs` the orders of a planner, done by operations of the background lane; `reader.rs` and `source.rs` how
-//!   input is read, `buffer.rs` what is held meanwhile, `writer.rs` how output and runs are written;
+//!   input is read, `buffer.rs` what is held meanwhile, `writer.rs` how output and runs are written, `patience.rs`
+//!   what is waited for;
 //! - here: the jobs, one after another, from being asked for to being over.
 //!
 //! Invariants: a job's output is in the hidden bucket until all of it is there and its tally is that of the input; then
@@ -15,6 +16,7 @@
 mod buffer;
 mod finish;
 mod memory;
+mod patience;
 mod plan;
 mod reader;
 mod report;
@@ -222,16 +224,21 @@ impl Repartitions {
     pub async fn cancel(&self, job: u64) -> Result<JobReport, JobError> {
         let _door = self.shared.door(job).await;
         let found = self.shared.means.catalog.job(job).await?.ok_or(JobError::Unknown(job))?;
-        let has_task = match found.state {
-            JobState::Running | JobState::Paused => self.control(job, Control::Cancel),
-            JobState::Publishing if self.shared.nothing_is_published(&found).await? => false,
+        // Paused until it is over: a start that comes in between neither begins it anew nor takes what is left of an
+        // output for all of it.
+        let found = match found.state {
+            JobState::Running => self.change(job, JobState::Running, JobState::Paused).await?,
+            JobState::Paused => found,
+            JobState::Publishing if self.shared.nothing_is_published(&found).await? => {
+                self.change(job, JobState::Publishing, JobState::Paused).await?
+            }
             JobState::Publishing | JobState::Removing => {
                 let told = format!("the output of job {job} is published already; remove what you do not want");
                 return Err(JobError::Refused(told));
             }
             _ => return Err(JobError::Refused(format!("job {job} is over"))),
         };
-        if !has_task {
+        if !self.control(job, Control::Cancel) {
             self.shared.roll_back(job).await?;
             self.shared.end(found, JobState::Cancelled, String::new()).await?;
         }
@@ -273,11 +280,17 @@ impl Repartitions {
     fn told(&self, job: &Job) -> JobReport {
         let kept = kept(job);
         let running = self.shared.running();
-        let progress = running.get(&job.job).map(|running| running.progress.clone());
-        let waits = job.state == JobState::Running && matches!(progress, Some(None));
+        let task = running.get(&job.job);
+        let progress = task.map(|running| running.progress.clone());
+        let is_cancelled = task.is_some_and(|running| *running.control.borrow() == Control::Cancel);
+        let state = match job.state {
+            JobState::Paused if is_cancelled => "cancelling",
+            JobState::Running if matches!(progress, Some(None)) => "waiting",
+            state => name(state),
+        };
         JobReport {
             job: job.job,
-            state: if waits { "waiting" } else { name(job.state) }.to_owned(),
+            state: state.to_owned(),
             created_ms: job.created_ms,
             ended_ms: job.ended_ms,
             reason: job.reason.clone(),

@@ -11,12 +11,13 @@
 
 use super::buffer::HomeOf;
 use super::memory::{Memory, Needs};
+use super::reader::heavy;
 use super::report::{self, Place, Request};
 use crate::world::{Means, WorldHandle};
 use batch::{Format, Spec};
 use catalog::{Catalog, CatalogError, HIDDEN_BUCKET, ListRequest, Object, VersionId};
-use engine::repartition::{Alpha, Books, Choice, Cost, Expected, Job, Part, Terms};
-use model::{BlobId, ClassId, GroupId, RackSpec};
+use engine::repartition::{Alpha, Books, Choice, Cost, Day, Expected, Job, Part, Terms};
+use model::{BlobId, ClassId, GroupId, RackSpec, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -131,9 +132,11 @@ pub(super) async fn survey(
     let records = records_of(request, found.format.ok_or_else(|| String::from("there is no input"))?)?;
     let partitions = records.partition_count().map_err(text)?;
     let placed = found.placed();
-    let look = world.ask(|rack, _| Room::of(rack)).await.ok_or(SurveyError::Closing)?;
+    let look = world.ask(|rack, now| Room::of(rack, now)).await.ok_or(SurveyError::Closing)?;
     let pinned = (means.pin_of)(&to.bucket, &to.prefix);
-    Ok(Surveying { spec, request, records, partitions, placed, room: look, pinned }.survey()?)
+    let (spec, request) = (spec.clone(), request.clone());
+    let surveying = Surveying { spec, request, records, partitions, placed, room: look, pinned };
+    Ok(heavy(move || surveying.survey()).await?)
 }
 
 /// What is left out of the output must not go with the input.
@@ -343,11 +346,18 @@ struct Room {
     reads_back: bool,
     /// Drives in a group.
     drives: usize,
+    /// Starts that a drive has on a day for work that nobody waits for.
+    starts_per_day: u32,
+    /// How much of the day is gone, and how often the drives of each group were started on it.
+    today: Day,
 }
 
 impl Room {
-    fn of(rack: &engine::Rack) -> Self {
+    fn of(rack: &engine::Rack, now: Time) -> Self {
         let code = rack.spec().code;
+        let starts = |group: &engine::layout::Group| {
+            group.drives.iter().map(|drive| rack.starts_today(*drive, now).0).max().unwrap_or(0)
+        };
         let free = |group: &engine::layout::Group| {
             let all: u64 = group.drives.iter().map(|drive| rack.drive_free_bytes(*drive)).sum();
             all / u64::from(code.data + code.parity) * u64::from(code.data)
@@ -357,6 +367,11 @@ impl Room {
             free: rack.layout().groups.iter().map(free).collect(),
             reads_back: rack.policy().write_read_back,
             drives: rack.layout().groups.iter().map(|group| group.drives.len()).max().unwrap_or(0),
+            starts_per_day: rack.policy().starts_per_day,
+            today: Day {
+                gone: now.since(Time::start_of_day(now.day())),
+                starts: rack.layout().groups.iter().map(starts).collect(),
+            },
         }
     }
 
@@ -367,9 +382,9 @@ impl Room {
 }
 
 /// What is known before the choice.
-struct Surveying<'a> {
-    spec: &'a RackSpec,
-    request: &'a Request,
+struct Surveying {
+    spec: RackSpec,
+    request: Request,
     records: Spec,
     partitions: usize,
     placed: Placed,
@@ -377,7 +392,7 @@ struct Surveying<'a> {
     pinned: Option<ClassId>,
 }
 
-impl Surveying<'_> {
+impl Surveying {
     fn survey(mut self) -> Result<Survey, String> {
         let input_bytes = self.bytes();
         let homes = self.homes(input_bytes)?;
@@ -398,6 +413,7 @@ impl Surveying<'_> {
             input_bytes,
             workshop_bytes,
             format: self.records.format.to_string(),
+            starts_per_day: self.room.starts_per_day,
             partitions: self.partitions as u64,
             classes: parts.iter().map(class_plan).collect(),
             memory_bytes_most: memory.most_bytes,
@@ -510,7 +526,8 @@ impl Surveying<'_> {
         let payload = profile.bytes_per_s.saturating_mul(u64::from(self.spec.code.data)).max(1);
         let write_bytes_per_s = if self.room.reads_back { (payload / 2).max(1) } else { payload };
         let switch = profile.wake_estimate() + profile.rest_estimate();
-        Terms { switch, seek: profile.seek, read_bytes_per_s: payload, write_bytes_per_s }
+        let starts_per_day = self.room.starts_per_day;
+        Terms { switch, seek: profile.seek, read_bytes_per_s: payload, write_bytes_per_s, starts_per_day }
     }
 
     /// What memory is shared out for.
@@ -533,12 +550,15 @@ impl Surveying<'_> {
     /// Rehearses the strategies and chooses one.
     fn choose(&self, survey: &mut Survey) -> Result<(), String> {
         let asked = self.request.strategy.as_deref().map(|name| strategy(name, survey)).transpose()?;
-        survey.job()?; // says if the memory does not do
+        let Memory { buffer_bytes, grain_bytes, .. } = survey.memory;
+        if buffer_bytes < Job::least_memory_bytes(survey.parts.len(), grain_bytes) {
+            return Err(survey.too_little());
+        }
         let groups = survey.parts.iter().map(|part| part.groups.len()).max().unwrap_or(1);
         let mut costs = Vec::new();
         for choice in Choice::candidates(&survey.terms, survey.memory.buffer_bytes, groups) {
-            let (forecast, hours) = self.forecast(survey, choice);
-            costs.push((choice, hours, forecast.fits));
+            let (forecast, seconds) = self.forecast(survey, choice);
+            costs.push((choice, seconds, forecast.fits));
             survey.plan.forecasts.push(forecast);
         }
         let fitting = costs.iter().filter(|(_, _, fits)| *fits);
@@ -566,7 +586,7 @@ impl Surveying<'_> {
 
     fn forecast(&self, survey: &Survey, choice: Choice) -> (report::Forecast, f64) {
         let mut forecast = report::Forecast { strategy: choice.to_string(), fits: true, ..Default::default() };
-        let (mut slowest, mut switching, mut energy_mj) = (0.0_f64, 0.0, 0.0);
+        let (mut slowest, mut in_all, mut switching, mut energy_mj) = (0.0_f64, 0.0_f64, 0.0, 0.0);
         let weights: u64 = survey.parts.iter().flat_map(|part| &part.shares).sum();
         for part in &survey.parts {
             let share = u128::from(survey.memory.buffer_bytes) / survey.parts.len() as u128;
@@ -576,8 +596,13 @@ impl Surveying<'_> {
             } else {
                 part.shares.clone()
             };
-            let cost = choice.rehearse(&books, &survey.terms, &Expected { alpha: survey.alpha, shares });
+            let starts = part.groups.iter().map(|group| self.room.today.starts[group.index()]).collect();
+            let today = Day { starts, ..self.room.today };
+            let expected = Expected { alpha: survey.alpha, shares };
+            let cost = choice.rehearse_on(&today, &books, &survey.terms, &expected);
             slowest = slowest.max(cost.time.as_secs_f64());
+            in_all = in_all.max(cost.total().as_secs_f64());
+            forecast.starts_per_drive = forecast.starts_per_drive.max(cost.starts);
             switching += cost.switching.as_secs_f64();
             energy_mj += self.energy_mj(&cost);
             forecast.switches += cost.switches;
@@ -591,9 +616,10 @@ impl Surveying<'_> {
             }
         }
         forecast.hours = slowest / 3600.0;
+        forecast.hours_with_budget = in_all / 3600.0;
         forecast.switching_hours = switching / 3600.0;
         forecast.kwh = energy_mj / 3.6e9;
-        (forecast, slowest)
+        (forecast, in_all)
     }
 
     /// What a group's drives draw beyond standby over a run, in millijoules.

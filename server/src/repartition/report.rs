@@ -53,8 +53,13 @@ pub struct Request {
 pub struct Forecast {
     /// The strategy.
     pub strategy: String,
-    /// Hours of modelled time from the first byte to the last, in the class that takes longest.
+    /// Hours of modelled time from the first byte to the last, in the class that takes longest; waiting for starts is not
+    /// part of them.
     pub hours: f64,
+    /// The same with waiting for the next day whenever a drive has had its starts of one.
+    pub hours_with_budget: f64,
+    /// How often the drives are started that are started most often.
+    pub starts_per_drive: u64,
     /// The part of them in which groups are woken.
     pub switching_hours: f64,
     /// How often a group is woken.
@@ -93,6 +98,8 @@ pub struct Plan {
     pub workshop_bytes: u64,
     /// What they are.
     pub format: String,
+    /// Starts that a drive has on a day for work that nobody waits for.
+    pub starts_per_day: u32,
     /// Partitions, at most.
     pub partitions: u64,
     /// The classes.
@@ -134,6 +141,8 @@ pub struct Progress {
     pub left_s: f64,
     /// The strategy, of each class where they differ.
     pub strategy: String,
+    /// What stands in its way and is waited for, if something does.
+    pub waits: String,
 }
 
 /// What came of a job.
@@ -153,6 +162,8 @@ pub struct Outcome {
     pub verifying_hours: f64,
     /// Hours in which a class that worked had no group ready, over all classes.
     pub switching_hours: f64,
+    /// Hours in which a class waited for starts of the next day, for drives or for room, over all classes.
+    pub waiting_hours: f64,
     /// Groups that the rack woke for its background meanwhile, as it counts them.
     pub switches: u64,
     /// Groups that it woke for others.

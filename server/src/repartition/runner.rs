@@ -12,6 +12,7 @@
 
 use super::buffer::Buffer;
 use super::memory::Memory;
+use super::patience::{Obstacle, Patience};
 use super::plan::Survey;
 use super::reader::{Limits, ReadFault, Reader, Records, heavy};
 use super::report::{Outcome, Progress, Request};
@@ -32,15 +33,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Times in a row that something is tried again whose reason may pass.
-const TRIES: u32 = 40;
-/// How long it is waited before that, in wall time.
-const PAUSE: Duration = Duration::from_secs(5);
-/// How long it is waited for starts of drives, of which a day has so many, in wall time.
-const BUDGET_PAUSE: Duration = Duration::from_mins(1);
-
-/// Orders between two forecasts.
+/// Orders between two forecasts, at least. There are more between them the more orders there were: a forecast of what is
+/// left goes through all of it, and a job of millions of orders must not spend its time on that.
 const FORECAST_EVERY: u64 = 16;
+/// The part of all orders so far that lies between two forecasts.
+const FORECAST_PART: u64 = 64;
 
 /// What a job is told to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +88,8 @@ struct State {
     offloaded_in_all: u64,
     ended: Option<Ended>,
     orders: u64,
+    /// With which order it is forecast again what the rest takes.
+    forecast_at: u64,
     /// What the rest takes, as it was forecast last.
     left: Duration,
 }
@@ -110,7 +109,13 @@ pub(super) async fn run(
 ) -> Result<Complete, Ended> {
     let began = means.clock.now();
     let wakes = wakes(world).await?;
-    let mind = survey.job().map_err(Ended::Failed)?;
+    // Rehearses every strategy.
+    let (survey, mind) = heavy(move || {
+        let mind = survey.job();
+        (survey, mind)
+    })
+    .await;
+    let mind = mind.map_err(Ended::Failed)?;
     let planned_objects = survey.plan.objects + survey.lost_objects;
     let classes: Vec<ClassId> = mind.classes().collect();
     let memory = survey.memory;
@@ -179,6 +184,7 @@ impl State {
             offloaded_in_all: 0,
             ended: None,
             orders: 0,
+            forecast_at: 0,
             left: Duration::ZERO,
         }
     }
@@ -253,6 +259,13 @@ impl Work {
         self.turns.send_modify(|turns| *turns += 1);
     }
 
+    /// A class waits for this, or for nothing any more.
+    fn waits(&self, reason: Option<String>) {
+        if let Some(reason) = reason {
+            self.state().progress.waits = reason;
+        }
+    }
+
     /// An order has ended: what is buffered is within bounds, and who waits may ask again.
     fn turn(&self) -> Progress {
         let (held, peak) = {
@@ -264,9 +277,9 @@ impl Work {
         assert!(held <= most, "{held} bytes are buffered, and {} are allowed", self.memory.buffer_bytes);
         self.turns.send_modify(|turns| *turns += 1);
         let mut state = self.state();
-        // A rehearsal of what is left; not with every order, of which there are many.
-        if state.orders.is_multiple_of(FORECAST_EVERY) {
-            state.left = state.job.forecast().time;
+        if state.orders >= state.forecast_at {
+            state.left = state.job.forecast().total();
+            state.forecast_at = state.orders + FORECAST_EVERY.max(state.orders / FORECAST_PART);
         }
         state.orders += 1;
         let left = state.left;
@@ -321,6 +334,7 @@ impl Work {
             writing_hours: sum(|spent| spent.ticket.writing()),
             verifying_hours: sum(|spent| spent.ticket.verifying()),
             switching_hours: sum(|spent| spent.switching),
+            waiting_hours: sum(|spent| spent.waiting),
             switches: wakes_after[0] - wakes_before[0],
             other_switches: wakes_after[1] - wakes_before[1],
             input_bytes: progress.input_bytes,
@@ -342,14 +356,15 @@ impl Work {
 struct Spent {
     ticket: Arc<Ticket>,
     switching: Duration,
+    waiting: Duration,
 }
 
 /// What an order came to.
 enum Came {
     /// Something was done, and told.
     On,
-    /// Nothing, because it was withdrawn or something has to be waited for.
-    Again(Duration, String),
+    /// Nothing, because something is in the way that passes.
+    Again(Obstacle, String),
 }
 
 /// One class of a job.
@@ -366,6 +381,8 @@ struct ClassLoop<'a> {
     /// Since when no group is ready.
     dark_since: Option<Time>,
     switching: Duration,
+    /// How long it stood before an obstacle.
+    waiting: Duration,
 }
 
 impl<'a> ClassLoop<'a> {
@@ -391,23 +408,13 @@ impl<'a> ClassLoop<'a> {
             decoder_bytes: limits.decoder_bytes,
         };
         let awake = work.world.awake();
-        Self {
-            work,
-            class,
-            reader,
-            writer,
-            ahead: None,
-            recalls,
-            ticket,
-            awake,
-            dark_since: None,
-            switching: Duration::ZERO,
-        }
+        let (ahead, dark_since, switching, waiting) = (None, None, Duration::ZERO, Duration::ZERO);
+        Self { work, class, reader, writer, ahead, recalls, ticket, awake, dark_since, switching, waiting }
     }
 
     async fn run(mut self, watch: &(impl Fn(&Progress) + Send + Sync)) -> Spent {
         let mut turns = self.work.turns.subscribe();
-        let mut tries = 0;
+        let mut patience = Patience::default();
         self.look();
         while self.may_go_on().await {
             turns.borrow_and_update();
@@ -421,15 +428,18 @@ impl<'a> ClassLoop<'a> {
                     continue;
                 }
                 order => match self.perform(order).await {
-                    Ok(Came::On) => tries = 0,
-                    Ok(Came::Again(pause, reason)) => {
+                    Ok(Came::On) => self.work.waits(patience.went_on()),
+                    Ok(Came::Again(obstacle, reason)) => {
                         self.withdrawn();
-                        tries += u32::from(pause >= PAUSE);
-                        if tries > TRIES {
-                            self.work.end(Ended::Failed(format!("{reason}; tried {TRIES} times")));
-                            break;
+                        match patience.stands_before(obstacle, reason) {
+                            Ok(waits) => self.work.waits(waits),
+                            Err(reason) => {
+                                self.work.end(Ended::Failed(reason));
+                                break;
+                            }
                         }
-                        self.pause(pause).await;
+                        watch(&self.work.turn());
+                        self.pause(obstacle.pause()).await;
                     }
                     Err(ended) => {
                         self.withdrawn();
@@ -443,7 +453,7 @@ impl<'a> ClassLoop<'a> {
         self.reader.rest();
         self.work.turns.send_modify(|turns| *turns += 1);
         self.count_dark(None);
-        Spent { ticket: self.ticket, switching: self.switching }
+        Spent { ticket: self.ticket, switching: self.switching, waiting: self.waiting }
     }
 
     /// Waits while the job is paused; whether it goes on then.
@@ -473,10 +483,16 @@ impl<'a> ClassLoop<'a> {
 
     async fn pause(&mut self, pause: Duration) {
         let mut control = self.work.control.clone();
+        if *control.borrow_and_update() != Control::Run {
+            return;
+        }
+        self.count_dark(None);
+        let began = self.work.means.clock.now();
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             _ = control.changed() => {}
         }
+        self.waiting += self.work.means.clock.now().since(began);
     }
 
     /// The order in hand came to nothing.
@@ -743,10 +759,8 @@ fn read_fault(fault: ReadFault) -> Result<Came, Ended> {
     let ReadFault::Bytes { source, .. } = fault else { return Err(Ended::Failed(told)) };
     match source {
         SourceError::Recall(RecallError::Refused(reason)) => refused(reason, told),
-        SourceError::Recall(RecallError::SpoolFull(_) | RecallError::TooLong(_)) | SourceError::Moving => {
-            Ok(Came::Again(PAUSE, told))
-        }
-        SourceError::Recall(RecallError::Spool(_)) => Ok(Came::Again(PAUSE, told)),
+        SourceError::Recall(RecallError::SpoolFull(_) | RecallError::TooLong(_) | RecallError::Spool(_))
+        | SourceError::Moving => Ok(Came::Again(Obstacle::Room, told)),
         SourceError::Staged(_) | SourceError::Catalog(_) => Err(Ended::Failed(told)),
     }
 }
@@ -755,7 +769,7 @@ fn read_fault(fault: ReadFault) -> Result<Came, Ended> {
 fn write_fault(fault: &WriteFault) -> Result<Came, Ended> {
     let told = fault.to_string();
     match fault {
-        WriteFault::Make { source: MakeError::Withdrawn, .. } => Ok(Came::Again(Duration::ZERO, told)),
+        WriteFault::Make { source: MakeError::Withdrawn, .. } => Ok(Came::Again(Obstacle::None, told)),
         WriteFault::Make { source: MakeError::Refused(reason), .. } => refused(*reason, told),
         WriteFault::Make { source: MakeError::Catalog(_), .. } | WriteFault::Records(_) | WriteFault::Other(_) => {
             Err(Ended::Failed(told))
@@ -766,12 +780,12 @@ fn write_fault(fault: &WriteFault) -> Result<Came, Ended> {
 fn refused(reason: Rejection, told: String) -> Result<Came, Ended> {
     match reason {
         // Withdrawn, or there is no room in the queue just now.
-        Rejection::QueueFull => Ok(Came::Again(Duration::from_millis(20), told)),
-        Rejection::StartBudgetSpent => Ok(Came::Again(BUDGET_PAUSE, told)),
-        Rejection::TooManyDrivesAway | Rejection::WriteFailed => Ok(Came::Again(PAUSE, told)),
+        Rejection::QueueFull => Ok(Came::Again(Obstacle::Turn, told)),
+        Rejection::StartBudgetSpent => Ok(Came::Again(Obstacle::Starts, told)),
+        Rejection::TooManyDrivesAway | Rejection::WriteFailed => Ok(Came::Again(Obstacle::Drives, told)),
         Rejection::Closing => Err(Ended::Closing),
         // What was given up may be reclaimed meanwhile.
-        Rejection::NoRoom => Ok(Came::Again(PAUSE, format!("{told}; remove something there, and ask again"))),
+        Rejection::NoRoom => Ok(Came::Again(Obstacle::Room, format!("{told}; remove something there, and ask again"))),
         Rejection::DataLost | Rejection::Malformed => Err(Ended::Failed(told)),
     }
 }
