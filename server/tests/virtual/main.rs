@@ -14,6 +14,8 @@ mod parts;
 mod rebuild;
 mod repartition;
 mod repartition_ends;
+mod repartition_faults;
+mod repartition_jobs;
 mod replay;
 mod site;
 mod steps;

@@ -3,7 +3,7 @@
 //! What an object holds is a function of its key and a serial number, which its ETag tells together with its length; so
 //! every answer can be checked without a copy of anything.
 
-use crate::steps::{Power, Powered, PoweredStore};
+use crate::steps::{Power, Powered, PoweredStore, Silence};
 use bytes::Bytes;
 use catalog::{Acl, Bucket, Catalog, MemoryStore, Object, Place};
 use disk::label::RackUuid;
@@ -54,6 +54,8 @@ pub struct Site {
     pub staged: Arc<MemoryDrive>,
     pub spooled: Arc<MemoryDrive>,
     pub media: Vec<Arc<MemoryDrive>>,
+    /// Which of the media are silent.
+    pub silences: Vec<Silence>,
     /// Keys that begin so are pinned to a class.
     pub pin: Option<(&'static str, ClassId)>,
     wall_ms: u64,
@@ -141,6 +143,7 @@ impl Site {
             staged: medium(),
             spooled: medium(),
             media: spec.drives.iter().map(|_| medium()).collect(),
+            silences: spec.drives.iter().map(|_| Silence::default()).collect(),
             pin: None,
             wall_ms: 1_700_000_000_000,
             panics: Arc::default(),
@@ -195,11 +198,11 @@ impl Site {
 
     /// The media, to look at while the house runs.
     pub fn facts(&self) -> Facts {
-        Facts { media: self.media.clone(), staged: Arc::clone(&self.staged) }
+        Facts { media: self.media.clone(), staged: Arc::clone(&self.staged), silences: self.silences.clone() }
     }
 
-    fn powered(&self, drive: &Arc<MemoryDrive>) -> Arc<dyn Drive> {
-        Arc::new(Powered { drive: Arc::clone(drive), power: self.power.clone() })
+    fn powered(&self, drive: &Arc<MemoryDrive>, silence: Silence) -> Arc<dyn Drive> {
+        Arc::new(Powered { drive: Arc::clone(drive), power: self.power.clone(), silence })
     }
 
     /// Spawns tasks that do not panic unnoticed.
@@ -220,7 +223,7 @@ impl Site {
         let store = PoweredStore { store: self.catalog.clone(), power: self.power.clone() };
         let catalog = Catalog::open(Arc::new(store)).await.unwrap();
         let clock = boot::clock(&catalog, base_ms, 1).await.unwrap();
-        let inner = |drive: DriveId| self.powered(&self.media[drive.index()]);
+        let inner = |drive: DriveId| self.powered(&self.media[drive.index()], self.silences[drive.index()].clone());
         let rack = Arc::new(EmulatedRack::new(&self.spec, self.seed, Arc::clone(&clock), inner));
         let pin = self.pin;
         let means = Means {
@@ -230,8 +233,8 @@ impl Site {
             drives: rack.drives().into(),
             rack_uuid: RackUuid([8; 16]),
             catalog,
-            staging: Staging::new(self.powered(&self.staged), self.workshop_bytes),
-            spool: Spool::new(self.powered(&self.spooled), self.spool_bytes),
+            staging: Staging::new(self.powered(&self.staged, Silence::default()), self.workshop_bytes),
+            spool: Spool::new(self.powered(&self.spooled, Silence::default()), self.spool_bytes),
             holds: Holds::default(),
             ordering: Arc::default(),
             pin_of: Arc::new(move |_, key| pin.filter(|(prefix, _)| key.starts_with(prefix)).map(|(_, class)| class)),
@@ -252,6 +255,7 @@ impl Site {
 pub struct Facts {
     pub media: Vec<Arc<MemoryDrive>>,
     pub staged: Arc<MemoryDrive>,
+    pub silences: Vec<Silence>,
 }
 
 impl Facts {

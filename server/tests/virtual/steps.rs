@@ -5,7 +5,7 @@ use catalog::{Batch, Entry, KeyRange, MemoryStore, Store, StoreError, StoreFutur
 use disk::{Buffer, Drive, DriveFuture, FileName, MemoryDrive, Space};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// The power of a site. Clones share it.
 #[derive(Clone, Default)]
@@ -83,16 +83,38 @@ impl Power {
     }
 }
 
+/// Whether a drive is silent: it does nothing that it is asked, until it is not silent any more. Clones share it.
+#[derive(Clone)]
+pub struct Silence(Arc<watch::Sender<bool>>);
+
+impl Default for Silence {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(false)))
+    }
+}
+
+impl Silence {
+    pub fn set(&self, silent: bool) {
+        self.0.send_replace(silent);
+    }
+
+    async fn ends(&self) {
+        let _ = self.0.subscribe().wait_for(|silent| !silent).await;
+    }
+}
+
 /// A drive in memory under a site's power.
 pub struct Powered {
     pub drive: Arc<MemoryDrive>,
     pub power: Power,
+    pub silence: Silence,
 }
 
 impl Powered {
     fn stepped<'a, T: Send + 'a>(&'a self, call: DriveFuture<'a, T>) -> DriveFuture<'a, T> {
         Box::pin(async move {
             self.power.step().await;
+            self.silence.ends().await;
             let answer = call.await;
             self.power.step().await;
             answer
