@@ -2,9 +2,9 @@
 //! into twelve, decode and encode included; medians of rounds in turns, on as many threads.
 //!
 //! Ours also reads back what it has encoded, and keeps tallies before, between and after. That is done once more by
-//! itself to tell what it takes. The others take part if the Python that `LARDER_PYTHON` names (or `python3`) can import
-//! them. Files are read from the page cache if they fit, and not synced. Processor time is that of all threads, in the
-//! kernel as well.
+//! itself to tell what it takes. The others take part if the Python that `LARDER_PYTHON` names (or `python3`) can
+//! import them. Files are read from the page cache if they fit, and not synced. Processor time is that of all threads,
+//! in the kernel as well.
 //!
 //! `cargo bench -p batch --bench partition [-- parquet csv ndjson lines] [million rows]`
 

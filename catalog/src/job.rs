@@ -235,8 +235,9 @@ impl Catalog {
     /// hidden bucket is left out.
     ///
     /// # Errors
-    /// [`CatalogError::NoSuchBucket`], also if that name is another bucket's by now; [`CatalogError::PreconditionFailed`]
-    /// if there is an object where one shall be ([`Catalog::first_taken`] tells which); [`CatalogError::Conflict`].
+    /// [`CatalogError::NoSuchBucket`], also if that name is another bucket's by now;
+    /// [`CatalogError::PreconditionFailed`] if there is an object where one shall be ([`Catalog::first_taken`] tells
+    /// which); [`CatalogError::Conflict`].
     pub async fn publish(&self, bucket: &Bucket, publications: &[Publication]) -> Result<(), CatalogError> {
         let mut turns = self.turns();
         loop {

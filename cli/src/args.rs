@@ -115,7 +115,9 @@ pub enum RepartitionCommand {
     List(List),
     /// Show a job: forecast, progress, outcome.
     Show(RepartitionJob),
-    /// Halt a job after the operation in hand.
+    /// Follow a job to its end, as who began it does.
+    Follow(RepartitionJob),
+    /// Halt a job: what is in service comes to its end.
     Pause(RepartitionJob),
     /// Have a paused job go on.
     Resume(RepartitionJob),

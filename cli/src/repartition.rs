@@ -5,7 +5,7 @@ use crate::args::{Repartition, RepartitionCommand, RepartitionJob};
 use crate::human::{self, bytes, count, counted};
 use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
-use server::admin::Client;
+use server::admin::{Client, ClientError};
 use server::repartition::{JobReport, Outcome, Place, Plan, Request};
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -14,6 +14,8 @@ use tokio::runtime::Builder;
 
 /// How often a job is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
+/// How long a server may be away before its job is no longer followed.
+const AWAY_LIMIT: Duration = Duration::from_mins(1);
 
 /// `larder repartition`.
 pub fn repartition(options: &Repartition) -> anyhow::Result<()> {
@@ -28,6 +30,11 @@ pub fn repartition(options: &Repartition) -> anyhow::Result<()> {
             let client = Client::of(&job.data.data)?;
             print(job.json, &known(job, runtime.block_on(client.repartition_job(job.job))?)?)
         }
+        Some(RepartitionCommand::Follow(job)) => runtime.block_on(async {
+            let client = Client::of(&job.data.data)?;
+            known(job, client.repartition_job(job.job).await?)?;
+            to_its_end(&client, job.job, job.json).await
+        }),
         Some(RepartitionCommand::Pause(job)) => runtime.block_on(tell(job, "pause")),
         Some(RepartitionCommand::Resume(job)) => runtime.block_on(tell(job, "resume")),
         Some(RepartitionCommand::Cancel(job)) => runtime.block_on(tell(job, "cancel")),
@@ -61,8 +68,17 @@ async fn begin(options: &Repartition) -> anyhow::Result<()> {
     if options.dry_run {
         return if options.json { output::print_json(&report) } else { Ok(()) };
     }
-    let report = follow(&client, report.job).await?;
     if options.json {
+        // Who loses the end of this line can find the job again.
+        eprintln!("job {} has begun; `larder repartition follow {}` follows it as well", report.job, report.job);
+    }
+    to_its_end(&client, report.job, options.json).await
+}
+
+/// Follows a job, and tells what came of it.
+async fn to_its_end(client: &Client, job: u64, json: bool) -> anyhow::Result<()> {
+    let report = follow(client, job).await?;
+    if json {
         output::print_json(&report)?;
     } else if report.state == "done" {
         output::print(&ended(&report))?;
@@ -99,7 +115,7 @@ async fn follow(client: &Client, job: u64) -> anyhow::Result<JobReport> {
         bar.set_style(style);
     }
     loop {
-        let report = client.repartition_job(job).await?;
+        let report = look(client, job).await?;
         let Some(report) = report else { anyhow::bail!("job {job} is gone") };
         if let Some(progress) = &report.progress {
             bar.set_position((progress.done * 1_000.0) as u64);
@@ -116,6 +132,24 @@ async fn follow(client: &Client, job: u64) -> anyhow::Result<JobReport> {
             return Ok(report);
         }
         tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Looks at a job. A server that is not there may be about to come back.
+async fn look(client: &Client, job: u64) -> anyhow::Result<Option<JobReport>> {
+    let missed = tokio::time::Instant::now();
+    loop {
+        match client.repartition_job(job).await {
+            Err(ClientError::NoServer(_) | ClientError::NoAnswer { .. }) if missed.elapsed() < AWAY_LIMIT => {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            Err(error) => {
+                let goes_on =
+                    format!("job {job} goes on or begins anew with the server: `larder repartition follow {job}`");
+                return Err(anyhow::Error::new(error).context(goes_on));
+            }
+            Ok(report) => return Ok(report),
+        }
     }
 }
 

@@ -10,8 +10,8 @@
 //!
 //! Invariants: a job's output is in the hidden bucket until all of it is there and its tally is that of the input; then
 //! it is published, and only then is input removed, if that was asked. Before that, whatever ends a job rolls it back:
-//! nothing of it is left but its record. A job that the server's end interrupted begins anew. A job's state changes only
-//! by who has its door open.
+//! nothing of it is left but its record. A job that the server's end interrupted begins anew. A job's state changes
+//! only by who has its door open.
 
 mod buffer;
 mod finish;
@@ -83,8 +83,8 @@ struct Running {
 
 impl Repartitions {
     /// Takes up what the last server left: what was being published is published before this ends; what was interrupted
-    /// is rolled back and begins anew, and what was being removed goes on, after it. A job that cannot be taken up keeps
-    /// nobody from the others.
+    /// is rolled back and begins anew, and what was being removed goes on, after it. A job that cannot be taken up
+    /// keeps nobody from the others.
     ///
     /// # Errors
     /// [`CatalogError`], if it is not known which jobs there are.
@@ -140,6 +140,7 @@ impl Repartitions {
         let Shared { means, world, spec, .. } = &*self.shared;
         let survey = plan::survey(means, world, spec, &request).await;
         let survey = survey.map_err(|error| JobError::Refused(error.to_string()))?;
+        memory::fits_the_machine(survey.plan.memory_bytes_most).map_err(JobError::Refused)?;
         let (_, to) = plan::places(&request).map_err(JobError::Refused)?;
         let request = Request { to, ..request };
         let created_ms = (means.wall)();
@@ -395,9 +396,9 @@ impl Shared {
             if interruptions > INTERRUPTIONS_MAX {
                 state = JobState::Paused;
                 reason = format!(
-                    "the server ended {interruptions} times while it worked on this, and was not told to; see why, give \
-                     the job less --memory if it took too much, and then `larder repartition resume {number}` or \
-                     `larder repartition cancel {number}`",
+                    "the server ended {interruptions} times while it worked on this, and was not told to; see why, \
+                     give the job less --memory if it took too much, and then `larder repartition resume {number}` \
+                     or `larder repartition cancel {number}`",
                     number = job.job
                 );
             }

@@ -3,8 +3,9 @@
 //! Input turns into output by alpha, and output falls to the groups by fixed shares, to the byte: this is what the
 //! paper simulates (section V), at the grain of a buffer rather than of a record. Heads are moved once for whatever is
 //! read or written in one piece, and once more to remove a piece that was offloaded, as the rack does it. Unlike the
-//! paper, a rehearsal counts how often drives are started: a visit starts all drives of its group, and when their starts
-//! of the day are used up ([`Terms::starts_per_day`]), everything waits for the next day, as [`crate::budget`] has it.
+//! paper, a rehearsal counts how often drives are started: a visit starts all drives of its group, and when their
+//! starts of the day are used up ([`Terms::starts_per_day`]), everything waits for the next day, as [`crate::budget`]
+//! has it.
 
 use super::{Alpha, Books, Step, Strategy, Terms};
 use ::model::transfer_time;
@@ -237,8 +238,8 @@ impl Fluid {
         }
     }
 
-    /// Starts the drives of a group, tomorrow if they have had their starts of today. Where there are none at all, one a
-    /// day is counted: what never ends has no length.
+    /// Starts the drives of a group, tomorrow if they have had their starts of today. Where there are none at all, one
+    /// a day is counted: what never ends has no length.
     fn start(&mut self, group: usize, terms: &Terms, cost: &mut Cost) {
         let gone = self.gone + cost.time + cost.switching + cost.seeking + cost.waiting;
         self.enter((gone.as_secs() / DAY.as_secs()).max(self.today));

@@ -2,8 +2,8 @@
 //!
 //! A server may go while it is asked: it closes the connection before its answer or in the middle of it, says that it
 //! is stopping, or answers no more. Whoever asks is then told what he would be told a moment later, that no server
-//! runs; if he asked for a change, also that it may have been made. What a repartition is asked for may take minutes, to
-//! look through millions of objects: that is waited for as long as the server answers other questions meanwhile.
+//! runs; if he asked for a change, also that it may have been made. What a repartition is asked for may take minutes,
+//! to look through millions of objects: that is waited for as long as the server answers other questions meanwhile.
 
 use super::{ErrorBody, STOPPING, socket};
 use crate::data_dir::{DataDir, DataDirError};

@@ -16,8 +16,8 @@ use batch::held_bytes;
 
 /// Batches that are joined to one.
 const TIER: usize = 16;
-/// The longest batch that comes of joining, in bytes; but never more than a half of a grain, since what is offloaded, or
-/// back, at once is told as a grain at most.
+/// The longest batch that comes of joining, in bytes; but never more than a half of a grain, since what is offloaded,
+/// or back, at once is told as a grain at most.
 const JOINED_BYTES_MAX: u64 = 4 << 20;
 
 /// See the head of this file.

@@ -1,8 +1,8 @@
 //! What a job takes of memory: what it was given, and beside it a sum that is known before it starts.
 //!
 //! - what was given (`--memory`): batches in the buffer, and of Parquet the row groups that are read;
-//! - in each class, [`working_bytes`]: batches being decoded, split and encoded, an object that is written, and the next
-//!   one, which is encoded meanwhile (of runs the same, which are shorter);
+//! - in each class, [`working_bytes`]: batches being decoded, split and encoded, an object that is written, and the
+//!   next one, which is encoded meanwhile (of runs the same, which are shorter);
 //! - of Parquet, in each class, the row group that is written: a half of what one may be that is read;
 //! - in each class, a transfer: two requests to each drive of a stripe;
 //! - in each class, [`BLOCKS_BYTES`] between drives, spool and job;
@@ -101,6 +101,24 @@ impl Needs {
     }
 }
 
+/// Refuses what this machine does not have: a server that is ended for its memory takes everybody along, and its jobs
+/// begin anew when it is back.
+pub(super) fn fits_the_machine(most_bytes: u64) -> Result<(), String> {
+    let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    match machine_bytes(&told) {
+        Some(has) if most_bytes > has => Err(format!(
+            "it would take up to {most_bytes} bytes of memory, and this machine has {has}; give it less --memory"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The memory that `/proc/meminfo` tells of.
+fn machine_bytes(told: &str) -> Option<u64> {
+    let line = told.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
+}
+
 /// What the allocator makes of `bytes`.
 fn with_slack(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
@@ -139,5 +157,15 @@ mod tests {
         // 24 MiB of batches, 2 objects of 64, 36 MiB of requests and 8 of blocks, in each of two classes.
         assert_eq!(most(little) - with_slack(little), with_slack(2 * (24 + 2 * 64 + 36 + 8) << 20));
         assert!(needs(1 << 20, 2, Format::Csv).share().unwrap_err().ends_with("give at least 4194304"));
+    }
+
+    #[test]
+    fn a_machine_tells_its_memory_and_no_job_takes_more() {
+        assert_eq!(machine_bytes("MemTotal:       24000000 kB\nMemFree: 1 kB\n"), Some(24_576_000_000));
+        assert_eq!((machine_bytes(""), machine_bytes("MemTotal: much\n")), (None, None));
+        assert!(fits_the_machine(1).is_ok());
+        if let Some(has) = machine_bytes(&std::fs::read_to_string("/proc/meminfo").unwrap_or_default()) {
+            assert!(fits_the_machine(has + 1).unwrap_err().contains("less --memory"));
+        }
     }
 }

@@ -53,8 +53,8 @@ pub struct Request {
 pub struct Forecast {
     /// The strategy.
     pub strategy: String,
-    /// Hours of modelled time from the first byte to the last, in the class that takes longest; waiting for starts is not
-    /// part of them.
+    /// Hours of modelled time from the first byte to the last, in the class that takes longest; waiting for starts is
+    /// not part of them.
     pub hours: f64,
     /// The same with waiting for the next day whenever a drive has had its starts of one.
     pub hours_with_budget: f64,

@@ -33,8 +33,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Orders between two forecasts, at least. There are more between them the more orders there were: a forecast of what is
-/// left goes through all of it, and a job of millions of orders must not spend its time on that.
+/// Orders between two forecasts, at least. There are more between them the more orders there were: a forecast of what
+/// is left goes through all of it, and a job of millions of orders must not spend its time on that.
 const FORECAST_EVERY: u64 = 16;
 /// The part of all orders so far that lies between two forecasts.
 const FORECAST_PART: u64 = 64;
@@ -319,8 +319,8 @@ impl Work {
         let ended_objects = state.versions.len() as u64 + state.progress.lost_objects;
         if ended_objects != planned_objects {
             return Err(Ended::Failed(format!(
-                "{ended_objects} objects of {planned_objects} were read to their end; nothing is published. Please report \
-                 this"
+                "{ended_objects} objects of {planned_objects} were read to their end; nothing is published. Please \
+                 report this"
             )));
         }
         let hours = |span: Duration| span.as_secs_f64() / 3600.0;

@@ -1,5 +1,5 @@
-//! Repartition jobs as their users command them: pause, resume and cancel in every state, over restarts, and outputs that
-//! cannot be published.
+//! Repartition jobs as their users command them: pause, resume and cancel in every state, over restarts, and outputs
+//! that cannot be published.
 
 use crate::repartition::{
     asleep_and_sound, assert_input, assert_partitioned, fill, hidden, is_over, jobs, put_bytes, request,
