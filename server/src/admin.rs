@@ -170,10 +170,9 @@ async fn converse(stream: UnixStream, admin: Arc<dyn Admin>, users: Arc<Users>, 
     tokio::pin!(talk);
     loop {
         match tokio::time::timeout(CONNECTION_LIMIT, &mut talk).await {
-            Ok(Ok(())) => return,
             Ok(Err(error)) => return tracing::debug!(%error, "an admin connection broke"),
             Err(_) if works.load(Ordering::Relaxed) => {}
-            Err(_) => return,
+            Ok(Ok(())) | Err(_) => return,
         }
     }
 }

@@ -5,8 +5,7 @@
 //! 2. A segment is widened to whole stripes: they are read and checked anyway, and neighbours in a pack come for free.
 //! 3. A client who wants what is queued for the background orders it himself, in his own lane: what the background has
 //!    queued is withdrawn, and finds the client's recall when it asks again. Whoever reads what others ordered orders
-//!   it
-//!    himself if they come to nothing, and so is told why if he does.
+//!    it himself if they come to nothing, and so is told why if he does.
 //! 4. While a client takes one segment, the next one is already asked for; no more than that, so that a slow client
 //!    costs the rack nothing and a vanished one at most a segment.
 //!

@@ -155,7 +155,7 @@ mod tests {
         let (little, much) = (1 << 30, 64 << 30);
         assert_eq!(most(much) - most(little), with_slack(much - little));
         // 24 MiB of batches, 2 objects of 64, 36 MiB of requests and 8 of blocks, in each of two classes.
-        assert_eq!(most(little) - with_slack(little), with_slack(2 * (24 + 2 * 64 + 36 + 8) << 20));
+        assert_eq!(most(little) - with_slack(little), with_slack((2 * (24 + 2 * 64 + 36 + 8)) << 20));
         assert!(needs(1 << 20, 2, Format::Csv).share().unwrap_err().ends_with("give at least 4194304"));
     }
 

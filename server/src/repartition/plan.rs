@@ -132,7 +132,7 @@ pub(super) async fn survey(
     let records = records_of(request, found.format.ok_or_else(|| String::from("there is no input"))?)?;
     let partitions = records.partition_count().map_err(text)?;
     let placed = found.placed();
-    let look = world.ask(|rack, now| Room::of(rack, now)).await.ok_or(SurveyError::Closing)?;
+    let look = world.ask(Room::of).await.ok_or(SurveyError::Closing)?;
     let pinned = (means.pin_of)(&to.bucket, &to.prefix);
     let (spec, request) = (spec.clone(), request.clone());
     let surveying = Surveying { spec, request, records, partitions, placed, room: look, pinned };

@@ -43,7 +43,7 @@ impl Fault {
 
 /// A rack with little memory for its jobs, so that they go to and fro.
 fn site(seed: u64) -> (Site, Request) {
-    let (rack, memory_bytes) = if seed % 2 == 0 { ("nas8", MIB) } else { ("pelican-mini", 4 * MIB) };
+    let (rack, memory_bytes) = if seed.is_multiple_of(2) { ("nas8", MIB) } else { ("pelican-mini", 4 * MIB) };
     let mut site = Site::new(rack);
     site.seed = seed;
     site.policy.starts_per_day = 100_000;
@@ -103,18 +103,24 @@ fn befallen(seed: u64, fault: Fault, count: usize, span: Option<Duration>) -> Jo
             _ = &mut over => panic!("seed {seed}: the job was over before step {at}"),
             () = power.after(at) => {}
         }
-        drives.iter().for_each(|drive| fault.befalls(*drive, larder, &facts));
+        for drive in &drives {
+            fault.befalls(*drive, larder, &facts);
+        }
         let report = match span {
             Some(span) => {
                 tokio::join!(&mut over, async {
                     tokio::time::sleep(span).await;
-                    drives.iter().for_each(|drive| fault.ends(*drive, larder, &facts));
+                    for drive in &drives {
+                        fault.ends(*drive, larder, &facts);
+                    }
                 })
                 .0
             }
             None => over.await,
         };
-        drives.iter().for_each(|drive| fault.ends(*drive, larder, &facts));
+        for drive in &drives {
+            fault.ends(*drive, larder, &facts);
+        }
         assert_eq!(hidden(larder).await, 0);
         if report.state == "done" {
             assert_partitioned(larder, &rows, 4).await;
