@@ -121,6 +121,9 @@ pub async fn run(
     if let Some(stale) = stale {
         stale.abort();
     }
+    if let Err(error) = house.jobs.closing().await {
+        tracing::warn!(%error, "repartitions cannot be told that the server ends; they begin anew all the same");
+    }
     tracing::info!("putting the drives to sleep");
     if tokio::time::timeout(SLEEP_PATIENCE, house.world.close()).await.is_err() {
         tracing::warn!("some drives did not go to sleep in time; they are left to their own idle timers");

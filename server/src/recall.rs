@@ -211,6 +211,7 @@ impl Recalls {
                     }
                 };
                 at += piece.len() as u64;
+                joins = 0;
                 if sender.send(Ok(piece)).await.is_err() {
                     return Ok(()); // nobody listens any more
                 }

@@ -102,18 +102,25 @@ impl Repartitions {
         Ok(jobs)
     }
 
-    async fn take_up(&self, job: Job) -> Result<(), CatalogError> {
+    async fn take_up(&self, mut job: Job) -> Result<(), CatalogError> {
         let (number, shared) = (job.job, Arc::clone(&self.shared));
+        if job.state == JobState::Running {
+            job = self.shared.interrupted(job).await?;
+        }
         match job.state {
-            JobState::Running => {
-                let job = self.shared.interrupted(job).await?;
-                if job.state == JobState::Running {
-                    self.spawn(job);
-                } else {
-                    self.in_background(async move { shared.roll_back(number).await });
-                }
+            JobState::Running => self.spawn(job),
+            JobState::Paused => {
+                // Nobody has it go on before that is done.
+                let door = self.shared.door(number).await;
+                self.in_background(async move {
+                    let _door = door;
+                    shared.roll_back(number).await?;
+                    if kept(&job).cancelled {
+                        shared.end(job, JobState::Cancelled, String::new()).await?;
+                    }
+                    Ok(())
+                });
             }
-            JobState::Paused => self.in_background(async move { shared.roll_back(number).await }),
             JobState::Publishing | JobState::Removing => {
                 let job = self.shared.publish(job).await?;
                 self.in_background(async move { shared.tidy(job).await });
@@ -130,6 +137,17 @@ impl Repartitions {
                 tracing::error!(%error, "what a repartition has left was not tidied up; the next start tries again");
             }
         }));
+    }
+
+    /// The server is about to end, as it was told to: no job is to be blamed for that.
+    ///
+    /// # Errors
+    /// [`CatalogError`].
+    pub async fn closing(&self) -> Result<(), CatalogError> {
+        for job in self.shared.means.catalog.jobs().await?.into_iter().filter(|job| job.state == JobState::Running) {
+            self.shared.not_its_doing(job).await?;
+        }
+        Ok(())
     }
 
     /// Plans `request` and, unless it is only to be planned, begins it.
@@ -203,13 +221,20 @@ impl Repartitions {
         let door = self.shared.door(job).await;
         let found = self.shared.means.catalog.job(job).await?.ok_or(JobError::Unknown(job))?;
         if matches!(found.state, JobState::Publishing | JobState::Removing) {
+            let found = self.shared.enter(found, |job| Job { reason: String::new(), ..job.clone() }).await?;
             let found = self.shared.publish(found).await?;
             let shared = Arc::clone(&self.shared);
             self.in_background(async move {
                 let _door = door;
-                shared.tidy(found).await
+                if let Err(error) = shared.tidy(found.clone()).await {
+                    shared.park(found, &error).await;
+                }
+                Ok(())
             });
             return self.show(job).await;
+        }
+        if found.state == JobState::Paused && kept(&found).cancelled {
+            return Err(JobError::Refused(format!("job {job} is being cancelled")));
         }
         let found = self.change(job, JobState::Paused, JobState::Running).await?;
         if !self.control(job, Control::Run) {
@@ -239,6 +264,8 @@ impl Repartitions {
             }
             _ => return Err(JobError::Refused(format!("job {job} is over"))),
         };
+        let cancelled = |job: &Job| Job { report: json(&Kept { cancelled: true, ..kept(job) }), ..job.clone() };
+        let found = self.shared.enter(found, cancelled).await?;
         if !self.control(job, Control::Cancel) {
             self.shared.roll_back(job).await?;
             self.shared.end(found, JobState::Cancelled, String::new()).await?;
@@ -270,7 +297,10 @@ impl Repartitions {
         let shared = Arc::clone(&self.shared);
         (self.shared.means.spawn)(Box::pin(async move {
             let number = job.job;
-            if let Err(error) = shared.work(job.clone(), controlled).await {
+            let worked = shared.work(job.clone(), controlled).await;
+            // Nobody has it go on before it is known to have no task.
+            let _door = shared.door(number).await;
+            if let Err(error) = worked {
                 tracing::error!(job = number, %error, "a repartition does not go on");
                 shared.park(job, &error).await;
             }
@@ -283,9 +313,8 @@ impl Repartitions {
         let running = self.shared.running();
         let task = running.get(&job.job);
         let progress = task.map(|running| running.progress.clone());
-        let is_cancelled = task.is_some_and(|running| *running.control.borrow() == Control::Cancel);
         let state = match job.state {
-            JobState::Paused if is_cancelled => "cancelling",
+            JobState::Paused if kept.cancelled => "cancelling",
             JobState::Running if matches!(progress, Some(None)) => "waiting",
             state => name(state),
         };
@@ -353,11 +382,7 @@ impl Shared {
                 let job = self.publish(job).await?;
                 self.tidy(job).await
             }
-            Err(Ended::Closing) => {
-                // It did not end because of this job.
-                let told = |job: &Job| Job { report: json(&Kept { interruptions: 0, ..kept(job) }), ..job.clone() };
-                self.enter(job, told).await.map(drop)
-            }
+            Err(Ended::Closing) => self.not_its_doing(job).await,
             Err(Ended::Cancelled) => {
                 self.roll_back(number).await?;
                 self.end(job, JobState::Cancelled, String::new()).await
@@ -387,8 +412,21 @@ impl Shared {
         }
     }
 
-    /// A job that worked when the server ended. It begins anew, unless that has happened too often.
+    /// The server ends, and not because of this job.
+    async fn not_its_doing(&self, job: Job) -> Result<(), CatalogError> {
+        let told = |job: &Job| {
+            let report = json(&Kept { interruptions: 0, works: false, ..kept(job) });
+            if job.state.is_over() { job.clone() } else { Job { report, ..job.clone() } }
+        };
+        self.enter(job, told).await.map(drop)
+    }
+
+    /// A job that was to work when the server ended. It begins anew, unless it did work, and that has happened too
+    /// often.
     async fn interrupted(&self, job: Job) -> Result<Job, CatalogError> {
+        if !kept(&job).works {
+            return Ok(job);
+        }
         let changed = |job: &Job| {
             let interruptions = kept(job).interruptions + 1;
             let report = json(&Kept { interruptions, ..kept(job) });
@@ -446,7 +484,7 @@ impl Shared {
         let number = job.job;
         // What there is to read may have changed since it was asked for.
         let planned = |job: &Job| {
-            let report = json(&Kept { plan: Some(survey.plan.clone()), ..kept(job) });
+            let report = json(&Kept { plan: Some(survey.plan.clone()), works: true, ..kept(job) });
             Job { report, ..job.clone() }
         };
         self.enter(job.clone(), planned).await.map_err(failed)?;
@@ -458,6 +496,13 @@ impl Shared {
         watch(&Progress::default());
         let (outcome, versions) =
             runner::run(&self.means, &self.world, number, &request, survey, control, watch).await?;
+        let hidden = self.output(number, &request.to, usize::MAX).await.map_err(failed)?.len() as u64;
+        if hidden != outcome.output_objects {
+            let written = outcome.output_objects;
+            return Err(Ended::Failed(format!(
+                "{hidden} objects of {written} that were written are there; nothing is published. Please report this"
+            )));
+        }
         // Input of which nothing came is kept: nobody who has all of it left out wants it gone.
         if request.remove_input && outcome.rows > 0 {
             self.means.catalog.add_job_inputs(number, &versions).await.map_err(failed)?;

@@ -97,7 +97,7 @@ impl Shared {
     }
 
     /// Output that is not published, in the order of its keys, and where it shall be.
-    async fn output(&self, job: u64, place: &Place, limit: usize) -> Result<Vec<Publication>, CatalogError> {
+    pub(super) async fn output(&self, job: u64, place: &Place, limit: usize) -> Result<Vec<Publication>, CatalogError> {
         let hidden = out_prefix(job);
         let mut found: Vec<Publication> = Vec::new();
         while found.len() < limit {

@@ -5,11 +5,12 @@
 //! Room is another matter: what was given up is reclaimed within minutes, and if that does not do, only its owner can
 //! make more.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// Something that stands in the way and passes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Obstacle {
     /// Nothing: what was waiting was withdrawn, so that something else is done first.
     None,
@@ -47,14 +48,17 @@ impl Obstacle {
 /// The patience of one class of a job.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    /// Since when nothing was done.
-    since: Option<Instant>,
+    /// What stands in the way, and since when.
+    now: Option<(Obstacle, Instant)>,
+    /// How long each has stood there since something was done: waiting for one wears out no patience with another.
+    stood: BTreeMap<Obstacle, Duration>,
 }
 
 impl Patience {
     /// Something was done: what is to be told of waiting, if that has changed.
     pub fn went_on(&mut self) -> Option<String> {
-        self.since.take().map(|_| String::new())
+        self.stood.clear();
+        self.now.take().map(|_| String::new())
     }
 
     /// Nothing could be done, for this reason: what is to be told of waiting, if that has changed.
@@ -65,9 +69,12 @@ impl Patience {
         if matches!(obstacle, Obstacle::None | Obstacle::Turn) {
             return Ok(None);
         }
-        let since = *self.since.get_or_insert_with(Instant::now);
+        if let Some((before, since)) = self.now.replace((obstacle, Instant::now())) {
+            *self.stood.entry(before).or_default() += since.elapsed();
+        }
+        let stood = self.stood.get(&obstacle).copied().unwrap_or_default();
         match obstacle.limit() {
-            Some(limit) if since.elapsed() >= limit => {
+            Some(limit) if stood >= limit => {
                 Err(format!("{reason}; it was waited for {} minutes", limit.as_secs() / 60))
             }
             _ => Ok(Some(reason)),
@@ -98,5 +105,16 @@ mod tests {
                 (None, Ok(Some("x".into())))
             );
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_for_one_thing_wears_out_no_patience_with_another() {
+        let mut patience = Patience::default();
+        for obstacle in [Obstacle::Starts, Obstacle::Room, Obstacle::Drives, Obstacle::Room] {
+            assert_eq!(patience.stands_before(obstacle, "why".into()), Ok(Some("why".into())), "{obstacle:?}");
+            let waits = if obstacle == Obstacle::Room { 301 } else { 30_000 };
+            tokio::time::advance(Duration::from_secs(waits)).await;
+        }
+        assert!(patience.stands_before(Obstacle::Room, "why".into()).is_err(), "602 s of room's own");
     }
 }

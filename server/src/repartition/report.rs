@@ -221,4 +221,8 @@ pub(super) struct Kept {
     pub target: Option<catalog::Bucket>,
     /// How often in a row the server ended while it worked on this, without having been told to.
     pub interruptions: u32,
+    /// Whether it has had its turn, and the server was not told to end since.
+    pub works: bool,
+    /// Whether it was cancelled, and is rolled back.
+    pub cancelled: bool,
 }

@@ -33,6 +33,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
+/// How often it is looked, while an operation is on its way, whether the job shall go on, in wall time.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Orders between two forecasts, at least. There are more between them the more orders there were: a forecast of what
 /// is left goes through all of it, and a job of millions of orders must not spend its time on that.
 const FORECAST_EVERY: u64 = 16;
@@ -459,6 +461,7 @@ impl<'a> ClassLoop<'a> {
     /// Waits while the job is paused; whether it goes on then.
     async fn may_go_on(&mut self) -> bool {
         let mut control = self.work.control.clone();
+        let mut turns = self.work.turns.subscribe();
         loop {
             if self.work.state().ended.is_some() {
                 return false;
@@ -472,7 +475,12 @@ impl<'a> ClassLoop<'a> {
                 }
                 Control::Pause => {
                     self.reader.rest();
-                    if control.changed().await.is_err() {
+                    let changed = tokio::select! {
+                        changed = control.changed() => changed,
+                        // Another class may have ended the job with what it had in service.
+                        changed = turns.changed() => changed,
+                    };
+                    if changed.is_err() {
                         self.work.end(Ended::Closing);
                         return false;
                     }
@@ -529,9 +537,9 @@ impl<'a> ClassLoop<'a> {
     /// Does `op` while the planner watches which group is ready, and the user whether it shall go on.
     async fn riding<T>(&mut self, op: impl Future<Output = T>) -> T {
         let mut awake = self.awake.clone();
-        let mut control = self.work.control.clone();
-        let mut turns = self.work.turns.subscribe();
-        let (mut is_controlled, mut is_wanted) = (true, true);
+        let control = self.work.control.clone();
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         tokio::pin!(op);
         loop {
             tokio::select! {
@@ -545,16 +553,9 @@ impl<'a> ClassLoop<'a> {
                         self.work.world.withdraw(&self.ticket);
                     }
                 }
-                changed = control.changed(), if is_controlled => {
-                    is_controlled = changed.is_ok();
-                    if *control.borrow() != Control::Run {
-                        self.work.world.withdraw(&self.ticket);
-                    }
-                }
-                _ = turns.changed(), if is_wanted => {
-                    // Another class has brought the job to its end.
-                    is_wanted = self.work.state().ended.is_none();
-                    if !is_wanted {
+                _ = looks.tick() => {
+                    // Again and again: what is done by the processor just now may queue something later.
+                    if *control.borrow() != Control::Run || self.work.state().ended.is_some() {
                         self.work.world.withdraw(&self.ticket);
                     }
                 }
@@ -651,7 +652,8 @@ impl<'a> ClassLoop<'a> {
                 Ok(Came::On)
             }
             Err(fault) => {
-                if let Ok(Some(ahead)) = ahead {
+                // What cannot be encoded ends the job, whatever became of the write.
+                if let Some(ahead) = ahead.map_err(failed)? {
                     work.buffer().put_back(ahead.taken);
                 }
                 self.ahead = Some(load);
@@ -711,7 +713,10 @@ impl<'a> ClassLoop<'a> {
             return Ok(Came::On);
         };
         let recalls = self.recalls.clone();
-        let read = self.riding(read_run(recalls, &run)).await;
+        // Its stacks may have been rebuilt on other drives since.
+        let known = work.means.catalog.blob(run.blob.blob).await.map_err(failed)?;
+        let blob = known.unwrap_or_else(|| run.blob.clone());
+        let read = self.riding(read_run(recalls, &run, &blob)).await;
         let pieces = match read {
             Ok(pieces) => pieces,
             Err(fault) => {
@@ -735,12 +740,16 @@ impl<'a> ClassLoop<'a> {
 }
 
 /// The pieces of a run, by partition.
-async fn read_run(recalls: Recalls, run: &Run) -> Result<Vec<(usize, arrow::array::RecordBatch)>, ReadFault> {
+async fn read_run(
+    recalls: Recalls,
+    run: &Run,
+    blob: &Blob,
+) -> Result<Vec<(usize, arrow::array::RecordBatch)>, ReadFault> {
     let mut blobs = BlobReader::new(recalls);
     let end = run.members.last().map_or(0, |(_, _, range)| range.end);
     let mut pieces = Vec::new();
     for (partition, key, range) in &run.members {
-        let bytes = blobs.read(&run.blob, range.clone(), end).await;
+        let bytes = blobs.read(blob, range.clone(), end).await;
         let bytes = bytes.map_err(|source| ReadFault::Bytes { name: format!("run {key}"), source })?;
         let batches = heavy(move || batch::decode_run(&bytes)).await?;
         pieces.extend(batches.into_iter().map(|batch| (*partition, batch)));

@@ -177,3 +177,43 @@ fn what_a_job_that_is_over_has_left_is_removed_by_the_next_start() {
         asleep_and_sound(larder, &facts).await;
     });
 }
+
+#[test]
+fn a_job_that_was_cancelled_before_the_server_ended_is_cancelled_after_it() {
+    let mut site = Site::nas8();
+    let facts = site.facts();
+    let job = site.run(async |larder| {
+        fill(larder, 6, 4_000).await;
+        let jobs = jobs(larder).await;
+        let job = jobs.ask(request("hash(name)", 3)).await.unwrap().job;
+        tokio::time::sleep(SECOND).await;
+        let cancelling = jobs.cancel(job).await.unwrap();
+        assert_eq!(cancelling.state, "cancelling");
+        assert!(jobs.resume(job).await.unwrap_err().to_string().contains("is being cancelled"));
+        job
+    });
+    site.run(async |larder| {
+        let jobs = jobs(larder).await;
+        assert_eq!(is_over(&jobs, job).await.state, "cancelled");
+        assert_eq!((hidden(larder).await, below_out(larder).await.len()), (0, 0));
+        assert_input(larder, 6, 4_000).await;
+        asleep_and_sound(larder, &facts).await;
+    });
+}
+
+#[test]
+fn servers_that_were_told_to_end_are_not_counted_against_a_job() {
+    let mut site = Site::nas8();
+    let job = site.run(async |larder| {
+        fill(larder, 6, 4_000).await;
+        jobs(larder).await.ask(request("hash(name)", 3)).await.unwrap().job
+    });
+    for _ in 0..5 {
+        site.run(async |larder| {
+            let jobs = jobs(larder).await;
+            tokio::time::sleep(SECOND).await;
+            jobs.closing().await.unwrap();
+        });
+    }
+    site.run(async |larder| assert_eq!(is_over(&jobs(larder).await, job).await.state, "done"));
+}
