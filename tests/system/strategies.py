@@ -22,7 +22,7 @@ except ImportError:
 
 GB = float(sys.argv.pop(1)) if len(sys.argv) > 1 else 1.0
 MEMORY = sys.argv.pop(1) if len(sys.argv) > 1 else "128MiB"
-TIME_SCALE = float(sys.argv.pop(1)) if len(sys.argv) > 1 else 4.0
+TIME_SCALE = int(sys.argv.pop(1)) if len(sys.argv) > 1 else 4
 FILE_BYTES, RECORD = 32_000_000, 100
 STRATEGIES = ("baseline", "buffpack", "offpack", "tourpack")
 PARTITIONS = 12
