@@ -5,6 +5,7 @@ are those of larder.toml: ages and patience are wall time, idle timeouts modelle
 """
 
 import http.client
+import importlib
 import json
 import os
 import random
@@ -47,6 +48,16 @@ def larder(*words, timeout=60):
     """Runs the binary to its end."""
     command = [BINARY, *map(str, words)]
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+
+
+def optional(name, *parts):
+    """The package of that name, with these parts of it imported as well; None where there is none for this system."""
+    try:
+        for part in parts:
+            importlib.import_module(f"{name}.{part}")
+        return importlib.import_module(name)
+    except ImportError:
+        return None
 
 
 def noise(size, seed):

@@ -13,12 +13,9 @@ import shutil
 import sys
 import unittest
 
-from harness import BRISK, SystemTest, larder
+from harness import BRISK, SystemTest, larder, optional
 
-try:
-    import duckdb
-except ImportError:
-    duckdb = None
+duckdb = optional("duckdb")
 
 GB = float(sys.argv.pop(1)) if len(sys.argv) > 1 else 1.0
 MEMORY = sys.argv.pop(1) if len(sys.argv) > 1 else "128MiB"

@@ -10,17 +10,10 @@ import random
 import time
 import unittest
 
-from harness import BRISK, SystemTest, larder
+from harness import BRISK, SystemTest, larder, optional
 
-try:
-    import pyarrow
-    import pyarrow.parquet
-except ImportError:
-    pyarrow = None
-try:
-    import duckdb
-except ImportError:
-    duckdb = None
+pyarrow = optional("pyarrow", "parquet")
+duckdb = optional("duckdb")
 
 FILES, ROWS = 8, 20_000
 

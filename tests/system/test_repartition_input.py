@@ -8,14 +8,10 @@ import struct
 import unittest
 import zlib
 
-from harness import BRISK, SystemTest, larder, noise, refusal
+from harness import BRISK, SystemTest, larder, noise, optional, refusal
 from test_repartition import table
 
-try:
-    import pyarrow
-    import pyarrow.parquet
-except ImportError:
-    pyarrow = None
+pyarrow = optional("pyarrow", "parquet")
 
 RECORD = 32
 

@@ -11,20 +11,10 @@ import os
 import random
 import unittest
 
-from harness import BRISK, IMPATIENT, STAYING, SystemTest, noise
+from harness import BRISK, IMPATIENT, STAYING, SystemTest, noise, optional
 
-try:
-    import pyarrow
-    import pyarrow.compute
-    import pyarrow.dataset
-    import pyarrow.fs
-    import pyarrow.parquet
-except ImportError:
-    pyarrow = None
-try:
-    import duckdb
-except ImportError:
-    duckdb = None
+pyarrow = optional("pyarrow", "compute", "dataset", "fs", "parquet")
+duckdb = optional("duckdb")
 
 ROWS, GROUP_ROWS, COLUMNS = 400_000, 20_000, 8
 PLACES = {"workshop": STAYING, "rack": BRISK, "slow": IMPATIENT}

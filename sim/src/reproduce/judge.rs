@@ -45,6 +45,17 @@ macro_rules! claims {
         /// All of them, in the order of the text.
         #[cfg(test)]
         pub const ALL: &[$crate::reproduce::judge::Claim] = &[$($name),*];
+
+        #[cfg(test)]
+        mod tests {
+            #[test]
+            fn every_claim_has_a_name_of_its_own_and_a_place() {
+                for (index, claim) in super::ALL.iter().enumerate() {
+                    assert!(super::ALL[..index].iter().all(|other| other.id != claim.id), "{}", claim.id);
+                    assert!(!claim.place.is_empty() && !claim.what.is_empty());
+                }
+            }
+        }
     };
 }
 pub(crate) use claims;

@@ -71,16 +71,3 @@ claims! {
     TOURPACK: "ours, TourPack, where both of theirs take the same time", "not in the paper", Course("-"), Percent;
     BOUND: "ours, the least that any strategy can take there", "not in the paper", Course("-"), Percent;
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_claim_has_a_name_of_its_own_and_a_place() {
-        for (index, claim) in ALL.iter().enumerate() {
-            assert!(ALL[..index].iter().all(|other| other.id != claim.id), "{}", claim.id);
-            assert!(!claim.place.is_empty() && !claim.what.is_empty());
-        }
-    }
-}

@@ -110,16 +110,3 @@ claims! {
     AGAINST_SPIN_UP: "(d) all drives spinning up at once", "5, figure 9(b)", Number(25.8), Kilowatts;
     AGAINST_GB: "(e) 5 requests/s of 1 GB fill 40 Gb/s", "5, metrics", Course("only if GB = 10^9 bytes"), Gbit;
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_claim_has_a_name_of_its_own_and_a_place() {
-        for (index, claim) in ALL.iter().enumerate() {
-            assert!(ALL[..index].iter().all(|other| other.id != claim.id), "{}", claim.id);
-            assert!(!claim.place.is_empty() && !claim.what.is_empty());
-        }
-    }
-}
