@@ -75,7 +75,8 @@ impl Needs {
         let classes = self.classes.max(1) as u64;
         let (given, least) = (self.given_bytes, LEAST_BYTES * classes.pow(2));
         if given < least {
-            return Err(format!("{given} bytes of memory are too little for {classes} classes; give at least {least}"));
+            let of = if classes == 1 { "one class".to_owned() } else { format!("{classes} classes") };
+            return Err(format!("{given} bytes of memory are too little for {of}; give at least {least}"));
         }
         let is_parquet = self.format == Format::Parquet;
         let reading = if is_parquet { given / 4 } else { 0 };
