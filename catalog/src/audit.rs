@@ -252,9 +252,9 @@ impl Catalog {
     async fn audit_stacks(&self, audit: &mut Audit) -> Result<(), CatalogError> {
         let mut walk = Steps::default();
         while let Some(entries) = self.step(&key::all(Tag::OnDrive), &mut walk).await? {
-            let stacks = parsed(entries, audit, |entry| key::numbers::<2>(&entry.key));
-            let blobs = stacks.iter().map(|(_, [_, blob])| key::blob(BlobId(*blob))).collect();
-            for ((entry, [drive, _]), blob) in stacks.iter().zip(self.look_up::<Blob>(blobs).await?) {
+            let stacks = parsed(entries, audit, |entry| key::numbers::<3>(&entry.key));
+            let blobs = stacks.iter().map(|(_, [_, number, nonce])| key::blob(BlobId::new(*number, *nonce))).collect();
+            for ((entry, [drive, _, _]), blob) in stacks.iter().zip(self.look_up::<Blob>(blobs).await?) {
                 let fits = blob.is_some_and(|blob| blob.drives.contains(&DriveId(*drive as u32)));
                 audit.demand(fits, entry, "no such blob lies on this drive");
             }
@@ -265,14 +265,15 @@ impl Catalog {
     async fn audit_members(&self, audit: &mut Audit) -> Result<(), CatalogError> {
         let mut walk = Steps::default();
         while let Some(entries) = self.step(&key::all(Tag::Member), &mut walk).await? {
-            let members = parsed(entries, audit, |entry| Ok((key::numbers::<3>(&entry.key)?, member_of(entry)?)));
-            let blobs = members.iter().map(|(_, ([blob, ..], _))| key::blob(BlobId(*blob))).collect();
+            let members = parsed(entries, audit, |entry| Ok((key::numbers::<4>(&entry.key)?, member_of(entry)?)));
+            let blobs =
+                members.iter().map(|(_, ([number, nonce, ..], _))| key::blob(BlobId::new(*number, *nonce))).collect();
             let blobs = self.look_up::<Blob>(blobs).await?;
             let versions = members.iter().map(|(_, (_, member))| key::version(member.version)).collect();
             let versions = self.look_up::<Version>(versions).await?;
-            for (index, (entry, ([blob, ..], member))) in members.iter().enumerate() {
+            for (index, (entry, ([number, nonce, ..], member))) in members.iter().enumerate() {
                 audit.demand(blobs[index].is_some(), entry, "its blob is missing");
-                let place = Place::Stored { blob: BlobId(*blob), offset: member.offset };
+                let place = Place::Stored { blob: BlobId::new(*number, *nonce), offset: member.offset };
                 let fits = |v: &Version| v.place == place && v.bytes == member.bytes;
                 audit.demand(versions[index].as_ref().is_some_and(fits), entry, "its version does not lie there");
             }
@@ -283,16 +284,17 @@ impl Catalog {
     async fn audit_tombs(&self, audit: &mut Audit) -> Result<(), CatalogError> {
         let mut walk = Steps::default();
         while let Some(entries) = self.step(&key::all(Tag::Tomb), &mut walk).await? {
-            let tombs = parsed(entries, audit, |entry| Ok((key::numbers::<4>(&entry.key)?, dead_of(entry)?)));
-            let blobs = tombs.iter().map(|(_, ([_, blob, ..], _))| key::blob(BlobId(*blob))).collect();
+            let tombs = parsed(entries, audit, |entry| Ok((key::numbers::<5>(&entry.key)?, dead_of(entry)?)));
+            let blobs =
+                tombs.iter().map(|(_, ([_, number, nonce, ..], _))| key::blob(BlobId::new(*number, *nonce))).collect();
             let blobs = self.look_up::<Blob>(blobs).await?;
             let versions = tombs.iter().map(|(_, (_, dead))| key::version(dead.version)).collect();
             let versions = self.look_up::<Version>(versions).await?;
-            for (index, (entry, ([group, blob, ..], dead))) in tombs.iter().enumerate() {
+            for (index, (entry, ([group, number, nonce, ..], dead))) in tombs.iter().enumerate() {
                 audit.doomed_bytes = audit.doomed_bytes.saturating_add(dead.bytes);
                 let fits = |found: &Blob| u64::from(found.group.0) == *group;
                 audit.demand(blobs[index].as_ref().is_some_and(fits), entry, "no such blob lies in this group");
-                let lives_here = |v: &Version| matches!(v.place, Place::Stored { blob: home, .. } if home.0 == *blob);
+                let lives_here = |v: &Version| matches!(v.place, Place::Stored { blob: home, .. } if home == BlobId::new(*number, *nonce));
                 audit.demand(
                     !versions[index].as_ref().is_some_and(lives_here),
                     entry,
@@ -497,7 +499,7 @@ fn parsed<T>(
 
 /// The dead member, or the whole dead blob, that a tombstone tells of.
 fn dead_of(entry: &Entry) -> Result<Member, CatalogError> {
-    let [_, _, offset, version] = key::numbers(&entry.key)?;
+    let [_, _, _, offset, version] = key::numbers(&entry.key)?;
     Ok(Member { version: VersionId(version), offset, bytes: value(entry)? })
 }
 
@@ -509,7 +511,7 @@ fn end_of(member: &Member) -> u64 {
 /// The key of the entry that confirms a stored version; of none for a staged one, since no blob has number 0.
 fn member_key(version: &Version) -> Vec<u8> {
     match version.place {
-        Place::Staged { .. } | Place::Parts => key::member(BlobId(0), 0, version.version),
+        Place::Staged { .. } | Place::Parts => key::member(BlobId::NONE, 0, version.version),
         Place::Stored { blob, offset } => key::member(blob, offset, version.version),
     }
 }

@@ -146,10 +146,11 @@ impl Catalog {
             let Some(first) = self.store.scan(range.clone(), 1).await?.pop() else {
                 return Ok(Page { items, next: None });
             };
-            let [_, id, _, _] = key::numbers(&first.key)?;
-            let tombs = KeyRange::prefix(&key::tombs_of(group, BlobId(id)));
+            let [_, number, nonce, _, _] = key::numbers(&first.key)?;
+            let id = BlobId::new(number, nonce);
+            let tombs = KeyRange::prefix(&key::tombs_of(group, id));
             // It may be forgotten between the two reads; then it is no longer doomed but gone.
-            items.extend(self.doomed_blob(group, BlobId(id)).await?);
+            items.extend(self.doomed_blob(group, id).await?);
             range.start = match tombs.end {
                 std::ops::Bound::Excluded(end) => std::ops::Bound::Included(end),
                 other => other,
@@ -167,7 +168,7 @@ impl Catalog {
         loop {
             let page = self.entries(&key::all(Tag::Tomb), after.as_ref(), STEP).await?;
             for entry in &page.items {
-                let [group, _, _, _] = key::numbers(&entry.key)?;
+                let [group, _, _, _, _] = key::numbers(&entry.key)?;
                 let total: &mut u64 = totals.entry(GroupId(group as u32)).or_default();
                 *total = total.saturating_add(decode(&entry.key, &entry.value)?);
             }
@@ -264,6 +265,6 @@ fn move_member(blob: &Blob, member: &Member, mut found: Version, raw: Vec<u8>, b
 
 /// The member that an entry of the member index tells of.
 pub(crate) fn member_of(entry: &Entry) -> Result<Member, CatalogError> {
-    let [_, offset, version] = key::numbers(&entry.key)?;
+    let [_, _, offset, version] = key::numbers(&entry.key)?;
     Ok(Member { version: VersionId(version), offset, bytes: decode(&entry.key, &entry.value)? })
 }

@@ -52,7 +52,10 @@ impl Catalog {
     ) -> Result<OnDrive, CatalogError> {
         let after = after.map(|blob| Cursor(key::on_drive(drive, blob)));
         let page = self.entries(&key::all_on_drive(drive), after.as_ref(), limit).await?;
-        let ids = page.items.iter().map(|entry| key::numbers(&entry.key).map(|[_, blob]| BlobId(blob)));
+        let ids = page
+            .items
+            .iter()
+            .map(|entry| key::numbers(&entry.key).map(|[_, number, nonce]| BlobId::new(number, nonce)));
         let ids = ids.collect::<Result<Vec<_>, _>>()?;
         let next = page.next.and(ids.last().copied());
         let mut blobs = Vec::with_capacity(ids.len());

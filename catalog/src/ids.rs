@@ -39,9 +39,10 @@ impl Catalog {
         Ok(self.read(&key::counter("slot")).await?.unwrap_or(1))
     }
 
-    /// A blob number that was never given out. At least 1.
-    pub async fn next_blob_id(&self) -> Result<BlobId, CatalogError> {
-        self.next_id("blob", &self.ids.blobs).await.map(BlobId)
+    /// A blob id of a number that this catalog never gave out, at least 1, and of `nonce`, drawn at random: an older
+    /// catalog that was put back gives out numbers again.
+    pub async fn next_blob_id(&self, nonce: u64) -> Result<BlobId, CatalogError> {
+        self.next_id("blob", &self.ids.blobs).await.map(|number| BlobId::new(number, nonce))
     }
 
     async fn next_id(&self, name: &str, block: &Mutex<Range<u64>>) -> Result<u64, CatalogError> {

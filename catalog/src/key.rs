@@ -90,6 +90,11 @@ fn numbered(tag: Tag, numbers: &[u64]) -> Vec<u8> {
     key
 }
 
+/// The numbers that name a blob.
+fn of_blob(blob: BlobId) -> [u64; 2] {
+    [blob.number, blob.nonce]
+}
+
 /// A key of one tag and a name.
 fn named(tag: Tag, name: &str) -> Vec<u8> {
     let mut key = Vec::with_capacity(1 + name.len());
@@ -178,15 +183,15 @@ pub(crate) fn aged(staged_ms: u64, version: VersionId) -> Vec<u8> {
 }
 
 pub(crate) fn intent(blob: BlobId) -> Vec<u8> {
-    numbered(Tag::Intent, &[blob.0])
+    numbered(Tag::Intent, &of_blob(blob))
 }
 
 pub(crate) fn blob(blob: BlobId) -> Vec<u8> {
-    numbered(Tag::Blob, &[blob.0])
+    numbered(Tag::Blob, &of_blob(blob))
 }
 
 pub(crate) fn on_drive(drive: DriveId, blob: BlobId) -> Vec<u8> {
-    numbered(Tag::OnDrive, &[u64::from(drive.0), blob.0])
+    numbered(Tag::OnDrive, &[u64::from(drive.0), blob.number, blob.nonce])
 }
 
 pub(crate) fn all_on_drive(drive: DriveId) -> Vec<u8> {
@@ -194,15 +199,15 @@ pub(crate) fn all_on_drive(drive: DriveId) -> Vec<u8> {
 }
 
 pub(crate) fn member(blob: BlobId, offset: u64, version: VersionId) -> Vec<u8> {
-    numbered(Tag::Member, &[blob.0, offset, version.0])
+    numbered(Tag::Member, &[blob.number, blob.nonce, offset, version.0])
 }
 
 pub(crate) fn members(blob: BlobId) -> Vec<u8> {
-    numbered(Tag::Member, &[blob.0])
+    numbered(Tag::Member, &of_blob(blob))
 }
 
 pub(crate) fn tomb(group: GroupId, blob: BlobId, offset: u64, version: VersionId) -> Vec<u8> {
-    numbered(Tag::Tomb, &[u64::from(group.0), blob.0, offset, version.0])
+    numbered(Tag::Tomb, &[u64::from(group.0), blob.number, blob.nonce, offset, version.0])
 }
 
 pub(crate) fn tombs(group: GroupId) -> Vec<u8> {
@@ -210,7 +215,7 @@ pub(crate) fn tombs(group: GroupId) -> Vec<u8> {
 }
 
 pub(crate) fn tombs_of(group: GroupId, blob: BlobId) -> Vec<u8> {
-    numbered(Tag::Tomb, &[u64::from(group.0), blob.0])
+    numbered(Tag::Tomb, &[u64::from(group.0), blob.number, blob.nonce])
 }
 
 pub(crate) fn drive(drive: DriveId) -> Vec<u8> {

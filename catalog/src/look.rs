@@ -52,7 +52,9 @@ impl Catalog {
         };
         let page = self.entries(&key::all_on_drive(drive), after, limit).await?;
         let ids = page.items.iter().filter_map(|entry| key::numbers(&entry.key).ok());
-        let blobs = self.look_up::<Blob>(ids.map(|[_, blob]: [u64; 2]| key::blob(BlobId(blob))).collect()).await?;
+        let blobs = self
+            .look_up::<Blob>(ids.map(|[_, number, nonce]: [u64; 3]| key::blob(BlobId::new(number, nonce))).collect())
+            .await?;
         Ok(Page { items: blobs.into_iter().flatten().collect(), next: page.next })
     }
 

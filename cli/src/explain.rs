@@ -103,7 +103,7 @@ mod tests {
             capacity_bytes: 10,
         };
         let place = PlaceReport::Rack {
-            blob: 9,
+            blob: "b9-00c0ffee00c0ffee".into(),
             members: 3,
             offset: 4096,
             group: 4,
@@ -120,7 +120,7 @@ mod tests {
         for told in [
             "written   Thu, 01 Jan 1970 00:00:00 GMT",
             "place     rack, group 4 (asleep) of class 2",
-            "blob      9, with 2 other objects, at byte 4,096, as 2 + 1 stacks",
+            "blob      b9-00c0ffee00c0ffee, with 2 other objects, at byte 4,096, as 2 + 1 stacks",
             "wait      14 s to 1 min 30 s until the first byte",
             "1,2,3",
         ] {

@@ -163,7 +163,7 @@ fn left(report: &Report) -> Option<String> {
 /// A finding, and below it its mend.
 fn line(finding: &Finding) -> String {
     let about = finding.object.as_ref().map(|object| format!(" of {object}")).unwrap_or_default();
-    let blob = finding.blob.map(|blob| format!(" (blob {blob})")).unwrap_or_default();
+    let blob = finding.blob.as_ref().map(|blob| format!(" (blob {blob})")).unwrap_or_default();
     let drive = finding.drive.map(|drive| format!(" (drive {drive})")).unwrap_or_default();
     format!("{}{about}{blob}{drive}\n    {}\n", finding.what, finding.mend)
 }

@@ -71,7 +71,7 @@ mod tests {
     /// One of each block, as this version writes it.
     fn examples() -> Vec<(&'static str, Vec<u8>)> {
         let rack = RackUuid(*b"sixteen bytes id");
-        let (id, index) = (BlobId(0x0123_4567_89ab_cdef), 16);
+        let (id, index) = (BlobId::numbered(0x0123_4567_89ab_cdef), 16);
         let code = Code { data: 15, parity: 3, fragment_bytes: 128 << 10 };
         let payload_bytes = 1_000_000_000;
         let blob = Blob { rack, id, code, payload_bytes };

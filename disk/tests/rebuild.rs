@@ -30,7 +30,7 @@ impl Rig {
         let capacity = stack_bytes(code, payload_bytes) + (1 << 20);
         let drive = || Arc::new(MemoryDrive::new(capacity));
         let memory: Vec<_> = (0..code.stacks()).map(|_| drive()).collect();
-        let blob = Blob { rack: RackUuid([5; 16]), id: BlobId(77), code, payload_bytes };
+        let blob = Blob { rack: RackUuid([5; 16]), id: BlobId::numbered(77), code, payload_bytes };
         // A test may rebuild every stack upon it.
         let spare = Arc::new(MemoryDrive::new(capacity * code.stacks() as u64));
         let mut rig = Self { blob, memory, spare, payload_crc64: 0 };

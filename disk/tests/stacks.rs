@@ -24,7 +24,7 @@ fn buffer_bound(code: Code) -> usize {
 }
 
 fn blob(code: Code, payload_bytes: u64) -> Blob {
-    Blob { rack: RackUuid([5; 16]), id: BlobId(77), code, payload_bytes }
+    Blob { rack: RackUuid([5; 16]), id: BlobId::numbered(77), code, payload_bytes }
 }
 
 /// The payload of a test: a function of the offset, so that no copy is needed to know what is right.
@@ -265,7 +265,7 @@ async fn one_fault_too_many_is_said_aloud() {
     }
     for policy in [Policy::All, Policy::K] {
         let (read, _) = rig.read(policy, 0..rig.blob.payload_bytes).await;
-        assert_eq!(read, Err(StackError::DataLost { blob: BlobId(77), stripe: 12, bad: vec![0, 1, 2] }));
+        assert_eq!(read, Err(StackError::DataLost { blob: BlobId::numbered(77), stripe: 12, bad: vec![0, 1, 2] }));
     }
 }
 

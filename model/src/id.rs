@@ -53,10 +53,6 @@ id!(
     DomainId(u32), "dom"
 );
 id!(
-    /// An immutable run of bytes kept as k + r stripe stacks in one group. Unique within a rack for ever.
-    BlobId(u64), "b"
-);
-id!(
     /// An operation given to a rack. Unique while the process lives; the world hands it out.
     OpId(u64), "op"
 );
@@ -64,3 +60,50 @@ id!(
     /// Which try of an operation or a drive command this is. An event of an older try is late, and is ignored.
     Attempt(u32), "try"
 );
+
+/// An immutable run of bytes kept as k + r stripe stacks in one group.
+///
+/// The number is drawn from a counter, the nonce at random. A catalog that was put back from a backup gives the same
+/// numbers out again; the nonce keeps what is written under them apart from what was written before.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct BlobId {
+    /// Unique in one catalog for ever, and growing. No blob has number 0.
+    pub number: u64,
+    /// Drawn at random for each blob; 0 where no medium can hold an older blob of the same number (the simulator).
+    pub nonce: u64,
+}
+
+impl BlobId {
+    /// The smallest id there is: no blob's own.
+    pub const NONE: Self = Self { number: 0, nonce: 0 };
+
+    /// The blob of that number and nonce.
+    pub const fn new(number: u64, nonce: u64) -> Self {
+        Self { number, nonce }
+    }
+
+    /// The blob of that number in a world that gives out each number once.
+    pub const fn numbered(number: u64) -> Self {
+        Self { number, nonce: 0 }
+    }
+
+    /// The smallest id behind every one with this number.
+    #[must_use]
+    pub const fn next_number(self) -> Self {
+        Self { number: self.number + 1, nonce: 0 }
+    }
+}
+
+impl fmt::Display for BlobId {
+    /// `b12-00c0ffee00c0ffee`, or `b12` without a nonce.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b{}", self.number)?;
+        if self.nonce == 0 { Ok(()) } else { write!(f, "-{:016x}", self.nonce) }
+    }
+}
+
+impl fmt::Debug for BlobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

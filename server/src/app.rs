@@ -17,7 +17,7 @@ use crate::s3::{self, Limits};
 use crate::tell::Teller;
 use crate::trace_file;
 use crate::users::Users;
-use crate::world::{Counters, Means, WorldHandle};
+use crate::world::{self, Counters, Means, WorldHandle};
 use catalog::{Catalog, CatalogError, ClockAnchor, SqliteStore, StoreError};
 use disk::label::{self, Label};
 use disk::{AbsentDrive, Clock, DirectoryDrive, Drive, DriveError, EmulatedRack};
@@ -134,6 +134,11 @@ pub async fn run(
     served.map_err(|source| io_error("serving", source))
 }
 
+/// Bits that no other start has had.
+fn random_seed() -> Result<u64, RunError> {
+    getrandom::u64().map_err(|error| io_error("drawing random bytes", io::Error::other(error.to_string())))
+}
+
 /// Aborts uploads that were begun longer than `age` ago, now and again.
 async fn abort_stale(house: Arc<House>, age: Duration) {
     let mut ticks = tokio::time::interval(STALE_INTERVAL.min(age.max(Duration::from_secs(1))));
@@ -182,6 +187,7 @@ impl Boot<'_> {
             spawn: Arc::new(supervised),
             drives: emulated.drives().into(),
             rack_uuid: self.dir.rack_uuid(),
+            nonce: world::nonces(random_seed()?),
             catalog,
             staging,
             spool,

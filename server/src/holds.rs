@@ -66,11 +66,11 @@ mod tests {
     #[test]
     fn a_blob_is_held_until_its_last_reader_is_gone() {
         let holds = Holds::default();
-        let first = holds.guard(BlobId(7));
-        let second = holds.guard(BlobId(7));
+        let first = holds.guard(BlobId::numbered(7));
+        let second = holds.guard(BlobId::numbered(7));
         drop(first);
-        assert!(holds.is_held(BlobId(7)));
+        assert!(holds.is_held(BlobId::numbered(7)));
         drop(second);
-        assert!(!holds.is_held(BlobId(7)));
+        assert!(!holds.is_held(BlobId::numbered(7)));
     }
 }

@@ -202,7 +202,7 @@ pub enum PlaceReport {
     /// In the rack.
     Rack {
         /// Its blob.
-        blob: u64,
+        blob: String,
         /// How many objects share the blob.
         members: u32,
         /// Where in the blob it begins.

@@ -121,7 +121,7 @@ impl Teller {
         let Forecast { min, max } =
             if recalled { Forecast { min: Duration::ZERO, max: Duration::ZERO } } else { forecast };
         Ok(Some(PlaceReport::Rack {
-            blob: blob.blob.0,
+            blob: blob.blob.to_string(),
             members: blob.members,
             offset,
             group: group.0,

@@ -30,10 +30,10 @@ use disk::{Clock, Drive};
 use engine::trace::{Record, Told};
 use engine::{Action, ClassPhase, Event, Outcome, PinnedTo, Rack, Rejection, Request, Usage, Work};
 use futures::future::{BoxFuture, FutureExt};
-use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time};
+use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::{mpsc, oneshot, watch};
 use workshop::{HeldPack, Sealed, Spool, SpoolWriter, Staging};
 
@@ -42,6 +42,18 @@ pub type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
 
 /// Tells the wall clock: milliseconds of the Unix epoch. For S3's dates and the ages of objects, never for physics.
 pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Draws the nonce of a blob's id.
+pub type Nonce = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Nonces from one stream of random numbers. Never 0, which is for worlds without media.
+pub fn nonces(seed: u64) -> Nonce {
+    let stream = Mutex::new(Rng::for_thing(seed, NONCE_SALT));
+    Arc::new(move || stream.lock().unwrap_or_else(PoisonError::into_inner).next_u64().max(1))
+}
+
+/// What tells the stream of nonces from others of the same seed.
+const NONCE_SALT: u64 = 0x6e6f_6e63_6500;
 
 /// Tells the class that a key of a bucket is pinned to.
 pub type PinOf = Arc<dyn Fn(&str, &str) -> Option<ClassId> + Send + Sync>;
@@ -62,6 +74,8 @@ pub struct Means {
     pub drives: Arc<[Arc<dyn Drive>]>,
     /// The rack's number, on every label and stack.
     pub rack_uuid: RackUuid,
+    /// Draws the nonce of a new blob.
+    pub nonce: Nonce,
     /// What is remembered.
     pub catalog: Catalog,
     /// Staged files.

@@ -410,7 +410,7 @@ impl<'a, M: Mind> Run<'a, M> {
         }
         for index in self.stored.one_of_each_group() {
             let (group, drives) = self.stored.blob(index);
-            self.world.read_at(BlobId(index as u64), group, drives.to_vec(), 1);
+            self.world.read_at(BlobId::numbered(index as u64), group, drives.to_vec(), 1);
         }
         self.run_dry();
         self.taking.booted(self.world.now());
@@ -429,7 +429,7 @@ impl<'a, M: Mind> Run<'a, M> {
         self.taking.start(&mut self.world);
         let Some(failing) = &mut self.failing else { return };
         let stack_bytes = failing.fault.stack_bytes();
-        self.world.number_blobs_from(BlobId(self.stored.len() as u64));
+        self.world.number_blobs_from(BlobId::numbered(self.stored.len() as u64));
         for drives in std::mem::take(&mut failing.blobs) {
             self.world.place(failing.group, drives, stack_bytes);
         }
@@ -475,7 +475,7 @@ impl<'a, M: Mind> Run<'a, M> {
         let index = self.popular.draw(&mut self.keys_rng);
         let bytes = self.experiment.workload.sizes.draw(&mut self.sizes_rng);
         let (group, drives) = self.stored.blob(index);
-        self.world.read_at(BlobId(index as u64), group, drives.to_vec(), bytes);
+        self.world.read_at(BlobId::numbered(index as u64), group, drives.to_vec(), bytes);
         self.taking.take(&mut self.world);
     }
 }

@@ -191,7 +191,7 @@ pub(crate) fn play<M: Mind>(
                 if known.is_none() {
                     let index = (stable_hash(&key) % stored.len() as u64) as usize;
                     let (group, drives) = stored.blob(index);
-                    world.read_at(BlobId(index as u64), group, drives.to_vec(), bytes);
+                    world.read_at(BlobId::numbered(index as u64), group, drives.to_vec(), bytes);
                 }
             }
         }
@@ -216,7 +216,7 @@ impl Keys {
             let key = self.writing.remove(&ended.op);
             if let Outcome::Written { .. } = ended.outcome {
                 self.written.extend(key.map(|key| (key, next_blob)));
-                next_blob = BlobId(next_blob.0 + 1);
+                next_blob = next_blob.next_number();
             }
             taking.ended(&ended);
         });

@@ -274,7 +274,7 @@ impl<M: Mind> World<M> {
 
     /// The number that the next blob written here will have.
     pub fn next_blob(&self) -> BlobId {
-        BlobId(self.next_blob)
+        BlobId::numbered(self.next_blob)
     }
 
     /// Operations that have not ended yet.

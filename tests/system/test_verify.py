@@ -96,7 +96,7 @@ class Verify(SystemTest):
     def test_space_that_nobody_knows_of_is_found(self):
         server = self.filled(1)
         stack = server.stacks()[0]
-        shutil.copy(stack, os.path.join(os.path.dirname(stack), "00000000000ffff0.000.stack"))
+        shutil.copy(stack, os.path.join(os.path.dirname(stack), "00000000000ffff0-00000000000ffff0.000.stack"))
         with open(os.path.join(os.path.dirname(stack), "letter"), "w", encoding="ascii") as file:
             file.write("dear")
         other = next(path for path in server.stacks() if os.path.dirname(path) != os.path.dirname(stack))

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::time::Duration;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-const BLOB: BlobId = BlobId(7);
+const BLOB: BlobId = BlobId::numbered(7);
 
 fn spool(capacity_bytes: u64) -> (Arc<MemoryDrive>, Spool) {
     let drive = Arc::new(MemoryDrive::new(1 << 30));
@@ -19,7 +19,7 @@ fn spool(capacity_bytes: u64) -> (Arc<MemoryDrive>, Spool) {
 
 /// Payload bytes `range` of `blob`.
 fn payload(blob: BlobId, range: Range<u64>) -> Vec<u8> {
-    sample(blob.0, range.end as usize)[range.start as usize..].to_vec()
+    sample(blob.number, range.end as usize)[range.start as usize..].to_vec()
 }
 
 async fn recall(spool: &Spool, blob: BlobId, range: Range<u64>) -> Result<(), ReserveError> {
@@ -49,7 +49,7 @@ fn what_is_not_there_is_not_found() {
         let (_, spool) = spool(100 * BLOCK);
         recall(&spool, BLOB, 100..200).await.unwrap();
         recall(&spool, BLOB, 150..400).await.unwrap();
-        for (blob, offset) in [(BLOB, 99), (BLOB, 400), (BlobId(6), 150), (BlobId(8), 150)] {
+        for (blob, offset) in [(BLOB, 99), (BLOB, 400), (BlobId::numbered(6), 150), (BlobId::numbered(8), 150)] {
             assert!(spool.find(blob, offset).is_none());
         }
         let reader = spool.find(BLOB, 160).unwrap();
@@ -156,14 +156,14 @@ fn the_least_recently_used_goes_first_and_what_is_read_stays() {
     run(async {
         let (_, spool) = spool(4 * BLOCK);
         for blob in 1..=4 {
-            recall(&spool, BlobId(blob), 0..BLOCK).await.unwrap();
+            recall(&spool, BlobId::numbered(blob), 0..BLOCK).await.unwrap();
         }
-        drop(spool.find(BlobId(1), 0).unwrap());
-        let read = spool.find(BlobId(2), 0).unwrap();
-        recall(&spool, BlobId(5), 0..2 * BLOCK).await.unwrap();
-        let there: Vec<u64> = (1..=5).filter(|blob| spool.find(BlobId(*blob), 0).is_some()).collect();
+        drop(spool.find(BlobId::numbered(1), 0).unwrap());
+        let read = spool.find(BlobId::numbered(2), 0).unwrap();
+        recall(&spool, BlobId::numbered(5), 0..2 * BLOCK).await.unwrap();
+        let there: Vec<u64> = (1..=5).filter(|blob| spool.find(BlobId::numbered(*blob), 0).is_some()).collect();
         assert_eq!(there, [1, 2, 5], "3 and 4 were used longest ago");
-        assert!(read_all(&read).await.unwrap() == payload(BlobId(2), 0..BLOCK));
+        assert!(read_all(&read).await.unwrap() == payload(BlobId::numbered(2), 0..BLOCK));
     });
 }
 
@@ -171,23 +171,23 @@ fn the_least_recently_used_goes_first_and_what_is_read_stays() {
 fn what_does_not_fit_evicts_nothing_and_is_told_when_there_is_room() {
     run(async {
         let (_, spool) = spool(4 * BLOCK);
-        recall(&spool, BlobId(1), 0..BLOCK).await.unwrap();
-        let growing = spool.reserve(BlobId(2), 0..2 * BLOCK).await.unwrap();
-        match spool.reserve(BlobId(3), 0..3 * BLOCK).await {
+        recall(&spool, BlobId::numbered(1), 0..BLOCK).await.unwrap();
+        let growing = spool.reserve(BlobId::numbered(2), 0..2 * BLOCK).await.unwrap();
+        match spool.reserve(BlobId::numbered(3), 0..3 * BLOCK).await {
             Err(ReserveError::Full(full)) => assert!(full.retry_after.is_some() && full.free_bytes == 2 * BLOCK),
             _ => panic!("there is no room for three"),
         }
-        assert!(spool.find(BlobId(1), 0).is_some(), "nothing was evicted in vain");
-        match spool.reserve(BlobId(3), 0..5 * BLOCK).await {
+        assert!(spool.find(BlobId::numbered(1), 0).is_some(), "nothing was evicted in vain");
+        match spool.reserve(BlobId::numbered(3), 0..5 * BLOCK).await {
             Err(ReserveError::Full(full)) => assert_eq!(full.retry_after, None),
             _ => panic!("that never fits"),
         }
-        assert!(matches!(spool.reserve(BlobId(3), 0..u64::MAX).await, Err(ReserveError::Full(_))));
+        assert!(matches!(spool.reserve(BlobId::numbered(3), 0..u64::MAX).await, Err(ReserveError::Full(_))));
         settle().await;
         let mut changes = spool.changes();
         assert!(changes.changed().now_or_never().is_none());
         growing.fail("enough");
-        while spool.reserve(BlobId(3), 0..3 * BLOCK).await.is_err() {
+        while spool.reserve(BlobId::numbered(3), 0..3 * BLOCK).await.is_err() {
             changes.changed().await.unwrap();
         }
     });
@@ -198,7 +198,7 @@ fn whichever_call_fails_nothing_leaks() {
     run(async {
         for call in 1..40 {
             let (drive, spool) = spool(16 * BLOCK);
-            recall(&spool, BlobId(1), 0..16 * BLOCK).await.unwrap();
+            recall(&spool, BlobId::numbered(1), 0..16 * BLOCK).await.unwrap();
             drive.fail_call(call);
             let worked = match spool.reserve(BLOB, 0..13 * BLOCK + 1).await {
                 Err(_) => false,
@@ -256,12 +256,12 @@ proptest! {
             for (what, blob, start, bytes) in steps {
                 let (range, at) = (start..start + bytes, (start % 5) as usize);
                 match what {
-                    0 => drop(recall(&spool, BlobId(blob), range).await),
-                    1 => if let Ok(writer) = spool.reserve(BlobId(blob), range).await { writers.push((blob, writer)); },
-                    2 | 3 => readers.extend(spool.find(BlobId(blob), start).map(|reader| (blob, reader))),
+                    0 => drop(recall(&spool, BlobId::numbered(blob), range).await),
+                    1 => if let Ok(writer) = spool.reserve(BlobId::numbered(blob), range).await { writers.push((blob, writer)); },
+                    2 | 3 => readers.extend(spool.find(BlobId::numbered(blob), start).map(|reader| (blob, reader))),
                     4 if at < writers.len() => {
                         let (blob, mut writer) = writers.remove(at);
-                        writer.append(&payload(BlobId(blob), writer.range())).await.unwrap();
+                        writer.append(&payload(BlobId::numbered(blob), writer.range())).await.unwrap();
                         writer.finish().await.unwrap();
                     }
                     5 if at < writers.len() => drop(writers.remove(at)),
@@ -271,7 +271,7 @@ proptest! {
                 let on_drive = files(&drive).await.1;
                 assert!(on_drive <= capacity_bytes);
                 for (blob, reader) in readers.iter().filter(|(_, reader)| reader.is_complete()) {
-                    assert!(read_all(reader).await.unwrap() == payload(BlobId(*blob), reader.range()));
+                    assert!(read_all(reader).await.unwrap() == payload(BlobId::numbered(*blob), reader.range()));
                 }
                 settle().await;
                 let usage = spool.usage();

@@ -50,7 +50,7 @@ async fn recall(mut source: PackSource, spool: Spool, payload_bytes: u64) -> Sea
     let mut left_over = Bytes::new();
     for range in segments(0..payload_bytes, spool.segment_bytes()) {
         let mut missing = range.end - range.start;
-        let mut writer = spool.reserve(BlobId(1), range).await.unwrap();
+        let mut writer = spool.reserve(BlobId::numbered(1), range).await.unwrap();
         while missing > 0 {
             if left_over.is_empty() {
                 left_over = source.next().await.unwrap().unwrap();
@@ -85,7 +85,7 @@ async fn objects_are_staged_packed_and_recalled_on_a_real_directory() {
 
     let mut payload = Vec::new();
     while (payload.len() as u64) < payload_bytes {
-        let reader = spool.find(BlobId(1), payload.len() as u64).unwrap();
+        let reader = spool.find(BlobId::numbered(1), payload.len() as u64).unwrap();
         payload.extend(collect(reader.read(reader.range())).await);
     }
     let chunks = payload.chunks(BLOCK_BYTES).map(Ok::<_, std::convert::Infallible>);

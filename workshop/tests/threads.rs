@@ -46,10 +46,10 @@ async fn recall_and_read(spool: Spool, task: u64) {
         let data = sample(blob, 2 * BLOCK_BYTES + 17);
         let mut changes = spool.changes();
         let reader = loop {
-            if let Some(reader) = spool.find(BlobId(blob), 0) {
+            if let Some(reader) = spool.find(BlobId::numbered(blob), 0) {
                 break reader;
             }
-            match spool.reserve(BlobId(blob), 0..data.len() as u64).await {
+            match spool.reserve(BlobId::numbered(blob), 0..data.len() as u64).await {
                 Ok(mut writer) => {
                     for piece in data.chunks(100_000) {
                         writer.append(piece).await.unwrap();

@@ -21,7 +21,7 @@ async fn members(catalog: &Catalog, sizes: &[u64]) -> Vec<(Member, u64)> {
 
 /// A blob in group 2 with objects of these sizes in it.
 async fn stored(catalog: &Catalog, sizes: &[u64]) -> (BlobId, Vec<Member>) {
-    let id = catalog.next_blob_id().await.unwrap();
+    let id = catalog.next_blob_id(7).await.unwrap();
     let members: Vec<_> = members(catalog, sizes).await.into_iter().map(|(member, _)| member).collect();
     let blob = blob(id, 2, sizes.iter().sum::<u64>() + 100, sizes.len());
     catalog.begin_blob(&blob).await.unwrap();
@@ -34,7 +34,7 @@ async fn stored(catalog: &Catalog, sizes: &[u64]) -> (BlobId, Vec<Member>) {
 async fn a_commit_moves_the_living_and_dooms_the_dead() {
     let catalog = catalog().await;
     let members = members(&catalog, &[10, 0, 30, 40]).await;
-    let id = catalog.next_blob_id().await.unwrap();
+    let id = catalog.next_blob_id(7).await.unwrap();
     let blob = blob(id, 2, 200, 4);
     catalog.begin_blob(&blob).await.unwrap();
     assert_eq!(catalog.pending_intents().await.unwrap(), std::slice::from_ref(&blob));
@@ -85,7 +85,7 @@ async fn deletes_doom_bytes_until_the_blob_is_forgotten() {
 async fn an_aborted_blob_is_doomed_as_a_whole() {
     let catalog = catalog().await;
     let members = members(&catalog, &[10]).await;
-    let blob = blob(catalog.next_blob_id().await.unwrap(), 1, 110, 1);
+    let blob = blob(catalog.next_blob_id(7).await.unwrap(), 1, 110, 1);
     catalog.begin_blob(&blob).await.unwrap();
     let given_up = DoomedBytes { group: GroupId(1), blob: blob.blob, bytes: 110 };
     assert_eq!(catalog.abort_blob(blob.blob).await.unwrap(), Some(given_up));
@@ -129,7 +129,7 @@ async fn a_rescue_brings_a_version_back_unless_it_left_meanwhile() {
     let doomed = DoomedBytes { group: GroupId(2), blob: id, bytes: 10 };
     assert_eq!(catalog.restage(members[0].version, id, 77).await.unwrap(), Some(doomed));
     assert_eq!(catalog.restage(members[0].version, id, 78).await.unwrap(), None);
-    assert_eq!(catalog.restage(members[1].version, BlobId(id.0 + 1), 78).await.unwrap(), None);
+    assert_eq!(catalog.restage(members[1].version, id.next_number(), 78).await.unwrap(), None);
     assert_eq!(catalog.restage(VersionId(999), id, 78).await.unwrap(), None);
     assert_eq!(catalog.get_object("b", "k0").await.unwrap().1, Place::Staged { slot: 77 });
     sound(&catalog).await;
@@ -143,7 +143,7 @@ async fn a_rescue_brings_a_version_back_unless_it_left_meanwhile() {
 async fn blobs_and_doomed_blobs_come_in_pages() {
     let catalog = catalog().await;
     for group in [1, 2, 1, 1] {
-        let blob = blob(catalog.next_blob_id().await.unwrap(), group, 100, 0);
+        let blob = blob(catalog.next_blob_id(7).await.unwrap(), group, 100, 0);
         catalog.begin_blob(&blob).await.unwrap();
         catalog.abort_blob(blob.blob).await.unwrap();
     }
@@ -151,7 +151,7 @@ async fn blobs_and_doomed_blobs_come_in_pages() {
     let mut seen = Vec::new();
     loop {
         let page = catalog.doomed_page(GroupId(1), after.as_ref(), 2).await.unwrap();
-        seen.extend(page.items.into_iter().map(|doomed| doomed.blob.blob.0));
+        seen.extend(page.items.into_iter().map(|doomed| doomed.blob.blob.number));
         after = page.next;
         if after.is_none() {
             break;
@@ -172,7 +172,7 @@ async fn blobs_and_doomed_blobs_come_in_pages() {
 async fn a_payload_composed_wrongly_never_becomes_the_only_copy() {
     let catalog = catalog().await;
     let members = members(&catalog, &[10]).await;
-    let blob = blob(catalog.next_blob_id().await.unwrap(), 1, 110, 1);
+    let blob = blob(catalog.next_blob_id(7).await.unwrap(), 1, 110, 1);
     catalog.begin_blob(&blob).await.unwrap();
     let longer = Member { bytes: 11, ..members[0].0 };
     let _ = catalog.commit_blob(&blob, &[longer]).await;
@@ -182,7 +182,7 @@ async fn a_payload_composed_wrongly_never_becomes_the_only_copy() {
 async fn a_large_commit_gets_through_a_storm_of_deletes() {
     let catalog = catalog().await;
     let list: Vec<_> = members(&catalog, &vec![1; 3_000]).await.into_iter().map(|(member, _)| member).collect();
-    let blob = blob(catalog.next_blob_id().await.unwrap(), 0, 3_100, list.len());
+    let blob = blob(catalog.next_blob_id(7).await.unwrap(), 0, 3_100, list.len());
     catalog.begin_blob(&blob).await.unwrap();
     let deleting = catalog.clone();
     let deleter = tokio::spawn(async move {
@@ -203,8 +203,8 @@ async fn varied() -> Catalog {
     stored(&catalog, &[10, 20, 30]).await;
     catalog.delete_object("b", "k1").await.unwrap();
     put(&catalog, "staged", 1, 1).await;
-    catalog.begin_blob(&blob(catalog.next_blob_id().await.unwrap(), 1, 50, 1)).await.unwrap();
-    let given_up = blob(catalog.next_blob_id().await.unwrap(), 0, 70, 1);
+    catalog.begin_blob(&blob(catalog.next_blob_id(7).await.unwrap(), 1, 50, 1)).await.unwrap();
+    let given_up = blob(catalog.next_blob_id(7).await.unwrap(), 0, 70, 1);
     catalog.begin_blob(&given_up).await.unwrap();
     catalog.abort_blob(given_up.blob).await.unwrap();
     catalog
@@ -240,7 +240,7 @@ async fn the_audit_misses_no_lost_and_no_damaged_record() {
 
 #[tokio::test]
 async fn the_audit_finds_what_should_not_be_there() {
-    let (blob, version) = (BlobId(1), VersionId(1));
+    let (blob, version) = (BlobId::numbered(1), VersionId(1));
     let ten = encode(&10_u64);
     let extra = [
         key::tomb(GroupId(2), blob, 0, version),
@@ -252,7 +252,7 @@ async fn the_audit_finds_what_should_not_be_there() {
         b"z-no-such-kind".to_vec(),
         b"\x01before-all".to_vec(),
         key::version(VersionId(1 << 40)),
-        key::intent(BlobId(1 << 40)),
+        key::intent(BlobId::numbered(1 << 40)),
     ];
     for key in extra {
         assert!(contradictions_after(Write::Put(key.clone(), ten.clone())).await > 0, "{key:?}");

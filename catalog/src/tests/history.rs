@@ -132,7 +132,7 @@ impl Actor {
     }
 
     async fn migrate(&mut self, staged: &[crate::Version]) {
-        let id = self.catalog.next_blob_id().await.unwrap();
+        let id = self.catalog.next_blob_id(7).await.unwrap();
         let mut offset = 0;
         let members: Vec<_> = staged
             .iter()

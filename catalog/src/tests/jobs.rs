@@ -15,7 +15,7 @@ fn job(state: JobState) -> Job {
 /// A blob with objects of these sizes, made by a job: `1/out/0`, `1/out/1`, ...
 async fn made(catalog: &Catalog, sizes: &[u64]) -> (BlobId, Vec<Made>) {
     catalog.make_hidden_bucket(1).await.unwrap();
-    let id = catalog.next_blob_id().await.unwrap();
+    let id = catalog.next_blob_id(7).await.unwrap();
     let (mut members, mut offset) = (Vec::new(), 0);
     for (i, bytes) in sizes.iter().enumerate() {
         let version = catalog.next_version_id().await.unwrap();
@@ -116,7 +116,7 @@ async fn a_blob_is_made_once_and_from_new_objects() {
     let (id, members) = made(&catalog, &[10]).await;
     let again = blob(id, 2, 110, 1);
     assert!(matches!(catalog.commit_made_blob(&again, &members).await, Err(CatalogError::NoIntent(_))));
-    let other = blob(catalog.next_blob_id().await.unwrap(), 2, 110, 1);
+    let other = blob(catalog.next_blob_id(7).await.unwrap(), 2, 110, 1);
     catalog.begin_blob(&other).await.unwrap();
     assert!(matches!(catalog.commit_made_blob(&other, &members).await, Err(CatalogError::PreconditionFailed)));
     sound(&catalog).await;

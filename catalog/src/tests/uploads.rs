@@ -156,7 +156,7 @@ async fn parts_are_remembered_in_the_rack_and_their_slots_are_not() {
     complete(&catalog, "k", upload, &[&one, &two]).await.unwrap();
     let open = begin(&catalog, "later").await;
     let other = put_part(&catalog, "later", open, 1, 1).await;
-    let id = catalog.next_blob_id().await.unwrap();
+    let id = catalog.next_blob_id(7).await.unwrap();
     let blob = blob(id, 0, 20, 1);
     catalog.begin_blob(&blob).await.unwrap();
     let member = Member { version: upload, offset: 0, bytes: 11 };

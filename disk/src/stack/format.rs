@@ -48,13 +48,16 @@ pub fn stack_bytes(code: Code, payload_bytes: u64) -> u64 {
 
 /// The name of the stack with index `index` of blob `id`.
 pub fn stack_name(id: BlobId, index: u8) -> FileName {
-    FileName::new(format!("{:016x}.{index:03}.stack", id.0)).expect("hexadecimal digits make a file name")
+    let name = format!("{:016x}-{:016x}.{index:03}.stack", id.number, id.nonce);
+    FileName::new(name).expect("hexadecimal digits make a file name")
 }
 
 /// The blob and index of the stack called `name`, if that is a stack's name.
 pub fn stack_of(name: &FileName) -> Option<(BlobId, u8)> {
     let (blob, index) = name.as_str().strip_suffix(".stack")?.split_once('.')?;
-    let (blob, index) = (BlobId(u64::from_str_radix(blob, 16).ok()?), index.parse().ok()?);
+    let (number, nonce) = blob.split_once('-')?;
+    let blob = BlobId::new(u64::from_str_radix(number, 16).ok()?, u64::from_str_radix(nonce, 16).ok()?);
+    let index = index.parse().ok()?;
     (stack_name(blob, index) == *name).then_some((blob, index))
 }
 
@@ -174,13 +177,21 @@ impl Batch {
     }
 }
 
+/// A blob's id as it stands in every block and checksum: number, then nonce.
+fn id_bytes(id: BlobId) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&id.number.to_le_bytes());
+    bytes[8..].copy_from_slice(&id.nonce.to_le_bytes());
+    bytes
+}
+
 /// The checksum of a fragment, which covers whose fragment it is.
 pub(crate) fn fragment_sum(blob: &Blob, index: u8, stripe: u64, fragment: &[u8]) -> u32 {
-    let mut identity = [0; 33];
+    let mut identity = [0; 41];
     identity[..16].copy_from_slice(&blob.rack.0);
-    identity[16..24].copy_from_slice(&blob.id.0.to_le_bytes());
-    identity[24..32].copy_from_slice(&stripe.to_le_bytes());
-    identity[32] = index;
+    identity[16..32].copy_from_slice(&id_bytes(blob.id));
+    identity[32..40].copy_from_slice(&stripe.to_le_bytes());
+    identity[40] = index;
     let mut digest = crc32c_digest();
     digest.update(&identity);
     digest.update(fragment);
@@ -206,7 +217,7 @@ impl Header {
         let mut writer = BlockWriter::new(block, HEADER_MAGIC);
         writer.put(&[self.index, code.data, code.parity, 0]);
         writer.put(&blob.rack.0);
-        writer.put(&blob.id.0.to_le_bytes());
+        writer.put(&id_bytes(blob.id));
         writer.put(&blob.payload_bytes.to_le_bytes());
         writer.put(&Shape::new(code, blob.payload_bytes).stripes().to_le_bytes());
         writer.put(&code.fragment_bytes.to_le_bytes());
@@ -221,7 +232,7 @@ impl Header {
         let mut reader = BlockReader::open(block, HEADER_MAGIC, "header of a stack")?;
         let [index, data, parity, reserved] = reader.take();
         let rack = RackUuid(reader.take());
-        let id = BlobId(reader.u64());
+        let id = BlobId::new(reader.u64(), reader.u64());
         let payload_bytes = reader.u64();
         let stripes = reader.u64();
         let code = Code { data, parity, fragment_bytes: reader.u32() };
@@ -259,7 +270,7 @@ impl Footer {
         let mut writer = BlockWriter::new(block, FOOTER_MAGIC);
         writer.put(&[self.index, 0, 0, 0]);
         writer.put(&self.rack.0);
-        writer.put(&self.id.0.to_le_bytes());
+        writer.put(&id_bytes(self.id));
         writer.put(&self.payload_bytes.to_le_bytes());
         writer.put(&self.payload_crc64.to_le_bytes());
         writer.seal();
@@ -272,7 +283,7 @@ impl Footer {
         reader.zeros_to(16)?;
         let footer = Self {
             rack: RackUuid(reader.take()),
-            id: BlobId(reader.u64()),
+            id: BlobId::new(reader.u64(), reader.u64()),
             index,
             payload_bytes: reader.u64(),
             payload_crc64: reader.u64(),
@@ -304,7 +315,7 @@ impl ChecksumPage {
         let mut writer = BlockWriter::new(block, PAGE_MAGIC);
         writer.put(&[self.index, 0, 0, 0]);
         writer.put(&self.rack.0);
-        writer.put(&self.id.0.to_le_bytes());
+        writer.put(&id_bytes(self.id));
         writer.put(&self.first_stripe.to_le_bytes());
         writer.put(&(self.sums.len() as u32).to_le_bytes());
         writer.skip_to(SUMS_OFFSET);
@@ -320,7 +331,7 @@ impl ChecksumPage {
         let index = reader.u8();
         reader.zeros_to(16)?;
         let rack = RackUuid(reader.take());
-        let id = BlobId(reader.u64());
+        let id = BlobId::new(reader.u64(), reader.u64());
         let first_stripe = reader.u64();
         let count = reader.u32();
         check(first_stripe.is_multiple_of(RUN_STRIPES), "first stripe")?;
@@ -356,10 +367,16 @@ mod tests {
 
     #[test]
     fn stacks_are_named_by_blob_and_index() {
-        let name = stack_name(BlobId(0xbeef), 7);
-        assert_eq!(name.as_str(), "000000000000beef.007.stack");
-        assert_eq!(stack_of(&name), Some((BlobId(0xbeef), 7)));
-        for stranger in ["larder.label", "beef.007.stack", "000000000000beef.7.stack", "000000000000beef.256.stack"] {
+        let name = stack_name(BlobId::new(0xbeef, 0xf00d), 7);
+        assert_eq!(name.as_str(), "000000000000beef-000000000000f00d.007.stack");
+        assert_eq!(stack_of(&name), Some((BlobId::new(0xbeef, 0xf00d), 7)));
+        for stranger in [
+            "larder.label",
+            "beef-f00d.007.stack",
+            "000000000000beef.007.stack",
+            "000000000000beef-000000000000f00d.7.stack",
+            "000000000000beef-000000000000f00d.256.stack",
+        ] {
             assert_eq!(stack_of(&FileName::new(stranger).unwrap()), None, "{stranger}");
         }
     }

@@ -15,7 +15,7 @@ fn pelican() -> RackSpec {
 }
 
 fn read(mind: &mut RandomLayout, op: u64, drives: Vec<DriveId>) -> Vec<Action> {
-    let work = Work::Read { blob: BlobId(op), group: GroupId(0), drives, bytes: 1 };
+    let work = Work::Read { blob: BlobId::numbered(op), group: GroupId(0), drives, bytes: 1 };
     let request = Request { op: OpId(op), lane: Lane::Client, overtake_limit: None, work };
     let mut actions = Vec::new();
     mind.apply(Time::ZERO, Event::Submitted(request), &mut actions);

@@ -79,7 +79,7 @@ fn blobs(rack: &Rack, numbers: core::ops::Range<u64>) -> Vec<BlobOnDrive> {
     let drives: Vec<DriveId> = [FAILED].iter().chain(others).copied().collect();
     numbers
         .map(|blob| BlobOnDrive {
-            blob: BlobId(blob),
+            blob: BlobId::numbered(blob),
             drives: drives.clone(),
             stack_bytes: 100,
             bytes: 200,
@@ -89,7 +89,7 @@ fn blobs(rack: &Rack, numbers: core::ops::Range<u64>) -> Vec<BlobOnDrive> {
 }
 
 fn page(attempt: Attempt, blobs: Vec<BlobOnDrive>, next: Option<u64>) -> Event {
-    Event::OnDrivePage { drive: FAILED, attempt, blobs, next: next.map(BlobId) }
+    Event::OnDrivePage { drive: FAILED, attempt, blobs, next: next.map(BlobId::numbered) }
 }
 
 fn view(rack: &Rack) -> RebuildView {
@@ -106,7 +106,7 @@ fn late_and_repeated_pages_change_nothing_and_a_page_that_leads_nowhere_ends_the
     tell(&mut rack, 2, page(Attempt(attempt.0 + 7), two.clone(), None));
     assert_eq!(view(&rack).under_way, 0, "not the page that was asked for");
     let next = asked(&tell(&mut rack, 2, page(attempt, two.clone(), Some(2)))).unwrap();
-    assert_eq!((view(&rack).under_way, next.1), (2, Some(BlobId(2))));
+    assert_eq!((view(&rack).under_way, next.1), (2, Some(BlobId::numbered(2))));
     tell(&mut rack, 2, page(attempt, two, Some(2)));
     assert_eq!(view(&rack).under_way, 2, "told twice");
     let more = blobs(&rack, 3..4);

@@ -48,8 +48,8 @@ impl From<String> for SurveyError {
 /// An object of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Input {
-    /// The blob it lies in; 0 if it is in the workshop.
-    blob: u64,
+    /// The blob it lies in; [`BlobId::NONE`] if it is in the workshop.
+    blob: BlobId,
     /// Where in the blob it begins.
     offset: u64,
     /// Its number.
@@ -310,14 +310,14 @@ impl Found {
             };
             let (blob, offset) = match version.place {
                 catalog::Place::Stored { blob, offset } => (blob, offset),
-                catalog::Place::Staged { .. } | catalog::Place::Parts => (BlobId(0), 0),
+                catalog::Place::Staged { .. } | catalog::Place::Parts => (BlobId::NONE, 0),
             };
             let group = match groups.get(&blob) {
                 Some(group) => *group,
-                None if blob.0 == 0 => None,
+                None if blob == BlobId::NONE => None,
                 None => *groups.entry(blob).or_insert(catalog.blob(blob).await?.map(|blob| blob.group)),
             };
-            let input = Input { blob: blob.0, offset, version: version.version, bytes: version.bytes };
+            let input = Input { blob, offset, version: version.version, bytes: version.bytes };
             match group {
                 Some(group) => placed.by_group.entry(group).or_default().push(input),
                 None => placed.workshop.push(input),

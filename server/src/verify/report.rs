@@ -51,7 +51,7 @@ pub struct Finding {
     pub object: Option<String>,
     /// The blob it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub blob: Option<u64>,
+    pub blob: Option<String>,
     /// The drive it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drive: Option<u32>,
@@ -70,7 +70,7 @@ impl Finding {
     }
 
     pub(super) fn blob(self, blob: model::BlobId) -> Self {
-        Self { blob: Some(blob.0), ..self }
+        Self { blob: Some(blob.to_string()), ..self }
     }
 
     pub(super) fn drive(self, drive: model::DriveId) -> Self {

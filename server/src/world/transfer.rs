@@ -284,7 +284,7 @@ impl Write {
     async fn begin(&self) -> Result<Blob, catalog::CatalogError> {
         let payload_bytes = self.pack.plan().payload_bytes();
         let blob = Blob {
-            blob: self.means.catalog.next_blob_id().await?,
+            blob: self.means.catalog.next_blob_id((self.means.nonce)()).await?,
             group: self.group,
             class: self.class,
             drives: self.devices.iter().map(|(drive, _)| *drive).collect(),

@@ -232,6 +232,7 @@ impl Site {
             spawn: self.watched_spawn(),
             drives: rack.drives().into(),
             rack_uuid: RackUuid([8; 16]),
+            nonce: server::world::nonces(self.seed),
             catalog,
             staging: Staging::new(self.powered(&self.staged, Silence::default()), self.workshop_bytes),
             spool: Spool::new(self.powered(&self.spooled, Silence::default()), self.spool_bytes),
@@ -277,7 +278,9 @@ impl Facts {
         for (drive, medium) in self.media.iter().enumerate() {
             for name in medium.list().now_or_never().unwrap().unwrap() {
                 let (blob, rest) = name.as_str().split_once('.').unwrap();
-                let blob = BlobId(u64::from_str_radix(blob, 16).unwrap());
+                let (number, nonce) = blob.split_once('-').unwrap();
+                let hex = |digits| u64::from_str_radix(digits, 16).unwrap();
+                let blob = BlobId::new(hex(number), hex(nonce));
                 let index = rest.split_once('.').unwrap().0.parse().unwrap();
                 stacks.push(Stack { drive, blob, index, name });
             }

@@ -196,7 +196,7 @@ impl Run<'_> {
     fn read(&self, group: GroupId, bytes: u64) -> (Work, u64) {
         let at = self.number(group);
         // Of what is read its group and its drives matter, and not its name.
-        (Work::Read { blob: BlobId(0), group, drives: self.drives[at].clone(), bytes }, bytes)
+        (Work::Read { blob: BlobId::NONE, group, drives: self.drives[at].clone(), bytes }, bytes)
     }
 
     fn write(&self, group: GroupId, bytes: u64) -> (Work, u64) {
@@ -219,7 +219,7 @@ impl Run<'_> {
             Order::BringHome { .. } => self.job.was_brought_home(CLASS, bytes),
             Order::Offload { on, target, .. } => {
                 self.job.was_offloaded(CLASS, bytes);
-                let blob = BlobId(self.world.next_blob().0 - 1);
+                let blob = BlobId::numbered(self.world.next_blob().number - 1);
                 self.runs.entry((on, target)).or_default().push_back((blob, bytes));
                 let lies = self.job.books(CLASS).offloaded_on(self.number(on));
                 self.peak_offloaded_bytes = self.peak_offloaded_bytes.max(lies);
@@ -309,7 +309,7 @@ impl Run<'_> {
     fn client_reads(&mut self) {
         let Some(reads) = self.what.reads else { return };
         let at = self.keys.below(self.groups.len() as u64) as usize;
-        self.world.read_at(BlobId(0), self.groups[at], self.drives[at].clone(), reads.bytes);
+        self.world.read_at(BlobId::NONE, self.groups[at], self.drives[at].clone(), reads.bytes);
         self.plan_next_read(self.next_read);
     }
 

@@ -75,7 +75,7 @@ impl<M: Mind> World<M> {
     /// Puts a blob into the rack without writing it, under a number that is new: what lay there when the run began.
     /// What it takes of its drives is counted already ([`Setting`](super::Setting)).
     pub fn place(&mut self, group: GroupId, drives: Vec<DriveId>, stack_bytes: u64) -> BlobId {
-        let blob = BlobId(self.next_blob);
+        let blob = BlobId::numbered(self.next_blob);
         self.next_blob += 1;
         let bytes = stack_bytes * u64::from(self.rack.spec().code.data);
         self.blobs.insert(blob, SimBlob { group, drives, stack_bytes, bytes, doomed_bytes: 0 });
@@ -84,11 +84,11 @@ impl<M: Mind> World<M> {
 
     /// The numbers below `first` are left to whoever reads by them.
     pub fn number_blobs_from(&mut self, first: BlobId) {
-        self.next_blob = self.next_blob.max(first.0);
+        self.next_blob = self.next_blob.max(first.number);
     }
 
     pub(super) fn list_on_drive(&mut self, drive: DriveId, attempt: Attempt, after: Option<BlobId>, limit: u32) {
-        let from = after.map_or(BlobId(0), |after| BlobId(after.0 + 1));
+        let from = after.map_or(BlobId::NONE, BlobId::next_number);
         let on_drive = |(id, blob): (&BlobId, &SimBlob)| {
             blob.drives.contains(&drive).then(|| BlobOnDrive {
                 blob: *id,
@@ -162,7 +162,7 @@ impl<M: Mind> World<M> {
     fn written(&mut self, op: OpId, group: GroupId, drives: &[DriveId]) {
         let Some(open) = self.open.get(&op) else { panic!("{op} was written and was never begun") };
         let (bytes, stack_bytes) = (open.bytes, open.stack_bytes);
-        let blob = BlobId(self.next_blob);
+        let blob = BlobId::numbered(self.next_blob);
         self.next_blob += 1;
         for drive in drives {
             self.used_bytes[drive.index()] += stack_bytes;
@@ -234,7 +234,7 @@ impl<M: Mind> World<M> {
         if restart {
             self.doomed_after.remove(&group);
         }
-        let from = self.doomed_after.get(&group).map_or(BlobId(0), |after| BlobId(after.0 + 1));
+        let from = self.doomed_after.get(&group).map_or(BlobId::NONE, |after| after.next_number());
         let doomed = |id: &BlobId| {
             let blob = self.blobs.get(id)?;
             Some(DoomedBlob {

@@ -162,7 +162,7 @@ fn live_at_random(spec: RackSpec, seed: u64) -> World<RandomLayout> {
             3 => world.trip(hard[rng.below(hard.len() as u64) as usize], drive),
             _ => {
                 let drives = random_stacks(world.rack.spec(), &mut rng).unwrap();
-                let op = world.read_at(BlobId(blob), GroupId(0), drives, MB);
+                let op = world.read_at(BlobId::numbered(blob), GroupId(0), drives, MB);
                 if rng.below(5) == 0 {
                     world.cancel(op);
                 }
@@ -243,7 +243,7 @@ proptest! {
             let mut rng = Rng::for_thing(seed, 96);
             let drives = random_stacks(world.rack.spec(), &mut rng).unwrap();
             world.take_ended();
-            world.read_at(BlobId(1), GroupId(0), drives, MB);
+            world.read_at(BlobId::numbered(1), GroupId(0), drives, MB);
             world.run_for(60 * MINUTE);
             prop_assert_eq!(&world.take_ended()[0].outcome, &Outcome::Read, "a rack that is well again reads");
         }

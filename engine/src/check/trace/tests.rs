@@ -54,13 +54,13 @@ fn judge(overtake_limit: u64) -> TraceCheck {
 }
 
 fn submit(judge: &mut TraceCheck, op: u64, bytes: u64) {
-    let work = Work::Read { blob: BlobId(op), group: GroupId(0), drives: Vec::new(), bytes };
+    let work = Work::Read { blob: BlobId::numbered(op), group: GroupId(0), drives: Vec::new(), bytes };
     let request = Request { op: OpId(op), lane: Lane::Client, overtake_limit: None, work };
     judge.event(Time::ZERO, &Event::Submitted(request)).unwrap();
 }
 
 fn serve(judge: &mut TraceCheck, op: u64) -> Result<(), TraceFault> {
-    let transfer = Transfer::Read { blob: BlobId(op), stacks: Vec::new(), need: 15, policy: ReadPolicy::All };
+    let transfer = Transfer::Read { blob: BlobId::numbered(op), stacks: Vec::new(), need: 15, policy: ReadPolicy::All };
     judge.action(&Action::Transfer { op: OpId(op), attempt: Attempt(1), transfer })?;
     let ended = Event::TransferEnded { op: OpId(op), attempt: Attempt(1), done: true, outcomes: Vec::new() };
     judge.event(Time::ZERO, &ended)?;
@@ -103,7 +103,7 @@ fn a_class_serves_one_at_a_time() {
     let mut judge = judge(0);
     submit(&mut judge, 1, 10);
     submit(&mut judge, 2, 10);
-    let transfer = Transfer::Read { blob: BlobId(1), stacks: Vec::new(), need: 15, policy: ReadPolicy::All };
+    let transfer = Transfer::Read { blob: BlobId::numbered(1), stacks: Vec::new(), need: 15, policy: ReadPolicy::All };
     let begin = |op| Action::Transfer { op: OpId(op), attempt: Attempt(1), transfer: transfer.clone() };
     assert_eq!(judge.action(&begin(1)), Ok(()));
     let both = TraceFault::TwoInService { class: ClassId(0), first: OpId(1), second: OpId(2) };
@@ -157,7 +157,7 @@ fn rebuild_of_group_0(layout: &Layout) -> Transfer {
     let members = &layout.groups[0].drives;
     let drives: Vec<DriveId> = members[..18].to_vec();
     let stacks = (1..18).map(|index| (index as u8, drives[index])).collect();
-    let (blob, group, target) = (BlobId(5), GroupId(0), members[18]);
+    let (blob, group, target) = (BlobId::numbered(5), GroupId(0), members[18]);
     Transfer::Rebuild { blob, group, drives, lost: 0, stacks, need: 15, policy: ReadPolicy::All, target }
 }
 
@@ -206,7 +206,8 @@ fn a_stack_counts_only_where_it_was_written_and_the_class_stays_with_it_until_th
     let transfer = rebuild_of_group_0(&layout);
     let Transfer::Rebuild { ref drives, target, .. } = transfer else { panic!("not a rebuild") };
     let from = drives[0];
-    let move_to = |to| Action::MoveStack { op: OpId(1), attempt: Attempt(2), blob: BlobId(5), index: 0, from, to };
+    let move_to =
+        |to| Action::MoveStack { op: OpId(1), attempt: Attempt(2), blob: BlobId::numbered(5), index: 0, from, to };
     judge.event(Time::ZERO, &Event::DriveFailed { drive: from }).unwrap();
     begin(&mut judge, 1, transfer.clone()).unwrap();
     let fault = |to| Err(TraceFault::Rebuild { op: OpId(1), fault: RebuildFault::NotWritten(to) });
