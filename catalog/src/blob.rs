@@ -3,7 +3,8 @@
 use crate::catalog::{Catalog, Cursor, Page, STEP};
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
-use crate::record::{Blob, Member, Place, Version, VersionId, decode, encode};
+use crate::object::leave_workshop;
+use crate::record::{Blob, Member, Owner, Place, PlacedObject, VersionId, decode, encode};
 use crate::staging::DoomedBytes;
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use model::{BlobId, GroupId};
@@ -68,18 +69,16 @@ impl Catalog {
         let mut turns = self.turns();
         loop {
             let _turn = turns.next().await?;
-            let found = self.versions_raw(members.iter().map(|member| member.version)).await?;
             let mut batch = commit_batch(blob);
             let mut outcome = CommitBlob::default();
-            for (member, found) in members.iter().zip(found) {
-                let staged = found.filter(|(found, _)| !matches!(found.place, Place::Stored { .. }));
-                let Some((found, raw)) = staged else {
+            for (member, found) in members.iter().zip(self.staged_members(members).await?) {
+                let Some(found) = found else {
                     bury_member(blob, member, &mut batch, &mut outcome);
                     continue;
                 };
-                let slots = self.slots_of(found.version, found.place).await?;
-                outcome.moved.extend(slots.into_iter().map(|slot| (found.version, slot)));
-                move_member(blob, member, found, raw, &mut batch);
+                let slots = self.slots_of(member.version, found.placed.place).await?;
+                outcome.moved.extend(slots.into_iter().map(|slot| (member.version, slot)));
+                move_member(blob, member, found, &mut batch);
             }
             if self.apply(batch).await? {
                 return Ok(outcome);
@@ -88,6 +87,36 @@ impl Catalog {
                 return Err(CatalogError::NoIntent(blob.blob));
             }
         }
+    }
+
+    /// Each of `members` as it is staged; `None` for one that is not any more, or whose record is damaged: that one stays in
+    /// the workshop, and what was packed of it is of no use.
+    async fn staged_members(&self, members: &[Member]) -> Result<Vec<Option<StagedMember>>, CatalogError> {
+        let owners = members.iter().map(|member| key::version(member.version)).collect();
+        let owners: Vec<Option<Owner>> = self.look_up(owners).await?;
+        let at: Vec<_> = owners.iter().flatten().map(|owner| key::object(&owner.bucket, &owner.key)).collect();
+        let mut objects = at.iter().zip(self.store.get_many(at.clone()).await?);
+        let mut found = Vec::with_capacity(members.len());
+        for (member, owner) in members.iter().zip(owners) {
+            let Some(owner) = owner else {
+                found.push(None);
+                continue;
+            };
+            let (at, value) = objects.next().expect("each owner has its key");
+            let placed =
+                value.as_ref().map(|value| (decode::<PlacedObject>(at, value), value.unproven_body().to_vec()));
+            found.push(match placed {
+                Some((Ok(placed), raw)) if placed.is_staged_as(member.version) => {
+                    Some(StagedMember { owner, placed, raw })
+                }
+                Some((Err(error), _)) => {
+                    self.quarantine(at, &error.to_string());
+                    None
+                }
+                _ => None,
+            });
+        }
+        Ok(found)
     }
 
     /// Gives up a blob that was begun: whatever was written of it is doomed as a whole. `None` if it is not being
@@ -119,14 +148,13 @@ impl Catalog {
         limit: usize,
     ) -> Result<Page<Member>, CatalogError> {
         let page = self.entries(&key::members(blob), after, limit).await?;
-        let items = page.items.iter().map(member_of).collect::<Result<_, _>>()?;
-        Ok(Page { items, next: page.next })
+        Ok(Page { items: self.sound_entries(&page.items, member_of), next: page.next })
     }
 
     /// A page of all blobs, by number.
     pub async fn blobs_page(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<Blob>, CatalogError> {
         let page = self.entries(&key::all(Tag::Blob), after, limit).await?;
-        let items = page.items.iter().map(|entry| decode(&entry.key, &entry.value)).collect::<Result<_, _>>()?;
+        let items = self.sound_entries(&page.items, |entry| decode(&entry.key, &entry.value));
         Ok(Page { items, next: page.next })
     }
 
@@ -167,10 +195,10 @@ impl Catalog {
         let mut after = None;
         loop {
             let page = self.entries(&key::all(Tag::Tomb), after.as_ref(), STEP).await?;
-            for entry in &page.items {
-                let [group, _, _, _, _] = key::numbers(&entry.key)?;
+            let tomb = |entry: &Entry| Ok((key::numbers::<5>(&entry.key)?, decode::<u64>(&entry.key, &entry.value)?));
+            for ([group, ..], bytes) in self.sound_entries(&page.items, tomb) {
                 let total: &mut u64 = totals.entry(GroupId(group as u32)).or_default();
-                *total = total.saturating_add(decode(&entry.key, &entry.value)?);
+                *total = total.saturating_add(bytes);
             }
             after = page.next;
             if after.is_none() {
@@ -198,13 +226,11 @@ impl Catalog {
 
     /// The blobs of those numbers, in that order.
     pub(crate) async fn blobs(&self, ids: &[BlobId]) -> Result<Vec<Option<Blob>>, CatalogError> {
-        let keys: Vec<_> = ids.iter().map(|&id| key::blob(id)).collect();
-        let values = self.store.get_many(keys.clone()).await?;
-        keys.iter().zip(values).map(|(at, raw)| raw.map(|raw| decode(at, &raw)).transpose()).collect()
+        self.look_up(ids.iter().map(|&id| key::blob(id)).collect()).await
     }
 
     async fn doomed_blob(&self, group: GroupId, blob: BlobId) -> Result<Option<Doomed>, CatalogError> {
-        let Some(found) = self.blob(blob).await? else { return Ok(None) };
+        let Some(found) = self.look_up_one::<Blob>(&key::blob(blob)).await? else { return Ok(None) };
         let living = !self.store.scan(KeyRange::prefix(&key::members(blob)), 1).await?.is_empty();
         if !living {
             return Ok(Some(Doomed { doomed_bytes: found.payload_bytes, blob: found, living }));
@@ -213,9 +239,8 @@ impl Catalog {
         let mut after = None;
         loop {
             let page = self.entries(&key::tombs_of(group, blob), after.as_ref(), STEP).await?;
-            for entry in &page.items {
-                doomed_bytes = doomed_bytes.saturating_add(decode(&entry.key, &entry.value)?);
-            }
+            let bytes = self.sound_entries(&page.items, |entry| decode::<u64>(&entry.key, &entry.value));
+            doomed_bytes = bytes.into_iter().fold(doomed_bytes, u64::saturating_add);
             after = page.next;
             if after.is_none() {
                 return Ok(Some(Doomed { blob: found, doomed_bytes, living }));
@@ -251,16 +276,24 @@ fn bury_member(blob: &Blob, member: &Member, batch: &mut Batch, outcome: &mut Co
     outcome.dead_bytes += bytes;
 }
 
+/// A member of a blob to be, as it is staged.
+struct StagedMember {
+    owner: Owner,
+    placed: PlacedObject,
+    raw: Vec<u8>,
+}
+
 /// Adds to `batch`: `member`, which is staged as `found`, moves into `blob`.
-fn move_member(blob: &Blob, member: &Member, mut found: Version, raw: Vec<u8>, batch: &mut Batch) {
+fn move_member(blob: &Blob, member: &Member, found: StagedMember, batch: &mut Batch) {
     let Member { version, offset, bytes } = *member;
-    assert_eq!(found.bytes, bytes, "{version:?} is as long in {} as it was staged", blob.blob);
-    batch.checks.push(Check::Is(key::version(version), raw));
-    batch.writes.push(Write::Delete(key::staged(&found.bucket, &found.key)));
-    batch.writes.push(Write::Delete(key::aged(found.staged_ms, version)));
+    let StagedMember { owner: Owner { bucket, key, .. }, mut placed, raw } = found;
+    assert_eq!(placed.object.bytes, bytes, "{version:?} is as long in {} as it was staged", blob.blob);
+    let at = key::object(&bucket, &key);
+    batch.checks.push(Check::Is(at.clone(), raw));
+    leave_workshop(&bucket, &key, placed.staged_ms, version, batch);
     batch.writes.push(Write::Put(key::member(blob.blob, offset, version), encode(&bytes)));
-    found.place = Place::Stored { blob: blob.blob, offset };
-    batch.writes.push(Write::Put(key::version(version), encode(&found)));
+    placed.place = Place::Stored { blob: blob.blob, offset };
+    batch.writes.push(Write::Put(at, encode(&placed)));
 }
 
 /// The member that an entry of the member index tells of.

@@ -10,14 +10,16 @@
 use crate::error::CatalogError;
 use crate::ids::Ids;
 use crate::key;
+use crate::quarantine::Quarantine;
 use crate::record::{ClockAnchor, decode, encode};
+use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Check, Entry, KeyRange, Store, StoreError, Write};
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The format of the records as a whole, checked at open.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Turns a change takes beside others before it takes one alone.
 const SHARED_TURNS: u32 = 4;
 /// Turns a change takes in all. Alone, only another process on the same store can be in its way.
@@ -30,6 +32,7 @@ pub(crate) const STEP: usize = 1_024;
 pub struct Catalog {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) ids: Arc<Ids>,
+    pub(crate) quarantine: Arc<Quarantine>,
     turns: Arc<RwLock<()>>,
 }
 
@@ -53,9 +56,16 @@ impl Catalog {
     /// [`StoreError::Unusable`] if the records are of another format.
     pub async fn open(store: Arc<dyn Store>) -> Result<Self, CatalogError> {
         let catalog = Self::over(store);
-        match catalog.read::<u32>(&key::meta("format")).await? {
-            Some(FORMAT) => Ok(catalog),
-            Some(other) => {
+        let at = key::meta("format");
+        let found = catalog.store.get(&at).await?;
+        match found.map(|value| decode::<u32>(&at, &value)) {
+            Some(Ok(FORMAT)) => Ok(catalog),
+            // The store knows its own format as well, and would have refused another one.
+            Some(Err(error)) => {
+                catalog.quarantine(&at, &error.to_string());
+                Ok(catalog)
+            }
+            Some(Ok(other)) => {
                 let what = format!("the catalog's records are of format {other}, and this Larder knows {FORMAT}");
                 Err(StoreError::Unusable(format!("{what}; use the Larder that wrote them")).into())
             }
@@ -75,12 +85,14 @@ impl Catalog {
 
     /// A catalog over `store`, whatever is in it.
     pub(crate) fn over(store: Arc<dyn Store>) -> Self {
-        Self { store, ids: Arc::default(), turns: Arc::default() }
+        Self { store, ids: Arc::default(), quarantine: Arc::default(), turns: Arc::default() }
     }
 
     /// What was put under `name`, if anything.
     pub async fn meta_get(&self, name: &str) -> Result<Option<Vec<u8>>, CatalogError> {
-        Ok(self.store.get(&user_meta(name)).await?)
+        let at = user_meta(name);
+        let found = self.store.get(&at).await?;
+        found.map(|value| Ok(value.open(&at)?.0.to_vec())).transpose()
     }
 
     /// Keeps `value` under `name`.
@@ -121,8 +133,41 @@ impl Catalog {
 
     /// The record at `at` together with its bytes, for a check.
     pub(crate) async fn read_raw<T: DeserializeOwned>(&self, at: &[u8]) -> Result<Option<(T, Vec<u8>)>, CatalogError> {
-        let raw = self.store.get(at).await?;
-        raw.map(|raw| Ok((decode(at, &raw)?, raw))).transpose()
+        let found = self.store.get(at).await?;
+        found.map(|value| Ok((decode(at, &value)?, value.unproven_body().to_vec()))).transpose()
+    }
+
+    /// The record at `at` together with its bytes, for a check; a damaged one is quarantined and can be replaced.
+    pub(crate) async fn read_to_replace<T: DeserializeOwned>(
+        &self,
+        at: &[u8],
+    ) -> Result<Option<(Option<T>, Vec<u8>)>, CatalogError> {
+        let found = self.store.get(at).await?;
+        Ok(found.map(|value| (self.sound(at, &value), value.unproven_body().to_vec())))
+    }
+
+    /// The record at `at`; a damaged one is quarantined and counts as missing.
+    pub(crate) async fn look_up_one<T: DeserializeOwned>(&self, at: &[u8]) -> Result<Option<T>, CatalogError> {
+        Ok(self.store.get(at).await?.and_then(|value| self.sound(at, &value)))
+    }
+
+    /// The records at `keys`, in their order; a damaged one is quarantined and counts as missing.
+    pub(crate) async fn look_up<T: DeserializeOwned>(
+        &self,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<Vec<Option<T>>, CatalogError> {
+        let values = self.store.get_many(keys.clone()).await?;
+        Ok(keys.iter().zip(values).map(|(at, value)| self.sound(at, &value?)).collect())
+    }
+
+    /// The record in `value`, found at `at`, unless it is damaged: then it is quarantined.
+    fn sound<T: DeserializeOwned>(&self, at: &[u8], value: &Sealed) -> Option<T> {
+        decode(at, value).inspect_err(|error| self.quarantine(at, &error.to_string())).ok()
+    }
+
+    /// The number of the last batch that changed something.
+    pub fn sequence(&self) -> Sequence {
+        self.store.sequence()
     }
 
     /// Sets one value, whatever was there.
@@ -156,7 +201,24 @@ impl Catalog {
         Ok(Page { items, next })
     }
 
-    /// Every entry that begins with `prefix`, decoded by `read`. For lists that are known to be short.
+    /// Those of `entries` that `read` makes sense of; the others are quarantined and left out.
+    pub(crate) fn sound_entries<T>(
+        &self,
+        entries: &[Entry],
+        read: impl Fn(&Entry) -> Result<T, CatalogError>,
+    ) -> Vec<T> {
+        let mut sound = Vec::with_capacity(entries.len());
+        for entry in entries {
+            match read(entry) {
+                Ok(said) => sound.push(said),
+                Err(error) => self.quarantine(&entry.key, &error.to_string()),
+            }
+        }
+        sound
+    }
+
+    /// Every entry that begins with `prefix`, decoded by `read`, but for those that are damaged, which are quarantined. For
+    /// lists that are known to be short.
     pub(crate) async fn all_entries<T>(
         &self,
         prefix: &[u8],
@@ -166,9 +228,7 @@ impl Catalog {
         let mut after = None;
         loop {
             let page = self.entries(prefix, after.as_ref(), STEP).await?;
-            for entry in &page.items {
-                all.push(read(entry)?);
-            }
+            all.extend(self.sound_entries(&page.items, &read));
             match page.next {
                 Some(next) => after = Some(next),
                 None => return Ok(all),

@@ -1,6 +1,7 @@
 //! One suite for every store: what [`Store`] promises, as plain functions over a bench that opens and reopens one.
 #![allow(clippy::unwrap_used)]
 
+use crate::seal::Sealed;
 use crate::store::{Batch, Check, Entry, KeyRange, Store, StoreError, Write};
 use crate::{MemoryStore, SqliteStore};
 use proptest::prelude::*;
@@ -47,6 +48,25 @@ impl Bench {
     }
 }
 
+/// The body of what lies under `key`, whose seal must be whole.
+fn body(key: &[u8], value: &Sealed) -> Vec<u8> {
+    value.open(key).unwrap().0.to_vec()
+}
+
+async fn get(store: &Arc<dyn Store>, key: &[u8]) -> Option<Vec<u8>> {
+    store.get(key).await.unwrap().map(|value| body(key, &value))
+}
+
+async fn get_many(store: &Arc<dyn Store>, keys: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
+    let values = store.get_many(keys.iter().map(|key| key.to_vec()).collect()).await.unwrap();
+    keys.iter().zip(values).map(|(key, value)| value.map(|value| body(key, &value))).collect()
+}
+
+async fn scan(store: &Arc<dyn Store>, range: KeyRange, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let entries = store.scan(range, limit).await.unwrap();
+    entries.into_iter().map(|Entry { key, value }| (key.clone(), body(&key, &value))).collect()
+}
+
 macro_rules! suite {
     ($($test:ident),* $(,)?) => {
         mod memory {
@@ -72,6 +92,7 @@ suite!(
     concurrent_increments_are_not_lost,
     readers_never_see_half_a_batch,
     what_was_answered_survives_reopening,
+    every_batch_has_a_higher_number_than_all_before_it,
 );
 
 fn put(key: &[u8], value: &[u8]) -> Write {
@@ -96,12 +117,12 @@ async fn fill(store: &Arc<dyn Store>, keys: &[&[u8]]) {
 
 async fn what_was_put_is_read_and_what_was_deleted_is_not(bench: Bench) {
     let store = bench.store();
-    assert_eq!(store.get(b"a").await.unwrap(), None);
+    assert_eq!(get(&store, b"a").await, None);
     store.commit(writes(vec![put(b"a", b"1"), put(b"b", b"2")])).await.unwrap();
     store.commit(writes(vec![put(b"a", b"3")])).await.unwrap();
-    assert_eq!(store.get(b"a").await.unwrap().unwrap(), b"3");
+    assert_eq!(get(&store, b"a").await.unwrap(), b"3");
     store.commit(writes(vec![Write::Delete(b"b".to_vec()), Write::Delete(b"none".to_vec())])).await.unwrap();
-    let found = store.get_many(vec![b"b".to_vec(), b"a".to_vec(), b"a".to_vec()]).await.unwrap();
+    let found = get_many(&store, &[b"b", b"a", b"a"]).await;
     assert_eq!(found, [None, Some(b"3".to_vec()), Some(b"3".to_vec())]);
     store.commit(Batch::default()).await.unwrap();
 }
@@ -109,8 +130,8 @@ async fn what_was_put_is_read_and_what_was_deleted_is_not(bench: Bench) {
 async fn empty_keys_and_values_are_like_any_other(bench: Bench) {
     let store = bench.store();
     store.commit(writes(vec![put(b"", b"x"), put(b"y", b"")])).await.unwrap();
-    assert_eq!(store.get(b"").await.unwrap().unwrap(), b"x");
-    assert_eq!(store.get(b"y").await.unwrap().unwrap(), b"");
+    assert_eq!(get(&store, b"").await.unwrap(), b"x");
+    assert_eq!(get(&store, b"y").await.unwrap(), b"");
     assert_eq!(keys(&store, KeyRange::all()).await, [&b""[..], b"y"]);
     let checks = vec![Check::Is(b"y".to_vec(), Vec::new()), Check::Present(Vec::new())];
     store.commit(Batch { checks, writes: vec![Write::Delete(Vec::new())] }).await.unwrap();
@@ -196,7 +217,7 @@ async fn every_check_holds_and_fails_as_it_should(bench: Bench) {
         let answer = store.commit(Batch { checks, writes: vec![put(b"x", b"")] }).await;
         assert!(matches!(answer, Err(StoreError::CheckFailed(index)) if index == good.len()));
     }
-    assert_eq!(store.get(b"x").await.unwrap(), None);
+    assert_eq!(get(&store, b"x").await, None);
 }
 
 async fn a_batch_with_a_failed_check_changes_nothing(bench: Bench) {
@@ -220,7 +241,7 @@ async fn writes_of_a_batch_happen_in_their_order(bench: Bench) {
         Write::Delete(b"b".to_vec()),
     ];
     store.commit(writes(all)).await.unwrap();
-    assert_eq!(store.scan(KeyRange::all(), 9).await.unwrap(), [Entry { key: b"a".to_vec(), value: b"2".to_vec() }]);
+    assert_eq!(scan(&store, KeyRange::all(), 9).await, [(b"a".to_vec(), b"2".to_vec())]);
     store.commit(writes(vec![Write::DeleteRange(KeyRange::all()), put(b"c", b"")])).await.unwrap();
     assert_eq!(keys(&store, KeyRange::all()).await, [b"c"]);
 }
@@ -234,9 +255,27 @@ async fn ranges_are_deleted_whole_and_alone(bench: Bench) {
     assert_eq!(keys(&store, KeyRange::all()).await, [b"a"]);
 }
 
+async fn every_batch_has_a_higher_number_than_all_before_it(mut bench: Bench) {
+    let mut last = bench.store().sequence();
+    for round in 0..4_u8 {
+        let store = bench.store();
+        store.commit(writes(vec![put(b"a", &[round]), put(b"b", b"")])).await.unwrap();
+        let refused = Batch { checks: vec![Check::Absent(b"a".to_vec())], writes: vec![put(b"b", b"x")] };
+        assert!(store.commit(refused).await.is_err());
+        let (a, b) = (store.get(b"a").await.unwrap().unwrap(), store.get(b"b").await.unwrap().unwrap());
+        let number = a.open(b"a").unwrap().1;
+        assert_eq!((number, b.open(b"b").unwrap().1), (store.sequence(), store.sequence()), "one number a batch");
+        assert!(number > last);
+        last = number;
+        drop(store);
+        bench.reopen();
+        assert_eq!(bench.store().sequence(), last);
+    }
+}
+
 async fn increment(store: Arc<dyn Store>) {
     loop {
-        let old = store.get(b"n").await.unwrap();
+        let old = get(&store, b"n").await;
         let number = old.as_ref().map_or(0, |raw| u64::from_be_bytes(raw[..].try_into().unwrap()));
         let check = old.map_or_else(|| Check::Absent(b"n".to_vec()), |raw| Check::Is(b"n".to_vec(), raw));
         let batch = Batch { checks: vec![check], writes: vec![put(b"n", &(number + 1).to_be_bytes())] };
@@ -254,7 +293,7 @@ async fn concurrent_increments_are_not_lost(bench: Bench) {
     for task in tasks {
         task.await.unwrap();
     }
-    assert_eq!(store.get(b"n").await.unwrap().unwrap(), 32_u64.to_be_bytes());
+    assert_eq!(get(&store, b"n").await.unwrap(), 32_u64.to_be_bytes());
 }
 
 async fn readers_never_see_half_a_batch(bench: Bench) {
@@ -267,14 +306,14 @@ async fn readers_never_see_half_a_batch(bench: Bench) {
         }
     });
     while !writer.is_finished() {
-        let pair = store.get_many(vec![b"a".to_vec(), b"b".to_vec()]).await.unwrap();
-        let scanned = store.scan(KeyRange::all(), 2).await.unwrap();
+        let pair = get_many(&store, &[b"a", b"b"]).await;
+        let scanned = scan(&store, KeyRange::all(), 2).await;
         assert!(pair[0] == pair[1] || pair[0].as_deref() == Some(b"a"));
-        assert!(scanned[0].value == scanned[1].value || scanned[0].value == b"a");
+        assert!(scanned[0].1 == scanned[1].1 || scanned[0].1 == b"a");
         tokio::task::yield_now().await;
     }
     writer.await.unwrap();
-    assert_eq!(store.get(b"b").await.unwrap().unwrap(), [49]);
+    assert_eq!(get(&store, b"b").await.unwrap(), [49]);
 }
 
 async fn what_was_answered_survives_reopening(mut bench: Bench) {
@@ -339,11 +378,11 @@ fn any_history() -> impl Strategy<Value = Vec<Step>> {
 struct Judge(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Judge {
-    fn inside(&self, range: &KeyRange) -> Vec<Entry> {
+    fn inside(&self, range: &KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
         use std::ops::RangeBounds;
         let range = (range.start.clone(), range.end.clone());
         let entries = self.0.iter().filter(|(key, _)| range.contains(*key));
-        entries.map(|(key, value)| Entry { key: key.clone(), value: value.clone() }).collect()
+        entries.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
     fn failed_check(&self, batch: &Batch) -> Option<usize> {
@@ -361,8 +400,8 @@ impl Judge {
                 Write::Put(key, value) => drop(self.0.insert(key.clone(), value.clone())),
                 Write::Delete(key) => drop(self.0.remove(key)),
                 Write::DeleteRange(range) => {
-                    for entry in self.inside(range) {
-                        self.0.remove(&entry.key);
+                    for (key, _) in self.inside(range) {
+                        self.0.remove(&key);
                     }
                 }
             }
@@ -378,7 +417,7 @@ async fn follow(mut bench: Bench, history: Vec<Step>) {
             Step::Scan(range, limit) => {
                 let mut wanted = judge.inside(&range);
                 wanted.truncate(limit);
-                assert_eq!(bench.store().scan(range, limit).await.unwrap(), wanted);
+                assert_eq!(scan(&bench.store(), range, limit).await, wanted);
             }
             Step::Commit(batch) => match (bench.store().commit(batch.clone()).await, judge.failed_check(&batch)) {
                 (Ok(()), None) => judge.apply(&batch),
@@ -387,7 +426,7 @@ async fn follow(mut bench: Bench, history: Vec<Step>) {
             },
         }
     }
-    let end = bench.store().scan(KeyRange::all(), usize::MAX).await.unwrap();
+    let end = scan(&bench.store(), KeyRange::all(), usize::MAX).await;
     assert_eq!(end, judge.inside(&KeyRange::all()));
 }
 

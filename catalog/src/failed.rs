@@ -28,14 +28,20 @@ impl Catalog {
             .await
     }
 
-    /// The drives that failed for good, by number, and when, in milliseconds of the Unix epoch.
+    /// The drives that failed for good, by number, and when, in milliseconds of the Unix epoch; 0 where that is not known
+    /// any more.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
     pub async fn failed_drives(&self) -> Result<Vec<(DriveId, u64)>, CatalogError> {
+        // A drive whose record is damaged failed all the same: its key says so, and to believe in it could lose data.
         self.all_entries(&key::all(Tag::Failed), |entry| {
             let [drive] = key::numbers(&entry.key)?;
-            Ok((DriveId(drive as u32), decode(&entry.key, &entry.value)?))
+            let at_ms = decode(&entry.key, &entry.value).unwrap_or_else(|error| {
+                self.quarantine(&entry.key, &error.to_string());
+                0
+            });
+            Ok((DriveId(drive as u32), at_ms))
         })
         .await
     }

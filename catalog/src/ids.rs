@@ -15,6 +15,9 @@ use tokio::sync::Mutex;
 /// How many numbers are reserved at once.
 const BLOCK: u64 = 1_024;
 
+/// The copies of each counter: one damaged record must not stop everything.
+pub(crate) const COPIES: [u8; 2] = [0, 1];
+
 /// What is left of the reserved blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
@@ -36,7 +39,7 @@ impl Catalog {
 
     /// Every slot that was ever given out is below this, whatever became of whoever it was given to.
     pub async fn slots_end(&self) -> Result<u64, CatalogError> {
-        Ok(self.read(&key::counter("slot")).await?.unwrap_or(1))
+        Ok(self.counter("slot").await?.0)
     }
 
     /// A blob id of a number that this catalog never gave out, at least 1, and of `nonce`, drawn at random: an older
@@ -57,18 +60,43 @@ impl Catalog {
 
     /// Another process on the same store may reserve at the same time, hence the check.
     async fn reserve(&self, name: &str) -> Result<Range<u64>, CatalogError> {
-        let at = key::counter(name);
         let mut turns = self.turns();
         loop {
             let _turn = turns.next().await?;
-            let raw = self.store.get(&at).await?;
-            let start = raw.as_deref().map_or(Ok(1), |raw| decode::<u64>(&at, raw))?;
+            let (start, checks) = self.counter(name).await?;
             let end = start + BLOCK;
-            let check = raw.map_or_else(|| Check::Absent(at.clone()), |raw| Check::Is(at.clone(), raw));
-            let writes = vec![Write::Put(at.clone(), encode(&end))];
-            if self.apply(Batch { checks: vec![check], writes }).await? {
+            let writes = COPIES.map(|copy| Write::Put(key::counter(name, copy), encode(&end))).into();
+            if self.apply(Batch { checks, writes }).await? {
                 return Ok(start..end);
             }
+        }
+    }
+
+    /// The first number that was not given out, and that nobody else has reserved any since.
+    ///
+    /// # Errors
+    /// [`CatalogError::Damaged`] if both copies are: a number that is given out twice would do more harm than none.
+    async fn counter(&self, name: &str) -> Result<(u64, Vec<Check>), CatalogError> {
+        let (mut start, mut damaged, mut checks) = (None, None, Vec::new());
+        for copy in COPIES {
+            let at = key::counter(name, copy);
+            let Some(value) = self.store.get(&at).await? else {
+                checks.push(Check::Absent(at));
+                continue;
+            };
+            match decode::<u64>(&at, &value) {
+                Ok(end) => start = start.max(Some(end)),
+                Err(error) => {
+                    self.quarantine(&at, "its other copy counts");
+                    damaged = Some(error);
+                }
+            }
+            checks.push(Check::Is(at, value.unproven_body().to_vec()));
+        }
+        match (start, damaged) {
+            (Some(start), _) => Ok((start, checks)),
+            (None, None) => Ok((1, checks)),
+            (None, Some(error)) => Err(error),
         }
     }
 }

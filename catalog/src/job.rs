@@ -13,8 +13,9 @@ use crate::catalog::{Catalog, STEP};
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
 use crate::object::Displaced;
-use crate::record::{Blob, Bucket, Member, Object, Place, StagedMark, Version, VersionId, decode, encode};
-use crate::store::{Batch, Check, KeyRange, Write};
+use crate::object::{enter_workshop, leave_workshop};
+use crate::record::{Blob, Bucket, Member, Object, Place, PlacedObject, Version, VersionId, decode, encode};
+use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use serde::{Deserialize, Serialize};
 
 /// The bucket of what jobs have written and not yet published. No bucket of S3 begins with a dot.
@@ -76,6 +77,17 @@ pub struct Made {
     pub offset: u64,
 }
 
+/// An object that a job has read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobInput {
+    /// The version that was read.
+    pub version: VersionId,
+    /// Its bucket.
+    pub bucket: String,
+    /// Its key.
+    pub key: String,
+}
+
 /// Where an object of the hidden bucket shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publication {
@@ -94,12 +106,27 @@ impl Catalog {
         let mut turns = self.turns();
         loop {
             let _turn = turns.next().await?;
-            let highest = self.jobs().await?.last().map_or(0, |job| job.job);
+            let highest = self.last_job().await?;
             let job = Job { job: highest + 1, ..job.clone() };
             let at = key::job(job.job);
             let writes = vec![Write::Put(at.clone(), encode(&job))];
             if self.apply(Batch { checks: vec![Check::Absent(at)], writes }).await? {
                 return Ok(job);
+            }
+        }
+    }
+
+    /// The highest number of a job that is remembered, damaged or not; 0 if there is none.
+    async fn last_job(&self) -> Result<u64, CatalogError> {
+        let (mut highest, mut after) = (0, None);
+        loop {
+            let page = self.entries(&key::all(Tag::Job), after.as_ref(), STEP).await?;
+            if let Some(last) = page.items.last() {
+                [highest] = key::numbers(&last.key)?;
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(highest);
             }
         }
     }
@@ -132,13 +159,17 @@ impl Catalog {
         self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
     }
 
-    /// Remembers that `job` has read these versions, which are to be removed when its output is published.
+    /// Remembers that `job` has read these objects, which are to be removed when its output is published.
     ///
     /// # Errors
     /// [`CatalogError::PreconditionFailed`] if there is no such job.
-    pub async fn add_job_inputs(&self, job: u64, versions: &[VersionId]) -> Result<(), CatalogError> {
-        for page in versions.chunks(STEP) {
-            let writes = page.iter().map(|version| Write::Put(key::job_input(job, *version), Vec::new())).collect();
+    pub async fn add_job_inputs(&self, job: u64, inputs: &[JobInput]) -> Result<(), CatalogError> {
+        for page in inputs.chunks(STEP) {
+            let put = |input: &JobInput| {
+                let read = (input.bucket.as_str(), input.key.as_str());
+                Write::Put(key::job_input(job, input.version), encode(&read))
+            };
+            let writes = page.iter().map(put).collect();
             if !self.apply(Batch { checks: vec![Check::Present(key::job(job))], writes }).await? {
                 return Err(CatalogError::PreconditionFailed);
             }
@@ -146,10 +177,15 @@ impl Catalog {
         Ok(())
     }
 
-    /// The first `limit` versions that `job` has read and that are still to be removed.
-    pub async fn job_inputs(&self, job: u64, limit: usize) -> Result<Vec<VersionId>, CatalogError> {
+    /// The first `limit` objects that `job` has read and that are still to be removed.
+    pub async fn job_inputs(&self, job: u64, limit: usize) -> Result<Vec<JobInput>, CatalogError> {
         let page = self.entries(&key::job_inputs(job), None, limit).await?;
-        page.items.iter().map(|entry| key::numbers(&entry.key).map(|[_, version]| VersionId(version))).collect()
+        let input = |entry: &Entry| {
+            let [_, version] = key::numbers(&entry.key)?;
+            let (bucket, key) = decode(&entry.key, &entry.value)?;
+            Ok(JobInput { version: VersionId(version), bucket, key })
+        };
+        Ok(self.sound_entries(&page.items, input))
     }
 
     /// Forgets all versions that `job` has read: they stay.
@@ -158,25 +194,25 @@ impl Catalog {
         self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
     }
 
-    /// Removes a version that `job` has read, if it lives; it is not to be removed any more then.
+    /// Removes an object that `job` has read, if that version lives; it is not to be removed any more then.
     ///
     /// # Errors
     /// [`CatalogError::Conflict`].
-    pub async fn remove_job_input(&self, job: u64, version: VersionId) -> Result<Displaced, CatalogError> {
-        let done = Write::Delete(key::job_input(job, version));
+    pub async fn remove_job_input(&self, job: u64, input: &JobInput) -> Result<Displaced, CatalogError> {
+        let JobInput { version, bucket, key } = input;
+        let done = Write::Delete(key::job_input(job, *version));
         let mut turns = self.turns();
         loop {
             let _turn = turns.next().await?;
             let mut batch = Batch { checks: Vec::new(), writes: vec![done.clone()] };
             let mut displaced = Displaced::Nothing;
-            if let Some(found) = self.version(version).await? {
-                let Ok(living) = self.living(&found.bucket, &found.key).await? else { continue };
-                if let Some(living) = living.filter(|living| living.object.version == version) {
-                    let taken = self.displace(&found.bucket, &found.key, Some(&living), &mut batch).await?;
-                    let Ok(taken) = taken else { continue };
-                    batch.writes.push(Write::Delete(key::object(&found.bucket, &found.key)));
-                    displaced = taken;
-                }
+            let is_read = |placed: &PlacedObject| placed.object.version == *version;
+            let living = self.living(bucket, key).await?;
+            if let Some(living) = living.filter(|living| living.placed.as_ref().is_some_and(is_read)) {
+                let taken = self.displace(bucket, key, Some(&living), &mut batch).await?;
+                let Ok(taken) = taken else { continue };
+                batch.writes.push(Write::Delete(key::object(bucket, key)));
+                displaced = taken;
             }
             if self.apply(batch).await? {
                 return Ok(displaced);
@@ -209,19 +245,12 @@ impl Catalog {
         let mut batch = commit_batch(blob);
         batch.checks.push(Check::Present(key::bucket(HIDDEN_BUCKET)));
         for (Made { key, object, offset }, member) in made.iter().zip(&members) {
-            let version = Version {
-                version: object.version,
-                bucket: HIDDEN_BUCKET.to_owned(),
-                key: key.clone(),
-                bytes: object.bytes,
-                staged_ms: object.modified_ms,
-                place: Place::Stored { blob: blob.blob, offset: *offset },
-            };
+            let place = Place::Stored { blob: blob.blob, offset: *offset };
+            let placed = PlacedObject { object: object.clone(), place, staged_ms: object.modified_ms };
             let at = key::object(HIDDEN_BUCKET, key);
             batch.checks.push(Check::Absent(at.clone()));
-            batch.checks.push(Check::Absent(key::version(object.version)));
-            batch.writes.push(Write::Put(at, encode(object)));
-            batch.writes.push(Write::Put(key::version(object.version), encode(&version)));
+            batch.checks.push(Check::Absent(key::member(blob.blob, *offset, object.version)));
+            batch.writes.push(Write::Put(at, encode(&placed)));
             batch.writes.push(Write::Put(key::member(blob.blob, *offset, object.version), encode(&member.bytes)));
         }
         if self.apply(batch).await? {
@@ -272,24 +301,18 @@ impl Catalog {
     async fn move_out(&self, bucket: &str, publication: &Publication, batch: &mut Batch) -> Result<(), CatalogError> {
         let Publication { from, to } = publication;
         let (source, target) = (key::object(HIDDEN_BUCKET, from), key::object(bucket, to));
-        let Some((object, raw)) = self.read_raw::<Object>(&source).await? else { return Ok(()) };
-        let at = key::version(object.version);
-        let found = self.read_raw::<Version>(&at).await?;
-        let (found, version_raw) = found.ok_or_else(|| CatalogError::damaged(&at, "an object's version is missing"))?;
+        let Some((placed, raw)) = self.read_raw::<PlacedObject>(&source).await? else { return Ok(()) };
         batch.checks.push(Check::Is(source.clone(), raw.clone()));
-        batch.checks.push(Check::Is(at.clone(), version_raw));
         batch.checks.push(Check::Absent(target.clone()));
-        // A version that was rescued to the workshop meanwhile is in the index of what is staged, by name.
-        if let Place::Staged { slot } = found.place {
-            let Version { version, bytes, staged_ms, .. } = found;
-            let mark = StagedMark { version, bytes, staged_ms, slot };
-            batch.writes.push(Write::Delete(key::staged(HIDDEN_BUCKET, from)));
-            batch.writes.push(Write::Put(key::staged(bucket, to), encode(&mark)));
+        // A version that was rescued to the workshop meanwhile is known there by name.
+        if let place @ Place::Staged { .. } = placed.place {
+            let (version, bytes, staged_ms) = (placed.object.version, placed.object.bytes, placed.staged_ms);
+            leave_workshop(HIDDEN_BUCKET, from, staged_ms, version, batch);
+            let (bucket, key) = (bucket.to_owned(), to.clone());
+            enter_workshop(&Version { version, bucket, key, bytes, staged_ms, place }, batch);
         }
-        let moved = Version { bucket: bucket.to_owned(), key: to.clone(), ..found };
         batch.writes.push(Write::Delete(source));
         batch.writes.push(Write::Put(target, raw));
-        batch.writes.push(Write::Put(at, encode(&moved)));
         Ok(())
     }
 }

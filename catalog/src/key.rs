@@ -1,12 +1,12 @@
 //! The key table: how every record is found.
 //!
 //! ```text
-//! A name                      counters      number of the first id not yet given out
+//! A copy name                 counters      number of the first id not yet given out; two copies, "0" and "1"
 //! M name                      meta          bytes
 //! U name                      users         User
 //! B bucket                    buckets       Bucket
-//! O bucket/ key               objects       Object                  the living version of a key
-//! V version                   versions      Version                 whose it is, where it lies
+//! O bucket/ key               objects       PlacedObject            the living version of a key, and where it lies
+//! V version                   owners        Owner                   bucket and key of a version or upload in the workshop
 //! S bucket/ key               staged        StagedMark              every staged version, in key order
 //! T staged-ms version         staged by age bytes                   the same, oldest first
 //! I blob                      intents       Blob                    being written
@@ -19,7 +19,7 @@
 //! P version part              parts         Part                    those of uploads, and of what became of them
 //! F drive                     failed        when a drive failed for good, in milliseconds of the Unix epoch
 //! J job                       jobs          Job
-//! K job version               job inputs    (nothing)               read by a job, and to be removed when it is done
+//! K job version               job inputs    bucket and key          read by a job, and to be removed when it is done
 //! ```
 //! The tag is one byte. Numbers are 8 bytes, big-endian, so that their order is the order of keys. `bucket/` is the
 //! name with every zero byte written as `00 FF` and closed by `00 01`: no name is a prefix of another, and order is
@@ -150,8 +150,11 @@ pub(crate) fn all(tag: Tag) -> Vec<u8> {
     vec![tag as u8]
 }
 
-pub(crate) fn counter(name: &str) -> Vec<u8> {
-    named(Tag::Counter, name)
+pub(crate) fn counter(name: &str, copy: u8) -> Vec<u8> {
+    let mut key = all(Tag::Counter);
+    key.push(b'0' + copy);
+    key.extend_from_slice(name.as_bytes());
+    key
 }
 
 pub(crate) fn meta(name: &str) -> Vec<u8> {

@@ -27,7 +27,9 @@ mod look;
 mod memory;
 mod object;
 mod parts;
+mod quarantine;
 mod record;
+mod seal;
 mod sqlite;
 mod staging;
 mod store;
@@ -38,16 +40,17 @@ pub use blob::{CommitBlob, Doomed};
 pub use catalog::{Catalog, Cursor, Page};
 pub use error::CatalogError;
 pub use failed::OnDrive;
-pub use job::{HIDDEN_BUCKET, Job, JobState, Made, Publication};
+pub use job::{HIDDEN_BUCKET, Job, JobInput, JobState, Made, Publication};
 pub use list::{ListRequest, Listing};
 pub use look::Known;
 pub use memory::MemoryStore;
-pub use object::{Displaced, PutCondition, Restated};
+pub use object::{Displaced, PutCondition, Restated, StagedObject};
 pub use parts::{PARTS_MAX, PartLengths};
 pub use record::{
     Acl, Blob, Bucket, BucketChange, Checksum, ChecksumKind, ClockAnchor, DriveRecord, Member, Object, ObjectChange,
-    Ownership, Part, Place, Upload, User, Version, VersionId,
+    Ownership, Part, Place, PlacedObject, Upload, User, Version, VersionId,
 };
+pub use seal::{SEAL_BYTES, Sealed, Sequence};
 pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore, SqliteView};
 pub use staging::{DoomedBytes, StagedSlot, StagedUsage};
 pub use store::{Batch, Check, Entry, KeyRange, Store, StoreError, StoreFuture, Write};

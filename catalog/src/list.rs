@@ -7,7 +7,7 @@
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::key;
-use crate::record::{Object, decode};
+use crate::record::{Object, PlacedObject, decode};
 use crate::store::{Entry, KeyRange, after_prefix};
 use std::ops::Bound;
 
@@ -42,7 +42,7 @@ pub struct Listing {
 }
 
 impl Catalog {
-    /// A page of the objects of `bucket`, in the byte order of their keys. It sees what was there at the time of each
+    /// A page of the objects of `bucket`, in the byte order of their keys, but for those whose record is damaged. It sees what was there at the time of each
     /// of its reads; what is there throughout is listed exactly once over all pages.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ impl<'a> Walk<'a> {
                     self.listing.truncated = true;
                     return Ok(self.listing);
                 }
-                jumped = self.take(entry)?;
+                jumped = self.take(catalog, entry);
             }
             if exhausted {
                 return Ok(self.listing);
@@ -116,20 +116,24 @@ impl<'a> Walk<'a> {
     }
 
     /// Lists one entry and moves behind it; whether that was a jump over a common prefix.
-    fn take(&mut self, entry: &Entry) -> Result<bool, CatalogError> {
+    fn take(&mut self, catalog: &Catalog, entry: &Entry) -> bool {
         let key = entry.key.get(self.bucket_prefix.len()..).unwrap_or_default().to_vec();
-        let key = String::from_utf8(key).map_err(|_| CatalogError::damaged(&entry.key, "its key is not UTF-8"))?;
+        let Ok(key) = String::from_utf8(key) else {
+            catalog.quarantine(&entry.key, "its key is not UTF-8");
+            self.from = Bound::Excluded(entry.key.clone());
+            return false;
+        };
         if let Some(common) = common_prefix(&self.request.prefix, self.delimiter, &key) {
             let mut store_prefix = self.bucket_prefix.clone();
             store_prefix.extend_from_slice(common.as_bytes());
             self.from = behind(&store_prefix);
             self.listing.common_prefixes.push(common.to_owned());
-            return Ok(true);
+            return true;
         }
-        let object = decode(&entry.key, &entry.value)?;
         self.from = Bound::Excluded(entry.key.clone());
-        self.listing.objects.push((key, object));
-        Ok(false)
+        let placed = catalog.sound_entries(std::slice::from_ref(entry), |entry| decode(&entry.key, &entry.value));
+        self.listing.objects.extend(placed.into_iter().map(|PlacedObject { object, .. }| (key.clone(), object)));
+        false
     }
 }
 

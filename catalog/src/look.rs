@@ -5,7 +5,8 @@
 use crate::catalog::{Catalog, Cursor, Page};
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
-use crate::record::{Blob, IN_PARTS, Part, Place, StagedMark, Version, VersionId, decode};
+use crate::record::{Blob, IN_PARTS, Owner, Part, PlacedObject, StagedMark, VersionId, decode};
+use crate::seal::Sealed;
 use crate::staging::StagedSlot;
 use crate::store::{KeyRange, Store, StoreError};
 use crate::upload::part_of;
@@ -81,10 +82,27 @@ impl Catalog {
             Some(StagedSlot { slot, version: VersionId(owner), bytes })
         });
         let parts: Vec<StagedSlot> = parts.collect();
-        let owners = self.look_up::<Version>(parts.iter().map(|part| key::version(part.version)).collect()).await?;
-        let here = |owner: Option<Version>| owner.is_none_or(|owner| owner.place == Place::Parts);
-        let items = parts.into_iter().zip(owners).filter_map(|(part, owner)| here(owner).then_some(part)).collect();
+        let owners = self.look_up::<Owner>(parts.iter().map(|part| key::version(part.version)).collect()).await?;
+        let items = parts
+            .into_iter()
+            .zip(owners)
+            .filter_map(|(part, owner)| owner.filter(|owner| owner.in_parts).and(Some(part)))
+            .collect();
         Ok(Page { items, next: page.next })
+    }
+
+    /// A page of all objects, by bucket and key, each with both. May be short of `limit` before the last page.
+    pub async fn sound_objects(
+        &self,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<(String, String, PlacedObject)>, CatalogError> {
+        let page = self.entries(&key::all(Tag::Object), after, limit).await?;
+        let items = page.items.iter().filter_map(|entry| {
+            let (bucket, key) = key::bucket_and_key(&entry.key).ok()?;
+            Some((bucket, key, decode(&entry.key, &entry.value).ok()?))
+        });
+        Ok(Page { items: items.collect(), next: page.next })
     }
 
     /// What is known of each of `ids`, in their order.
@@ -93,12 +111,12 @@ impl Catalog {
         let values = self.store.get_many(keys.clone()).await?;
         let (keys, _) = keys.as_chunks::<2>();
         let (values, _) = values.as_chunks::<2>();
-        let known =
-            |([blob_at, intent_at], [blob, intent]): (&[Vec<u8>; 2], &[Option<Vec<u8>>; 2])| match (blob, intent) {
-                (None, None) => Known::Nothing,
-                (Some(raw), _) => decode(blob_at, raw).map_or(Known::Damaged, Known::Blob),
-                (None, Some(raw)) => decode(intent_at, raw).map_or(Known::Damaged, Known::Begun),
-            };
+        let known = |([blob_at, intent_at], [blob, intent]): (&[Vec<u8>; 2], &[Option<Sealed>; 2])| match (blob, intent)
+        {
+            (None, None) => Known::Nothing,
+            (Some(raw), _) => decode(blob_at, raw).map_or(Known::Damaged, Known::Blob),
+            (None, Some(raw)) => decode(intent_at, raw).map_or(Known::Damaged, Known::Begun),
+        };
         Ok(keys.iter().zip(values).map(known).collect())
     }
 

@@ -5,6 +5,7 @@
 //! applied and batches that were applied and never answered. [`MemoryStore::crash`] leaves what was durable to a new
 //! store and makes the old one answer nothing but errors, to whoever still holds it.
 
+use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Check, Entry, KeyRange, Store, StoreError, StoreFuture, Write};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -20,7 +21,8 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct State {
-    entries: BTreeMap<Vec<u8>, Vec<u8>>,
+    entries: BTreeMap<Vec<u8>, Sealed>,
+    sequence: Sequence,
     crashed: bool,
     full: bool,
 }
@@ -42,7 +44,8 @@ impl MemoryStore {
     pub fn crash(&self) -> Self {
         let mut old = self.lock();
         old.crashed = true;
-        let state = State { entries: std::mem::take(&mut old.entries), ..State::default() };
+        let (entries, sequence) = (std::mem::take(&mut old.entries), old.sequence);
+        let state = State { entries, sequence, ..State::default() };
         Self { state: Arc::new(Mutex::new(state)), delay: self.delay }
     }
 
@@ -56,6 +59,16 @@ impl MemoryStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Sets the bytes under `key` as they lie on the medium: what rots, or what another program wrote.
+    pub fn corrupt(&self, key: &[u8], corrupt: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.lock();
+        if let Some(value) = state.entries.get_mut(key) {
+            let mut bytes = value.as_bytes().to_vec();
+            corrupt(&mut bytes);
+            *value = Sealed::from_bytes(bytes);
+        }
+    }
+
     fn read<T>(&self, read: impl FnOnce(&State) -> T) -> Result<T, StoreError> {
         let state = self.lock();
         state.alive()?;
@@ -64,12 +77,12 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Vec<u8>>> {
+    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
         let answer = self.read(|state| state.entries.get(key).cloned());
         Box::pin(std::future::ready(answer))
     }
 
-    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Vec<u8>>>> {
+    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
         let answer = self.read(|state| keys.iter().map(|key| state.entries.get(key).cloned()).collect());
         Box::pin(std::future::ready(answer))
     }
@@ -91,6 +104,10 @@ impl Store for MemoryStore {
             answer
         })
     }
+
+    fn sequence(&self) -> Sequence {
+        self.lock().sequence
+    }
 }
 
 impl State {
@@ -106,6 +123,7 @@ impl State {
         if self.full && batch.writes.iter().any(|write| matches!(write, Write::Put(..))) {
             return Err(StoreError::Full);
         }
+        self.sequence.0 += 1;
         for write in batch.writes {
             self.write(write);
         }
@@ -116,14 +134,15 @@ impl State {
         match check {
             Check::Absent(key) => !self.entries.contains_key(&key),
             Check::Present(key) => self.entries.contains_key(&key),
-            Check::Is(key, value) => self.entries.get(&key) == Some(&value),
+            Check::Is(key, body) => self.entries.get(&key).is_some_and(|value| value.has_body(&body)),
             Check::Empty(range) => self.range(range).next().is_none(),
         }
     }
 
     fn write(&mut self, write: Write) {
         match write {
-            Write::Put(key, value) => {
+            Write::Put(key, body) => {
+                let value = Sealed::seal(&key, body, self.sequence);
                 self.entries.insert(key, value);
             }
             Write::Delete(key) => {
@@ -139,7 +158,7 @@ impl State {
     }
 
     /// The entries of `range`. The map would panic at a range that ends before it begins; here it is empty.
-    fn range(&self, range: KeyRange) -> impl Iterator<Item = (&Vec<u8>, &Vec<u8>)> {
+    fn range(&self, range: KeyRange) -> impl Iterator<Item = (&Vec<u8>, &Sealed)> {
         let (start, end) = range.half_open();
         let backwards = end.as_ref().is_some_and(|end| *end <= start);
         let end = match end {
@@ -151,6 +170,6 @@ impl State {
     }
 }
 
-fn entry((key, value): (&Vec<u8>, &Vec<u8>)) -> Entry {
+fn entry((key, value): (&Vec<u8>, &Sealed)) -> Entry {
     Entry { key: key.clone(), value: value.clone() }
 }

@@ -4,8 +4,10 @@ use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::key;
 use crate::record::{
-    Acl, Blob, Bucket, IN_PARTS, Object, ObjectChange, Place, StagedMark, Version, VersionId, decode, encode,
+    Acl, Blob, Bucket, IN_PARTS, Object, ObjectChange, Owner, Place, PlacedObject, StagedMark, Version, VersionId,
+    decode_at, encode,
 };
+use crate::seal::Sequence;
 use crate::store::{Batch, Check, KeyRange, Write};
 use model::{BlobId, GroupId};
 
@@ -66,12 +68,22 @@ pub struct Restated {
     pub modified_ms: u64,
 }
 
-/// The living version of a key as it was read, with the bytes for checks.
+/// The record of a key as it was read, with its bytes for a check.
 pub(crate) struct Living {
-    pub(crate) object: Object,
-    object_raw: Vec<u8>,
-    version: Version,
-    version_raw: Vec<u8>,
+    /// `None` if the record is damaged: then it can be replaced or removed, and nothing else.
+    pub(crate) placed: Option<PlacedObject>,
+    pub(crate) raw: Vec<u8>,
+}
+
+impl Living {
+    /// What S3 knows of it.
+    ///
+    /// # Errors
+    /// [`CatalogError::Damaged`].
+    fn object(&self) -> Result<&Object, CatalogError> {
+        let damaged = || CatalogError::Damaged("the record of the object that is there".into());
+        self.placed.as_ref().map(|placed| &placed.object).ok_or_else(damaged)
+    }
 }
 
 impl Catalog {
@@ -96,14 +108,15 @@ impl Catalog {
         let mut turns = self.turns();
         loop {
             let _turn = turns.next().await?;
-            let Ok(old) = self.living(name, key).await? else { continue };
-            if let Err(refusal) = check_condition(condition, old.as_ref().map(|old| &old.object)) {
+            let old = self.living(name, key).await?;
+            if let Err(refusal) = check_condition(condition, old.as_ref()) {
                 self.same_bucket(bucket).await?;
                 return Err(refusal);
             }
             let mut batch = Batch::default();
             batch.checks.push(Check::Is(at.clone(), bucket_raw.clone()));
             let Ok(displaced) = self.displace(name, key, old.as_ref(), &mut batch).await? else { continue };
+            batch.checks.push(Check::Absent(key::version(object.version)));
             place_new(name, key, object, Place::Staged { slot }, &mut batch);
             if self.apply(batch).await? {
                 return Ok(displaced);
@@ -118,32 +131,26 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchKey`].
     pub async fn head_object(&self, bucket: &str, key: &str) -> Result<Object, CatalogError> {
-        if let Some(object) = self.read(&key::object(bucket, key)).await? {
-            return Ok(object);
+        self.get_object(bucket, key).await.map(|(object, _)| object)
+    }
+
+    /// The object at `key`, and where its bytes lie. The place may change at any time afterwards (a migration frees the
+    /// staged file): whoever does not find the bytes there asks again.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchKey`].
+    pub async fn get_object(&self, bucket: &str, key: &str) -> Result<(Object, Place), CatalogError> {
+        if let Some(PlacedObject { object, place, .. }) = self.read(&key::object(bucket, key)).await? {
+            return Ok((object, place));
         }
         self.bucket(bucket).await?;
         Err(CatalogError::NoSuchKey)
     }
 
-    /// The object at `key`, and where its bytes lie. The place may change at any time afterwards (a migration frees the
-    /// staged file): whoever does not find the bytes there asks [`Catalog::version`] again.
-    ///
-    /// # Errors
-    /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchKey`]; [`CatalogError::Conflict`] if it was overwritten
-    /// whenever it was looked at.
-    pub async fn get_object(&self, bucket: &str, key: &str) -> Result<(Object, Place), CatalogError> {
-        let mut turns = self.turns();
-        loop {
-            let _turn = turns.next().await?;
-            match self.living(bucket, key).await? {
-                Ok(Some(living)) => return Ok((living.object, living.version.place)),
-                Ok(None) => {
-                    self.bucket(bucket).await?;
-                    return Err(CatalogError::NoSuchKey);
-                }
-                Err(Overtaken) => {}
-            }
-        }
+    /// The objects at these buckets and keys, in that order, and where they lie. `None` where there is none, or where its
+    /// record is damaged.
+    pub async fn placed_objects(&self, at: &[(&str, &str)]) -> Result<Vec<Option<PlacedObject>>, CatalogError> {
+        self.look_up(at.iter().map(|(bucket, key)| key::object(bucket, key)).collect()).await
     }
 
     /// Changes what S3 knows of the object at `key` but for its bytes, and answers what it is now. No new version, and
@@ -156,17 +163,17 @@ impl Catalog {
         let mut turns = self.turns();
         loop {
             let _turn = turns.next().await?;
-            let Some((mut object, raw)) = self.read_raw::<Object>(&at).await? else {
+            let Some((mut placed, raw)) = self.read_raw::<PlacedObject>(&at).await? else {
                 self.bucket(bucket).await?;
                 return Err(CatalogError::NoSuchKey);
             };
             match change {
-                ObjectChange::Acl(acl) => object.acl = *acl,
-                ObjectChange::Tags(tags) => object.tags.clone_from(tags),
+                ObjectChange::Acl(acl) => placed.object.acl = *acl,
+                ObjectChange::Tags(tags) => placed.object.tags.clone_from(tags),
             }
-            let writes = vec![Write::Put(at.clone(), encode(&object))];
+            let writes = vec![Write::Put(at.clone(), encode(&placed))];
             if self.apply(Batch { checks: vec![Check::Is(at.clone(), raw)], writes }).await? {
-                return Ok(object);
+                return Ok(placed.object);
             }
         }
     }
@@ -193,11 +200,11 @@ impl Catalog {
         let mut turns = self.turns();
         loop {
             let _turn = turns.next().await?;
-            let Ok(old) = self.living(bucket, key).await? else { continue };
+            let old = self.living(bucket, key).await?;
             if old.is_none() {
                 self.bucket(bucket).await?;
             }
-            check_condition(condition, old.as_ref().map(|old| &old.object))?;
+            check_condition(condition, old.as_ref())?;
             if old.is_none() {
                 return Ok(Displaced::Nothing);
             }
@@ -227,11 +234,13 @@ impl Catalog {
         let mut turns = self.turns();
         loop {
             let _turn = turns.next().await?;
-            let found = self.read_raw::<Object>(&at).await?;
-            check_condition(condition, found.as_ref().map(|(found, _)| found))?;
-            let Some((mut object, raw)) = found.filter(|(found, _)| found.version == restated.version) else {
+            let found = self.living(bucket, key).await?;
+            check_condition(condition, found.as_ref())?;
+            let Some(Living { placed: Some(mut placed), raw }) = found else { return Ok(None) };
+            let object = &mut placed.object;
+            if object.version != restated.version {
                 return Ok(None);
-            };
+            }
             object.headers.clone_from(&restated.headers);
             object.metadata.clone_from(&restated.metadata);
             object.acl = restated.acl;
@@ -239,54 +248,36 @@ impl Catalog {
                 object.tags.clone_from(tags);
             }
             object.modified_ms = restated.modified_ms;
-            let writes = vec![Write::Put(at.clone(), encode(&object))];
+            let writes = vec![Write::Put(at.clone(), encode(&placed))];
             if self.apply(Batch { checks: vec![Check::Is(at.clone(), raw)], writes }).await? {
-                return Ok(Some(object));
+                return Ok(Some(placed.object));
             }
         }
     }
 
-    /// The version of that number, if it lives.
-    pub async fn version(&self, version: VersionId) -> Result<Option<Version>, CatalogError> {
-        self.read(&key::version(version)).await
-    }
-
-    /// The versions of those numbers, in that order; `None` for one that does not live.
-    pub async fn versions(&self, versions: &[VersionId]) -> Result<Vec<Option<Version>>, CatalogError> {
-        let raw = self.versions_raw(versions.iter().copied()).await?;
-        Ok(raw.into_iter().map(|found| found.map(|(version, _)| version)).collect())
-    }
-
-    /// The version of that number and what S3 knows of it, if it lives.
-    pub async fn object_of_version(&self, version: VersionId) -> Result<Option<(Version, Object)>, CatalogError> {
-        let Some(found) = self.version(version).await? else { return Ok(None) };
-        let object: Option<Object> = self.read(&key::object(&found.bucket, &found.key)).await?;
-        Ok(object.filter(|object| object.version == version).map(|object| (found, object)))
-    }
-
-    /// The versions of those numbers with their bytes, in that order.
-    pub(crate) async fn versions_raw(
-        &self,
-        versions: impl Iterator<Item = VersionId>,
-    ) -> Result<Vec<Option<(Version, Vec<u8>)>>, CatalogError> {
-        let keys: Vec<_> = versions.map(key::version).collect();
-        let values = self.store.get_many(keys.clone()).await?;
-        let decoded = keys.iter().zip(values).map(|(at, raw)| raw.map(|raw| Ok((decode(at, &raw)?, raw))).transpose());
-        decoded.collect()
-    }
-
-    /// The living version of `key`, read in two steps; `Overtaken` if it was overwritten between them.
-    pub(crate) async fn living(
-        &self,
-        bucket: &str,
-        key: &str,
-    ) -> Result<Result<Option<Living>, Overtaken>, CatalogError> {
-        let Some((object, object_raw)) = self.read_raw::<Object>(&key::object(bucket, key)).await? else {
-            return Ok(Ok(None));
+    /// The key of a version in the workshop, and its object; `None` if it is not there any more, or its record is damaged.
+    pub async fn staged_object(&self, version: VersionId) -> Result<Option<StagedObject>, CatalogError> {
+        let Some(Owner { bucket, key, .. }) = self.look_up_one(&key::version(version)).await? else { return Ok(None) };
+        let at = key::object(&bucket, &key);
+        let Some(value) = self.store.get(&at).await? else { return Ok(None) };
+        let Ok((placed, sequence)) = decode_at::<PlacedObject>(&at, &value) else {
+            self.quarantine(&at, "the object stays in the workshop as it is");
+            return Ok(None);
         };
-        let version = self.read_raw::<Version>(&key::version(object.version)).await?;
-        let Some((version, version_raw)) = version else { return Ok(Err(Overtaken)) };
-        Ok(Ok(Some(Living { object, object_raw, version, version_raw })))
+        let here = placed.object.version == version && !matches!(placed.place, Place::Stored { .. });
+        Ok(here.then_some(StagedObject { bucket, key, object: placed.object, place: placed.place, sequence }))
+    }
+
+    /// The key of the version or open upload of that number in the workshop, for people.
+    pub async fn owner_in_workshop(&self, version: VersionId) -> Result<Option<(String, String)>, CatalogError> {
+        let owner: Option<Owner> = self.look_up_one(&key::version(version)).await?;
+        Ok(owner.map(|Owner { bucket, key, .. }| (bucket, key)))
+    }
+
+    /// The record of `key`, however damaged.
+    pub(crate) async fn living(&self, bucket: &str, key: &str) -> Result<Option<Living>, CatalogError> {
+        let found = self.read_to_replace(&key::object(bucket, key)).await?;
+        Ok(found.map(|(placed, raw)| Living { placed, raw }))
     }
 
     /// Adds to `batch` what takes the living version `old` of a key away, or what makes sure that there is none.
@@ -302,22 +293,20 @@ impl Catalog {
             batch.checks.push(Check::Absent(at));
             return Ok(Ok(Displaced::Nothing));
         };
-        let Version { version, bytes, staged_ms, .. } = old.version;
-        batch.checks.push(Check::Is(at, old.object_raw.clone()));
-        batch.checks.push(Check::Is(key::version(version), old.version_raw.clone()));
-        batch.writes.push(Write::Delete(key::version(version)));
-        if !old.object.parts.is_empty() {
+        batch.checks.push(Check::Is(at, old.raw.clone()));
+        let Some(PlacedObject { object, place, staged_ms }) = &old.placed else { return Ok(Ok(Displaced::Nothing)) };
+        let (version, bytes) = (object.version, object.bytes);
+        if !object.parts.is_empty() {
             batch.writes.push(Write::DeleteRange(KeyRange::prefix(&key::parts(version))));
         }
-        match old.version.place {
+        match *place {
             place @ (Place::Staged { .. } | Place::Parts) => {
-                batch.writes.push(Write::Delete(key::staged(bucket, key)));
-                batch.writes.push(Write::Delete(key::aged(staged_ms, version)));
+                leave_workshop(bucket, key, *staged_ms, version, batch);
                 let slots = self.slots_of(version, place).await?;
                 Ok(Ok(Displaced::Staged { version, slots, bytes }))
             }
             Place::Stored { blob, offset } => {
-                let Some(group) = self.group_of(blob, version, &old.version_raw).await? else {
+                let Some(group) = self.group_of(blob, (bucket, key), &old.raw).await? else {
                     return Ok(Err(Overtaken));
                 };
                 doom(group, blob, offset, version, bytes, batch);
@@ -326,26 +315,43 @@ impl Catalog {
         }
     }
 
-    /// The group of the blob in which `version` lay when its record was `raw`; `None` if it has left since.
+    /// The group of the blob in which the object at `(bucket, key)` lay when its record was `raw`; `None` if it has left
+    /// since.
     pub(crate) async fn group_of(
         &self,
         blob: BlobId,
-        version: VersionId,
+        (bucket, key): (&str, &str),
         raw: &[u8],
     ) -> Result<Option<GroupId>, CatalogError> {
         let at = key::blob(blob);
         if let Some(found) = self.read::<Blob>(&at).await? {
             return Ok(Some(found.group));
         }
-        // A blob is forgotten only when nothing lies in it. If the version lies there still, the blob was never there.
-        if self.store.get(&key::version(version)).await?.as_deref() == Some(raw) {
-            return Err(CatalogError::damaged(&at, "missing, though a version lies in it"));
+        // A blob is forgotten only when nothing lies in it. If the object lies there still, the blob was never there.
+        let now = self.store.get(&key::object(bucket, key)).await?;
+        if now.is_some_and(|value| value.has_body(raw)) {
+            return Err(CatalogError::damaged(&at, "missing, though an object lies in it"));
         }
         Ok(None)
     }
 }
 
-/// The version was overwritten or deleted while it was looked at.
+/// An object whose bytes are in the workshop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagedObject {
+    /// Its bucket.
+    pub bucket: String,
+    /// Its key.
+    pub key: String,
+    /// What S3 knows of it.
+    pub object: Object,
+    /// Where in the workshop.
+    pub place: Place,
+    /// The batch that wrote its record last.
+    pub sequence: Sequence,
+}
+
+/// The object was overwritten or deleted while it was looked at.
 pub(crate) struct Overtaken;
 
 /// Adds to `batch`: a member of a blob dies.
@@ -354,12 +360,24 @@ pub(crate) fn doom(group: GroupId, blob: BlobId, offset: u64, version: VersionId
     batch.writes.push(Write::Put(key::tomb(group, blob, offset, version), encode(&bytes)));
 }
 
-/// Adds to `batch`: a version is in both indexes of what is staged.
-pub(crate) fn index_staged(version: &Version, slot: u64, batch: &mut Batch) {
-    let Version { version: number, bytes, staged_ms, .. } = *version;
+/// Adds to `batch`: `version` is known as one in the workshop, by its number, by its key and by its age.
+pub(crate) fn enter_workshop(version: &Version, batch: &mut Batch) {
+    let Version { version: number, bytes, staged_ms, place, .. } = *version;
+    let slot = if let Place::Staged { slot } = place { slot } else { IN_PARTS };
     let mark = StagedMark { version: number, bytes, staged_ms, slot };
-    batch.writes.push(Write::Put(key::staged(&version.bucket, &version.key), encode(&mark)));
+    let (bucket, key) = (version.bucket.clone(), version.key.clone());
+    batch.writes.push(Write::Put(key::staged(&bucket, &key), encode(&mark)));
     batch.writes.push(Write::Put(key::aged(staged_ms, number), encode(&bytes)));
+    batch
+        .writes
+        .push(Write::Put(key::version(number), encode(&Owner { bucket, key, in_parts: place == Place::Parts })));
+}
+
+/// Adds to `batch`: a version is no longer known as one in the workshop.
+pub(crate) fn leave_workshop(bucket: &str, key: &str, staged_ms: u64, version: VersionId, batch: &mut Batch) {
+    batch.writes.push(Write::Delete(key::staged(bucket, key)));
+    batch.writes.push(Write::Delete(key::aged(staged_ms, version)));
+    batch.writes.push(Write::Delete(key::version(version)));
 }
 
 /// Adds to `batch`: `object`, which is staged at `place`, is the living version of `key`.
@@ -372,17 +390,19 @@ pub(crate) fn place_new(bucket: &str, key: &str, object: &Object, place: Place, 
         staged_ms: object.modified_ms,
         place,
     };
-    let slot = if let Place::Staged { slot } = place { slot } else { IN_PARTS };
-    batch.checks.push(Check::Absent(key::version(object.version)));
-    batch.writes.push(Write::Put(key::object(bucket, key), encode(object)));
-    batch.writes.push(Write::Put(key::version(object.version), encode(&version)));
-    index_staged(&version, slot, batch);
+    let placed = PlacedObject { object: object.clone(), place, staged_ms: object.modified_ms };
+    batch.writes.push(Write::Put(key::object(bucket, key), encode(&placed)));
+    enter_workshop(&version, batch);
 }
 
-pub(crate) fn check_condition(condition: &PutCondition, old: Option<&Object>) -> Result<(), CatalogError> {
+/// Whether `condition` holds of what is there.
+///
+/// # Errors
+/// What a client is answered if not; [`CatalogError::Damaged`] if nobody knows.
+pub(crate) fn check_condition(condition: &PutCondition, old: Option<&Living>) -> Result<(), CatalogError> {
     match (condition, old) {
         (PutCondition::None, _) | (PutCondition::IfNoneMatchAny, None) | (PutCondition::IfMatchAny, Some(_)) => Ok(()),
-        (PutCondition::IfMatch(etag), Some(old)) if old.etag == *etag => Ok(()),
+        (PutCondition::IfMatch(etag), Some(old)) if old.object()?.etag == *etag => Ok(()),
         (PutCondition::IfMatch(_) | PutCondition::IfMatchAny, None) => Err(CatalogError::NoSuchKey),
         _ => Err(CatalogError::PreconditionFailed),
     }

@@ -5,13 +5,14 @@
 
 use crate::error::CatalogError;
 use crate::parts::PartLengths;
+use crate::seal::{Sealed, Sequence};
 use model::{BlobId, ClassId, DriveId, GroupId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The format version that records are written with.
-const RECORD_FORMAT: u8 = 1;
+const RECORD_FORMAT: u8 = 2;
 
 /// The bytes of `record`.
 pub(crate) fn encode<T: Serialize>(record: &T) -> Vec<u8> {
@@ -20,8 +21,18 @@ pub(crate) fn encode<T: Serialize>(record: &T) -> Vec<u8> {
 }
 
 /// The record that `value`, found at `key`, holds.
-pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, CatalogError> {
-    let (format, fields) = value.split_first().ok_or_else(|| CatalogError::damaged(key, "the record is empty"))?;
+pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], value: &Sealed) -> Result<T, CatalogError> {
+    decode_at(key, value).map(|(record, _)| record)
+}
+
+/// The record that `value`, found at `key`, holds, and the batch that wrote it.
+pub(crate) fn decode_at<T: DeserializeOwned>(key: &[u8], value: &Sealed) -> Result<(T, Sequence), CatalogError> {
+    let (body, sequence) = value.open(key)?;
+    Ok((decode_body(key, body)?, sequence))
+}
+
+fn decode_body<T: DeserializeOwned>(key: &[u8], body: &[u8]) -> Result<T, CatalogError> {
+    let (format, fields) = body.split_first().ok_or_else(|| CatalogError::damaged(key, "the record is empty"))?;
     if *format != RECORD_FORMAT {
         let what = format!("its format is {format}, and this Larder knows {RECORD_FORMAT}");
         return Err(CatalogError::damaged(key, &what));
@@ -147,8 +158,10 @@ pub struct Object {
     pub bytes: u64,
     /// Its ETag, without quotes.
     pub etag: String,
-    /// When it was written, in milliseconds of the Unix epoch.
+    /// When it was written or described anew, in milliseconds of the Unix epoch: S3's Last-Modified.
     pub modified_ms: u64,
+    /// When its bytes came into being, in milliseconds of the Unix epoch: kept by whatever moves or copies them.
+    pub created_ms: u64,
     /// System headers that are given back as they came (`content-type`, `cache-control`, ...), by lower-case name.
     pub headers: Vec<(String, String)>,
     /// User metadata (`x-amz-meta-` without the prefix).
@@ -224,6 +237,9 @@ pub struct Part {
 }
 
 /// Where the bytes of a version lie.
+///
+/// On disk each kind is its position here: 0, 1, 2. Codes 3 (a log of small records) and 4 (a shelf) are spoken for; a
+/// record with one of those is from a newer Larder, and is refused as such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// In the workshop, in the file of this slot.
@@ -252,8 +268,38 @@ impl Place {
 /// The slot in the mark of a version that lies in its parts. Nothing is ever staged there.
 pub(crate) const IN_PARTS: u64 = 0;
 
-/// A version seen from below: whose it is and where it lies (SOHO's maps, in the direction place -> key).
+/// The living version of a key: what S3 knows of it and where its bytes lie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlacedObject {
+    /// What S3 knows.
+    pub object: Object,
+    /// Where it lies.
+    pub place: Place,
+    /// When it was staged first, in milliseconds of the Unix epoch.
+    pub staged_ms: u64,
+}
+
+impl PlacedObject {
+    /// Whether it is `version`, and in the workshop.
+    pub(crate) fn is_staged_as(&self, version: VersionId) -> bool {
+        self.object.version == version && !matches!(self.place, Place::Stored { .. })
+    }
+}
+
+/// Whose a number in the workshop is: that of a staged version, or of an open upload. A version in the rack has no such
+/// record, so that its key is stored once; the index of its pack names it (SOHO's maps, in the direction place -> key).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Owner {
+    /// The bucket of the object.
+    pub bucket: String,
+    /// The key of the object.
+    pub key: String,
+    /// Whether it lies in its parts, so that their slots count.
+    pub in_parts: bool,
+}
+
+/// A version in the workshop, seen from below.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Its number.
     pub version: VersionId,
@@ -351,13 +397,13 @@ mod tests {
     fn a_record_comes_back_and_a_foreign_one_is_refused() {
         let bucket = Bucket { acl: Acl::PublicRead, ..Bucket::new("photos", 7, "me") };
         let bytes = encode(&bucket);
-        assert_eq!(decode::<Bucket>(b"Bphotos", &bytes).unwrap(), bucket);
+        assert_eq!(decode_body::<Bucket>(b"Bphotos", &bytes).unwrap(), bucket);
         let mut newer = bytes.clone();
         newer[0] = RECORD_FORMAT + 1;
         let mut longer = bytes.clone();
         longer.push(0);
         for bad in [&newer[..], &longer, &bytes[..4], &[]] {
-            assert!(matches!(decode::<Bucket>(b"Bphotos", bad), Err(CatalogError::Damaged(_))));
+            assert!(matches!(decode_body::<Bucket>(b"Bphotos", bad), Err(CatalogError::Damaged(_))));
         }
     }
 }

@@ -13,6 +13,7 @@ mod read_only;
 mod statements;
 mod writer;
 
+use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Entry, KeyRange, Store, StoreError, StoreFuture};
 pub use read_only::SqliteView;
 use rusqlite::{Connection, ErrorCode};
@@ -32,11 +33,14 @@ pub struct SqliteOptions {
     /// The size the file may grow to, in bytes (rounded down to whole pages); beyond, commits answer
     /// [`StoreError::Full`]. `None` leaves it to the disk.
     pub max_bytes: Option<u64>,
+    /// Batches get sequence numbers above this one, and above all that the file has seen. A server gives a number that
+    /// follows from the wall clock, so that a file that was put back from a backup does not give numbers out again.
+    pub sequence_min: Sequence,
 }
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self { readers: 4, max_bytes: None }
+        Self { readers: 4, max_bytes: None, sequence_min: Sequence::default() }
     }
 }
 
@@ -64,6 +68,7 @@ pub struct SqliteStore {
 struct Counters {
     batches: AtomicU64,
     transactions: AtomicU64,
+    sequence: AtomicU64,
 }
 
 /// The connections for reading.
@@ -93,8 +98,9 @@ impl SqliteStore {
         let lock = file::lock(&path)?;
         let connection = file::open_for_writing(&path, options.max_bytes)?;
         let idle = (0..options.readers).map(|_| file::open_for_reading(&path)).collect::<Result<_, _>>()?;
-        let counters = Arc::new(Counters::default());
-        let writer = Writer::start(connection, path.clone(), counters.clone())?;
+        let sequence = last_sequence(&connection, &path)?.max(options.sequence_min);
+        let counters = Arc::new(Counters { sequence: AtomicU64::new(sequence.0), ..Counters::default() });
+        let writer = Writer::start(connection, path.clone(), counters.clone(), sequence)?;
         let permits = Arc::new(Semaphore::new(options.readers));
         let pool = Arc::new(Pool { path, idle: Mutex::new(idle), permits });
         Ok(Self { pool, writer, counters, _lock: lock })
@@ -143,12 +149,12 @@ impl Pool {
 }
 
 impl Store for SqliteStore {
-    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Vec<u8>>> {
+    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
         let key = key.to_vec();
         self.pool.read(move |reader| reader.get(&key))
     }
 
-    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Vec<u8>>>> {
+    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
         self.pool.read(move |reader| reader.get_many(&keys))
     }
 
@@ -159,6 +165,20 @@ impl Store for SqliteStore {
     fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {
         self.writer.commit(batch)
     }
+
+    fn sequence(&self) -> Sequence {
+        Sequence(self.counters.sequence.load(Ordering::Acquire))
+    }
+}
+
+/// The number of the last batch of the file.
+fn last_sequence(connection: &Connection, path: &Path) -> Result<Sequence, StoreError> {
+    let say = |error: rusqlite::Error| store_error(path, &error);
+    if let Some(sequence) = statements::read_sequence(connection).map_err(say)? {
+        return Ok(sequence);
+    }
+    tracing::error!("the catalog's sequence number is damaged; it is taken from the records");
+    statements::highest_sequence(connection).map_err(say)
 }
 
 /// What SQLite said of the file at `path`, in our words.

@@ -4,8 +4,8 @@
 use crate::catalog::{Catalog, Cursor, Page, STEP};
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
-use crate::object::{doom, index_staged};
-use crate::record::{IN_PARTS, Place, StagedMark, Version, VersionId, decode, encode};
+use crate::object::{doom, enter_workshop};
+use crate::record::{IN_PARTS, Place, PlacedObject, StagedMark, Version, VersionId, decode, encode};
 use crate::store::{Batch, Check, Entry, Write};
 use model::{BlobId, GroupId};
 
@@ -55,7 +55,13 @@ impl Catalog {
         loop {
             let page = self.entries(&key::all(Tag::Staged), after.as_ref(), STEP).await?;
             for entry in &page.items {
-                let version = staged_version(entry)?;
+                let version = match staged_version(entry) {
+                    Ok(version) => version,
+                    Err(error) => {
+                        self.quarantine(&entry.key, &error.to_string());
+                        continue;
+                    }
+                };
                 if version.staged_ms <= staged_until_ms {
                     items.push(version);
                 }
@@ -77,12 +83,11 @@ impl Catalog {
         let mut after = None;
         while sum < bytes {
             let page = self.entries(&key::all(Tag::Aged), after.as_ref(), STEP).await?;
-            for entry in &page.items {
+            for (staged_ms, found) in self.sound_entries(&page.items, aged) {
                 if sum >= bytes {
                     break;
                 }
-                let [staged_ms, _] = key::numbers(&entry.key)?;
-                sum = sum.saturating_add(decode(&entry.key, &entry.value)?);
+                sum = sum.saturating_add(found);
                 cutoff = Some(staged_ms);
             }
             after = page.next;
@@ -99,8 +104,8 @@ impl Catalog {
         let mut after = None;
         loop {
             let page = self.entries(&key::all(Tag::Aged), after.as_ref(), STEP).await?;
-            for entry in &page.items {
-                usage.bytes = usage.bytes.saturating_add(decode(&entry.key, &entry.value)?);
+            for (_, bytes) in self.sound_entries(&page.items, aged) {
+                usage.bytes = usage.bytes.saturating_add(bytes);
                 usage.count += 1;
             }
             after = page.next;
@@ -111,50 +116,60 @@ impl Catalog {
     }
 
     /// A page of the slots that hold a living version each; those of parts are told by [`Catalog::part_slots`]. May be
-    /// short of `limit` before the last page.
+    /// short of `limit` before the last page, and without those whose record is damaged: see
+    /// [`Catalog::quarantined`].
     pub async fn staged_slots(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<StagedSlot>, CatalogError> {
         let page = self.entries(&key::all(Tag::Staged), after, limit).await?;
         let slot = |entry: &Entry| {
             let StagedMark { version, bytes, slot, .. } = decode(&entry.key, &entry.value)?;
             Ok(StagedSlot { slot, version, bytes })
         };
-        let mut items = page.items.iter().map(slot).collect::<Result<Vec<_>, CatalogError>>()?;
+        let mut items = self.sound_entries(&page.items, slot);
         items.retain(|staged| staged.slot != IN_PARTS);
         Ok(Page { items, next: page.next })
     }
 
-    /// Moves `version`, whose bytes were copied to the workshop file of `slot`, out of `blob`, where they are doomed
-    /// from now on. `None` if it does not lie there any more; then the caller frees the slot. It keeps the time at
-    /// which it was staged first, so that it is among the first to migrate again.
+    /// Moves `version` of the object at `(bucket, key)`, whose bytes were copied to the workshop file of `slot`, out of
+    /// `blob`, where they are doomed from now on. `None` if it does not lie there any more; then the caller frees the
+    /// slot. It keeps the time at which it was staged first, so that it is among the first to migrate again.
     ///
     /// # Errors
     /// [`CatalogError::Conflict`].
     pub async fn restage(
         &self,
+        (bucket, key): (&str, &str),
         version: VersionId,
         blob: BlobId,
         slot: u64,
     ) -> Result<Option<DoomedBytes>, CatalogError> {
-        let at = key::version(version);
+        let at = key::object(bucket, key);
         let mut turns = self.turns();
         loop {
             let _turn = turns.next().await?;
-            let Some((mut found, raw)) = self.read_raw::<Version>(&at).await? else { return Ok(None) };
-            let Place::Stored { blob: home, offset } = found.place else { return Ok(None) };
-            if home != blob {
+            let Some((mut placed, raw)) = self.read_raw::<PlacedObject>(&at).await? else { return Ok(None) };
+            let Place::Stored { blob: home, offset } = placed.place else { return Ok(None) };
+            if (home, placed.object.version) != (blob, version) {
                 return Ok(None);
             }
-            let Some(group) = self.group_of(blob, version, &raw).await? else { continue };
+            let Some(group) = self.group_of(blob, (bucket, key), &raw).await? else { continue };
             let mut batch = Batch { checks: vec![Check::Is(at.clone(), raw)], writes: Vec::new() };
-            found.place = Place::Staged { slot };
-            batch.writes.push(Write::Put(at.clone(), encode(&found)));
-            index_staged(&found, slot, &mut batch);
-            doom(group, blob, offset, version, found.bytes, &mut batch);
+            let (bytes, staged_ms, place) = (placed.object.bytes, placed.staged_ms, Place::Staged { slot });
+            placed.place = place;
+            batch.writes.push(Write::Put(at.clone(), encode(&placed)));
+            let (bucket, key) = (bucket.to_owned(), key.to_owned());
+            enter_workshop(&Version { version, bucket, key, bytes, staged_ms, place }, &mut batch);
+            doom(group, blob, offset, version, bytes, &mut batch);
             if self.apply(batch).await? {
-                return Ok(Some(DoomedBytes { group, blob, bytes: found.bytes }));
+                return Ok(Some(DoomedBytes { group, blob, bytes }));
             }
         }
     }
+}
+
+/// When the version that an entry of the index by age tells of was staged, and its length.
+fn aged(entry: &Entry) -> Result<(u64, u64), CatalogError> {
+    let [staged_ms, _] = key::numbers(&entry.key)?;
+    Ok((staged_ms, decode(&entry.key, &entry.value)?))
 }
 
 /// The version that an entry of the index of what is staged tells of.

@@ -1,5 +1,6 @@
 //! The seam to whatever keeps the records: ordered keys, range reads, atomic batches with preconditions.
 
+use crate::seal::{Sealed, Sequence};
 use futures::future::BoxFuture;
 use std::ops::Bound;
 
@@ -12,7 +13,7 @@ pub struct Entry {
     /// The key.
     pub key: Vec<u8>,
     /// Its value.
-    pub value: Vec<u8>,
+    pub value: Sealed,
 }
 
 /// Keys from `start` to `end`, in byte order.
@@ -31,7 +32,7 @@ pub enum Check {
     Absent(Vec<u8>),
     /// The key has a value, whichever.
     Present(Vec<u8>),
-    /// The key has exactly this value.
+    /// The value of the key has exactly this body.
     Is(Vec<u8>, Vec<u8>),
     /// No key of the range has a value.
     Empty(KeyRange),
@@ -40,7 +41,7 @@ pub enum Check {
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Set the key's value.
+    /// Set the key's value to this body, sealed with the sequence number of the batch.
     Put(Vec<u8>, Vec<u8>),
     /// Remove the key, if it is there.
     Delete(Vec<u8>),
@@ -60,17 +61,21 @@ pub struct Batch {
 /// Ordered keys, kept durably.
 ///
 /// The checks of a batch are evaluated before any of its writes; the writes are then done in their order. Batches are
-/// applied one after another: each sees the ones before it whole. A `commit` whose future is dropped may or may not
-/// happen.
+/// applied one after another: each sees the ones before it whole, and gets a [`Sequence`] above all of theirs. A `commit`
+/// whose future is dropped may or may not happen.
+///
+/// Values come back as they lie on the medium: whoever wants one opens its seal.
 pub trait Store: Send + Sync + 'static {
     /// The value of `key`, as of the last batch that was answered.
-    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Vec<u8>>>;
+    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>>;
     /// The values of `keys`, in their order, as of one moment.
-    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Vec<u8>>>>;
+    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>>;
     /// At most `limit` entries of `range`, in key order, as of one moment.
     fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>>;
     /// Applies `batch` if all its checks hold; durable when it answers. [`StoreError::CheckFailed`] changes nothing.
     fn commit(&self, batch: Batch) -> StoreFuture<'_, ()>;
+    /// The number of the last batch that changed something. The next one gets a higher one.
+    fn sequence(&self) -> Sequence;
 }
 
 /// Why a store could not.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod blobs;
+mod damage;
 mod history;
 mod jobs;
 mod listing;
@@ -36,6 +37,7 @@ fn object(version: VersionId, bytes: u64, modified_ms: u64) -> Object {
         bytes,
         etag: format!("e{}", version.0),
         modified_ms,
+        created_ms: modified_ms,
         headers: vec![("content-type".into(), "text/plain".into())],
         metadata: Vec::new(),
         checksums: Vec::new(),

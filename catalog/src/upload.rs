@@ -13,7 +13,8 @@ use crate::key::{self, Tag};
 use crate::list::{behind, common_prefix, later};
 use crate::object::{Displaced, PutCondition, check_condition, place_new};
 use crate::parts::PARTS_MAX;
-use crate::record::{Object, Part, Place, Upload, Version, VersionId, decode, encode};
+use crate::record::{Object, Owner, Part, Place, Upload, VersionId, decode, encode};
+use crate::seal::Sealed;
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -79,8 +80,11 @@ impl Catalog {
     /// [`CatalogError::NoSuchBucket`].
     pub async fn create_upload(&self, bucket: &str, key: &str, upload: &Upload) -> Result<(), CatalogError> {
         let at = key::upload(bucket, key, upload.version);
-        let checks = vec![Check::Present(key::bucket(bucket)), Check::Absent(at.clone())];
-        let begun = self.apply(Batch { checks, writes: vec![Write::Put(at, encode(upload))] }).await?;
+        let owner = Owner { bucket: bucket.to_owned(), key: key.to_owned(), in_parts: true };
+        let owner_at = key::version(upload.version);
+        let checks = vec![Check::Present(key::bucket(bucket)), Check::Absent(owner_at.clone())];
+        let writes = vec![Write::Put(at, encode(upload)), Write::Put(owner_at, encode(&owner))];
+        let begun = self.apply(Batch { checks, writes }).await?;
         if begun { Ok(()) } else { Err(CatalogError::NoSuchBucket) }
     }
 
@@ -117,11 +121,11 @@ impl Catalog {
         let mut turns = self.turns();
         loop {
             let _turn = turns.next().await?;
-            let (old, raw) = self.read_raw::<Part>(&at).await?.unzip();
+            let (old, raw) = self.read_to_replace::<Part>(&at).await?.unzip();
             let unchanged = raw.map_or_else(|| Check::Absent(at.clone()), |raw| Check::Is(at.clone(), raw));
             let checks = vec![Check::Present(upload_at.clone()), unchanged];
             if self.apply(Batch { checks, writes: vec![Write::Put(at.clone(), encode(part))] }).await? {
-                return Ok(old);
+                return Ok(old.flatten());
             }
             self.upload(bucket, key, number).await?;
         }
@@ -162,8 +166,8 @@ impl Catalog {
                 self.bucket(bucket).await?;
                 return Err(CatalogError::NoSuchUpload);
             }
-            let Ok(old) = self.living(bucket, key).await? else { continue };
-            check_condition(condition, old.as_ref().map(|old| &old.object))?;
+            let old = self.living(bucket, key).await?;
+            check_condition(condition, old.as_ref())?;
             let mut batch = Batch::default();
             batch.checks.push(Check::Present(key::bucket(bucket)));
             batch.checks.push(Check::Present(at.clone()));
@@ -193,7 +197,10 @@ impl Catalog {
         loop {
             let _turn = turns.next().await?;
             self.upload(bucket, key, number).await?;
-            let mut batch = Batch { checks: vec![Check::Present(at.clone())], writes: vec![Write::Delete(at.clone())] };
+            let mut batch = Batch {
+                checks: vec![Check::Present(at.clone())],
+                writes: vec![Write::Delete(at.clone()), Write::Delete(key::version(number))],
+            };
             let parts = self.all_parts(number, &mut batch).await?;
             batch.writes.push(Write::DeleteRange(KeyRange::prefix(&key::parts(number))));
             if self.apply(batch).await? {
@@ -221,7 +228,10 @@ impl Catalog {
                     listing.truncated = request.max_uploads > 0;
                     return Ok(listing);
                 }
-                let (_, key, _) = key::upload_at(&entry.key)?;
+                let Some((key, upload)) = self.sound_entries(std::slice::from_ref(entry), listed).pop() else {
+                    from = Bound::Excluded(entry.key.clone());
+                    continue;
+                };
                 if let Some(common) = common_prefix(&request.prefix, delimiter, &key) {
                     from = behind(&key::uploads(bucket, common));
                     listing.common_prefixes.push(common.to_owned());
@@ -229,7 +239,7 @@ impl Catalog {
                     break;
                 }
                 from = Bound::Excluded(entry.key.clone());
-                listing.uploads.push((key, decode(&entry.key, &entry.value)?));
+                listing.uploads.push((key, upload));
             }
             if exhausted && !jumped {
                 return Ok(listing);
@@ -244,11 +254,11 @@ impl Catalog {
         limit: usize,
     ) -> Result<Page<(String, String, Upload)>, CatalogError> {
         let page = self.entries(&key::all(Tag::Upload), after, limit).await?;
-        let told = |entry: &Entry| {
+        let upload = |entry: &Entry| {
             let (bucket, key, _) = key::upload_at(&entry.key)?;
             Ok((bucket, key, decode(&entry.key, &entry.value)?))
         };
-        let items = page.items.iter().map(told).collect::<Result<_, CatalogError>>()?;
+        let items = self.sound_entries(&page.items, upload);
         Ok(Page { items, next: page.next })
     }
 
@@ -280,28 +290,24 @@ impl Catalog {
 
     /// The slots of parts that the workshop must have, those of open uploads and those of versions that lie in their
     /// parts: from behind `after` on, as many as come of one look. At boot, a file in none of them (or of
-    /// [`Catalog::staged_slots`]) is an orphan.
+    /// [`Catalog::staged_slots`]) is an orphan, unless records are damaged: see [`Catalog::quarantined`].
     pub async fn part_slots(&self, after: Option<&Cursor>) -> Result<Page<u64>, CatalogError> {
         let page = self.entries(&key::all(Tag::Part), after, STEP).await?;
-        let of = |entry: &Entry| Ok(VersionId(key::numbers::<2>(&entry.key)?[0]));
-        let owners = page.items.iter().map(of).collect::<Result<BTreeSet<_>, CatalogError>>()?;
-        let versions: Vec<_> = owners.into_iter().collect();
-        let found = self.versions(&versions).await?;
-        let elsewhere: BTreeSet<_> = versions
-            .iter()
-            .zip(&found)
-            .filter(|(_, found)| found.as_ref().is_some_and(|found| found.place != Place::Parts))
-            .map(|(version, _)| *version)
-            .collect();
-        let mut slots = Vec::new();
-        for entry in &page.items {
-            if !elsewhere.contains(&of(entry)?) {
-                slots.push(part_of(entry)?.slot);
-            }
-        }
+        let parts = self.sound_entries(&page.items, |entry| Ok((key::numbers::<2>(&entry.key)?[0], part_of(entry)?)));
+        let owners: BTreeSet<u64> = parts.iter().map(|(owner, _)| *owner).collect();
+        let keys: Vec<_> = owners.iter().map(|owner| key::version(VersionId(*owner))).collect();
+        let found = keys.iter().zip(self.store.get_many(keys.clone()).await?);
+        // What lies in the rack has no owner record any more; a damaged one may be that of parts.
+        let elsewhere = |(at, value): (&Vec<u8>, Option<Sealed>)| {
+            value.is_none_or(|value| decode::<Owner>(at, &value).is_ok_and(|owner| !owner.in_parts))
+        };
+        let stored: BTreeSet<u64> =
+            owners.into_iter().zip(found).filter_map(|(owner, found)| elsewhere(found).then_some(owner)).collect();
+        let last = parts.last().map(|(owner, _)| *owner);
+        let slots = parts.into_iter().filter(|(owner, _)| !stored.contains(owner)).map(|(_, part)| part.slot).collect();
         // What lies in the rack may have ten thousand parts; they are passed over in one step.
-        let next = match (page.next, page.items.last().map(of).transpose()?) {
-            (Some(_), Some(last)) if elsewhere.contains(&last) => Some(Cursor(key::part(last, u32::MAX))),
+        let next = match (page.next, last) {
+            (Some(_), Some(last)) if stored.contains(&last) => Some(Cursor(key::part(VersionId(last), u32::MAX))),
             (next, _) => next,
         };
         Ok(Page { items: slots, next })
@@ -327,15 +333,16 @@ impl Catalog {
         loop {
             let entries = self.store.scan(KeyRange { start: start.clone(), end: end.clone() }, STEP).await?;
             for entry in &entries {
-                let part = part_of(entry)?;
-                if part.number != last.map_or(1, |last| last + 1) {
+                let [_, part_number] = key::numbers(&entry.key)?;
+                if part_number != last.map_or(1, |last| last + 1) {
                     let gap = KeyRange { start: start.clone(), end: Bound::Excluded(entry.key.clone()) };
                     batch.checks.push(Check::Empty(gap));
                 }
-                last = Some(part.number);
+                last = Some(part_number);
                 start = Bound::Excluded(entry.key.clone());
-                batch.checks.push(Check::Is(entry.key.clone(), entry.value.clone()));
-                seen.push(part);
+                batch.checks.push(Check::Is(entry.key.clone(), entry.value.unproven_body().to_vec()));
+                // One that is damaged is none: it cannot be chosen, and its file stays.
+                seen.extend(self.sound_entries(std::slice::from_ref(entry), part_of));
             }
             if entries.len() < STEP {
                 batch.checks.push(Check::Empty(KeyRange { start, end }));
@@ -343,6 +350,12 @@ impl Catalog {
             }
         }
     }
+}
+
+/// The key and the upload that an entry tells of.
+fn listed(entry: &Entry) -> Result<(String, Upload), CatalogError> {
+    let (_, key, _) = key::upload_at(&entry.key)?;
+    Ok((key, decode(&entry.key, &entry.value)?))
 }
 
 /// Where a listing starts because of what it is to be behind of.
@@ -390,8 +403,7 @@ pub(crate) fn part_of(entry: &Entry) -> Result<Part, CatalogError> {
     decode(&entry.key, &entry.value)
 }
 
-/// Whether `part` may be one of `version`, which holds `object`: of an object its parts are known.
-pub(crate) fn fits(part: &Part, version: &Version, object: Option<&Object>) -> bool {
-    let range = object.filter(|object| object.version == version.version).and_then(|o| o.parts.range(part.number));
-    range.is_some_and(|range| range.end - range.start == part.bytes)
+/// Whether `part` may be one of `object`: of an object its parts are known.
+pub(crate) fn fits(part: &Part, object: &Object) -> bool {
+    object.parts.range(part.number).is_some_and(|range| range.end - range.start == part.bytes)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// `PRAGMA application_id` of a catalog: "LRDR".
 const APPLICATION_ID: i32 = 0x4C52_4452;
 /// `PRAGMA user_version`: the format of the table. Records carry versions of their own.
-const FORMAT_VERSION: i32 = 1;
+const FORMAT_VERSION: i32 = 2;
 /// Files up to this size are checked page by page at each open; larger ones only as pages are used.
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
 /// Pages of SQLite's cache for the writer and for each reader, in KiB (negative is SQLite's way to say so).
@@ -95,6 +95,7 @@ fn create(connection: &Connection, path: &Path) -> Result<(), StoreError> {
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {FORMAT_VERSION};
          CREATE TABLE kv (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID, STRICT;
+         CREATE TABLE sequence (one INTEGER PRIMARY KEY CHECK (one = 1), v BLOB NOT NULL) STRICT;
          COMMIT;"
     );
     connection.execute_batch(&script).map_err(|error| store_error(path, &error))?;
@@ -116,7 +117,12 @@ pub(super) fn check_identity(connection: &Connection, path: &Path) -> Result<(),
     let version = pragma("user_version").map_err(|error| store_error(path, &error))?;
     if version != FORMAT_VERSION {
         let what = format!("has catalog format {version}, and this Larder knows {FORMAT_VERSION}");
-        return Err(unusable(path, &what, "use the Larder that wrote it"));
+        let mend = if version < FORMAT_VERSION {
+            "it is from a trial version of Larder: begin with a new data directory"
+        } else {
+            "use the Larder that wrote it"
+        };
+        return Err(unusable(path, &what, mend));
     }
     Ok(())
 }

@@ -3,8 +3,9 @@
 //! Invariants: neither the file nor its log changes, also after a crash, when the log is longer than what was folded
 //! into the file; a commit is refused; the lock on the file is held as by a store that writes.
 
-use super::{Pool, file};
+use super::{Pool, file, statements, store_error};
 use crate::look::looked_at_only;
+use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Entry, KeyRange, Store, StoreError, StoreFuture};
 use std::fs::File;
 use std::path::Path;
@@ -20,6 +21,7 @@ const TOLD_MAX: u32 = 20;
 /// A [`Store`] in one SQLite file that refuses to be changed.
 pub struct SqliteView {
     pool: Arc<Pool>,
+    sequence: Sequence,
     _lock: File,
 }
 
@@ -33,8 +35,13 @@ impl SqliteView {
         let lock = file::lock(&path)?;
         let idle = (0..READERS).map(|_| file::open_as_it_is(&path)).collect::<Result<Vec<_>, _>>()?;
         file::check_identity(&idle[0], &path)?;
+        let sequence = statements::read_sequence(&idle[0]).map_err(|error| store_error(&path, &error))?;
         let permits = Arc::new(Semaphore::new(READERS));
-        Ok(Self { pool: Arc::new(Pool { path, idle: Mutex::new(idle), permits }), _lock: lock })
+        Ok(Self {
+            pool: Arc::new(Pool { path, idle: Mutex::new(idle), permits }),
+            sequence: sequence.unwrap_or_default(),
+            _lock: lock,
+        })
     }
 
     /// Reads every page of the file and compares each table with its index. What SQLite finds wrong, in its words.
@@ -48,12 +55,12 @@ impl SqliteView {
 }
 
 impl Store for SqliteView {
-    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Vec<u8>>> {
+    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
         let key = key.to_vec();
         self.pool.read(move |reader| reader.get(&key))
     }
 
-    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Vec<u8>>>> {
+    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
         self.pool.read(move |reader| reader.get_many(&keys))
     }
 
@@ -63,6 +70,10 @@ impl Store for SqliteView {
 
     fn commit(&self, _: Batch) -> StoreFuture<'_, ()> {
         Box::pin(std::future::ready(Err(looked_at_only())))
+    }
+
+    fn sequence(&self) -> Sequence {
+        self.sequence
     }
 }
 

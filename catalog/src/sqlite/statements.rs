@@ -1,5 +1,6 @@
 //! The SQL: point reads, range reads, checks and writes over the one table.
 
+use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -13,13 +14,13 @@ impl<'a> Reader<'a> {
         Self { connection }
     }
 
-    pub(super) fn get(&self, key: &[u8]) -> rusqlite::Result<Option<Vec<u8>>> {
+    pub(super) fn get(&self, key: &[u8]) -> rusqlite::Result<Option<Sealed>> {
         let mut select = self.connection.prepare_cached("SELECT v FROM kv WHERE k = ?1")?;
-        select.query_row([key], |row| row.get(0)).optional()
+        select.query_row([key], |row| row.get(0).map(Sealed::from_bytes)).optional()
     }
 
     /// One transaction, so that all values are of one moment.
-    pub(super) fn get_many(&self, keys: &[Vec<u8>]) -> rusqlite::Result<Vec<Option<Vec<u8>>>> {
+    pub(super) fn get_many(&self, keys: &[Vec<u8>]) -> rusqlite::Result<Vec<Option<Sealed>>> {
         let transaction = self.connection.unchecked_transaction()?;
         let values = keys.iter().map(|key| self.get(key)).collect::<Result<_, _>>()?;
         transaction.commit()?;
@@ -35,7 +36,7 @@ impl<'a> Reader<'a> {
 
     pub(super) fn scan(&self, range: KeyRange, limit: usize) -> rusqlite::Result<Vec<Entry>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let entry = |row: &rusqlite::Row<'_>| Ok(Entry { key: row.get(0)?, value: row.get(1)? });
+        let entry = |row: &rusqlite::Row<'_>| Ok(Entry { key: row.get(0)?, value: Sealed::from_bytes(row.get(1)?) });
         match range.half_open() {
             (start, Some(end)) => self
                 .connection
@@ -66,7 +67,7 @@ fn holds(connection: &Connection, check: &Check) -> rusqlite::Result<bool> {
     Ok(match check {
         Check::Absent(key) => !is_there(connection, key)?,
         Check::Present(key) => is_there(connection, key)?,
-        Check::Is(key, value) => reader.get(key)?.as_ref() == Some(value),
+        Check::Is(key, body) => reader.get(key)?.is_some_and(|value| value.has_body(body)),
         Check::Empty(range) => reader.scan(range.clone(), 1)?.is_empty(),
     })
 }
@@ -75,11 +76,11 @@ fn is_there(connection: &Connection, key: &[u8]) -> rusqlite::Result<bool> {
     connection.prepare_cached("SELECT 1 FROM kv WHERE k = ?1")?.exists([key])
 }
 
-pub(super) fn write(connection: &Connection, write: &Write) -> rusqlite::Result<()> {
+pub(super) fn write(connection: &Connection, write: &Write, sequence: Sequence) -> rusqlite::Result<()> {
     match write {
-        Write::Put(key, value) => connection
+        Write::Put(key, body) => connection
             .prepare_cached("INSERT INTO kv (k, v) VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = excluded.v")?
-            .execute(params![key, value])?,
+            .execute(params![key, Sealed::seal(key, body.clone(), sequence).as_bytes()])?,
         Write::Delete(key) => connection.prepare_cached("DELETE FROM kv WHERE k = ?1")?.execute([key])?,
         Write::DeleteRange(range) => match range.clone().half_open() {
             (start, Some(end)) => {
@@ -89,4 +90,37 @@ pub(super) fn write(connection: &Connection, write: &Write) -> rusqlite::Result<
         },
     };
     Ok(())
+}
+
+/// The key that the seal of the sequence number is bound to. No record has it, since that one lies in a table of its own.
+const SEQUENCE_KEY: &[u8] = b"sequence";
+
+/// The number of the last batch; `None` where it is damaged.
+pub(super) fn read_sequence(connection: &Connection) -> rusqlite::Result<Option<Sequence>> {
+    let found: Option<Vec<u8>> = connection.query_row("SELECT v FROM sequence", [], |row| row.get(0)).optional()?;
+    let Some(bytes) = found else { return Ok(Some(Sequence::default())) };
+    Ok(Sealed::from_bytes(bytes).open(SEQUENCE_KEY).ok().map(|(_, sequence)| sequence))
+}
+
+/// Remembers the number of the last batch.
+pub(super) fn write_sequence(connection: &Connection, sequence: Sequence) -> rusqlite::Result<()> {
+    let sealed = Sealed::seal(SEQUENCE_KEY, Vec::new(), sequence);
+    connection
+        .prepare_cached("INSERT INTO sequence (one, v) VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET v = excluded.v")?
+        .execute([sealed.as_bytes()])
+        .map(drop)
+}
+
+/// The highest sequence number in any seal that is whole: for a file whose own record of it is damaged.
+pub(super) fn highest_sequence(connection: &Connection) -> rusqlite::Result<Sequence> {
+    let mut select = connection.prepare("SELECT k, v FROM kv")?;
+    let mut rows = select.query([])?;
+    let mut highest = Sequence::default();
+    while let Some(row) = rows.next()? {
+        let (key, value): (Vec<u8>, Vec<u8>) = (row.get(0)?, row.get(1)?);
+        if let Ok((_, sequence)) = Sealed::from_bytes(value).open(&key) {
+            highest = highest.max(sequence);
+        }
+    }
+    Ok(highest)
 }

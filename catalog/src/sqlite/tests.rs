@@ -41,7 +41,7 @@ async fn a_commit_nobody_waits_for_is_done_before_the_store_closes() {
     drop(store);
     assert!(!beside(&path, "-wal").exists(), "the log was folded into the file");
     let store = SqliteStore::open(&path).unwrap();
-    assert_eq!(store.get(b"a").await.unwrap().unwrap(), b"1");
+    assert_eq!(store.get(b"a").await.unwrap().unwrap().open(b"a").unwrap().0, b"1");
 }
 
 #[tokio::test]
@@ -88,12 +88,15 @@ fn foreign_files_are_refused_and_left_as_they_are() {
 }
 
 #[test]
-fn a_newer_format_is_refused() {
+fn another_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("catalog");
     drop(SqliteStore::open(&path).unwrap());
-    Connection::open(&path).unwrap().pragma_update(None, "user_version", 2).unwrap();
-    assert!(refusal(&path).contains("format 2"), "{}", refusal(&path));
+    for (version, mend) in [(3, "use the Larder that wrote it"), (1, "begin with a new data directory")] {
+        Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
+        let refusal = refusal(&path);
+        assert!(refusal.contains(&format!("format {version}")) && refusal.contains(mend), "{refusal}");
+    }
 }
 
 #[tokio::test]
@@ -146,7 +149,7 @@ async fn a_view_sees_what_was_answered_and_changes_nothing() {
     for (path, log) in [(&path, false), (&image, true)] {
         let before = (std::fs::read(path).unwrap(), std::fs::read(beside(path, "-wal")).ok());
         let view = SqliteView::open(path).unwrap();
-        assert_eq!(view.get(b"a").await.unwrap().unwrap(), b"1");
+        assert_eq!(view.get(b"a").await.unwrap().unwrap().open(b"a").unwrap().0, b"1");
         assert_eq!(view.check_pages().await.unwrap(), Vec::<String>::new());
         assert!(view.commit(put(b"a", b"2")).await.is_err());
         drop(view);

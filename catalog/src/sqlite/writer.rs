@@ -4,8 +4,9 @@
 //! write, and a write that then fails can only be the medium's fault, for which the whole transaction is rolled back.
 //! If the medium is full, each batch is tried again alone, so that a large one does not take small ones with it.
 
-use super::statements::{failed_check, write};
+use super::statements::{failed_check, write, write_sequence};
 use super::{Counters, store_error};
+use crate::seal::Sequence;
 use crate::store::{Batch, StoreError, StoreFuture};
 use rusqlite::{Connection, ErrorCode};
 use std::path::Path;
@@ -31,9 +32,14 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(connection: Connection, path: Arc<Path>, counters: Arc<Counters>) -> Result<Self, StoreError> {
+    pub(super) fn start(
+        connection: Connection,
+        path: Arc<Path>,
+        counters: Arc<Counters>,
+        sequence: Sequence,
+    ) -> Result<Self, StoreError> {
         let (jobs, queue) = channel();
-        let work = Work { connection, path, counters, broken: None };
+        let work = Work { connection, path, counters, sequence, broken: None };
         let thread = std::thread::Builder::new().name("catalog-writer".into()).spawn(move || work.run(&queue));
         let thread = thread.map_err(|error| StoreError::Failed(error.to_string()))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
@@ -67,6 +73,8 @@ struct Work {
     connection: Connection,
     path: Arc<Path>,
     counters: Arc<Counters>,
+    /// Of the last batch that was committed.
+    sequence: Sequence,
     /// Why nothing more may be written.
     broken: Option<String>,
 }
@@ -108,6 +116,12 @@ impl Work {
         }
         self.counters.transactions.fetch_add(1, Ordering::Relaxed);
         let done = self.try_transaction(group);
+        let done = done.map(|(verdicts, sequence)| {
+            assert!(sequence >= self.sequence, "sequence numbers grow");
+            self.sequence = sequence;
+            self.counters.sequence.store(sequence.0, Ordering::Release);
+            verdicts
+        });
         done.map_err(|error| {
             self.roll_back();
             // A full medium, or a tool that holds the file, leaves everything as it was; after anything else (a failed
@@ -123,18 +137,22 @@ impl Work {
         })
     }
 
-    fn try_transaction(&self, group: &[Job]) -> rusqlite::Result<Vec<Verdict>> {
+    /// What became of each batch, and the number of the last of them that changed something.
+    fn try_transaction(&self, group: &[Job]) -> rusqlite::Result<(Vec<Verdict>, Sequence)> {
+        let mut sequence = self.sequence;
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let mut verdicts = Vec::with_capacity(group.len());
         for job in group {
             let failed = failed_check(&self.connection, &job.batch)?;
             if failed.is_none() {
-                job.batch.writes.iter().try_for_each(|change| write(&self.connection, change))?;
+                sequence.0 += 1;
+                job.batch.writes.iter().try_for_each(|change| write(&self.connection, change, sequence))?;
             }
             verdicts.push(failed);
         }
+        write_sequence(&self.connection, sequence)?;
         self.connection.execute_batch("COMMIT")?;
-        Ok(verdicts)
+        Ok((verdicts, sequence))
     }
 
     /// SQLite may have rolled back by itself.

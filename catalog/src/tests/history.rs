@@ -158,6 +158,13 @@ impl Actor {
         });
     }
 
+    /// What the index of a pack would say: whose a version in the rack is.
+    async fn key_of(&self, version: VersionId) -> Option<(String, String)> {
+        let objects = self.catalog.sound_objects(None, 10_000).await.unwrap().items;
+        let found = objects.into_iter().find(|(_, _, placed)| placed.object.version == version);
+        found.map(|(bucket, key, _)| (bucket, key))
+    }
+
     async fn rescuer(mut self, rounds: u64) {
         for _ in 0..rounds {
             self.pause().await;
@@ -170,7 +177,11 @@ impl Actor {
                 let slot = self.catalog.next_slot().await.unwrap();
                 self.world(|world| world.files.insert(slot, member.version));
                 self.pause().await;
-                let moved = self.catalog.restage(member.version, id, slot).await.unwrap();
+                let Some((bucket, key)) = self.key_of(member.version).await else {
+                    self.world(|world| drop(world.files.remove(&slot)));
+                    continue;
+                };
+                let moved = self.catalog.restage((&bucket, &key), member.version, id, slot).await.unwrap();
                 self.world(|world| match moved {
                     Some(_) => world.rescued += 1,
                     None => drop(world.files.remove(&slot)),

@@ -2,8 +2,8 @@
 
 use super::{blob, catalog, object, put, sound};
 use crate::{
-    Bucket, Catalog, CatalogError, Displaced, HIDDEN_BUCKET, Job, JobState, ListRequest, Made, Place, Publication,
-    VersionId,
+    Bucket, Catalog, CatalogError, Displaced, HIDDEN_BUCKET, Job, JobInput, JobState, ListRequest, Made, Place,
+    Publication, VersionId,
 };
 use model::BlobId;
 
@@ -38,6 +38,10 @@ async fn target(catalog: &Catalog) -> Bucket {
     catalog.bucket("b").await.unwrap()
 }
 
+fn input(version: VersionId, key: &str) -> JobInput {
+    JobInput { version, bucket: "b".into(), key: key.into() }
+}
+
 fn to(from: &str, to: &str) -> Publication {
     Publication { from: from.into(), to: to.into() }
 }
@@ -53,12 +57,15 @@ async fn jobs_are_numbered_and_change_only_from_what_was_seen() {
     let late = Job { state: JobState::Publishing, ..first.clone() };
     assert!(matches!(catalog.change_job(&first, &late).await, Err(CatalogError::PreconditionFailed)));
     assert_eq!(catalog.job(1).await.unwrap(), Some(paused));
-    catalog.add_job_inputs(1, &[VersionId(4)]).await.unwrap();
+    catalog.add_job_inputs(1, &[input(VersionId(4), "k")]).await.unwrap();
     sound(&catalog).await;
     catalog.forget_job(1).await.unwrap();
     assert_eq!(catalog.jobs().await.unwrap(), [second]);
     assert!(catalog.job_inputs(1, 9).await.unwrap().is_empty());
-    assert!(matches!(catalog.add_job_inputs(1, &[VersionId(4)]).await, Err(CatalogError::PreconditionFailed)));
+    assert!(matches!(
+        catalog.add_job_inputs(1, &[input(VersionId(4), "k")]).await,
+        Err(CatalogError::PreconditionFailed)
+    ));
     sound(&catalog).await;
 }
 
@@ -103,7 +110,7 @@ async fn what_was_rescued_to_the_workshop_is_published_as_well() {
     let catalog = catalog().await;
     let (id, members) = made(&catalog, &[10, 20]).await;
     let slot = catalog.next_slot().await.unwrap();
-    catalog.restage(members[1].object.version, id, slot).await.unwrap().unwrap();
+    catalog.restage((HIDDEN_BUCKET, "1/out/1"), members[1].object.version, id, slot).await.unwrap().unwrap();
     sound(&catalog).await;
     catalog.publish(&target(&catalog).await, &[to("1/out/1", "p/1")]).await.unwrap();
     assert_eq!(catalog.get_object("b", "p/1").await.unwrap().1, Place::Staged { slot });
@@ -128,12 +135,13 @@ async fn input_is_removed_by_version_and_only_where_it_is_that_still() {
     let number = catalog.create_job(&job(JobState::Removing)).await.unwrap().job;
     let (first, slot) = put(&catalog, "in/0", 5, 1).await;
     let (second, _) = put(&catalog, "in/1", 6, 1).await;
-    catalog.add_job_inputs(number, &[first, second]).await.unwrap();
+    let (one, two) = (input(first, "in/0"), input(second, "in/1"));
+    catalog.add_job_inputs(number, &[one.clone(), two.clone()]).await.unwrap();
     put(&catalog, "in/1", 7, 2).await;
-    assert_eq!(catalog.job_inputs(number, 9).await.unwrap(), [first, second]);
-    let displaced = catalog.remove_job_input(number, first).await.unwrap();
+    assert_eq!(catalog.job_inputs(number, 9).await.unwrap(), [one.clone(), two.clone()]);
+    let displaced = catalog.remove_job_input(number, &one).await.unwrap();
     assert_eq!(displaced, Displaced::Staged { version: first, slots: vec![slot], bytes: 5 });
-    assert_eq!(catalog.remove_job_input(number, second).await.unwrap(), Displaced::Nothing);
+    assert_eq!(catalog.remove_job_input(number, &two).await.unwrap(), Displaced::Nothing);
     assert!(catalog.job_inputs(number, 9).await.unwrap().is_empty());
     assert!(matches!(catalog.head_object("b", "in/0").await, Err(CatalogError::NoSuchKey)));
     assert_eq!(catalog.head_object("b", "in/1").await.unwrap().bytes, 7);

@@ -1,7 +1,7 @@
 //! Listings against a naive model that rolls up everything and then cuts a page out.
 
 use super::{catalog_in, object, put};
-use crate::{Batch, Entry, KeyRange};
+use crate::{Batch, Entry, KeyRange, Sealed, Sequence};
 use crate::{Catalog, CatalogError, ListRequest, Listing, MemoryStore, PutCondition, Store, StoreFuture, VersionId};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -169,11 +169,15 @@ async fn only_behind_a_common_prefix_of_the_same_listing_what_begins_with_it_is_
 struct Counting(MemoryStore, AtomicUsize);
 
 impl Store for Counting {
-    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Vec<u8>>> {
+    fn sequence(&self) -> Sequence {
+        self.0.sequence()
+    }
+
+    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
         self.0.get(key)
     }
 
-    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Vec<u8>>>> {
+    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
         self.0.get_many(keys)
     }
 

@@ -17,13 +17,13 @@ async fn what_was_put_is_got_until_it_is_deleted() {
     let (found, place) = catalog.get_object("b", "k").await.unwrap();
     assert_eq!((found.clone(), place), (object(version, 5, 1), Place::Staged { slot }));
     assert_eq!(catalog.head_object("b", "k").await.unwrap(), found);
-    let (of_version, same) = catalog.object_of_version(version).await.unwrap().unwrap();
-    assert_eq!((of_version.key.as_str(), of_version.staged_ms, same), ("k", 1, found));
+    let staged = catalog.staged_object(version).await.unwrap().unwrap();
+    assert_eq!((staged.key.as_str(), staged.place, staged.object), ("k", place, found));
     let displaced = catalog.delete_object("b", "k").await.unwrap();
     assert_eq!(displaced, Displaced::Staged { version, slots: vec![slot], bytes: 5 });
     assert_eq!(catalog.delete_object("b", "k").await.unwrap(), Displaced::Nothing);
     assert!(matches!(catalog.delete_object("none", "k").await, Err(CatalogError::NoSuchBucket)));
-    assert_eq!(catalog.object_of_version(version).await.unwrap(), None);
+    assert_eq!(catalog.staged_object(version).await.unwrap(), None);
     assert_eq!(sound(&catalog).await.objects, 0);
 }
 

@@ -166,7 +166,7 @@ async fn parts_are_remembered_in_the_rack_and_their_slots_are_not() {
     assert_eq!(catalog.parts_page(upload, 1, 9).await.unwrap(), [two]);
     sound(&catalog).await;
     let slot = catalog.next_slot().await.unwrap();
-    catalog.restage(upload, id, slot).await.unwrap().unwrap();
+    catalog.restage(("b", "k"), upload, id, slot).await.unwrap().unwrap();
     assert_eq!(catalog.get_object("b", "k").await.unwrap().1, Place::Staged { slot }, "in one piece again");
     assert_eq!(part_slots(&catalog).await, BTreeSet::from([other.slot]));
     sound(&catalog).await;

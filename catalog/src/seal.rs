@@ -1,0 +1,113 @@
+//! The seal of a stored value: when it was committed, and a checksum that is bound to its key.
+//!
+//! ```text
+//! | body | commit sequence number, u64 LE | CRC-32C, u32 LE |
+//! ```
+//! The checksum covers the key's length (u32 LE), the key, the body and the sequence number. A value that a flipped bit
+//! changed, or that turns up under another key, does not open; so no record is ever taken for another's.
+//!
+//! A store seals a value when it commits it, since only then is the sequence number known.
+
+use crate::error::{CatalogError, readable};
+use crc_fast::{CrcAlgorithm, Digest};
+
+/// Bytes of a seal.
+pub const SEAL_BYTES: usize = 8 + 4;
+
+/// The number of a batch: each that is committed gets one above all before it. Not gapless.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sequence(pub u64);
+
+/// A value as it lies in a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sealed(Vec<u8>);
+
+impl Sealed {
+    /// `body` as it lies under `key` when the batch `sequence` has put it there.
+    pub fn seal(key: &[u8], mut body: Vec<u8>, sequence: Sequence) -> Self {
+        body.extend_from_slice(&sequence.0.to_le_bytes());
+        let crc = checksum(key, &body);
+        body.extend_from_slice(&crc.to_le_bytes());
+        Self(body)
+    }
+
+    /// What a medium gave back, whatever it is.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes on the medium.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The body and the batch that wrote it, if this is what was put under `key`.
+    ///
+    /// # Errors
+    /// [`CatalogError::Damaged`].
+    pub fn open(&self, key: &[u8]) -> Result<(&[u8], Sequence), CatalogError> {
+        let (sealed, crc) =
+            self.0.split_last_chunk::<4>().ok_or_else(|| CatalogError::damaged(key, "it is too short"))?;
+        let (body, sequence) =
+            sealed.split_last_chunk::<8>().ok_or_else(|| CatalogError::damaged(key, "it is too short"))?;
+        if checksum(key, sealed) != u32::from_le_bytes(*crc) {
+            return Err(CatalogError::damaged(key, "its checksum does not match"));
+        }
+        Ok((body, Sequence(u64::from_le_bytes(*sequence))))
+    }
+
+    /// Whether its body is `body`. True of no value that is too short for a seal; says nothing of the checksum.
+    pub(crate) fn has_body(&self, body: &[u8]) -> bool {
+        self.0.len() == body.len() + SEAL_BYTES && self.0.starts_with(body)
+    }
+
+    /// Its body, unchecked: to be replaced or removed, never to be believed.
+    pub(crate) fn unproven_body(&self) -> &[u8] {
+        &self.0[..self.0.len().saturating_sub(SEAL_BYTES)]
+    }
+}
+
+/// The checksum of `sealed`, a body and its sequence number, under `key`.
+fn checksum(key: &[u8], sealed: &[u8]) -> u32 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    let key_bytes = u32::try_from(key.len()).unwrap_or_else(|_| panic!("no key has 4 GiB: {}", readable(&key[..32])));
+    digest.update(&key_bytes.to_le_bytes());
+    digest.update(key);
+    digest.update(sealed);
+    digest.finalize() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_value_opens_under_its_key_and_no_other() {
+        let sealed = Sealed::seal(b"Oa", b"body".to_vec(), Sequence(7));
+        assert_eq!(sealed.open(b"Oa").unwrap(), (&b"body"[..], Sequence(7)));
+        assert!(sealed.open(b"Ob").is_err());
+        // The boundary of key and body is part of what is covered.
+        let shifted = Sealed::seal(b"O", b"abody".to_vec(), Sequence(7));
+        assert!(Sealed::from_bytes(shifted.as_bytes()[1..].to_vec()).open(b"Oa").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_flipped_bit_is_noticed(body in proptest::collection::vec(any::<u8>(), 0..40), bit in any::<usize>()) {
+            let sealed = Sealed::seal(b"key", body, Sequence(u64::MAX));
+            let mut bytes = sealed.as_bytes().to_vec();
+            let bit = bit % (8 * bytes.len());
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(Sealed::from_bytes(bytes).open(b"key").is_err());
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let sealed = Sealed::from_bytes(bytes);
+            prop_assert!(sealed.open(b"key").is_err());
+            prop_assert!(sealed.unproven_body().len() <= sealed.as_bytes().len());
+        }
+    }
+}
