@@ -4,7 +4,7 @@ use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
 use crate::record::{Bucket, BucketChange, DriveRecord, User, decode, encode};
-use crate::store::{Batch, Check, KeyRange, Write};
+use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use model::DriveId;
 
 impl Catalog {
@@ -15,29 +15,53 @@ impl Catalog {
     pub async fn add_user(&self, user: &User) -> Result<(), CatalogError> {
         let at = key::user(&user.name);
         let checks = vec![Check::Absent(at.clone())];
-        let made = self.apply(Batch { checks, writes: vec![Write::Put(at, encode(user))] }).await?;
+        let mut writes = self.new_access_key(&user.name, Some(&user.access_key)).await?;
+        writes.push(Write::Put(at, encode(user)));
+        let made = self.apply(Batch { checks, writes }).await?;
         if made { Ok(()) } else { Err(CatalogError::UserExists) }
     }
 
-    /// Remembers `user` in the place of the user of that name.
+    /// Remembers `user` in the place of the user of that name. Nothing is committed any more that the old keys signed.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchUser`] if there is none.
     pub async fn replace_user(&self, user: &User) -> Result<(), CatalogError> {
         let at = key::user(&user.name);
         let checks = vec![Check::Present(at.clone())];
-        let made = self.apply(Batch { checks, writes: vec![Write::Put(at, encode(user))] }).await?;
+        let mut writes = self.new_access_key(&user.name, Some(&user.access_key)).await?;
+        writes.push(Write::Put(at, encode(user)));
+        let made = self.apply(Batch { checks, writes }).await?;
         if made { Ok(()) } else { Err(CatalogError::NoSuchUser) }
     }
 
-    /// Forgets the user `name`. What is called by that name elsewhere (the owner of a bucket) stays.
+    /// Forgets the user `name`. What is called by that name elsewhere (the owner of a bucket) stays. Nothing is committed
+    /// any more that the user signed.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchUser`] if there is none.
     pub async fn remove_user(&self, name: &str) -> Result<(), CatalogError> {
         let at = key::user(name);
-        let removed = self.apply(Batch { checks: vec![Check::Present(at.clone())], writes: vec![Write::Delete(at)] });
-        if removed.await? { Ok(()) } else { Err(CatalogError::NoSuchUser) }
+        let checks = vec![Check::Present(at.clone())];
+        let mut writes = self.new_access_key(name, None).await?;
+        writes.push(Write::Delete(at));
+        if self.apply(Batch { checks, writes }).await? { Ok(()) } else { Err(CatalogError::NoSuchUser) }
+    }
+
+    /// Has `name`, who need be no user that the catalog knows, sign with `access_key` from now on and with no other.
+    pub async fn set_access_key(&self, name: &str, access_key: &str) -> Result<(), CatalogError> {
+        let writes = self.new_access_key(name, Some(access_key)).await?;
+        self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
+    }
+
+    /// What makes `access_key` the only one of `name`. Changes of users are made one after the other, by their caller.
+    async fn new_access_key(&self, name: &str, access_key: Option<&str>) -> Result<Vec<Write>, CatalogError> {
+        let of_name = |entry: &Entry| {
+            let holder: String = decode(&entry.key, &entry.value)?;
+            Ok((holder == name).then(|| Write::Delete(entry.key.clone())))
+        };
+        let old = self.all_entries(&key::all(Tag::AccessKey), of_name).await?;
+        let new = access_key.map(|access_key| Write::Put(key::access_key(access_key), encode(&name)));
+        Ok(old.into_iter().flatten().chain(new).collect())
     }
 
     /// All users, by name.

@@ -7,6 +7,7 @@
 //! A call whose future is dropped may or may not have happened. Where the answer names something to free (a slot), let
 //! the call run to its end in a task of its own; what is lost anyway is found at boot ([`Catalog::staged_slots`]).
 
+use crate::authority::Bound;
 use crate::error::CatalogError;
 use crate::ids::Ids;
 use crate::key;
@@ -33,6 +34,7 @@ pub struct Catalog {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) ids: Arc<Ids>,
     pub(crate) quarantine: Arc<Quarantine>,
+    pub(crate) authority: Option<Arc<Bound>>,
     turns: Arc<RwLock<()>>,
 }
 
@@ -85,7 +87,7 @@ impl Catalog {
 
     /// A catalog over `store`, whatever is in it.
     pub(crate) fn over(store: Arc<dyn Store>) -> Self {
-        Self { store, ids: Arc::default(), quarantine: Arc::default(), turns: Arc::default() }
+        Self { store, ids: Arc::default(), quarantine: Arc::default(), authority: None, turns: Arc::default() }
     }
 
     /// What was put under `name`, if anything.
@@ -100,9 +102,10 @@ impl Catalog {
         self.put(user_meta(name), value).await
     }
 
-    /// The UUID of the rack, once it was set.
+    /// The UUID of the rack, once it was set. A damaged record counts as none: every label and the data directory have it
+    /// as well.
     pub async fn rack_uuid(&self) -> Result<Option<[u8; 16]>, CatalogError> {
-        self.read(&key::meta("rack-uuid")).await
+        self.look_up_one(&key::meta("rack-uuid")).await
     }
 
     /// Sets the UUID of the rack; for ever.
@@ -111,14 +114,17 @@ impl Catalog {
     /// [`CatalogError::PreconditionFailed`] if it has another one already.
     pub async fn set_rack_uuid(&self, uuid: [u8; 16]) -> Result<(), CatalogError> {
         let at = key::meta("rack-uuid");
-        let checks = vec![Check::Absent(at.clone())];
+        let checks = vec![match self.read_to_replace::<[u8; 16]>(&at).await? {
+            Some((None, damaged)) => Check::Is(at.clone(), damaged),
+            _ => Check::Absent(at.clone()),
+        }];
         let set = self.apply(Batch { checks, writes: vec![Write::Put(at, encode(&uuid))] }).await?;
         if set || self.rack_uuid().await? == Some(uuid) { Ok(()) } else { Err(CatalogError::PreconditionFailed) }
     }
 
-    /// What modelled time is counted from, once it was set.
+    /// What modelled time is counted from, once it was set. A damaged record counts as none.
     pub async fn clock_anchor(&self) -> Result<Option<ClockAnchor>, CatalogError> {
-        self.read(&key::meta("clock-anchor")).await
+        self.look_up_one(&key::meta("clock-anchor")).await
     }
 
     /// Sets what modelled time is counted from.
@@ -175,8 +181,11 @@ impl Catalog {
         Ok(self.store.commit(Batch { checks: Vec::new(), writes: vec![Write::Put(at, value)] }).await?)
     }
 
-    /// Commits `batch`; whether its checks held.
+    /// Commits `batch`, by the right that this handle has; whether its checks held.
     pub(crate) async fn apply(&self, batch: Batch) -> Result<bool, CatalogError> {
+        if let Some(bound) = &self.authority {
+            return self.apply_by(bound, batch).await;
+        }
         match self.store.commit(batch).await {
             Ok(()) => Ok(true),
             Err(StoreError::CheckFailed(_)) => Ok(false),

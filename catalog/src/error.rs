@@ -22,6 +22,9 @@ pub enum CatalogError {
     /// There is no user of that name.
     #[error("there is no such user")]
     NoSuchUser,
+    /// Nobody has the access key any more: it was rotated, or its user was removed.
+    #[error("there is no such access key any more")]
+    NoSuchAccessKey,
     /// A user of that name is there already.
     #[error("the user exists already")]
     UserExists,

@@ -17,6 +17,7 @@ use crate::object::{enter_workshop, leave_workshop};
 use crate::record::{Blob, Bucket, Member, Object, Place, PlacedObject, Version, VersionId, decode, encode};
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The bucket of what jobs have written and not yet published. No bucket of S3 begins with a dot.
 pub const HIDDEN_BUCKET: &str = ".larder-jobs";
@@ -159,15 +160,19 @@ impl Catalog {
         self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
     }
 
-    /// Remembers that `job` has read these objects, which are to be removed when its output is published.
+    /// Remembers that `job` has read these objects of `bucket`, by version and key, which are to be removed when its output is published.
     ///
     /// # Errors
     /// [`CatalogError::PreconditionFailed`] if there is no such job.
-    pub async fn add_job_inputs(&self, job: u64, inputs: &[JobInput]) -> Result<(), CatalogError> {
+    pub async fn add_job_inputs(
+        &self,
+        job: u64,
+        bucket: &str,
+        inputs: &[(VersionId, Arc<str>)],
+    ) -> Result<(), CatalogError> {
         for page in inputs.chunks(STEP) {
-            let put = |input: &JobInput| {
-                let read = (input.bucket.as_str(), input.key.as_str());
-                Write::Put(key::job_input(job, input.version), encode(&read))
+            let put = |(version, key): &(VersionId, Arc<str>)| {
+                Write::Put(key::job_input(job, *version), encode(&(bucket, &**key)))
             };
             let writes = page.iter().map(put).collect();
             if !self.apply(Batch { checks: vec![Check::Present(key::job(job))], writes }).await? {

@@ -4,6 +4,7 @@
 //! A copy name                 counters      number of the first id not yet given out; two copies, "0" and "1"
 //! M name                      meta          bytes
 //! U name                      users         User
+//! W access key                access keys   name of the user          those that sign requests, root's as well
 //! B bucket                    buckets       Bucket
 //! O bucket/ key               objects       PlacedObject            the living version of a key, and where it lies
 //! V version                   owners        Owner                   bucket and key of a version or upload in the workshop
@@ -37,6 +38,7 @@ pub(crate) enum Tag {
     Counter = b'A',
     Meta = b'M',
     User = b'U',
+    AccessKey = b'W',
     Bucket = b'B',
     Object = b'O',
     Version = b'V',
@@ -57,10 +59,11 @@ pub(crate) enum Tag {
 
 impl Tag {
     /// Every tag there is.
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Counter,
         Self::Meta,
         Self::User,
+        Self::AccessKey,
         Self::Bucket,
         Self::Object,
         Self::Version,
@@ -163,6 +166,10 @@ pub(crate) fn meta(name: &str) -> Vec<u8> {
 
 pub(crate) fn user(name: &str) -> Vec<u8> {
     named(Tag::User, name)
+}
+
+pub(crate) fn access_key(access_key: &str) -> Vec<u8> {
+    named(Tag::AccessKey, access_key)
 }
 
 pub(crate) fn bucket(name: &str) -> Vec<u8> {

@@ -14,6 +14,7 @@
 #![allow(clippy::missing_errors_doc)]
 
 mod audit;
+mod authority;
 mod blob;
 mod bucket;
 mod catalog;
@@ -36,6 +37,7 @@ mod store;
 mod upload;
 
 pub use audit::Audit;
+pub use authority::Authority;
 pub use blob::{CommitBlob, Doomed};
 pub use catalog::{Catalog, Cursor, Page};
 pub use error::CatalogError;

@@ -18,7 +18,7 @@ use crate::tell::Teller;
 use crate::trace_file;
 use crate::users::Users;
 use crate::world::{self, Counters, Means, WorldHandle};
-use catalog::{Catalog, CatalogError, ClockAnchor, SqliteStore, StoreError};
+use catalog::{Catalog, CatalogError, ClockAnchor, Sequence, SqliteOptions, SqliteStore, StoreError};
 use disk::label::{self, Label};
 use disk::{AbsentDrive, Clock, DirectoryDrive, Drive, DriveError, EmulatedRack};
 use engine::trace::{Header, TRACE_FORMAT};
@@ -41,6 +41,9 @@ const SPOOL_STRIPES_MIN: u64 = 2;
 /// Files of the workshop that stay open, in each of its two directories: as many as are usually written and read at
 /// once. Two descriptors each.
 const WORKSHOP_OPEN_FILES: usize = 64;
+
+/// Commit sequence numbers for each millisecond of the wall clock: far more than there are commits.
+const SEQUENCE_BITS: u32 = 20;
 
 /// How long groups may take to go to sleep at shutdown before the server ends all the same, in wall time.
 const SLEEP_PATIENCE: Duration = Duration::from_secs(90);
@@ -176,7 +179,10 @@ struct Boot<'a> {
 impl Boot<'_> {
     async fn boot(&self) -> Result<Running, RunError> {
         let spec = self.dir.rack().clone();
-        let catalog = Catalog::open(Arc::new(SqliteStore::open(self.dir.catalog())?)).await?;
+        // Numbers that follow from the wall clock: a catalog that was put back gives none of them out again.
+        let sequence_min = Sequence(wall_ms() << SEQUENCE_BITS);
+        let options = SqliteOptions { sequence_min, ..SqliteOptions::default() };
+        let catalog = Catalog::open(Arc::new(SqliteStore::open_with(self.dir.catalog(), options)?)).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
         let emulated = Arc::new(self.drives(&spec, &clock, &catalog).await?);
         let (staging, spool) = self.workshop(&catalog).await?;

@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// Records that are read at once.
 const PAGE: usize = 1024;
+/// A day of modelled time.
+const DAY: Duration = Duration::from_hours(24);
 
 /// Why a world does not come up.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +48,7 @@ pub enum BootError {
 /// [`CatalogError`].
 pub async fn clock(catalog: &Catalog, wall_ms: u64, time_scale: u32) -> Result<Arc<dyn Clock>, CatalogError> {
     let origin = match catalog.clock_anchor().await? {
-        None => Time::ZERO,
+        None => first_moment(catalog).await?,
         Some(anchor) => {
             let away = Duration::from_millis(wall_ms.saturating_sub(anchor.wall_ms));
             Time::from_nanos(anchor.modelled_ns) + away.saturating_mul(time_scale)
@@ -54,6 +56,13 @@ pub async fn clock(catalog: &Catalog, wall_ms: u64, time_scale: u32) -> Result<A
     };
     catalog.set_clock_anchor(ClockAnchor { wall_ms, modelled_ns: origin.as_nanos() }).await?;
     Ok(Arc::new(TokioClock::starting_at(origin, time_scale)))
+}
+
+/// Where modelled time begins without an anchor: at zero in a new catalog; and where the anchor was lost, behind every
+/// day that drives have counted starts for, so that it does not go back.
+async fn first_moment(catalog: &Catalog) -> Result<Time, CatalogError> {
+    let last = catalog.drives().await?.into_iter().map(|record| record.day).max();
+    Ok(last.map_or(Time::ZERO, |day| Time::ZERO + DAY * (day + 1)))
 }
 
 /// Starts the world of the rack `spec` over `emulated`, whose drives are those of `means`. `seed` is for the engine's
@@ -111,7 +120,14 @@ async fn sweep(means: &Means) -> Result<(), BootError> {
         )));
     }
     let known = known_slots(&means.catalog).await?;
-    let swept = means.staging.sweep(|slot| known.contains(&slot)).await.map_err(BootError::Workshop)?;
+    // A damaged record may be what names a file that nothing else does.
+    let damaged = means.catalog.quarantined();
+    if !damaged.is_empty() {
+        let records = damaged.len();
+        tracing::error!(records, "records of the catalog are damaged; nothing is removed from the workshop");
+    }
+    let is_known = |slot| !damaged.is_empty() || known.contains(&slot);
+    let swept = means.staging.sweep(is_known).await.map_err(BootError::Workshop)?;
     if (swept.kept as usize) < known.len() {
         let missing = known.len() - swept.kept as usize;
         tracing::error!(missing, "staged files are missing; GETs of them will fail");

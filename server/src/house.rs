@@ -15,13 +15,14 @@ use crate::users::ROOT;
 use crate::world::{Means, WorldHandle, usage_of};
 use bytes::Bytes;
 use catalog::{
-    Bucket, BucketChange, CatalogError, Displaced, ListRequest, Object, ObjectChange, Part, PartLengths, Place,
+    Authority, Bucket, BucketChange, CatalogError, Displaced, ListRequest, Object, ObjectChange, Part, PartLengths, Place,
     PutCondition, Restated, Upload, VersionId,
 };
 use engine::{Event, Rejection};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 use workshop::{StageError, StagedWriter};
 
@@ -54,7 +55,7 @@ impl House {
                 .map_or(0..object.bytes, |range| range.start.min(object.bytes)..range.end.min(object.bytes));
             match place {
                 Place::Staged { .. } | Place::Parts => {
-                    let slot = match self.staged(&object, place, range).await? {
+                    let slot = match self.staged((bucket, key), &object, place, range).await? {
                         Staged::Here(bytes) => return Ok(GetBody { object, bytes }),
                         Staged::Missing(slot) => slot,
                         Staged::Moved => continue,
@@ -84,7 +85,13 @@ impl House {
     }
 
     /// The bytes of a staged object, unless one of its files is gone by now.
-    async fn staged(&self, object: &Object, place: Place, range: Range<u64>) -> Result<Staged, StoreError> {
+    async fn staged(
+        &self,
+        at: (&str, &str),
+        object: &Object,
+        place: Place,
+        range: Range<u64>,
+    ) -> Result<Staged, StoreError> {
         if let Place::Staged { slot } = place {
             return match self.means.staging.open(slot).await {
                 Ok(reader) => Ok(Staged::Here(reader.read(range).map_err(|error| damaged(&error)).boxed())),
@@ -92,7 +99,7 @@ impl House {
                 Err(error) => Err(damaged(&error)),
             };
         }
-        self.in_parts(object, range).await
+        self.in_parts(at, object, range).await
     }
 }
 
@@ -107,6 +114,12 @@ pub(crate) enum Staged {
 }
 
 impl ObjectStore for House {
+    fn authorised(&self, authority: Authority) -> Arc<dyn ObjectStore> {
+        let mut by = self.clone();
+        by.means.catalog = self.means.catalog.authorised(authority);
+        Arc::new(by)
+    }
+
     fn create_bucket(&self, bucket: Bucket) -> StoreFuture<'_, Bucket> {
         Box::pin(async move {
             let bucket = Bucket { created_ms: (self.means.wall)(), ..bucket };
@@ -329,11 +342,13 @@ impl Sink {
         // Before the file is finished: if it fails, the writer still takes its file away.
         let version = house.means.catalog.next_version_id().await.map_err(catalog_error)?;
         let staged = writer.finish().await.map_err(stage_error)?;
+        let modified_ms = (house.means.wall)();
         let object = Object {
             version,
             bytes: staged.bytes,
             etag: meta.etag.clone(),
-            modified_ms: (house.means.wall)(),
+            modified_ms,
+            created_ms: meta.created_ms.unwrap_or(modified_ms),
             headers: meta.headers,
             metadata: meta.metadata,
             checksums: meta.checksums,
@@ -393,6 +408,7 @@ pub(crate) fn catalog_error(error: CatalogError) -> StoreError {
         CatalogError::Conflict => {
             StoreError::SlowDown { retry_after_s: 1, reason: "too many writers of the same key".into() }
         }
+        CatalogError::NoSuchAccessKey => StoreError::NoSuchAccessKey,
         error => StoreError::Unavailable { reason: error.to_string() },
     }
 }

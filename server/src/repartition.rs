@@ -494,7 +494,7 @@ impl Shared {
             }
         };
         watch(&Progress::default());
-        let (outcome, versions) =
+        let (outcome, read) =
             runner::run(&self.means, &self.world, number, &request, survey, control, watch).await?;
         let hidden = self.output(number, &request.to, usize::MAX).await.map_err(failed)?.len() as u64;
         if hidden != outcome.output_objects {
@@ -505,7 +505,7 @@ impl Shared {
         }
         // Input of which nothing came is kept: nobody who has all of it left out wants it gone.
         if request.remove_input && outcome.rows > 0 {
-            self.means.catalog.add_job_inputs(number, &versions).await.map_err(failed)?;
+            self.means.catalog.add_job_inputs(number, &request.from.bucket, &read).await.map_err(failed)?;
         }
         Ok(outcome)
     }

@@ -66,6 +66,7 @@ impl Teller {
         status.totals.overruns = overrun.requests;
         status.totals.overrun_s = self.means.clock.to_wall(overrun.total).as_secs_f64();
         status.warnings = warnings(&status);
+        status.warnings.extend(damaged_records(&self.means.catalog.quarantined()));
         Ok(status)
     }
 
@@ -342,6 +343,15 @@ fn group_state(state: GroupState) -> &'static str {
         GroupState::Idle => "idle",
         GroupState::Resting => "resting",
     }
+}
+
+/// What damaged records of the catalog mean.
+fn damaged_records(keys: &[String]) -> Option<String> {
+    let (first, records) = (keys.first()?, keys.len());
+    Some(format!(
+        "damaged records of the catalog: {records}, the first at {first}: what they name is neither served nor moved; \
+         `larder verify` names it all, and writing an object again mends it"
+    ))
 }
 
 fn warnings(status: &Status) -> Vec<String> {

@@ -10,7 +10,7 @@ use crate::s3::store::{Committed, Completion, PutMeta, PutSink, StoreError, Stor
 use crate::s3::store::{UploadPage, UploadQuery};
 use crate::world::Counters;
 use bytes::Bytes;
-use catalog::{CatalogError, Object, Part, Place, Upload, UploadListRequest, VersionId};
+use catalog::{CatalogError, Object, Part, Place, PlacedObject, Upload, UploadListRequest, VersionId};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use std::collections::VecDeque;
@@ -101,11 +101,13 @@ impl House {
     ) -> Result<Committed, StoreError> {
         let Completion { upload, parts, lengths, etag, checksums, condition } = completion;
         let begun = self.means.catalog.upload(bucket, key, upload).await.map_err(catalog_error)?;
+        let modified_ms = (self.means.wall)();
         let object = Object {
             version: upload,
             bytes: lengths.runs().iter().map(|(count, bytes)| u64::from(*count) * bytes).sum(),
             etag: etag.clone(),
-            modified_ms: (self.means.wall)(),
+            modified_ms,
+            created_ms: modified_ms,
             headers: begun.headers,
             metadata: begun.metadata,
             checksums,
@@ -203,7 +205,12 @@ impl House {
     }
 
     /// The bytes `range` of an object that lies in its parts, unless one of them is gone by now.
-    pub(crate) async fn in_parts(&self, object: &Object, range: Range<u64>) -> Result<Staged, StoreError> {
+    pub(crate) async fn in_parts(
+        &self,
+        (bucket, key): (&str, &str),
+        object: &Object,
+        range: Range<u64>,
+    ) -> Result<Staged, StoreError> {
         let Some(first) = object.parts.part_at(range.start).filter(|_| !range.is_empty()) else {
             return Ok(Staged::Here(stream::empty().boxed()));
         };
@@ -227,8 +234,9 @@ impl House {
         }
         // Files go only when the catalog says that the object lies elsewhere: if it still lies here, all are held in
         // time.
-        let still = self.means.catalog.version(object.version).await.map_err(catalog_error)?;
-        if still.is_none_or(|still| still.place != Place::Parts) {
+        let still = self.means.catalog.placed_objects(&[(bucket, key)]).await.map_err(catalog_error)?.pop().flatten();
+        let is_still = |found: PlacedObject| found.object.version == object.version && found.place == Place::Parts;
+        if !still.is_some_and(is_still) {
             return Ok(Staged::Moved);
         }
         let first = match pieces.pop_front() {

@@ -85,6 +85,7 @@ impl Users {
     ) -> Result<Self, CatalogError> {
         let mut known: BTreeMap<String, Known> =
             catalog.users().await?.into_iter().map(|user| (user.access_key.clone(), Known::of(&user))).collect();
+        catalog.set_access_key(ROOT, &root.access_key).await?;
         let secret = root.secret_key.clone();
         known.insert(root.access_key.clone(), Known { name: ROOT.to_owned(), secret });
         Ok(Self { catalog, dir, wall, known: RwLock::new(known), changes: Mutex::default() })
@@ -143,6 +144,7 @@ impl Users {
         if name == ROOT {
             let dir = self.dir.clone();
             let Credentials { access_key, secret_key } = replace_credentials(&dir)?;
+            self.catalog.set_access_key(ROOT, &access_key).await.map_err(UserError::Catalog)?;
             let user = User { name: name.to_owned(), access_key, secret: secret_key, created_ms: 0, rotated_ms: 0 };
             return Ok(self.learn(user));
         }

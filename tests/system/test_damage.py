@@ -25,7 +25,7 @@ class Damage(SystemTest):
         by_name = {}
         for path in stacks:
             by_name.setdefault(os.path.basename(path).split(".")[0], []).append(path)
-        mine = [paths for name, paths in by_name.items() if int(name, 16) == place["blob"]]
+        mine = [paths for name, paths in by_name.items() if f"b{int(name[:16], 16)}-{name[17:]}" == place["blob"]]
         self.assertEqual(len(mine), 1, f"{by_name} {place['blob']}")
         self.assertEqual(len(mine[0]), place["code_data"] + place["code_parity"])
         return mine[0]

@@ -76,7 +76,7 @@ class Verify(SystemTest):
         os.remove(of[0][0])
         report = self.verified(data)
         self.assertEqual([finding["kind"] for finding in report["findings"]], ["stack-bad"])
-        self.assertEqual(report["findings"][0]["blob"], int(blobs[0], 16))
+        self.assertEqual(report["findings"][0]["blob"], f"b{int(blobs[0][:16], 16)}-{blobs[0][17:]}")
         self.assertIn("missing", report["findings"][0]["what"])
         self.assertIn("can still be read", report["findings"][0]["mend"])
 

@@ -13,6 +13,7 @@ fn member(slot: u64, bytes: u64) -> PackMember {
         bytes,
         etag: format!("{slot:032x}"),
         modified_ms: 1_700_000_000_000 + slot,
+        created_ms: 1_700_000_000_000 + slot,
         headers: vec![("content-type".into(), "text/plain".into())],
         metadata: vec![("n".into(), "x".repeat(slot as usize % 50))],
         checksums: vec![Checksum { kind: ChecksumKind::Crc64Nvme, base64: "AAAAAAAAAAA=".into() }],

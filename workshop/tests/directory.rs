@@ -35,6 +35,7 @@ async fn stage(staging: Staging, slot: u64, bytes: usize) -> PackMember {
         bytes: bytes as u64,
         etag: "e".into(),
         modified_ms: 0,
+        created_ms: 0,
         headers: Vec::new(),
         metadata: Vec::new(),
         checksums: Vec::new(),

@@ -178,7 +178,7 @@ impl Actor {
                 self.world(|world| world.files.insert(slot, member.version));
                 self.pause().await;
                 let Some((bucket, key)) = self.key_of(member.version).await else {
-                    self.world(|world| drop(world.files.remove(&slot)));
+                    self.world(|world| world.files.remove(&slot));
                     continue;
                 };
                 let moved = self.catalog.restage((&bucket, &key), member.version, id, slot).await.unwrap();

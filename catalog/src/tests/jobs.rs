@@ -57,13 +57,13 @@ async fn jobs_are_numbered_and_change_only_from_what_was_seen() {
     let late = Job { state: JobState::Publishing, ..first.clone() };
     assert!(matches!(catalog.change_job(&first, &late).await, Err(CatalogError::PreconditionFailed)));
     assert_eq!(catalog.job(1).await.unwrap(), Some(paused));
-    catalog.add_job_inputs(1, &[input(VersionId(4), "k")]).await.unwrap();
+    catalog.add_job_inputs(1, "b", &[(VersionId(4), "k".into())]).await.unwrap();
     sound(&catalog).await;
     catalog.forget_job(1).await.unwrap();
     assert_eq!(catalog.jobs().await.unwrap(), [second]);
     assert!(catalog.job_inputs(1, 9).await.unwrap().is_empty());
     assert!(matches!(
-        catalog.add_job_inputs(1, &[input(VersionId(4), "k")]).await,
+        catalog.add_job_inputs(1, "b", &[(VersionId(4), "k".into())]).await,
         Err(CatalogError::PreconditionFailed)
     ));
     sound(&catalog).await;
@@ -136,7 +136,7 @@ async fn input_is_removed_by_version_and_only_where_it_is_that_still() {
     let (first, slot) = put(&catalog, "in/0", 5, 1).await;
     let (second, _) = put(&catalog, "in/1", 6, 1).await;
     let (one, two) = (input(first, "in/0"), input(second, "in/1"));
-    catalog.add_job_inputs(number, &[one.clone(), two.clone()]).await.unwrap();
+    catalog.add_job_inputs(number, "b", &[(first, "in/0".into()), (second, "in/1".into())]).await.unwrap();
     put(&catalog, "in/1", 7, 2).await;
     assert_eq!(catalog.job_inputs(number, 9).await.unwrap(), [one.clone(), two.clone()]);
     let displaced = catalog.remove_job_input(number, &one).await.unwrap();

@@ -130,10 +130,10 @@ impl Shared {
             if page.is_empty() {
                 return Ok(());
             }
-            let removals = page.into_iter().map(|version| {
+            let removals = page.into_iter().map(|input| {
                 let house = &house;
                 async move {
-                    house.displaced(self.means.catalog.remove_job_input(job, version).await?);
+                    house.displaced(self.means.catalog.remove_job_input(job, &input).await?);
                     Ok::<(), CatalogError>(())
                 }
             });

@@ -6,7 +6,7 @@
 //! - of Parquet, in each class, the row group that is written: a half of what one may be that is read;
 //! - in each class, a transfer: two requests to each drive of a stripe;
 //! - in each class, [`BLOCKS_BYTES`] between drives, spool and job;
-//! - of each object of the input, [`INPUT_BYTES`];
+//! - of each object of the input, [`INPUT_BYTES`] and its key;
 //! - an eighth of all this for the allocator, which keeps what is free for a second.
 //!
 //! Parquet takes [`COLUMN_BYTES`] more in each class for each column that is read: how many that are is only known when
@@ -29,9 +29,10 @@ const LEAST_BYTES: u64 = 16 * batch::BATCH_BYTES_MIN;
 const GRAIN_BYTES_MAX: u64 = 64 << 20;
 /// Blocks that are on their way in a class: read ahead, taken apart, gathered for a pack.
 const BLOCKS_BYTES: u64 = 8 << 20;
-/// What is kept of an object of the input, from the listing to the report.
-const INPUT_BYTES: u64 = 64;
-const _: () = assert!(size_of::<Input>() + size_of::<catalog::VersionId>() <= INPUT_BYTES as usize);
+/// What is kept of an object of the input beside its key, from the listing to the report: itself, the version and key
+/// that were read, and what the allocator adds to a key.
+const INPUT_BYTES: u64 = 128;
+const _: () = assert!(size_of::<Input>() + size_of::<super::plan::ReadInput>() + 32 <= INPUT_BYTES as usize);
 
 /// How a job shares out its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub(super) struct Needs {
     pub code: Code,
     /// Objects of the input.
     pub inputs: u64,
+    /// The length of their keys.
+    pub key_bytes: u64,
 }
 
 impl Needs {
@@ -98,6 +101,7 @@ impl Needs {
         let request = u64::from(self.code.fragment_bytes).max(disk::REQUEST_BYTES as u64);
         let in_a_class = working_bytes(0, object_bytes) + 2 * stacks * request + BLOCKS_BYTES;
         let beside = (self.classes.max(1) as u64) * in_a_class + row_groups_bytes + self.inputs * INPUT_BYTES;
+        let beside = beside.saturating_add(self.key_bytes);
         with_slack(self.given_bytes.saturating_add(beside))
     }
 }
@@ -133,7 +137,7 @@ mod tests {
 
     fn needs(given_bytes: u64, classes: usize, format: Format) -> Needs {
         let code = Code { data: 15, parity: 3, fragment_bytes: 128 << 10 };
-        Needs { given_bytes, object_bytes: None, format, classes, code, inputs: 0 }
+        Needs { given_bytes, object_bytes: None, format, classes, code, inputs: 0, key_bytes: 0 }
     }
 
     #[test]

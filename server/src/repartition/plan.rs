@@ -20,6 +20,7 @@ use engine::repartition::{Alpha, Books, Choice, Cost, Day, Expected, Job, Part, 
 use model::{BlobId, ClassId, GroupId, RackSpec, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Objects that are listed at once.
 const PAGE: usize = 1_000;
@@ -46,7 +47,7 @@ impl From<String> for SurveyError {
 }
 
 /// An object of the input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Input {
     /// The blob it lies in; [`BlobId::NONE`] if it is in the workshop.
     blob: BlobId,
@@ -56,6 +57,8 @@ pub(super) struct Input {
     pub version: VersionId,
     /// Its length.
     pub bytes: u64,
+    /// Its key, in the bucket that the job reads.
+    pub key: Arc<str>,
 }
 
 impl Input {
@@ -73,6 +76,9 @@ impl Input {
         end
     }
 }
+
+/// An object that was read: its version, and its key.
+pub(super) type ReadInput = (VersionId, Arc<str>);
 
 /// Everything that a job is begun with.
 #[derive(Debug)]
@@ -262,6 +268,8 @@ struct Placed {
     workshop: Vec<Input>,
     /// Objects that were deleted or overwritten since they were listed.
     lost: u64,
+    /// The length of all keys.
+    key_bytes: u64,
 }
 
 impl Placed {
@@ -273,13 +281,13 @@ impl Placed {
 impl Found {
     /// Takes a page of the listing.
     async fn take(&mut self, catalog: &Catalog, from: &Place, page: Vec<(String, Object)>) -> Result<(), String> {
-        let mut versions: Vec<VersionId> = Vec::with_capacity(page.len());
+        let mut listed = Vec::with_capacity(page.len());
         // What has no bytes has no records; some clients put such objects in the place of directories.
         for (key, object) in page.into_iter().filter(|(_, object)| object.bytes > 0) {
             self.is_of_one_format(&from.bucket, &key)?;
-            versions.push(object.version);
+            listed.push((key, object.version));
         }
-        self.place(catalog, &versions).await.map_err(text)
+        self.place(catalog, &from.bucket, listed).await.map_err(text)
     }
 
     /// Learns from the name of an object what it is, unless that was said.
@@ -301,14 +309,21 @@ impl Found {
         Ok(())
     }
 
-    async fn place(&mut self, catalog: &Catalog, versions: &[VersionId]) -> Result<(), CatalogError> {
+    async fn place(
+        &mut self,
+        catalog: &Catalog,
+        bucket: &str,
+        listed: Vec<(String, VersionId)>,
+    ) -> Result<(), CatalogError> {
         let Self { placed, groups, .. } = self;
-        for version in catalog.versions(versions).await? {
-            let Some(version) = version else {
+        let at: Vec<_> = listed.iter().map(|(key, _)| (bucket, key.as_str())).collect();
+        let found = catalog.placed_objects(&at).await?;
+        for ((key, version), found) in listed.iter().zip(found) {
+            let Some(found) = found.filter(|found| found.object.version == *version) else {
                 placed.lost += 1;
                 continue;
             };
-            let (blob, offset) = match version.place {
+            let (blob, offset) = match found.place {
                 catalog::Place::Stored { blob, offset } => (blob, offset),
                 catalog::Place::Staged { .. } | catalog::Place::Parts => (BlobId::NONE, 0),
             };
@@ -317,7 +332,9 @@ impl Found {
                 None if blob == BlobId::NONE => None,
                 None => *groups.entry(blob).or_insert(catalog.blob(blob).await?.map(|blob| blob.group)),
             };
-            let input = Input { blob, offset, version: version.version, bytes: version.bytes };
+            placed.key_bytes += key.len() as u64;
+            let (version, bytes, key) = (*version, found.object.bytes, Arc::from(key.as_str()));
+            let input = Input { blob, offset, version, bytes, key };
             match group {
                 Some(group) => placed.by_group.entry(group).or_default().push(input),
                 None => placed.workshop.push(input),
@@ -539,6 +556,7 @@ impl Surveying {
             classes,
             code: self.spec.code,
             inputs: self.objects(),
+            key_bytes: self.placed.key_bytes,
         }
     }
 

@@ -10,7 +10,7 @@
 //! Invariants: all input of a group is told once, and no more than there is.
 
 use super::buffer::{Buffer, Untold};
-use super::plan::Input;
+use super::plan::{Input, ReadInput};
 use super::source::{BlobReader, Opened, Source, SourceError, open, read_files};
 use crate::world::Means;
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -28,6 +28,8 @@ const WHOLE_BYTES: u64 = 4 << 20;
 
 /// What all classes of a job share of the records.
 pub(super) struct Records {
+    /// The bucket of the input.
+    pub bucket: String,
     pub spec: Spec,
     splitter: OnceLock<Splitter>,
 }
@@ -42,8 +44,9 @@ struct Splitter {
 }
 
 impl Records {
-    pub fn new(spec: Spec) -> Self {
-        Self { spec, splitter: OnceLock::new() }
+    /// Records of the objects of `bucket`.
+    pub fn new(bucket: &str, spec: Spec) -> Self {
+        Self { bucket: bucket.to_owned(), spec, splitter: OnceLock::new() }
     }
 
     /// The pieces of a batch of the object `name`.
@@ -134,7 +137,7 @@ pub(super) struct Done {
     /// Objects that were gone.
     pub lost_objects: u64,
     /// Versions that were read to their end.
-    pub versions: Vec<catalog::VersionId>,
+    pub read: Vec<ReadInput>,
     /// Records.
     pub rows: u64,
     /// Why it ended before it was done.
@@ -253,8 +256,8 @@ impl Reader {
     /// Opens the next object of the group.
     async fn begin(&mut self, group: GroupId, done: &mut Done) -> Result<Step, ReadFault> {
         let queue = self.queues.entry(group).or_default();
-        let Some(input) = queue.front().copied() else { return Ok(Step::Enough) };
-        let found = open(&self.means, &input).await;
+        let Some(input) = queue.front().cloned() else { return Ok(Step::Enough) };
+        let found = open(&self.means, &self.records.bucket, &input).await;
         let found = found.map_err(|source| ReadFault::Bytes { name: "an object of the input".into(), source })?;
         queue.pop_front();
         let Some(Opened { name, source }) = found else {
@@ -349,7 +352,7 @@ impl Reader {
                     *self.owed.entry(open.group).or_default() += rest;
                 }
                 done.objects += 1;
-                done.versions.push(open.input.version);
+                done.read.push((open.input.version, Arc::clone(&open.input.key)));
                 Ok(Step::More)
             }
         }

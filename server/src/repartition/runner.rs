@@ -13,7 +13,7 @@
 use super::buffer::Buffer;
 use super::memory::Memory;
 use super::patience::{Obstacle, Patience};
-use super::plan::Survey;
+use super::plan::{ReadInput, Survey};
 use super::reader::{Limits, ReadFault, Reader, Records, heavy};
 use super::report::{Outcome, Progress, Request};
 use super::source::{BlobReader, SourceError};
@@ -22,7 +22,7 @@ use crate::house::House;
 use crate::recall::{RecallError, Recalls};
 use crate::world::{Awake, MakeError, Means, Ticket, WorldHandle};
 use batch::{Format, Tally};
-use catalog::{Blob, HIDDEN_BUCKET, VersionId};
+use catalog::{Blob, HIDDEN_BUCKET};
 use engine::repartition::{Job, Order};
 use engine::{Lane, Rejection};
 use futures::FutureExt;
@@ -86,7 +86,7 @@ struct State {
     numbers: BTreeMap<usize, u64>,
     progress: Progress,
     output: Tally,
-    versions: Vec<VersionId>,
+    read: Vec<ReadInput>,
     offloaded_in_all: u64,
     ended: Option<Ended>,
     orders: u64,
@@ -96,8 +96,8 @@ struct State {
     left: Duration,
 }
 
-/// What a job leaves that is complete: its report, and the versions that it read.
-pub(super) type Complete = (Outcome, Vec<VersionId>);
+/// What a job leaves that is complete: its report, and what it read.
+pub(super) type Complete = (Outcome, Vec<ReadInput>);
 
 /// Reads, partitions and writes everything that `survey` found; nothing is published.
 pub(super) async fn run(
@@ -134,7 +134,7 @@ pub(super) async fn run(
         world: world.clone(),
         job,
         request: request.clone(),
-        records: Arc::new(Records::new(survey.spec.clone())),
+        records: Arc::new(Records::new(&request.from.bucket, survey.spec.clone())),
         buffer: Mutex::new(Buffer::new(survey.homes.len(), survey.home_of, survey.memory.grain_bytes)),
         homes: survey.homes.clone(),
         memory,
@@ -182,7 +182,7 @@ impl State {
             numbers: BTreeMap::new(),
             progress: Progress { lost_objects, ..Progress::default() },
             output: Tally::default(),
-            versions: Vec::new(),
+            read: Vec::new(),
             offloaded_in_all: 0,
             ended: None,
             orders: 0,
@@ -318,7 +318,7 @@ impl Work {
                 input.rows, output.rows
             )));
         }
-        let ended_objects = state.versions.len() as u64 + state.progress.lost_objects;
+        let ended_objects = state.read.len() as u64 + state.progress.lost_objects;
         if ended_objects != planned_objects {
             return Err(Ended::Failed(format!(
                 "{ended_objects} objects of {planned_objects} were read to their end; nothing is published. Please \
@@ -343,13 +343,13 @@ impl Work {
             offloaded_bytes: state.offloaded_in_all,
             output_bytes: progress.output_bytes,
             output_objects: progress.output_objects,
-            input_objects: state.versions.len() as u64,
+            input_objects: state.read.len() as u64,
             lost_objects: progress.lost_objects,
             rows: output.rows,
             tally: format!("{:032x}", output.sum),
             peak_buffered_bytes: progress.peak_buffered_bytes,
         };
-        Ok((outcome, std::mem::take(&mut state.versions)))
+        Ok((outcome, std::mem::take(&mut state.read)))
     }
 }
 
@@ -596,7 +596,7 @@ impl<'a> ClassLoop<'a> {
             progress.input_bytes += done.input_bytes;
             progress.rows += done.rows;
             progress.lost_objects += done.lost_objects;
-            state.versions.extend(done.versions);
+            state.read.extend(done.read);
             if !nothing || fault.is_none() {
                 let output: Vec<(GroupId, u64)> =
                     told.iter().map(|(home, bytes)| (work.homes[*home], *bytes)).collect();

@@ -8,7 +8,7 @@ use super::plan::Input;
 use crate::recall::{RecallError, Recalls};
 use crate::world::Means;
 use bytes::{Bytes, BytesMut};
-use catalog::{Blob, CatalogError, Place};
+use catalog::{Blob, CatalogError, Object, Place};
 use engine::Lane;
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -52,11 +52,11 @@ pub(super) struct Opened {
 }
 
 /// Finds `input` and keeps it. `None` if it was deleted or overwritten.
-pub(super) async fn open(means: &Means, input: &Input) -> Result<Option<Opened>, SourceError> {
+pub(super) async fn open(means: &Means, bucket: &str, input: &Input) -> Result<Option<Opened>, SourceError> {
     for _ in 0..LOOKS {
-        let Some((version, object)) = means.catalog.object_of_version(input.version).await? else { return Ok(None) };
-        let name = format!("s3://{}/{}", version.bucket, version.key);
-        let source = match version.place {
+        let Some((object, place)) = placed(means, bucket, input).await? else { return Ok(None) };
+        let name = format!("s3://{bucket}/{}", input.key);
+        let source = match place {
             Place::Stored { blob, offset } => {
                 let hold = means.holds.guard(blob);
                 let found = means.catalog.blob(blob).await?;
@@ -74,14 +74,23 @@ pub(super) async fn open(means: &Means, input: &Input) -> Result<Option<Opened>,
             }
         };
         // Held before it is looked at once more: if it still lies here, whatever takes it away sees the hold.
-        let again = means.catalog.version(input.version).await?;
+        let again = placed(means, bucket, input).await?;
         match (source, again) {
             (_, None) => return Ok(None),
-            (Some(source), Some(again)) if again.place == version.place => return Ok(Some(Opened { name, source })),
+            (Some(source), Some((_, again))) if again == place => return Ok(Some(Opened { name, source })),
             _ => {}
         }
     }
     Err(SourceError::Moving)
+}
+
+/// The object that `input` is, and where it lies; `None` if it was deleted or overwritten.
+async fn placed(means: &Means, bucket: &str, input: &Input) -> Result<Option<(Object, Place)>, CatalogError> {
+    match means.catalog.get_object(bucket, &input.key).await {
+        Ok((object, place)) if object.version == input.version => Ok(Some((object, place))),
+        Ok(_) | Err(CatalogError::NoSuchKey | CatalogError::NoSuchBucket) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Reads ranges of a blob, going on with one recall as long as they follow one another.

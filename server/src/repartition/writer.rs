@@ -280,6 +280,7 @@ impl Draft {
             bytes: self.bytes.len() as u64,
             etag: self.etag.clone(),
             modified_ms,
+            created_ms: modified_ms,
             headers: vec![("content-type".into(), self.content_type.into())],
             metadata: Vec::new(),
             checksums: vec![Checksum { kind: ChecksumKind::Crc64Nvme, base64: self.crc_base64.clone() }],

@@ -8,10 +8,12 @@ use super::ask::Ask;
 use super::bucket::owner;
 use super::error::{Code, Fault};
 use super::route::{Answer, Route, empty, xml};
-use super::store::StoreError;
+use super::store::{ObjectStore, StoreError};
 use super::versions;
-use catalog::{Acl, Bucket, BucketChange, Object, ObjectChange, Ownership};
+use catalog::{Acl, Authority, Bucket, BucketChange, Object, ObjectChange, Ownership};
 use http::StatusCode;
+use std::ops::Deref;
+use std::sync::Arc;
 use s3s::dto::{
     AccessControlPolicy, GetBucketAclOutput, Grant, Grantee, ObjectOwnership, OwnershipControls, OwnershipControlsRule,
     Permission, Type,
@@ -22,6 +24,21 @@ const ALL_USERS: &str = "http://acs.amazonaws.com/groups/global/AllUsers";
 /// Canned ACLs that S3 has and this store does not.
 const OTHER_ACLS: [&str; 5] =
     ["authenticated-read", "aws-exec-read", "bucket-owner-read", "log-delivery-write", "public-read-write"];
+
+/// The bucket of a request whose owner asks.
+pub(super) struct Owned {
+    bucket: Bucket,
+    /// Where the owner may change things, for as long as the bucket is the owner's and the owner's keys are good.
+    pub store: Arc<dyn ObjectStore>,
+}
+
+impl Deref for Owned {
+    type Target = Bucket;
+
+    fn deref(&self) -> &Bucket {
+        &self.bucket
+    }
+}
 
 impl Route {
     /// The bucket of a request, which must be the one that was expected.
@@ -35,11 +52,15 @@ impl Route {
     }
 
     /// The bucket of a request, which must belong to who asks.
-    pub async fn owned_bucket(&self, ask: &Ask) -> Result<Bucket, Fault> {
+    pub async fn owned_bucket(&self, ask: &Ask) -> Result<Owned, Fault> {
         // Who is nobody is not even told which buckets there are not.
         ask.user()?;
         let bucket = self.bucket(ask).await?;
-        if ask.owns(&bucket) { Ok(bucket) } else { Err(Code::AccessDenied.into()) }
+        if !ask.owns(&bucket) {
+            return Err(Code::AccessDenied.into());
+        }
+        let authority = Authority { bucket: Some(bucket.clone()), access_key: ask.access_key.clone() };
+        Ok(Owned { bucket, store: self.store.authorised(authority) })
     }
 
     /// The bucket of a request, if who asks may list it.
@@ -141,7 +162,7 @@ pub(super) async fn object_acl(route: &Route, ask: &Ask) -> Answer {
 pub(super) async fn put_bucket_acl(route: &Route, mut ask: Ask) -> Answer {
     let bucket = route.owned_bucket(&ask).await?;
     let acl = acl_asked(&mut ask, &bucket).await?;
-    route.store.change_bucket(&ask.bucket, BucketChange::Acl(acl)).await?;
+    bucket.store.change_bucket(&ask.bucket, BucketChange::Acl(acl)).await?;
     Ok(empty(StatusCode::OK))
 }
 
@@ -150,7 +171,7 @@ pub(super) async fn put_object_acl(route: &Route, mut ask: Ask) -> Answer {
     let bucket = route.owned_bucket(&ask).await?;
     versions::check(&ask)?;
     let acl = acl_asked(&mut ask, &bucket).await?;
-    route.store.change(&ask.bucket, &ask.key, ObjectChange::Acl(acl)).await?;
+    bucket.store.change(&ask.bucket, &ask.key, ObjectChange::Acl(acl)).await?;
     Ok(empty(StatusCode::OK))
 }
 
@@ -238,13 +259,13 @@ pub(super) async fn put_ownership(route: &Route, mut ask: Ask) -> Answer {
     let [rule] = controls.rules.as_slice() else { return Err(Code::MalformedXml.into()) };
     let ownership = ownership_of(rule.object_ownership.as_str()).map_err(|_| Fault::from(Code::MalformedXml))?;
     must_agree(bucket.acl, Some(ownership))?;
-    route.store.change_bucket(&ask.bucket, BucketChange::Ownership(Some(ownership))).await?;
+    bucket.store.change_bucket(&ask.bucket, BucketChange::Ownership(Some(ownership))).await?;
     Ok(empty(StatusCode::OK))
 }
 
 /// Forgets whether ACLs count in a bucket; they do then.
 pub(super) async fn delete_ownership(route: &Route, ask: &Ask) -> Answer {
-    route.owned_bucket(ask).await?;
-    route.store.change_bucket(&ask.bucket, BucketChange::Ownership(None)).await?;
+    let bucket = route.owned_bucket(ask).await?;
+    bucket.store.change_bucket(&ask.bucket, BucketChange::Ownership(None)).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }

@@ -108,6 +108,8 @@ pub(super) struct Ask {
     pub operation: Operation,
     /// Who asks; nobody knows of a request that is not signed.
     user: Option<String>,
+    /// The key that signed it.
+    pub access_key: Option<String>,
     /// The bucket; empty where the operation has none.
     pub bucket: String,
     /// The key; empty where the operation has none.
@@ -143,7 +145,8 @@ impl Ask {
         let bucket = path.get_bucket_name().unwrap_or_default().to_owned();
         let key = path.get_object_key().unwrap_or_default().to_owned();
         let (headers, body, trailers) = (request.headers, request.input, request.trailing_headers);
-        Ok(Self { operation, user, bucket, key, headers, query, body, trailers })
+        let access_key = request.credentials.as_ref().map(|credentials| credentials.access_key.clone());
+        Ok(Self { operation, user, access_key, bucket, key, headers, query, body, trailers })
     }
 
     /// Who asks.

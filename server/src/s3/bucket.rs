@@ -6,7 +6,7 @@ use super::list::{Token, number};
 use super::precondition::seconds;
 use super::route::{Answer, Route, empty, xml};
 use super::{REGION, access, store};
-use catalog::{Acl, Bucket, BucketChange, Ownership};
+use catalog::{Acl, Authority, Bucket, BucketChange, Ownership};
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
 use s3s::dto::{self, CreateBucketConfiguration, GetBucketLocationOutput, ListBucketsOutput, Owner};
@@ -64,7 +64,8 @@ pub(super) async fn create(route: &Route, mut ask: Ask) -> Answer {
     let acl = access::canned(&ask, None)?.unwrap_or_default();
     access::must_agree(acl, ownership)?;
     let bucket = Bucket { acl, ownership, ..Bucket::new(&ask.bucket, 0, ask.user()?) };
-    match route.store.create_bucket(bucket).await {
+    let authority = Authority { bucket: None, access_key: ask.access_key.clone() };
+    match route.store.authorised(authority).create_bucket(bucket).await {
         Ok(_) => {}
         // The store may not know whose request it is; the front does.
         Err(store::StoreError::BucketExists { .. }) => again(route, &ask, acl, ownership).await?,
@@ -79,16 +80,16 @@ pub(super) async fn create(route: &Route, mut ask: Ask) -> Answer {
 /// A bucket that is there already is made again to who has it, as in us-east-1, the one region there is: its ACL is
 /// then what this request says.
 async fn again(route: &Route, ask: &Ask, acl: Acl, ownership: Option<Ownership>) -> Result<(), Fault> {
-    let bucket = route.store.head_bucket(&ask.bucket).await?;
-    if !ask.owns(&bucket) {
+    if !ask.owns(&route.store.head_bucket(&ask.bucket).await?) {
         return Err(store::StoreError::BucketExists { owned_by_you: false }.into());
     }
+    let bucket = route.owned_bucket(ask).await?;
     access::must_agree(acl, ownership.or(bucket.ownership))?;
     if acl != bucket.acl {
-        route.store.change_bucket(&ask.bucket, BucketChange::Acl(acl)).await?;
+        bucket.store.change_bucket(&ask.bucket, BucketChange::Acl(acl)).await?;
     }
     if ownership.is_some() && ownership != bucket.ownership {
-        route.store.change_bucket(&ask.bucket, BucketChange::Ownership(ownership)).await?;
+        bucket.store.change_bucket(&ask.bucket, BucketChange::Ownership(ownership)).await?;
     }
     Ok(())
 }
@@ -109,7 +110,7 @@ pub(super) async fn location(route: &Route, ask: &Ask) -> Answer {
 
 /// Removes an empty bucket.
 pub(super) async fn delete(route: &Route, ask: &Ask) -> Answer {
-    route.owned_bucket(ask).await?;
-    route.store.delete_bucket(&ask.bucket).await?;
+    let bucket = route.owned_bucket(ask).await?;
+    bucket.store.delete_bucket(&ask.bucket).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }

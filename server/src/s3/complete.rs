@@ -31,7 +31,7 @@ struct Listed {
 pub(super) async fn upload(route: &Route, mut ask: Ask) -> Answer {
     let id = asked(&ask)?;
     let condition = condition(&ask)?;
-    route.owned_bucket(&ask).await?;
+    let bucket = route.owned_bucket(&ask).await?;
     // A checksum among the headers is that of the object, not of this body.
     let claimed = claimed_checksum(&ask)?;
     let body = ask.small_body_bytes(&Claims::of_md5(&ask.headers)?).await?;
@@ -61,7 +61,7 @@ pub(super) async fn upload(route: &Route, mut ask: Ask) -> Answer {
         checksums: vec![checksum.clone()],
         condition,
     };
-    match route.store.complete_upload(&ask.bucket, &ask.key, completion).await {
+    match bucket.store.complete_upload(&ask.bucket, &ask.key, completion).await {
         Ok(committed) => told(&ask, &committed.etag, &[checksum]),
         Err(StoreError::NoSuchUpload) => again(route, &ask, &listed).await,
         Err(error) => Err(error.into()),

@@ -4,7 +4,7 @@
 //! and a cold source is recalled with the same patience. An object that is copied onto itself with other metadata keeps
 //! its bytes where they are.
 
-use super::access::{self, is_public};
+use super::access::{self, Owned, is_public};
 use super::ask::Ask;
 use super::digest::{Digests, Hasher, md5_of_etag};
 use super::error::{Code, Fault};
@@ -159,7 +159,7 @@ pub(super) async fn object(route: &Route, ask: Ask) -> Answer {
             if !described.replaced && described.tags.is_none() {
                 return Err(unchanged());
             }
-            match restate(route, &ask, &object, &described).await? {
+            match restate(&bucket, &ask, &object, &described).await? {
                 Some(object) => return told(&object.etag, object.modified_ms, &object.checksums),
                 None => continue,
             }
@@ -178,7 +178,12 @@ fn unchanged() -> Fault {
 }
 
 /// Describes an object anew that is copied onto itself; nothing if it is another version by now.
-async fn restate(route: &Route, ask: &Ask, object: &Object, described: &Described) -> Result<Option<Object>, Fault> {
+async fn restate(
+    bucket: &Owned,
+    ask: &Ask,
+    object: &Object,
+    described: &Described,
+) -> Result<Option<Object>, Fault> {
     let from = |asked: &Vec<(String, String)>, own: &Vec<(String, String)>| {
         if described.replaced { asked.clone() } else { own.clone() }
     };
@@ -189,14 +194,14 @@ async fn restate(route: &Route, ask: &Ask, object: &Object, described: &Describe
         tags: described.tags.clone(),
         condition: described.condition.clone(),
     };
-    Ok(route.store.restate(&ask.bucket, &ask.key, object.version, meta).await?)
+    Ok(bucket.store.restate(&ask.bucket, &ask.key, object.version, meta).await?)
 }
 
 /// Copies the bytes of `object`; nothing if it is another version by now.
 async fn copied(
     route: &Route,
     ask: &Ask,
-    bucket: &Bucket,
+    bucket: &Owned,
     source: &Source,
     object: &Object,
     described: &Described,
@@ -204,7 +209,7 @@ async fn copied(
     // A source that is cold beyond patience is refused before anything is reserved for it.
     let Some(got) = source.open(route, object, 0..object.bytes).await? else { return Ok(None) };
     let kind = described.kind.or(object.checksums.first().map(|sum| sum.kind)).unwrap_or(ChecksumKind::Crc64Nvme);
-    let mut sink = route.store.begin_put(bucket, &ask.key, Some(object.bytes)).await?;
+    let mut sink = bucket.store.begin_put(bucket, &ask.key, Some(object.bytes)).await?;
     let pumped = pump(got, sink.as_mut(), Hasher::new(&route.md5, kind)).await;
     let pumped = pumped.and_then(|digests| check_copy(object, digests));
     let (sink, digests) = or_abort(sink, pumped).await?;
@@ -220,6 +225,7 @@ async fn copied(
         checksums: vec![digests.checksum.clone()],
         acl: described.acl,
         tags: described.tags.clone().unwrap_or_else(|| object.tags.clone()),
+        created_ms: Some(object.created_ms),
         condition: described.condition.clone(),
     };
     let committed = commit(sink, meta).await?;
@@ -252,7 +258,7 @@ fn told(etag: &str, modified_ms: u64, checksums: &[Checksum]) -> Answer {
 pub(super) async fn part(route: &Route, ask: Ask) -> Answer {
     let source = Source::of(&ask)?;
     let (id, number) = (asked(&ask)?, part_number(&ask)?);
-    route.owned_bucket(&ask).await?;
+    let bucket = route.owned_bucket(&ask).await?;
     let upload = route.store.upload(&ask.bucket, &ask.key, id).await?;
     for _ in 0..TRIES {
         let object = source.look(route, &ask).await?;
@@ -262,7 +268,7 @@ pub(super) async fn part(route: &Route, ask: Ask) -> Answer {
             return Err(too_large());
         }
         let Some(got) = source.open(route, &object, range).await? else { continue };
-        let mut sink = route.store.begin_part(&ask.bucket, &ask.key, id, number, bytes).await?;
+        let mut sink = bucket.store.begin_part(&ask.bucket, &ask.key, id, number, bytes).await?;
         let pumped = pump(got, sink.as_mut(), Hasher::new(&route.md5, upload.checksum)).await;
         let (sink, digests) = or_abort(sink, pumped).await?;
         let checksum = digests.checksum.clone();

@@ -1,5 +1,6 @@
 //! DeleteObject and DeleteObjects.
 
+use super::access::Owned;
 use super::ask::Ask;
 use super::error::{Code, Fault};
 use super::route::{Answer, Route, empty, xml};
@@ -16,12 +17,12 @@ const AT_ONCE: usize = 32;
 
 /// Removes an object; well if there is none.
 pub(super) async fn one(route: &Route, ask: &Ask) -> Answer {
-    route.owned_bucket(ask).await?;
+    let bucket = route.owned_bucket(ask).await?;
     if is_no_version(versions::check(ask))? {
         return Ok(empty(StatusCode::NO_CONTENT));
     }
     let condition = condition(ask.header("if-match")?);
-    route.store.delete(&ask.bucket, &ask.key, condition).await?;
+    bucket.store.delete(&ask.bucket, &ask.key, condition).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
@@ -44,15 +45,15 @@ fn condition(if_match: Option<&str>) -> Condition {
 
 /// Removes objects, and says of each what came of it.
 pub(super) async fn many(route: &Route, mut ask: Ask) -> Answer {
-    route.owned_bucket(&ask).await?;
+    let bucket = route.owned_bucket(&ask).await?;
     let Some(delete) = ask.small_body::<Delete>().await? else { return Err(Code::MalformedXml.into()) };
     if delete.objects.is_empty() || delete.objects.len() > KEYS {
         return Err(Code::MalformedXml.into());
     }
-    let ask = &ask;
+    let (ask, bucket) = (&ask, &bucket);
     let results: Vec<_> = futures::stream::iter(delete.objects)
         .map(|object| async move {
-            let result = delete_listed(route, ask, &object).await;
+            let result = delete_listed(bucket, ask, &object).await;
             (object.key, object.version_id, result)
         })
         .buffered(AT_ONCE)
@@ -79,7 +80,7 @@ pub(super) async fn many(route: &Route, mut ask: Ask) -> Answer {
     xml(&output)
 }
 
-async fn delete_listed(route: &Route, ask: &Ask, object: &ObjectIdentifier) -> Result<(), Fault> {
+async fn delete_listed(bucket: &Owned, ask: &Ask, object: &ObjectIdentifier) -> Result<(), Fault> {
     if object.last_modified_time.is_some() || object.size.is_some() {
         return Err(Fault::not_implemented("Deleting on a condition other than the ETag"));
     }
@@ -93,5 +94,5 @@ async fn delete_listed(route: &Route, ask: &Ask, object: &ObjectIdentifier) -> R
         return Ok(());
     }
     let etag = object.e_tag.as_ref().map(ETag::value);
-    Ok(route.store.delete(&ask.bucket, &object.key, condition(etag)).await?)
+    Ok(bucket.store.delete(&ask.bucket, &object.key, condition(etag)).await?)
 }

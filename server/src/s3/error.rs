@@ -407,6 +407,7 @@ impl From<StoreError> for Fault {
             StoreError::NoSuchPart(_) => Code::InvalidPart.into(),
             StoreError::BucketExists { owned_by_you: true } => Code::BucketAlreadyOwnedByYou.into(),
             StoreError::BucketExists { owned_by_you: false } => Code::BucketAlreadyExists.into(),
+            StoreError::NoSuchAccessKey => Code::InvalidAccessKeyId.into(),
             StoreError::BucketNotEmpty => Code::BucketNotEmpty.into(),
             StoreError::PreconditionFailed => Code::PreconditionFailed.into(),
             StoreError::SlowDown { retry_after_s, reason } => Self::slow_down(*retry_after_s, reason.clone()),

@@ -35,12 +35,12 @@ pub(super) async fn object(route: &Route, mut ask: Ask) -> Answer {
     let acl = access::canned(&ask, bucket.ownership)?.unwrap_or_default();
     check_early(route, &ask, &condition).await?;
 
-    let mut sink = route.store.begin_put(&bucket, &ask.key, Some(length)).await?;
+    let mut sink = bucket.store.begin_put(&bucket, &ask.key, Some(length)).await?;
     let received = receive(&mut ask, &claims, claims.hasher(&route.md5), route, sink.as_mut(), length).await;
     let (sink, digests) = or_abort(sink, received).await?;
     let checksum = digests.checksum.clone();
     let meta =
-        PutMeta { etag: digests.etag(), headers, metadata, checksums: vec![checksum.clone()], acl, tags, condition };
+        PutMeta { etag: digests.etag(), headers, metadata, checksums: vec![checksum.clone()], acl, tags, created_ms: None, condition };
     let committed = commit(sink, meta).await?;
 
     let mut answer = empty(StatusCode::OK);

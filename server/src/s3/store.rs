@@ -22,6 +22,10 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Buckets and objects.
 pub trait ObjectStore: Send + Sync + 'static {
+    /// The same store, for changes by the right of `authority` alone: each of them fails, and does nothing, once that right
+    /// is gone ([`catalog::Catalog::authorised`]).
+    fn authorised(&self, authority: catalog::Authority) -> std::sync::Arc<dyn ObjectStore>;
+
     /// Makes `bucket`, but for its time, which is now. [`StoreError::BucketExists`] if anybody has one of that name.
     fn create_bucket(&self, bucket: Bucket) -> StoreFuture<'_, Bucket>;
 
@@ -141,6 +145,9 @@ pub struct PutMeta {
     pub acl: Acl,
     /// Its tags, by key.
     pub tags: Vec<(String, String)>,
+    /// When its bytes came into being, in milliseconds of the Unix epoch; now, if there is nothing here. A copy keeps
+    /// what its source has.
+    pub created_ms: Option<u64>,
     /// What must hold of the version that is replaced.
     pub condition: Condition,
 }
@@ -310,6 +317,9 @@ pub enum StoreError {
         /// Whether it belongs to who asked.
         owned_by_you: bool,
     },
+    /// The access key that signed the request is nobody's any more.
+    #[error("no such access key")]
+    NoSuchAccessKey,
     /// The bucket to be removed holds objects.
     #[error("the bucket is not empty")]
     BucketNotEmpty,

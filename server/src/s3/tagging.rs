@@ -48,18 +48,18 @@ pub(super) async fn of_object(route: &Route, ask: &Ask) -> Answer {
 
 /// Gives an object these tags and no others.
 pub(super) async fn put_of_object(route: &Route, mut ask: Ask) -> Answer {
-    route.owned_bucket(&ask).await?;
+    let bucket = route.owned_bucket(&ask).await?;
     versions::check(&ask)?;
     let tags = asked(&mut ask, OF_OBJECT, "Object").await?;
-    route.store.change(&ask.bucket, &ask.key, ObjectChange::Tags(tags)).await?;
+    bucket.store.change(&ask.bucket, &ask.key, ObjectChange::Tags(tags)).await?;
     Ok(empty(StatusCode::OK))
 }
 
 /// Takes all tags off an object.
 pub(super) async fn delete_of_object(route: &Route, ask: &Ask) -> Answer {
-    route.owned_bucket(ask).await?;
+    let bucket = route.owned_bucket(ask).await?;
     versions::check(ask)?;
-    route.store.change(&ask.bucket, &ask.key, ObjectChange::Tags(Tags::new())).await?;
+    bucket.store.change(&ask.bucket, &ask.key, ObjectChange::Tags(Tags::new())).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
@@ -69,21 +69,21 @@ pub(super) async fn of_bucket(route: &Route, ask: &Ask) -> Answer {
     if bucket.tags.is_empty() {
         return Err(Code::NoSuchTagSet.into());
     }
-    xml(&GetBucketTaggingOutput { tag_set: told(bucket.tags) })
+    xml(&GetBucketTaggingOutput { tag_set: told(bucket.tags.clone()) })
 }
 
 /// Gives a bucket these tags and no others.
 pub(super) async fn put_of_bucket(route: &Route, mut ask: Ask) -> Answer {
-    route.owned_bucket(&ask).await?;
+    let bucket = route.owned_bucket(&ask).await?;
     let tags = asked(&mut ask, OF_BUCKET, "Bucket").await?;
-    route.store.change_bucket(&ask.bucket, BucketChange::Tags(tags)).await?;
+    bucket.store.change_bucket(&ask.bucket, BucketChange::Tags(tags)).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
 /// Takes all tags off a bucket.
 pub(super) async fn delete_of_bucket(route: &Route, ask: &Ask) -> Answer {
-    route.owned_bucket(ask).await?;
-    route.store.change_bucket(&ask.bucket, BucketChange::Tags(Tags::new())).await?;
+    let bucket = route.owned_bucket(ask).await?;
+    bucket.store.change_bucket(&ask.bucket, BucketChange::Tags(Tags::new())).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 

@@ -62,7 +62,7 @@ pub(super) async fn create(route: &Route, ask: &Ask) -> Answer {
     let checksum = named.unwrap_or(ChecksumKind::Crc64Nvme);
     let checksum_named = named.is_some();
     let meta = UploadMeta { headers, metadata, checksum, checksum_named, composite, acl, tags };
-    let upload = route.store.create_upload(&ask.bucket, &ask.key, meta).await?;
+    let upload = bucket.store.create_upload(&ask.bucket, &ask.key, meta).await?;
     let mut answer = xml(&CreateMultipartUploadOutput {
         bucket: Some(ask.bucket.clone()),
         key: Some(ask.key.clone()),
@@ -141,12 +141,12 @@ pub(super) async fn part(route: &Route, mut ask: Ask) -> Answer {
     if length > route.limits.put_bytes {
         return Err(Code::EntityTooLarge.into());
     }
-    route.owned_bucket(&ask).await?;
+    let bucket = route.owned_bucket(&ask).await?;
     let upload = route.store.upload(&ask.bucket, &ask.key, id).await?;
     check_kind(&upload, claims.kind())?;
     let hasher = Hasher::new(&route.md5, claims.kind().unwrap_or(upload.checksum)).and(upload.checksum);
 
-    let mut sink = route.store.begin_part(&ask.bucket, &ask.key, id, number, length).await?;
+    let mut sink = bucket.store.begin_part(&ask.bucket, &ask.key, id, number, length).await?;
     let received = receive(&mut ask, &claims, hasher, route, sink.as_mut(), length).await;
     let (sink, digests) = or_abort(sink, received).await?;
     let answered = digests.checksum.clone();
@@ -169,6 +169,7 @@ pub(super) fn part_meta(digests: Digests) -> PutMeta {
         checksums: vec![own_checksum(digests)],
         acl: Acl::Private,
         tags: Vec::new(),
+        created_ms: None,
         condition: Condition::Always,
     }
 }
@@ -180,8 +181,8 @@ fn own_checksum(digests: Digests) -> Checksum {
 /// Gives an upload up.
 pub(super) async fn abort(route: &Route, ask: &Ask) -> Answer {
     let id = asked(ask)?;
-    route.owned_bucket(ask).await?;
-    route.store.abort_upload(&ask.bucket, &ask.key, id).await?;
+    let bucket = route.owned_bucket(ask).await?;
+    bucket.store.abort_upload(&ask.bucket, &ask.key, id).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 

@@ -201,9 +201,9 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The name of the object whose version this is.
+    /// The name of the object whose version this is, if it is in the workshop.
     async fn object_of(&self, version: catalog::VersionId) -> Option<String> {
-        let found = self.ground.catalog.version(version).await.ok()??;
-        Some(format!("s3://{}/{}", found.bucket, found.key))
+        let (bucket, key) = self.ground.catalog.owner_in_workshop(version).await.ok()??;
+        Some(format!("s3://{bucket}/{key}"))
     }
 }

@@ -196,12 +196,17 @@ impl Work<'_> {
 
     /// Some of the objects in `blob`, by name.
     async fn members(&self, blob: &Blob) -> Result<String, VerifyError> {
-        let page = self.ground.catalog.blob_members(blob.blob, None, NAMED_MAX).await?;
-        let mut names = Vec::new();
-        for member in &page.items {
-            names.extend(self.object_of(member.version).await);
+        let (mut names, mut after) = (Vec::new(), None);
+        while names.len() <= NAMED_MAX {
+            let page = self.ground.catalog.objects_in_blob(blob.blob, after.as_ref(), PAGE).await?;
+            names.extend(page.items.iter().map(|(bucket, key, _)| format!("s3://{bucket}/{key}")));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
         }
-        if page.next.is_some() {
+        if names.len() > NAMED_MAX {
+            names.truncate(NAMED_MAX);
             names.push("...".to_owned());
         }
         Ok(names.join(", "))
@@ -291,8 +296,8 @@ impl Work<'_> {
         loop {
             let page = self.ground.catalog.blob_members(blob.blob, after.as_ref(), PAGE).await?;
             if let Some(member) = page.items.iter().find(|member| !has(&index, member)) {
-                let object = self.object_of(member.version).await.unwrap_or_else(|| "a version".to_owned());
-                return Ok(Some(format!("{object} should lie at byte {}, and does not", member.offset)));
+                let (version, offset) = (member.version.0, member.offset);
+                return Ok(Some(format!("version {version} should lie at byte {offset}, and does not")));
             }
             after = page.next;
             if after.is_none() {

@@ -181,12 +181,12 @@ async fn gather(means: &super::Means, versions: &[VersionId]) -> Result<Option<H
 async fn members(means: &super::Means, versions: &[VersionId]) -> Result<Vec<PackMember>, catalog::CatalogError> {
     let mut members = Vec::with_capacity(versions.len());
     for version in versions {
-        let Some((found, object)) = means.catalog.object_of_version(*version).await? else { continue };
+        let Some(found) = means.catalog.staged_object(*version).await? else { continue };
         let slots = readable_slots(means, *version, found.place).await?;
         // Whoever overwrites it between two reads of its parts leaves the first of them: it is no member any more.
-        let files = if found.place == catalog::Place::Parts { object.parts.count() as usize } else { 1 };
+        let files = if found.place == catalog::Place::Parts { found.object.parts.count() as usize } else { 1 };
         if let Some(slots) = slots.filter(|slots| slots.len() == files) {
-            members.push(PackMember { bucket: found.bucket, key: found.key, object, slots });
+            members.push(PackMember { bucket: found.bucket, key: found.key, object: found.object, slots });
         }
     }
     Ok(members)

@@ -3,10 +3,12 @@
 
 use super::{Message, World};
 use crate::recall::Recalls;
-use catalog::{Blob, Cursor, Place, VersionId};
+use catalog::{Blob, Cursor, Place};
 use engine::{DoomedBlob, Event, Lane};
 use futures::StreamExt;
 use model::{Attempt, BlobId, GroupId, OpId};
+use std::ops::Range;
+use workshop::{IndexEntry, PACK_FOOTER_BYTES, decode_footer, decode_index};
 
 /// What the catalog said of a group's doomed blobs.
 pub(crate) struct DoomedPage {
@@ -14,7 +16,10 @@ pub(crate) struct DoomedPage {
     pub(crate) next: Option<Cursor>,
 }
 
-/// Versions of a blob that are read at once while it is rescued.
+/// The longest index of a pack that is held in memory: a blob whose pack has a longer one is left as it is.
+const INDEX_BYTES_MAX: u64 = 64 << 20;
+
+/// Members of a blob that are looked up at once while it is rescued.
 const RESCUE_PAGE: usize = 256;
 
 impl World {
@@ -104,45 +109,68 @@ struct Rescue {
 }
 
 impl Rescue {
+    /// The index of the pack says whose each member is; the catalog, which of them still live there.
     async fn run(&self, id: BlobId) -> Result<u64, String> {
         let blob = self.means.catalog.blob(id).await.map_err(text)?.ok_or("the blob is gone")?;
+        let index = self.index(&blob).await?;
         let mut rescued = 0;
-        let mut after: Option<Cursor> = None;
-        loop {
-            let page = self.means.catalog.blob_members(id, after.as_ref(), RESCUE_PAGE).await.map_err(text)?;
-            for member in page.items {
-                rescued += u64::from(self.one(&blob, member.version, member.offset, member.bytes).await?);
-            }
-            after = page.next;
-            if after.is_none() {
-                return Ok(rescued);
+        for page in index.chunks(RESCUE_PAGE) {
+            let at: Vec<_> = page.iter().map(|entry| (entry.bucket.as_str(), entry.key.as_str())).collect();
+            let found = self.means.catalog.placed_objects(&at).await.map_err(text)?;
+            for (entry, found) in page.iter().zip(found) {
+                let place = Place::Stored { blob: id, offset: entry.offset };
+                if found.is_some_and(|found| found.place == place && found.object.version == entry.object.version) {
+                    rescued += u64::from(self.one(&blob, entry).await?);
+                }
             }
         }
+        Ok(rescued)
     }
 
-    /// Copies one version and moves it. False if it was gone by then.
-    async fn one(&self, blob: &Blob, version: VersionId, offset: u64, bytes: u64) -> Result<bool, String> {
-        let lies_here = |place| matches!(place, Place::Stored { blob: id, .. } if id == blob.blob);
-        let found = self.means.catalog.version(version).await.map_err(text)?;
-        if !found.is_some_and(|found| lies_here(found.place)) {
-            return Ok(false);
+    async fn index(&self, blob: &Blob) -> Result<Vec<IndexEntry>, String> {
+        let end = blob.payload_bytes;
+        let footer_at = end.checked_sub(PACK_FOOTER_BYTES as u64).ok_or("it is too short for a pack")?;
+        let footer = decode_footer(&self.bytes(blob, footer_at..end).await?).map_err(text)?;
+        if footer.payload_bytes() != end {
+            return Err("its index is not where it should be".to_owned());
         }
+        if footer.index_bytes > INDEX_BYTES_MAX {
+            return Err(format!("its index has {} bytes, too many to be held", footer.index_bytes));
+        }
+        let index = self.bytes(blob, footer.index_offset..footer_at).await?;
+        decode_index(&footer, &index).map_err(text)
+    }
+
+    async fn bytes(&self, blob: &Blob, range: Range<u64>) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let mut stream = self.recalls.stream(blob.clone(), range, Lane::Background);
+        while let Some(piece) = stream.next().await {
+            bytes.extend_from_slice(&piece.map_err(text)?);
+        }
+        Ok(bytes)
+    }
+
+    /// Copies one member and moves it. False if it was gone by then.
+    async fn one(&self, blob: &Blob, entry: &IndexEntry) -> Result<bool, String> {
+        let bytes = entry.object.bytes;
         let slot = self.means.catalog.next_slot().await.map_err(text)?;
         let room = self.means.staging.reserve(bytes).map_err(text)?;
         let mut writer = self.means.staging.create(slot, room).await.map_err(text)?;
-        let mut stream = self.recalls.stream(blob.clone(), offset..offset + bytes, Lane::Background);
+        let range = entry.offset..entry.offset + bytes;
+        let mut stream = self.recalls.stream(blob.clone(), range, Lane::Background);
         while let Some(piece) = stream.next().await {
             writer.write(&piece.map_err(text)?).await.map_err(text)?;
         }
         writer.finish().await.map_err(text)?;
-        let doomed = self.means.catalog.restage(version, blob.blob, slot).await.map_err(text)?;
-        match &doomed {
+        let at = (entry.bucket.as_str(), entry.key.as_str());
+        let moved = self.means.catalog.restage(at, entry.object.version, blob.blob, slot).await.map_err(text)?;
+        match &moved {
             Some(doomed) => {
                 self.handle.tell(Event::SpaceDoomed { group: doomed.group, bytes: doomed.bytes });
             }
             None => self.means.staging.free(slot).await.map_err(text)?,
         }
-        Ok(doomed.is_some())
+        Ok(moved.is_some())
     }
 }
 

@@ -60,6 +60,7 @@ impl State {
             bytes: bytes.len() as u64,
             etag: etag.clone(),
             modified_ms,
+            created_ms: modified_ms,
             headers: upload.headers,
             metadata: upload.metadata,
             checksums,
@@ -144,6 +145,11 @@ fn answer<'a, T: Send + 'a>(result: Result<T, StoreError>) -> StoreFuture<'a, T>
 }
 
 impl ObjectStore for Fake {
+    /// Rights are the catalog's to hold.
+    fn authorised(&self, _: catalog::Authority) -> Arc<dyn ObjectStore> {
+        Arc::new(self.clone())
+    }
+
     fn create_bucket(&self, bucket: Bucket) -> StoreFuture<'_, Bucket> {
         let mut state = self.lock();
         if let Some((there, _)) = state.buckets.get(&bucket.name) {
@@ -452,6 +458,7 @@ impl PutSink for Sink {
             bytes: bytes.len() as u64,
             etag: meta.etag.clone(),
             modified_ms,
+            created_ms: modified_ms,
             headers: meta.headers,
             metadata: meta.metadata,
             checksums: meta.checksums,

@@ -33,6 +33,7 @@ fn described(etag: String) -> PutMeta {
         checksums: vec![checksum()],
         acl: Acl::Private,
         tags: Vec::new(),
+        created_ms: None,
         condition: Condition::Always,
     }
 }

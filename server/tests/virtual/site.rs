@@ -338,6 +338,7 @@ impl Larder {
             checksums: Vec::new(),
             acl: Acl::Private,
             tags: Vec::new(),
+            created_ms: None,
             condition: Condition::Always,
         };
         sink.commit(meta).await.map(drop)

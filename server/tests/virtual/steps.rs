@@ -1,7 +1,7 @@
 //! Power that fails at a chosen step: every call of a drive and every commit of the catalog is a step before it is done
 //! and one after.
 
-use catalog::{Batch, Entry, KeyRange, MemoryStore, Store, StoreError, StoreFuture};
+use catalog::{Batch, Entry, KeyRange, MemoryStore, Sealed, Sequence, Store, StoreError, StoreFuture};
 use disk::{Buffer, Drive, DriveFuture, FileName, MemoryDrive, Space};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -179,11 +179,15 @@ pub struct PoweredStore {
 }
 
 impl Store for PoweredStore {
-    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Vec<u8>>> {
+    fn sequence(&self) -> Sequence {
+        self.store.sequence()
+    }
+
+    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
         self.store.get(key)
     }
 
-    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Vec<u8>>>> {
+    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
         self.store.get_many(keys)
     }
 
