@@ -42,14 +42,15 @@ impl Catalog {
     }
 
     /// Commits `batch` if the right to it still holds; whether its own checks did.
-    pub(crate) async fn apply_by(&self, bound: &Bound, batch: Batch) -> Result<bool, CatalogError> {
-        let own = batch.checks.len();
+    pub(crate) async fn apply_by(&self, bound: &Bound, batch: &Batch) -> Result<bool, CatalogError> {
         for _ in 0..TRIES {
-            let mut tried = batch.clone();
-            tried.checks.extend(bound.checks());
-            match self.store.commit(tried).await {
+            // The right comes first: who has none is not even told what else would be in the way.
+            let mut checks = bound.checks();
+            let rights = checks.len();
+            checks.extend_from_slice(&batch.checks);
+            match self.store.commit(Batch { checks, writes: batch.writes.clone() }).await {
                 Ok(()) => return Ok(true),
-                Err(StoreError::CheckFailed(index)) if index < own => return Ok(false),
+                Err(StoreError::CheckFailed(index)) if index >= rights => return Ok(false),
                 Err(StoreError::CheckFailed(_)) => self.renew(bound).await?,
                 Err(error) => return Err(error.into()),
             }

@@ -184,7 +184,7 @@ impl Catalog {
     /// Commits `batch`, by the right that this handle has; whether its checks held.
     pub(crate) async fn apply(&self, batch: Batch) -> Result<bool, CatalogError> {
         if let Some(bound) = &self.authority {
-            return self.apply_by(bound, batch).await;
+            return self.apply_by(bound, &batch).await;
         }
         match self.store.commit(batch).await {
             Ok(()) => Ok(true),

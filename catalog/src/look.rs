@@ -116,7 +116,8 @@ impl Catalog {
         let mut after = after.cloned();
         loop {
             let mut page = self.sound_objects(after.as_ref(), limit).await?;
-            page.items.retain(|(_, _, placed)| matches!(placed.place, Place::Stored { blob: home, .. } if home == blob));
+            page.items
+                .retain(|(_, _, placed)| matches!(placed.place, Place::Stored { blob: home, .. } if home == blob));
             if !page.items.is_empty() || page.next.is_none() {
                 return Ok(page);
             }

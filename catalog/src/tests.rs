@@ -7,6 +7,7 @@ mod history;
 mod jobs;
 mod listing;
 mod objects;
+mod rights;
 mod small;
 mod uploads;
 

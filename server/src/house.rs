@@ -15,8 +15,8 @@ use crate::users::ROOT;
 use crate::world::{Means, WorldHandle, usage_of};
 use bytes::Bytes;
 use catalog::{
-    Authority, Bucket, BucketChange, CatalogError, Displaced, ListRequest, Object, ObjectChange, Part, PartLengths, Place,
-    PutCondition, Restated, Upload, VersionId,
+    Authority, Bucket, BucketChange, CatalogError, Displaced, ListRequest, Object, ObjectChange, Part, PartLengths,
+    Place, PutCondition, Restated, Upload, VersionId,
 };
 use engine::{Event, Rejection};
 use futures::future::BoxFuture;

@@ -494,8 +494,7 @@ impl Shared {
             }
         };
         watch(&Progress::default());
-        let (outcome, read) =
-            runner::run(&self.means, &self.world, number, &request, survey, control, watch).await?;
+        let (outcome, read) = runner::run(&self.means, &self.world, number, &request, survey, control, watch).await?;
         let hidden = self.output(number, &request.to, usize::MAX).await.map_err(failed)?.len() as u64;
         if hidden != outcome.output_objects {
             let written = outcome.output_objects;

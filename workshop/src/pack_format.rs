@@ -173,8 +173,19 @@ pub(crate) fn encode_index_header(members: u32) -> [u8; INDEX_HEADER_BYTES] {
 pub(crate) fn encode_entry(bucket: &str, key: &str, offset: u64, object: &Object) -> Vec<u8> {
     // Named one by one, so that a field that the record gains cannot be forgotten here.
     // ACL and tags may change at any time, which must not wake a drive; so they are the catalog's alone.
-    let Object { version, bytes, etag, modified_ms, created_ms: _, headers, metadata, checksums, acl: _, tags: _, parts } =
-        object;
+    let Object {
+        version,
+        bytes,
+        etag,
+        modified_ms,
+        created_ms: _,
+        headers,
+        metadata,
+        checksums,
+        acl: _,
+        tags: _,
+        parts,
+    } = object;
     let mut out = vec![0; 4];
     for number in [version.0, offset, *bytes, *modified_ms] {
         out.extend_from_slice(&number.to_le_bytes());
@@ -238,7 +249,8 @@ fn decode_entry(format: u32, bytes: &[u8]) -> Result<IndexEntry, FormatError> {
     }
     let (version, acl, tags) = (VersionId(version), Acl::Private, Vec::new());
     let created_ms = modified_ms;
-    let object = Object { version, bytes, etag, modified_ms, created_ms, headers, metadata, checksums, acl, tags, parts };
+    let object =
+        Object { version, bytes, etag, modified_ms, created_ms, headers, metadata, checksums, acl, tags, parts };
     Ok(IndexEntry { bucket, key, offset, object, checksum: 0 })
 }
 

@@ -12,12 +12,12 @@ use super::store::{ObjectStore, StoreError};
 use super::versions;
 use catalog::{Acl, Authority, Bucket, BucketChange, Object, ObjectChange, Ownership};
 use http::StatusCode;
-use std::ops::Deref;
-use std::sync::Arc;
 use s3s::dto::{
     AccessControlPolicy, GetBucketAclOutput, Grant, Grantee, ObjectOwnership, OwnershipControls, OwnershipControlsRule,
     Permission, Type,
 };
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// The group of everybody.
 const ALL_USERS: &str = "http://acs.amazonaws.com/groups/global/AllUsers";

@@ -178,12 +178,7 @@ fn unchanged() -> Fault {
 }
 
 /// Describes an object anew that is copied onto itself; nothing if it is another version by now.
-async fn restate(
-    bucket: &Owned,
-    ask: &Ask,
-    object: &Object,
-    described: &Described,
-) -> Result<Option<Object>, Fault> {
+async fn restate(bucket: &Owned, ask: &Ask, object: &Object, described: &Described) -> Result<Option<Object>, Fault> {
     let from = |asked: &Vec<(String, String)>, own: &Vec<(String, String)>| {
         if described.replaced { asked.clone() } else { own.clone() }
     };

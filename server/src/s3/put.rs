@@ -39,8 +39,16 @@ pub(super) async fn object(route: &Route, mut ask: Ask) -> Answer {
     let received = receive(&mut ask, &claims, claims.hasher(&route.md5), route, sink.as_mut(), length).await;
     let (sink, digests) = or_abort(sink, received).await?;
     let checksum = digests.checksum.clone();
-    let meta =
-        PutMeta { etag: digests.etag(), headers, metadata, checksums: vec![checksum.clone()], acl, tags, created_ms: None, condition };
+    let meta = PutMeta {
+        etag: digests.etag(),
+        headers,
+        metadata,
+        checksums: vec![checksum.clone()],
+        acl,
+        tags,
+        created_ms: None,
+        condition,
+    };
     let committed = commit(sink, meta).await?;
 
     let mut answer = empty(StatusCode::OK);

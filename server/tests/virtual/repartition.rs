@@ -23,7 +23,16 @@ pub(crate) async fn put_bytes(larder: &Larder, key: &str, bytes: Vec<u8>) {
     let etag = format!("0-{}", bytes.len());
     sink.write(Bytes::from(bytes)).await.unwrap();
     let (headers, metadata, checksums, tags) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let meta = PutMeta { etag, headers, metadata, checksums, acl: Acl::Private, tags, created_ms: None, condition: Condition::Always };
+    let meta = PutMeta {
+        etag,
+        headers,
+        metadata,
+        checksums,
+        acl: Acl::Private,
+        tags,
+        created_ms: None,
+        condition: Condition::Always,
+    };
     sink.commit(meta).await.unwrap();
 }
 
