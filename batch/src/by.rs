@@ -1,7 +1,7 @@
 //! How records are told apart: `hash(a, b)`, `range(column, v1, v2, ...)`, `value(column)`.
 
 use crate::words::{Literal, Word, Words, as_name};
-use crate::{Error, Format, HEADER};
+use crate::{Error, Format, HEADER, quotes};
 use arrow::datatypes::Schema;
 use std::fmt;
 use std::str::FromStr;
@@ -55,6 +55,12 @@ impl FromStr for By {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
+        Self::read(text).map_err(|error| quotes::advised(error, |quoted| Self::read(quoted).is_ok()))
+    }
+}
+
+impl By {
+    fn read(text: &str) -> Result<Self, Error> {
         let mut words = Words::of(text)?;
         let kind = match words.peek() {
             Word::Name(name) => name.to_ascii_lowercase(),

@@ -5,12 +5,13 @@
 //! - Records are counted from 1; a CSV's header is none.
 
 use crate::Format;
+use crate::quotes::written;
 
 /// Why records could not be read, partitioned or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A partitioner or filter that cannot be read.
-    #[error("`{text}`: {wanted} expected at character {at}, found {found}")]
+    #[error("`{text}`: {wanted} expected at character {at}, found {found}{}", written(.mend.as_deref()))]
     Syntax {
         /// What was written.
         text: String,
@@ -20,6 +21,8 @@ pub enum Error {
         wanted: &'static str,
         /// What stands there.
         found: String,
+        /// The same with its values in quotes, where that can be read.
+        mend: Option<String>,
     },
     /// A format nobody knows.
     #[error("`{0}` is no format; there are parquet, csv, ndjson, lines and fixed:BYTES")]

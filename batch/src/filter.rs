@@ -3,9 +3,9 @@
 //! A comparison with null is neither true nor false, as in SQL, and what is not true is not kept. NaN equals itself
 //! and is above every number.
 
-use crate::Error;
 use crate::compare::meet;
 use crate::words::{Literal, Words};
+use crate::{Error, quotes};
 use arrow::array::{ArrayRef, BooleanArray, Datum, Scalar};
 use arrow::compute::kernels::cmp;
 use arrow::compute::{and_kleene, is_not_null, is_null, not, or_kleene};
@@ -76,6 +76,12 @@ impl FromStr for Filter {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
+        Self::read(text).map_err(|error| quotes::advised(error, |quoted| Self::read(quoted).is_ok()))
+    }
+}
+
+impl Filter {
+    fn read(text: &str) -> Result<Self, Error> {
         let mut words = Words::of(text)?;
         let condition = either(&mut words, 0)?;
         words.end()?;

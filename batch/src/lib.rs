@@ -34,6 +34,7 @@ mod hash;
 mod held;
 mod number;
 mod partitioner;
+mod quotes;
 mod sizes;
 mod tally;
 mod values;

@@ -131,7 +131,7 @@ impl<'a> Words<'a> {
 
     fn refusal(&self, byte: usize, wanted: &'static str, found: String) -> Error {
         let at = self.text[..byte].chars().count() + 1;
-        Error::Syntax { text: self.text.to_owned(), at, wanted, found }
+        Error::Syntax { text: self.text.to_owned(), at, wanted, found, mend: None }
     }
 
     /// The word at the beginning of `rest`, and its bytes.

@@ -184,6 +184,9 @@ fn planned(report: &JobReport) -> String {
         column_bytes => format!(", and {} for each column that is read", bytes(column_bytes)),
     };
     let _ = writeln!(text, "takes {} of memory at most{columns}", bytes(plan.memory_bytes_most));
+    for warning in &plan.warnings {
+        let _ = writeln!(text, "warning: {warning}");
+    }
     text
 }
 

@@ -1,8 +1,8 @@
 //! Repartition jobs: records that lie over the groups of the rack are brought where another key wants them, inside the
 //! rack ([`engine::repartition`] decides the visits, `batch` knows records, `docs/repartition.md` tells users).
 //!
-//! - `plan.rs` what a request means, what it would read, what each strategy would cost; `memory.rs` what it takes of
-//!   memory;
+//! - `plan.rs` what a request means, what it would read, what each strategy would cost; `sample.rs` holds a plan that
+//!   is not carried out against one object of the input; `memory.rs` what it takes of memory;
 //! - `runner.rs` the orders of a planner, done by operations of the background lane; `reader.rs` and `source.rs` how
 //!   input is read, `buffer.rs` what is held meanwhile, `writer.rs` how output and runs are written, `patience.rs`
 //!   what is waited for;
@@ -21,6 +21,7 @@ mod plan;
 mod reader;
 mod report;
 mod runner;
+mod sample;
 mod source;
 mod writer;
 
@@ -157,12 +158,14 @@ impl Repartitions {
     pub async fn ask(&self, request: Request) -> Result<JobReport, JobError> {
         let Shared { means, world, spec, .. } = &*self.shared;
         let survey = plan::survey(means, world, spec, &request).await;
-        let survey = survey.map_err(|error| JobError::Refused(error.to_string()))?;
+        let mut survey = survey.map_err(|error| JobError::Refused(error.to_string()))?;
         memory::fits_the_machine(survey.plan.memory_bytes_most).map_err(JobError::Refused)?;
         let (_, to) = plan::places(&request).map_err(JobError::Refused)?;
         let request = Request { to, ..request };
         let created_ms = (means.wall)();
         if request.dry_run {
+            let warning = sample::check(means, world, &survey).await.map_err(JobError::Refused)?;
+            survey.plan.warnings.extend(warning);
             let state = "planned".to_owned();
             return Ok(JobReport { state, created_ms, request, plan: Some(survey.plan), ..JobReport::default() });
         }

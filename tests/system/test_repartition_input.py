@@ -90,6 +90,37 @@ class Input(SystemTest):
             self.assertIn(after[-1]["reason"], told)
         self.assertEqual(self.keys("out"), [])
 
+    def test_a_dry_run_refuses_columns_that_are_not_there(self):
+        self.put({"csv/0.csv": table(1, 500).encode(), "nd/0.ndjson": events(0).encode()})
+        self.server.until_asleep()
+        starts = self.server.totals()["drive_starts"]
+
+        def dry(source, *words):
+            return self.command(f"s3://lake/{source}", "--to", "s3://lake/out", "--dry-run", *words)
+
+        for words in (["--by", "hash(user_idd)", "--partitions", 4], ["--by", "value(user_idd)"],
+                      ["--by", "hash(user_id)", "--partitions", 4, "--columns", "event,user_idd"],
+                      ["--by", "hash(user_id)", "--partitions", 4, "--where", "user_idd > 3"]):
+            told = refusal(dry("csv", *words))
+            self.assertIn("s3://lake/csv/0.csv: there is no column `user_idd`; the nearest name is `user_id`", told)
+        self.assertEqual(self.server.totals()["drive_starts"] - starts, 4, "its group woke once")
+        output = dry("csv", "--by", "hash(user_id)", "--partitions", 4)
+        self.assertEqual((output.returncode, output.stderr), (0, ""))
+        self.assertNotIn("warning", output.stdout)
+        output = dry("nd", "--by", "value(kindd)")
+        self.assertEqual((output.returncode, output.stderr), (0, ""))
+        self.assertIn("records of s3://lake/nd/0.ndjson, there is no column `kindd`", output.stdout)
+        self.assertEqual((self.jobs(), self.keys("out")), ([], []))
+
+    def test_a_date_without_quotes_is_shown_with_them(self):
+        self.put({"csv/0.csv": table(1, 10).encode()})
+        told = refusal(self.command("s3://lake/csv", "--to", "s3://lake/out", "--dry-run",
+                                    "--by", "range(event, 2020-01-01, 2021-01-01)"))
+        self.assertIn('range(event, "2020-01-01", "2021-01-01")\n', told)
+        told = refusal(self.command("s3://lake/csv", "--to", "s3://lake/out", "--by", "value(year)",
+                                    "--where", "event >= 2020-01-01"))
+        self.assertIn('event >= "2020-01-01"\n', told)
+
     def sound(self):
         """The input is what was put, and nothing else is left on the rack."""
         self.reads(self.client, "lake", self.objects)

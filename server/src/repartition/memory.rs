@@ -53,6 +53,16 @@ pub(super) struct Memory {
     pub column_bytes: u64,
 }
 
+impl Memory {
+    /// What a decoder of this format is told that the buffer is.
+    pub fn decoder_bytes(&self, format: Format) -> u64 {
+        match format {
+            Format::Parquet => self.row_group_bytes,
+            _ => self.grain_bytes.saturating_mul(4).min(self.buffer_bytes).max(batch::BATCH_BYTES_MIN),
+        }
+    }
+}
+
 /// What a job's memory is shared out for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {

@@ -114,6 +114,9 @@ pub struct Plan {
     /// And as much more for each column of Parquet that is read.
     #[serde(default)]
     pub column_bytes_most: u64,
+    /// What to know before the job is begun, in words.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// How far a job is.

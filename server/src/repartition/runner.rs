@@ -21,7 +21,7 @@ use super::writer::{Errand, Load, Run, WriteFault, Writer};
 use crate::house::House;
 use crate::recall::{RecallError, Recalls};
 use crate::world::{Awake, MakeError, Means, Ticket, WorldHandle};
-use batch::{Format, Tally};
+use batch::Tally;
 use catalog::{Blob, HIDDEN_BUCKET};
 use engine::repartition::{Job, Order};
 use engine::{Lane, Rejection};
@@ -123,10 +123,7 @@ pub(super) async fn run(
     let memory = survey.memory;
     let limits = Limits {
         grain_bytes: memory.grain_bytes,
-        decoder_bytes: match survey.spec.format {
-            Format::Parquet => memory.row_group_bytes,
-            _ => memory.grain_bytes.saturating_mul(4).min(memory.buffer_bytes).max(batch::BATCH_BYTES_MIN),
-        },
+        decoder_bytes: memory.decoder_bytes(survey.spec.format),
         memory_bytes: request.memory_bytes,
     };
     let work = Work {

@@ -180,7 +180,7 @@ fn records_are_brought_where_their_partition_is_at_home() {
 }
 
 #[test]
-fn a_plan_forecasts_every_strategy_and_touches_nothing() {
+fn a_plan_forecasts_every_strategy_and_wakes_one_group_at_most() {
     Site::nas8().run(async |larder| {
         fill(larder, 3, 2_000).await;
         let starts = larder.starts();
@@ -192,7 +192,7 @@ fn a_plan_forecasts_every_strategy_and_touches_nothing() {
             assert!(forecast.bytes_read >= plan.input_bytes && forecast.peak_extra_bytes > 0, "{forecast:?}");
         }
         assert!(jobs(larder).await.list().await.unwrap().is_empty());
-        assert_eq!(larder.starts(), starts);
+        assert!(larder.starts() - starts <= 4, "one object was looked at");
     });
 }
 
