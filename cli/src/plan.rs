@@ -42,8 +42,10 @@ struct Drive<'a> {
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Power {
     asleep: f64,
+    /// With as many drives starting as may at once, and the others of one group of each class active.
     waking: f64,
     active: f64,
+    starting_drives_max: u64,
 }
 
 /// A warning for programs and for people.
@@ -99,6 +101,7 @@ fn report<'a>(spec: &'a RackSpec, layout: &'a Layout) -> Report<'a> {
             asleep: in_watts(layout.asleep_mw(spec)),
             waking: in_watts(layout.waking_mw(spec)),
             active: in_watts(layout.active_mw(spec)),
+            starting_drives_max: layout.drives_starting_max(spec),
         },
         capacity_bytes: grouped.map(|drive| spec.capacity_bytes(*drive)).sum(),
         warnings: layout.warnings.iter().map(|warning| Told { warning, message: warning.to_string() }).collect(),
@@ -134,9 +137,17 @@ fn text(spec: &RackSpec, layout: &Layout, report: &Report<'_>) -> String {
     let (active, drives) = (u64::from(report.active_groups_max), u64::from(report.active_drives_max));
     row(&mut text, "active", format!("{} at once, {}", counted(active, "group"), counted(drives, "drive")));
     row(&mut text, "bound", report.bound.to_string());
-    let Power { asleep, waking, active } = report.watts;
-    let shown =
-        format!("{} all asleep, {} all classes waking, {} all active", watts(asleep), watts(waking), watts(active));
+    let Power { asleep, waking, active, starting_drives_max } = report.watts;
+    let in_turn = match starting_drives_max {
+        starting if starting < drives => format!(" ({} starting at once)", counted(starting, "drive")),
+        _ => String::new(),
+    };
+    let shown = format!(
+        "{} all asleep, {} all classes waking{in_turn}, {} all active",
+        watts(asleep),
+        watts(waking),
+        watts(active)
+    );
     row(&mut text, "power", shown);
     let spares: Vec<u32> = layout.spares.iter().map(|drive| drive.0).collect();
     row(&mut text, "spares", if spares.is_empty() { "none".to_owned() } else { runs(&spares) });

@@ -178,6 +178,35 @@ fn a_configuration_that_is_wrong_is_refused_at_its_place() {
     refused(&run(&["serve"], Some(&data)), 1, "larder.toml:1:1: there is no key `patiens` here; write `patience`");
 }
 
+/// Sixty bays on a supply of so many watts.
+fn bays(watts: u32, starts: &str) -> String {
+    format!(
+        "name = \"bays\"\ngroup_drives = 15\npack = \"1 GB\"\n[code]\nk = 12\nr = 2\nfragment = \"128 KiB\"\n\
+         [geometry]\nwidth = 60\ndepth = 1\nheight = 1\n[resources.power]\nsame = []\nwatts = {watts}\nhard = true\n\
+         {starts}[drive]\ncapacity = \"4 TB\"\nbytes_per_s = \"180 MB/s\"\nseek = \"8 ms\"\nspin_up = \"10 s\"\n\
+         mount = \"1 s\"\nmount_busy = \"1 s\"\nunmount = \"1 s\"\nspin_down = \"1 s\"\n\
+         watts = {{ standby = 0.8, spin_up = 24, active = 6.4 }}\nrated_starts = 50000\nlife_years = 5\n"
+    )
+}
+
+#[test]
+fn a_plan_charges_as_many_starts_as_may_be_at_once() {
+    let root = TempDir::new().unwrap();
+    let path = root.path().join("bays.toml");
+    let path = path.to_str().unwrap();
+    let starts = "[resources.inrush]\nsame = []\nstarting_drives = 4\nhard = true\n";
+    std::fs::write(path, bays(260, starts)).unwrap();
+    let output = run(&["plan", path], None);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("202 W all classes waking (4 drives starting at once)"), "{text}");
+    let json: serde_json::Value = serde_json::from_slice(&run(&["plan", path, "--json"], None).stdout).unwrap();
+    let waking = json["watts"]["waking"].as_f64().unwrap();
+    assert_eq!(((waking * 1000.0).round(), &json["watts"]["starting_drives_max"]), (202_400.0, &4.into()));
+    std::fs::write(path, bays(260, "")).unwrap();
+    refused(&run(&["plan", path], None), 1, "starting_drives = 7 or less");
+}
+
 #[test]
 fn plans_are_for_people_and_programs() {
     let output = run(&["plan", "pelican"], None);

@@ -208,7 +208,7 @@ fn class_table(layout: &Layout) -> Vec<Violation> {
 fn conflicts(spec: &RackSpec, layout: &Layout) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (resource, what) in spec.resources_by_id().filter(|(_, what)| what.hard) {
-        let sizes = domain_sizes(spec, resource);
+        let sizes = extents(spec, resource);
         for (id, group) in layout.groups.iter().enumerate() {
             let mut holders: BTreeMap<DomainId, DriveId> = BTreeMap::new();
             for drive in &group.drives {
@@ -231,35 +231,64 @@ fn domain_sizes(spec: &RackSpec, resource: ResourceId) -> Vec<u64> {
     sizes
 }
 
-/// What `awake` of a domain's `size` drives take of the resource at worst, and what there is. Links carry any number,
-/// and a limit on starts any number one after the other.
-fn taken(spec: &RackSpec, resource: &Resource, size: u64, awake: u64) -> (u64, u64) {
+/// A domain of a resource: its drives, and how many of them may spin up at once.
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    size: u64,
+    starts: u64,
+}
+
+/// What `awake` of a domain's drives take of the resource at worst, and what there is. Links carry any number, and a
+/// limit on starts any number one after the other.
+fn taken(spec: &RackSpec, resource: &Resource, domain: Extent, awake: u64) -> (u64, u64) {
     let watts = spec.profile.watts;
     match resource.limit {
         DomainLimit::ActiveDrives(limit) => (awake, u64::from(limit)),
         DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => (0, 0),
         DomainLimit::Watts(limit) => {
-            let each = watts.spin_up_mw.max(watts.active_mw);
-            let asleep = size.saturating_sub(awake) * u64::from(watts.standby_mw);
-            (awake * u64::from(each) + asleep, u64::from(limit) * 1000)
+            let starting = awake.min(domain.starts);
+            let each = u64::from(watts.spin_up_mw.max(watts.active_mw));
+            let asleep = domain.size.saturating_sub(awake) * u64::from(watts.standby_mw);
+            let spinning = (awake - starting) * u64::from(watts.active_mw);
+            (starting * each + spinning + asleep, u64::from(limit) * 1000)
         }
     }
 }
 
-fn carries(spec: &RackSpec, resource: &Resource, size: u64, awake: u64) -> bool {
-    let (taken, limit) = taken(spec, resource, size, awake.min(size));
-    awake > size || taken <= limit
+fn carries(spec: &RackSpec, resource: &Resource, domain: Extent, awake: u64) -> bool {
+    let (taken, limit) = taken(spec, resource, domain, awake.min(domain.size));
+    awake > domain.size || taken <= limit
+}
+
+/// The domains of a resource. Of two limits on starts each alone bounds what may start.
+fn extents(spec: &RackSpec, resource: ResourceId) -> Vec<Extent> {
+    let mut extents: Vec<Extent> =
+        domain_sizes(spec, resource).into_iter().map(|size| Extent { size, starts: size }).collect();
+    for (other, what) in spec.resources_by_id().filter(|(_, what)| what.hard) {
+        let DomainLimit::StartingDrives(limit) = what.limit else { continue };
+        let mut shared: BTreeMap<(DomainId, DomainId), u64> = BTreeMap::new();
+        for drive in &spec.drives {
+            let pair = (spec.domain_of(drive.id, resource), spec.domain_of(drive.id, other));
+            *shared.entry(pair).or_insert(0) += 1;
+        }
+        let mut starts = vec![0; extents.len()];
+        for ((domain, _), drives) in shared {
+            starts[domain.index()] += drives.min(limit.into());
+        }
+        extents.iter_mut().zip(starts).for_each(|(extent, starts)| extent.starts = extent.starts.min(starts));
+    }
+    extents
 }
 
 /// How the groups use one resource: for each domain, the most drives any group of each class has in it.
 struct Uses {
-    sizes: Vec<u64>,
+    sizes: Vec<Extent>,
     by_class: Vec<BTreeMap<ClassId, u64>>,
 }
 
 impl Uses {
     fn of(spec: &RackSpec, layout: &Layout, resource: ResourceId) -> Self {
-        let sizes = domain_sizes(spec, resource);
+        let sizes = extents(spec, resource);
         let mut by_class: Vec<BTreeMap<ClassId, u64>> = vec![BTreeMap::new(); sizes.len()];
         for group in &layout.groups {
             for (domain, count) in counts(spec, &group.drives, resource) {
@@ -281,7 +310,7 @@ impl Uses {
 
     /// The domains that some choice of groups exceeds, what it takes and what there is.
     fn exceeded(&self, spec: &RackSpec, resource: &Resource) -> Vec<(DomainId, u64, u64)> {
-        let worst = |(index, size): (usize, &u64)| {
+        let worst = |(index, size): (usize, &Extent)| {
             let domain = DomainId(index as u32);
             let (worst, limit) = taken(spec, resource, *size, self.worst(domain));
             (domain, worst, limit)

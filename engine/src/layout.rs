@@ -19,7 +19,8 @@
 //! Invariants of a [`Layout`] (judged by [`check`](crate::check), which shares no code with this):
 //! - every drive is in exactly one group or a spare; every group has exactly g drives; every group is in exactly one
 //!   class;
-//! - the worst choice of one group per class keeps every hard limit, all its drives spinning up at the same moment.
+//! - the worst choice of one group per class keeps every hard limit, as many of its drives spinning up at the same
+//!   moment as hard limits on starts let.
 
 mod assign;
 mod classes;
@@ -204,6 +205,9 @@ pub enum LayoutError {
         drives_awake: u64,
         /// g.
         group_drives: u32,
+        /// How many drives of each domain may start at once under `starting_drives` so that a group is carried after
+        /// all, if that helps.
+        starting_drives: Option<u32>,
     },
     /// Each resource alone would carry a group, but no group was found that all of them carry.
     NoGroup {
@@ -222,11 +226,20 @@ impl fmt::Display for LayoutError {
                 "a group of {group_drives} cannot be made of {drives} drives; write group_drives = {drives} or less, \
                  and k + r no larger than that"
             ),
-            Self::LimitTooLow { resource, drives_awake, group_drives } => write!(
-                f,
-                "`{resource}` lets {drives_awake} drives be awake at once, and a group has {group_drives}; raise its \
-                 limit, or write group_drives = {drives_awake} or less, and k + r no larger than that"
-            ),
+            Self::LimitTooLow { resource, drives_awake, group_drives, starting_drives } => {
+                write!(
+                    f,
+                    "`{resource}` lets {drives_awake} drives be awake at once, and a group has {group_drives}; raise \
+                     its limit, or write group_drives = {drives_awake} or less, and k + r no larger than that"
+                )?;
+                starting_drives.map_or(Ok(()), |starts| {
+                    write!(
+                        f,
+                        "; or let drives start one after the other, which takes less power: a hard resource with the \
+                         same domains and starting_drives = {starts} or less"
+                    )
+                })
+            }
             Self::NoGroup { group_drives, resource } => {
                 let named = resource
                     .as_deref()
@@ -263,7 +276,10 @@ fn bound(spec: &RackSpec, ground: &Ground) -> Result<Bound, LayoutError> {
     let group_drives = spec.group_drives;
     let groups = u32::try_from(drives_awake / u64::from(group_drives)).unwrap_or(u32::MAX);
     match (groups, resource) {
-        (0, Some(resource)) => Err(LayoutError::LimitTooLow { resource, drives_awake, group_drives }),
+        (0, Some(resource)) => {
+            let starting_drives = ground.staggered(spec, &resource);
+            Err(LayoutError::LimitTooLow { resource, drives_awake, group_drives, starting_drives })
+        }
         (0, None) => Err(LayoutError::TooFewDrives { drives: drives_awake, group_drives }),
         (_, resource) => Ok(Bound { groups, resource, drives_awake }),
     }
@@ -345,9 +361,31 @@ impl Layout {
         self.power_mw(spec, spec.profile.watts.standby_mw)
     }
 
-    /// What the drives draw while one group of every class spins up, in milliwatts. Pelican: 3.7 kW.
+    /// The most that the drives draw under the ledger's permits, in milliwatts: one group of every class is awake, and
+    /// as many of its drives spin up as hard limits on starts let at once. Pelican, which has none: 3.7 kW.
     pub fn waking_mw(&self, spec: &RackSpec) -> u64 {
-        self.power_mw(spec, spec.profile.watts.spin_up_mw)
+        let (active, spin_up) = (spec.profile.watts.active_mw, spec.profile.watts.spin_up_mw);
+        self.active_mw(spec) + self.drives_starting_max(spec) * u64::from(spin_up.saturating_sub(active))
+    }
+
+    /// How many drives may spin up at once, at most.
+    pub fn drives_starting_max(&self, spec: &RackSpec) -> u64 {
+        spec.starts_max(self.drives_active_max().into(), |resource| {
+            let mut most = vec![0_u64; spec.domain_count(resource)];
+            for class in &self.classes {
+                let mut of_class = vec![0_u64; most.len()];
+                for group in class {
+                    let mut counts = vec![0_u64; most.len()];
+                    let drives = &self.groups[group.index()].drives;
+                    for drive in drives {
+                        counts[spec.domain_of(*drive, resource).index()] += 1;
+                    }
+                    of_class.iter_mut().zip(counts).for_each(|(most, count)| *most = count.max(*most));
+                }
+                most.iter_mut().zip(of_class).for_each(|(sum, most)| *sum += most);
+            }
+            most
+        })
     }
 
     /// What the drives draw while one group of every class is active, in milliwatts. Pelican: 2.6 kW.

@@ -289,6 +289,21 @@ impl RackSpec {
         self.draft.resources.iter().enumerate().map(|(i, r)| (ResourceId(i as u32), r))
     }
 
+    /// The most of some drives, `most` in all, that hard limits let spin up at once. `in_domain` says how many of them
+    /// each domain of a resource has at most.
+    ///
+    /// Exact where one resource limits starts. Where several do, permits may allow fewer, and never more.
+    pub fn starts_max(&self, most: u64, in_domain: impl Fn(ResourceId) -> Vec<u64>) -> u64 {
+        let limited = self.resources_by_id().filter(|(_, resource)| resource.hard);
+        let of_one = limited.filter_map(|(id, resource)| match resource.limit {
+            DomainLimit::StartingDrives(starts) => {
+                Some(in_domain(id).into_iter().map(|drives| drives.min(starts.into())).sum())
+            }
+            _ => None,
+        });
+        of_one.fold(most, u64::min)
+    }
+
     /// How many domains `resource` has.
     pub fn domain_count(&self, resource: ResourceId) -> usize {
         self.draft.drives.iter().map(|d| d.resource_domains[resource.index()].index() + 1).max().unwrap_or(0)

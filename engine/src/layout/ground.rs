@@ -1,8 +1,9 @@
 //! The rack as synthesis sees it: drives as numbers, and domains with a limit in drives.
 //!
 //! All domains of all resources and media-losing failure domains are numbered through, so that a drive is just a row of
-//! domain numbers. A watts limit becomes a number of drives by the worst case, in which all that are awake spin up at
-//! once. Links (bytes/s) and limits on starts never keep a drive asleep for good and do not appear.
+//! domain numbers. A watts limit becomes a number of drives by the worst case that the ledger's permits allow: as many
+//! of those awake spin up as limits on starts let, and the rest is active. Links (bytes/s) and limits on starts never
+//! keep a drive asleep for good and do not appear themselves.
 
 use super::search::Plan;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -95,11 +96,29 @@ impl Ground {
             sizes[*domain as usize] += 1;
             self.rows[drive * self.width + place] = first + domain;
         }
-        let limit = |size: u32| match role {
-            Role::Hard(index) | Role::Soft(index) => awake_limit(spec, spec.resources[index].limit, size),
+        let limit = |domain: usize, size: u32| match role {
+            Role::Hard(index) | Role::Soft(index) => {
+                let starts = || starts_max(spec, column, domain as u32, size);
+                awake_limit(spec, spec.resources[index].limit, size, starts)
+            }
             Role::Media(_) => u32::from(spec.code.parity),
         };
-        self.domains.extend(sizes.into_iter().map(|size| Domain { role, limit: limit(size), size }));
+        let domains = sizes.into_iter().enumerate();
+        self.domains.extend(domains.map(|(domain, size)| Domain { role, limit: limit(domain, size), size }));
+    }
+
+    /// With how many starts at once in each of its domains the hard watts of `resource` would carry a group; the most.
+    pub(super) fn staggered(&self, spec: &RackSpec, resource: &str) -> Option<u32> {
+        let index = spec.resources.iter().position(|other| other.name == resource)?;
+        let limit = spec.resources[index].limit;
+        let of_resource = |domain: &&Domain| domain.role == Role::Hard(index);
+        let sizes: Vec<u32> = self.domains.iter().filter(of_resource).map(|domain| domain.size).collect();
+        let carried = |starts: u32| -> u64 {
+            sizes.iter().map(|size| u64::from(awake_limit(spec, limit, *size, || starts))).sum()
+        };
+        let is_watts = matches!(limit, DomainLimit::Watts(_));
+        let enough = |starts: &u32| carried(*starts) >= self.group_drives as u64;
+        (1..=self.group_drives as u32).rev().find(enough).filter(|_| is_watts)
     }
 
     /// The domains of a drive.
@@ -204,17 +223,36 @@ impl Ground {
     }
 }
 
-/// How many of a domain's `size` drives may be awake at once under `limit`.
-fn awake_limit(spec: &RackSpec, limit: DomainLimit, size: u32) -> u32 {
+/// How many of a domain's `size` drives may be awake at once under `limit`, of which at most `starts_max` spin up.
+fn awake_limit(spec: &RackSpec, limit: DomainLimit, size: u32, starts_max: impl FnOnce() -> u32) -> u32 {
     let watts = spec.profile.watts;
     match limit {
         DomainLimit::ActiveDrives(drives) => drives.min(size),
         DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => size,
         DomainLimit::Watts(most) => {
+            // What a drive takes beyond standby: in its turn while it spins up, and then as long as it spins.
             let standby = u64::from(watts.standby_mw);
-            let extra = u64::from(watts.spin_up_mw.max(watts.active_mw)) - standby;
+            let starting = u64::from(watts.spin_up_mw.max(watts.active_mw)) - standby;
+            let active = u64::from(watts.active_mw) - standby;
             let left = (u64::from(most) * 1000).saturating_sub(standby * u64::from(size));
-            left.checked_div(extra).map_or(size, |drives| drives.min(u64::from(size)) as u32)
+            let starts = u64::from(starts_max().min(size));
+            let all_start = left.checked_div(starting).unwrap_or(u64::from(size));
+            if all_start < starts {
+                return all_start as u32;
+            }
+            let rest = (left - starts * starting).checked_div(active).unwrap_or(u64::from(size));
+            starts.saturating_add(rest).min(u64::from(size)) as u32
         }
     }
+}
+
+/// How many of the `size` drives in `domain` of a resource, whose domains are in `column`, may spin up at once.
+fn starts_max(spec: &RackSpec, column: &[u32], domain: u32, size: u32) -> u32 {
+    let most = spec.starts_max(size.into(), |starting| {
+        let mut counts = vec![0_u64; spec.domain_count(starting)];
+        let here = spec.drives.iter().zip(column).filter(|(_, other)| **other == domain);
+        here.for_each(|(drive, _)| counts[drive.resource_domains[starting.index()].index()] += 1);
+        counts
+    });
+    most as u32
 }

@@ -116,9 +116,10 @@ fn random_rack(seed: u64, side_max: u64) -> RackSpec {
 }
 
 fn random_resource(rng: &mut Rng, index: usize, drives: u64) -> Resource {
-    let limit = match rng.below(5) {
+    let limit = match rng.below(6) {
         0 => DomainLimit::Watts((drives + 24 * rng.between(0, 5)) as u32),
         1 => DomainLimit::ActiveDrives(rng.between(3, 8) as u32),
+        2 => DomainLimit::StartingDrives(rng.between(1, 3) as u32),
         _ => DomainLimit::ActiveDrives(rng.between(1, 2) as u32),
     };
     Resource { name: std::format!("r{index}"), limit, hard: rng.below(4) > 0 }
@@ -139,6 +140,22 @@ fn random_domains(rng: &mut Rng, slots: &[[u16; 3]]) -> Vec<DomainId> {
     keys.iter().map(|key| DomainId(ranks.binary_search(key).unwrap() as u32)).collect()
 }
 
+/// How many drives of a domain may spin up at once, by adding up every other domain with a limit.
+fn starts_in(spec: &RackSpec, resource: ResourceId, domain: DomainId) -> u64 {
+    let here = || spec.drives.iter().filter(|drive| drive.resource_domains[resource.index()] == domain);
+    let hard = spec.resources_by_id().filter(|(_, other)| other.hard);
+    let limited = hard.filter_map(|(id, other)| match other.limit {
+        DomainLimit::StartingDrives(limit) => Some((id, u64::from(limit))),
+        _ => None,
+    });
+    let starts = limited.map(|(id, limit)| {
+        let in_domain =
+            |other: usize| here().filter(|d| d.resource_domains[id.index()].index() == other).count() as u64;
+        (0..spec.domain_count(id)).map(|other| in_domain(other).min(limit)).sum()
+    });
+    starts.min().unwrap_or(u64::MAX)
+}
+
 /// Whether some g drives may be awake at once, by trying all choices.
 fn some_group_exists(spec: &RackSpec, next: usize, chosen: &mut Vec<DriveId>) -> bool {
     let within = |(id, resource): (ResourceId, &Resource)| {
@@ -151,8 +168,12 @@ fn some_group_exists(spec: &RackSpec, next: usize, chosen: &mut Vec<DriveId>) ->
                     DomainLimit::ActiveDrives(limit) => awake(domain) <= u64::from(limit),
                     DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => true,
                     DomainLimit::Watts(watts) => {
-                        let asleep_mw = (size(domain) - awake(domain)) * u64::from(spec.profile.watts.standby_mw);
-                        awake(domain) * u64::from(spec.profile.watts.spin_up_mw) + asleep_mw <= u64::from(watts) * 1000
+                        let profile = spec.profile.watts;
+                        let starting = awake(domain).min(starts_in(spec, id, domain));
+                        let asleep_mw = (size(domain) - awake(domain)) * u64::from(profile.standby_mw);
+                        let spinning_mw = (awake(domain) - starting) * u64::from(profile.active_mw);
+                        let starting_mw = starting * u64::from(profile.spin_up_mw);
+                        starting_mw + spinning_mw + asleep_mw <= u64::from(watts) * 1000
                     }
                 }
             })
@@ -264,6 +285,74 @@ fn a_rack_that_carries_no_group_is_told_why() {
     draft.group_drives = 9;
     let error = synthesise(&RackSpec::validated(draft).unwrap()).unwrap_err();
     assert!(error.to_string().starts_with(expected), "{error}");
+}
+
+/// Sixty bays on 260 W, four of which start at once.
+fn sixty_bays(watts: u32, starting_drives: &str) -> RackSpec {
+    let text = std::format!(
+        "name = \"bays\"\ngroup_drives = 15\npack = \"1 GB\"\n[code]\nk = 12\nr = 2\nfragment = \"128 KiB\"\n\
+         [geometry]\nwidth = 60\ndepth = 1\nheight = 1\n\
+         [resources.power]\nsame = []\nwatts = {watts}\nhard = true\n{starting_drives}\
+         [drive]\ncapacity = \"4 TB\"\nbytes_per_s = \"180 MB/s\"\nseek = \"8 ms\"\nspin_up = \"10 s\"\n\
+         mount = \"1 s\"\nmount_busy = \"1 s\"\nunmount = \"1 s\"\nspin_down = \"1 s\"\n\
+         watts = {{ standby = 0.8, spin_up = 24, active = 6.4 }}\nrated_starts = 50000\nlife_years = 5\n"
+    );
+    model::text::parse(&text, "bays").unwrap()
+}
+
+const FOUR_START: &str = "[resources.inrush]\nsame = []\nstarting_drives = 4\nhard = true\n";
+
+#[test]
+fn drives_that_start_one_after_the_other_are_charged_so() {
+    let spec = sixty_bays(260, FOUR_START);
+    let layout = judged(&spec).unwrap();
+    assert_eq!((layout.groups.len(), layout.active_groups_max()), (4, 1), "15 of 60 awake, and no 15 more");
+    assert_eq!((layout.drives_starting_max(&spec), layout.waking_mw(&spec)), (4, 202_400));
+    // The ledger comes as far as that, and no further: whenever one drive spins, the next one starts.
+    let mut ledger = crate::ledger::Ledger::new(&spec);
+    let (mut left, mut starting, mut worst_mw) = (layout.groups[0].drives.clone(), vec![], 0);
+    while !left.is_empty() {
+        let granted = ledger.request(&left);
+        assert!(!granted.is_empty(), "the watts never hold a start back");
+        left.retain(|drive| !granted.contains(drive));
+        starting.extend(granted);
+        worst_mw = ledger.watts_mw().max(worst_mw);
+        assert_eq!(starting.len(), 4);
+        ledger.spun_up(starting.remove(0));
+    }
+    for drive in starting {
+        ledger.spun_up(drive);
+    }
+    assert_eq!((worst_mw, ledger.watts_mw()), (layout.waking_mw(&spec), layout.active_mw(&spec)));
+}
+
+#[test]
+fn a_limit_on_starts_that_is_soft_or_missing_holds_nobody_back() {
+    for starting in ["", &FOUR_START.replace("true", "false")] {
+        let told = synthesise(&sixty_bays(260, starting)).unwrap_err().to_string();
+        assert!(
+            told.starts_with("`power` lets 9 drives be awake at once, and a group has 15; raise its limit"),
+            "{told}"
+        );
+        assert!(told.ends_with("with the same domains and starting_drives = 7 or less"), "{told}");
+    }
+    let carried = |starts: u32| {
+        let starting = FOUR_START.replace("= 4", &std::format!("= {starts}"));
+        synthesise(&sixty_bays(260, &starting)).is_ok()
+    };
+    assert!(carried(7) && !carried(8), "what the refusal says is true");
+    let told = synthesise(&sixty_bays(100, "")).unwrap_err().to_string();
+    assert!(!told.contains("starting_drives"), "that would not help: {told}");
+}
+
+#[test]
+fn limits_on_starts_count_by_their_domains() {
+    let rows = FOUR_START.replace("same = []", "same = [\"width/10\"]").replace("= 4", "= 1");
+    let spec = sixty_bays(260, &rows);
+    let layout = judged(&spec).unwrap();
+    let most = layout.drives_starting_max(&spec);
+    assert!((1..=6).contains(&most), "one of each ten: {most}");
+    assert_eq!(layout.waking_mw(&spec), layout.active_mw(&spec) + most * (24_000 - 6_400));
 }
 
 #[test]
