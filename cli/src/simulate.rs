@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value};
 use server::data_dir::read_rack;
 use sim::report::{Cell, Table};
-use sim::scenario::{Answer, Asked, Case, Found, Scenario, Sources, Trial, csv, page, short_table};
+use sim::scenario::{Answer, Asked, Case, Found, Scenario, Sources, Trial, csv, page, short_table, wear};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Instant;
@@ -38,6 +38,9 @@ pub fn simulate(options: &Simulate) -> anyhow::Result<()> {
         return output::print_json(&json(&scenario, &answers)?);
     }
     output::print(&format!("{}\n\n{}", scenario.question, shown(&short_table(&scenario, &answers))))?;
+    if let Some(wear) = wear(&answers) {
+        output::print(&format!("\n{wear}\n"))?;
+    }
     if let Some(dir) = &dir {
         output::print(&format!("\nThe report is {}\n", dir.path("report.html").display()))?;
     }

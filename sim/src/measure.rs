@@ -371,6 +371,10 @@ pub struct Point {
     pub wake_time_fraction: f64,
     /// Starts of a drive in a year.
     pub spin_ups_per_drive_year: f64,
+    /// Starts that a drive is rated for in a year of its life.
+    pub rated_starts_per_drive_year: f64,
+    /// Whether drives start more often than that, so that they wear out before their time.
+    pub beyond_rating: bool,
     /// What a drive transfers in a year, in 10^12 bytes, redundancy included.
     pub tb_per_drive_year: f64,
     /// Watts of all drives.
@@ -397,6 +401,9 @@ pub struct Point {
 impl Point {
     pub(crate) fn of(experiment: &Experiment, runs: &[Measured]) -> Self {
         let mean = |of: &dyn Fn(&Measured) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
+        let spin_ups_per_drive_year = mean(&|run| run.per_drive_year(run.spin_ups as f64));
+        let profile = &experiment.rack.profile;
+        let rated_starts_per_drive_year = f64::from(profile.rated_starts) / f64::from(profile.life_years);
         let all = |of: fn(&Measured) -> &Histogram| {
             let mut merged = Histogram::default();
             for run in runs {
@@ -412,7 +419,9 @@ impl Point {
             service_s: all(|run| &run.service),
             reject_rate: mean(&Measured::reject_rate),
             wake_time_fraction: mean(&|run| run.wake_time_fraction),
-            spin_ups_per_drive_year: mean(&|run| run.per_drive_year(run.spin_ups as f64)),
+            spin_ups_per_drive_year,
+            rated_starts_per_drive_year,
+            beyond_rating: spin_ups_per_drive_year > rated_starts_per_drive_year,
             tb_per_drive_year: mean(&|run| run.per_drive_year(run.drive_bytes as f64) / 1e12),
             power_w: Power {
                 mean: mean(&|run| run.mean_power_mw as f64 / 1e3),

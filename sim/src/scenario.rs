@@ -27,7 +27,7 @@ use std::path::PathBuf;
 pub use key::{KEYS, Key};
 pub use measure::{MEASURES, Measure};
 pub use plot::Plot;
-pub use report::{Asked, csv, page, short_table};
+pub use report::{Asked, csv, page, short_table, wear};
 pub use trial::{Found, Trial, TrialError};
 pub use value::{Kind, Meaning, Value, Written};
 

@@ -34,6 +34,28 @@ class Scenarios(SystemTest):
             self.assertIn(point["parameters"]["workload.rate"], ["30 per h", 0.02])
             self.assertEqual(len(point["trace_hashes"]), 2)
 
+    def test_wear_beyond_the_rating_is_flagged(self):
+        def asked(*words):
+            return simulate("home.toml", *QUICK, "--set", "policy.idle_timeout=[\"30 s\"]", "--set",
+                            "workload.rate=[\"240 per h\", \"1 per d\"]", *words)
+
+        points = json.loads(asked("--json").stdout)
+        self.assertEqual({point["beyond_rating"] for point in points}, {True, False})
+        for point in points:
+            rated = point["rated_starts_per_drive_year"]
+            self.assertEqual(point["beyond_rating"], point["spin_ups_per_drive_year"] > rated > 0)
+        worst = max(points, key=lambda point: point["spin_ups_per_drive_year"])
+        folder = os.path.join(self.root, "report")
+        output = asked("--out", folder)
+        self.assertIn("rated spin-ups per drive and year", output.stdout)
+        with open(os.path.join(folder, "report.html"), encoding="utf-8") as file:
+            html = file.read()
+        with open(os.path.join(folder, "points.csv"), encoding="utf-8") as file:
+            self.assertIn("rated_starts_per_drive_year", file.readline())
+        for told in (output.stdout, html):
+            self.assertIn(f"WEAR: in {sum(point['beyond_rating'] for point in points)} of {len(points)} points", told)
+            self.assertIn(f"At worst {worst['spin_ups_per_drive_year']:.0f} times a year", told)
+
     def test_a_report_stands_alone_and_is_the_same_again(self):
         texts = []
         for threads in ["1", "3"]:

@@ -123,6 +123,10 @@ pub const MEASURES: &[Measure] = &[
     measure("wake_time_fraction", "time waking (%)", 100.0, |point| Some(point.wake_time_fraction)).short(),
     measure("spin_ups_per_drive_year", "spin-ups per drive and year", 1.0, |point| Some(point.spin_ups_per_drive_year))
         .short(),
+    measure("rated_starts_per_drive_year", "rated spin-ups per drive and year", 1.0, |point| {
+        Some(point.rated_starts_per_drive_year)
+    })
+    .short(),
     measure("tb_per_drive_year", "TB per drive and year", 1.0, |point| Some(point.tb_per_drive_year)).short(),
     measure("power_w.mean", "mean power (W)", 1.0, |point| Some(point.power_w.mean)).short(),
     measure("power_w.peak", "peak power (W)", 1.0, |point| Some(point.power_w.peak)).short(),

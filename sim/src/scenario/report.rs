@@ -4,6 +4,7 @@ use super::key::{KEYS, Key};
 use super::measure::{MEASURES, Measure};
 use super::plot::named_with;
 use super::{Answer, Found, Scenario};
+use crate::measure::Point;
 use crate::report::{Cell, Column, Page, Section, Table};
 
 /// What a page says of how it came about, so that it can be made again.
@@ -23,6 +24,27 @@ pub fn short_table(scenario: &Scenario, answers: &[Answer]) -> Table {
     let measures: Vec<&Measure> = MEASURES.iter().filter(|measure| measure.short).collect();
     let keys: Vec<&Key> = KEYS.iter().filter(|key| varied.contains(&key.name)).collect();
     table(&keys, &measures, answers, false)
+}
+
+/// That drives start more often than they are rated for, if they do in some of the answers.
+pub fn wear(answers: &[Answer]) -> Option<String> {
+    let points = answers.iter().filter_map(|answer| match &answer.found {
+        Found::Service(point) => Some(&**point),
+        Found::Repartition(_) => None,
+    });
+    let times = |point: &Point| point.spin_ups_per_drive_year / point.rated_starts_per_drive_year;
+    let beyond: Vec<&Point> = points.filter(|point| point.beyond_rating).collect();
+    let worst = beyond.iter().max_by(|a, b| times(a).total_cmp(&times(b)))?;
+    Some(format!(
+        "WEAR: in {} of {} points drives start more often than they are rated for. At worst {:.0} times a year, where \
+         {:.0} are rated: the starts of a drive's life are used up {:.1} times as fast. Less load, a larger \
+         policy.overtake_limit or a longer policy.idle_timeout spares them.",
+        beyond.len(),
+        answers.len(),
+        worst.spin_ups_per_drive_year,
+        worst.rated_starts_per_drive_year,
+        times(worst)
+    ))
 }
 
 /// All parameters and all measures, in the units of their names, with every digit.
@@ -63,6 +85,7 @@ pub fn page(scenario: &Scenario, answers: &[Answer], asked: &Asked) -> Page {
     sections.push(Section::Heading("Results".to_owned()));
     sections.push(Section::Words(explained(scenario, answers)));
     sections.push(Section::Table(short_table(scenario, answers)));
+    sections.extend(wear(answers).map(Section::Words));
     sections.push(Section::Heading("All measures".to_owned()));
     let varied = scenario.varied();
     let keys: Vec<&Key> = KEYS.iter().filter(|key| varied.contains(&key.name)).collect();
