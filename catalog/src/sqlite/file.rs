@@ -3,12 +3,15 @@
 use super::{beside, store_error};
 use crate::store::StoreError;
 use rusqlite::{Connection, OpenFlags};
-use std::fs::{File, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
 /// `PRAGMA application_id` of a catalog: "LRDR".
 const APPLICATION_ID: i32 = 0x4C52_4452;
+/// For the owner alone.
+const OWNER_ONLY: u32 = 0o600;
 /// `PRAGMA user_version`: the format of the table. Records carry versions of their own.
 const FORMAT_VERSION: i32 = 2;
 /// Files up to this size are checked page by page at each open; larger ones only as pages are used.
@@ -27,7 +30,9 @@ pub(super) fn unusable(path: &Path, what: &str, mend: &str) -> StoreError {
 pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     let lock_path = beside(path, ".lock");
     let failed = |error: &dyn std::fmt::Display| StoreError::Failed(format!("{}: {error}", lock_path.display()));
-    let file = File::options().create(true).truncate(false).write(true).open(&lock_path).map_err(|e| failed(&e))?;
+    let mut options = File::options();
+    options.create(true).truncate(false).write(true).mode(OWNER_ONLY);
+    let file = options.open(&lock_path).map_err(|e| failed(&e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
@@ -40,6 +45,7 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
 /// The one connection that writes. Makes the table if the file is new.
 pub(super) fn open_for_writing(path: &Path, max_bytes: Option<u64>) -> Result<Connection, StoreError> {
     let say = |error: rusqlite::Error| store_error(path, &error);
+    close_to_others(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(say)?;
     if is_new(&connection).map_err(say)? {
@@ -58,6 +64,28 @@ pub(super) fn open_for_writing(path: &Path, max_bytes: Option<u64>) -> Result<Co
     }
     check_pages(&connection, path)?;
     Ok(connection)
+}
+
+/// Makes the file for its owner alone, since it holds users' keys, and takes the right to read it from others where an
+/// older Larder has left it to them. SQLite gives its log and its shared memory the rights of the file.
+fn close_to_others(path: &Path) {
+    // Where this fails, SQLite says why in a moment.
+    let _ = File::options().create_new(true).write(true).mode(OWNER_ONLY).open(path);
+    for suffix in ["", "-wal", "-shm", "-journal", ".lock"] {
+        let file = beside(path, suffix);
+        let is_open = || file.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0);
+        if !is_open() {
+            continue;
+        }
+        if std::fs::set_permissions(&file, Permissions::from_mode(OWNER_ONLY)).is_err() || is_open() {
+            tracing::warn!(
+                "others may read {0}, which holds users' keys; mend it with `chmod 600 {0}`",
+                file.display()
+            );
+        } else {
+            tracing::warn!("others could read {}, and can no more; its users' keys may be known", file.display());
+        }
+    }
 }
 
 /// A connection that reads.

@@ -4,6 +4,8 @@
 use super::{SqliteOptions, SqliteStore, SqliteView, beside};
 use crate::store::{Batch, KeyRange, Store, StoreError, Write};
 use rusqlite::Connection;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,6 +32,34 @@ async fn many_concurrent_commits_share_few_transactions() {
     assert_eq!(stats.batches, 1_000);
     assert!(stats.transactions <= 100, "{} transactions", stats.transactions);
     assert_eq!(store.scan(KeyRange::all(), 2_000).await.unwrap().len(), 1_000);
+}
+
+#[tokio::test]
+async fn the_file_and_what_lies_beside_it_are_for_the_owner_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog");
+    let closed = |when: &str| {
+        for suffix in ["", "-wal", "-shm", ".lock"] {
+            let mode = beside(&path, suffix).metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o600, "{suffix} {when}");
+        }
+    };
+    let store = SqliteStore::open(&path).unwrap();
+    store.commit(put(b"a", b"1")).await.unwrap();
+    closed("when it is made");
+    // What an older Larder left behind a crash.
+    for suffix in ["", "-wal", "-shm", ".lock"] {
+        let copy = beside(&dir.path().join("old"), suffix);
+        std::fs::copy(beside(&path, suffix), &copy).unwrap();
+        std::fs::set_permissions(&copy, Permissions::from_mode(0o644)).unwrap();
+    }
+    drop(store);
+    let path = dir.path().join("old");
+    let store = SqliteStore::open(&path).unwrap();
+    assert_eq!(store.get(b"a").await.unwrap().unwrap(), b"1");
+    for suffix in ["", "-wal", "-shm", ".lock"] {
+        assert_eq!(beside(&path, suffix).metadata().unwrap().permissions().mode() & 0o777, 0o600, "{suffix}, mended");
+    }
 }
 
 #[tokio::test]
