@@ -101,7 +101,7 @@ pub struct Repartition {
     /// Remove the objects that were read, once the output is complete, verified and published.
     #[arg(long)]
     pub remove_input: bool,
-    /// Forecast, and do nothing.
+    /// Check the columns against one object, for which its group may wake, forecast, and do nothing else.
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON.
@@ -197,7 +197,8 @@ pub struct Data {
 pub struct Quickstart {
     #[command(flatten)]
     pub data: Data,
-    /// The port to serve S3 on; 0 picks a free one [default: what larder.toml says, 9000 in a new data directory].
+    /// The port to serve S3 on, kept in the larder.toml of a new data directory; 0 picks a free one, another one at
+    /// every start [default: what larder.toml says, 9000 in a new data directory].
     #[arg(long)]
     pub port: Option<u16>,
     /// How many times faster than life the emulated rack runs; 1 is true to life [default: what larder.toml says].
@@ -262,7 +263,7 @@ pub struct Init {
 pub struct Serve {
     #[command(flatten)]
     pub data: Data,
-    /// The port to serve S3 on; 0 picks a free one [default: what larder.toml says].
+    /// The port to serve S3 on for this run; 0 picks a free one [default: what larder.toml says].
     #[arg(long)]
     pub port: Option<u16>,
 }

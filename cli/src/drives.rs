@@ -50,8 +50,8 @@ pub fn table(drives: &[DriveReport]) -> String {
             ]
         })
         .collect();
-    let head = ["drive", "slot", "group", "state", "starts today", "free", "holds"];
-    human::table(&head, &["drive", "group", "starts today", "free", "holds"], &rows)
+    let head = ["drive", "slot", "group", "state", "starts today", "free", "capacity"];
+    human::table(&head, &["drive", "group", "starts today", "free", "capacity"], &rows)
 }
 
 #[cfg(test)]

@@ -7,16 +7,20 @@ use anyhow::{Context, bail};
 use engine::IdleTimeout;
 use server::app;
 use server::config::Config;
-use server::data_dir::{DataDir, InitOptions, read_rack};
+use server::data_dir::{DataDir, InitOptions, endpoint, read_rack};
+use server::notices::{self, Notices};
 use server::s3::REGION;
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The rack a quickstart makes.
 const QUICKSTART_RACK: &str = "pelican";
+/// After how long what `init` makes moves objects to the rack at the latest: who sets up a rack with redundancy expects
+/// that objects get it.
+const MIGRATE_OLDER_THAN: &str = "1 d";
 /// What a shell shows for a process that a second interrupt ended.
 const INTERRUPTED: i32 = 130;
 
@@ -33,8 +37,15 @@ pub fn quickstart(options: &Quickstart) -> anyhow::Result<()> {
     }
     let shown = path.clone();
     let keys = dir.credentials().clone();
+    let (setup, port) = (config.clone(), port_notice(&dir, options.port)?);
     run(dir, config, move |address| {
         let mut text = exports(&keys.access_key, &keys.secret_key, address);
+        let notices = Notices::of(&setup, address);
+        let listening = address.ip().is_unspecified().then(|| format!("it listens on {address}"));
+        let warning = notices.network.map(|warning| format!("warning: {warning}"));
+        for sentence in listening.into_iter().chain(port).chain(warning).chain([notices.staging]) {
+            let _ = writeln!(text, "# {sentence}");
+        }
         text.push_str(&examples(&shown));
         text
     })
@@ -58,12 +69,16 @@ fn reused(options: &Quickstart) -> anyhow::Result<DataDir> {
 
 /// A rack for trying things: what was copied in moves to the drives while one watches.
 fn first_made(options: &Quickstart) -> anyhow::Result<DataDir> {
-    let settings = vec![
+    let mut settings = vec![
         ("time_scale", options.time_scale.unwrap_or(1).to_string()),
         ("migrate.older_than", "\"30 s\"".to_owned()),
         ("migrate.linger", "\"10 s\"".to_owned()),
         ("migrate.scan_interval", "\"5 s\"".to_owned()),
     ];
+    if let Some(port) = options.port {
+        let listen = SocketAddr::new(Config::default().listen.ip(), port);
+        settings.push(("listen", format!("\"{listen}\"")));
+    }
     let rack = options.rack.clone().unwrap_or_else(|| QUICKSTART_RACK.to_owned());
     let dir = DataDir::init(&options.data.data, &InitOptions { rack, settings })?;
     tracing::info!(
@@ -77,15 +92,20 @@ fn first_made(options: &Quickstart) -> anyhow::Result<DataDir> {
 
 /// `larder init`.
 pub fn init(options: &Init) -> anyhow::Result<()> {
-    let settings = vec![("time_scale", options.time_scale.to_string())];
+    let settings = vec![
+        ("time_scale", options.time_scale.to_string()),
+        ("migrate.older_than", format!("\"{MIGRATE_OLDER_THAN}\"")),
+    ];
     let dir = DataDir::init(&options.data.data, &InitOptions { rack: options.rack.clone(), settings })?;
     let path = options.data.data.display();
     output::print(&format!(
         "made {path} for the rack {} of {}\n\
          the keys are in {path}/credentials, the configuration is {path}/larder.toml\n\
+         {}\n\
          start it with: larder serve --data {path}\n",
         dir.rack().name,
         counted(dir.rack().drives.len() as u64, "drive"),
+        notices::staging(&dir.config()?),
     ))?;
     Ok(())
 }
@@ -96,8 +116,35 @@ pub fn serve(options: &Serve) -> anyhow::Result<()> {
     let dir = DataDir::open(data)?;
     let config = configured(&dir, options.port)?;
     let shown = data.display().to_string();
+    let (setup, port, told) = (config.clone(), port_notice(&dir, options.port)?, dir.told_endpoint());
     run(dir, config, move |address| {
-        format!("serving S3 on {}\nthe keys are in {shown}/credentials\n", endpoint(address))
+        let here = endpoint(address);
+        let on = if address.ip().is_unspecified() { format!("{address}, here {here}") } else { here.clone() };
+        let mut text = format!("serving S3 on {on}\nthe keys are in {shown}/credentials\n");
+        let elsewhere = told.filter(|told| address.ip().is_loopback() && *told != here);
+        let elsewhere = elsewhere.map(|told| format!("AWS_ENDPOINT_URL there is {told}, and the server is {here}"));
+        let notices = Notices::of(&setup, address);
+        let warning = notices.network.map(|warning| format!("warning: {warning}"));
+        for sentence in elsewhere.into_iter().chain(port).chain([notices.staging]).chain(warning) {
+            let _ = writeln!(text, "{sentence}");
+        }
+        text
+    })
+}
+
+/// What there is to say of a port that was asked for, or of one that is another at every start.
+fn port_notice(dir: &DataDir, port: Option<u16>) -> anyhow::Result<Option<String>> {
+    let kept = dir.config()?.listen.port();
+    let toml = dir.path().join("larder.toml");
+    let toml = toml.display();
+    Ok(match (port, kept) {
+        (None | Some(0), 0) => {
+            Some(format!("the port is a free one, another one at every start; `listen` in {toml} can name one"))
+        }
+        (Some(port), _) if port != kept => {
+            Some(format!("the port is for this run; the next one uses `listen` in {toml} again, port {kept}"))
+        }
+        _ => None,
     })
 }
 
@@ -154,16 +201,6 @@ impl Signals {
     }
 }
 
-/// Where clients on this machine find the server.
-fn endpoint(address: SocketAddr) -> String {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip => ip,
-    };
-    format!("http://{}", SocketAddr::new(ip, address.port()))
-}
-
 fn exports(access_key: &str, secret_key: &str, address: SocketAddr) -> String {
     format!(
         "export AWS_ACCESS_KEY_ID={access_key}\n\
@@ -181,10 +218,10 @@ fn examples(data: &Path) -> String {
     let mut text = String::from("\n# paste the lines above into another terminal, and then try:\n");
     for (line, what) in [
         ("aws s3 mb s3://attic".to_owned(), "make a bucket"),
-        ("aws s3 cp --recursive /usr/share/doc s3://attic/doc".to_owned(), "copy a tree in; it lands in the workshop"),
+        (format!("aws s3 cp {data}/rack.toml s3://attic/"), "copy something in; it lands in the workshop"),
         (format!("{program} status --data {data} --watch"), "see it move to the rack"),
-        (format!("{program} explain --data {data} s3://attic/doc/..."), "ask where one object lies"),
-        ("aws s3 cp --recursive s3://attic/doc ./doc".to_owned(), "read it back, from sleeping drives"),
+        (format!("{program} explain --data {data} s3://attic/rack.toml"), "ask where it lies"),
+        ("aws s3 cp s3://attic/rack.toml ./copy.toml".to_owned(), "read it back, from sleeping drives"),
     ] {
         let _ = writeln!(text, "#   {line}   # {what}");
     }
@@ -203,6 +240,7 @@ mod tests {
         let text = exports("KEY", "SECRET", address) + &examples(Path::new("./d"));
         assert!(text.contains("export AWS_ENDPOINT_URL=http://127.0.0.1:4711\n"));
         assert!(text.contains("export AWS_DEFAULT_REGION=us-east-1\n"));
+        assert!(text.contains("s3 cp ./d/rack.toml s3://attic/ "), "what is copied is there");
         let shell = text.lines().all(|line| line.is_empty() || line.starts_with("export ") || line.starts_with('#'));
         assert!(shell, "{text}");
     }

@@ -85,6 +85,9 @@ fn text(status: &Status) -> String {
     for (name, value) in totals(&status.totals) {
         row(name, value);
     }
+    for note in &status.notes {
+        row("note", note.clone());
+    }
     for warning in &status.warnings {
         row("warning", warning.clone());
     }
@@ -116,10 +119,17 @@ fn times(status: &Status) -> String {
 
 fn workshop(status: &Status) -> String {
     let workshop = &status.workshop;
+    let whose = match (workshop.staged_count, workshop.uploads) {
+        // Of PUTs under way, or of what was just moved or deleted.
+        (0, 0) if workshop.staged_bytes > 0 => "of no object, or of none any more".to_owned(),
+        (0, 0) => "in 0 objects".to_owned(),
+        (objects, 0) => format!("in {}", counted(objects, "object")),
+        (0, uploads) => format!("in {} in parts", counted(uploads, "upload")),
+        (objects, uploads) => format!("in {} and {} in parts", counted(objects, "object"), counted(uploads, "upload")),
+    };
     format!(
-        "{} staged in {}, {} of {}, {} on the way to the rack",
+        "{} staged {whose}, {} of {}, {} on the way to the rack",
         bytes(workshop.staged_bytes),
-        counted(workshop.staged_count, "object"),
         percent(workshop.staged_bytes, workshop.capacity_bytes),
         bytes(workshop.capacity_bytes),
         counted(workshop.migrations_under_way, "pack"),
@@ -218,6 +228,7 @@ mod tests {
             totals: Totals { wakes_per_gb_migrated: Some(0.125), ..Totals::default() },
             capacity: CapacityStatus { total_bytes: 5_000_000_000_000_000, free_bytes: 4_000_000_000_000_000 },
             warnings: vec!["drive 3 is away; look for its cable".into()],
+            notes: vec!["objects lie on one disk".into()],
         }
     }
 
@@ -226,9 +237,11 @@ mod tests {
         let text = text(&sample());
         for line in [
             "rack      pelican, up 12 min, 10 times real time, 2 h modelled",
-            "workshop  1.5 MB staged in 1,200 objects, < 1 % of 10.0 GB, 1 pack on the way to the rack",
+            "workshop  1.5 MB staged in 1,200 objects and 2 uploads in parts, < 1 % of 10.0 GB, 1 pack on the way to \
+             the rack",
             "active    0 drives of at most 96",
             "wakes     0 for clients, 0 for rebuilds, 0 for background work, 0 starts of drives, 0.12 per GB migrated",
+            "note      objects lie on one disk",
             "warning   drive 3 is away; look for its cable",
             "class  group  state   client  rebuild  background",
             "    0     11  waking       1        0          12",
@@ -238,6 +251,19 @@ mod tests {
         }
         for absent in ["lost", "overrun", "refused", "repaired", "deleted"] {
             assert!(!text.contains(absent), "nothing of {absent} is to be told");
+        }
+    }
+
+    #[test]
+    fn what_is_staged_is_told_by_whose_it_is() {
+        let mut status = sample();
+        for (objects, uploads, told) in [
+            (1, 0, "1.5 MB staged in 1 object, "),
+            (0, 1, "1.5 MB staged in 1 upload in parts, "),
+            (0, 0, "1.5 MB staged of no object, or of none any more, "),
+        ] {
+            (status.workshop.staged_count, status.workshop.uploads) = (objects, uploads);
+            assert!(workshop(&status).starts_with(told), "{}", workshop(&status));
         }
     }
 

@@ -10,13 +10,21 @@ use tokio::runtime::{Builder, Runtime};
 /// `larder user add`.
 pub fn add(options: &UserName) -> anyhow::Result<()> {
     let client = Client::of(&options.data.data)?;
-    keys(options, &runtime()?.block_on(client.add_user(&options.name))?)
+    let made = runtime()?.block_on(client.add_user(&options.name))?;
+    keys(options, &made, "they are kept in the catalog")
 }
 
 /// `larder user rotate`.
 pub fn rotate(options: &UserName) -> anyhow::Result<()> {
     let client = Client::of(&options.data.data)?;
-    keys(options, &runtime()?.block_on(client.rotate_user(&options.name))?)
+    let made = runtime()?.block_on(client.rotate_user(&options.name))?;
+    let written = match &made.file {
+        Some(file) => format!("{file} was rewritten with them, and the old ones are worth nothing any more"),
+        None => {
+            "they replace the old ones in the catalog, which are worth nothing any more; no file was changed".to_owned()
+        }
+    };
+    keys(options, &made, &written)
 }
 
 /// `larder user remove`.
@@ -40,13 +48,14 @@ fn runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-fn keys(options: &UserName, keys: &NewKeys) -> anyhow::Result<()> {
+fn keys(options: &UserName, keys: &NewKeys, written: &str) -> anyhow::Result<()> {
     if options.json {
         return output::print_json(keys);
     }
-    let NewKeys { name, access_key, secret_key } = keys;
+    let NewKeys { name, access_key, secret_key, .. } = keys;
     Ok(output::print(&format!(
         "# the keys of the user {name}; the secret is not shown again\n\
+         # {written}\n\
          export AWS_ACCESS_KEY_ID={access_key}\n\
          export AWS_SECRET_ACCESS_KEY={secret_key}\n"
     ))?)

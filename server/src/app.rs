@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::holds::Holds;
 use crate::house::House;
+use crate::notices::Notices;
 use crate::repartition::Repartitions;
 use crate::s3::{self, Limits};
 use crate::tell::Teller;
@@ -104,7 +105,8 @@ pub async fn run(
     let listener =
         TcpListener::bind(config.listen).await.map_err(|source| RunError::Listen { address: config.listen, source })?;
     let address = listener.local_addr().map_err(|source| io_error("asking for the address", source))?;
-    let house = Boot { dir: &dir, config: &config }.boot().await?;
+    let notices = Notices::of(&config, address);
+    let house = Boot { dir: &dir, config: &config, notices }.boot().await?;
     let socket = admin::Listener::bind(dir.path()).map_err(|source| io_error("binding the admin socket", source))?;
     let (stop, stopped) = watch::channel(());
     let teller = Arc::clone(&house.teller) as Arc<dyn admin::Admin>;
@@ -174,6 +176,7 @@ struct Running {
 struct Boot<'a> {
     dir: &'a DataDir,
     config: &'a Config,
+    notices: Notices,
 }
 
 impl Boot<'_> {
@@ -221,7 +224,8 @@ impl Boot<'_> {
         let users =
             Users::open(means.catalog.clone(), self.dir.path().to_owned(), self.dir.credentials(), means.wall.clone());
         let users = Arc::new(users.await?);
-        let teller = Arc::new(Teller::new(means.clone(), world.clone(), emulated));
+        let teller = Teller::new(means.clone(), world.clone(), emulated).with_notices(self.notices.clone());
+        let teller = Arc::new(teller);
         Ok(Running { means, world, users, teller, jobs })
     }
 

@@ -315,8 +315,9 @@ impl Config {
     /// The first thing that is wrong, with its place.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text).map_err(|error| {
-            let offset = error.span().map(|span| span.start);
-            ConfigError::at(path, text, offset, text::plainly(error.message()))
+            let span = error.span();
+            let value = span.clone().and_then(|span| text.get(span)).unwrap_or_default();
+            ConfigError::at(path, text, span.map(|span| span.start), text::plainly(error.message(), value))
         })?;
         match config.contradiction() {
             None => Ok(config),

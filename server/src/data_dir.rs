@@ -18,7 +18,7 @@ mod credentials;
 mod identity;
 mod lock;
 
-pub use credentials::Credentials;
+pub use credentials::{Credentials, endpoint};
 
 use crate::config::{Config, ConfigError};
 use catalog::{SqliteStore, StoreError};
@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 
 const CONFIG: &str = "larder.toml";
 const RACK: &str = "rack.toml";
-const CREDENTIALS: &str = "credentials";
+pub(crate) const CREDENTIALS: &str = "credentials";
 const IDENTITY: &str = "identity";
 const LOCK: &str = "lock";
 const CATALOG: &str = "catalog.db";
@@ -78,7 +78,7 @@ impl DataDir {
         let (text, rack) = read_rack(&options.rack)?;
         refuse_devices(&rack)?;
         let config_text = Config::template(&options.settings);
-        Config::parse(&path.join(CONFIG), &config_text)?;
+        let listen = Config::parse(&path.join(CONFIG), &config_text)?.listen;
         let path = made(path)?;
         refuse_unless_ours_to_make(&path)?;
         let lock = lock::take(&path)?;
@@ -88,7 +88,7 @@ impl DataDir {
         write_new(&path.join(RACK), text.as_bytes(), 0o644)?;
         write_new(&path.join(CONFIG), config_text.as_bytes(), 0o644)?;
         let credentials = Credentials::random()?;
-        write_new(&path.join(CREDENTIALS), credentials.to_text().as_bytes(), 0o600)?;
+        write_new(&path.join(CREDENTIALS), credentials.to_text(listen).as_bytes(), 0o600)?;
         fs::create_dir(path.join(WORKSHOP)).map_err(|e| failed("making the workshop", e))?;
         // Now, so that a catalog which is missing later is known to be lost rather than new.
         drop(SqliteStore::open(path.join(CATALOG))?);
@@ -144,6 +144,11 @@ impl DataDir {
         &self.credentials
     }
 
+    /// Where the file of the keys tells clients that the server is, if it does.
+    pub fn told_endpoint(&self) -> Option<String> {
+        credentials::told_endpoint(&fs::read_to_string(self.path.join(CREDENTIALS)).ok()?)
+    }
+
     /// Reads the configuration.
     ///
     /// # Errors
@@ -187,7 +192,7 @@ impl DataDir {
     }
 }
 
-/// Puts fresh keys into the `credentials` of the data directory `path`, in one step.
+/// Puts fresh keys into the `credentials` of the data directory `path`, in one step. What else stands there stays.
 ///
 /// # Errors
 /// When they cannot be written; the old ones stay then.
@@ -195,7 +200,8 @@ pub(crate) fn replace_credentials(path: &Path) -> Result<Credentials, DataDirErr
     let credentials = Credentials::random()?;
     let fresh = path.join("credentials.new");
     gone(fs::remove_file(&fresh), "credentials.new")?;
-    write_new(&fresh, credentials.to_text().as_bytes(), 0o600)?;
+    let old = fs::read_to_string(path.join(CREDENTIALS)).unwrap_or_default();
+    write_new(&fresh, credentials.in_place_of(&old).as_bytes(), 0o600)?;
     fs::rename(&fresh, path.join(CREDENTIALS)).map_err(|e| failed("naming the credentials", e))?;
     sync_directory(path)?;
     Ok(credentials)

@@ -36,6 +36,9 @@ pub struct Status {
     pub capacity: CapacityStatus,
     /// Things an operator should know, in words, each with its mend.
     pub warnings: Vec<String>,
+    /// How the server is set up, as far as that is worth a sentence though nothing is wrong.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// The workshop's fill.
@@ -43,7 +46,8 @@ pub struct Status {
 pub struct WorkshopStatus {
     /// Bytes staged.
     pub staged_bytes: u64,
-    /// Versions staged.
+    /// Versions staged. Files of uploads in parts, of PUTs under way, and of what was just moved or deleted are among
+    /// the bytes, and not among these.
     pub staged_count: u64,
     /// Uploads in parts that are neither completed nor aborted.
     pub uploads: u64,
@@ -271,6 +275,9 @@ pub struct NewKeys {
     pub access_key: String,
     /// Its secret.
     pub secret_key: String,
+    /// The file that they were written to, in place of the old ones; `None` if the catalog keeps them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 impl fmt::Debug for NewKeys {

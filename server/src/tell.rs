@@ -1,6 +1,7 @@
 //! The admin API's answers, from a look at the engine and at the catalog. Nothing here touches a drive.
 
 use crate::admin::{Admin, Untold};
+use crate::notices::Notices;
 use crate::report::{
     CapacityStatus, ClassStatus, DriveCounts, DriveReport, Explanation, PlaceReport, PowerStatus, RebuildReport,
     Status, Totals, WorkshopStatus,
@@ -20,13 +21,20 @@ pub struct Teller {
     means: Means,
     world: WorldHandle,
     emulated: Arc<EmulatedRack>,
+    notices: Notices,
     started: Instant,
 }
 
 impl Teller {
     /// Tells of this world.
     pub fn new(means: Means, world: WorldHandle, emulated: Arc<EmulatedRack>) -> Self {
-        Self { means, world, emulated, started: Instant::now() }
+        Self { means, world, emulated, notices: Notices::default(), started: Instant::now() }
+    }
+
+    /// The same, which also tells how the server is set up.
+    #[must_use]
+    pub fn with_notices(self, notices: Notices) -> Self {
+        Self { notices, ..self }
     }
 
     async fn tell_status(&self) -> Result<Status, Untold> {
@@ -59,6 +67,7 @@ impl Teller {
             totals: seen.totals,
             capacity: seen.capacity,
             warnings: Vec::new(),
+            notes: Vec::new(),
         };
         let counters = &self.means.counters;
         status.power.fuse_trips = counters.fuse_trips.load(Ordering::Relaxed);
@@ -67,6 +76,7 @@ impl Teller {
         status.totals.overrun_s = self.means.clock.to_wall(overrun.total).as_secs_f64();
         status.warnings = warnings(&status);
         status.warnings.extend(damaged_records(&self.means.catalog.quarantined()));
+        self.notices.add_to(&mut status);
         Ok(status)
     }
 
@@ -365,9 +375,8 @@ fn warnings(status: &Status) -> Vec<String> {
     }
     if status.totals.starts_over_budget > 0 {
         let starts = status.totals.starts_over_budget;
-        warnings.push(format!(
-            "{starts} drive starts for clients went beyond the day's budget: drives wear faster than rated"
-        ));
+        let starts = counted(starts, "drive start");
+        warnings.push(format!("{starts} for clients went beyond the day's budget: drives wear faster than rated"));
     }
     if status.power.fuse_trips > 0 {
         warnings.push("fuses tripped: the rack's description allows more than the hardware does".into());
@@ -375,8 +384,10 @@ fn warnings(status: &Status) -> Vec<String> {
     for rebuild in &status.rebuilds {
         warnings.extend(rebuild_warnings(rebuild));
     }
-    if status.drives.away > 0 {
-        warnings.push(format!("{} drives are away: `larder drive list` shows which", status.drives.away));
+    match status.drives.away {
+        0 => {}
+        1 => warnings.push("1 drive is away: `larder drive list` shows which".to_owned()),
+        away => warnings.push(format!("{away} drives are away: `larder drive list` shows which")),
     }
     if status.totals.overruns > 0 && status.totals.overrun_s > status.uptime_s / 10.0 {
         warnings.push("the disk behind the emulated drives is slower than the model: lower --time-scale".into());
@@ -387,15 +398,22 @@ fn warnings(status: &Status) -> Vec<String> {
 fn rebuild_warnings(rebuild: &RebuildReport) -> Option<String> {
     let RebuildReport { drive, lost_blobs, waiting_blobs, .. } = rebuild;
     if *lost_blobs > 0 {
+        let (blobs, have) = (counted(*lost_blobs, "blob"), if *lost_blobs == 1 { "has" } else { "have" });
         return Some(format!(
-            "{lost_blobs} blobs that had a stack on drive {drive} have lost more than their code makes up for: data is \
-             lost, and GETs of it fail"
+            "{blobs} with a stack on drive {drive} {have} lost more than the code makes up for: data is lost, and GETs \
+             of it fail; `larder verify` names the objects"
         ));
     }
     (*waiting_blobs > 0).then(|| {
         format!(
-            "{waiting_blobs} blobs of drive {drive} cannot be rebuilt yet: too few drives of its group are there, or \
-             none of them has room"
+            "{} of drive {drive} cannot be rebuilt yet: too few drives of its group are there, or none of them has \
+             room",
+            counted(*waiting_blobs, "blob")
         )
     })
+}
+
+/// `1 blob`, `2 blobs`.
+fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

@@ -6,7 +6,7 @@
 //!
 //! Changes are made one after the other.
 
-use crate::data_dir::{Credentials, DataDirError, replace_credentials};
+use crate::data_dir::{CREDENTIALS, Credentials, DataDirError, replace_credentials};
 use crate::report::{NewKeys, UserReport};
 use crate::s3::Keys;
 use catalog::{Catalog, CatalogError, User};
@@ -146,7 +146,8 @@ impl Users {
             let Credentials { access_key, secret_key } = replace_credentials(&dir)?;
             self.catalog.set_access_key(ROOT, &access_key).await.map_err(UserError::Catalog)?;
             let user = User { name: name.to_owned(), access_key, secret: secret_key, created_ms: 0, rotated_ms: 0 };
-            return Ok(self.learn(user));
+            let file = Some(dir.join(CREDENTIALS).display().to_string());
+            return Ok(NewKeys { file, ..self.learn(user) });
         }
         let found = self.catalog.users().await.map_err(UserError::Catalog)?;
         let old = found.into_iter().find(|user| user.name == name);
@@ -210,7 +211,7 @@ impl Users {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, known| known.name != user.name);
         known.insert(user.access_key.clone(), Known::of(&user));
-        NewKeys { name: user.name, access_key: user.access_key, secret_key: user.secret }
+        NewKeys { name: user.name, access_key: user.access_key, secret_key: user.secret, file: None }
     }
 
     fn key_of(&self, name: &str) -> Option<String> {
@@ -307,6 +308,7 @@ mod tests {
         assert_eq!((users.user("ROOTKEY"), users.user(&keys.access_key).as_deref()), (None, Some(ROOT)));
         let text = std::fs::read_to_string(dir.path().join("credentials")).unwrap();
         assert!(text.contains(&keys.access_key) && text.contains(&keys.secret_key));
+        assert!(keys.file.unwrap().ends_with("/credentials"), "who rotates is told where the keys are");
     }
 
     #[tokio::test]

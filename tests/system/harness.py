@@ -92,12 +92,13 @@ def refusal(output):
 class Server:
     """A server on a data directory, from its start to its end."""
 
-    def __init__(self, data, *words, environment=None):
+    def __init__(self, data, *words, environment=None, port=0, within=()):
         self.data = data
         self.output_path = f"{data}.out"
         self.log_path = f"{data}.log"
         with open(self.output_path, "wb") as output, open(self.log_path, "ab") as log:
-            command = [BINARY, *words, "--data", data, "--port", "0", "--log", "info"]
+            command = [*within, BINARY, *words, "--data", data, "--log", "info"]
+            command += [] if port is None else ["--port", str(port)]
             files = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": log}
             self.process = subprocess.Popen(command, env=environment, **files)
         try:
@@ -118,7 +119,8 @@ class Server:
         else:
             raise AssertionError(f"the server is not ready: {self.log()[-3000:]}")
         with open(os.path.join(self.data, "credentials"), encoding="ascii") as credentials:
-            exports = dict(line.split(" ", 1)[1].rstrip("\n").split("=", 1) for line in credentials)
+            lines = [line.rstrip("\n") for line in credentials]
+        exports = dict(line[7:].split("=", 1) for line in lines if line.startswith("export "))
         self.access_key, self.secret_key = exports["AWS_ACCESS_KEY_ID"], exports["AWS_SECRET_ACCESS_KEY"]
         self.endpoint = next(word for word in said.replace("=", " ").split() if word.startswith("http://"))
         self.address = urllib.parse.urlsplit(self.endpoint).netloc
@@ -282,8 +284,8 @@ class SystemTest(unittest.TestCase):
         with open(os.path.join(data, "larder.toml"), "w", encoding="utf-8") as config:
             config.write(configuration(settings))
 
-    def serve(self, data, environment=None):
-        server = Server(data, "serve", environment=environment)
+    def serve(self, data, environment=None, port=0, within=()):
+        server = Server(data, "serve", environment=environment, port=port, within=within)
         self.servers.append(server)
         return server
 
@@ -295,8 +297,8 @@ class SystemTest(unittest.TestCase):
         self.assertEqual(output.returncode, 0 if report["clean"] else 1)
         return report
 
-    def quickstart(self, *words, name="data"):
-        server = Server(os.path.join(self.root, name), "quickstart", *words)
+    def quickstart(self, *words, name="data", port=0):
+        server = Server(os.path.join(self.root, name), "quickstart", *words, port=port)
         self.servers.append(server)
         return server
 

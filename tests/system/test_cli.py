@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import time
 
-from harness import BINARY, BRISK, SystemTest, larder, noise, refusal
+from harness import BINARY, BRISK, STAYING, SystemTest, larder, noise, refusal
 
+VARIABLES = ["AWS_ACCESS_KEY_ID", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_SECRET_ACCESS_KEY"]
 RACKS = os.path.join(os.path.dirname(__file__), "..", "..", "racks")
 
 
@@ -98,8 +100,7 @@ class Words(SystemTest):
     def test_quickstart_makes_keys_for_the_owner_alone_and_keeps_them(self):
         server = self.quickstart("--rack", "nas8", "--time-scale", "100")
         exports = dict(line[7:].split("=", 1) for line in server.said().splitlines() if line.startswith("export "))
-        self.assertEqual(sorted(exports), ["AWS_ACCESS_KEY_ID", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL",
-                                           "AWS_SECRET_ACCESS_KEY"])
+        self.assertEqual(sorted(exports), VARIABLES)
         self.assertEqual(exports["AWS_SECRET_ACCESS_KEY"], server.secret_key)
         mode = os.stat(os.path.join(server.data, "credentials")).st_mode
         self.assertEqual(stat.S_IMODE(mode), 0o600)
@@ -113,6 +114,93 @@ class Words(SystemTest):
         self.assertEqual((again.access_key, again.secret_key), (server.access_key, server.secret_key))
         other = self.quickstart("--rack", "nas8", name="other")
         self.assertNotEqual(other.secret_key, server.secret_key)
+
+    def test_the_port_of_a_quickstart_stays(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            port = taken.getsockname()[1]
+        server = self.quickstart("--rack", "nas8", port=port)
+        self.assertEqual(server.endpoint, f"http://127.0.0.1:{port}")
+        self.assertEqual(server.stop(), 0)
+        again = self.quickstart(port=None)
+        self.assertEqual(again.endpoint, server.endpoint)
+        self.assertEqual(again.stop(), 0)
+        served = self.serve(server.data, port=None)
+        self.assertEqual(served.endpoint, server.endpoint)
+        self.assertNotIn("for this run", served.said())
+        self.assertEqual(served.stop(), 0)
+        elsewhere = self.serve(server.data, port=0)
+        self.assertNotEqual(elsewhere.endpoint, server.endpoint)
+        self.assertIn(f"AWS_ENDPOINT_URL there is {server.endpoint}", elsewhere.said())
+        self.assertEqual(elsewhere.stop(), 0)
+        free = self.quickstart("--rack", "nas8", name="free", port=0)
+        self.assertIn("another one at every start", free.said())
+        self.assertEqual(free.stop(), 0)
+        again = self.serve(free.data, port=None)
+        self.assertIn("another one at every start", again.said())
+        with open(os.path.join(free.data, "credentials"), encoding="ascii") as file:
+            self.assertNotIn("export AWS_ENDPOINT_URL", file.read())
+
+    def test_what_others_can_reach_is_said_with_its_address(self):
+        if subprocess.run(["unshare", "-rn", "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no network of its own can be made here")
+        data = self.made("nas8", **{**STAYING, "listen": "0.0.0.0:0"})
+        # In a network of its own, so that nobody reaches it after all.
+        server = self.serve(data, within=["unshare", "-rn"])
+        self.assertRegex(server.said(), r"serving S3 on 0\.0\.0\.0:\d+, here http://127\.0\.0\.1:\d+")
+        self.assertRegex(server.said(), r"warning: S3 on 0\.0\.0\.0:\d+ is open to the network without TLS")
+        told = [warning for warning in server.status()["warnings"] if "without TLS" in warning]
+        self.assertEqual(len(told), 1)
+        here = self.serve(self.made("nas8", "here", **STAYING))
+        self.assertNotIn("TLS", here.said() + str(here.status()["warnings"]))
+
+    def test_a_new_directory_says_where_objects_lie_and_until_when(self):
+        data = os.path.join(self.root, "new")
+        made = larder("init", "--rack", "nas8", "--data", data)
+        said = "on the server's own disk alone, without redundancy, until they move to the rack: when they are 1 d"
+        self.assertIn(said, made.stdout)
+        shell = subprocess.run(["sh", "-c", f". {data}/credentials && env"], capture_output=True, text=True, timeout=20)
+        env = dict(line.split("=", 1) for line in shell.stdout.splitlines() if "=" in line)
+        self.assertEqual([name for name in VARIABLES if env.get(name)], VARIABLES)
+        self.assertEqual((env["AWS_DEFAULT_REGION"], env["AWS_ENDPOINT_URL"]), ("us-east-1", "http://127.0.0.1:9000"))
+        server = self.serve(data)
+        self.assertIn(said, server.said())
+        status = server.status()
+        self.assertEqual((len(status["notes"]), status["warnings"]), (1, []))
+        self.assertIn(said, status["notes"][0])
+        self.assertEqual(server.stop(), 0)
+        self.configure(data, {})
+        server = self.serve(data)
+        self.assertIn("write older_than = ", server.said())
+        server.client().create_bucket(Bucket="pantry")
+        self.assertEqual(server.status()["warnings"], [], "there is nothing yet that could be lost")
+        server.client().put_object(Bucket="pantry", Key="k", Body=b"k")
+        self.assertIn("less than 30 % full; write older_than = \"1 d\"", server.status()["warnings"][0])
+        shown = larder("status", "--data", data).stdout
+        self.assertIn("warning   New objects lie on the server's own disk alone", shown)
+
+    def test_words_name_what_they_are_about(self):
+        server = self.rack("nas8", STAYING)
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        upload = client.create_multipart_upload(Bucket="pantry", Key="k")["UploadId"]
+        client.upload_part(Bucket="pantry", Key="k", UploadId=upload, PartNumber=1, Body=noise(70_000, 1))
+        shown = larder("status", "--data", server.data).stdout
+        self.assertRegex(shown, r"workshop +[0-9.]+ kB staged in 1 upload in parts, ")
+        self.assertIn("capacity", larder("drive", "list", "--data", server.data).stdout.splitlines()[0])
+        rotated = larder("user", "rotate", "root", "--data", server.data).stdout
+        path = os.path.join(os.path.realpath(server.data), "credentials")
+        self.assertIn(f"# {path} was rewritten with them, and the old ones are worth nothing any more\n", rotated)
+        with open(path, encoding="ascii") as file:
+            kept = file.read()
+        self.assertTrue(all(line in kept for line in rotated.splitlines() if line.startswith("export ")))
+        self.assertIn("export AWS_DEFAULT_REGION=us-east-1\nexport AWS_ENDPOINT_URL=http://127.0.0.1:9000\n", kept)
+        larder("user", "add", "ann", "--data", server.data)
+        self.assertIn("no file was changed", larder("user", "rotate", "ann", "--data", server.data).stdout)
+        self.assertEqual(server.stop(), 0)
+        self.configure(server.data, {"listen": "localhost:9000"})
+        told = refusal(larder("serve", "--data", server.data))
+        self.assertIn("larder.toml:1:10: `\"localhost:9000\"` is no address to listen on; write one such as", told)
 
     def test_everything_json_can_be_read_by_programs(self):
         server = self.rack("pelican-mini", BRISK)

@@ -37,6 +37,7 @@ fn status() -> Status {
         totals: Totals::default(),
         capacity: CapacityStatus::default(),
         warnings: vec!["a \"quoted\" warning".into()],
+        notes: Vec::new(),
     }
 }
 

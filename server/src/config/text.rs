@@ -137,10 +137,14 @@ impl OvertakeLimit {
     }
 }
 
-/// A TOML error in our words: an unknown key with the nearest one that exists.
-pub fn plainly(message: &str) -> String {
+/// A TOML error in our words: an unknown key with the nearest one that exists, and `value` named where it is refused.
+pub fn plainly(message: &str, value: &str) -> String {
     if message.contains("socket address") {
-        return "is no address to listen on; write one such as \"127.0.0.1:9000\", with numbers for the host".into();
+        let what = "is no address to listen on; write one such as \"127.0.0.1:9000\", with numbers for the host";
+        return format!("{} {what}", shown(value));
+    }
+    if message.starts_with("is no") {
+        return format!("{} {}", shown(value), message.trim_end());
     }
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let Some((wrong, known)) = quoted.split_first().filter(|_| message.starts_with("unknown field")) else {
@@ -151,6 +155,16 @@ pub fn plainly(message: &str) -> String {
         let _ = write!(plain, "; write `{near}`, or remove the line (keys: {})", known.join(", "));
     }
     plain
+}
+
+/// A value as it stands in the file, cut where it is long.
+fn shown(value: &str) -> String {
+    let most = 60;
+    let first = value.lines().next().unwrap_or_default();
+    if first.chars().count() <= most && first.len() == value.len() {
+        return format!("`{value}`");
+    }
+    format!("`{}...`", first.chars().take(most).collect::<String>())
 }
 
 /// Line and column, each from 1, of the byte at `offset`.

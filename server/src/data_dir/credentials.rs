@@ -1,13 +1,18 @@
-//! The keys clients sign with, kept as lines a shell can read.
+//! The keys clients sign with, and where they find the server, kept as lines a shell can read.
 
 use super::{DataDirError, failed};
+use crate::s3::REGION;
 use std::fmt;
+use std::fs::{Permissions, set_permissions};
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 const ACCESS_KEY: &str = "export AWS_ACCESS_KEY_ID=";
 const SECRET_KEY: &str = "export AWS_SECRET_ACCESS_KEY=";
+const REGION_LINE: &str = "export AWS_DEFAULT_REGION=";
+const ENDPOINT: &str = "export AWS_ENDPOINT_URL=";
 const ACCESS_ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const SECRET_ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -37,9 +42,23 @@ impl Credentials {
         Ok(Self { access_key: format!("LRDR{}", String::from_iter(access)), secret_key: String::from_iter(secret) })
     }
 
-    /// The file's text: lines to be sourced by a shell.
-    pub(super) fn to_text(&self) -> String {
-        format!("{ACCESS_KEY}{}\n{SECRET_KEY}{}\n", self.access_key, self.secret_key)
+    /// The file's text: lines to be sourced by a shell, for a server on `listen`.
+    pub(super) fn to_text(&self, listen: SocketAddr) -> String {
+        let keys = format!("{ACCESS_KEY}{}\n{SECRET_KEY}{}\n{REGION_LINE}{REGION}\n", self.access_key, self.secret_key);
+        match listen.port() {
+            0 => format!(
+                "{keys}# AWS_ENDPOINT_URL is another one at every start, which tells it: the port is a free one\n"
+            ),
+            _ => format!("{keys}{ENDPOINT}{}\n", endpoint(listen)),
+        }
+    }
+
+    /// The text `old` with these keys in the place of its own.
+    pub(super) fn in_place_of(&self, old: &str) -> String {
+        let lines = old.lines().filter(|line| ![ACCESS_KEY, SECRET_KEY].iter().any(|key| line.trim().starts_with(key)));
+        let keys = [format!("{ACCESS_KEY}{}", self.access_key), format!("{SECRET_KEY}{}", self.secret_key)];
+        let all: Vec<&str> = keys.iter().map(String::as_str).chain(lines).collect();
+        all.join("\n") + "\n"
     }
 
     /// The keys in the file `path`, whose text is `text`.
@@ -52,15 +71,37 @@ impl Credentials {
                 .then(|| value.to_owned())
                 .ok_or_else(|| DataDirError::damaged(path, format!("has no line `{prefix}...` with a key")))
         };
-        warn_if_others_may_read(path);
+        close_to_others(path);
         Ok(Self { access_key: value(ACCESS_KEY)?, secret_key: value(SECRET_KEY)? })
     }
 }
 
-/// Only a warning: some file systems know no permissions.
-fn warn_if_others_may_read(path: &Path) {
-    if path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0) {
+/// Where clients on this machine find a server that listens on `address`.
+pub fn endpoint(address: SocketAddr) -> String {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    format!("http://{}", SocketAddr::new(ip, address.port()))
+}
+
+/// The endpoint that the file's text tells.
+pub(super) fn told_endpoint(text: &str) -> Option<String> {
+    text.lines().find_map(|line| line.trim().strip_prefix(ENDPOINT)).map(|told| told.trim().to_owned())
+}
+
+/// Takes from others the right to read the keys. Only a warning where that cannot be: some file systems know no
+/// permissions.
+fn close_to_others(path: &Path) {
+    let is_open = || path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0);
+    if !is_open() {
+        return;
+    }
+    if set_permissions(path, Permissions::from_mode(0o600)).is_err() || is_open() {
         tracing::warn!("others may read {0}; mend it with `chmod 600 {0}`", path.display());
+    } else {
+        tracing::warn!("others could read {}, and can no more; rotate the keys if they may have", path.display());
     }
 }
 

@@ -1,0 +1,123 @@
+//! What follows from how a server is set up and an operator should know, in sentences with their mend. Shown by `init`,
+//! at every start, and in `larder status`.
+
+use crate::config::Config;
+use crate::report::Status;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The sentences for one server. None by default.
+#[derive(Clone, Debug, Default)]
+pub struct Notices {
+    /// That S3 can be reached from elsewhere without TLS, if it can.
+    pub network: Option<String>,
+    /// Where new objects lie, and until when.
+    pub staging: String,
+    /// Whether they may stay there for good.
+    stays: bool,
+}
+
+impl Notices {
+    /// What there is to say of `config` on `address`.
+    pub fn of(config: &Config, address: SocketAddr) -> Self {
+        Self { network: network(address), staging: staging(config), stays: config.migrate.older_than.is_none() }
+    }
+
+    /// Puts the sentences into `status`: among the warnings what somebody should change.
+    pub fn add_to(&self, status: &mut Status) {
+        status.warnings.extend(self.network.clone());
+        let some_staged = status.workshop.staged_count > 0;
+        let place = if self.stays && some_staged { &mut status.warnings } else { &mut status.notes };
+        place.extend(Some(self.staging.clone()).filter(|sentence| !sentence.is_empty()));
+    }
+}
+
+/// That `address` is open to others than this machine.
+pub fn network(address: SocketAddr) -> Option<String> {
+    (!address.ip().to_canonical().is_loopback()).then(|| {
+        format!(
+            "S3 on {address} is open to the network without TLS: whoever is on the way reads keys' signatures and all \
+             data; write listen = \"127.0.0.1:{}\" in larder.toml, or let nobody reach it but a proxy with TLS",
+            address.port()
+        )
+    })
+}
+
+/// Where new objects lie until they move to the rack.
+pub fn staging(config: &Config) -> String {
+    let percent = |permille: u32| format!("{} %", f64::from(permille) / 10.0);
+    let (regular, critical) = (config.workshop.regular_permille, config.workshop.critical_permille);
+    let migrate = &config.migrate;
+    let small = match migrate.min_bytes {
+        0 => String::new(),
+        bytes => format!(" Those of less than {bytes} bytes stay until it is {} full.", percent(critical)),
+    };
+    let on_one_disk = "New objects lie on the server's own disk alone, without redundancy,";
+    match migrate.older_than {
+        Some(age) => format!(
+            "{on_one_disk} until they move to the rack: when they are {} to {} old, or sooner when the workshop is {} \
+             full (migrate.older_than, migrate.linger and workshop.regular in larder.toml).{small}",
+            span(age),
+            span(age + migrate.linger),
+            percent(regular)
+        ),
+        None => format!(
+            "{on_one_disk} for as long as the workshop is less than {} full; write older_than = \"1 d\" under \
+             [migrate] in larder.toml, and they move to the rack when they are so old.{small}",
+            percent(regular)
+        ),
+    }
+}
+
+/// A duration with the two largest of its units, as larder.toml has them.
+fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let units = [("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)];
+    let Some(first) = units.iter().position(|(_, unit)| seconds >= *unit) else { return "0 s".to_owned() };
+    let (mut left, mut shown) = (seconds, Vec::new());
+    for (name, unit) in units.iter().skip(first).take(2) {
+        if left >= *unit {
+            shown.push(format!("{} {name}", left / unit));
+        }
+        left %= unit;
+    }
+    shown.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::path::Path;
+
+    fn config(text: &str) -> Config {
+        Config::parse(Path::new("larder.toml"), text).unwrap()
+    }
+
+    #[test]
+    fn what_others_can_reach_is_told_with_its_address() {
+        for closed in ["127.0.0.1:9000", "127.8.8.8:1", "[::1]:9000", "[::ffff:127.0.0.1]:9000"] {
+            assert_eq!(network(closed.parse().unwrap()), None, "{closed}");
+        }
+        for open in ["0.0.0.0:9000", "[::]:9000", "192.0.2.1:9000", "[::ffff:192.0.2.1]:9000"] {
+            let told = network(open.parse().unwrap()).unwrap();
+            assert!(told.contains(open) && told.contains("without TLS") && told.contains("127.0.0.1:9000"), "{told}");
+        }
+    }
+
+    #[test]
+    fn how_long_objects_lie_on_one_disk_is_told_with_what_to_set() {
+        let told = staging(&config(""));
+        assert!(told.contains("less than 30 % full; write older_than = \"1 d\""), "{told}");
+        let told = staging(&config("[migrate]\nolder_than = \"1 d\"\nmin_size = 7\n[workshop]\nregular = 0.255"));
+        assert!(told.contains("1 d to 1 d 1 h old") && told.contains("25.5 % full"), "{told}");
+        assert!(told.ends_with("Those of less than 7 bytes stay until it is 80 % full."), "{told}");
+    }
+
+    #[test]
+    fn spans_are_written_as_in_the_configuration() {
+        for (seconds, shown) in [(0, "0 s"), (90, "1 min 30 s"), (3_600, "1 h"), (90_000, "1 d 1 h"), (86_401, "1 d")] {
+            assert_eq!(span(Duration::from_secs(seconds)), shown);
+        }
+    }
+}
