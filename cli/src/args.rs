@@ -299,6 +299,9 @@ pub struct Verify {
     /// Read everything, rather than the ends of files: every checksum, and the parity against the data.
     #[arg(long)]
     pub deep: bool,
+    /// Tell every finding and the name of every lost object, as they come; JSON always does.
+    #[arg(long)]
+    pub all: bool,
     /// Leave the drives of the rack alone, so that none has to wake.
     #[arg(long)]
     pub no_drives: bool,

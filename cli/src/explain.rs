@@ -6,7 +6,7 @@ use crate::human::{bytes, count, counted, seconds};
 use crate::output;
 use anyhow::bail;
 use server::admin::Client;
-use server::report::{Explanation, PlaceReport};
+use server::report::{Explanation, PlaceReport, UnusableStack};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 use tokio::runtime::Builder;
@@ -58,6 +58,8 @@ fn text(explanation: &Explanation) -> String {
             code_data,
             code_parity,
             drives,
+            state,
+            unusable,
             wait_min_s,
             wait_max_s,
             recalled,
@@ -68,17 +70,46 @@ fn text(explanation: &Explanation) -> String {
                 _ => format!("with {}, at byte {}", counted(u64::from(members - 1), "other object"), count(*offset)),
             };
             row("blob", format!("{blob}, {others}, as {code_data} + {code_parity} stacks"));
-            let wait = if *recalled {
-                "none: a recall is in the spool".to_owned()
-            } else {
-                format!("{} to {} until the first byte", seconds(*wait_min_s), seconds(*wait_max_s))
+            let wait = match (wait_min_s, wait_max_s) {
+                _ if *recalled => "none: a recall is in the spool".to_owned(),
+                (Some(min), Some(max)) => format!("{} to {} until the first byte", seconds(*min), seconds(*max)),
+                _ => "no waiting helps".to_owned(),
             };
+            if state != "readable" {
+                row("state", trouble(state, unusable, *code_parity, *recalled));
+            }
             row("wait", wait);
             text.push('\n');
             text.push_str(&drives::table(drives));
         }
     }
     text
+}
+
+/// That an object cannot be read, because of which drives, and what to do.
+fn trouble(state: &str, unusable: &[UnusableStack], parity: u8, recalled: bool) -> String {
+    let of = |why: &str| {
+        let drives: Vec<u32> = unusable.iter().filter(|stack| stack.why == why).map(|stack| stack.drive).collect();
+        (!drives.is_empty()).then(|| {
+            let noun = if drives.len() == 1 { "drive" } else { "drives" };
+            format!("{noun} {} {why}", drives.iter().map(u32::to_string).collect::<Vec<_>>().join(", "))
+        })
+    };
+    let why: Vec<String> = ["failed", "away"].into_iter().filter_map(of).collect();
+    let damaged = of("damaged").map(|drives| format!("stacks on {drives}"));
+    let why = why.into_iter().chain(damaged).collect::<Vec<_>>().join("; ");
+    let why = if why.is_empty() { "a read found too many stacks damaged".to_owned() } else { why };
+    let away = unusable.iter().any(|stack| stack.why == "away");
+    let mend = match (state, recalled) {
+        ("lost", true) => "read it now, while the recall is there, and put it again",
+        ("lost", false) if away => "put the drives that are away back; if they do not come, put it again or delete it",
+        ("lost", false) => {
+            "put it again from another copy, or delete it; `larder verify --deep --all` names all that is"
+        }
+        _ => "put the drives back that are away; nothing is lost if they come",
+    };
+    let state = if state == "lost" { "LOST" } else { state };
+    format!("{state}: {why}, and the code makes up for {}; {mend}", counted(u64::from(parity), "stack"))
 }
 
 #[cfg(test)]
@@ -112,8 +143,10 @@ mod tests {
             code_data: 2,
             code_parity: 1,
             drives: vec![drive],
-            wait_min_s: 13.5,
-            wait_max_s: 90.0,
+            state: "readable".into(),
+            unusable: Vec::new(),
+            wait_min_s: Some(13.5),
+            wait_max_s: Some(90.0),
             recalled: false,
         };
         let text = text(&explanation(place));
@@ -126,6 +159,21 @@ mod tests {
         ] {
             assert!(text.contains(told), "{told:?} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn a_lost_object_is_told_with_its_drives_and_the_mend() {
+        let stack = |stack, drive, why: &str| UnusableStack { stack, drive, why: why.into() };
+        let failed = [stack(0, 7, "failed"), stack(1, 9, "damaged")];
+        let told = trouble("lost", &failed, 1, false);
+        assert!(
+            told.starts_with("LOST: drive 7 failed; stacks on drive 9 damaged, and the code makes up for 1 stack; ")
+        );
+        assert!(told.contains("put it again from another copy, or delete it"), "{told}");
+        assert!(trouble("lost", &failed, 1, true).contains("read it now"));
+        let away = [stack(0, 7, "away"), stack(2, 8, "away")];
+        let told = trouble("unavailable", &away, 1, false);
+        assert!(told.starts_with("unavailable: drives 7, 8 away, ") && told.contains("nothing is lost"), "{told}");
     }
 
     #[test]

@@ -34,15 +34,71 @@ fn verified(options: &Verify) -> anyhow::Result<Report> {
     let dir = DataDir::open(&options.data.data)?;
     let progress = Progress::new();
     let how = Options { drives: !options.no_drives, deep: options.deep };
-    let report = Runtime::new()?.block_on(verify_directory(&dir, how, &|step| progress.step(step)));
+    let told = Told::new(options);
+    let watch = |step: Step<'_>| match step {
+        Step::Found(finding) => progress.around(|| told.tell(finding)),
+        step => progress.step(step),
+    };
+    let report = Runtime::new()?.block_on(verify_directory(&dir, how, &watch));
     progress.end();
-    let report = report?;
-    if options.json {
-        output::print_json(&report)?;
-    } else {
-        output::print(&text(&report))?;
+    told.end(report?)
+}
+
+/// Tells findings as they come, where all of them are wanted: in JSON, and with `--all`. None is kept.
+struct Told {
+    json: bool,
+    all: bool,
+    /// How many were told, and whether that went wrong.
+    so_far: Mutex<(u64, Result<(), output::OutputError>)>,
+}
+
+impl Told {
+    fn new(options: &Verify) -> Self {
+        Self { json: options.json, all: options.all, so_far: Mutex::new((0, Ok(()))) }
     }
-    Ok(report)
+
+    fn tell(&self, finding: &Finding) {
+        if !self.json && !self.all {
+            return;
+        }
+        let mut so_far = self.so_far.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if so_far.1.is_err() {
+            return;
+        }
+        so_far.1 = match serde_json::to_string(finding) {
+            Ok(json) if self.json => {
+                let before = if so_far.0 == 0 { "{\n  \"findings\": [\n    " } else { ",\n    " };
+                output::print(&format!("{before}{json}"))
+            }
+            _ => output::print(&line(finding)),
+        };
+        so_far.0 += 1;
+    }
+
+    /// What is left to say when all is found.
+    fn end(self, report: Report) -> anyhow::Result<Report> {
+        let (told, done) = self.so_far.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        done?;
+        if self.json {
+            output::print(&json(&report, told)?)?;
+        } else {
+            let findings = if self.all { String::new() } else { findings(&report) };
+            output::print(&format!("{findings}{}", summary(&report)))?;
+        }
+        Ok(report)
+    }
+}
+
+/// The end of the JSON whose beginning is the findings that were `told`.
+fn json(report: &Report, told: u64) -> anyhow::Result<String> {
+    let mut rest = serde_json::to_value(report)?;
+    if let Some(fields) = rest.as_object_mut() {
+        fields.remove("findings");
+    }
+    let rest = serde_json::to_string_pretty(&rest)?;
+    let rest = rest.strip_prefix('{').unwrap_or_default();
+    let begun = if told == 0 { "{\n  \"findings\": []" } else { "\n  ]" };
+    Ok(format!("{begun},{rest}\n"))
 }
 
 /// A bar on standard error, if that is a terminal.
@@ -55,7 +111,12 @@ impl Progress {
         Self { bar: Mutex::new(ProgressBar::new_spinner()) }
     }
 
-    fn step(&self, step: Step) {
+    /// Does something while the bar is out of the way.
+    fn around(&self, what: impl FnOnce()) {
+        self.bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner).suspend(what);
+    }
+
+    fn step(&self, step: Step<'_>) {
         let mut bar = self.bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match step {
             Step::Catalog => {
@@ -71,6 +132,7 @@ impl Progress {
                 begin(&mut bar, "drives, blobs", blobs);
             }
             Step::Done => bar.inc(1),
+            Step::Found(_) => {}
         }
     }
 
@@ -89,18 +151,22 @@ fn begin(bar: &mut ProgressBar, what: &'static str, total: u64) {
     bar.set_message(what);
 }
 
-fn text(report: &Report) -> String {
+/// The first findings. Lost objects are named in what is told of their blobs.
+fn findings(report: &Report) -> String {
+    let mut text: String = report.findings.iter().map(line).collect();
+    let told = report.findings.len() as u64 + report.rack.lost_objects;
+    if report.finding_count > told {
+        let _ = writeln!(text, "... and {} more; --all tells them", count(report.finding_count - told));
+    }
+    text
+}
+
+/// What was looked at, and what came of it.
+fn summary(report: &Report) -> String {
     let mut text = String::new();
     let row = |text: &mut String, name: &str, value: String| {
         let _ = writeln!(text, "{name:<9} {value}");
     };
-    for finding in &report.findings {
-        text.push_str(&line(finding));
-    }
-    let told = report.findings.len() as u64;
-    if report.finding_count > told {
-        let _ = writeln!(text, "... and {} more", count(report.finding_count - told));
-    }
     let (catalog, workshop, rack) = (&report.catalog, &report.workshop, &report.rack);
     let doomed = bytes(catalog.doomed_bytes);
     row(
@@ -130,6 +196,9 @@ fn text(report: &Report) -> String {
         format!("not looked at; that takes the wakes of {}", groups(rack.groups))
     };
     row(&mut text, "drives", drives);
+    if rack.lost_objects > 0 {
+        row(&mut text, "lost", format!("{}; --all names them", counted(rack.lost_objects, "object")));
+    }
     if let Some(left) = left(report) {
         row(&mut text, "left over", left);
     }
@@ -164,7 +233,10 @@ fn left(report: &Report) -> Option<String> {
 fn line(finding: &Finding) -> String {
     let about = finding.object.as_ref().map(|object| format!(" of {object}")).unwrap_or_default();
     let blob = finding.blob.as_ref().map(|blob| format!(" (blob {blob})")).unwrap_or_default();
-    let drive = finding.drive.map(|drive| format!(" (drive {drive})")).unwrap_or_default();
+    // Most sentences name the drive already.
+    let named = |drive: &u32| finding.what.contains(&format!("drive {drive}"));
+    let drive = finding.drive.filter(|drive| !named(drive)).map(|drive| format!(" (drive {drive})"));
+    let drive = drive.unwrap_or_default();
     format!("{}{about}{blob}{drive}\n    {}\n", finding.what, finding.mend)
 }
 
@@ -185,11 +257,29 @@ mod tests {
         }
     }
 
+    fn text(report: &Report) -> String {
+        findings(report) + &summary(report)
+    }
+
+    #[test]
+    fn what_is_told_as_it_comes_is_one_json_with_the_rest() {
+        let report = Report { finding_count: 2, findings: vec![finding()], ..Report::default() };
+        let one = serde_json::to_string(&finding()).unwrap_or_default();
+        for (told, begun) in [(0, String::new()), (2, format!("{{\n  \"findings\": [\n    {one},\n    {one}"))] {
+            let whole = format!("{begun}{}", json(&report, told).unwrap_or_default());
+            let value: serde_json::Value = serde_json::from_str(&whole).unwrap_or_default();
+            assert_eq!(value["findings"].as_array().map(|all| all.len() as u64), Some(told), "{whole}");
+            assert_eq!(value["finding_count"], 2);
+        }
+    }
+
     #[test]
     fn each_finding_names_what_it_is_about_and_its_mend() {
         let report = Report { finding_count: 3, findings: vec![finding()], ..Report::default() };
         let told = text(&report);
-        assert!(told.starts_with("the staged file s-1 is missing of s3://b/k\n    put it again\n... and 2 more\n"));
+        assert!(told.starts_with(
+            "the staged file s-1 is missing of s3://b/k\n    put it again\n... and 2 more; --all tells them\n"
+        ));
         assert!(told.ends_with("verdict   3 things are wrong\n"), "{told}");
     }
 

@@ -1,5 +1,6 @@
 //! Looking at a rack: states for people, and forecasts. All of it is `&self`; nothing here changes anything.
 
+use crate::action::Rejection;
 use crate::event::Usage;
 use crate::fair::FairQueues;
 use crate::layout::Layout;
@@ -162,6 +163,15 @@ impl Rack {
     /// Operations known: queued, waiting for their group, or in service.
     pub fn ops_len(&self) -> usize {
         self.ops.len()
+    }
+
+    /// Whether enough of the drives that a blob lies on are there, or may be soon, to read it.
+    ///
+    /// # Errors
+    /// [`Rejection::DataLost`] if too many of them failed for good, [`Rejection::TooManyDrivesAway`] if too many are
+    /// away.
+    pub fn enough_drives(&self, drives: &[DriveId]) -> Result<(), Rejection> {
+        self.enough_left(drives)
     }
 
     /// How long a client's read in `group` would wait for its first byte if it were submitted now.

@@ -11,6 +11,7 @@ pub mod config;
 pub mod data_dir;
 pub mod holds;
 pub mod house;
+pub mod losses;
 pub mod notices;
 pub mod recall;
 pub mod repartition;

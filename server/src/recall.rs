@@ -6,7 +6,9 @@
 //! 3. A client who wants what is queued for the background orders it himself, in his own lane: what the background has
 //!    queued is withdrawn, and finds the client's recall when it asks again. Whoever reads what others ordered orders
 //!    it himself if they come to nothing, and so is told why if he does.
-//! 4. While a client takes one segment, the next one is already asked for; no more than that, so that a slow client
+//! 4. Whoever asks is answered when the beginning of what he wants is in the spool ([`HEAD_BYTES`]), and a stripe of it
+//!    that was found lost before has been read after all: what cannot be read is said by an answer, and not by its end.
+//! 5. While a client takes one segment, the next one is already asked for; no more than that, so that a slow client
 //!    costs the rack nothing and a vanished one at most a segment.
 //!
 //! Memory: two blocks of the spool for each client, and some more for who reads in the background. A recall that was
@@ -21,13 +23,26 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
-use workshop::{Full, ReserveError, SpoolReader};
+use tokio::time::Instant;
+use workshop::{Full, ReserveError, SpoolError, SpoolReader};
 
 /// How long a stream waits for room in the spool for its next segment before it gives up, in wall time.
 const SPOOL_PATIENCE: Duration = Duration::from_mins(10);
 
+/// What of a range is in the spool before it is given out, as far as one segment goes: small objects as a whole.
+const HEAD_BYTES: u64 = 32 << 20;
+
 /// How long the disk of the spool may take for the first bytes of what it holds, in wall time.
 const SPOOL_DISK_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The longest that anybody waits, in wall time: clocks have an end.
+const PATIENCE_MAX: Duration = Duration::from_hours(365 * 24);
+
+/// What comes so soon is waited for without a question.
+const SOON: Duration = Duration::from_millis(20);
+
+/// Segments of the spool that are looked at to tell whether all of a range is there; of more, it is not known.
+const SEGMENTS_LOOKED_AT: usize = 4_096;
 
 /// How often what others ordered may come to nothing before a reader does.
 const JOINS_MAX: u32 = 5;
@@ -82,6 +97,23 @@ struct Segment {
     joined: bool,
 }
 
+impl Segment {
+    /// Why it came to nothing.
+    fn why(&self, error: &SpoolError) -> RecallError {
+        let spool = || RecallError::Spool(error.to_string());
+        self.refused.get().map_or_else(spool, |reason| RecallError::Refused(*reason))
+    }
+}
+
+fn blob_stripe_bytes(blob: &Blob) -> u64 {
+    u64::from(blob.code_data) * u64::from(blob.fragment_bytes)
+}
+
+/// The payload bytes `range` of `blob` from the beginning of a stripe on.
+pub(crate) fn in_stripes(blob: &Blob, range: &Range<u64>) -> Range<u64> {
+    range.start - range.start % blob_stripe_bytes(blob)..range.end
+}
+
 impl Recalls {
     /// Recalls through `world`.
     pub fn new(means: Means, world: WorldHandle) -> Self {
@@ -108,36 +140,90 @@ impl Recalls {
         if range.is_empty() {
             return Ok(futures::stream::empty().boxed());
         }
-        let first = match self.found(&blob, range.start, Lane::Client) {
-            Some(segment) => segment,
-            None => self.order(&blob, &range, Lane::Client).await?,
-        };
-        let group = blob.group;
-        let is_here = first.reader.is_complete();
+        let deadline = Instant::now() + patience.min(PATIENCE_MAX);
+        if !self.is_here(&blob, &range) {
+            self.may_be_read(&blob, &range, deadline).await?;
+        }
+        let head = range.start..range.end.min(range.start.saturating_add(HEAD_BYTES));
+        let first = self.ready(&blob, &head, range.end, deadline).await?;
         let mut stream = self.feed(blob, range, Lane::Client, Some(first));
-        let mut next = std::pin::pin!(stream.next());
-        // What lies in the spool is not waited for, whatever the patience: a retry of who was sent away must find it.
-        // Only for the rest is the engine asked how long it will be.
-        let soon = if is_here { SPOOL_DISK_PATIENCE } else { Duration::from_millis(20).min(patience) };
-        let first = if let Ok(first) = tokio::time::timeout(soon, next.as_mut()).await {
-            first
-        } else {
-            let wait = self.forecast(group).await;
-            if wait > patience {
-                return Err(RecallError::TooLong(wait));
-            }
-            let Ok(first) = tokio::time::timeout(patience.saturating_sub(soon), next).await else {
-                return Err(RecallError::TooLong(self.forecast(group).await));
-            };
-            first
-        };
-        match first {
-            Some(Ok(bytes)) => {
+        // It lies in the spool, and a retry of who was sent away must find it: it is not waited for with his patience.
+        match tokio::time::timeout(SPOOL_DISK_PATIENCE, stream.next()).await {
+            Ok(Some(Ok(bytes))) => {
                 let head = futures::stream::once(async move { Ok(bytes) });
                 Ok(head.chain(stream).boxed())
             }
-            Some(Err(error)) => Err(error),
-            None => Err(RecallError::Spool("a recall ended before it began".into())),
+            Ok(Some(Err(error))) => Err(error),
+            Ok(None) => Err(RecallError::Spool("a recall ended before it began".into())),
+            Err(_) => Err(RecallError::Spool("its disk does not answer".into())),
+        }
+    }
+
+    /// Whether the payload bytes `range` of `blob` are all in the spool.
+    pub fn is_here(&self, blob: &Blob, range: &Range<u64>) -> bool {
+        let mut at = range.start;
+        for _ in 0..SEGMENTS_LOOKED_AT {
+            if at >= range.end {
+                return true;
+            }
+            let Some(reader) = self.means.spool.find(blob.blob, at).filter(SpoolReader::is_complete) else { break };
+            at = reader.range().end;
+        }
+        at >= range.end
+    }
+
+    /// Refuses what cannot be read though its beginning can: if too few drives are left, or if a stripe of it was found
+    /// lost and still is.
+    async fn may_be_read(&self, blob: &Blob, range: &Range<u64>, deadline: Instant) -> Result<(), RecallError> {
+        let drives = blob.drives.clone();
+        let enough = self.world.ask(move |rack, _| rack.enough_drives(&drives)).await;
+        enough.unwrap_or(Err(Rejection::Closing)).map_err(RecallError::Refused)?;
+        let losses = &self.means.counters.losses;
+        let Some((at, _)) = losses.within(blob.blob, &in_stripes(blob, range)) else { return Ok(()) };
+        let lost = at.max(range.start)..range.end.min(at + blob_stripe_bytes(blob));
+        self.ready(blob, &lost, lost.end, deadline).await.map(|_| ())
+    }
+
+    /// The segment that begins with `head` of a range up to `end`, once as much of `head` as lies in it is in the
+    /// spool. What others ordered and comes to nothing is ordered anew.
+    async fn ready(&self, blob: &Blob, head: &Range<u64>, end: u64, deadline: Instant) -> Result<Segment, RecallError> {
+        let mut joins = 0;
+        loop {
+            let segment = match self.found(blob, head.start, Lane::Client) {
+                Some(segment) => segment,
+                None => self.order(blob, &(head.start..end), Lane::Client).await?,
+            };
+            let until = head.end.min(segment.reader.range().end);
+            match self.written(&segment, until, blob.group, deadline).await? {
+                Ok(()) => return Ok(segment),
+                Err(_) if segment.joined && joins < JOINS_MAX => joins += 1,
+                Err(error) => return Err(segment.why(&error)),
+            }
+        }
+    }
+
+    /// Waits until payload byte `until` is in the spool, or it is known that it never will be; not longer than to the
+    /// deadline, and not at all if it surely takes longer.
+    async fn written(
+        &self,
+        segment: &Segment,
+        until: u64,
+        group: model::GroupId,
+        deadline: Instant,
+    ) -> Result<Result<(), SpoolError>, RecallError> {
+        let mut written = std::pin::pin!(segment.reader.written(until));
+        let soon = deadline.min(Instant::now() + SOON);
+        if let Ok(done) = tokio::time::timeout_at(soon, written.as_mut()).await {
+            return Ok(done);
+        }
+        // Only for what is not there is the engine asked how long it will be.
+        let wait = self.forecast(group).await;
+        if wait > deadline.saturating_duration_since(Instant::now()) {
+            return Err(RecallError::TooLong(wait));
+        }
+        match tokio::time::timeout_at(deadline, written).await {
+            Ok(done) => Ok(done),
+            Err(_) => Err(RecallError::TooLong(self.forecast(group).await)),
         }
     }
 
@@ -206,8 +292,7 @@ impl Recalls {
                         continue 'segments;
                     }
                     Err(error) => {
-                        let spool = || RecallError::Spool(error.to_string());
-                        return Err(current.refused.get().map_or_else(spool, |reason| RecallError::Refused(*reason)));
+                        return Err(current.why(&error));
                     }
                 };
                 at += piece.len() as u64;
@@ -269,7 +354,7 @@ impl Recalls {
 
     /// The stripes that the start of `range` lies in, up to a segment's length.
     fn widened(&self, blob: &Blob, range: &Range<u64>) -> Range<u64> {
-        let stripe = u64::from(blob.code_data) * u64::from(blob.fragment_bytes);
+        let stripe = blob_stripe_bytes(blob);
         let start = range.start - range.start % stripe;
         let most = self.means.spool.segment_bytes().max(stripe);
         let end = range.end.next_multiple_of(stripe).min(start + most - most % stripe);

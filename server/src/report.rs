@@ -223,13 +223,29 @@ pub enum PlaceReport {
         code_parity: u8,
         /// The drive of each of its stacks, in stack order.
         drives: Vec<DriveReport>,
-        /// Wall seconds until the first byte would come, at least.
-        wait_min_s: f64,
-        /// Wall seconds until the first byte would come, at most.
-        wait_max_s: f64,
-        /// Whether a recall of it (or of a part) is in the spool.
+        /// `readable`; `unavailable` if too many of its drives are away, which may come back; `lost` if more stacks are
+        /// on failed drives, or known to be damaged, than the code makes up for.
+        state: String,
+        /// Its stacks that are of no use, as far as that is known without reading.
+        unusable: Vec<UnusableStack>,
+        /// Wall seconds until the first byte would come, at least; `None` if nothing will.
+        wait_min_s: Option<f64>,
+        /// Wall seconds until the first byte would come, at most; `None` if nothing will.
+        wait_max_s: Option<f64>,
+        /// Whether a recall of all of it is in the spool.
         recalled: bool,
     },
+}
+
+/// A stack of a blob that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnusableStack {
+    /// Its index.
+    pub stack: u8,
+    /// Its drive.
+    pub drive: u32,
+    /// `failed`, `away` or `damaged`.
+    pub why: String,
 }
 
 /// A drive.

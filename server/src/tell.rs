@@ -2,14 +2,15 @@
 
 use crate::admin::{Admin, Untold};
 use crate::notices::Notices;
+use crate::recall::{Recalls, in_stripes};
 use crate::report::{
     CapacityStatus, ClassStatus, DriveCounts, DriveReport, Explanation, PlaceReport, PowerStatus, RebuildReport,
-    Status, Totals, WorkshopStatus,
+    Status, Totals, UnusableStack, WorkshopStatus,
 };
 use crate::world::{Means, WorldHandle};
 use catalog::{CatalogError, Object, Place};
 use disk::{Clock, EmulatedRack};
-use engine::{DrivePhase, Event, Forecast, GroupState, Lane, Rack, RebuildView};
+use engine::{DrivePhase, Event, Forecast, GroupState, Lane, Rack, RebuildView, Rejection};
 use futures::future::BoxFuture;
 use model::{ClassId, DriveId, GroupId, Time};
 use std::sync::Arc;
@@ -22,13 +23,15 @@ pub struct Teller {
     world: WorldHandle,
     emulated: Arc<EmulatedRack>,
     notices: Notices,
+    recalls: Recalls,
     started: Instant,
 }
 
 impl Teller {
     /// Tells of this world.
     pub fn new(means: Means, world: WorldHandle, emulated: Arc<EmulatedRack>) -> Self {
-        Self { means, world, emulated, notices: Notices::default(), started: Instant::now() }
+        let recalls = Recalls::new(means.clone(), world.clone());
+        Self { means, world, emulated, notices: Notices::default(), recalls, started: Instant::now() }
     }
 
     /// The same, which also tells how the server is set up.
@@ -122,15 +125,27 @@ impl Teller {
         let blob = self.means.catalog.blob(blob).await.map_err(|error| untold(&error))?;
         let Some(blob) = blob else { return Ok(None) };
         let (group, ids) = (blob.group, blob.drives.clone());
+        let range = offset..offset.saturating_add(object.bytes);
+        let found_lost = self.means.counters.losses.within(blob.blob, &in_stripes(&blob, &range));
+        let damaged = found_lost.as_ref().map(|(_, stacks)| stacks.clone()).unwrap_or_default();
         let look = move |rack: &Rack, now: Time| {
             let drives: Vec<DriveReport> = ids.iter().map(|drive| drive_report(rack, *drive, now)).collect();
-            (drives, rack.group_state(group), rack.forecast(group, now))
+            let (state, forecast) = (rack.group_state(group), rack.forecast(group, now));
+            (drives, state, forecast, rack.enough_drives(&ids), unusable(rack, &ids, &damaged))
         };
-        let (drives, state, forecast) = self.look(look).await?;
-        let in_spool = self.means.spool.find(blob.blob, offset);
-        let recalled = object.bytes > 0 && in_spool.is_some_and(|reader| reader.is_complete());
-        let Forecast { min, max } =
-            if recalled { Forecast { min: Duration::ZERO, max: Duration::ZERO } } else { forecast };
+        let (drives, state, forecast, enough, unusable) = self.look(look).await?;
+        let recalled = object.bytes > 0 && self.recalls.is_here(&blob, &range);
+        let can = match (enough, found_lost) {
+            (Err(Rejection::DataLost), _) | (_, Some(_)) => "lost",
+            (Err(_), None) => "unavailable",
+            (Ok(()), None) => "readable",
+        };
+        let wait = match can {
+            _ if recalled => Some(Forecast { min: Duration::ZERO, max: Duration::ZERO }),
+            "readable" => Some(forecast),
+            _ => None,
+        };
+        let seconds = |span: Duration| self.means.clock.to_wall(span).as_secs_f64();
         Ok(Some(PlaceReport::Rack {
             blob: blob.blob.to_string(),
             members: blob.members,
@@ -141,8 +156,10 @@ impl Teller {
             code_data: blob.code_data,
             code_parity: blob.code_parity,
             drives,
-            wait_min_s: self.means.clock.to_wall(min).as_secs_f64(),
-            wait_max_s: self.means.clock.to_wall(max).as_secs_f64(),
+            state: can.into(),
+            unusable,
+            wait_min_s: wait.map(|wait| seconds(wait.min)),
+            wait_max_s: wait.map(|wait| seconds(wait.max)),
             recalled,
         }))
     }
@@ -330,6 +347,22 @@ fn drive_report(rack: &Rack, drive: DriveId, now: Time) -> DriveReport {
         free_bytes: rack.drive_free_bytes(drive),
         capacity_bytes: rack.spec().capacity_bytes(drive),
     }
+}
+
+/// The stacks that cannot be read: on failed drives, on those that are away, and those known to be `damaged`.
+fn unusable(rack: &Rack, drives: &[DriveId], damaged: &[u8]) -> Vec<UnusableStack> {
+    let why = |index: u8, drive: DriveId| match rack.drive_phase(drive) {
+        _ if rack.has_failed(drive) => Some("failed"),
+        DrivePhase::Away(_) => Some("away"),
+        _ if damaged.contains(&index) => Some("damaged"),
+        _ => None,
+    };
+    let stacks = (0..=u8::MAX).zip(drives);
+    stacks
+        .filter_map(|(stack, drive)| {
+            why(stack, *drive).map(|why| UnusableStack { stack, drive: drive.0, why: why.into() })
+        })
+        .collect()
 }
 
 fn drive_state(phase: DrivePhase) -> &'static str {

@@ -23,6 +23,7 @@ mod transfer;
 pub use making::{MakeError, Ticket, WriteOrder};
 
 use crate::holds::Holds;
+use crate::losses::Losses;
 use crate::recall;
 use catalog::{Blob, Catalog, Cursor, VersionId};
 use disk::label::RackUuid;
@@ -32,6 +33,7 @@ use engine::{Action, ClassPhase, Event, Outcome, PinnedTo, Rack, Rejection, Requ
 use futures::future::{BoxFuture, FutureExt};
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -103,6 +105,8 @@ pub struct Counters {
     pub fuse_trips: AtomicU64,
     /// Bytes of the parts of open uploads, those included that are being received: what of the workshop cannot migrate.
     pub open_part_bytes: AtomicU64,
+    /// What reads have found to be lost.
+    pub losses: Losses,
 }
 
 /// A part of a blob's payload that is to be recalled into the spool.
@@ -536,9 +540,10 @@ impl World {
     /// An operation is over: its job is brought to its end and forgotten.
     fn ended(&mut self, op: OpId, outcome: &Outcome) {
         match self.jobs.remove(&op) {
-            Some(Job::Read { blob, writer, refused, .. }) => {
+            Some(Job::Read { blob, writer, appended_bytes, refused, .. }) => {
                 self.means.holds.release(blob.blob);
                 if let Some(writer) = writer {
+                    self.note_loss(&blob, writer.range(), appended_bytes, outcome);
                     self.read_ended(*writer, outcome, &refused);
                 }
             }
@@ -553,6 +558,23 @@ impl World {
             None => {
                 self.deleting.remove(&op);
             }
+        }
+    }
+
+    /// Remembers what was lost when `range` of `blob` was read, or that nothing was.
+    fn note_loss(&self, blob: &Blob, range: Range<u64>, appended_bytes: u64, outcome: &Outcome) {
+        let losses = &self.means.counters.losses;
+        match outcome {
+            Outcome::Read => losses.forget(blob.blob, &range),
+            // The transfer knows the stripe, unless drives that failed for good were not asked at all.
+            Outcome::Failed(Rejection::DataLost) => {
+                let stripe = u64::from(blob.code_data) * u64::from(blob.fragment_bytes);
+                let at = range.start + appended_bytes - (range.start + appended_bytes) % stripe;
+                if losses.within(blob.blob, &(at..range.end.max(at))).is_none() {
+                    losses.met(blob.blob, at, Vec::new());
+                }
+            }
+            _ => {}
         }
     }
 

@@ -191,7 +191,7 @@ class Verify(SystemTest):
             os.rename(drive, drive + ".away")
         report = self.verified(server.data)
         kinds = sorted(finding["kind"] for finding in report["findings"])
-        self.assertEqual(kinds, ["blob-lost"] + ["drive-unusable"] * 3 + ["stack-bad"] * 3)
+        self.assertEqual(kinds, ["blob-lost"] + ["drive-unusable"] * 3 + ["object-lost"] + ["stack-bad"] * 3)
         self.assertTrue(all("put the drive back" in finding["mend"] for finding in report["findings"]))
         for drive in drives[:3]:
             os.rename(drive + ".away", drive)

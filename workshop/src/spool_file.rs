@@ -177,6 +177,15 @@ impl SpoolReader {
         self.file.recall.progress.borrow().bytes == self.file.recall.bytes()
     }
 
+    /// Waits until everything up to payload byte `end` of the blob can be read.
+    pub async fn written(&self, end: u64) -> Result<(), SpoolError> {
+        let here = self.range();
+        if end > here.end {
+            return Err(SpoolError::OutOfRange(here));
+        }
+        self.file.recall.written(end.saturating_sub(here.start)).await
+    }
+
     /// Payload bytes `range` of the blob, in chunks of at most a block each, as they come. The stream ends after its
     /// first error.
     pub fn read(&self, range: Range<u64>) -> BoxStream<'static, Result<Bytes, SpoolError>> {

@@ -212,7 +212,8 @@ impl Server<'_> {
     pub fn forecast(&self, key: &str) -> (f64, f64) {
         let told = self.asking.block_on(self.admin.explain("shelf", key)).unwrap();
         match told.unwrap().place {
-            PlaceReport::Rack { wait_min_s, wait_max_s, .. } => (wait_min_s, wait_max_s),
+            PlaceReport::Rack { wait_min_s: Some(min), wait_max_s: Some(max), .. } => (min, max),
+            PlaceReport::Rack { .. } => panic!("{key} cannot be read"),
             PlaceReport::Workshop { .. } => panic!("{key} has not migrated"),
         }
     }

@@ -294,6 +294,11 @@ pub(super) fn usual_message(spelling: &str) -> &'static str {
     SPELLING.iter().find(|row| row.1 == spelling).map_or("The request could not be served.", |row| row.3)
 }
 
+/// What is said of an object that is lost. S3 has no code for that: stores like it answer InternalError, which no
+/// client takes for an object that is not there; that trying again is in vain only words can say.
+const LOST: &str = "The data of this object is lost: more of its stacks are damaged, or on failed drives, than its \
+                    code makes up for. Trying again does not help; ask whoever runs this server.";
+
 /// What the protocol library says of a request that does not get as far as its signature, and what S3 says of it.
 const RENAMED: [(&str, Code, &str); 4] = [
     ("invalid header: authorization", Code::AuthorizationHeaderMalformed, "The authorization header is malformed."),
@@ -413,7 +418,8 @@ impl From<StoreError> for Fault {
             StoreError::SlowDown { retry_after_s, reason } => Self::slow_down(*retry_after_s, reason.clone()),
             StoreError::TooLarge { .. } => Code::EntityTooLarge.into(),
             StoreError::Unavailable { .. } => Code::ServiceUnavailable.into(),
-            StoreError::DataLost { .. } | StoreError::Internal(_) => Code::InternalError.into(),
+            StoreError::DataLost { .. } => Self::new(Code::InternalError, LOST),
+            StoreError::Internal(_) => Code::InternalError.into(),
         };
         fault.cause = Some(error);
         fault
@@ -449,6 +455,13 @@ mod tests {
             assert_eq!(error.code().as_str(), *spelling);
             assert_eq!(error.status_code().unwrap().as_u16(), *status);
         }
+    }
+
+    #[test]
+    fn a_lost_object_is_said_to_be_so() {
+        let error = S3Error::from(Fault::from(StoreError::DataLost { what: "stripe 7".into() }));
+        assert_eq!(error.status_code(), Some(StatusCode::INTERNAL_SERVER_ERROR));
+        assert_eq!((error.code().as_str(), error.message()), ("InternalError", Some(LOST)));
     }
 
     #[test]

@@ -8,8 +8,9 @@
 //! The quick form reads the ends of files, the deep form everything.
 //!
 //! Invariants: nothing is changed; memory holds pages of the catalog, the slots of the staged files, the names on a
-//! drive, and the findings that are told; nobody else may change anything meanwhile.
+//! drive, and the first findings (all of them are told as they come); nobody else may change anything meanwhile.
 
+mod lost;
 mod rack;
 mod report;
 mod workshop;
@@ -43,7 +44,7 @@ pub struct Options {
 
 /// How a verification gets on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Step<'a> {
     /// The catalog's records are compared, which takes as long as it takes.
     Catalog,
     /// So many staged files are looked at next.
@@ -60,6 +61,8 @@ pub enum Step {
     },
     /// One of them was looked at.
     Done,
+    /// Something is wrong. Every finding is told by a step, as it comes; a report has only the first ones.
+    Found(&'a Finding),
 }
 
 /// Why nothing can be said.
@@ -105,7 +108,7 @@ pub struct Ground {
 pub async fn verify_directory(
     dir: &DataDir,
     options: Options,
-    watch: &(dyn Fn(Step) + Sync),
+    watch: &(dyn Fn(Step<'_>) + Sync),
 ) -> Result<Report, VerifyError> {
     watch(Step::Catalog);
     let store = Arc::new(SqliteView::open(dir.catalog())?);
@@ -113,7 +116,9 @@ pub async fn verify_directory(
     if !damage.is_empty() {
         let mut report = Report::default();
         for line in damage {
-            report.found(Finding::new(Kind::CatalogFile, format!("catalog.db: {line}"), RESTORE));
+            let finding = Finding::new(Kind::CatalogFile, format!("catalog.db: {line}"), RESTORE);
+            watch(Step::Found(&finding));
+            report.found(finding);
         }
         return Ok(report);
     }
@@ -151,10 +156,14 @@ pub async fn verify_directory(
 ///
 /// # Errors
 /// As [`verify_directory`].
-pub async fn verify(ground: &Ground, options: Options, watch: &(dyn Fn(Step) + Sync)) -> Result<Report, VerifyError> {
+pub async fn verify(
+    ground: &Ground,
+    options: Options,
+    watch: &(dyn Fn(Step<'_>) + Sync),
+) -> Result<Report, VerifyError> {
     let staging = Staging::new(Arc::clone(&ground.staged), u64::MAX);
     let (failed, report) = (BTreeSet::new(), Report::default());
-    let mut work = Work { ground, options, watch, staging, failed, report };
+    let mut work = Work { ground, options, watch, staging, failed, lost: Vec::new(), report };
     work.catalog().await?;
     work.workshop().await?;
     work.rack().await?;
@@ -166,10 +175,12 @@ pub async fn verify(ground: &Ground, options: Options, watch: &(dyn Fn(Step) + S
 struct Work<'a> {
     ground: &'a Ground,
     options: Options,
-    watch: &'a (dyn Fn(Step) + Sync),
+    watch: &'a (dyn Fn(Step<'_>) + Sync),
     staging: Staging,
     /// Drives that failed for good.
     failed: BTreeSet<DriveId>,
+    /// Blobs whose objects are still to be told.
+    lost: Vec<lost::LostBlob>,
     report: Report,
 }
 
@@ -178,7 +189,7 @@ impl Work<'_> {
         (self.watch)(Step::Catalog);
         if let Some(found) = self.ground.catalog.rack_uuid().await?.filter(|found| *found != self.ground.rack_uuid.0) {
             let what = format!("the catalog is that of rack {}, not of {}", RackUuid(found), self.ground.rack_uuid);
-            self.report.found(Finding::new(Kind::ForeignCatalog, what, "put this rack's own catalog back"));
+            self.found(Finding::new(Kind::ForeignCatalog, what, "put this rack's own catalog back"));
         }
         let audit = self.ground.catalog.audit().await?;
         self.report.catalog = CatalogCounts {
@@ -195,10 +206,16 @@ impl Work<'_> {
         self.report.leftovers.unfinished_blobs = audit.intents;
         let told = audit.told.len() as u64;
         for what in audit.told {
-            self.report.found(Finding::new(Kind::CatalogRecord, what, REPORT));
+            self.found(Finding::new(Kind::CatalogRecord, what, REPORT));
         }
         self.report.finding_count += audit.contradictions - told;
         Ok(())
+    }
+
+    /// Something is wrong.
+    fn found(&mut self, finding: Finding) {
+        (self.watch)(Step::Found(&finding));
+        self.report.found(finding);
     }
 
     /// The name of the object whose version this is, if it is in the workshop.

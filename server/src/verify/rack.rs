@@ -18,8 +18,6 @@ use workshop::{IndexEntry, PACK_FOOTER_BYTES, decode_footer, decode_index};
 
 /// Blobs whose stacks' ends are read at once.
 const AT_ONCE: usize = 4;
-/// Objects of a blob that are named in a finding.
-const NAMED_MAX: usize = 5;
 /// The longest index of a pack that is compared with the catalog.
 const INDEX_BYTES_MAX: u64 = 64 << 20;
 /// Far above what any drive holds, and low enough for all lengths that follow from it.
@@ -58,7 +56,7 @@ impl Work<'_> {
                 && !self.failed.contains(&id)
             {
                 let found = Finding::new(Kind::DriveUnusable, format!("drive {id}: {error}"), DRIVE);
-                self.report.found(found.drive(id));
+                self.found(found.drive(id));
             }
         }
         let grouped = layout.groups.iter().map(|group| group.drives.clone());
@@ -66,6 +64,7 @@ impl Work<'_> {
             for &drive in &drives {
                 self.blobs_of(drive).await?;
             }
+            self.tell_lost().await?;
             for &drive in &drives {
                 self.files_of(drive).await?;
             }
@@ -81,7 +80,7 @@ impl Work<'_> {
             let page = self.ground.catalog.sound_blobs(None, after.as_ref(), PAGE).await?;
             for blob in page.items {
                 if let Some(what) = misfit(&blob, layout) {
-                    self.report.found(Finding::new(Kind::BlobMisfit, what, DESCRIPTION).blob(blob.blob));
+                    self.found(Finding::new(Kind::BlobMisfit, what, DESCRIPTION).blob(blob.blob));
                 }
                 accounts.groups.insert(blob.group);
                 for drive in blob.drives {
@@ -98,8 +97,9 @@ impl Work<'_> {
             let known = drive.index() < self.ground.rack.drives.len();
             let capacity_bytes = if known { self.ground.rack.capacity_bytes(drive) } else { 0 };
             if bytes > capacity_bytes {
-                let what = format!("the blobs on drive {drive} take {bytes} bytes, and it holds {capacity_bytes}");
-                self.report.found(Finding::new(Kind::Accounts, what, REPORT).drive(drive));
+                let what =
+                    format!("the blobs on drive {drive} take {bytes} bytes, and its capacity is {capacity_bytes}");
+                self.found(Finding::new(Kind::Accounts, what, REPORT).drive(drive));
             }
         }
         Ok(accounts)
@@ -177,47 +177,28 @@ impl Work<'_> {
                 _ => REWRITE,
             };
             let what = match &flaw {
-                Flaw::Drive(disk::DriveError::NotFound(_)) => format!("stack {name} is missing"),
-                flaw => format!("stack {name}: {flaw}"),
+                Flaw::Drive(disk::DriveError::NotFound(_)) => format!("stack {name} on drive {drive} is missing"),
+                flaw => format!("stack {name} on drive {drive}: {flaw}"),
             };
-            self.report.found(Finding::new(Kind::StackBad, what, mend).blob(blob.blob).drive(drive).file(&name));
+            self.found(Finding::new(Kind::StackBad, what, mend).blob(blob.blob).drive(drive).file(&name));
         }
         if let Some(error) = lost {
-            let what = format!("blob {} cannot be read: {error}; in it lie {}", blob.blob, self.members(blob).await?);
             let mend = if may_come_back { DRIVE } else { GONE };
-            self.report.found(Finding::new(Kind::BlobLost, what, mend).blob(blob.blob));
+            self.lost_blob(blob, error.to_string(), mend).await?;
         }
         if let Some(what) = unlike {
             let what = format!("the pack in blob {} and the catalog disagree: {what}", blob.blob);
-            self.report.found(Finding::new(Kind::PayloadUnlike, what, REPORT).blob(blob.blob));
+            self.found(Finding::new(Kind::PayloadUnlike, what, REPORT).blob(blob.blob));
         }
         Ok(())
     }
 
-    /// Some of the objects in `blob`, by name.
-    async fn members(&self, blob: &Blob) -> Result<String, VerifyError> {
-        let (mut names, mut after) = (Vec::new(), None);
-        while names.len() <= NAMED_MAX {
-            let page = self.ground.catalog.objects_in_blob(blob.blob, after.as_ref(), PAGE).await?;
-            names.extend(page.items.iter().map(|(bucket, key, _)| format!("s3://{bucket}/{key}")));
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        if names.len() > NAMED_MAX {
-            names.truncate(NAMED_MAX);
-            names.push("...".to_owned());
-        }
-        Ok(names.join(", "))
-    }
-
-    fn drive(&self, drive: DriveId) -> Option<Arc<dyn Drive>> {
+    pub(super) fn drive(&self, drive: DriveId) -> Option<Arc<dyn Drive>> {
         let there = self.ground.drives.get(drive.index())?.as_ref().ok()?;
         (!self.failed.contains(&drive)).then(|| Arc::clone(there))
     }
 
-    fn described(&self, blob: &Blob) -> stack::Blob {
+    pub(super) fn described(&self, blob: &Blob) -> stack::Blob {
         stack::Blob {
             rack: self.ground.rack_uuid,
             id: blob.blob,
@@ -233,7 +214,7 @@ impl Work<'_> {
             Ok(names) => names,
             Err(error) => {
                 let what = format!("drive {id} cannot be listed: {error}");
-                self.report.found(Finding::new(Kind::DriveUnusable, what, DRIVE).drive(id));
+                self.found(Finding::new(Kind::DriveUnusable, what, DRIVE).drive(id));
                 return Ok(());
             }
         };
@@ -247,7 +228,7 @@ impl Work<'_> {
             let label = disk::label::file_name();
             for name in names.iter().filter(|name| stack::stack_of(name).is_none() && **name != label) {
                 let what = format!("{name} on drive {id} is no stack");
-                self.report.found(Finding::new(Kind::Stranger, what, STRANGER).drive(id).file(name));
+                self.found(Finding::new(Kind::Stranger, what, STRANGER).drive(id).file(name));
             }
         }
         Ok(())
@@ -273,7 +254,7 @@ impl Work<'_> {
             Known::Begun(_) | Known::Blob(_) => "that stack of the blob lies elsewhere",
         };
         let what = format!("stack {name} on drive {id} takes {bytes} bytes, and {why}");
-        self.report.found(Finding::new(Kind::Orphan, what, ORPHAN).drive(id).file(name));
+        self.found(Finding::new(Kind::Orphan, what, ORPHAN).drive(id).file(name));
     }
 
     /// Whether stack `index` of `blob` lay on a drive that failed for good, and waits for being rebuilt elsewhere.
@@ -341,7 +322,7 @@ struct Looked {
 }
 
 /// Counts a payload and forgets it.
-struct Counted(u64);
+pub(super) struct Counted(pub(super) u64);
 
 impl PayloadSink for Counted {
     fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {

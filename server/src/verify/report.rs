@@ -29,6 +29,8 @@ pub enum Kind {
     StackBad,
     /// Too many stacks of a blob are bad: its objects are lost, or some of them.
     BlobLost,
+    /// An object of such a blob that cannot be read.
+    ObjectLost,
     /// The payload of a blob is not what the catalog says it holds.
     PayloadUnlike,
     /// A stack that belongs to no blob: leaked space.
@@ -131,6 +133,8 @@ pub struct RackCounts {
     pub accounted_bytes: u64,
     /// Stacks that lay on drives which failed for good, and wait for being rebuilt.
     pub stacks_to_rebuild: u64,
+    /// Objects that cannot be read, since too many stacks of their blobs are bad where they lie.
+    pub lost_objects: u64,
     /// Payload bytes that were read and compared with all their checksums: all of them in the deep form.
     pub checked_bytes: u64,
 }
@@ -157,7 +161,7 @@ pub struct Report {
     pub clean: bool,
     /// How many things are wrong.
     pub finding_count: u64,
-    /// The first of them.
+    /// The first of them, lost objects left out: there may be any number.
     pub findings: Vec<Finding>,
     /// What the catalog holds.
     pub catalog: CatalogCounts,
@@ -172,7 +176,7 @@ pub struct Report {
 impl Report {
     pub(super) fn found(&mut self, finding: Finding) {
         self.finding_count += 1;
-        if self.findings.len() < TOLD_MAX {
+        if self.findings.len() < TOLD_MAX && finding.kind != Kind::ObjectLost {
             self.findings.push(finding);
         }
     }

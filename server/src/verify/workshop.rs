@@ -52,7 +52,7 @@ impl Work<'_> {
         self.unreferred(&unreferred).await?;
         for name in &inventory.strangers {
             let what = format!("{name} in the workshop is no staged file");
-            self.report.found(Finding::new(Kind::Stranger, what, STRANGER).file(name));
+            self.found(Finding::new(Kind::Stranger, what, STRANGER).file(name));
         }
         let recalls = self.ground.spool.list().await.map_err(VerifyError::Workshop)?;
         self.report.leftovers.spool_files = recalls.len() as u64;
@@ -80,7 +80,7 @@ impl Work<'_> {
                 Found::Damaged(what) => (Kind::StagedDamaged, what),
             };
             let object = self.object_of(staged.version).await;
-            self.report.found(Finding::new(kind, what, LOST).object(object).file(&name));
+            self.found(Finding::new(kind, what, LOST).object(object).file(&name));
         }
     }
 
@@ -117,7 +117,7 @@ impl Work<'_> {
             if slot >= end {
                 let name = staged_file_name(slot);
                 let what = format!("{name} was staged after the newest record of the catalog, which is older than it");
-                self.report.found(Finding::new(Kind::ForeignCatalog, what, RESTORE).file(&name));
+                self.found(Finding::new(Kind::ForeignCatalog, what, RESTORE).file(&name));
                 continue;
             }
             self.report.leftovers.staged_files += 1;

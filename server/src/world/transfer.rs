@@ -5,6 +5,7 @@
 //! fault, and is told so: every drive is reported as it fared.
 
 use super::{Job, Means, Message, World, WorldHandle, Written};
+use crate::losses::Losses;
 use catalog::Blob;
 use disk::Drive;
 use disk::stack::{self, PayloadSink, Policy, SinkClosed, StackError, StackOutcome, StackReader, StackWriter};
@@ -48,13 +49,15 @@ impl World {
             sink: SpoolSink { writer, appended_bytes: *appended_bytes, failed: false },
         };
         let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
+        let read_stacks = stacks.to_vec();
         let (handle, means, ticket) = (self.handle.clone(), self.means.clone(), ticket.clone());
         self.start(async move {
             let began = means.clock.now();
-            let (sink, done, outcomes) = read.run(id).await;
+            let (sink, done, outcomes) = read.run(id, &means.counters.losses).await;
             if let Some(ticket) = ticket {
                 ticket.read_for(means.clock.now().since(began));
             }
+            name_damaged(id, &read_stacks, &outcomes);
             let outcomes = told(&means, &drives, outcomes);
             let event = Event::TransferEnded { op, attempt, done, outcomes };
             let SpoolSink { writer, appended_bytes, .. } = sink;
@@ -227,7 +230,8 @@ struct Read {
 
 impl Read {
     /// Goes on where the spool ends. Done is also what the spool, not the rack, could not take.
-    async fn run(mut self, id: BlobId) -> (SpoolSink, bool, Vec<StackOutcome>) {
+    async fn run(mut self, id: BlobId, losses: &Losses) -> (SpoolSink, bool, Vec<StackOutcome>) {
+        let stripe_bytes = self.blob.code.stripe_bytes();
         let wanted = self.sink.writer.range();
         let range = wanted.start + self.sink.appended_bytes..wanted.end;
         let opened = StackReader::open(self.blob, self.stacks, self.policy).await;
@@ -240,12 +244,28 @@ impl Read {
         };
         if let Err(error) = &result {
             match error {
-                StackError::DataLost { .. } => tracing::error!(blob = %id, %error, "DATA LOST"),
+                StackError::DataLost { stripe, bad, .. } => {
+                    tracing::error!(blob = %id, %error, "DATA LOST");
+                    losses.met(id, (stripe * stripe_bytes).max(wanted.start), bad.clone());
+                }
                 error => tracing::warn!(blob = %id, %error, "a read failed"),
             }
         }
         let done = result.is_ok() || self.sink.failed;
         (self.sink, done, outcomes)
+    }
+}
+
+/// Says which drives hold what was found damaged.
+fn name_damaged(blob: BlobId, stacks: &[(u8, DriveId)], outcomes: &[StackOutcome]) {
+    for ((index, drive), outcome) in stacks.iter().zip(outcomes) {
+        let stack = stack::stack_name(blob, *index);
+        match outcome {
+            StackOutcome::StackBad => tracing::warn!(%drive, %stack, "a stack is damaged or missing"),
+            StackOutcome::Repaired { fragments } => tracing::warn!(%drive, %stack, fragments, "a stack was repaired"),
+            StackOutcome::Failed(error) => tracing::warn!(%drive, %stack, %error, "a drive does not give a stack"),
+            _ => {}
+        }
     }
 }
 

@@ -1,0 +1,78 @@
+//! What reads have found to be lost since the server started: the stripes of blobs of which fewer than k fragments are
+//! good.
+//!
+//! It is no judgement but a place to look first: who wants such a stripe has it read before he is answered, and a read
+//! that succeeds (a drive is back, a file was restored) forgets it. So a client is told of a loss by the status of an
+//! answer, not by its end, and an operator by `larder explain`.
+//!
+//! At most [`LOSSES_MAX`] stripes are remembered; beyond, those of the first blobs are forgotten.
+
+use model::BlobId;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Stripes that are remembered.
+const LOSSES_MAX: usize = 4_096;
+
+/// The stripes that were found lost.
+#[derive(Debug, Default)]
+pub struct Losses {
+    /// By blob and the payload byte at which the stripe begins: the indices of the stacks whose fragments are bad.
+    known: Mutex<BTreeMap<(BlobId, u64), Vec<u8>>>,
+}
+
+impl Losses {
+    /// The stripe of `blob` that begins at payload byte `at` is lost; the fragments of these stacks are bad.
+    pub fn met(&self, blob: BlobId, at: u64, stacks: Vec<u8>) {
+        let mut known = self.known();
+        known.insert((blob, at), stacks);
+        if known.len() > LOSSES_MAX {
+            known.pop_first();
+        }
+    }
+
+    /// The payload bytes `range` of `blob` could be read.
+    pub fn forget(&self, blob: BlobId, range: &Range<u64>) {
+        self.known().retain(|(of, at), _| *of != blob || !range.contains(at));
+    }
+
+    /// The first stripe of `blob` known to be lost that begins in `range`, and its stacks that are bad.
+    pub fn within(&self, blob: BlobId, range: &Range<u64>) -> Option<(u64, Vec<u8>)> {
+        let known = self.known();
+        known.range((blob, range.start)..(blob, range.end)).next().map(|((_, at), stacks)| (*at, stacks.clone()))
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<(BlobId, u64), Vec<u8>>> {
+        // A panic elsewhere leaves it as it was, which is right.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_known_until_it_is_read_well() {
+        let losses = Losses::default();
+        let blob = BlobId::numbered(3);
+        losses.met(blob, 4096, vec![0, 2]);
+        assert_eq!(losses.within(blob, &(0..4096)), None);
+        assert_eq!(losses.within(blob, &(0..4097)), Some((4096, vec![0, 2])));
+        assert_eq!(losses.within(BlobId::numbered(4), &(0..9000)), None);
+        losses.forget(blob, &(0..4096));
+        assert!(losses.within(blob, &(4096..5000)).is_some());
+        losses.forget(blob, &(4096..5000));
+        assert_eq!(losses.within(blob, &(0..9000)), None);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let losses = Losses::default();
+        for number in 0..2 * LOSSES_MAX as u64 {
+            losses.met(BlobId::numbered(number), 0, Vec::new());
+        }
+        assert_eq!(losses.known().len(), LOSSES_MAX);
+    }
+}

@@ -1,0 +1,107 @@
+//! Objects of blobs with too many bad stacks, told one by one: some stripes may be whole, and an object is lost only if
+//! its own are not.
+//!
+//! Keys lead to blobs and not the other way round, so all objects are walked over; once for as many blobs as were
+//! gathered: those of a group, so that it has to be awake but once, and at most [`GATHERED_MAX`]. Objects come by key, as
+//! they lie in packs, so that what is read is mostly read once.
+
+use super::rack::Counted;
+use super::{Finding, Kind, PAGE, VerifyError, Work};
+use catalog::{Blob, Place};
+use disk::stack::{Policy, StackReader};
+use model::BlobId;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Blobs that are gathered before their objects are looked for.
+const GATHERED_MAX: usize = 1_024;
+/// Objects of a blob that are named in what is found of it.
+const NAMED_MAX: usize = 5;
+
+/// A blob that cannot be read as a whole, and what is found of its objects.
+pub(super) struct LostBlob {
+    blob: Blob,
+    why: String,
+    mend: &'static str,
+    lost: u64,
+    readable: u64,
+    names: Vec<String>,
+}
+
+impl LostBlob {
+    fn told(&self) -> String {
+        let Self { blob, why, lost, readable, names, .. } = self;
+        let plural = if *lost == 1 { "object" } else { "objects" };
+        let more = match lost.saturating_sub(names.len() as u64) {
+            0 => String::new(),
+            more => format!(" and {more} more (--all names them)"),
+        };
+        let whole = if *readable > 0 { format!("; {readable} can still be read") } else { String::new() };
+        format!("blob {} cannot be read: {why}; {lost} {plural} in it: {}{more}{whole}", blob.blob, names.join(", "))
+    }
+}
+
+impl Work<'_> {
+    /// `blob` cannot be read as a whole. Its objects are told with those of others.
+    pub(super) async fn lost_blob(&mut self, blob: &Blob, why: String, mend: &'static str) -> Result<(), VerifyError> {
+        self.lost.push(LostBlob { blob: blob.clone(), why, mend, lost: 0, readable: 0, names: Vec::new() });
+        if self.lost.len() >= GATHERED_MAX { self.tell_lost().await } else { Ok(()) }
+    }
+
+    /// Tells every object in the gathered blobs that cannot be read, and then the blobs.
+    pub(super) async fn tell_lost(&mut self) -> Result<(), VerifyError> {
+        let gathered = std::mem::take(&mut self.lost).into_iter();
+        let mut blobs: BTreeMap<BlobId, LostBlob> = gathered.map(|lost| (lost.blob.blob, lost)).collect();
+        let (mut open, mut after) = (None, None);
+        while !blobs.is_empty() {
+            let page = self.ground.catalog.sound_objects(after.as_ref(), PAGE).await?;
+            for (bucket, key, placed) in page.items {
+                let Place::Stored { blob, offset } = placed.place else { continue };
+                let Some(lost) = blobs.get_mut(&blob) else { continue };
+                if open.as_ref().is_none_or(|(of, _)| *of != blob) {
+                    open = Some((blob, self.reader(&lost.blob).await));
+                }
+                let reader = open.as_mut().and_then(|(_, reader)| reader.as_mut());
+                let bytes = placed.object.bytes;
+                if is_readable(reader, &lost.blob, offset..offset.saturating_add(bytes)).await {
+                    lost.readable += 1;
+                    continue;
+                }
+                lost.lost += 1;
+                let object = format!("s3://{bucket}/{key}");
+                if lost.names.len() < NAMED_MAX {
+                    lost.names.push(object.clone());
+                }
+                let what = format!("{bytes} bytes at byte {offset} of the blob cannot be read");
+                let found = Finding::new(Kind::ObjectLost, what, lost.mend).object(Some(object)).blob(blob);
+                self.found(found);
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        for lost in blobs.into_values() {
+            self.report.rack.lost_objects += lost.lost;
+            self.found(Finding::new(Kind::BlobLost, lost.told(), lost.mend).blob(lost.blob.blob));
+        }
+        Ok(())
+    }
+
+    /// Reads `blob` as a client's read would, if enough of its stacks can be opened and everything is to be read.
+    async fn reader(&self, blob: &Blob) -> Option<StackReader> {
+        if !self.options.deep {
+            return None;
+        }
+        let drives = blob.drives.iter().map(|drive| self.drive(*drive));
+        let there = (0..=u8::MAX).zip(drives).filter_map(|(index, drive)| Some((index, drive?))).collect();
+        let opened = StackReader::open(self.described(blob), there, Policy::All).await.result;
+        opened.ok().map(StackReader::without_repairs)
+    }
+}
+
+/// Whether the payload bytes `range` of `blob` can be read; none of them always can.
+async fn is_readable(reader: Option<&mut StackReader>, blob: &Blob, range: Range<u64>) -> bool {
+    let Some(reader) = reader.filter(|_| range.end <= blob.payload_bytes) else { return range.is_empty() };
+    range.is_empty() || reader.read(range, &mut Counted(0)).await.is_ok()
+}
