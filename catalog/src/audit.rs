@@ -13,6 +13,7 @@ use crate::record::{
     VersionId, decode,
 };
 use crate::store::{Entry, KeyRange};
+use crate::unreadable::Unreadable;
 use crate::upload::{fits, part_of};
 use model::{BlobId, DriveId};
 use serde::de::DeserializeOwned;
@@ -356,6 +357,15 @@ impl Catalog {
                 audit.demand(key::drive(record.drive) == entry.key, &entry, "it has another number");
                 let fits = u64::from(record.starts) <= record.starts_total;
                 audit.demand(fits, &entry, "more starts in a day than ever");
+            }
+        }
+        let mut walk = Steps::default();
+        while let Some(entries) = self.step(&key::all(Tag::Unreadable), &mut walk).await? {
+            for (entry, said) in parsed(entries, audit, value::<Unreadable>) {
+                let at = key::object(&said.bucket, &said.key);
+                let living = self.look_up_one::<PlacedObject>(&at).await?;
+                let lives = living.is_some_and(|living| key::unreadable(living.object.version) == entry.key);
+                audit.demand(lives, &entry, "its version does not live");
             }
         }
         self.audit_jobs(audit).await?;

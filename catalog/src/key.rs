@@ -21,6 +21,7 @@
 //! F drive                     failed        when a drive failed for good, in milliseconds of the Unix epoch
 //! J job                       jobs          Job
 //! K job version               job inputs    bucket and key          read by a job, and to be removed when it is done
+//! Z version                   unreadable    Unreadable              versions that cannot be read where they lie
 //! ```
 //! The tag is one byte. Numbers are 8 bytes, big-endian, so that their order is the order of keys. `bucket/` is the
 //! name with every zero byte written as `00 FF` and closed by `00 01`: no name is a prefix of another, and order is
@@ -55,11 +56,12 @@ pub(crate) enum Tag {
     Failed = b'F',
     Job = b'J',
     JobInput = b'K',
+    Unreadable = b'Z',
 }
 
 impl Tag {
     /// Every tag there is.
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Counter,
         Self::Meta,
         Self::User,
@@ -80,6 +82,7 @@ impl Tag {
         Self::Failed,
         Self::Job,
         Self::JobInput,
+        Self::Unreadable,
     ];
 }
 
@@ -270,6 +273,10 @@ pub(crate) fn job(job: u64) -> Vec<u8> {
 
 pub(crate) fn job_input(job: u64, version: VersionId) -> Vec<u8> {
     numbered(Tag::JobInput, &[job, version.0])
+}
+
+pub(crate) fn unreadable(version: VersionId) -> Vec<u8> {
+    numbered(Tag::Unreadable, &[version.0])
 }
 
 pub(crate) fn job_inputs(job: u64) -> Vec<u8> {

@@ -34,6 +34,7 @@ mod seal;
 mod sqlite;
 mod staging;
 mod store;
+mod unreadable;
 mod upload;
 
 pub use audit::Audit;
@@ -56,6 +57,7 @@ pub use seal::{SEAL_BYTES, Sealed, Sequence};
 pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore, SqliteView};
 pub use staging::{DoomedBytes, StagedSlot, StagedUsage};
 pub use store::{Batch, Check, Entry, KeyRange, Store, StoreError, StoreFuture, Write};
+pub use unreadable::Unreadable;
 pub use upload::{ChosenPart, Completed, UploadListRequest, UploadListing, UploadUsage};
 
 #[cfg(test)]

@@ -265,7 +265,13 @@ impl Catalog {
             return Ok(None);
         };
         let here = placed.object.version == version && !matches!(placed.place, Place::Stored { .. });
-        Ok(here.then_some(StagedObject { bucket, key, object: placed.object, place: placed.place, sequence }))
+        let PlacedObject { object, place, staged_ms } = placed;
+        Ok(here.then_some(StagedObject { bucket, key, object, place, staged_ms, sequence }))
+    }
+
+    /// The version of that number, if it is in the workshop and its record is sound.
+    pub async fn staged_version(&self, version: VersionId) -> Result<Option<Version>, CatalogError> {
+        Ok(self.staged_object(version).await?.map(|found| found.version()))
     }
 
     /// The key of the version or open upload of that number in the workshop, for people.
@@ -296,6 +302,7 @@ impl Catalog {
         batch.checks.push(Check::Is(at, old.raw.clone()));
         let Some(PlacedObject { object, place, staged_ms }) = &old.placed else { return Ok(Ok(Displaced::Nothing)) };
         let (version, bytes) = (object.version, object.bytes);
+        batch.writes.push(Write::Delete(key::unreadable(version)));
         if !object.parts.is_empty() {
             batch.writes.push(Write::DeleteRange(KeyRange::prefix(&key::parts(version))));
         }
@@ -347,8 +354,24 @@ pub struct StagedObject {
     pub object: Object,
     /// Where in the workshop.
     pub place: Place,
+    /// When it was staged first, in milliseconds of the Unix epoch.
+    pub staged_ms: u64,
     /// The batch that wrote its record last.
     pub sequence: Sequence,
+}
+
+impl StagedObject {
+    /// It, seen from below.
+    pub fn version(&self) -> Version {
+        Version {
+            version: self.object.version,
+            bucket: self.bucket.clone(),
+            key: self.key.clone(),
+            bytes: self.object.bytes,
+            staged_ms: self.staged_ms,
+            place: self.place,
+        }
+    }
 }
 
 /// The object was overwritten or deleted while it was looked at.

@@ -280,6 +280,12 @@ pub struct PlacedObject {
 }
 
 impl PlacedObject {
+    /// It, as the object at `bucket` and `key`, seen from below.
+    pub fn version(&self, bucket: &str, key: &str) -> Version {
+        let Self { object: Object { version, bytes, .. }, place, staged_ms } = *self;
+        Version { version, bucket: bucket.to_owned(), key: key.to_owned(), bytes, staged_ms, place }
+    }
+
     /// Whether it is `version`, and in the workshop.
     pub(crate) fn is_staged_as(&self, version: VersionId) -> bool {
         self.object.version == version && !matches!(self.place, Place::Stored { .. })
@@ -298,7 +304,7 @@ pub(crate) struct Owner {
     pub in_parts: bool,
 }
 
-/// A version in the workshop, seen from below.
+/// A version seen from below: whose it is, and where it lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Its number.

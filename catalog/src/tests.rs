@@ -9,6 +9,7 @@ mod listing;
 mod objects;
 mod rights;
 mod small;
+mod unreadable;
 mod uploads;
 
 use crate::{Acl, Audit, Blob, Bucket, Catalog, MemoryStore, Object, Store, VersionId};

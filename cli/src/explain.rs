@@ -26,7 +26,7 @@ pub fn explain(options: &Explain) -> anyhow::Result<()> {
 }
 
 fn text(explanation: &Explanation) -> String {
-    let Explanation { bucket, key, bytes: length, etag, modified_ms, place } = explanation;
+    let Explanation { bucket, key, bytes: length, etag, modified_ms, place, quarantined } = explanation;
     let written = UNIX_EPOCH + Duration::from_millis((*modified_ms).min(LAST_DATE_MS));
     let mut text = format!(
         "object    s3://{bucket}/{key}\nsize      {} ({} bytes)\nwritten   {}\netag      {etag}\n",
@@ -37,9 +37,16 @@ fn text(explanation: &Explanation) -> String {
     let mut row = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<9} {value}");
     };
+    if let Some(reason) = quarantined {
+        row("trouble", format!("in quarantine: {reason}; write it again, or put its file back and restart the server"));
+    }
     match place {
         PlaceReport::Workshop { slots, age_s, migrating } => {
-            let going = if *migrating { "on its way to the rack" } else { "not yet on its way to the rack" };
+            let going = match quarantined {
+                Some(_) => "where it stays",
+                None if *migrating => "on its way to the rack",
+                None => "not yet on its way to the rack",
+            };
             let files = match slots[..] {
                 [slot] => format!("slot {slot}"),
                 [first, .., last] => format!("{} slots from {first} to {last}", slots.len()),
@@ -118,7 +125,15 @@ mod tests {
     use server::report::DriveReport;
 
     fn explanation(place: PlaceReport) -> Explanation {
-        Explanation { bucket: "b".into(), key: "k".into(), bytes: 1234, etag: "e".into(), modified_ms: 0, place }
+        Explanation {
+            bucket: "b".into(),
+            key: "k".into(),
+            bytes: 1234,
+            etag: "e".into(),
+            modified_ms: 0,
+            place,
+            quarantined: None,
+        }
     }
 
     #[test]
@@ -180,5 +195,13 @@ mod tests {
     fn a_staged_object_has_no_wait() {
         let text = text(&explanation(PlaceReport::Workshop { slots: vec![3], age_s: 12.0, migrating: true }));
         assert!(text.contains("workshop, slot 3, for 12 s, on its way to the rack") && text.contains("wait      none"));
+    }
+
+    #[test]
+    fn an_object_in_quarantine_says_why_and_what_to_do() {
+        let place = PlaceReport::Workshop { slots: vec![3], age_s: 12.0, migrating: false };
+        let explanation = Explanation { quarantined: Some("block 2 is damaged".into()), ..explanation(place) };
+        let text = text(&explanation);
+        assert!(text.contains("in quarantine: block 2 is damaged; write it again") && text.contains("where it stays"));
     }
 }

@@ -90,12 +90,23 @@ pub enum Action {
         restart: bool,
     },
     /// Make one blob of these versions, in this order, and submit it as a background write with `migration` set. A
-    /// version that is gone by then is left out; if none is left, answer with `Cancelled`.
+    /// version that is gone by then is left out; if none is left, answer with `Cancelled`. One whose file is not there
+    /// is quarantined: that is remembered durably, and no listing shows it again before it can be read.
     Compose {
         /// The number of the write to come.
         op: OpId,
         /// The versions, in key order.
         versions: Vec<u64>,
+        /// Where the blob must lie.
+        pin: PinnedTo,
+    },
+    /// Make one blob of the versions of a write that is about to end, like `Compose`. Read and check every byte of them
+    /// first, and quarantine what cannot be read, so that no group wakes for it another time.
+    Recompose {
+        /// The number of the write to come.
+        op: OpId,
+        /// The write whose versions are meant.
+        of: OpId,
         /// Where the blob must lie.
         pin: PinnedTo,
     },
@@ -240,6 +251,8 @@ pub enum Rejection {
     StartBudgetSpent,
     /// Writing failed on every choice of drives that was tried.
     WriteFailed,
+    /// What was to be written cannot be read.
+    SourceUnreadable,
     /// The request contradicts the rack (a group or drive that does not exist).
     Malformed,
     /// The rack is about to close.

@@ -121,6 +121,20 @@ pub enum Event {
         outcomes: Vec<DriveOutcome>,
     },
 
+    /// A write could not be done since what it is made of cannot be read. No drive is at fault for that. Answers
+    /// [`Action::Transfer`](crate::Action::Transfer); what was written of it is given up.
+    SourceUnreadable {
+        /// Which operation.
+        op: OpId,
+        /// The attempt this answers.
+        attempt: Attempt,
+        /// The versions that could not be read; none if the host is at fault (it has no file descriptors left, say),
+        /// and not they.
+        versions: Vec<u64>,
+        /// What each drive did, in the order of the action.
+        outcomes: Vec<DriveOutcome>,
+    },
+
     /// How full the workshop is.
     StagingChanged(Usage),
     /// A page of staged versions that fit what was asked. Answers [`Action::ListStaged`](crate::Action::ListStaged).
@@ -345,6 +359,8 @@ pub struct DoomedBlob {
     pub doomed_bytes: u64,
     /// Whether a version lives in it. If none does, it can go as a whole.
     pub living: bool,
+    /// Whether what lives in it can be read, as far as is known. If not, it cannot be copied out, and the blob stays.
+    pub readable: bool,
 }
 
 /// A blob that has a stack on a failed drive.

@@ -29,7 +29,7 @@ impl Rack {
             | Event::Mounted { drive, .. }
             | Event::Unmounted { drive, .. }
             | Event::Stopped { drive, .. } => self.layout.group_of(*drive).map(|group| self.class_of(group)),
-            Event::TransferEnded { op, .. } => self.ops.get(op).map(|op| op.class),
+            Event::TransferEnded { op, .. } | Event::SourceUnreadable { op, .. } => self.ops.get(op).map(|op| op.class),
             _ => None,
         };
         match concerned {

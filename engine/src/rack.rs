@@ -312,6 +312,9 @@ impl Rack {
             Event::TransferEnded { op, attempt, done, outcomes } => {
                 self.transfer_ended(now, op, attempt, done, &outcomes, actions);
             }
+            Event::SourceUnreadable { op, attempt, versions, outcomes } => {
+                self.source_unreadable(now, op, attempt, &versions, &outcomes, actions);
+            }
             Event::StagingChanged(usage) => self.migrator.usage_changed(usage),
             Event::StagedPage { attempt, entries, more } => self.migrator.page(now, attempt, &entries, more, actions),
             Event::SpaceDoomed { group, bytes } => self.space_doomed(group, bytes),

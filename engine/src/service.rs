@@ -3,7 +3,8 @@
 //! - A read is served by the members that are ready, if they hold at least k of its stacks. A failed read is tried
 //!   again with the drives that did not fail; what every drive answered badly is lost, and is said so loudly.
 //! - A write is placed when it is admitted, so that space is reserved while it waits. It is written, read back, and
-//!   only then reported; what fails is placed anew, elsewhere.
+//!   only then reported; what fails is placed anew, elsewhere. Not so where what it is made of cannot be read: the
+//!   write ends, and what is left of a migration's pack is composed anew.
 //! - Doomed blobs of a group are removed while it is awake, after the work that is queued for it and before it sleeps.
 //!   Whoever waits for another group waits no longer for that than a quantum; the rest goes at the next wake.
 
@@ -80,7 +81,8 @@ impl Rack {
                 self.known_pin(pin)?;
                 let mut spent = self.without_starts(request.lane, now);
                 spent.retain(|group| pin.allows(*group, self.class_of(*group)));
-                self.place(stack_bytes, bytes, pin, &spent).ok_or_else(|| match pin {
+                let place = self.place_where_composed(request.op, stack_bytes, bytes, pin, &spent);
+                place.or_else(|| self.place(stack_bytes, bytes, pin, &spent)).ok_or_else(|| match pin {
                     _ if !spent.is_empty() => Rejection::StartBudgetSpent,
                     // Nobody else is asked, and nothing has to be removed: the drives have to come back.
                     PinnedTo::Group(group) if self.placement.has_room_away(group, stack_bytes) => {
@@ -130,6 +132,21 @@ impl Rack {
         let foreign = (0..self.layout.groups.len()).map(|g| GroupId(g as u32));
         excluded.extend(foreign.filter(|group| !self.owns(self.class_of(*group))));
         self.placement.choose(stack_bytes, bytes, pin, &self.policy.group_choice, &excluded, &mut self.rng)
+    }
+
+    /// Where a write goes that was composed anew while its group was awake: there, if that still may be.
+    fn place_where_composed(
+        &mut self,
+        op: OpId,
+        stack_bytes: u64,
+        bytes: u64,
+        pin: PinnedTo,
+        excluded: &[GroupId],
+    ) -> Option<(GroupId, Vec<DriveId>)> {
+        let wanted = self.migrator.group_of(op).filter(|group| !excluded.contains(group))?;
+        let others = (0..self.layout.groups.len()).map(|group| GroupId(group as u32)).filter(|group| *group != wanted);
+        let others: Vec<GroupId> = others.collect();
+        self.place(stack_bytes, bytes, pin, &others)
     }
 
     /// A write found no room: the group where most can be given back is visited, so that there is some the next time.
@@ -421,17 +438,7 @@ impl Rack {
         outcomes: &[DriveOutcome],
         actions: &mut Vec<Action>,
     ) {
-        let Some(state) = self.ops.get(&op).filter(|state| state.attempt == attempt && !state.moving) else { return };
-        let class = state.class;
-        let Some(service) = self.classes[class.index()].in_service.filter(|service| service.op == op) else { return };
-        self.leave_service(now, class, service);
-        for outcome in outcomes {
-            match outcome.result {
-                DriveResult::Failed => self.note_drive_error(outcome.drive, now),
-                DriveResult::Full => self.placement.set_free(outcome.drive, 0),
-                _ => {}
-            }
-        }
+        let Some(service) = self.transfer_over(now, op, attempt, outcomes) else { return };
         let Some(state) = self.ops.get(&op) else { return };
         match state.request.work {
             Work::Read { bytes, .. } => self.read_ended(now, service, bytes, done, outcomes, actions),
@@ -448,6 +455,49 @@ impl Rack {
             Work::Rebuild { .. } => self.rebuild_moved(now, service, done, outcomes, actions),
             Work::Visit { .. } => {}
         }
+    }
+
+    /// The transfer that `op` was in service for is over: the class is free, and each drive is believed to be as it
+    /// fared. `None` if the answer is late.
+    fn transfer_over(&mut self, now: Time, op: OpId, attempt: Attempt, outcomes: &[DriveOutcome]) -> Option<InService> {
+        let state = self.ops.get(&op).filter(|state| state.attempt == attempt && !state.moving)?;
+        let class = state.class;
+        let service = self.classes[class.index()].in_service.filter(|service| service.op == op)?;
+        self.leave_service(now, class, service);
+        for outcome in outcomes {
+            match outcome.result {
+                DriveResult::Failed => self.note_drive_error(outcome.drive, now),
+                DriveResult::Full => self.placement.set_free(outcome.drive, 0),
+                _ => {}
+            }
+        }
+        Some(service)
+    }
+
+    /// What a write is made of cannot be read, which no other group would change. What can be read is composed anew and
+    /// goes to the same group, which is awake, if it has room.
+    pub(crate) fn source_unreadable(
+        &mut self,
+        now: Time,
+        op: OpId,
+        attempt: Attempt,
+        versions: &[u64],
+        outcomes: &[DriveOutcome],
+        actions: &mut Vec<Action>,
+    ) {
+        if self.transfer_over(now, op, attempt, outcomes).is_none() {
+            return;
+        }
+        let Some(state) = self.ops.get(&op).cloned() else { return };
+        self.release_space(&state.request.work, &state.drives);
+        if let Work::Write { pin, .. } = state.request.work
+            && !versions.is_empty()
+            && !self.closing
+            && let Some(next) = self.migrator.recompose(op, state.group)
+        {
+            actions.push(Action::Recompose { op: next, of: op, pin });
+        }
+        self.finish(now, op, Outcome::Failed(Rejection::SourceUnreadable), actions);
     }
 
     fn read_ended(
@@ -579,7 +629,7 @@ impl Rack {
         let shown: u64 = blobs.iter().map(|blob| blob.doomed_bytes).sum();
         let (part, whole): (Vec<_>, Vec<_>) = blobs.into_iter().partition(|blob| blob.living);
         let permille = u64::from(self.policy.rescue_permille);
-        let worth_it = |blob: &&DoomedBlob| blob.doomed_bytes * 1000 >= blob.bytes * permille;
+        let worth_it = |blob: &&DoomedBlob| blob.readable && blob.doomed_bytes * 1000 >= blob.bytes * permille;
         let may_rescue = !self.migrator.is_critical();
         let stays = part.iter().filter(|blob| !may_rescue || !worth_it(blob)).map(|blob| blob.doomed_bytes);
         self.stuck[group.index()] += stays.sum::<u64>();

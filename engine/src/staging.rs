@@ -6,6 +6,8 @@
 //!    size, one open pack per pin; one as large as a pack is a blob of its own.
 //! 3. A full pack is composed by the world and comes back as a background write. So many writes may be under way at
 //!    once that the scheduler can batch them by group; while the window is full, the listing waits.
+//!    A write whose source cannot be read is composed anew without it, at once, and is no reason to wait: it says
+//!    nothing about other writes.
 //! 4. At the end of the listing a pack below its size is written only if its data has waited long enough, or must go.
 //!
 //! Invariant: what the migrator holds is bounded by one page and one pack per pin; it never names a version twice in
@@ -17,13 +19,17 @@ use crate::policy::{MigrationPolicy, PinnedTo};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
-use model::{Attempt, OpId, Time};
+use model::{Attempt, GroupId, OpId, Time};
 
 /// Versions a page of a listing may hold.
 pub const STAGED_PAGE_ENTRIES: u32 = 512;
 
 /// How long the migrator leaves the rack alone after a write was refused or failed.
 const BACKOFF: Duration = Duration::from_secs(30);
+
+/// How often a pack is composed anew, one time after the other, because something in it cannot be read. Every byte of
+/// it is read before it goes out again, so that once is enough unless files go bad at that very moment.
+const RECOMPOSED_MAX: u32 = 3;
 
 /// The workshop is looked through no more often than this, or a rack with nothing to move would never come to rest.
 const SCAN_INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -69,8 +75,19 @@ pub struct Migrator {
     next_scan: Time,
     attempt: Attempt,
     next_op: u64,
-    /// Payload bytes of each write under way, from composing to its end.
-    under_way: BTreeMap<OpId, u64>,
+    /// The writes under way, from composing to their end.
+    under_way: BTreeMap<OpId, UnderWay>,
+}
+
+/// A write under way.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    /// Its payload bytes.
+    bytes: u64,
+    /// How often it was composed anew since something in it could not be read.
+    recomposed: u32,
+    /// The group that it was being written to then.
+    group: Option<GroupId>,
 }
 
 impl Migrator {
@@ -118,7 +135,7 @@ impl Migrator {
     /// Bytes that must go for the workshop to be at its regular threshold, beyond those already on their way.
     fn excess_bytes(&self) -> u64 {
         let regular = u128::from(self.usage.capacity_bytes) * u128::from(self.policy.regular_permille) / 1000;
-        let leaving: u64 = self.under_way.values().sum();
+        let leaving: u64 = self.under_way.values().map(|write| write.bytes).sum();
         self.usage.staged_bytes.saturating_sub(regular as u64).saturating_sub(leaving)
     }
 
@@ -241,10 +258,32 @@ impl Migrator {
 
     fn compose(&mut self, pin: PinnedTo, versions: Vec<u64>, bytes: u64, actions: &mut Vec<Action>) {
         assert!(!versions.is_empty(), "an empty pack is never written");
+        let op = self.begin(UnderWay { bytes, recomposed: 0, group: None });
+        actions.push(Action::Compose { op, versions, pin });
+    }
+
+    fn begin(&mut self, write: UnderWay) -> OpId {
         let op = OpId(self.next_op);
         self.next_op += 1;
-        self.under_way.insert(op, bytes);
-        actions.push(Action::Compose { op, versions, pin });
+        self.under_way.insert(op, write);
+        op
+    }
+
+    /// The write `of`, which is about to end since something in it cannot be read, is composed anew and takes its place
+    /// in the window: the number of the write to come. `None` if it is no write of this migrator, or that was done
+    /// several times already and helped nothing.
+    pub fn recompose(&mut self, of: OpId, group: GroupId) -> Option<OpId> {
+        let UnderWay { bytes, recomposed, .. } = *self.under_way.get(&of)?;
+        if recomposed == RECOMPOSED_MAX {
+            return None;
+        }
+        self.under_way.remove(&of);
+        Some(self.begin(UnderWay { bytes, recomposed: recomposed + 1, group: Some(group) }))
+    }
+
+    /// The group that was awake when `op` was composed anew, if it was.
+    pub fn group_of(&self, op: OpId) -> Option<GroupId> {
+        self.under_way.get(&op)?.group
     }
 
     /// A write of this migrator came to its end; ignored if it is not one. After a failure it leaves the rack alone for
@@ -358,6 +397,27 @@ mod tests {
         assert!(actions.is_empty(), "after a failure the rack is left alone");
         migrator.poll(migrator.deadline(), false, &mut actions);
         assert!(matches!(actions[..], [Action::ListStaged { restart: false, .. }]));
+    }
+
+    #[test]
+    fn what_cannot_be_read_holds_nobody_up_and_is_composed_anew_a_few_times_at_most() {
+        let mut migrator = with_usage(60 * MB);
+        let mut actions = vec![];
+        migrator.poll(Time::from_secs(1), false, &mut actions);
+        migrator.page(Time::from_secs(1), Attempt(1), &[entry(1, 9 * MB)], false, &mut actions);
+        let mut op = OpId(ENGINE_OPS);
+        assert_eq!(migrator.group_of(op), None);
+        for _ in 0..RECOMPOSED_MAX {
+            let next = migrator.recompose(op, GroupId(3)).unwrap();
+            assert!(!migrator.awaits(op) && migrator.awaits(next) && migrator.writes_under_way() == 1);
+            assert_eq!(migrator.group_of(next), Some(GroupId(3)));
+            migrator.ended(Time::from_secs(2), op, false);
+            assert!(migrator.deadline() <= Time::from_secs(1) + policy().scan_interval, "nobody waits");
+            op = next;
+        }
+        assert_eq!(migrator.recompose(op, GroupId(3)), None);
+        migrator.ended(Time::from_secs(2), op, false);
+        assert_eq!(migrator.deadline(), Time::from_secs(2) + BACKOFF);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! Like the world itself it takes its means as arguments and touches no thread, file or clock of its own, so that the
 //! same steps follow a crash in virtual time.
 
-use crate::world::{Means, World, WorldHandle, usage_of};
+use crate::world::{Means, World, WorldHandle, quarantine, usage_of};
 use catalog::{Catalog, CatalogError, ClockAnchor};
 use disk::label::RackUuid;
 use disk::{Clock, DriveError, EmulatedRack, News, TokioClock};
@@ -91,6 +91,8 @@ pub async fn boot(
     }
     (means.spawn)(Box::pin(world.run()));
     (means.spawn)(Box::pin(pass_on_news(emulated, handle.clone())));
+    let means_of_recheck = means.clone();
+    (means.spawn)(Box::pin(async move { quarantine::recheck(&means_of_recheck).await }));
     Ok(handle)
 }
 

@@ -75,6 +75,7 @@ pub fn told(reason: Rejection) -> &'static str {
         Rejection::TooManyDrivesAway => "more drives of its group are away than the code can make up for",
         Rejection::DataLost => "more stacks are damaged than the code can make up for: data is lost",
         Rejection::StartBudgetSpent => "the drives' starts of the day are used up",
+        Rejection::SourceUnreadable => "what was to be written cannot be read",
         Rejection::WriteFailed => "writing failed on every choice of drives",
         Rejection::Malformed => "the rack's description does not know its group or drives",
         Rejection::Closing => "the server is shutting down",

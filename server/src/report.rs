@@ -188,6 +188,9 @@ pub struct Explanation {
     pub modified_ms: u64,
     /// Where it lies.
     pub place: PlaceReport,
+    /// Why it is in quarantine, if it is: not every byte of it can be read, and nothing moves it before that is mended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantined: Option<String>,
 }
 
 /// Where an object lies.

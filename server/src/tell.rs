@@ -17,6 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+/// Objects in quarantine that a warning names; more are only counted.
+const QUARANTINED_NAMED: usize = 20;
+
 /// Tells how it goes.
 pub struct Teller {
     means: Means,
@@ -80,7 +83,27 @@ impl Teller {
         status.warnings = warnings(&status);
         status.warnings.extend(damaged_records(&self.means.catalog.quarantined()));
         self.notices.add_to(&mut status);
+        status.warnings.extend(self.quarantine_warning().await);
         Ok(status)
+    }
+
+    /// Names what is in quarantine.
+    async fn quarantine_warning(&self) -> Option<String> {
+        let (count, _) = self.means.catalog.unreadable_usage().await.ok()?;
+        let named = self.means.catalog.unreadable_page(None, QUARANTINED_NAMED).await.ok()?.items;
+        let name = |found: &catalog::Unreadable| format!("{}/{}", found.bucket, found.key);
+        let mut names: Vec<String> = named.iter().map(name).collect();
+        if count > names.len() as u64 {
+            names.push(format!("and {} more, which the log names", count - names.len() as u64));
+        }
+        let objects = if count == 1 { "object is" } else { "objects are" };
+        (count > 0).then(|| {
+            format!(
+                "{count} {objects} in quarantine, since not every byte can be read: {}. Write them again or delete \
+                 them, or put their files back and restart the server; `larder explain` says what is wrong",
+                names.join(", ")
+            )
+        })
     }
 
     /// A look at the engine.
@@ -105,6 +128,7 @@ impl Teller {
                 None => return Ok(None),
             },
         };
+        let quarantine = self.means.catalog.unreadable_of(object.version).await.map_err(|error| untold(&error))?;
         Ok(Some(Explanation {
             bucket: bucket.into(),
             key: key.into(),
@@ -112,6 +136,7 @@ impl Teller {
             etag: object.etag,
             modified_ms: object.modified_ms,
             place,
+            quarantined: quarantine.map(|quarantine| quarantine.reason),
         }))
     }
 

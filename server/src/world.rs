@@ -16,6 +16,7 @@
 mod making;
 mod migration;
 mod power;
+pub(crate) mod quarantine;
 mod rebuild;
 mod reclaim;
 mod transfer;
@@ -484,6 +485,7 @@ impl World {
                 self.list_staged(attempt, older_than, coldest_bytes, limit, restart);
             }
             Action::Compose { op, versions, pin } => self.compose(op, versions, pin),
+            Action::Recompose { op, of, pin } => self.recompose(op, of, pin),
             Action::ListDoomed { group, attempt, limit, restart } => {
                 self.list_doomed(group, attempt, limit, restart);
             }

@@ -161,6 +161,9 @@ pub struct World<M = Rack> {
     staged_capacity_bytes: u64,
     staged_after: Option<u64>,
     packs: BTreeMap<OpId, Vec<u64>>,
+    /// Staged versions that cannot be read, and those of them that were found out.
+    unreadable: BTreeSet<u64>,
+    quarantined: BTreeSet<u64>,
     blobs: BTreeMap<BlobId, SimBlob>,
     /// What blobs take of each drive, in bytes.
     used_bytes: Vec<u64>,
@@ -225,6 +228,8 @@ impl<M: Mind> World<M> {
             staged_capacity_bytes: 0,
             staged_after: None,
             packs: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
+            quarantined: BTreeSet::new(),
             blobs: BTreeMap::new(),
             used_bytes,
             failed: BTreeMap::new(),

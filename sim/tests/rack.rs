@@ -237,6 +237,28 @@ fn spread_at_random_the_same_migration_costs_a_wake_for_nearly_every_group() {
 }
 
 #[test]
+fn staged_versions_that_cannot_be_read_cost_one_wake_and_keep_nobody_else() {
+    for (seed, choice) in [(6, GroupChoice::Random), (7, GroupChoice::Batch { bytes: 20_000 * MB })] {
+        let mut world = world_of("pelican", seed, |policy| policy.group_choice = choice);
+        world.set_staging(100_000 * MB);
+        for version in 0..100 {
+            world.stage(version, MB, PinnedTo::Anywhere);
+        }
+        for version in [3, 50, 99] {
+            world.spoil_staged(version);
+        }
+        world.run_for(10 * MINUTE);
+        assert!(world.staged().keys().eq([3, 50, 99].iter()), "all others are in the rack");
+        assert!(world.quarantined().iter().eq([3, 50, 99].iter()));
+        world.run_for(24 * 60 * MINUTE);
+        let stats = world.rack.stats();
+        assert_eq!(stats.group_wakes, [0, 0, 1], "the pack is composed anew for the group that is awake");
+        assert_eq!(stats.migrated_bytes, 97 * MB);
+        assert!(is_asleep(&world));
+    }
+}
+
+#[test]
 fn pinned_data_lies_in_its_class() {
     let mut world = world_of("pelican-mini", 7, |_| {});
     world.set_staging(1000 * MB);

@@ -1,7 +1,9 @@
 """Bit rot and lost stacks: what the code can make up for is right, what it cannot is an error, never wrong bytes."""
 
 import errno
+import json
 import os
+import time
 import unittest
 
 import faults
@@ -206,6 +208,82 @@ class FailingDisks(SystemTest):
         self.reads(client, "pantry", {"other": objects["other"]})
         self.assertIn("os error 5", server.log())
         self.sound(server, client, objects)
+
+    def staged(self, server, count):
+        """So many objects in the workshop; gives them, and the slot of each."""
+        objects = {f"k{number}": noise(120_000 + number, number) for number in range(count)}
+        for key, body in objects.items():
+            server.client().put_object(Bucket="pantry", Key=key, Body=body)
+        slots = {key: server.explain("pantry", key)["place"]["slots"][0] for key in objects}
+        self.assertEqual(len(set(slots.values())), count)
+        return objects, slots
+
+    def quarantined(self, server, names):
+        """Exactly these objects are named as quarantined, by `status` and by `explain`."""
+        [warning] = [text for text in server.status()["warnings"] if "quarantine" in text]
+        for name in names:
+            self.assertIn(name, warning)
+            bucket, key = name.split("/", 1)
+            self.assertIn("quarantine", json.dumps(server.explain(bucket, key)))
+        self.assertTrue(warning.startswith(f"{len(names)} "), warning)
+
+    def only_the_rest_migrates(self, server, objects, bad):
+        """All but `bad` move with one wake of one group, and no drive is blamed."""
+        rest = sum(len(body) for key, body in objects.items() if key not in bad)
+        server.until("the rest migrates", lambda s: s["totals"]["migrated_bytes"] >= rest, timeout=60)
+        # The longest that a migration waits after a failure is 30 s of modelled time: 0.3 s here.
+        time.sleep(1)
+        status = server.until_asleep()
+        self.assertEqual(status["totals"]["group_wakes"], [0, 0, 1], server.log()[-3000:])
+        self.assertEqual(status["drives"]["away"], 0)
+        self.assertEqual(status["workshop"]["staged_count"], len(bad))
+        self.quarantined(server, [f"pantry/{key}" for key in bad])
+
+    def test_a_staged_file_that_cannot_be_read_costs_one_wake_and_keeps_nobody_else(self):
+        server, _ = self.failing(STAYING)
+        objects, slots = self.staged(server, 5)
+        server.kill()
+        self.configure(server.data, BRISK)
+        self.faults.arm("fail", [("read", f"s-{slots['k2']:016x}", 1)], faults.FOREVER)
+        server = self.serve(server.data, self.faults.environment())
+        self.only_the_rest_migrates(server, objects, ["k2"])
+        # A start tries nothing anew on the rack: what is quarantined stays so.
+        self.assertEqual(server.stop(), 0)
+        server = self.serve(server.data, self.faults.environment())
+        time.sleep(2)
+        self.assertEqual(server.status()["totals"]["group_wakes"], [0, 0, 0])
+        self.quarantined(server, ["pantry/k2"])
+        # Written anew, it goes its way.
+        server.client().put_object(Bucket="pantry", Key="k2", Body=objects["k2"])
+        server.until_cold()
+        self.assertEqual([text for text in server.status()["warnings"] if "quarantine" in text], [])
+        self.sound(server, server.client(), objects)
+
+    def test_damaged_and_missing_staged_files_are_found_with_one_wake_and_are_mended_by_hand(self):
+        server, _ = self.failing(STAYING)
+        objects, slots = self.staged(server, 6)
+        self.assertEqual(server.stop(), 0)
+        path = {key: os.path.join(server.data, "workshop", "staged", f"s-{slot:016x}") for key, slot in slots.items()}
+        for key in ("k1", "k4"):
+            with open(path[key], "r+b") as file:
+                file.seek(60_000)
+                file.write(b"rotten")
+        os.rename(path["k3"], os.path.join(self.root, "k3"))
+        self.configure(server.data, BRISK)
+        server = self.serve(server.data)
+        self.only_the_rest_migrates(server, objects, ["k1", "k3", "k4"])
+        # One is put back by hand, one deleted.
+        self.assertEqual(server.stop(), 0)
+        os.rename(os.path.join(self.root, "k3"), path["k3"])
+        server = self.serve(server.data)
+        server.until("what was put back migrates", lambda s: s["totals"]["migrated_bytes"] >= len(objects["k3"]))
+        server.client().delete_object(Bucket="pantry", Key="k4")
+        self.quarantined(server, ["pantry/k1"])
+        server.client().put_object(Bucket="pantry", Key="k1", Body=objects["k1"])
+        server.until_cold()
+        self.assertEqual([text for text in server.status()["warnings"] if "quarantine" in text], [])
+        del objects["k4"]
+        self.sound(server, server.client(), objects)
 
     def test_drives_that_fail_while_they_are_written_keep_data_in_the_workshop(self):
         for op in ("create", "write", "sync"):

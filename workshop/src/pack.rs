@@ -94,8 +94,9 @@ impl PackError {
     pub fn bad_slot(&self) -> Option<u64> {
         match self {
             Self::MemberGone { slot } | Self::MemberLength { slot, .. } => Some(*slot),
+            Self::EntryTooLong { slot, .. } => Some(*slot).filter(|slot| *slot > 0),
             Self::Read(error) => error.slot(),
-            Self::Members(_) | Self::EntryTooLong { .. } | Self::TooLong => None,
+            Self::Members(_) | Self::TooLong => None,
         }
     }
 }
@@ -324,6 +325,14 @@ impl PackSource {
         self.payload_digest.update(&chunk);
         self.yielded_bytes += chunk.len() as u64;
         Ok(Some(chunk))
+    }
+
+    /// The number of the member that is being read, or whose reading failed; `None` behind the last one.
+    pub fn reading(&self) -> Option<usize> {
+        match &self.stage {
+            Stage::File { member, .. } | Stage::Bytes { member, .. } => Some(*member),
+            Stage::Entry(_) | Stage::Checksums(_) | Stage::Done => None,
+        }
     }
 
     /// What the payload was, once all of it was yielded.

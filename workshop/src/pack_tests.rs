@@ -104,18 +104,9 @@ fn damage_to_a_member_is_noticed_while_packing() {
         let error = payload(&staging, &plan).await.err().unwrap();
         assert!(matches!(error, PackError::Read(ReadError::Damaged { slot: 1, block: 1 })));
         assert_eq!(error.bad_slot(), Some(1));
-    });
-}
-
-#[test]
-fn what_is_set_aside_is_remembered_until_it_is_freed() {
-    run(async {
-        let (_, staging) = staging(1 << 20);
-        staged_pack(&staging, &[10, 10]).await;
-        staging.set_aside(1);
-        assert_eq!((staging.is_set_aside(1), staging.is_set_aside(2)), (true, false));
-        staging.free(1).await.unwrap();
-        assert!(!staging.is_set_aside(1));
+        let mut source = PackSource::new(Arc::new(plan.clone().hold(&staging).unwrap()));
+        while let Ok(Some(_)) = source.next().await {}
+        assert_eq!(source.reading(), Some(1), "the member that cannot be read");
     });
 }
 

@@ -19,7 +19,7 @@ use crate::drain::{Drain, Full};
 use crate::staged_file::{ReadError, StageError, StagedReader, StagedWriter};
 use crate::staged_format::{BYTES_MAX, Layout, slot_of, staged_name};
 use disk::{Drive, DriveError, FileName};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
 
@@ -79,8 +79,6 @@ struct State {
     slots: HashMap<u64, Slot>,
     /// Slots whose files can be removed now.
     removable: Vec<u64>,
-    /// Slots whose files cannot be read.
-    set_aside: BTreeSet<u64>,
     drain: Drain,
 }
 
@@ -100,7 +98,6 @@ impl Staging {
             reserved_bytes: 0,
             slots: HashMap::new(),
             removable: Vec::new(),
-            set_aside: BTreeSet::new(),
             drain: Drain::new(),
         };
         Self { inner: Arc::new(Inner { drive, capacity_bytes, state: Mutex::new(state) }) }
@@ -219,25 +216,6 @@ impl Staging {
         detached(async move { inner.remove_all().await }).await
     }
 
-    /// Remembers, until it is freed or the server is started anew, that the file of `slot` cannot be read, so that
-    /// nobody tries to move it again and again.
-    pub fn set_aside(&self, slot: u64) {
-        let mut state = lock(&self.inner.state);
-        if !state.slots.get(&slot).is_some_and(|entry| entry.doomed) {
-            state.set_aside.insert(slot);
-        }
-    }
-
-    /// Whether the file of `slot` was found not to be readable.
-    pub fn is_set_aside(&self, slot: u64) -> bool {
-        lock(&self.inner.state).set_aside.contains(&slot)
-    }
-
-    /// Whether any file was found not to be readable.
-    pub fn any_set_aside(&self) -> bool {
-        !lock(&self.inner.state).set_aside.is_empty()
-    }
-
     /// How full it is.
     pub fn usage(&self) -> StagingUsage {
         let state = lock(&self.inner.state);
@@ -252,7 +230,6 @@ impl Staging {
 impl State {
     /// Marks `slot` as one that goes, and lets it go if nobody holds it.
     fn doom(&mut self, slot: u64) {
-        self.set_aside.remove(&slot);
         let entry = self.slots.entry(slot).or_default();
         if std::mem::replace(&mut entry.doomed, true) {
             return;

@@ -56,7 +56,7 @@ async fn the_file_and_what_lies_beside_it_are_for_the_owner_alone() {
     drop(store);
     let path = dir.path().join("old");
     let store = SqliteStore::open(&path).unwrap();
-    assert_eq!(store.get(b"a").await.unwrap().unwrap(), b"1");
+    assert_eq!(store.get(b"a").await.unwrap().unwrap().open(b"a").unwrap().0, b"1");
     for suffix in ["", "-wal", "-shm", ".lock"] {
         assert_eq!(beside(&path, suffix).metadata().unwrap().permissions().mode() & 0o777, 0o600, "{suffix}, mended");
     }

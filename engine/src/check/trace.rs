@@ -126,6 +126,8 @@ struct OpenOp {
     unplaced: bool,
     /// Whether it is a write at all, which is queued again if it fails.
     write: bool,
+    /// Whether it is being composed, and was not submitted yet.
+    composed: bool,
 }
 
 /// A read that waits, in the order of admission, which is that of its number.
@@ -230,11 +232,15 @@ impl TraceCheck {
             | Event::DriveLost { drive, loss: Loss::FuseTripped } => self.turn(*drive, Turning::No)?,
             Event::Submitted(request) => self.submitted(request),
             Event::TransferEnded { op, done, .. } => self.transfer_ended(*op, *done),
+            // What was composed came to nothing: it was never submitted, and is not answered.
+            Event::Cancelled { op } if self.open.get(op).is_some_and(|open| open.composed) => {
+                self.open.remove(op);
+            }
             Event::DriveFailed { drive } => {
                 self.rebuilds.drive_failed(*drive);
                 self.turn(*drive, Turning::No)?; // whether it was away is the rack's belief
             }
-            Event::StackMoved { op, .. } => self.out_of_service(*op),
+            Event::StackMoved { op, .. } | Event::SourceUnreadable { op, .. } => self.out_of_service(*op),
             _ => {}
         }
         Ok(())
@@ -249,8 +255,11 @@ impl TraceCheck {
         match action {
             Action::MoveStack { op, .. } => self.serves(self.rebuilds.group(*op), *op),
             Action::SpinUp { drive, .. } => self.turn(*drive, Turning::Starting),
-            Action::Compose { op, .. } => {
+            Action::Compose { op, .. } | Action::Recompose { op, .. } => {
                 self.opened(*op, Lane::Background, 0, 0, None, true);
+                if let Some(open) = self.open.get_mut(op) {
+                    open.composed = true;
+                }
                 Ok(())
             }
             Action::Transfer { op, transfer, .. } => self.begun(*op, transfer),
@@ -313,6 +322,9 @@ impl TraceCheck {
 
     fn submitted(&mut self, request: &Request) {
         let composed = matches!(request.work, Work::Write { migration: true, .. });
+        if let Some(open) = self.open.get_mut(&request.op).filter(|_| composed) {
+            open.composed = false;
+        }
         if composed || request.op <= self.last_op {
             return; // opened when it was composed, or told twice
         }
@@ -334,7 +346,7 @@ impl TraceCheck {
         }
         let unplaced = class.is_none();
         self.unplaced[lane as usize] += if unplaced { weight } else { 0 };
-        self.open.insert(op, OpenOp { lane, weight, class, unplaced, write });
+        self.open.insert(op, OpenOp { lane, weight, class, unplaced, write, composed: false });
     }
 
     fn begun(&mut self, op: OpId, transfer: &Transfer) -> Result<(), TraceFault> {

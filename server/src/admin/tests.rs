@@ -49,6 +49,7 @@ fn explanation(bucket: &str, key: &str) -> Explanation {
         etag: "e".into(),
         modified_ms: 4,
         place: PlaceReport::Workshop { slots: vec![1], age_s: 2.0, migrating: false },
+        quarantined: None,
     }
 }
 

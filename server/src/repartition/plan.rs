@@ -83,6 +83,8 @@ pub(super) type ReadInput = (VersionId, Arc<str>);
 /// Everything that a job is begun with.
 #[derive(Debug)]
 pub(super) struct Survey {
+    /// The bucket of the input.
+    pub bucket: String,
     /// What is to be done with records.
     pub spec: Spec,
     /// The input, by the group it is to be read on.
@@ -216,6 +218,15 @@ async fn listed(catalog: &Catalog, request: &Request) -> Result<Found, String> {
     Ok(found)
 }
 
+/// Refuses input that is known not to be readable: no group wakes for a job that could not come to its end.
+async fn none_is_quarantined(catalog: &Catalog, versions: &[VersionId]) -> Result<(), String> {
+    let quarantined = catalog.are_unreadable(versions).await.map_err(text)?;
+    let Some(first) = versions.iter().zip(quarantined).find(|(_, quarantined)| *quarantined) else { return Ok(()) };
+    let Some(found) = catalog.unreadable_of(*first.0).await.map_err(text)? else { return Ok(()) };
+    let catalog::Unreadable { bucket, key, reason, .. } = found;
+    Err(format!("s3://{bucket}/{key} is in quarantine: {reason}; write it again, or delete it"))
+}
+
 /// Refuses a target that is part of the input, or holds something already.
 pub(super) async fn target_is_free(catalog: &Catalog, from: &Place, to: &Place) -> Result<(), String> {
     let source = directory(from).prefix;
@@ -287,6 +298,8 @@ impl Found {
             self.is_of_one_format(&from.bucket, &key)?;
             listed.push((key, object.version));
         }
+        let versions: Vec<_> = listed.iter().map(|(_, version)| *version).collect();
+        none_is_quarantined(catalog, &versions).await?;
         self.place(catalog, &from.bucket, listed).await.map_err(text)
     }
 
@@ -440,6 +453,7 @@ impl Surveying {
         let inputs = std::mem::take(&mut self.placed.by_group);
         let (spec, forced) = (self.records.clone(), None);
         let mut survey = Survey {
+            bucket: self.request.from.bucket.clone(),
             lost_objects: self.placed.lost,
             spec,
             inputs,

@@ -12,11 +12,13 @@
 use super::buffer::{Buffer, Untold};
 use super::plan::{Input, ReadInput};
 use super::source::{BlobReader, Opened, Source, SourceError, open, read_files};
-use crate::world::Means;
+use crate::recall::{RecallError, told};
+use crate::world::{Means, quarantine};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use batch::{Decoder, Need, Partitioner, Spec, held_bytes, same_columns};
 use bytes::Bytes;
+use engine::Rejection;
 use model::GroupId;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -298,8 +300,13 @@ impl Reader {
             }
         }
         let ahead = open.input.together(self.queues.get(&group).into_iter().flatten(), budget);
-        let bytes = open.fetch(&mut self.blobs, range.clone(), ahead).await;
-        let bytes = bytes.map_err(|source| ReadFault::Bytes { name: open.name.clone(), source })?;
+        let bytes = match open.fetch(&mut self.blobs, range.clone(), ahead).await {
+            Ok(bytes) => bytes,
+            Err(source) => {
+                quarantine_source(&self.means, &self.records.bucket, &open.input, &source).await;
+                return Err(ReadFault::Bytes { name: open.name.clone(), source });
+            }
+        };
         open.given = (open.given + bytes.len() as u64).min(open.input.bytes);
         open.decoder.give(&range, bytes);
         open.busy = true;
@@ -380,6 +387,19 @@ impl Reader {
             buffer.put(partition, piece, &mut done.untold)?;
         }
         Ok(true)
+    }
+}
+
+/// What cannot be read, and is no better the next time, is quarantined: no other job begins with it.
+async fn quarantine_source(means: &Means, bucket: &str, input: &Input, error: &SourceError) {
+    let reason = match error {
+        SourceError::Staged(error) if quarantine::blames_file(error) => error.to_string(),
+        SourceError::Recall(RecallError::Refused(reason @ Rejection::DataLost)) => told(*reason).to_owned(),
+        _ => return,
+    };
+    let found = means.catalog.placed_objects(&[(bucket, &input.key)]).await.ok().and_then(|mut found| found.pop()?);
+    if let Some(found) = found.filter(|found| found.object.version == input.version) {
+        quarantine::quarantine(means, &found.version(bucket, &input.key), &reason).await;
     }
 }
 

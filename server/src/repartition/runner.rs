@@ -792,6 +792,6 @@ fn refused(reason: Rejection, told: String) -> Result<Came, Ended> {
         Rejection::Closing => Err(Ended::Closing),
         // What was given up may be reclaimed meanwhile.
         Rejection::NoRoom => Ok(Came::Again(Obstacle::Room, format!("{told}; remove something there, and ask again"))),
-        Rejection::DataLost | Rejection::Malformed => Err(Ended::Failed(told)),
+        Rejection::DataLost | Rejection::SourceUnreadable | Rejection::Malformed => Err(Ended::Failed(told)),
     }
 }

@@ -70,8 +70,10 @@ fn missing_key(partitioner: &Partitioner, rows: usize, name: &str) -> Option<Str
 async fn chosen(means: &Means, world: &WorldHandle, survey: &Survey) -> Option<(Input, Opened)> {
     // What lies in the workshop stands behind what lies in the group that it is read along with.
     for input in survey.inputs.values().filter_map(|inputs| inputs.last()) {
-        if let Ok(Some(opened @ Opened { source: Source::Workshop { .. }, .. })) = open(means, input).await {
-            return Some((*input, opened));
+        if let Ok(Some(opened @ Opened { source: Source::Workshop { .. }, .. })) =
+            open(means, &survey.bucket, input).await
+        {
+            return Some((input.clone(), opened));
         }
     }
     let groups: Vec<GroupId> = survey.inputs.keys().copied().collect();
@@ -81,8 +83,8 @@ async fn chosen(means: &Means, world: &WorldHandle, survey: &Survey) -> Option<(
     });
     let awake = awake.await.flatten().and_then(|group| survey.inputs.get(&group));
     for input in awake.into_iter().chain(survey.inputs.values()).filter_map(|inputs| inputs.first()) {
-        if let Ok(Some(opened)) = open(means, input).await {
-            return Some((*input, opened));
+        if let Ok(Some(opened)) = open(means, &survey.bucket, input).await {
+            return Some((input.clone(), opened));
         }
     }
     None

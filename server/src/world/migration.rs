@@ -4,6 +4,7 @@
 //! staged files as they were and the stacks doomed; whatever fails after it leaves at worst a file that nobody refers
 //! to, which the next start sweeps away.
 
+use super::quarantine::{missing, quarantine, survey};
 use super::{Job, Message, Origin, World, Written};
 use catalog::{Blob, Cursor, Member, VersionId};
 use disk::stack;
@@ -63,6 +64,26 @@ impl World {
         });
     }
 
+    /// The versions of the write `of`, which is about to end, belong to the write `op` from now on.
+    pub(super) fn recompose(&mut self, op: OpId, of: OpId, pin: PinnedTo) {
+        let versions = match self.jobs.get_mut(&of) {
+            Some(Job::Write { of: Origin::Workshop(versions), .. }) => std::mem::take(versions),
+            _ => Vec::new(),
+        };
+        let (handle, means) = (self.handle.clone(), self.means.clone());
+        self.start(async move {
+            let pack = match survey(&means, &versions).await {
+                Ok(left) => gather(&means, &left).await,
+                Err(error) => Err(error.to_string()),
+            };
+            let pack = pack.unwrap_or_else(|error| {
+                tracing::error!(%error, "a pack could not be composed anew; its versions stay in the workshop");
+                None
+            });
+            handle.send(Message::Composed { op, versions, pack: pack.map(Arc::new), pin });
+        });
+    }
+
     pub(super) fn composed(&mut self, op: OpId, versions: Vec<VersionId>, pack: Option<Arc<HeldPack>>, pin: PinnedTo) {
         let Some(pack) = pack else {
             self.release_versions(&versions);
@@ -95,7 +116,11 @@ impl World {
                 });
             }
             (outcome, _) => {
-                if let Outcome::Failed(reason) = outcome {
+                // What it was made of was handed on to another write, if anything was.
+                let handed_on = versions.is_empty();
+                if let Outcome::Failed(reason) = outcome
+                    && !handed_on
+                {
                     tracing::warn!(
                         ?reason,
                         bytes = pack.plan().payload_bytes(),
@@ -133,73 +158,80 @@ async fn list(
         let age_ms = means.clock.to_wall(older_than).as_millis() as u64;
         let old_enough = now_ms.saturating_sub(age_ms);
         let cold_enough = match coldest_bytes {
-            Some(bytes) => means.catalog.coldest_cutoff_ms(bytes).await?.unwrap_or(0),
+            // What is in quarantine stays, and must not stand for others that can go.
+            Some(bytes) => {
+                let (_, stay_bytes) = means.catalog.unreadable_usage().await?;
+                means.catalog.coldest_cutoff_ms(bytes.saturating_add(stay_bytes)).await?.unwrap_or(0)
+            }
             None => u64::MAX,
         };
         (old_enough.min(cold_enough), None)
     };
     let page = means.catalog.staged_page(after.as_ref(), until_ms, limit as usize).await?;
-    let entry = |version: catalog::Version| StagedEntry {
+    let entry = |version: &catalog::Version| StagedEntry {
         version: version.version.0,
         bytes: version.bytes,
         age: means.clock.to_modelled(Duration::from_millis(now_ms.saturating_sub(version.staged_ms))),
         pin: (means.pin_of)(&version.bucket, &version.key).into(),
     };
-    let mut readable = Vec::with_capacity(page.items.len());
-    for version in page.items {
-        let all_readable = match version.place {
-            _ if !means.staging.any_set_aside() => true,
-            catalog::Place::Staged { slot } => !means.staging.is_set_aside(slot),
-            place => readable_slots(means, version.version, place).await?.is_some(),
-        };
-        if all_readable {
-            readable.push(version);
-        }
-    }
-    let entries = readable.into_iter().map(entry).collect();
+    let numbers: Vec<VersionId> = page.items.iter().map(|version| version.version).collect();
+    let quarantined = means.catalog.are_unreadable(&numbers).await?;
+    let readable = page.items.iter().zip(quarantined).filter(|(_, quarantined)| !quarantined);
+    let entries = readable.map(|(version, _)| entry(version)).collect();
     Ok((entries, page.next.map(|after| StagedCursor { until_ms, after })))
 }
 
 /// Times a pack is gathered again because a member was deleted or overwritten meanwhile.
 const GATHER_TRIES: u32 = 8;
 
-/// What is left of `versions` as a pack whose files stay; `None` if all were overwritten or deleted.
+/// What is left of `versions` as a pack whose files stay; `None` if all were overwritten or deleted, or are in
+/// quarantine. A member that makes a pack impossible is quarantined, and the pack made of the others.
 async fn gather(means: &super::Means, versions: &[VersionId]) -> Result<Option<HeldPack>, String> {
     for _ in 0..GATHER_TRIES {
         let members = members(means, versions).await.map_err(|error| error.to_string())?;
         if members.is_empty() {
             return Ok(None);
         }
+        let slots: Vec<Vec<u64>> = members.iter().map(|member| member.slots.clone()).collect();
+        let numbers: Vec<VersionId> = members.iter().map(|member| member.object.version).collect();
         match PackPlan::new(members).and_then(|plan| plan.hold(&means.staging)) {
             Err(PackError::MemberGone { .. }) => {}
-            held => return held.map(Some).map_err(|error| error.to_string()),
+            Err(error) => {
+                let bad = error.bad_slot().and_then(|slot| slots.iter().position(|slots| slots.contains(&slot)));
+                let Some(bad) = bad else { return Err(error.to_string()) };
+                let found = means.catalog.staged_version(numbers[bad]).await.map_err(|error| error.to_string())?;
+                if let Some(found) = found {
+                    quarantine(means, &found, &error.to_string()).await;
+                }
+            }
+            Ok(held) => return Ok(Some(held)),
         }
     }
-    Err("its members are overwritten again and again".into())
+    Err("its members change again and again".into())
 }
 
 async fn members(means: &super::Means, versions: &[VersionId]) -> Result<Vec<PackMember>, catalog::CatalogError> {
     let mut members = Vec::with_capacity(versions.len());
-    for version in versions {
+    let quarantined = means.catalog.are_unreadable(versions).await?;
+    for (version, _) in versions.iter().zip(quarantined).filter(|(_, quarantined)| !quarantined) {
         let Some(found) = means.catalog.staged_object(*version).await? else { continue };
-        let slots = readable_slots(means, *version, found.place).await?;
-        // Whoever overwrites it between two reads of its parts leaves the first of them: it is no member any more.
-        let files = if found.place == catalog::Place::Parts { found.object.parts.count() as usize } else { 1 };
-        if let Some(slots) = slots.filter(|slots| slots.len() == files) {
-            members.push(PackMember { bucket: found.bucket, key: found.key, object: found.object, slots });
+        let slots = means.catalog.slots_of(*version, found.place).await?;
+        // Whoever overwrites it between two reads of its parts leaves the first of them: it is no member any more. In
+        // the rack it has no slots at all.
+        let object = &found.object;
+        let files = if found.place == catalog::Place::Parts { object.parts.count() as usize } else { 1 };
+        if slots.len() != files {
+            continue;
         }
+        let part = |number| object.parts.range(number).filter(|_| files > 1);
+        let bytes = (1..).take(files).map(|number| part(number).map_or(object.bytes, |part| part.end - part.start));
+        if let Some(reason) = missing(means, &slots, &bytes.collect::<Vec<_>>()).await {
+            quarantine(means, &found.version(), &reason).await;
+            continue;
+        }
+        members.push(PackMember { bucket: found.bucket, key: found.key, object: found.object, slots });
     }
     Ok(members)
-}
-
-/// The slots of a staged version (none, if it is not staged), unless one of them is known to be unreadable.
-async fn readable_slots(
-    means: &super::Means,
-    version: VersionId,
-    place: catalog::Place,
-) -> Result<Option<Vec<u64>>, catalog::CatalogError> {
-    let slots = means.catalog.slots_of(version, place).await?;
-    Ok(Some(slots).filter(|slots| !slots.iter().any(|slot| means.staging.is_set_aside(*slot))))
 }
 
 async fn commit(means: &super::Means, handle: &super::WorldHandle, plan: &PackPlan, blob: &Blob) {

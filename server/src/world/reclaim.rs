@@ -1,10 +1,11 @@
 //! Reclaiming: listing what is doomed in a group, forgetting blobs whose stacks are gone, rescuing what still lives in
 //! a blob that is doomed for the most part.
 
+use super::quarantine::quarantine;
 use super::{Message, World};
-use crate::recall::Recalls;
-use catalog::{Blob, Cursor, Place};
-use engine::{DoomedBlob, Event, Lane};
+use crate::recall::{RecallError, Recalls};
+use catalog::{Blob, Catalog, Cursor, Place, PlacedObject, Version, VersionId};
+use engine::{DoomedBlob, Event, Lane, Rejection};
 use futures::StreamExt;
 use model::{Attempt, BlobId, GroupId, OpId};
 use std::ops::Range;
@@ -28,7 +29,14 @@ impl World {
         let (handle, catalog) = (self.handle.clone(), self.means.catalog.clone());
         self.start(async move {
             let page = match catalog.doomed_page(group, after.as_ref(), limit as usize).await {
-                Ok(page) => DoomedPage { blobs: page.items.into_iter().map(doomed_blob).collect(), next: page.next },
+                Ok(page) => {
+                    let mut blobs = Vec::with_capacity(page.items.len());
+                    for doomed in page.items {
+                        let readable = !doomed.living || is_readable(&catalog, doomed.blob.blob).await;
+                        blobs.push(doomed_blob(doomed, readable));
+                    }
+                    DoomedPage { blobs, next: page.next }
+                }
                 Err(error) => {
                     tracing::error!(%group, %error, "doomed blobs could not be listed; they wait for the next wake");
                     DoomedPage { blobs: Vec::new(), next: None }
@@ -89,7 +97,15 @@ impl World {
     }
 }
 
-fn doomed_blob(doomed: catalog::Doomed) -> DoomedBlob {
+/// Whether anything that lives in a blob can be read, as far as is known. In doubt, it is tried.
+async fn is_readable(catalog: &Catalog, blob: BlobId) -> bool {
+    let Ok(page) = catalog.blob_members(blob, None, RESCUE_PAGE).await else { return true };
+    let versions: Vec<VersionId> = page.items.iter().map(|member| member.version).collect();
+    let quarantined = catalog.are_unreadable(&versions).await;
+    page.next.is_some() || quarantined.map_or(true, |quarantined| quarantined.contains(&false))
+}
+
+fn doomed_blob(doomed: catalog::Doomed, readable: bool) -> DoomedBlob {
     DoomedBlob {
         blob: doomed.blob.blob,
         drives: doomed.blob.drives,
@@ -97,6 +113,7 @@ fn doomed_blob(doomed: catalog::Doomed) -> DoomedBlob {
         bytes: doomed.blob.payload_bytes,
         doomed_bytes: doomed.doomed_bytes,
         living: doomed.living,
+        readable,
     }
 }
 
@@ -117,10 +134,14 @@ impl Rescue {
         for page in index.chunks(RESCUE_PAGE) {
             let at: Vec<_> = page.iter().map(|entry| (entry.bucket.as_str(), entry.key.as_str())).collect();
             let found = self.means.catalog.placed_objects(&at).await.map_err(text)?;
-            for (entry, found) in page.iter().zip(found) {
+            let versions: Vec<VersionId> = page.iter().map(|entry| entry.object.version).collect();
+            let quarantined = self.means.catalog.are_unreadable(&versions).await.map_err(text)?;
+            for ((entry, found), quarantined) in page.iter().zip(found).zip(quarantined) {
                 let place = Place::Stored { blob: id, offset: entry.offset };
-                if found.is_some_and(|found| found.place == place && found.object.version == entry.object.version) {
-                    rescued += u64::from(self.one(&blob, entry).await?);
+                let lives_here =
+                    |found: &PlacedObject| (found.place, found.object.version) == (place, entry.object.version);
+                if let Some(found) = found.filter(lives_here).filter(|_| !quarantined) {
+                    rescued += u64::from(self.one(&blob, entry, found.staged_ms).await?);
                 }
             }
         }
@@ -151,7 +172,7 @@ impl Rescue {
     }
 
     /// Copies one member and moves it. False if it was gone by then.
-    async fn one(&self, blob: &Blob, entry: &IndexEntry) -> Result<bool, String> {
+    async fn one(&self, blob: &Blob, entry: &IndexEntry, staged_ms: u64) -> Result<bool, String> {
         let bytes = entry.object.bytes;
         let slot = self.means.catalog.next_slot().await.map_err(text)?;
         let room = self.means.staging.reserve(bytes).map_err(text)?;
@@ -159,7 +180,18 @@ impl Rescue {
         let range = entry.offset..entry.offset + bytes;
         let mut stream = self.recalls.stream(blob.clone(), range, Lane::Background);
         while let Some(piece) = stream.next().await {
-            writer.write(&piece.map_err(text)?).await.map_err(text)?;
+            let piece = match piece {
+                // Lost, and that is no reason to leave the others where they are.
+                Err(RecallError::Refused(Rejection::DataLost)) => {
+                    let (bucket, key, version) = (entry.bucket.clone(), entry.key.clone(), entry.object.version);
+                    let place = Place::Stored { blob: blob.blob, offset: entry.offset };
+                    let found = Version { version, bucket, key, bytes, staged_ms, place };
+                    quarantine(&self.means, &found, crate::recall::told(Rejection::DataLost)).await;
+                    return Ok(false);
+                }
+                piece => piece.map_err(text)?,
+            };
+            writer.write(&piece).await.map_err(text)?;
         }
         writer.finish().await.map_err(text)?;
         let at = (entry.bucket.as_str(), entry.key.as_str());

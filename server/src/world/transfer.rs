@@ -4,6 +4,7 @@
 //! A transfer that fails for a reason of the workshop's (a full spool, a staged file that cannot be read) is no drive's
 //! fault, and is told so: every drive is reported as it fared.
 
+use super::quarantine::blames_member;
 use super::{Job, Means, Message, World, WorldHandle, Written};
 use crate::losses::Losses;
 use catalog::Blob;
@@ -80,12 +81,15 @@ impl World {
         let (handle, means) = (self.handle.clone(), self.means.clone());
         self.start(async move {
             let began = means.clock.now();
-            let (written, outcomes) = write.run(&handle).await;
+            let (written, outcomes, unreadable) = write.run(&handle).await;
             if let Some(ticket) = ticket {
                 ticket.wrote_for(means.clock.now().since(began));
             }
             let outcomes = told(&means, &drives, outcomes);
-            let event = Event::TransferEnded { op, attempt, done: written.is_some(), outcomes };
+            let event = match unreadable {
+                Some(versions) => Event::SourceUnreadable { op, attempt, versions, outcomes },
+                None => Event::TransferEnded { op, attempt, done: written.is_some(), outcomes },
+            };
             handle.send(Message::WriteEnded { event, op, written });
         });
     }
@@ -269,6 +273,14 @@ fn name_damaged(blob: BlobId, stacks: &[(u8, DriveId)], outcomes: &[StackOutcome
     }
 }
 
+/// What came of the stacks of a blob.
+struct Filled {
+    sealed: Option<Sealed>,
+    outcomes: Vec<StackOutcome>,
+    /// If the pack could not be read: the versions that are to blame.
+    unreadable: Option<Vec<u64>>,
+}
+
 struct Write {
     means: Means,
     pack: Arc<HeldPack>,
@@ -279,26 +291,27 @@ struct Write {
 }
 
 impl Write {
-    /// Intent, stacks, sync. What fails leaves nothing but a doomed blob.
-    async fn run(&self, handle: &WorldHandle) -> (Option<Written>, Vec<StackOutcome>) {
+    /// Intent, stacks, sync. What fails leaves nothing but a doomed blob. With it, how each drive fared, and if the
+    /// pack could not be read, the versions that are to blame.
+    async fn run(&self, handle: &WorldHandle) -> (Option<Written>, Vec<StackOutcome>, Option<Vec<u64>>) {
         let unused = || self.devices.iter().map(|_| StackOutcome::Unused).collect();
         let blob = match self.begin().await {
             Ok(blob) => blob,
             Err(error) => {
                 tracing::error!(%error, "a blob could not be begun in the catalog");
-                return (None, unused());
+                return (None, unused(), None);
             }
         };
         let report = StackWriter::create(described(&self.means, &blob), &self.devices).await;
-        let (sealed, outcomes) = match report.result {
-            Err(_) => (None, report.outcomes),
+        let filled = match report.result {
+            Err(_) => Filled { sealed: None, outcomes: report.outcomes, unreadable: None },
             Ok(writer) => self.fill(writer).await,
         };
-        let Some(sealed) = sealed else {
+        let Some(sealed) = filled.sealed else {
             give_up(&self.means, handle, &blob).await;
-            return (None, outcomes);
+            return (None, filled.outcomes, filled.unreadable);
         };
-        (Some(Written { blob, sealed }), outcomes)
+        (Some(Written { blob, sealed }), filled.outcomes, None)
     }
 
     async fn begin(&self) -> Result<Blob, catalog::CatalogError> {
@@ -320,37 +333,31 @@ impl Write {
         Ok(blob)
     }
 
-    /// A member whose staged file is lost or damaged would fail every pack it is in, and wake a group for each.
-    fn set_aside(&self, error: &PackError) {
-        let Some(slot) = error.bad_slot() else { return };
-        let members = self.pack.plan().members();
-        if let Some(member) = members.iter().find(|member| member.slots.contains(&slot)) {
-            tracing::error!(bucket = %member.bucket, key = %member.key, %error,
-                "a staged object cannot be read and does not move to the rack; write it again, or restore the file");
-            self.means.staging.set_aside(slot);
-        }
-    }
-
-    async fn fill(&self, mut writer: StackWriter) -> (Option<Sealed>, Vec<StackOutcome>) {
+    /// The pack's bytes into the stacks.
+    async fn fill(&self, mut writer: StackWriter) -> Filled {
         let mut source = PackSource::new(Arc::clone(&self.pack));
         loop {
-            let fed = match source.next().await {
-                Ok(Some(bytes)) => writer.write(&bytes).await.map_err(|error| error.to_string()),
+            let (error, unreadable) = match source.next().await {
+                Ok(Some(bytes)) => match writer.write(&bytes).await {
+                    Ok(()) => continue,
+                    Err(error) => (error.to_string(), None),
+                },
                 Ok(None) => break,
-                Err(error) => {
-                    self.set_aside(&error);
-                    Err(error.to_string())
-                }
+                Err(error) => (error.to_string(), Some(self.unreadable(&error, source.reading()))),
             };
-            if let Err(error) = fed {
-                tracing::warn!(error, "a pack could not be written");
-                return (None, writer.abort().await);
-            }
+            tracing::warn!(error, "a pack could not be written");
+            return Filled { sealed: None, outcomes: writer.abort().await, unreadable };
         }
         let report = writer.finish().await;
-        match (report.result, source.sealed()) {
-            (Ok(_), Some(sealed)) => (Some(sealed), report.outcomes),
-            _ => (None, report.outcomes),
-        }
+        let sealed = source.sealed().filter(|_| report.result.is_ok());
+        Filled { sealed, outcomes: report.outcomes, unreadable: None }
+    }
+
+    /// The version that a pack failed with while member number `member` of it was read; none if it is not to blame.
+    fn unreadable(&self, error: &PackError, member: Option<usize>) -> Vec<u64> {
+        let member = member.filter(|_| blames_member(error)).and_then(|member| self.pack.plan().members().get(member));
+        let Some(member) = member else { return Vec::new() };
+        tracing::error!(bucket = %member.bucket, key = %member.key, %error, "a staged object cannot be read");
+        vec![member.object.version.0]
     }
 }

@@ -11,6 +11,7 @@ mod faults;
 mod history;
 mod life;
 mod parts;
+mod quarantine;
 mod rebuild;
 mod repartition;
 mod repartition_ends;

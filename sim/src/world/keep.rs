@@ -195,7 +195,8 @@ impl<M: Mind> World<M> {
         let mut more = false;
         for (version, staged) in self.staged.range(from..) {
             let age = self.now.since(staged.since);
-            if age < older_than || staged.since > cutoff || under_way.contains(version) {
+            let left_out = under_way.contains(version) || self.quarantined.contains(version);
+            if age < older_than || staged.since > cutoff || left_out {
                 continue;
             }
             if entries.len() == limit as usize {
@@ -230,6 +231,34 @@ impl<M: Mind> World<M> {
         self.plan(self.now, Event::Submitted(request), None);
     }
 
+    /// Makes a staged version one that cannot be read any more.
+    pub fn spoil_staged(&mut self, version: u64) {
+        self.unreadable.insert(version);
+    }
+
+    /// Versions that were found not to be readable, and are listed no more.
+    pub fn quarantined(&self) -> &BTreeSet<u64> {
+        &self.quarantined
+    }
+
+    /// Those versions of a pack that cannot be read.
+    pub(super) fn unreadable_of(&self, op: OpId) -> Vec<u64> {
+        let versions = self.packs.get(&op).into_iter().flatten();
+        versions.copied().filter(|version| self.unreadable.contains(version)).collect()
+    }
+
+    /// Composes a pack anew: all of it is read, and what cannot be is quarantined.
+    pub(super) fn recompose(&mut self, op: OpId, of: OpId, pin: PinnedTo) {
+        self.quarantined.extend(self.unreadable_of(of));
+        let mut versions = self.packs.remove(&of).unwrap_or_default();
+        versions.retain(|version| !self.quarantined.contains(version));
+        if versions.is_empty() {
+            self.plan(self.now, Event::Cancelled { op }, None);
+        } else {
+            self.compose(op, versions, pin);
+        }
+    }
+
     pub(super) fn list_doomed(&mut self, group: GroupId, attempt: Attempt, limit: u32, restart: bool) {
         if restart {
             self.doomed_after.remove(&group);
@@ -244,6 +273,7 @@ impl<M: Mind> World<M> {
                 bytes: blob.bytes,
                 doomed_bytes: blob.doomed_bytes,
                 living: blob.doomed_bytes < blob.bytes,
+                readable: true,
             })
         };
         let of_group = self.doomed.entry(group).or_default();

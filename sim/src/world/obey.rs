@@ -40,6 +40,7 @@ impl<M: Mind> World<M> {
                 self.list_staged(attempt, older_than, coldest_bytes, limit, restart);
             }
             Action::Compose { op, versions, pin } => self.compose(op, versions, pin),
+            Action::Recompose { op, of, pin } => self.recompose(op, of, pin),
             Action::ListOnDrive { drive, attempt, after, limit } => self.list_on_drive(drive, attempt, after, limit),
             Action::MoveStack { op, attempt, blob, index, from, to } => {
                 self.move_stack(op, attempt, blob, index, [from, to]);

@@ -227,6 +227,10 @@ impl<M: Mind> World<M> {
         let fine = outcomes.iter().filter(|outcome| outcome.result == DriveResult::Fine);
         let done = moving.is_done_by(fine.map(|outcome| outcome.drive));
         let (op, attempt) = (moving.op, moving.attempt);
+        let versions = self.unreadable_of(op);
+        if !versions.is_empty() {
+            return self.tell_perhaps_twice(Event::SourceUnreadable { op, attempt, versions, outcomes });
+        }
         self.tell_perhaps_twice(Event::TransferEnded { op, attempt, done, outcomes });
     }
 }

@@ -1,0 +1,172 @@
+//! Sources that cannot be read: found out, named, and kept from being tried again and again.
+//!
+//! What is wrong with one staged file is that object's trouble. It is remembered in the catalog, over restarts, and
+//! named by `larder status` and `larder explain`; packs are made without it. A file that cannot be opened because the
+//! host has no descriptors or no memory left is nobody's, and nothing is remembered of that.
+
+use super::Means;
+use catalog::{CatalogError, Cursor, Place, Version, VersionId};
+use disk::DriveError;
+use futures::StreamExt;
+use std::io;
+use workshop::{PackError, ReadError, SlotHold};
+
+/// Versions whose files are read again at once, at the start.
+const RECHECKS_AT_ONCE: usize = 4;
+
+/// Records of the quarantine that are read at once.
+const PAGE: usize = 256;
+
+/// Whether a failure of this kind is the file's, and not that of a host that is short of something.
+pub(crate) fn blames_file(error: &ReadError) -> bool {
+    let ReadError::Drive(DriveError::Io { source, .. }) = error else { return true };
+    let short = [io::ErrorKind::OutOfMemory, io::ErrorKind::Interrupted, io::ErrorKind::WouldBlock];
+    // EMFILE and ENFILE have no kind of their own: too many open files, in the process and in the system.
+    !short.contains(&source.kind()) && !matches!(source.raw_os_error(), Some(23 | 24))
+}
+
+/// Whether what a pack failed with is the fault of the member that was being read.
+pub(super) fn blames_member(error: &PackError) -> bool {
+    match error {
+        PackError::Read(error) => blames_file(error),
+        PackError::MemberGone { .. } | PackError::MemberLength { .. } | PackError::EntryTooLong { .. } => true,
+        PackError::Members(_) | PackError::TooLong => false,
+    }
+}
+
+/// Quarantines a version that was found not to be readable where `found` says. False if it is gone from there by now,
+/// or the catalog could not take it.
+pub(crate) async fn quarantine(means: &Means, found: &Version, reason: &str) -> bool {
+    let Version { bucket, key, .. } = found;
+    match means.catalog.mark_unreadable(found, (means.wall)(), reason).await {
+        Ok(true) => {
+            tracing::error!(
+                bucket,
+                key,
+                reason,
+                "an object cannot be read and is in quarantine; write it again or delete it, or put its file back and \
+                 restart the server"
+            );
+            true
+        }
+        Ok(false) => false,
+        Err(error) => {
+            tracing::error!(bucket, key, reason, %error, "an unreadable object could not be put into quarantine");
+            false
+        }
+    }
+}
+
+/// What is wrong with a version.
+pub(crate) struct Trouble {
+    reason: String,
+    /// Whether that is its own fault.
+    own: bool,
+}
+
+impl From<ReadError> for Trouble {
+    fn from(error: ReadError) -> Self {
+        Self { reason: error.to_string(), own: blames_file(&error) }
+    }
+}
+
+/// What is wrong with the files of a staged version, every byte of which is read and checked; `None` if nothing is, or
+/// it does not lie there any more.
+async fn trouble(means: &Means, found: &Version) -> Result<Option<Trouble>, CatalogError> {
+    if matches!(found.place, Place::Stored { .. }) {
+        return Ok(None);
+    }
+    let slots = means.catalog.slots_of(found.version, found.place).await?;
+    let Some(holds) = slots.into_iter().map(|slot| means.staging.hold(slot)).collect::<Option<Vec<_>>>() else {
+        return Ok(None);
+    };
+    let mut all_bytes = 0;
+    for hold in holds {
+        match read_all(&hold).await {
+            Ok(bytes) => all_bytes += bytes,
+            Err(error) => return Ok(Some(error.into())),
+        }
+    }
+    let reason = || format!("its files hold {all_bytes} bytes, and its record says {}", found.bytes);
+    Ok((all_bytes != found.bytes).then(|| Trouble { reason: reason(), own: true }))
+}
+
+/// Reads and checks all of a staged file; how much there is.
+async fn read_all(hold: &SlotHold) -> Result<u64, ReadError> {
+    let reader = hold.open().await?;
+    let mut blocks = reader.read(0..reader.bytes());
+    while let Some(block) = blocks.next().await {
+        block?;
+    }
+    Ok(reader.bytes())
+}
+
+/// What is wrong with the files of a staged version, as far as can be told without reading them: one is not there, or
+/// shorter than it must be.
+pub(super) async fn missing(means: &Means, slots: &[u64], bytes: &[u64]) -> Option<String> {
+    for (slot, bytes) in slots.iter().zip(bytes) {
+        match means.staging.charged_bytes(*slot).await {
+            Err(DriveError::NotFound(file)) => return Some(format!("its file {file} is missing from the workshop")),
+            Ok(charged_bytes) if charged_bytes < *bytes => {
+                return Some(format!("the file of slot {slot} is shorter than its {bytes} bytes"));
+            }
+            // Whatever else there is to be said comes up when it is read.
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Reads every byte of what is in quarantine once more, and lets go what can be read: its file was put back, or its disk
+/// was mended. For the start; no drive of the rack is touched.
+pub(crate) async fn recheck(means: &Means) {
+    let mut after: Option<Cursor> = None;
+    loop {
+        let page = match means.catalog.unreadable_page(after.as_ref(), PAGE).await {
+            Ok(page) => page,
+            Err(error) => return tracing::error!(%error, "what is in quarantine could not be looked through"),
+        };
+        let staged = page.items.into_iter().filter(|found| !matches!(found.place, Place::Stored { .. }));
+        let checks = futures::stream::iter(staged.map(|found| recheck_one(means, found.version)));
+        checks.buffer_unordered(RECHECKS_AT_ONCE).collect::<()>().await;
+        after = page.next;
+        if after.is_none() {
+            return;
+        }
+    }
+}
+
+async fn recheck_one(means: &Means, version: VersionId) {
+    let looked = async {
+        let Some(found) = means.catalog.staged_version(version).await? else { return Ok(()) };
+        let Version { bucket, key, .. } = &found;
+        if let Some(trouble) = trouble(means, &found).await? {
+            tracing::error!(bucket, key, trouble.reason, "an object is still in quarantine");
+        } else {
+            means.catalog.clear_unreadable(version).await?;
+            tracing::info!(bucket, key, "an object can be read again and left quarantine");
+        }
+        Ok::<(), CatalogError>(())
+    };
+    if let Err(error) = looked.await {
+        tracing::error!(version = version.0, %error, "an object in quarantine could not be looked up");
+    }
+}
+
+/// Quarantines those of `versions` that cannot be read, every byte of which is read and checked. What is left is the
+/// others, in their order, without those that the catalog could not put into quarantine.
+pub(super) async fn survey(means: &Means, versions: &[VersionId]) -> Result<Vec<VersionId>, CatalogError> {
+    let mut left = Vec::with_capacity(versions.len());
+    for version in versions {
+        let Some(found) = means.catalog.staged_version(*version).await? else { continue };
+        match trouble(means, &found).await? {
+            None => left.push(*version),
+            Some(trouble) if trouble.own => {
+                quarantine(means, &found, &trouble.reason).await;
+            }
+            // The host's trouble: this pack goes without it, and the next listing shows it again.
+            Some(trouble) => tracing::warn!(key = found.key, trouble.reason, "a staged file cannot be read just now"),
+        }
+    }
+    Ok(left)
+}
