@@ -293,6 +293,7 @@ pub struct Explain {
 }
 
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools)] // switches of a command line, each on its own
 pub struct Verify {
     #[command(flatten)]
     pub data: Data,

@@ -9,7 +9,7 @@
 mod naive;
 
 use engine::reorder::{Queued, ReorderQueue};
-use model::{GroupId, OpId, Rng};
+use model::{GroupId, OpId, Rng, Time};
 use naive::NaiveQueue;
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,13 @@ const GROUPS: u64 = 12;
 
 fn operations(count: usize, overtake_limit: u64) -> Vec<Queued> {
     let mut rng = Rng::new(42);
-    let one =
-        |op| Queued { op: OpId(op), group: GroupId(rng.below(GROUPS) as u32), weight: 1 + op % 7, overtake_limit };
+    let one = |op| Queued {
+        op: OpId(op),
+        group: GroupId(rng.below(GROUPS) as u32),
+        weight: 1 + op % 7,
+        overtake_limit,
+        due: Time::MAX,
+    };
     (0..count as u64).map(one).collect()
 }
 

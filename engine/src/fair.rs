@@ -11,6 +11,10 @@
 //!   within the overtaking bound of its own queue, and by a lane that is less than a quantum of its own ahead.
 //! - Within its turn a lane that has nothing queued may be waited for a little (`anticipation`), if no other lane has
 //!   work for the group awake: who asks for one operation after the other would else get one for each switch.
+//! - A client's operation that has waited for `wait_limit` is *overdue*. While one is, its lane serves nothing in its
+//!   turns that is not overdue: in rounds it visits each group that something is overdue in, the one where it has been
+//!   for longest first, and serves what is overdue there, for a quantum and the operation that overruns it. So the
+//!   groups are still woken for batches, however much is overdue. Its turns are as many as without. Beyond the paper.
 //! - If there is work, some is chosen, but for that. A share of 0 is served (and rides) only while no lane with a share
 //!   has work.
 //!
@@ -21,6 +25,13 @@
 //! operation came, and of u more. Then the operation is begun within `W + (Q + 2 C) + sum over the other lanes of (s'/s
 //! (W + Q + 2 C) + Q + 2 C)`.
 //!
+//! **The limit in time.** W is bounded by u, which says little in time if u is large. With a wait limit L it is at most
+//! `L + V + sum over the other groups of the lane of V + S`, with V = S + Q + 2 C a visit and S a switch, if nothing of
+//! the operation's own group was queued before it: at L it is overdue; the visit under way, or the operation in
+//! service, comes to its end; a round comes to every group before it comes to one again, and from then on first to those
+//! in which something is overdue longer. What was queued before it for its own group goes first; each quantum of that
+//! costs one more round. Other lanes take what their shares say, as above, of the time beyond L.
+//!
 //! Invariants: virtual times never fall; the floor never lies above that of a lane with work; arithmetic is in
 //! integers.
 
@@ -29,6 +40,7 @@ mod tests;
 
 use crate::policy::{Lane, SchedulerPolicy};
 use crate::reorder::{Ahead, QueueFull, Queued, ReorderQueue};
+use alloc::vec::Vec;
 use core::time::Duration;
 use model::{GroupId, OpId, Time};
 
@@ -63,6 +75,35 @@ struct LaneState {
     queue: ReorderQueue,
     share: u32,
     virtual_time: u128,
+    visits: Visits,
+}
+
+/// The round in which a lane visits the groups that something is overdue in.
+#[derive(Default)]
+struct Visits {
+    /// The groups that were visited in it; the last one perhaps still is.
+    round: Vec<GroupId>,
+    /// When the first operation of the visit had been served.
+    since: Option<Time>,
+}
+
+impl Visits {
+    /// The group to serve what is overdue in; `None` if nothing is.
+    fn group(&mut self, queue: &ReorderQueue, now: Time, awake: Option<GroupId>, quantum: Duration) -> Option<GroupId> {
+        if let Some(current) = self.round.last().copied().filter(|current| awake == Some(*current))
+            && queue.is_overdue(current, now)
+            && now.since(*self.since.get_or_insert(now)) < quantum
+        {
+            return Some(current);
+        }
+        self.since = None;
+        let next = queue.overdue_group(now, &self.round).or_else(|| {
+            self.round.clear();
+            queue.overdue_group(now, &[])
+        })?;
+        self.round.push(next);
+        Some(next)
+    }
 }
 
 /// The queues of one class. See the head of this file.
@@ -82,6 +123,7 @@ impl FairQueues {
             queue: ReorderQueue::new(policy.queue_depth),
             share: policy.shares.of(lane),
             virtual_time: 0,
+            visits: Visits::default(),
         };
         Self {
             lanes: Lane::ALL.map(lane),
@@ -113,13 +155,19 @@ impl FairQueues {
         let tier = self.tier_with_work()?;
         if let Some(group) = awake
             && let Some(turn) = self.turn.filter(|turn| self.lasts(turn, now))
-            && let Some(pick) = self.go_on(turn.lane, tier, group).or_else(|| self.ride(turn.lane, tier, group))
+            && let Some(pick) = self
+                .visit(turn.lane, tier, now, awake)
+                .or_else(|| self.go_on(turn.lane, tier, group))
+                .or_else(|| self.ride(turn.lane, tier, group))
         {
             return Some(pick);
         }
         let lane = self.furthest_behind(tier)?;
         self.floors[tier] = self.floors[tier].max(self.lanes[lane as usize].virtual_time);
         self.turn = Some(Turn { lane, since: now, switching: Duration::ZERO });
+        if let Some(pick) = self.visit(lane, tier, now, awake) {
+            return Some(pick);
+        }
         let joined = awake.filter(|_| self.join_in_service).and_then(|group| self.pop_of_group(lane, group));
         let item = joined.or_else(|| self.lanes[lane as usize].queue.pop())?;
         Some(pick(lane, &item, false))
@@ -130,6 +178,16 @@ impl FairQueues {
     pub fn may_be_waited_for(&self, now: Time, awake: GroupId) -> bool {
         let out_of_work = |turn: Turn| self.lasts(&turn, now) && self.lanes[turn.lane as usize].queue.is_empty();
         self.turn.is_some_and(out_of_work) && self.queued_for(awake) == 0
+    }
+
+    /// When something queued will be overdue first, or has been.
+    pub fn first_due(&self) -> Time {
+        self.lanes.iter().map(|lane| lane.queue.first_due()).min().unwrap_or(Time::MAX)
+    }
+
+    /// Everything that is queued in `lane`, in the order of service.
+    pub fn queued_in(&self, lane: Lane) -> impl Iterator<Item = Queued> {
+        self.lanes[lane as usize].queue.iter().map(|(item, _)| item)
     }
 
     /// Charges `lane` for the time an operation of it took.
@@ -206,6 +264,16 @@ impl FairQueues {
 
     fn lasts(&self, turn: &Turn, now: Time) -> bool {
         now.since(turn.since).saturating_sub(turn.switching) < self.quantum
+    }
+
+    /// What is overdue in the lane whose turn it is, whatever group is awake.
+    fn visit(&mut self, lane: Lane, tier: usize, now: Time, awake: Option<GroupId>) -> Option<Pick> {
+        if !self.has_work(lane, tier) {
+            return None;
+        }
+        let LaneState { queue, visits, .. } = &mut self.lanes[lane as usize];
+        let group = visits.group(queue, now, awake, self.quantum)?;
+        queue.pop_overdue(group).map(|item| pick(lane, &item, false))
     }
 
     /// The next operation of the lane whose turn it is, if it is in the group awake.

@@ -27,6 +27,7 @@ pub mod budget;
 pub mod check;
 mod event;
 pub mod fair;
+mod forecast;
 pub mod layout;
 pub mod ledger;
 mod mind;
@@ -49,6 +50,7 @@ pub use action::{Action, Outcome, Rejection, Transfer};
 pub use event::{
     BlobOnDrive, DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work,
 };
+pub use forecast::Forecast;
 pub use mind::{Mind, Waking};
 pub use numbered::{Numbered, OpMap};
 pub use policy::{
@@ -57,4 +59,4 @@ pub use policy::{
 };
 pub use rack::{ClassPhase, DrivePhase, Rack, Stats};
 pub use rebuild::RebuildView;
-pub use view::{ClassView, Forecast, GroupState};
+pub use view::{ClassView, GroupState};

@@ -76,6 +76,13 @@ impl<K: Copy + Ord + Hash, V> Numbered<K, V> {
         self.0.values_mut().for_each(change);
     }
 
+    /// The number whose thing comes first by `rank`, of those that have one. No two ranks may be equal, so that the
+    /// answer does not depend on how the entries lie.
+    pub fn first_by<R: Ord>(&self, mut rank: impl FnMut(&K, &V) -> Option<R>) -> Option<K> {
+        let ranked = self.0.iter().filter_map(|(number, thing)| Some((rank(number, thing)?, *number)));
+        ranked.min_by(|a, b| a.0.cmp(&b.0)).map(|(_, number)| number)
+    }
+
     /// All numbers, ascending.
     pub fn numbers(&self) -> Vec<K> {
         let mut numbers: Vec<K> = self.0.keys().copied().collect();
@@ -105,5 +112,8 @@ mod tests {
         assert_eq!(map.remove(&OpId(3)), Some(3));
         assert_eq!(map.numbers(), [OpId(5), OpId(7), OpId(1 << 63)]);
         assert!(map.any(|number| *number == 7) && !map.any(|number| *number == 3));
+        assert_eq!(map.first_by(|_, number| Some(*number)), Some(OpId(5)));
+        assert_eq!(map.first_by(|_, number| (*number > 5).then_some(*number)), Some(OpId(7)));
+        assert_eq!(map.first_by(|_, _| None::<u64>), None);
     }
 }

@@ -65,6 +65,9 @@ pub struct SchedulerPolicy {
     pub overtake_limit: u64,
     /// The unit of `overtake_limit`.
     pub weighing: Weighing,
+    /// How long a client's operation may wait before no later one may be served before it ([`crate::fair`]). Beyond the
+    /// paper, which counts overtaking alone; `None`, without bound, in reproductions.
+    pub wait_limit: Option<Duration>,
     /// Whether a new operation may join the group in service, within the same bound. Beyond the paper; off in
     /// reproductions.
     pub join_in_service: bool,

@@ -26,11 +26,11 @@ mod tests;
 use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{BlobOnDrive, DriveOutcome, DriveResult, Request, Work};
 use crate::fair::Pick;
+use crate::forecast::Forecast;
 use crate::policy::Lane;
 use crate::rack::{DrivePhase, InService, Op, Rack};
 use crate::reorder::Queued;
 use crate::service::TRIES_MAX;
-use crate::view::Forecast;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -313,7 +313,7 @@ impl Rack {
         let work = Work::Rebuild { blob, group, drives, lost: lost as u8, stack_bytes, bytes };
         let class = self.class_of(group);
         let (op, weight) = (self.own_op(), self.weight(&work));
-        let queued = Queued { op, group, weight, overtake_limit: self.policy.scheduler.overtake_limit };
+        let queued = Queued { op, group, weight, overtake_limit: self.policy.scheduler.overtake_limit, due: Time::MAX };
         if self.classes[class.index()].queues.push(Lane::Rebuild, queued).is_err() {
             return Fed::QueueFull;
         }

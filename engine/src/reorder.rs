@@ -9,13 +9,16 @@
 //!
 //! The paper's u is one number for the queue; here each operation brings its own, which is the same if all are equal.
 //! Beyond the paper, [`ReorderQueue::pop_of_group`] lets a later operation of the group in service go first, and
-//! charges everything it passes in the same way.
+//! charges everything it passes in the same way. And an operation may be *overdue*: [`ReorderQueue::pop_overdue`] takes
+//! the first of its group wherever it lies, and charges nobody, as if it had been cancelled; what it had overtaken
+//! itself stays charged.
 //!
 //! Invariants:
 //! - o - t <= u for every queued operation, always;
 //! - operations of one group leave in the order in which they came (a cancelled one aside);
 //! - a refused push changes nothing;
-//! - every call but [`ReorderQueue::iter`] costs O(log n).
+//! - every call but [`ReorderQueue::iter`] costs O(log n); those that ask for what is overdue look at the first
+//!   operation of each group.
 
 mod line;
 #[cfg(test)]
@@ -26,7 +29,7 @@ mod tests;
 use crate::numbered::{Numbered, OpMap};
 use alloc::vec::Vec;
 use line::{Line, NIL, Slot};
-use model::{GroupId, OpId};
+use model::{GroupId, OpId, Time};
 
 /// An operation as the queue sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub struct Queued {
     pub weight: u64,
     /// u: how much weight may overtake it, in the same unit. Above 2^61 (`u64::MAX`, say) it is any amount.
     pub overtake_limit: u64,
+    /// When it is overdue; [`Time::MAX`] is never. Never earlier than that of one that was queued before.
+    pub due: Time,
 }
 
 /// The queue holds as many operations as it may.
@@ -121,6 +126,34 @@ impl ReorderQueue {
             return None;
         }
         self.line.delay_before(first, weight);
+        Some(self.take(first))
+    }
+
+    /// The group that an operation has been overdue in for longest, `but` those.
+    pub fn overdue_group(&self, now: Time, but: &[GroupId]) -> Option<GroupId> {
+        self.groups.first_by(|group, members| {
+            let first = self.line.item(members.first);
+            (first.due <= now && !but.contains(group)).then_some((first.due, first.op))
+        })
+    }
+
+    /// Whether an operation of `group` is overdue.
+    pub fn is_overdue(&self, group: GroupId, now: Time) -> bool {
+        self.groups.get(&group).is_some_and(|members| self.line.item(members.first).due <= now)
+    }
+
+    /// When the first operation will be overdue, or has been.
+    pub fn first_due(&self) -> Time {
+        let first = self.groups.first_by(|_, members| {
+            let first = self.line.item(members.first);
+            Some((first.due, first.op))
+        });
+        first.and_then(|group| self.groups.get(&group)).map_or(Time::MAX, |members| self.line.item(members.first).due)
+    }
+
+    /// Takes the first operation of `group`, wherever it is. Nobody is charged.
+    pub fn pop_overdue(&mut self, group: GroupId) -> Option<Queued> {
+        let first = self.groups.get(&group)?.first;
         Some(self.take(first))
     }
 

@@ -178,6 +178,10 @@ impl Rack {
             group,
             weight,
             overtake_limit: request.overtake_limit.unwrap_or(self.policy.scheduler.overtake_limit),
+            due: match self.policy.scheduler.wait_limit {
+                Some(limit) if request.lane == Lane::Client => now + limit,
+                _ => Time::MAX,
+            },
         };
         if self.classes[class.index()].queues.push(request.lane, queued).is_err() {
             self.release_space(&request.work, &drives);
@@ -293,6 +297,7 @@ impl Rack {
     /// Whether the class stays with `group` a little, although others wait, since who was served last may come again.
     fn anticipates(&mut self, class: ClassId, group: GroupId, now: Time) -> bool {
         let until = self.classes[class.index()].served_until + self.policy.scheduler.anticipation;
+        let until = until.min(self.classes[class.index()].queues.first_due());
         let state = &mut self.classes[class.index()];
         let others_wait = state.pending.is_none() && !state.queues.is_empty();
         let anticipates = others_wait && now < until && state.queues.may_be_waited_for(now, group);

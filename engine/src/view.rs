@@ -2,11 +2,9 @@
 
 use crate::action::Rejection;
 use crate::event::Usage;
-use crate::fair::FairQueues;
 use crate::layout::Layout;
 use crate::policy::{Lane, RackPolicy};
 use crate::rack::{ClassPhase, DrivePhase, Rack, Stats};
-use core::time::Duration;
 use model::{ClassId, DomainId, DriveId, GroupId, OpId, RackSpec, ResourceId, Time};
 use serde::Serialize;
 
@@ -24,15 +22,6 @@ pub enum GroupState {
     Idle,
     /// Unmounting and stopping.
     Resting,
-}
-
-/// How long a read may have to wait for its first byte, in modelled time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Forecast {
-    /// If nothing else comes between.
-    pub min: Duration,
-    /// If every other lane takes its full share and every switch happens that may.
-    pub max: Duration,
 }
 
 /// A class at a glance.
@@ -172,56 +161,5 @@ impl Rack {
     /// away.
     pub fn enough_drives(&self, drives: &[DriveId]) -> Result<(), Rejection> {
         self.enough_left(drives)
-    }
-
-    /// How long a client's read in `group` would wait for its first byte if it were submitted now.
-    pub fn forecast(&self, group: GroupId, now: Time) -> Forecast {
-        let state = &self.classes[self.class_of(group).index()];
-        let wake = self.spec.profile.wake_estimate();
-        let rest = self.spec.profile.rest_estimate();
-        let until_ready = match state.phase {
-            ClassPhase::Awake { group: g, .. } if g == group => Duration::ZERO,
-            ClassPhase::Waking { group: g, .. } if g == group => wake,
-            ClassPhase::Asleep => wake,
-            ClassPhase::Waking { .. } => wake + rest + wake,
-            ClassPhase::Awake { .. } | ClassPhase::Resting { .. } => rest + wake,
-        };
-        let in_service = state.in_service.map_or(Duration::ZERO, |service| {
-            let bytes = self.ops.get(&service.op).map_or(0, |op| op.request.work.transfer_bytes());
-            self.transfer_estimate(bytes).saturating_sub(now.since(service.since))
-        });
-        let seek = self.spec.profile.seek;
-        let queue = self.queue_ahead(&state.queues, group);
-        let min = until_ready + in_service + queue.1 + seek;
-        let pending = state.pending.as_ref().map_or(Duration::ZERO, |pick| {
-            let bytes = self.ops.get(&pick.op).map_or(0, |op| op.request.work.transfer_bytes());
-            self.transfer_estimate(bytes)
-        });
-        // What lies before it may first take the class away from the group that it wants and that is awake.
-        let leaves = until_ready.is_zero() && state.queues.head(Lane::Client).is_some_and(|head| head.group != group);
-        let switches = (wake + rest).saturating_mul(queue.0 + u32::from(leaves));
-        let alone = min.saturating_add(switches).saturating_add(pending);
-        let shares = self.policy.scheduler.shares;
-        let others = Lane::ALL
-            .into_iter()
-            .filter(|lane| *lane != Lane::Client && state.queues.lane_len(*lane) > 0)
-            .fold(0_u32, |sum, lane| sum.saturating_add(shares.of(lane)));
-        let crowd = alone.saturating_mul(others) / shares.client.max(1);
-        let quantum =
-            if others > 0 { self.policy.scheduler.quantum.saturating_add(rest + wake) } else { Duration::ZERO };
-        Forecast { min, max: alone.saturating_add(crowd).saturating_add(quantum) }
-    }
-
-    /// Group switches and transfer time of the client operations that would lie before a new one of `group`.
-    fn queue_ahead(&self, queues: &FairQueues, group: GroupId) -> (u32, Duration) {
-        let ahead = queues.ahead_of_new(Lane::Client, group, 0, self.policy.scheduler.overtake_limit);
-        let each = self.spec.profile.seek;
-        let bytes_time = match self.policy.scheduler.weighing {
-            crate::policy::Weighing::Bytes => self.transfer_estimate(ahead.weight),
-            crate::policy::Weighing::Time => Duration::from_millis(ahead.weight),
-            crate::policy::Weighing::Operations => Duration::ZERO,
-        };
-        let seeks = each * u32::try_from(ahead.operations).unwrap_or(u32::MAX);
-        (u32::try_from(ahead.group_switches).unwrap_or(u32::MAX), bytes_time + seeks)
     }
 }

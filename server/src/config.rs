@@ -203,6 +203,10 @@ pub struct SchedulerConfig {
     overtake_limit: Option<OvertakeLimit>,
     /// What overtaking is counted in.
     pub weighing: Weighing,
+    /// How long a client's operation waits before no later one goes before it, in modelled time; without bound if
+    /// `None`.
+    #[serde(deserialize_with = "text::duration_or_never")]
+    pub wait_limit: Option<Duration>,
     /// Whether an operation may join the group in service.
     pub join_in_service: bool,
     /// How long one queue may keep a class while another waits, in modelled time; above 0.
@@ -216,12 +220,13 @@ pub struct SchedulerConfig {
 }
 
 impl Default for SchedulerConfig {
-    /// Pelican's values; the shares, the quantum and the anticipation are ours.
+    /// Pelican's values; the limit in time, the shares, the quantum and the anticipation are ours.
     fn default() -> Self {
         Self {
             queue_depth: 1000,
             overtake_limit: None,
             weighing: Weighing::Bytes,
+            wait_limit: Some(Duration::from_mins(2)),
             join_in_service: true,
             quantum: Duration::from_mins(1),
             anticipation: Duration::from_secs(2),
@@ -378,6 +383,7 @@ impl Config {
                 queue_depth: scheduler.queue_depth,
                 overtake_limit: scheduler.overtake_limit(),
                 weighing: scheduler.weighing,
+                wait_limit: scheduler.wait_limit,
                 join_in_service: scheduler.join_in_service,
                 shares: scheduler.shares,
                 quantum: scheduler.quantum,

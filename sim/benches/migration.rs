@@ -26,6 +26,7 @@ fn policy(spec: &RackSpec, group_choice: GroupChoice, pack_bytes: u64) -> RackPo
             queue_depth: 1000,
             overtake_limit: 500 * GB,
             weighing: Weighing::Bytes,
+            wait_limit: None,
             join_in_service: true,
             anticipation: Duration::ZERO,
             shares: Shares { client: 60, rebuild: 30, background: 10 },

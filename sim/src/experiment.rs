@@ -181,6 +181,7 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
             queue_depth: 1_000,
             overtake_limit: 500_000_000_000,
             weighing: Weighing::Bytes,
+            wait_limit: None,
             join_in_service: false,
             anticipation: Duration::ZERO,
             shares: Shares { client: 1, rebuild: 1, background: 1 },

@@ -22,6 +22,8 @@ mod comeback;
 mod lives;
 #[path = "rack/rebuild.rs"]
 mod rebuild;
+#[path = "rack/waiting.rs"]
+mod waiting;
 
 const MB: u64 = 1_000_000;
 const MINUTE: Duration = Duration::from_mins(1);
@@ -37,6 +39,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             queue_depth: 1000,
             overtake_limit: 500_000 * MB,
             weighing: Weighing::Bytes,
+            wait_limit: None,
             join_in_service: false,
             anticipation: Duration::ZERO,
             shares: Shares { client: 60, rebuild: 30, background: 10 },

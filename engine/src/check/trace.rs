@@ -13,7 +13,8 @@
 //!   that came earlier and is served after it, is at most u (Pelican, section 3: o - t <= u, seen from outside).
 //!
 //! What cannot be seen from outside is decided in the rack's favour: the class of a write before it is served, and what
-//! a cancelled operation had been overtaken by, may have lowered an operation's o - t, and are added to its bound.
+//! a cancelled operation had been overtaken by, may have lowered an operation's o - t, and are added to its bound. What
+//! is served after the wait limit counts as cancelled.
 
 mod rebuild;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use core::time::Duration;
 use model::{ClassId, DomainId, DomainLimit, DriveId, GroupId, OpId, RackSpec, ResourceId, Time};
 use rebuild::Rebuilds;
 
@@ -139,6 +141,7 @@ struct Waiting {
     overtaken: u64,
     /// What may have lowered its o - t unseen.
     slack: u64,
+    since: Time,
 }
 
 /// The judge of one trace. See the head of this file.
@@ -157,6 +160,7 @@ pub struct TraceCheck {
     /// Weight of writes that wait somewhere, by lane.
     unplaced: [u64; 3],
     overtake_limit: u64,
+    wait_limit: Option<Duration>,
     weighing: Weighing,
     fair: bool,
     transfer: model::DriveProfile,
@@ -174,6 +178,7 @@ impl TraceCheck {
         check.in_service = vec![None; layout.classes.len()];
         check.waiting = (0..layout.classes.len()).map(|_| Default::default()).collect();
         check.overtake_limit = policy.scheduler.overtake_limit;
+        check.wait_limit = policy.scheduler.wait_limit;
         check.weighing = policy.scheduler.weighing;
         check.fair = true;
         check.rebuilds = Rebuilds::of(layout);
@@ -206,6 +211,7 @@ impl TraceCheck {
             waiting: Vec::new(),
             unplaced: [0; 3],
             overtake_limit: u64::MAX,
+            wait_limit: None,
             weighing: Weighing::Operations,
             fair: false,
             transfer: spec.profile.clone(),
@@ -341,7 +347,8 @@ impl TraceCheck {
 
     fn opened(&mut self, op: OpId, lane: Lane, weight: u64, limit: u64, class: Option<ClassId>, write: bool) {
         if let Some(class) = class {
-            let waiting = Waiting { op, weight, limit, overtaken: 0, slack: self.unplaced[lane as usize] };
+            let waiting =
+                Waiting { op, weight, limit, overtaken: 0, slack: self.unplaced[lane as usize], since: self.now };
             self.waiting[class.index()][lane as usize].push_back(waiting);
         }
         let unplaced = class.is_none();
@@ -401,6 +408,11 @@ impl TraceCheck {
         let mut overtook = 0_u64;
         let Some(at) = line.binary_search_by_key(&op, |waiting| waiting.op).ok() else { return Ok(()) };
         let served = line[at];
+        // What is overdue may go before its turn, and is no part of what u counts: it is as if it left unserved.
+        if self.wait_limit.is_some_and(|limit| open.lane == Lane::Client && self.now.since(served.since) >= limit) {
+            self.leave_unserved(class, lane, op, served.weight);
+            return Ok(());
+        }
         for earlier in line.iter_mut().take(at) {
             earlier.overtaken = earlier.overtaken.saturating_add(served.weight);
             overtook = overtook.saturating_add(earlier.weight);

@@ -22,6 +22,7 @@ fn policy(shares: [u32; 3], quantum_s: u64, overtake_limit: u64, join_in_service
         queue_depth: 1_000,
         overtake_limit,
         weighing: Weighing::Operations,
+        wait_limit: None,
         join_in_service,
         shares: Shares { client, rebuild, background },
         quantum: Duration::from_secs(quantum_s),
@@ -49,7 +50,11 @@ impl Class {
     fn push(&mut self, lane: Lane, group: u32) -> OpId {
         let op = OpId(self.ops);
         self.ops += 1;
-        let item = Queued { op, group: GroupId(group), weight: 1, overtake_limit: self.policy.overtake_limit };
+        let due = match self.policy.wait_limit {
+            Some(limit) if lane == Lane::Client => self.now + limit,
+            _ => Time::MAX,
+        };
+        let item = Queued { op, group: GroupId(group), weight: 1, overtake_limit: self.policy.overtake_limit, due };
         self.queues.push(lane, item).unwrap();
         op
     }
@@ -108,6 +113,29 @@ impl Class {
         let others = Lane::ALL.into_iter().filter(|other| *other != lane).map(|other| self.policy.shares.of(other));
         let foreign = others.map(|other| (own + self.lead()) * other / share + self.lead());
         own + self.lead() + foreign.sum::<Duration>()
+    }
+}
+
+impl Class {
+    /// The bound of "The limit in time" at the head of the module, for an operation of a client's that comes now.
+    fn limited_wait(&self, group: u32, beside_others: bool) -> Duration {
+        let switch = Duration::from_secs(SWITCH_S[1]);
+        let one = Duration::from_millis(TRANSFER_MS[1]);
+        let visit = switch + self.policy.quantum + 2 * one;
+        let mut others: Vec<GroupId> = self.queues.queued_in(Lane::Client).map(|item| item.group).collect();
+        others.retain(|other| other.0 != group);
+        others.sort_unstable();
+        others.dedup();
+        let before = self.queues.queued_for(GroupId(group)) as u32;
+        let own = one * before;
+        let rounds = 1 + (own.as_nanos() / self.policy.quantum.as_nanos()) as u32;
+        let alone = visit * (1 + others.len() as u32) * rounds + switch + own;
+        let mut bound = self.policy.wait_limit.unwrap() + alone;
+        if beside_others {
+            let share = self.policy.shares.of(Lane::Background);
+            bound += self.lead() + (alone + self.lead()) * share / self.policy.shares.client + self.lead();
+        }
+        bound
     }
 }
 
@@ -203,6 +231,60 @@ proptest! {
             }
             prop_assert!(due.values().all(|due| class.now <= *due + LONGEST), "something waits beyond its bound");
         }
+    }
+
+    #[test]
+    fn with_a_limit_in_time_every_operation_is_begun_within_its_bound_whatever_u_is(
+        quantum_s in 1..60_u64, limit_s in 0..300_u64, join: bool, groups in 2..6_u32, hot in 1..5_u64, seed: u64,
+        others: bool,
+    ) {
+        let mut class = Class::new(policy([4, 2, 1], quantum_s, u64::MAX, join), seed);
+        class.policy.wait_limit = Some(Duration::from_secs(limit_s));
+        let mut due = BTreeMap::new();
+        for _ in 0..600 {
+            // Always something for group 0, which is awake; now and then something for another one.
+            for _ in 0..hot {
+                if class.queues.lane_len(Lane::Client) < 300 {
+                    let group = if class.rng.below(12) == 0 { class.rng.below(groups.into()) as u32 } else { 0 };
+                    let bound = class.limited_wait(group, others);
+                    let at = class.now;
+                    due.insert(class.push(Lane::Client, group), at + bound);
+                }
+            }
+            if others && class.queues.lane_len(Lane::Background) < 5 {
+                class.push_random(Lane::Background);
+            }
+            if let Some((pick, begun)) = class.serve() {
+                let due = due.remove(&pick.op).unwrap_or(Time::MAX);
+                prop_assert!(begun <= due, "{pick:?} was begun at {begun}, due by {due}");
+            }
+            prop_assert!(due.values().all(|due| class.now <= *due + LONGEST), "something waits beyond its bound");
+        }
+    }
+
+    #[test]
+    fn what_is_overdue_comes_in_batches_and_before_all_that_is_not(limit_s in 1..100_u64, seed: u64) {
+        let mut class = Class::new(policy([1, 0, 0], 60, u64::MAX, true), seed);
+        class.policy.wait_limit = Some(Duration::from_secs(limit_s));
+        let mut since = BTreeMap::new();
+        for _ in 0..200 {
+            let at = class.now;
+            since.insert(class.push_random(Lane::Client), at);
+        }
+        class.now += Duration::from_secs(limit_s);
+        for _ in 0..200 {
+            let at = class.now;
+            since.insert(class.push_random(Lane::Client), at);
+        }
+        let mut picks = Vec::new();
+        for _ in 0..200 {
+            let (pick, begun) = class.serve().unwrap();
+            let waited = begun.since(since[&pick.op]);
+            prop_assert!(waited >= Duration::from_secs(limit_s), "{pick:?} was not overdue, after {waited:?}");
+            picks.push(pick.group);
+        }
+        let switches = picks.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        prop_assert!(switches < 60, "{switches} switches for 200 operations of 6 groups");
     }
 
     #[test]

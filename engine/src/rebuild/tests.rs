@@ -18,6 +18,7 @@ fn booted(used_bytes: u64, queue_depth: u32) -> Rack {
             queue_depth,
             overtake_limit: 1 << 40,
             weighing: Weighing::Bytes,
+            wait_limit: None,
             join_in_service: false,
             anticipation: Duration::ZERO,
             shares: Shares { client: 1, rebuild: 1, background: 1 },

@@ -5,7 +5,7 @@
 use super::naive::NaiveQueue;
 use super::{Ahead, QueueFull, Queued, ReorderQueue};
 use alloc::vec::Vec;
-use model::{GroupId, OpId, Rng};
+use model::{GroupId, OpId, Rng, Time};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -13,6 +13,7 @@ enum Step {
     Push { group: u32, weight: u64, overtake_limit: u64 },
     Pop,
     PopOfGroup(u32),
+    PopOverdue(u64),
     Remove(u64),
 }
 
@@ -34,13 +35,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => push,
         2 => Just(Step::Pop),
         1 => (0..6_u32).prop_map(Step::PopOfGroup),
+        1 => (0..300_u64).prop_map(Step::PopOverdue),
         1 => (0..300_u64).prop_map(Step::Remove),
     ];
     prop::collection::vec(step, 0..300)
 }
 
 fn item(op: u64, group: u32, weight: u64, overtake_limit: u64) -> Queued {
-    Queued { op: OpId(op), group: GroupId(group), weight, overtake_limit }
+    Queued { op: OpId(op), group: GroupId(group), weight, overtake_limit, due: Time::from_secs(op) }
 }
 
 fn order(queue: &ReorderQueue) -> Vec<(Queued, i64)> {
@@ -96,6 +98,17 @@ proptest! {
                 Step::Pop => prop_assert_eq!(fast.pop(), naive.pop()),
                 Step::PopOfGroup(group) => {
                     prop_assert_eq!(fast.pop_of_group(GroupId(group)), naive.pop_of_group(GroupId(group)));
+                }
+                Step::PopOverdue(s) => {
+                    let now = Time::from_secs(s);
+                    let first = naive.places.iter().map(|p| p.item).min_by_key(|item| item.due);
+                    prop_assert_eq!(fast.first_due(), first.map_or(Time::MAX, |first| first.due));
+                    let overdue = first.filter(|first| first.due <= now);
+                    prop_assert_eq!(fast.overdue_group(now, &[]), overdue.map(|first| first.group));
+                    if let Some(first) = overdue {
+                        prop_assert!(fast.is_overdue(first.group, now));
+                        prop_assert_eq!(fast.pop_overdue(first.group), naive.remove(first.op));
+                    }
                 }
                 Step::Remove(op) => {
                     let held = fast.contains(OpId(op));

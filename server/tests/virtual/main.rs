@@ -20,3 +20,4 @@ mod repartition_jobs;
 mod replay;
 mod site;
 mod steps;
+mod waiting;

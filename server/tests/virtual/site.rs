@@ -98,6 +98,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             queue_depth: 1000,
             overtake_limit: 500_000_000_000,
             weighing: Weighing::Bytes,
+            wait_limit: Some(2 * MINUTE),
             join_in_service: true,
             anticipation: Duration::from_secs(1),
             shares: Shares { client: 60, rebuild: 30, background: 10 },

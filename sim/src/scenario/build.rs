@@ -106,6 +106,7 @@ fn policy(case: &Case, rack: &RackSpec, policy: &mut RackPolicy) -> Result<(), W
     };
     scheduler.overtake_limit = overtake_limit(case, scheduler.weighing)?;
     scheduler.queue_depth = case.whole("policy.queue_depth") as u32;
+    scheduler.wait_limit = case.span("policy.wait_limit");
     scheduler.join_in_service = case.flag("policy.join_in_service");
     scheduler.quantum = case.span("policy.quantum").unwrap_or(scheduler.quantum);
     scheduler.anticipation = case.span("policy.anticipation").unwrap_or_default();

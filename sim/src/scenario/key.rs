@@ -102,6 +102,7 @@ pub const KEYS: &[Key] = &[
     key("policy.queue_depth", Kind::Whole(1, COUNT), "1000"),
     key("policy.read_policy", Kind::Word(&["all", "k"]), "\"all\""),
     key("policy.idle_timeout", Kind::SpanOr("never"), "\"never\""),
+    key("policy.wait_limit", Kind::SpanOr("never"), "\"never\""),
     key("policy.join_in_service", Kind::Flag, "false"),
     key("policy.quantum", Kind::Span, "\"60 s\""),
     key("policy.anticipation", Kind::SpanOr("none"), "\"none\""),

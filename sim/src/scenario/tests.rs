@@ -75,6 +75,7 @@ fn every_value_reaches_the_experiment() {
         queue_depth = 17
         read_policy = "k"
         idle_timeout = "30 s"
+        wait_limit = "3 min"
         join_in_service = true
         quantum = "5 s"
         anticipation = "2 s"
@@ -97,6 +98,7 @@ fn every_value_reaches_the_experiment() {
     let policy = &experiment.policy;
     assert_eq!((policy.scheduler.overtake_limit, policy.scheduler.weighing), (120_000, Weighing::Time));
     assert_eq!((policy.scheduler.queue_depth, policy.scheduler.join_in_service), (17, true));
+    assert_eq!(policy.scheduler.wait_limit, Some(Duration::from_mins(3)));
     assert_eq!(policy.scheduler.quantum, Duration::from_secs(5));
     assert_eq!(policy.scheduler.anticipation, Duration::from_secs(2));
     let shares = policy.scheduler.shares;

@@ -19,6 +19,7 @@ fn policy(overtake_limit: u64) -> RackPolicy {
             queue_depth: 1000,
             overtake_limit,
             weighing: Weighing::Bytes,
+            wait_limit: None,
             join_in_service: false,
             anticipation: Duration::ZERO,
             shares: Shares { client: 1, rebuild: 1, background: 1 },
