@@ -48,6 +48,21 @@ impl Catalog {
         self.next_id("blob", &self.ids.blobs).await.map(|number| BlobId::new(number, nonce))
     }
 
+    /// Every blob number that was ever given out is below this, whatever became of whoever it was given to.
+    pub async fn blobs_end(&self) -> Result<u64, CatalogError> {
+        Ok(self.read(&key::counter("blob")).await?.unwrap_or(1))
+    }
+
+    /// The runs of the server that this catalog remembers, each by its random number, the last one last.
+    pub async fn runs(&self) -> Result<Vec<u64>, CatalogError> {
+        Ok(self.read(&key::meta("runs")).await?.unwrap_or_default())
+    }
+
+    /// Remembers these runs, and no others.
+    pub async fn set_runs(&self, runs: &[u64]) -> Result<(), CatalogError> {
+        self.put(key::meta("runs"), encode(&runs)).await
+    }
+
     async fn next_id(&self, name: &str, block: &Mutex<Range<u64>>) -> Result<u64, CatalogError> {
         let mut block = block.lock().await;
         if block.is_empty() {

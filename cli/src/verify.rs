@@ -226,7 +226,7 @@ fn left(report: &Report) -> Option<String> {
         [(left.staged_files, "staged file"), (left.spool_files, "recall"), (left.unfinished_blobs, "unfinished blob")];
     let parts: Vec<String> =
         parts.iter().filter(|(number, _)| *number > 0).map(|(number, what)| counted(*number, what)).collect();
-    (!parts.is_empty()).then(|| format!("{}: the next start takes them away", parts.join(", ")))
+    (!parts.is_empty()).then(|| format!("{}: the next starts take them away", parts.join(", ")))
 }
 
 /// A finding, and below it its mend.
@@ -289,7 +289,7 @@ mod tests {
         assert!(!text(&report).contains("left over"));
         report.leftovers.staged_files = 2;
         let told = text(&report);
-        assert!(told.contains("left over 2 staged files: the next start takes them away\n"), "{told}");
+        assert!(told.contains("left over 2 staged files: the next starts take them away\n"), "{told}");
         assert!(told.ends_with("verdict   all agree\n"), "{told}");
     }
 }

@@ -9,8 +9,8 @@ use crc_fast::{CrcAlgorithm, Digest};
 /// Bytes of a block: the sector of a 4Kn drive.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// The format version that this code writes, and the only one it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// The format version that this code writes, and the only one it reads. From 2 on, every version is read for ever.
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Where the checksum of a block lies.
 const SEAL_OFFSET: usize = BLOCK_BYTES - 4;
@@ -31,7 +31,7 @@ pub enum FormatError {
         expected: &'static str,
     },
     /// Another version wrote it.
-    #[error("it has format version {0}, and this version of Larder reads {FORMAT_VERSION}")]
+    #[error("{}", other_version(*.0))]
     Version(u32),
     /// The checksum does not match: it is damaged, or was written in part.
     #[error("its checksum does not match")]
@@ -39,6 +39,26 @@ pub enum FormatError {
     /// The checksum matches, but what it says cannot be.
     #[error("its {0} cannot be")]
     Field(&'static str),
+}
+
+/// A block of another format version, in words.
+pub(crate) fn other_version(version: u32) -> String {
+    if version < FORMAT_VERSION {
+        format!(
+            "it was written by an earlier trial version of Larder (format {version}; this one reads \
+             {FORMAT_VERSION}): copy out with that version what is to be kept, and begin with a new data directory"
+        )
+    } else {
+        format!(
+            "it has format version {version}, and this Larder reads {FORMAT_VERSION}: use the newer one that wrote it"
+        )
+    }
+}
+
+/// The checksum that a block carries.
+pub(crate) fn seal_of(block: &[u8]) -> u32 {
+    let seal = block[SEAL_OFFSET..].first_chunk().expect("a block ends with its checksum");
+    u32::from_le_bytes(*seal)
 }
 
 /// CRC-32C (Castagnoli) of `bytes`.

@@ -4,12 +4,12 @@
 //! would get past the checksum otherwise. Nothing may panic, and whatever decodes must encode to the same bytes again.
 
 use crate::format::{BLOCK_BYTES, FORMAT_VERSION, FormatError, crc32c};
-use crate::label::Label;
+use crate::label::DriveLabel;
 use crate::stack::{ChecksumPage, Footer, Header};
 
 /// Fuzzes labels.
 pub fn label(bytes: &[u8]) {
-    both(bytes, *b"LARDLABL", Label::decode, |label, block| block.copy_from_slice(&label.encode()));
+    both(bytes, *b"LARDLABL", DriveLabel::decode, |label, block| block.copy_from_slice(&label.encode()));
 }
 
 /// Fuzzes headers of stacks.
@@ -55,9 +55,10 @@ fn round_trip<T>(bytes: &[u8], decode: &impl Fn(&[u8]) -> Result<T, FormatError>
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::label::RackUuid;
-    use crate::stack::Blob;
-    use model::{BlobId, Code, DriveId, Rng};
+    use crate::format::seal_of;
+    use crate::label::{Device, DriveUuid, Label, RackUuid};
+    use crate::stack::{Blob, Provenance};
+    use model::{BlobId, ClassId, Code, DriveId, GroupId, Rng};
     use std::path::PathBuf;
 
     const BODIES: [fn(&[u8]); 4] = [label, header, footer, checksum_page];
@@ -71,15 +72,20 @@ mod tests {
     /// One of each block, as this version writes it.
     fn examples() -> Vec<(&'static str, Vec<u8>)> {
         let rack = RackUuid(*b"sixteen bytes id");
-        let (id, index) = (BlobId::numbered(0x0123_4567_89ab_cdef), 16);
+        let (id, index) = (BlobId::new(0x0123_4567_89ab_cdef, 0x0f1e_2d3c_4b5a_6978), 16);
         let code = Code { data: 15, parity: 3, fragment_bytes: 128 << 10 };
         let payload_bytes = 1_000_000_000;
         let blob = Blob { rack, id, code, payload_bytes };
-        let header = Header { blob, index, drives: (100..118).map(DriveId).collect() };
-        let footer = Footer { rack, id, index, payload_bytes, payload_crc64: 0xfedc_ba98_7654_3210 };
-        let page =
-            ChecksumPage { rack, id, index, first_stripe: 960, sums: (0..509).map(|i| i * 0x0081_0081).collect() };
+        let (group, class) = (GroupId(41), ClassId(7));
+        let provenance = Provenance { sequence: 123_456_789, written_ms: 1_700_000_000_000, group, class };
+        let header = Header { blob, index, provenance, drives: (100..118).map(DriveId).collect() };
+        let header_crc = seal_of(&block(|block| header.encode(block)));
+        let footer = Footer { blob, index, payload_crc64: 0xfedc_ba98_7654_3210, header_crc };
+        let sums = (0..509).map(|i| i * 0x0081_0081).collect();
+        let page = ChecksumPage { rack, id, index, first_stripe: 960, header_crc, sums };
         let label = Label { rack, rack_name: "cold-1".into(), drive: DriveId(1151) };
+        let device = Device::Serial("ZL2ABCDE".into());
+        let label = DriveLabel { label, uuid: DriveUuid(*b"one drive's uuid"), labelled_ms: 1_700_000_000_000, device };
         vec![
             ("label", label.encode().to_vec()),
             ("header", block(|block| header.encode(block))),
@@ -89,7 +95,7 @@ mod tests {
     }
 
     fn corpus_file(name: &str) -> PathBuf {
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(format!("{name}.v1"))
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(format!("{name}.v{FORMAT_VERSION}"))
     }
 
     #[test]
@@ -105,13 +111,28 @@ mod tests {
     #[test]
     fn each_example_decodes() {
         let [(_, label), (_, header), (_, footer), (_, page)] = examples().try_into().unwrap();
-        Label::decode(&label).unwrap();
+        DriveLabel::decode(&label).unwrap();
         Header::decode(&header).unwrap();
         Footer::decode(&footer).unwrap();
         ChecksumPage::decode(&page).unwrap();
         assert_eq!(Header::decode(&footer), Err(FormatError::Magic { expected: "header of a stack" }));
         assert_eq!(Header::decode(&[0; BLOCK_BYTES]), Err(FormatError::Blank));
         assert_eq!(Header::decode(&header[1..]), Err(FormatError::Length(4095)));
+    }
+
+    #[test]
+    fn blocks_of_the_trial_version_are_refused_with_a_word_to_the_reader() {
+        for (name, decode) in [
+            ("label", (|block| DriveLabel::decode(block).map(|_| ())) as fn(&[u8]) -> Result<(), FormatError>),
+            ("header", |block| Header::decode(block).map(|_| ())),
+            ("footer", |block| Footer::decode(block).map(|_| ())),
+            ("checksum-page", |block| ChecksumPage::decode(block).map(|_| ())),
+        ] {
+            let old = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(format!("{name}.v1"));
+            let refused = decode(&std::fs::read(old).unwrap());
+            assert_eq!(refused, Err(FormatError::Version(1)));
+            assert!(refused.unwrap_err().to_string().contains("written by an earlier trial version of Larder"));
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub use directory::{DirectoryDrive, IoMode};
 pub use drive::{Drive, DriveError, DriveFuture, FileName, Space};
 pub use emulated::{DriveNews, EmulatedDrive, EmulatedRack, FUSE_RESET, News, Overrun};
 pub use format::{BLOCK_BYTES, FORMAT_VERSION, FormatError};
-pub use label::{Label, LabelError, RackUuid};
+pub use label::{Device, DriveLabel, DriveUuid, Label, LabelError, RackUuid};
 pub use memory::{Call, MemoryDrive};
 
 /// Bytes of the longest request to a drive, unless a single fragment is longer: enough for a seek to be a small part of

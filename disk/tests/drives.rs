@@ -8,8 +8,8 @@ use disk::{
 };
 use model::physics::PowerState;
 use model::{
-    BlobId, Code, Distribution, DomainId, DomainLimit, DriveId, DriveProfile, DriveSpec, RackDraft, RackSpec, Resource,
-    Time, Watts,
+    BlobId, ClassId, Code, Distribution, DomainId, DomainLimit, DriveId, DriveProfile, DriveSpec, GroupId, RackDraft,
+    RackSpec, Resource, Time, Watts,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,7 +149,9 @@ async fn a_directory_opened_again_holds_what_it_held() {
 async fn a_drive_of_another_rack_is_not_mounted() {
     let directory = tempfile::tempdir().unwrap();
     let label = Label { rack: RackUuid([1; 16]), rack_name: "here".into(), drive: DriveId(0) };
-    label::write_directories(&[(directory.path().to_owned(), label.clone())]).unwrap();
+    let (uuid, labelled_ms, device) = (disk::DriveUuid([3; 16]), 0, disk::Device::None);
+    let on_drive = disk::DriveLabel { label: label.clone(), uuid, labelled_ms, device };
+    label::write_directories(&[(directory.path().to_owned(), on_drive)]).unwrap();
     let ours = DirectoryDrive::open(directory.path()).unwrap().with_label(label.clone());
     ours.mount().await.unwrap();
     let other = Label { rack: RackUuid([2; 16]), ..label };
@@ -351,10 +353,11 @@ async fn write_and_read(scale: u32) -> (f64, f64) {
     futures::future::join_all(rack.drives().iter().map(|drive| wake(&**drive))).await;
 
     let code = Code { data: 2, parity: 2, fragment_bytes: 128 << 10 };
+    let provenance = stack::Provenance { sequence: 0, written_ms: 0, group: GroupId(0), class: ClassId(0) };
     let blob = stack::Blob { rack: RackUuid([0; 16]), id: BlobId::numbered(1), code, payload_bytes: 200_000_000 };
     let numbered: Vec<_> = rack.drives().into_iter().enumerate().map(|(i, drive)| (DriveId(i as u32), drive)).collect();
     let began = clock.now();
-    let mut writer = stack::StackWriter::create(blob, &numbered).await.result.unwrap();
+    let mut writer = stack::StackWriter::create(blob, provenance, &numbered).await.result.unwrap();
     for _ in 0..200 {
         writer.write(&vec![3; 1_000_000]).await.unwrap();
     }

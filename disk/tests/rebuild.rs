@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used)]
 
 use disk::stack::{
-    Blob, Header, Lost, Policy, StackError, StackOutcome, StackWriter, rebuild, stack_bytes, stack_name, verify,
-    verify_stack,
+    Blob, Header, Lost, Policy, Provenance, StackError, StackOutcome, StackWriter, rebuild, stack_bytes, stack_name,
+    verify, verify_stack,
 };
 use disk::{BLOCK_BYTES, Drive, FileName, MemoryDrive, RackUuid};
-use model::{BlobId, Code, DriveId, Rng};
+use model::{BlobId, ClassId, Code, DriveId, GroupId, Rng};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -16,6 +16,9 @@ const SMALL: Code = Code { data: 3, parity: 2, fragment_bytes: 4096 };
 const PELICAN: Code = Code { data: 15, parity: 3, fragment_bytes: 128 << 10 };
 /// Payload of a full run of `SMALL`.
 const RUN: u64 = 960 * 3 * 4096;
+
+const PROVENANCE: Provenance =
+    Provenance { sequence: 42, written_ms: 1_700_000_000_000, group: GroupId(3), class: ClassId(1) };
 
 /// A blob on its drives, and one drive more to rebuild upon.
 struct Rig {
@@ -35,7 +38,7 @@ impl Rig {
         let spare = Arc::new(MemoryDrive::new(capacity * code.stacks() as u64));
         let mut rig = Self { blob, memory, spare, payload_crc64: 0 };
         let drives: Vec<_> = (0..code.stacks()).map(|at| (DriveId(at as u32), rig.drive(at))).collect();
-        let mut writer = StackWriter::create(blob, &drives).await.result.unwrap();
+        let mut writer = StackWriter::create(blob, PROVENANCE, &drives).await.result.unwrap();
         let mut rng = Rng::new(payload_bytes);
         let payload: Vec<u8> = (0..payload_bytes).map(|_| rng.next_u64() as u8).collect();
         for piece in payload.chunks(100_000) {
@@ -74,13 +77,29 @@ impl Rig {
         (report.result.map(|written| assert_eq!(written.payload_crc64, self.payload_crc64)), report.outcomes)
     }
 
-    /// The rebuilt stack is the lost one, but for the drives in its header.
+    /// The rebuilt stack is the lost one, but for the drives in its header, whose checksum pages and footer name.
     fn is_the_lost_one(&self, index: usize) {
         let (lost, new) = (self.contents(index), self.spare.contents(&self.name(index)).unwrap());
-        assert!(new[BLOCK_BYTES..] == lost[BLOCK_BYTES..], "stack {index}");
+        assert!(unbound(&new) == unbound(&lost), "stack {index}");
         let header = Header::decode(&new[..BLOCK_BYTES]).unwrap();
-        assert_eq!(header, Header { blob: self.blob, index: index as u8, drives: self.homes(index) });
+        let (index, drives) = (index as u8, self.homes(index));
+        assert_eq!(header, Header { blob: self.blob, index, provenance: PROVENANCE, drives });
     }
+}
+
+/// A stack behind its header, without what its pages and its footer say of that.
+fn unbound(stack: &[u8]) -> Vec<u8> {
+    let mut bytes = stack[BLOCK_BYTES..].to_vec();
+    for block in bytes.chunks_mut(BLOCK_BYTES) {
+        let header_crc = match &block[..8] {
+            b"LARDSUMS" => 60..64,
+            b"LARDFOOT" => 68..72,
+            _ => continue,
+        };
+        block[header_crc].fill(0);
+        block[BLOCK_BYTES - 4..].fill(0);
+    }
+    bytes
 }
 
 #[tokio::test]
@@ -117,6 +136,26 @@ async fn what_an_earlier_attempt_left_gives_way() {
     rig.spare.flip_bit(&rig.name(1), 9_000, 1);
     rig.rebuild(1, Policy::All).await.0.unwrap();
     rig.is_the_lost_one(1);
+}
+
+#[tokio::test]
+async fn a_file_of_another_blob_in_the_place_of_the_new_stack_is_left_alone() {
+    let rig = Rig::new(SMALL, 100_000).await;
+    let name = rig.name(1);
+    let foreign = Header {
+        blob: Blob { id: BlobId::new(77, 5), ..rig.blob },
+        index: 1,
+        provenance: PROVENANCE,
+        drives: rig.homes(1),
+    };
+    let mut block = disk::Buffer::zeroed(BLOCK_BYTES);
+    foreign.encode(&mut block);
+    rig.spare.create(&name, 100_000).await.unwrap();
+    rig.spare.write_at(&name, 0, block).await.unwrap();
+    let before = rig.spare.contents(&name);
+    let (result, outcomes) = rig.rebuild(1, Policy::All).await;
+    assert_eq!((result, outcomes.last()), (Err(StackError::WriteFailed), Some(&StackOutcome::StackBad)));
+    assert_eq!(rig.spare.contents(&name), before);
 }
 
 #[tokio::test]

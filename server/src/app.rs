@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::holds::Holds;
 use crate::house::House;
+use crate::lineage::Lineage;
 use crate::notices::Notices;
 use crate::repartition::Repartitions;
 use crate::s3::{self, Limits};
@@ -201,6 +202,7 @@ impl Boot<'_> {
             staging,
             spool,
             holds: Holds::default(),
+            lineage: Arc::new(Lineage::new(self.config.accept_older_catalog)),
             ordering: Arc::default(),
             pin_of: Arc::new(move |bucket, key| {
                 pins.iter()
@@ -266,7 +268,10 @@ impl Boot<'_> {
         let free_bytes = staged.space().await.map_err(workshop_error)?.free_bytes;
         let staged_bytes = catalog.staged_usage().await?.bytes + catalog.upload_usage().await?.bytes;
         let capacity_bytes = self.config.workshop.capacity_bytes(free_bytes, staged_bytes);
-        let staging = Staging::new(staged, capacity_bytes);
+        let staging = Staging::new(staged, capacity_bytes).with_nonces({
+            let nonce = world::nonces(random_seed()?);
+            move || nonce()
+        });
         let spool_bytes = self.config.workshop.spool_bytes(capacity_bytes);
         let needed_bytes = SPOOL_STRIPES_MIN * self.dir.rack().code.stripe_bytes();
         if spool_bytes < needed_bytes {

@@ -7,6 +7,7 @@
 //! Like the world itself it takes its means as arguments and touches no thread, file or clock of its own, so that the
 //! same steps follow a crash in virtual time.
 
+use crate::lineage::{self, LineageError};
 use crate::world::{Means, World, WorldHandle, quarantine, usage_of};
 use catalog::{Catalog, CatalogError, ClockAnchor};
 use disk::label::RackUuid;
@@ -82,7 +83,8 @@ pub async fn boot(
         return Err(BootError::Contradiction(format!("the layout breaks the rack's own rules: {violations:?}")));
     }
     claim(&means.catalog, means.rack_uuid).await?;
-    sweep(means).await?;
+    let runs = runs_before(means).await?;
+    sweep(means, &runs).await?;
     let rack = Rack::new(spec, layout, policy, seed);
     let facts = restate(means, &rack).await?;
     let (world, handle) = World::new(rack, means.clone());
@@ -108,10 +110,18 @@ async fn claim(catalog: &Catalog, uuid: RackUuid) -> Result<(), BootError> {
     }
 }
 
-/// Removes what nobody refers to from the workshop, provided that the catalog is not older than the workshop: to one
-/// that was restored from a backup, or lost its log, what was staged since would look the same, and may be the only
-/// copy.
-async fn sweep(means: &Means) -> Result<(), BootError> {
+/// Begins a run; the runs before it, as far as the catalog remembers them.
+async fn runs_before(means: &Means) -> Result<Vec<u64>, BootError> {
+    lineage::begin_run(means).await.map_err(|error| match error {
+        LineageError::Catalog(error) => BootError::Catalog(error),
+        LineageError::Workshop(error) => BootError::Workshop(error),
+    })
+}
+
+/// Removes from the workshop what nobody can ever want: what was never finished, and what [`lineage::is_garbage`] knows
+/// to be so. To a catalog that was restored from a backup, or lost its log, what was staged since looks like what a
+/// crash has left, and may be the only copy.
+async fn sweep(means: &Means, runs: &[u64]) -> Result<(), BootError> {
     let end = means.catalog.slots_end().await?;
     let highest = means.staging.highest_slot().await.map_err(BootError::Workshop)?;
     if let Some(slot) = highest.filter(|slot| *slot >= end) {
@@ -130,6 +140,21 @@ async fn sweep(means: &Means) -> Result<(), BootError> {
     }
     let is_known = |slot| !damaged.is_empty() || known.contains(&slot);
     let swept = means.staging.sweep(is_known).await.map_err(BootError::Workshop)?;
+    let (garbage, kept): (Vec<_>, Vec<_>) =
+        swept.unknown.iter().partition(|file| lineage::is_garbage(&means.lineage, file, runs));
+    let garbage: Vec<u64> = garbage.into_iter().map(|file| file.slot).collect();
+    means.staging.free_all(&garbage).await.map_err(BootError::Workshop)?;
+    // What the last run left is this run's to keep and the next one's to remove; whatever else there is, is not ours.
+    let of_last_run = |file: &&&workshop::UnknownFile| file.stamp.is_some_and(|stamp| Some(&stamp.run) == runs.last());
+    let own = kept.iter().filter(of_last_run).count();
+    let (removed, foreign) = (swept.removed + garbage.len() as u64, (kept.len() - own) as u64);
+    means.counters.unknown_staged.store(foreign, Ordering::Relaxed);
+    if removed + own as u64 > 0 {
+        tracing::info!(removed, kept = own, "staged files of the last run that no object refers to");
+    }
+    if foreign > 0 {
+        tracing::warn!(foreign, "staged files that this catalog does not know are kept: they may be a newer catalog's");
+    }
     if (swept.kept as usize) < known.len() {
         let missing = known.len() - swept.kept as usize;
         tracing::error!(missing, "staged files are missing; GETs of them will fail");

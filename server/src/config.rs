@@ -65,6 +65,8 @@ pub struct Config {
     /// The doomed share of a blob at which the rest is rescued, in thousandths.
     #[serde(rename = "rescue_fraction", deserialize_with = "text::permille")]
     pub rescue_permille: u32,
+    /// Whether this catalog counts although it is older than the rack or the workshop: the newer one is lost.
+    pub accept_older_catalog: bool,
     /// The staging area.
     pub workshop: WorkshopConfig,
     /// When data moves to the rack.
@@ -95,6 +97,7 @@ impl Default for Config {
             starts_per_day: None,
             trace: None,
             rescue_permille: 500,
+            accept_older_catalog: false,
             workshop: WorkshopConfig::default(),
             migrate: MigrateConfig::default(),
             scheduler: SchedulerConfig::default(),

@@ -23,7 +23,7 @@ pub use credentials::{Credentials, endpoint};
 use crate::config::{Config, ConfigError};
 use catalog::{SqliteStore, StoreError};
 use disk::DriveError;
-use disk::label::{self, Label, RackUuid};
+use disk::label::{self, Device, DriveLabel, DriveUuid, Label, RackUuid};
 use engine::layout::synthesise;
 use identity::Identity;
 use model::text::{SHIPPED, TextError};
@@ -32,6 +32,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const CONFIG: &str = "larder.toml";
 const RACK: &str = "rack.toml";
@@ -93,7 +94,7 @@ impl DataDir {
         // Now, so that a catalog which is missing later is known to be lost rather than new.
         drop(SqliteStore::open(path.join(CATALOG))?);
         let dir = Self { path, rack, rack_uuid, credentials, _lock: lock };
-        label::write_directories(&dir.labels()).map_err(DataDirError::Drives)?;
+        label::write_directories(&fresh_labels(dir.labels())?).map_err(DataDirError::Drives)?;
         dir.finish()?;
         Ok(dir)
     }
@@ -245,6 +246,16 @@ fn drive_path(path: &Path, rack: &RackSpec, drive: DriveId) -> PathBuf {
     }
 }
 
+/// What goes onto drives that are labelled now: each gets a UUID of its own.
+fn fresh_labels(labels: Vec<(PathBuf, Label)>) -> Result<Vec<(PathBuf, DriveLabel)>, DataDirError> {
+    let labelled_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let fresh = labels.into_iter().map(|(path, label)| {
+        let uuid = DriveUuid(identity::random_uuid()?.0);
+        Ok((path, DriveLabel { label, uuid, labelled_ms, device: Device::None }))
+    });
+    fresh.collect()
+}
+
 /// `path` as a directory, made if absent, absolute.
 fn made(path: &Path) -> Result<PathBuf, DataDirError> {
     if path.exists() && !path.is_dir() {
@@ -325,7 +336,8 @@ fn begin(path: &Path, rack: &RackSpec) -> Result<RackUuid, DataDirError> {
 fn forget_labels(path: &Path, rack: &RackSpec, uuid: RackUuid) {
     for drive in rack.drives.iter().filter(|drive| drive.path.is_some()) {
         let file = drive_path(path, rack, drive.id).join(label::file_name().as_str());
-        let ours = fs::read(&file).is_ok_and(|block| Label::decode(&block).is_ok_and(|label| label.rack == uuid));
+        let ours =
+            fs::read(&file).is_ok_and(|block| DriveLabel::decode(&block).is_ok_and(|found| found.label.rack == uuid));
         if ours && let Err(error) = fs::remove_file(&file) {
             tracing::warn!(path = %file.display(), %error, "cannot take back the label of an unfinished rack");
         }

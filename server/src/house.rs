@@ -12,6 +12,7 @@ use crate::s3::store::{
     StoreError, StoreFuture, UploadMeta, UploadPage, UploadQuery,
 };
 use crate::users::ROOT;
+use crate::whole;
 use crate::world::{Means, WorldHandle, usage_of};
 use bytes::Bytes;
 use catalog::{
@@ -46,6 +47,18 @@ impl House {
     }
 
     async fn bytes_of(&self, bucket: &str, key: &str, range: Option<Range<u64>>) -> Result<GetBody, StoreError> {
+        let GetBody { object, bytes } = self.unchecked_bytes_of(bucket, key, range.clone()).await?;
+        let is_whole = range.is_none_or(|range| range == (0..object.bytes));
+        let bytes = if is_whole { whole::checked(&self.means, bucket, key, &object, bytes) } else { bytes };
+        Ok(GetBody { object, bytes })
+    }
+
+    async fn unchecked_bytes_of(
+        &self,
+        bucket: &str,
+        key: &str,
+        range: Option<Range<u64>>,
+    ) -> Result<GetBody, StoreError> {
         let mut missing = None;
         for _ in 0..LOOKS {
             let (object, place) = self.means.catalog.get_object(bucket, key).await.map_err(catalog_error)?;
@@ -93,7 +106,8 @@ impl House {
         range: Range<u64>,
     ) -> Result<Staged, StoreError> {
         if let Place::Staged { slot } = place {
-            return match self.means.staging.open(slot).await {
+            let opened = self.means.staging.open(slot).await;
+            return match opened.and_then(|reader| reader.of_version(object.version.0, name.0, name.1)) {
                 Ok(reader) => Ok(Staged::Here(reader.read(range).map_err(|error| damaged(&error)).boxed())),
                 Err(workshop::ReadError::NotFound { .. }) => Ok(Staged::Missing(slot)),
                 Err(error) => Err(damaged(&error)),
@@ -341,8 +355,8 @@ impl Sink {
         let Self { house, bucket, key, slot, writer } = self;
         // Before the file is finished: if it fails, the writer still takes its file away.
         let version = house.means.catalog.next_version_id().await.map_err(catalog_error)?;
-        let staged = writer.finish().await.map_err(stage_error)?;
         let modified_ms = (house.means.wall)();
+        let staged = writer.finish_for(version.0, 0, &bucket.name, &key).await.map_err(stage_error)?;
         let object = Object {
             version,
             bytes: staged.bytes,

@@ -1,6 +1,7 @@
 //! The admin API's answers, from a look at the engine and at the catalog. Nothing here touches a drive.
 
 use crate::admin::{Admin, Untold};
+use crate::lineage;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
 use crate::report::{
@@ -84,6 +85,7 @@ impl Teller {
         status.warnings.extend(damaged_records(&self.means.catalog.quarantined()));
         self.notices.add_to(&mut status);
         status.warnings.extend(self.quarantine_warning().await);
+        status.warnings.extend(self.catalog_warnings());
         Ok(status)
     }
 
@@ -104,6 +106,31 @@ impl Teller {
                 names.join(", ")
             )
         })
+    }
+
+    /// What the catalog does not fit.
+    fn catalog_warnings(&self) -> Vec<String> {
+        let counters = &self.means.counters;
+        let mut warnings = Vec::new();
+        if let Some(why) = self.means.lineage.older() {
+            warnings.push(format!(
+                "the catalog is older than the rack: {why}. Nothing is removed from the rack meanwhile; {}",
+                lineage::MEND
+            ));
+        }
+        match counters.unknown_staged.load(Ordering::Relaxed) {
+            0 => {}
+            1 => warnings.push(unknown_staged("1 staged file is")),
+            files => warnings.push(unknown_staged(&format!("{files} staged files are"))),
+        }
+        match counters.wrong_bodies.load(Ordering::Relaxed) {
+            0 => {}
+            bodies => warnings.push(format!(
+                "GETs cut off because the bytes were not those that the object was acknowledged with: {bodies}. The \
+                 log names the objects; run `larder verify --deep`, and report this"
+            )),
+        }
+        warnings
     }
 
     /// A look at the engine.
@@ -225,6 +252,10 @@ impl Admin for Teller {
             self.look(move |rack, now| drive_report(rack, drive, now)).await.map(Some)
         })
     }
+}
+
+fn unknown_staged(files: &str) -> String {
+    format!("{files} unknown to this catalog and kept, since a newer one may know more: `larder verify` names them")
 }
 
 fn untold(error: &CatalogError) -> Untold {

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use workshop::{SlotHold, StagedWriter};
+use workshop::{ReadError, SlotHold, StagedReader, StagedWriter};
 
 /// Parts that are looked up at once.
 const PAGE: usize = 1_000;
@@ -211,6 +211,7 @@ impl House {
         object: &Object,
         range: Range<u64>,
     ) -> Result<Staged, StoreError> {
+        let of = (object.version.0, bucket.to_owned(), key.to_owned());
         let Some(first) = object.parts.part_at(range.start).filter(|_| !range.is_empty()) else {
             return Ok(Staged::Here(stream::empty().boxed()));
         };
@@ -240,24 +241,36 @@ impl House {
             return Ok(Staged::Moved);
         }
         let first = match pieces.pop_front() {
-            Some((hold, wanted)) => match hold.open().await {
+            Some((hold, wanted)) => match open_of(&hold, &of).await {
                 Ok(reader) => reader.read(wanted).map_err(|error| damaged(&error)).boxed(),
-                Err(workshop::ReadError::NotFound { slot }) => return Ok(Staged::Missing(slot)),
+                Err(ReadError::NotFound { slot }) => return Ok(Staged::Missing(slot)),
                 Err(error) => return Err(damaged(&error)),
             },
             None => stream::empty().boxed(),
         };
-        Ok(Staged::Here(first.chain(one_by_one(pieces)).boxed()))
+        Ok(Staged::Here(first.chain(one_by_one(pieces, of)).boxed()))
     }
 }
 
 /// The bytes of `pieces`, each opened when the one before it was read.
-fn one_by_one(pieces: VecDeque<Piece>) -> BoxStream<'static, Result<Bytes, StoreError>> {
-    let opened = stream::iter(pieces).then(|(hold, wanted)| async move {
-        let reader = hold.open().await.map_err(|error| damaged(&error))?;
-        Ok::<_, StoreError>(reader.read(wanted).map_err(|error| damaged(&error)))
+fn one_by_one(pieces: VecDeque<Piece>, of: Name) -> BoxStream<'static, Result<Bytes, StoreError>> {
+    let of = Arc::new(of);
+    let opened = stream::iter(pieces).then(move |(hold, wanted)| {
+        let of = Arc::clone(&of);
+        async move {
+            let reader = open_of(&hold, &of).await.map_err(|error| damaged(&error))?;
+            Ok::<_, StoreError>(reader.read(wanted).map_err(|error| damaged(&error)))
+        }
     });
     opened.try_flatten().boxed()
+}
+
+/// A version, its bucket and its key.
+type Name = (u64, String, String);
+
+/// A reader of a part of that version.
+async fn open_of(hold: &SlotHold, (version, bucket, key): &Name) -> Result<StagedReader, ReadError> {
+    hold.open().await?.of_version(*version, bucket, key)
 }
 
 /// A part that counts as open, for as long as this lives or, once it is committed, until its upload is over.
@@ -310,7 +323,7 @@ impl PartSink {
         let Self { house, bucket, key, upload, number, slot, writer, open } = self;
         let checksum = meta.checksums.into_iter().next();
         let checksum = checksum.ok_or_else(|| StoreError::Internal("a part without a checksum".into()))?;
-        let staged = writer.finish().await.map_err(stage_error)?;
+        let staged = writer.finish_for(upload.0, number, &bucket, &key).await.map_err(stage_error)?;
         let modified_ms = (house.means.wall)();
         let part = Part { number, slot, bytes: staged.bytes, etag: meta.etag.clone(), checksum, modified_ms };
         match house.means.catalog.put_part(&bucket, &key, upload, &part).await {

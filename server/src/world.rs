@@ -15,6 +15,8 @@
 
 mod making;
 mod migration;
+mod newer;
+pub(crate) mod packed;
 mod power;
 pub(crate) mod quarantine;
 mod rebuild;
@@ -24,6 +26,7 @@ mod transfer;
 pub use making::{MakeError, Ticket, WriteOrder};
 
 use crate::holds::Holds;
+use crate::lineage::Lineage;
 use crate::losses::Losses;
 use crate::recall;
 use catalog::{Blob, Catalog, Cursor, VersionId};
@@ -87,6 +90,8 @@ pub struct Means {
     pub spool: Spool,
     /// Blobs that somebody reads.
     pub holds: Holds,
+    /// Whether the catalog is the newest.
+    pub lineage: Arc<Lineage>,
     /// One at a time orders recalls.
     pub ordering: recall::Ordering,
     /// Pins of buckets and prefixes.
@@ -104,6 +109,10 @@ pub struct Counters {
     pub repaired_fragments: AtomicU64,
     /// Fuses that tripped.
     pub fuse_trips: AtomicU64,
+    /// Objects whose bytes were not those that they were acknowledged with when they were served.
+    pub wrong_bodies: AtomicU64,
+    /// Staged files that this catalog does not know, and that may be a newer catalog's.
+    pub unknown_staged: AtomicU64,
     /// Bytes of the parts of open uploads, those included that are being received: what of the workshop cannot migrate.
     pub open_part_bytes: AtomicU64,
     /// What reads have found to be lost.

@@ -6,8 +6,8 @@
 //!
 //! Invariant: the checksum of a block is in the table before anybody is told that the block was written.
 
-use crate::format::crc32c;
 use bytes::Bytes;
+use crc_fast::{CrcAlgorithm, Digest};
 use disk::{Buffer, Drive, DriveError, FileName};
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +19,28 @@ pub const BLOCK_BYTES: usize = if cfg!(test) { 4 << 10 } else { 1 << 20 };
 
 /// What one file takes of the drive beyond its bytes is at most what fills its last page.
 const PAGE_BYTES: u64 = 4096;
+
+/// Which file a block is of. Every block's checksum begins with it, so that a block of another file, or of an earlier
+/// one of that number, is as bad as wrong bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileIdentity {
+    /// The file's number: a slot, or that of a recall.
+    pub number: u64,
+    /// What tells it from other files of that number.
+    pub nonce: u64,
+}
+
+/// The checksum of block `block` of a file: CRC-32C of whose block it is, and of its bytes.
+pub(crate) fn block_sum(file: FileIdentity, block: u64, bytes: &[u8]) -> u32 {
+    let mut identity = [0; 24];
+    identity[..8].copy_from_slice(&file.number.to_le_bytes());
+    identity[8..16].copy_from_slice(&file.nonce.to_le_bytes());
+    identity[16..].copy_from_slice(&block.to_le_bytes());
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(&identity);
+    digest.update(bytes);
+    digest.finalize() as u32
+}
 
 /// Told how many bytes of the file are written, after each block.
 pub(crate) type Written = Arc<dyn Fn(u64) + Send + Sync>;
@@ -51,16 +73,17 @@ pub(crate) async fn joined<T, E: From<DriveError>>(handle: &mut JoinHandle<Resul
     }
 }
 
-/// The block of `bytes` bytes at `offset`, or `None` if its checksum is not `crc`.
+/// Block `block` of a file, of `bytes` bytes, or `None` if its checksum is not `crc`.
 pub(crate) async fn read_block(
     drive: &dyn Drive,
     name: &FileName,
-    offset: u64,
+    file: FileIdentity,
+    block: u64,
     bytes: usize,
     crc: u32,
 ) -> Result<Option<Bytes>, DriveError> {
-    let block = read_bytes(drive, name, offset, bytes).await?;
-    Ok((crc32c(&block) == crc).then_some(block))
+    let data = read_bytes(drive, name, block * BLOCK_BYTES as u64, bytes).await?;
+    Ok((block_sum(file, block, &data) == crc).then_some(data))
 }
 
 /// `bytes` bytes of the file at `offset`, unchecked.
@@ -78,6 +101,9 @@ pub(crate) async fn read_bytes(
 pub(crate) struct BlockWriter {
     drive: Arc<dyn Drive>,
     name: FileName,
+    file: FileIdentity,
+    /// Blocks that have their checksum.
+    blocks: u64,
     buffer: Buffer,
     /// How much of `buffer` is filled.
     filled: usize,
@@ -93,12 +119,20 @@ pub(crate) struct BlockWriter {
 
 impl BlockWriter {
     /// A writer of the file `name`, which is `file_bytes` long. The checksum of each block is put into `table`.
-    pub(crate) fn new(drive: Arc<dyn Drive>, name: FileName, file_bytes: u64, written: Written) -> Self {
+    pub(crate) fn new(
+        drive: Arc<dyn Drive>,
+        name: FileName,
+        file: FileIdentity,
+        file_bytes: u64,
+        written: Written,
+    ) -> Self {
         let buffer_bytes = file_bytes.min(BLOCK_BYTES as u64) as usize;
         let table = Arc::default();
         Self {
             drive,
             name,
+            file,
+            blocks: 0,
             buffer: Buffer::zeroed(buffer_bytes),
             filled: 0,
             buffer_bytes,
@@ -172,7 +206,8 @@ impl BlockWriter {
         let tail = {
             let mut table = lock(&self.table);
             if self.filled > 0 {
-                table.push(crc32c(&self.buffer[..self.filled]));
+                table.push(block_sum(self.file, self.blocks, &self.buffer[..self.filled]));
+                self.blocks += 1;
             }
             tail(&table)
         };

@@ -11,8 +11,11 @@ pub enum FormatError {
     #[error("it is of another kind, or was never finished")]
     Magic,
     /// They are of a format version that this Larder does not know.
-    #[error("it is of format version {0}, which this Larder does not know")]
+    #[error("it is of format version {0}, and this Larder does not know it: use the newer one that wrote it")]
     Version(u32),
+    /// They are of a format version from before the first that is read for ever.
+    #[error("it was written by an earlier trial version of Larder (format {0}), which this one does not read")]
+    Trial(u32),
     /// They end too early, or too late.
     #[error("it has the wrong length")]
     Length,
@@ -22,6 +25,15 @@ pub enum FormatError {
     /// A field contradicts another, or is outside its range.
     #[error("its {0} makes no sense")]
     Field(&'static str),
+}
+
+/// Whether `version` is `read`, the only one of its kind so far that is read.
+pub(crate) fn check_version(version: u32, read: u32) -> Result<(), FormatError> {
+    match version {
+        version if version == read => Ok(()),
+        version if version < read => Err(FormatError::Trial(version)),
+        version => Err(FormatError::Version(version)),
+    }
 }
 
 /// CRC-32C of `bytes`.
@@ -74,6 +86,12 @@ impl<'a> Fields<'a> {
         let bytes = self.u32()? as usize;
         let text = std::str::from_utf8(self.take(bytes)?).map_err(|_| FormatError::Field("text"))?;
         Ok(text.to_owned())
+    }
+
+    /// The next `bytes` bytes, which must be zeros.
+    pub(crate) fn zeros(&mut self, bytes: usize) -> Result<(), FormatError> {
+        let zeros = self.take(bytes)?.iter().all(|byte| *byte == 0);
+        if zeros { Ok(()) } else { Err(FormatError::Field("reserved bytes")) }
     }
 
     /// Whether nothing is left.

@@ -17,10 +17,12 @@
 #![allow(clippy::missing_errors_doc)]
 
 mod block;
+mod checksum;
 mod drain;
 mod format;
 mod pack;
 mod pack_format;
+mod run_mark;
 mod spool;
 mod spool_file;
 mod staged_file;
@@ -30,14 +32,21 @@ mod staging;
 mod testing;
 
 pub use block::BLOCK_BYTES;
+pub use checksum::{Checksummer, whole_checksum};
 pub use drain::Full;
 pub use format::FormatError;
 pub use pack::{
     HeldPack, MEMBERS_MAX, PackError, PackMember, PackPlan, PackSource, PayloadCheck, PayloadError, Sealed,
     VerifyError, verify_payload,
 };
-pub use pack_format::{IndexEntry, PACK_FOOTER_BYTES, PackFooter, decode_footer, decode_index};
+pub use pack_format::{
+    IndexEntry, MemberAttributes, PACK_FOOTER_BYTES, PackFooter, PartDigests, Retention, RetentionMode, decode_footer,
+    decode_index,
+};
 pub use spool::{ENTRIES_MAX, ReserveError, Spool, SpoolUsage, segments};
 pub use spool_file::{SpoolError, SpoolReader, SpoolWriter};
 pub use staged_file::{ReadError, StageError, StagedFile, StagedReader, StagedWriter};
-pub use staging::{Inventory, Reservation, SlotHold, Staging, StagingUsage, SweepReport, staged_file_name};
+pub use staged_format::{Stamp, key_hash};
+pub use staging::{
+    Inventory, Reservation, SlotHold, Staging, StagingUsage, SweepReport, UnknownFile, staged_file_name,
+};

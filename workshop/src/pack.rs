@@ -5,18 +5,19 @@
 //! whether what was read back from the rack is what the source yielded.
 //!
 //! Invariants: two sources of one plan yield the same bytes, so a write can be tried again; every member is checked
-//! block by block as it is read; a source holds two blocks and a few opened small members, and nothing that grows with
-//! the payload but 8 bytes for each member.
+//! block by block as it is read, and against its object's own checksum; a source holds two blocks and a few opened
+//! small members, and nothing that grows with the payload but 8 bytes for each member.
 
 use crate::block::BLOCK_BYTES;
+use crate::checksum::{Checksummer, whole_checksum};
 use crate::pack_format::{
-    INDEX_HEADER_BYTES, MEMBER_CHECKSUM_BYTES, PACK_FOOTER_BYTES, PackFooter, encode_entry, encode_index_header,
-    entry_bytes,
+    INDEX_HEADER_BYTES, MEMBER_CHECKSUM_BYTES, MemberAttributes, PACK_FOOTER_BYTES, PackFooter, encode_entry,
+    encode_index_header, entry_bytes,
 };
 use crate::staged_file::{ReadError, StagedReader};
 use crate::staging::{SlotHold, Staging};
 use bytes::Bytes;
-use catalog::Object;
+use catalog::{Checksum, ChecksumKind, Object};
 use crc_fast::{CrcAlgorithm, Digest};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, FuturesOrdered, Stream, StreamExt};
@@ -25,8 +26,8 @@ use std::sync::Arc;
 
 /// The most members of a pack.
 pub const MEMBERS_MAX: usize = 1 << 20;
-/// The longest entry of an index: far above what S3 lets a key and its metadata be.
-const ENTRY_BYTES_MAX: usize = 256 << 10;
+/// The longest entry of an index: far above what S3 lets a key, its metadata and the digests of 10,000 parts be.
+const ENTRY_BYTES_MAX: usize = 1 << 20;
 /// How many pieces are opened ahead, so that small ones do not wait for each other.
 const OPEN_AHEAD: usize = 8;
 
@@ -39,6 +40,8 @@ pub struct PackMember {
     pub key: String,
     /// What S3 knows of it.
     pub object: Object,
+    /// What else the pack says of it.
+    pub attributes: MemberAttributes,
     /// The slots of its staged files, whose bytes follow one another: one, or one for each of the object's parts. None
     /// of a member that is in memory.
     pub slots: Vec<u64>,
@@ -77,9 +80,38 @@ pub enum PackError {
         /// What the record says.
         record_bytes: u64,
     },
+    /// A member's bytes are not those that its object was acknowledged with, though every block of them is as it was
+    /// staged.
+    #[error(
+        "the bytes staged for s3://{bucket}/{key} do not have the object's own checksum, {} {}",
+        name(.expected.kind), .expected.base64
+    )]
+    MemberUnlike {
+        /// The member's bucket.
+        bucket: String,
+        /// Its key.
+        key: String,
+        /// The number of its part that is meant, from 1 on; 0 if it is the whole of it.
+        part: u32,
+        /// Its first slot, or that of the part.
+        slot: u64,
+        /// The checksum that it should have.
+        expected: Checksum,
+    },
     /// A member cannot be read.
     #[error(transparent)]
     Read(ReadError),
+}
+
+/// What S3 calls a kind of checksum.
+fn name(kind: ChecksumKind) -> &'static str {
+    match kind {
+        ChecksumKind::Crc32 => "CRC32",
+        ChecksumKind::Crc32c => "CRC32C",
+        ChecksumKind::Crc64Nvme => "CRC64NVME",
+        ChecksumKind::Sha1 => "SHA1",
+        ChecksumKind::Sha256 => "SHA256",
+    }
 }
 
 impl PackMember {
@@ -87,13 +119,26 @@ impl PackMember {
     fn pieces(&self) -> usize {
         self.slots.len().max(1)
     }
+
+    /// The checksum that the bytes of all its pieces have, or else the one that those of each piece have, by the number
+    /// of the piece.
+    fn expected(&self, piece: Option<usize>) -> Option<&Checksum> {
+        let whole = whole_checksum(&self.object);
+        match piece {
+            None => whole,
+            Some(_) if whole.is_some() || self.attributes.parts.len() != self.slots.len() => None,
+            Some(piece) => self.attributes.parts.get(piece).map(|part| &part.checksum),
+        }
+    }
 }
 
 impl PackError {
     /// The member whose staged file is lost or damaged, if that is what is wrong.
     pub fn bad_slot(&self) -> Option<u64> {
         match self {
-            Self::MemberGone { slot } | Self::MemberLength { slot, .. } => Some(*slot),
+            Self::MemberGone { slot } | Self::MemberLength { slot, .. } | Self::MemberUnlike { slot, .. } => {
+                Some(*slot)
+            }
             Self::EntryTooLong { slot, .. } => Some(*slot).filter(|slot| *slot > 0),
             Self::Read(error) => error.slot(),
             Self::Members(_) | Self::TooLong => None,
@@ -156,11 +201,14 @@ fn blocks_of(mut bytes: Bytes) -> impl Stream<Item = Result<Bytes, ReadError>> +
 struct HeldFile {
     hold: SlotHold,
     bytes: u64,
+    /// Of which version of which object it is.
+    of: Arc<(u64, String, String)>,
 }
 
 impl HeldFile {
     async fn open(&self) -> Result<StagedReader, PackError> {
-        let reader = self.hold.open().await?;
+        let (version, bucket, key) = &*self.of;
+        let reader = self.hold.open().await?.of_version(*version, bucket, key)?;
         let (slot, staged_bytes, record_bytes) = (self.hold.slot(), reader.bytes(), self.bytes);
         if staged_bytes == record_bytes {
             return Ok(reader);
@@ -185,8 +233,8 @@ impl PackPlan {
         let mut offsets = Vec::with_capacity(members.len());
         let mut index_offset: u64 = 0;
         let mut index_bytes = INDEX_HEADER_BYTES as u64;
-        for PackMember { bucket, key, object, slots } in &members {
-            let bytes = entry_bytes(bucket, key, object);
+        for PackMember { bucket, key, object, attributes, slots } in &members {
+            let bytes = entry_bytes(bucket, key, object, attributes);
             if bytes > ENTRY_BYTES_MAX {
                 return Err(PackError::EntryTooLong { slot: slots.first().copied().unwrap_or(0), bytes });
             }
@@ -217,13 +265,14 @@ impl PackPlan {
 
     /// Keeps all members, so that the pack can be yielded as often as it takes.
     pub fn hold(self, staging: &Staging) -> Result<HeldPack, PackError> {
-        let pieces = self.members.iter().flat_map(|PackMember { object, slots, .. }| {
+        let pieces = self.members.iter().flat_map(|PackMember { bucket, key, object, slots, .. }| {
             assert!(!slots.is_empty(), "a member has a file, though it be empty");
-            slots.iter().zip(1..).map(|(slot, number)| {
+            let of = Arc::new((object.version.0, bucket.clone(), key.clone()));
+            slots.iter().zip(1..).map(move |(slot, number)| {
                 let part = object.parts.range(number).filter(|_| slots.len() > 1);
                 let bytes = part.map_or(object.bytes, |part| part.end - part.start);
                 let hold = staging.hold(*slot).ok_or(PackError::MemberGone { slot: *slot })?;
-                Ok(Held::File(HeldFile { hold, bytes }))
+                Ok(Held::File(HeldFile { hold, bytes, of: Arc::clone(&of) }))
             })
         });
         Ok(HeldPack { pieces: pieces.collect::<Result<_, PackError>>()?, plan: self })
@@ -262,6 +311,9 @@ pub struct PackSource {
     /// CRC-64 of the members that were yielded.
     checksums: Vec<u64>,
     member_digest: Digest,
+    /// Compute the checksums that the member and its current piece should have, if they are known.
+    member_sum: Option<Checksummer>,
+    piece_sum: Option<Checksummer>,
     index_digest: Digest,
     payload_digest: Digest,
     yielded_bytes: u64,
@@ -300,6 +352,8 @@ impl PackSource {
             opened: 0,
             checksums: Vec::new(),
             member_digest: digest,
+            member_sum: None,
+            piece_sum: None,
             index_digest: digest,
             payload_digest: digest,
             yielded_bytes: 0,
@@ -368,8 +422,13 @@ impl PackSource {
                     if let Some(piece) = stream.next().await {
                         let piece = piece?;
                         self.member_digest.update(&piece);
+                        for sum in [&mut self.member_sum, &mut self.piece_sum].into_iter().flatten() {
+                            sum.update(&piece);
+                        }
                         return Ok(Some(piece));
                     }
+                    let sum = self.piece_sum.take();
+                    self.check(sum, member, Some(read))?;
                     self.stage = Stage::File { member, read: read + 1 };
                 }
                 Stage::Entry(next) => {
@@ -388,18 +447,39 @@ impl PackSource {
     /// Begins with the next piece of `member`, of which `read` were read; or with the next member behind its last.
     async fn begin_file(&mut self, member: usize, read: usize) -> Result<(), PackError> {
         self.open_ahead();
-        self.stage = match self.pack.plan.members.get(member) {
+        let pack = Arc::clone(&self.pack);
+        self.stage = match pack.plan.members.get(member) {
             None => Stage::Entry(0),
             Some(of) if read == of.pieces() => {
+                let sum = self.member_sum.take();
+                self.check(sum, member, None)?;
                 self.checksums.push(self.member_digest.finalize_reset());
                 Stage::File { member: member + 1, read: 0 }
             }
-            Some(_) => {
+            Some(of) => {
+                let sum = |piece| of.expected(piece).map(|expected| Checksummer::new(expected.kind));
+                self.piece_sum = sum(Some(read));
+                if read == 0 {
+                    self.member_sum = sum(None);
+                }
                 let stream = self.opening.next().await.expect("pieces are opened ahead as long as there are some")?;
                 Stage::Bytes { member, read, stream }
             }
         };
         Ok(())
+    }
+
+    /// Holds `sum`, of a piece of `member` or of all of it, against what that should be.
+    fn check(&self, sum: Option<Checksummer>, member: usize, piece: Option<usize>) -> Result<(), PackError> {
+        let of = &self.pack.plan.members[member];
+        let Some((sum, expected)) = sum.zip(of.expected(piece)) else { return Ok(()) };
+        if sum.finish() == *expected {
+            return Ok(());
+        }
+        let (bucket, key, expected) = (of.bucket.clone(), of.key.clone(), expected.clone());
+        let slot = of.slots.get(piece.unwrap_or(0)).copied().unwrap_or(0);
+        let part = piece.map_or(0, |piece| piece as u32 + 1);
+        Err(PackError::MemberUnlike { bucket, key, part, slot, expected })
     }
 
     fn open_ahead(&mut self) {
@@ -417,8 +497,8 @@ impl PackSource {
         if index == 0 {
             bytes.extend_from_slice(&encode_index_header(members as u32));
         }
-        let PackMember { bucket, key, object, .. } = &self.pack.plan.members[index];
-        bytes.extend_from_slice(&encode_entry(bucket, key, self.pack.plan.offsets[index], object));
+        let PackMember { bucket, key, object, attributes, .. } = &self.pack.plan.members[index];
+        bytes.extend_from_slice(&encode_entry(bucket, key, self.pack.plan.offsets[index], object, attributes));
         self.stage = if index + 1 < members { Stage::Entry(index + 1) } else { Stage::Checksums(0) };
         self.index_digest.update(&bytes);
         bytes.into()

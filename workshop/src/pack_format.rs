@@ -1,15 +1,16 @@
-//! The bytes of a pack behind its members: index and footer, format version 2. `docs/format.md` draws them.
+//! The bytes of a pack behind its members: index and footer, format version 3. `docs/format.md` draws them.
 //!
-//! Version 1 is read as well; it knew of no objects that were uploaded in parts.
+//! The index names every member with all that S3 knew of it when it was packed, so that a catalog can be rebuilt from
+//! the drives alone; what changed later is the catalog's alone.
 //!
-//! The index names every member with all that S3 knows of it, so that a catalog can be rebuilt from the drives alone.
 //! The checksums of the members have a place of fixed length at its end: they are known only when the members were
 //! read, and the length of a pack is known before.
 //!
 //! Invariants: what is written here does not follow the catalog's records when those change, except by a new version;
 //! decoding takes memory in proportion to the bytes it is given.
 
-use crate::format::{Fields, FormatError, crc32c};
+use crate::checksum::{checksum_bytes, of_raw, raw};
+use crate::format::{Fields, FormatError, check_version, crc32c};
 use catalog::{Acl, Checksum, ChecksumKind, Object, PartLengths, VersionId};
 
 /// Length of the footer of a pack.
@@ -26,13 +27,62 @@ const PARTS: FormatError = FormatError::Field("lengths of parts");
 
 const FOOTER_MAGIC: [u8; 8] = *b"larder-p";
 const INDEX_MAGIC: [u8; 8] = *b"larder-i";
-const VERSION: u32 = 2;
-/// The oldest version that is read.
-const OLDEST_VERSION: u32 = 1;
-/// The first version in which an entry tells of parts.
-const VERSION_WITH_PARTS: u32 = 2;
-/// The shortest entry, of version 1: its length, four numbers, three empty texts and three empty lists.
-const ENTRY_BYTES_MIN: usize = 4 + 4 * 8 + 6 * 4;
+const VERSION: u32 = 3;
+/// The shortest entry: its length, eight numbers, four bytes of flags, five empty texts and six empty lists.
+const ENTRY_BYTES_MIN: usize = 4 + 8 * 8 + 4 + 5 * 4 + 6 * 4;
+/// Bytes of an MD5.
+const MD5_BYTES: usize = 16;
+
+const DELETE_MARKER: u8 = 1;
+const LEGAL_HOLD: u8 = 2;
+
+/// How firmly an object is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetentionMode {
+    /// Whoever may bypass governance may shorten it.
+    Governance,
+    /// Nobody may.
+    Compliance,
+}
+
+/// Until when an object must not be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// How firmly.
+    pub mode: RetentionMode,
+    /// Until when, in milliseconds of the Unix epoch.
+    pub until_ms: u64,
+}
+
+/// The digests of a part that an object was uploaded in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartDigests {
+    /// MD5 of its bytes.
+    pub md5: [u8; MD5_BYTES],
+    /// Its checksum, of the same kind for all parts of an object.
+    pub checksum: Checksum,
+}
+
+/// What a pack says of a member beyond its [`Object`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberAttributes {
+    /// When its bucket was made, in milliseconds of the Unix epoch: tells buckets of one name apart.
+    pub bucket_created_ms: u64,
+    /// The name of the user who owned the bucket.
+    pub owner: String,
+    /// The catalog's commit sequence number of the object's record: of two versions, the one with the higher is newer.
+    pub sequence: u64,
+    /// Whether it is a delete marker, which has no bytes.
+    pub is_delete_marker: bool,
+    /// Whether it is under legal hold.
+    pub legal_hold: bool,
+    /// Until when it is retained, if it is.
+    pub retention: Option<Retention>,
+    /// Its storage class as S3 spells it; empty where nobody named one.
+    pub storage_class: String,
+    /// The digests of its parts, of all of them in order, or of none.
+    pub parts: Vec<PartDigests>,
+}
 
 /// A member of a pack, as its index names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +95,8 @@ pub struct IndexEntry {
     pub offset: u64,
     /// What S3 knew of it when it was packed.
     pub object: Object,
+    /// What else was known of it.
+    pub attributes: MemberAttributes,
     /// CRC-64/NVME of its bytes.
     pub checksum: u64,
 }
@@ -99,13 +151,11 @@ pub fn decode_footer(bytes: &[u8]) -> Result<PackFooter, FormatError> {
         index_bytes: fields.u64()?,
         index_checksum: fields.u64()?,
     };
-    fields.take(20)?;
-    if fields.u32()? != crc32c(&bytes[..60]) {
+    if crc32c(&bytes[..60]).to_le_bytes() != bytes[60..] {
         return Err(FormatError::Checksum);
     }
-    if !(OLDEST_VERSION..=VERSION).contains(&version) {
-        return Err(FormatError::Version(version));
-    }
+    check_version(version, VERSION)?;
+    fields.zeros(20)?;
     let payload_bytes = footer.index_offset.checked_add(footer.index_bytes);
     match payload_bytes.and_then(|bytes| bytes.checked_add(PACK_FOOTER_BYTES as u64)) {
         Some(_) => Ok(footer),
@@ -135,10 +185,7 @@ pub(crate) fn parse_index(bytes: &[u8]) -> Result<Vec<IndexEntry>, FormatError> 
     if fields.take(8)? != INDEX_MAGIC {
         return Err(FormatError::Magic);
     }
-    let version = fields.u32()?;
-    if !(OLDEST_VERSION..=VERSION).contains(&version) {
-        return Err(FormatError::Version(version));
-    }
+    check_version(fields.u32()?, VERSION)?;
     let members = fields.u32()? as usize;
     if members > bytes.len() / (ENTRY_BYTES_MIN + MEMBER_CHECKSUM_BYTES) {
         return Err(FormatError::Field("number of members"));
@@ -147,7 +194,7 @@ pub(crate) fn parse_index(bytes: &[u8]) -> Result<Vec<IndexEntry>, FormatError> 
     let mut end = 0;
     for _ in 0..members {
         let entry_bytes = fields.u32()? as usize;
-        let entry = decode_entry(version, fields.take(entry_bytes)?)?;
+        let entry = decode_entry(fields.take(entry_bytes)?)?;
         if entry.offset != end {
             return Err(FormatError::Field("offset of a member"));
         }
@@ -170,30 +217,30 @@ pub(crate) fn encode_index_header(members: u32) -> [u8; INDEX_HEADER_BYTES] {
 }
 
 /// An entry, with its length before it.
-pub(crate) fn encode_entry(bucket: &str, key: &str, offset: u64, object: &Object) -> Vec<u8> {
-    // Named one by one, so that a field that the record gains cannot be forgotten here.
-    // ACL and tags may change at any time, which must not wake a drive; so they are the catalog's alone.
-    let Object {
-        version,
-        bytes,
-        etag,
-        modified_ms,
-        created_ms: _,
-        headers,
-        metadata,
-        checksums,
-        acl: _,
-        tags: _,
-        parts,
-    } = object;
+pub(crate) fn encode_entry(
+    bucket: &str,
+    key: &str,
+    offset: u64,
+    object: &Object,
+    attributes: &MemberAttributes,
+) -> Vec<u8> {
+    // Named one by one, so that a field that a record gains cannot be forgotten here.
+    let Object { version, bytes, etag, modified_ms, created_ms, headers, metadata, checksums, acl, tags, parts } =
+        object;
+    let MemberAttributes { bucket_created_ms, owner, sequence, storage_class, .. } = attributes;
+    let MemberAttributes { is_delete_marker, legal_hold, retention, parts: digests, .. } = attributes;
+    let (mode, until_ms) = retention_code(*retention);
     let mut out = vec![0; 4];
-    for number in [version.0, offset, *bytes, *modified_ms] {
+    for number in [version.0, *sequence, offset, *bytes, *created_ms, *modified_ms, *bucket_created_ms, until_ms] {
         out.extend_from_slice(&number.to_le_bytes());
     }
-    for text in [bucket, key, etag] {
+    let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+    let flags = flag(*is_delete_marker, DELETE_MARKER) | flag(*legal_hold, LEGAL_HOLD);
+    out.extend_from_slice(&[flags, mode, acl_code(*acl), 0]);
+    for text in [bucket, owner, key, etag, storage_class] {
         put_text(&mut out, text);
     }
-    for pairs in [headers, metadata] {
+    for pairs in [headers, metadata, tags] {
         put_count(&mut out, pairs.len());
         for (name, value) in pairs {
             put_text(&mut out, name);
@@ -210,48 +257,136 @@ pub(crate) fn encode_entry(bucket: &str, key: &str, offset: u64, object: &Object
         out.extend_from_slice(&count.to_le_bytes());
         out.extend_from_slice(&bytes.to_le_bytes());
     }
+    put_digests(&mut out, digests);
     let entry_bytes = (out.len() - 4) as u32;
     out[..4].copy_from_slice(&entry_bytes.to_le_bytes());
     out
 }
 
 /// How long [`encode_entry`] is.
-pub(crate) fn entry_bytes(bucket: &str, key: &str, object: &Object) -> usize {
+pub(crate) fn entry_bytes(bucket: &str, key: &str, object: &Object, attributes: &MemberAttributes) -> usize {
     let text = |text: &str| 4 + text.len();
     let pairs =
         |pairs: &[(String, String)]| -> usize { pairs.iter().map(|(name, value)| text(name) + text(value)).sum() };
+    let texts = [bucket, &attributes.owner, key, &object.etag, &attributes.storage_class];
     let checksums: usize = object.checksums.iter().map(|checksum| 1 + text(&checksum.base64)).sum();
+    let digests = digests_kind(&attributes.parts);
     ENTRY_BYTES_MIN
-        + bucket.len()
-        + key.len()
-        + object.etag.len()
+        + texts.iter().map(|text| text.len()).sum::<usize>()
         + pairs(&object.headers)
         + pairs(&object.metadata)
+        + pairs(&object.tags)
         + checksums
-        + 4
         + RUN_BYTES * object.parts.runs().len()
+        + digests.map_or(0, |kind| 1 + attributes.parts.len() * (MD5_BYTES + checksum_bytes(kind)))
 }
 
-fn decode_entry(format: u32, bytes: &[u8]) -> Result<IndexEntry, FormatError> {
+fn decode_entry(bytes: &[u8]) -> Result<IndexEntry, FormatError> {
     let mut fields = Fields::of(bytes);
-    let (version, offset, bytes, modified_ms) = (fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?);
-    let (bucket, key, etag) = (fields.text()?, fields.text()?, fields.text()?);
-    let headers = decode_pairs(&mut fields)?;
-    let metadata = decode_pairs(&mut fields)?;
+    let (version, sequence, offset, bytes) = (VersionId(fields.u64()?), fields.u64()?, fields.u64()?, fields.u64()?);
+    let (created_ms, modified_ms, bucket_created_ms) = (fields.u64()?, fields.u64()?, fields.u64()?);
+    let until_ms = fields.u64()?;
+    let (flags, mode, acl) = (fields.u8()?, fields.u8()?, acl_of(fields.u8()?)?);
+    fields.zeros(1)?;
+    if flags & !(DELETE_MARKER | LEGAL_HOLD) != 0 {
+        return Err(FormatError::Field("flags"));
+    }
+    let (is_delete_marker, legal_hold) = (flags & DELETE_MARKER != 0, flags & LEGAL_HOLD != 0);
+    let retention = retention_of(mode, until_ms)?;
+    let (bucket, owner, key) = (fields.text()?, fields.text()?, fields.text()?);
+    let (etag, storage_class) = (fields.text()?, fields.text()?);
+    let (headers, metadata, tags) =
+        (decode_pairs(&mut fields)?, decode_pairs(&mut fields)?, decode_pairs(&mut fields)?);
     let mut checksums = Vec::new();
     for _ in 0..fields.u32()? {
         let kind = kind_of(fields.u8()?)?;
         checksums.push(Checksum { kind, base64: fields.text()? });
     }
-    let parts = if format >= VERSION_WITH_PARTS { decode_parts(&mut fields, bytes)? } else { PartLengths::default() };
+    let parts = decode_parts(&mut fields, bytes)?;
+    let digests = decode_digests(&mut fields, &parts)?;
     if !fields.is_empty() {
         return Err(FormatError::Length);
     }
-    let (version, acl, tags) = (VersionId(version), Acl::Private, Vec::new());
-    let created_ms = modified_ms;
-    let object =
-        Object { version, bytes, etag, modified_ms, created_ms, headers, metadata, checksums, acl, tags, parts };
-    Ok(IndexEntry { bucket, key, offset, object, checksum: 0 })
+    let object = Object { version, bytes, etag, modified_ms, created_ms, headers, metadata, checksums, acl, tags, parts };
+    let attributes = MemberAttributes {
+        bucket_created_ms,
+        owner,
+        sequence,
+        is_delete_marker,
+        legal_hold,
+        retention,
+        storage_class,
+        parts: digests,
+    };
+    Ok(IndexEntry { bucket, key, offset, object, attributes, checksum: 0 })
+}
+
+/// The kind of the checksums of `digests`; `None` if there are none, or not all are checksums of one kind.
+fn digests_kind(digests: &[PartDigests]) -> Option<ChecksumKind> {
+    let kind = digests.first()?.checksum.kind;
+    let sound = digests.iter().all(|part| part.checksum.kind == kind && raw(&part.checksum).is_some());
+    sound.then_some(kind)
+}
+
+/// The digests of parts: their number, and if there are any the kind of their checksums, and of each MD5 and checksum.
+fn put_digests(out: &mut Vec<u8>, digests: &[PartDigests]) {
+    let Some(kind) = digests_kind(digests) else { return put_count(out, 0) };
+    put_count(out, digests.len());
+    out.push(kind_code(kind));
+    for PartDigests { md5, checksum } in digests {
+        out.extend_from_slice(md5);
+        out.extend_from_slice(&raw(checksum).expect("the checksums of digests that are written are sound"));
+    }
+}
+
+fn decode_digests(fields: &mut Fields<'_>, parts: &PartLengths) -> Result<Vec<PartDigests>, FormatError> {
+    let count = fields.u32()?;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    if count != parts.count() {
+        return Err(FormatError::Field("number of digests of parts"));
+    }
+    let kind = kind_of(fields.u8()?)?;
+    let mut digests = Vec::new();
+    for _ in 0..count {
+        let md5 = *fields.take(MD5_BYTES)?.first_chunk().ok_or(FormatError::Length)?;
+        digests.push(PartDigests { md5, checksum: of_raw(kind, fields.take(checksum_bytes(kind))?) });
+    }
+    Ok(digests)
+}
+
+fn retention_code(retention: Option<Retention>) -> (u8, u64) {
+    match retention {
+        None => (0, 0),
+        Some(Retention { mode: RetentionMode::Governance, until_ms }) => (1, until_ms),
+        Some(Retention { mode: RetentionMode::Compliance, until_ms }) => (2, until_ms),
+    }
+}
+
+fn retention_of(code: u8, until_ms: u64) -> Result<Option<Retention>, FormatError> {
+    let mode = match (code, until_ms) {
+        (0, 0) => return Ok(None),
+        (1, _) => RetentionMode::Governance,
+        (2, _) => RetentionMode::Compliance,
+        _ => return Err(FormatError::Field("retention")),
+    };
+    Ok(Some(Retention { mode, until_ms }))
+}
+
+fn acl_code(acl: Acl) -> u8 {
+    match acl {
+        Acl::Private => 0,
+        Acl::PublicRead => 1,
+    }
+}
+
+fn acl_of(code: u8) -> Result<Acl, FormatError> {
+    match code {
+        0 => Ok(Acl::Private),
+        1 => Ok(Acl::PublicRead),
+        _ => Err(FormatError::Field("ACL")),
+    }
 }
 
 /// The lengths of the parts of an object of `bytes` bytes.

@@ -30,28 +30,55 @@ fn objects() -> impl Strategy<Value = Object> {
             headers,
             metadata,
             checksums,
-            acl: Acl::Private,
-            tags: Vec::new(),
+            acl: if modified_ms % 2 == 0 { Acl::Private } else { Acl::PublicRead },
+            tags: vec![("a".into(), "b".into()); (version % 3) as usize],
             parts: lengths.into_iter().collect(),
         },
     )
 }
 
-fn members() -> impl Strategy<Value = Vec<(String, String, Object, u64)>> {
-    proptest::collection::vec((texts(), texts(), objects(), any::<u64>()), 0..6)
+fn attributes() -> impl Strategy<Value = MemberAttributes> {
+    let retentions = proptest::option::of((any::<bool>(), any::<u64>()).prop_map(|(firm, until_ms)| {
+        let mode = if firm { RetentionMode::Compliance } else { RetentionMode::Governance };
+        Retention { mode, until_ms }
+    }));
+    let flags = (any::<bool>(), any::<bool>(), retentions);
+    let numbers = (any::<u64>(), any::<u64>());
+    (numbers, texts(), texts(), flags).prop_map(|(numbers, owner, storage_class, flags)| {
+        let (bucket_created_ms, sequence) = numbers;
+        let (is_delete_marker, legal_hold, retention) = flags;
+        let parts = Vec::new();
+        MemberAttributes {
+            bucket_created_ms,
+            owner,
+            sequence,
+            is_delete_marker,
+            legal_hold,
+            retention,
+            storage_class,
+            parts,
+        }
+    })
+}
+
+/// Bucket, key, object, checksum and attributes.
+type Member = (String, String, Object, u64, MemberAttributes);
+
+fn members() -> impl Strategy<Value = Vec<Member>> {
+    proptest::collection::vec((texts(), texts(), objects(), any::<u64>(), attributes()), 0..6)
 }
 
 /// An index of these members, with the footer that goes with it.
-fn encode(members: &[(String, String, Object, u64)]) -> (Vec<u8>, PackFooter) {
+fn encode(members: &[Member]) -> (Vec<u8>, PackFooter) {
     let mut bytes = encode_index_header(members.len() as u32).to_vec();
     let mut offset = 0;
-    for (bucket, key, object, _) in members {
-        let entry = encode_entry(bucket, key, offset, object);
-        assert_eq!(entry.len(), entry_bytes(bucket, key, object), "the length is known before");
+    for (bucket, key, object, _, attributes) in members {
+        let entry = encode_entry(bucket, key, offset, object, attributes);
+        assert_eq!(entry.len(), entry_bytes(bucket, key, object, attributes), "the length is known before");
         bytes.extend_from_slice(&entry);
         offset += object.bytes;
     }
-    for (_, _, _, checksum) in members {
+    for (_, _, _, checksum, _) in members {
         bytes.extend_from_slice(&checksum.to_le_bytes());
     }
     let footer = PackFooter {
@@ -63,17 +90,17 @@ fn encode(members: &[(String, String, Object, u64)]) -> (Vec<u8>, PackFooter) {
     (bytes, footer)
 }
 
-/// What any bytes may do to the decoders: be refused, or be exactly what would be written for what they say
-/// (unless they are of an older version).
+/// What any bytes may do to the decoders: be refused, or be exactly what would be written for what they say.
 fn decode_anything(bytes: &[u8]) {
-    let newest = bytes.get(8..12) == Some(&VERSION.to_le_bytes()[..]);
     if let Ok(entries) = parse_index(bytes) {
-        let members: Vec<_> =
-            entries.into_iter().map(|entry| (entry.bucket, entry.key, entry.object, entry.checksum)).collect();
-        assert!(!newest || encode(&members).0 == bytes);
+        let members: Vec<_> = entries
+            .into_iter()
+            .map(|entry| (entry.bucket, entry.key, entry.object, entry.checksum, entry.attributes))
+            .collect();
+        assert!(encode(&members).0 == bytes);
     }
     if let Ok(footer) = decode_footer(bytes) {
-        assert!(!newest || footer.encode() == bytes);
+        assert!(footer.encode() == bytes);
         assert!(footer.payload_bytes() > footer.index_offset);
     }
 }
@@ -91,13 +118,13 @@ fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-fn corpus() -> Vec<Vec<u8>> {
+fn corpus_member() -> Member {
     let object = Object {
         version: VersionId(4),
         bytes: 99,
         etag: "d41d8cd98f00b204e9800998ecf8427e".into(),
         modified_ms: 1_700_000_000_000,
-        created_ms: 1_700_000_000_000,
+        created_ms: 1_650_000_000_000,
         headers: vec![("content-type".into(), "image/png".into())],
         metadata: vec![("camera".into(), "box".into()), ("place".into(), String::new())],
         checksums: vec![Checksum { kind: ChecksumKind::Crc32c, base64: "AAAAAA==".into() }],
@@ -105,9 +132,25 @@ fn corpus() -> Vec<Vec<u8>> {
         tags: Vec::new(),
         parts: PartLengths::default(),
     };
-    let member = ("photos".to_owned(), "2019/a.png".to_owned(), object, 17);
+    let retention = Some(Retention { mode: RetentionMode::Governance, until_ms: 1_900_000_000_000 });
+    let attributes = MemberAttributes {
+        bucket_created_ms: 1_600_000_000_000,
+        owner: "root".into(),
+        sequence: 4_711,
+        legal_hold: true,
+        retention,
+        storage_class: "STANDARD".into(),
+        ..MemberAttributes::default()
+    };
+    ("photos".to_owned(), "2019/a.png".to_owned(), object, 17, attributes)
+}
+
+fn corpus() -> Vec<Vec<u8>> {
+    let member = corpus_member();
     let mut in_parts = member.clone();
     in_parts.2.parts = [40, 40, 19].into_iter().collect();
+    let checksum = of_raw(ChecksumKind::Crc64Nvme, &[1, 2, 3, 4, 5, 6, 7, 8]);
+    in_parts.4.parts = vec![PartDigests { md5: [3; 16], checksum }; 3];
     let (one, footer) = encode(std::slice::from_ref(&member));
     let (none, _) = encode(&[]);
     let (several, _) = encode(&[member.clone(), in_parts, member]);
@@ -145,32 +188,53 @@ fn an_index_that_promises_more_than_it_has_takes_no_memory() {
 #[test]
 fn a_newer_index_or_footer_is_refused_as_such() {
     let (mut index, footer) = encode(&[]);
-    index[8] = 3;
-    assert_eq!(parse_index(&index), Err(FormatError::Version(3)));
+    index[8] = 4;
+    assert_eq!(parse_index(&index), Err(FormatError::Version(4)));
     let mut bytes = footer.encode();
-    bytes[8] = 3;
+    bytes[8] = 4;
     let crc = crc32c(&bytes[..60]);
     bytes[60..].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(decode_footer(&bytes), Err(FormatError::Version(3)));
+    assert_eq!(decode_footer(&bytes), Err(FormatError::Version(4)));
 }
 
 #[test]
-fn an_index_of_version_1_is_read_and_has_no_parts() {
-    let mut index = corpus().swap_remove(1);
-    let expected = parse_index(&index).unwrap();
-    // What version 2 added: the number of runs, at the end of the one entry.
-    let end = index.len() - MEMBER_CHECKSUM_BYTES;
-    assert_eq!(index.drain(end - 4..end).sum::<u8>(), 0);
-    index[8] = 1;
-    let entry_bytes = (end - INDEX_HEADER_BYTES - 8) as u32;
-    index[INDEX_HEADER_BYTES..INDEX_HEADER_BYTES + 4].copy_from_slice(&entry_bytes.to_le_bytes());
-    assert_eq!((index.len(), crc_fast::crc64_nvme(&index)), (204, 18_275_013_383_202_645_887));
-    assert_eq!(parse_index(&index).unwrap(), expected);
+fn packs_of_trial_versions_are_refused_as_such() {
+    for version in [1, 2] {
+        let (mut index, footer) = encode(&[]);
+        index[8] = version;
+        assert_eq!(parse_index(&index), Err(FormatError::Trial(version.into())));
+        let mut bytes = footer.encode();
+        bytes[8] = version;
+        let crc = crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        let refused = decode_footer(&bytes);
+        assert_eq!(refused, Err(FormatError::Trial(version.into())));
+        assert!(refused.unwrap_err().to_string().contains("written by an earlier trial version of Larder"));
+    }
+}
+
+#[test]
+fn digests_that_are_not_of_all_parts_are_refused() {
+    let checksum = |bytes: &[u8]| of_raw(ChecksumKind::Crc32c, bytes);
+    let digests = |count| vec![PartDigests { md5: [9; 16], checksum: checksum(&[1, 2, 3, 4]) }; count];
+    let mut member = corpus_member();
+    member.2.parts = [40, 40, 19].into_iter().collect();
+    member.4.parts = digests(3);
+    let entries = parse_index(&encode(std::slice::from_ref(&member)).0).unwrap();
+    assert_eq!(entries[0].attributes.parts, digests(3));
+    member.4.parts = digests(2);
+    let refused = parse_index(&encode(std::slice::from_ref(&member)).0);
+    assert_eq!(refused, Err(FormatError::Field("number of digests of parts")));
+    // Not checksums of one kind: there is no way to write them, so none are.
+    member.4.parts = digests(3);
+    member.4.parts[1].checksum = of_raw(ChecksumKind::Sha1, &[0; 20]);
+    let entries = parse_index(&encode(std::slice::from_ref(&member)).0).unwrap();
+    assert!(entries[0].attributes.parts.is_empty());
 }
 
 #[test]
 fn parts_that_are_not_all_of_an_object_are_refused() {
-    let mut member = ("b".to_owned(), "k".to_owned(), parse_index(&corpus()[1]).unwrap().remove(0).object, 0);
+    let mut member = corpus_member();
     for lengths in [&[40, 40][..], &[99, 1], &[u64::MAX, 100]] {
         member.2.parts = lengths.iter().copied().collect();
         assert_eq!(parse_index(&encode(std::slice::from_ref(&member)).0), Err(PARTS), "{lengths:?}");
@@ -184,9 +248,10 @@ proptest! {
         prop_assert_eq!(decode_footer(&footer.encode()), Ok(footer));
         let entries = decode_index(&footer, &bytes).unwrap();
         prop_assert_eq!(entries.len(), members.len());
-        for (entry, (bucket, key, object, checksum)) in entries.iter().zip(&members) {
+        for (entry, (bucket, key, object, checksum, attributes)) in entries.iter().zip(&members) {
             prop_assert_eq!((&entry.bucket, &entry.key), (bucket, key));
             prop_assert_eq!((&entry.object, entry.checksum), (object, *checksum));
+            prop_assert_eq!(&entry.attributes, attributes);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Tests of packs: plans, sources, and telling a payload from another.
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::pack_format::{decode_footer, decode_index};
+use crate::pack_format::{PartDigests, decode_footer, decode_index};
 use crate::testing::{run, sample, settle, stage, staging};
 use catalog::{Acl, Checksum, ChecksumKind, PartLengths, VersionId};
 use futures::stream;
@@ -16,12 +16,79 @@ fn member(slot: u64, bytes: u64) -> PackMember {
         created_ms: 1_700_000_000_000 + slot,
         headers: vec![("content-type".into(), "text/plain".into())],
         metadata: vec![("n".into(), "x".repeat(slot as usize % 50))],
-        checksums: vec![Checksum { kind: ChecksumKind::Crc64Nvme, base64: "AAAAAAAAAAA=".into() }],
-        acl: Acl::Private,
-        tags: Vec::new(),
+        checksums: if bytes < 1 << 30 { vec![checksum(slot, bytes)] } else { Vec::new() },
+        acl: Acl::PublicRead,
+        tags: vec![("colour".into(), "blue".into())],
         parts: PartLengths::default(),
     };
-    PackMember { bucket: "photos".into(), key: format!("2019/{slot:05}.png"), object, slots: vec![slot] }
+    let attributes = MemberAttributes { sequence: 100 + slot, owner: "root".into(), ..MemberAttributes::default() };
+    PackMember { bucket: "photos".into(), key: format!("2019/{slot:05}.png"), object, attributes, slots: vec![slot] }
+}
+
+/// The checksum of the sample that is staged in `slot`.
+fn checksum(slot: u64, bytes: u64) -> Checksum {
+    let mut sum = Checksummer::new(ChecksumKind::Crc64Nvme);
+    sum.update(&sample(slot, bytes as usize));
+    sum.finish()
+}
+
+#[test]
+fn a_member_that_is_not_what_its_object_was_acknowledged_with_is_named_and_not_packed() {
+    run(async {
+        let (_, staging) = staging(1 << 20);
+        let plan = staged_pack(&staging, &[10, 3 * BLOCK_BYTES, 30]).await;
+        let mut members = plan.members().to_vec();
+        members[1].object.checksums = vec![checksum(9, 10)];
+        let error = payload(&staging, &PackPlan::new(members.clone()).unwrap()).await.err().unwrap();
+        assert!(matches!(&error, PackError::MemberUnlike { key, part: 0, slot: 1, .. } if key == "2019/00001.png"));
+        assert_eq!(error.bad_slot(), Some(1));
+        assert!(error.to_string().contains("s3://photos/2019/00001.png do not have the object's own checksum"));
+        // In memory as well.
+        for member in &mut members {
+            member.slots.clear();
+        }
+        let bytes = [(0, 10), (1, 3 * BLOCK_BYTES), (2, 30)].map(|(slot, bytes)| Bytes::from(sample(slot, bytes)));
+        let made = Arc::new(PackPlan::new(members).unwrap().of_memory(bytes.to_vec()));
+        assert!(matches!(yielded(&made).await, Err(PackError::MemberUnlike { slot: 0, .. })));
+    });
+}
+
+#[test]
+fn parts_are_held_against_their_own_checksums_where_the_object_has_none_of_its_bytes() {
+    run(async {
+        let (_, staging) = staging(1 << 20);
+        for (slot, bytes) in [(1, 5000), (2, 70)] {
+            stage(&staging, slot, &sample(slot, bytes)).await.unwrap();
+        }
+        let mut of_parts = member(1, 5070);
+        of_parts.slots = vec![1, 2];
+        of_parts.object.parts = [5000, 70].into_iter().collect();
+        of_parts.object.checksums = vec![Checksum { kind: ChecksumKind::Crc64Nvme, base64: "AAAAAAAAAAA=-2".into() }];
+        let digests = |checksum| PartDigests { md5: [1; 16], checksum };
+        of_parts.attributes.parts = vec![digests(checksum(1, 5000)), digests(checksum(2, 70))];
+        let good = PackPlan::new(vec![of_parts.clone()]).unwrap();
+        let (all, _) = payload(&staging, &good).await.unwrap();
+        let footer = decode_footer(&all[all.len() - PACK_FOOTER_BYTES..]).unwrap();
+        let index = &all[footer.index_offset as usize..all.len() - PACK_FOOTER_BYTES];
+        assert_eq!(decode_index(&footer, index).unwrap()[0].attributes, of_parts.attributes);
+        of_parts.attributes.parts[1] = digests(checksum(2, 71));
+        let bad = PackPlan::new(vec![of_parts]).unwrap();
+        assert!(matches!(payload(&staging, &bad).await, Err(PackError::MemberUnlike { part: 2, slot: 2, .. })));
+    });
+}
+
+#[test]
+fn a_member_whose_slot_holds_another_version_is_not_packed() {
+    run(async {
+        let (_, staging) = staging(1 << 20);
+        let plan = staged_pack(&staging, &[10]).await;
+        staging.free(0).await.unwrap();
+        let mut writer = staging.create(0, staging.reserve(10).unwrap()).await.unwrap();
+        writer.write(&sample(0, 10)).await.unwrap();
+        writer.finish_for(99, 0, "photos", "another").await.unwrap();
+        let error = payload(&staging, &plan).await.err().unwrap();
+        assert!(matches!(error, PackError::Read(ReadError::AnotherVersion { slot: 0 })), "{error}");
+    });
 }
 
 /// Stages a member for each length, and plans a pack of them.
@@ -132,6 +199,7 @@ proptest! {
                 let bytes = &all[*offset as usize..][..member.object.bytes as usize];
                 assert!(bytes == sample(member.slots[0], bytes.len()));
                 assert_eq!((&entry.key, &entry.object, entry.offset), (&member.key, &member.object, *offset));
+                assert_eq!(entry.attributes, member.attributes);
                 assert_eq!(entry.checksum, crc_fast::crc64_nvme(bytes));
             }
         });

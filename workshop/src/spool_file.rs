@@ -3,7 +3,7 @@
 //! Invariant: a reader gives out no byte that the writer did not announce as written, and none whose block it did not
 //! check against the checksum the writer took of it in memory.
 
-use crate::block::{BLOCK_BYTES, BlockWriter, lock, read_block};
+use crate::block::{BLOCK_BYTES, BlockWriter, FileIdentity, lock, read_block};
 use crate::spool::{SpoolHold, spool_name};
 use bytes::Bytes;
 use disk::DriveError;
@@ -90,6 +90,11 @@ impl Recall {
     }
 }
 
+/// The file of a recall. Its number is its own for as long as the process lives, and no file outlives that.
+fn identity(number: u64) -> FileIdentity {
+    FileIdentity { number, nonce: 0 }
+}
+
 /// Writes a recall. Dropped unfinished, it fails the recall.
 pub struct SpoolWriter {
     hold: SpoolHold,
@@ -103,7 +108,7 @@ impl SpoolWriter {
         let announced = Arc::clone(&recall);
         let written = move |bytes| announced.progress.send_modify(|now| now.bytes = bytes);
         let (drive, name) = (Arc::clone(&hold.inner.drive), spool_name(hold.number));
-        let blocks = BlockWriter::new(drive, name, recall.bytes(), Arc::new(written));
+        let blocks = BlockWriter::new(drive, name, identity(hold.number), recall.bytes(), Arc::new(written));
         recall.table.get_or_init(|| Arc::clone(blocks.table()));
         Self { hold, recall, blocks, finished: false }
     }
@@ -216,7 +221,8 @@ impl OpenEntry {
         let damaged = SpoolError::Damaged { blob: self.recall.blob, block };
         let Some(crc) = self.recall.crc(block) else { return Err(damaged) };
         let name = spool_name(self.hold.number);
-        let data = read_block(&*self.hold.inner.drive, &name, start, (end - start) as usize, crc).await?;
+        let (drive, bytes) = (&*self.hold.inner.drive, (end - start) as usize);
+        let data = read_block(drive, &name, identity(self.hold.number), block, bytes, crc).await?;
         let Some(data) = data else {
             self.hold.inner.doom(self.hold.number);
             return Err(damaged);

@@ -5,10 +5,10 @@
 //! Invariants: `finish` returns only when bytes, table, footer and name would survive a power cut; a reader gives out
 //! no byte whose block it did not check.
 
-use crate::block::{BLOCK_BYTES, BlockWriter, charge, joined, lock, read_block, read_bytes};
+use crate::block::{BLOCK_BYTES, BlockWriter, FileIdentity, block_sum, charge, joined, lock, read_block, read_bytes};
 use crate::drain::Full;
-use crate::format::{FormatError, crc32c};
-use crate::staged_format::{FOOTER_BYTES, Footer, Layout, PAGE_BLOCKS, blocks, staged_name};
+use crate::format::FormatError;
+use crate::staged_format::{FOOTER_BYTES, Footer, Layout, PAGE_BLOCKS, Stamp, blocks, key_hash, staged_name};
 use crate::staging::{Inner, SlotHold};
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
@@ -63,6 +63,12 @@ pub enum ReadError {
         /// What is wrong with it.
         source: FormatError,
     },
+    /// It is another version's: the catalog is not the one that it was staged with.
+    #[error("the file of slot {slot} was staged for another object than the catalog says: is the catalog the newest?")]
+    AnotherVersion {
+        /// The slot.
+        slot: u64,
+    },
     /// It is shorter than what was asked for.
     #[error("slot {slot} ends at byte {bytes}")]
     OutOfRange {
@@ -80,7 +86,10 @@ impl ReadError {
     /// The slot that cannot be read, where that is not the disk's fault.
     pub fn slot(&self) -> Option<u64> {
         match self {
-            Self::NotFound { slot } | Self::Damaged { slot, .. } | Self::Unusable { slot, .. } => Some(*slot),
+            Self::NotFound { slot }
+            | Self::Damaged { slot, .. }
+            | Self::Unusable { slot, .. }
+            | Self::AnotherVersion { slot } => Some(*slot),
             Self::OutOfRange { .. } | Self::Drive(_) => None,
         }
     }
@@ -102,6 +111,7 @@ pub struct StagedFile {
 /// A call whose future is dropped half-way leaves a writer that answers every other call with an error.
 pub struct StagedWriter {
     hold: SlotHold,
+    file: FileIdentity,
     layout: Layout,
     blocks: BlockWriter,
     bytes: u64,
@@ -112,11 +122,12 @@ pub struct StagedWriter {
 }
 
 impl StagedWriter {
-    pub(crate) fn new(hold: SlotHold, layout: Layout) -> Self {
+    pub(crate) fn new(hold: SlotHold, nonce: u64, layout: Layout) -> Self {
         let drive = Arc::clone(&hold.inner().drive);
-        let blocks = BlockWriter::new(drive, staged_name(hold.slot()), layout.file_bytes(), Arc::new(|_| {}));
+        let file = FileIdentity { number: hold.slot(), nonce };
+        let blocks = BlockWriter::new(drive, staged_name(hold.slot()), file, layout.file_bytes(), Arc::new(|_| {}));
         let table_digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-        Self { hold, layout, blocks, bytes: 0, pages: 0, table_digest, finished: false }
+        Self { hold, file, layout, blocks, bytes: 0, pages: 0, table_digest, finished: false }
     }
 
     /// Appends `data`. Returns when all but the last block or two are on the disk.
@@ -133,22 +144,36 @@ impl StagedWriter {
         Ok(())
     }
 
-    /// Writes what is missing, and returns when the file would survive a power cut.
-    pub async fn finish(mut self) -> Result<StagedFile, StageError> {
-        self.finish_file().await.map_err(|error| self.explain(error))?;
+    /// Writes what is missing, and returns when the file would survive a power cut. It says that it was staged for
+    /// `version` of `key` in `bucket`, as its part of that number or, as part 0, as the whole of it.
+    pub async fn finish_for(self, version: u64, part: u32, bucket: &str, key: &str) -> Result<StagedFile, StageError> {
+        let run = self.hold.inner().run();
+        self.finish_with(Stamp { version, part, key_hash: key_hash(bucket, key), run }).await
+    }
+
+    /// As [`StagedWriter::finish_for`], for a version whose name may change: it is not in the file.
+    pub async fn finish_for_version(self, version: u64) -> Result<StagedFile, StageError> {
+        let run = self.hold.inner().run();
+        self.finish_with(Stamp { version, run, ..Stamp::default() }).await
+    }
+
+    /// Writes what is missing, and returns when the file would survive a power cut. The file says only `stamp` of
+    /// itself.
+    pub async fn finish_with(mut self, stamp: Stamp) -> Result<StagedFile, StageError> {
+        self.finish_file(stamp).await.map_err(|error| self.explain(error))?;
         self.hold.inner().finished(self.hold.slot());
         self.finished = true;
         Ok(StagedFile { slot: self.hold.slot(), bytes: self.bytes, charged_bytes: charge(self.layout.file_bytes()) })
     }
 
-    async fn finish_file(&mut self) -> Result<(), DriveError> {
-        let (slot, bytes, bytes_max) = (self.hold.slot(), self.bytes, self.layout.bytes_max);
+    async fn finish_file(&mut self, stamp: Stamp) -> Result<(), DriveError> {
+        let (file, bytes, bytes_max) = (self.file, self.bytes, self.layout.bytes_max);
         let in_one_go = bytes == bytes_max && self.pages == 0;
         let mut digest = self.table_digest;
         let mut table_and_footer = |table: &[u32]| {
             let mut tail = table_bytes(table);
             digest.update(&tail);
-            let footer = Footer { slot, bytes, bytes_max, table_crc: digest.finalize() as u32 };
+            let footer = Footer { file, stamp, bytes, bytes_max, table_crc: digest.finalize() as u32 };
             tail.extend_from_slice(&footer.encode());
             tail
         };
@@ -161,7 +186,7 @@ impl StagedWriter {
             self.blocks.write_apart(self.page_offset(), table).await?;
             self.blocks.write_apart(self.layout.footer_offset(), footer).await?;
         }
-        self.hold.inner().drive.sync(&staged_name(slot)).await
+        self.hold.inner().drive.sync(&staged_name(file.number)).await
     }
 
     /// Writes the pages of the table that are full, so that it takes little memory.
@@ -237,6 +262,19 @@ impl StagedReader {
         Ok(Self { file: Arc::new(OpenFile { hold, name, footer, data, first_page }) })
     }
 
+    /// What the file says of itself.
+    pub fn stamp(&self) -> Stamp {
+        self.file.footer.stamp
+    }
+
+    /// The same reader, if the file was staged for `version` of `key` in `bucket`, as far as it says. Catalogs of
+    /// different times may take one slot for different versions.
+    pub fn of_version(self, version: u64, bucket: &str, key: &str) -> Result<Self, ReadError> {
+        let Stamp { version: found, key_hash: found_hash, .. } = self.stamp();
+        let is_other = (found != 0 && found != version) || (found_hash != 0 && found_hash != key_hash(bucket, key));
+        if is_other { Err(ReadError::AnotherVersion { slot: self.file.hold.slot() }) } else { Ok(self) }
+    }
+
     /// How much data there is, in bytes.
     pub fn bytes(&self) -> u64 {
         self.file.footer.bytes
@@ -275,7 +313,7 @@ async fn check_table(inner: &Inner, name: &FileName, footer: &Footer, end: &Byte
         done += page_bytes;
     }
     if digest.finalize() as u32 != footer.table_crc {
-        return Err(ReadError::Unusable { slot: footer.slot, source: FormatError::Checksum });
+        return Err(ReadError::Unusable { slot: footer.file.number, source: FormatError::Checksum });
     }
     Ok(first_page)
 }
@@ -332,8 +370,11 @@ impl OpenFile {
         let bytes = (self.footer.bytes - start).min(BLOCK_BYTES as u64) as usize;
         let (crc, page) = self.crc(block, page).await?;
         let checked = match &self.data {
-            Some(data) => Some(data.slice(start as usize..start as usize + bytes)).filter(|data| crc32c(data) == crc),
-            None => read_block(&*self.hold.inner().drive, &self.name, start, bytes, crc).await?,
+            Some(data) => {
+                let data = data.slice(start as usize..start as usize + bytes);
+                Some(data).filter(|data| block_sum(self.footer.file, block, data) == crc)
+            }
+            None => read_block(&*self.hold.inner().drive, &self.name, self.footer.file, block, bytes, crc).await?,
         };
         Ok((checked.ok_or(ReadError::Damaged { slot: self.hold.slot(), block })?, page))
     }

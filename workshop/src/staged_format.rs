@@ -1,20 +1,23 @@
-//! The bytes of a staged file, format version 1. `docs/format.md` draws them.
+//! The bytes of a staged file, format version 2. `docs/format.md` draws them.
 //!
 //! ```text
-//! 0                    bytes        bytes_max                      file end - 64      file end
-//! | data in 1 MiB blocks | unused    | CRC-32C of each block, u32 LE | footer, 64 bytes |
+//! 0                    bytes        bytes_max                      file end - 128     file end
+//! | data in 1 MiB blocks | unused    | CRC-32C of each block, u32 LE | footer, 128 bytes|
 //! ```
 //! Everything but the data lies where `bytes_max` puts it, so that a table of any length is written and read in pages.
 //!
 //! Invariant: a file without a valid footer was never finished. The footer is written last and synced before anybody
-//! hears of the file.
+//! hears of the file. The checksum of a block begins with slot, nonce and number of the block.
 
-use crate::block::BLOCK_BYTES;
-use crate::format::{Fields, FormatError, crc32c};
+use crate::block::{BLOCK_BYTES, FileIdentity};
+use crate::format::{Fields, FormatError, check_version, crc32c};
+use crc_fast::{CrcAlgorithm, Digest};
 use disk::FileName;
 
 /// Length of the footer.
-pub(crate) const FOOTER_BYTES: u64 = 64;
+pub(crate) const FOOTER_BYTES: u64 = 128;
+/// Where in the footer its checksum lies.
+const SEAL_OFFSET: usize = FOOTER_BYTES as usize - 4;
 /// Blocks whose checksums lie in one page of the table (64 KiB of it, for 16 GiB of data). Not part of the
 /// format: only how much of the table is held at once.
 pub(crate) const PAGE_BLOCKS: u64 = if cfg!(test) { 32 } else { 16_384 };
@@ -22,7 +25,7 @@ pub(crate) const PAGE_BLOCKS: u64 = if cfg!(test) { 32 } else { 16_384 };
 pub(crate) const BYTES_MAX: u64 = 1 << 46;
 
 const MAGIC: [u8; 8] = *b"larder-s";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// How many blocks `bytes` bytes take.
 pub(crate) fn blocks(bytes: u64) -> u64 {
@@ -65,11 +68,35 @@ impl Layout {
     }
 }
 
+/// What a finished staged file says of itself beyond its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// The version that it was staged for, or the upload whose part it is. 0 if that is not known.
+    pub version: u64,
+    /// The number of the part as it was uploaded; 0 if it is no part.
+    pub part: u32,
+    /// [`key_hash`] of bucket and key; 0 if they are not known.
+    pub key_hash: u64,
+    /// The run of the server that staged it, by its random number; 0 if that is not known.
+    pub run: u64,
+}
+
+/// A hash of an object's name, by which a file that an older catalog takes for another object's is recognised.
+pub fn key_hash(bucket: &str, key: &str) -> u64 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
+    for piece in [bucket.as_bytes(), &[0], key.as_bytes()] {
+        digest.update(piece);
+    }
+    digest.finalize()
+}
+
 /// The last bytes of a finished staged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
-    /// Whose file it is.
-    pub slot: u64,
+    /// Whose file it is: its slot, and the nonce that tells it from others of that slot.
+    pub file: FileIdentity,
+    /// What it says of itself.
+    pub stamp: Stamp,
     /// How much data it holds.
     pub bytes: u64,
     /// How much it has room for.
@@ -86,16 +113,22 @@ impl Footer {
 
     /// Its bytes.
     pub(crate) fn encode(&self) -> [u8; FOOTER_BYTES as usize] {
+        let Stamp { version, part, key_hash, run } = self.stamp;
         let mut bytes = [0; FOOTER_BYTES as usize];
         bytes[0..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
         bytes[12..16].copy_from_slice(&(BLOCK_BYTES as u32).to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.slot.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.bytes.to_le_bytes());
-        bytes[32..40].copy_from_slice(&self.bytes_max.to_le_bytes());
-        bytes[40..44].copy_from_slice(&self.table_crc.to_le_bytes());
-        let crc = crc32c(&bytes[..60]);
-        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.file.number.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.file.nonce.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.bytes_max.to_le_bytes());
+        bytes[48..56].copy_from_slice(&version.to_le_bytes());
+        bytes[56..60].copy_from_slice(&part.to_le_bytes());
+        bytes[60..64].copy_from_slice(&self.table_crc.to_le_bytes());
+        bytes[64..72].copy_from_slice(&key_hash.to_le_bytes());
+        bytes[72..80].copy_from_slice(&run.to_le_bytes());
+        let crc = crc32c(&bytes[..SEAL_OFFSET]);
+        bytes[SEAL_OFFSET..].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 
@@ -106,21 +139,24 @@ impl Footer {
         }
         let mut fields = Fields::of(bytes);
         if fields.take(8)? != MAGIC {
-            return Err(FormatError::Magic);
+            // The trial version had a footer of half the length.
+            let trial = bytes[SEAL_OFFSET - 60..].starts_with(&MAGIC);
+            return Err(if trial { FormatError::Trial(1) } else { FormatError::Magic });
         }
-        let (version, block_bytes) = (fields.u32()?, fields.u32()?);
-        let footer =
-            Self { slot: fields.u64()?, bytes: fields.u64()?, bytes_max: fields.u64()?, table_crc: fields.u32()? };
-        fields.take(16)?;
-        if fields.u32()? != crc32c(&bytes[..60]) {
+        if crc32c(&bytes[..SEAL_OFFSET]).to_le_bytes() != bytes[SEAL_OFFSET..] {
             return Err(FormatError::Checksum);
         }
-        if version != VERSION {
-            return Err(FormatError::Version(version));
-        }
+        check_version(fields.u32()?, VERSION)?;
+        let block_bytes = fields.u32()?;
+        let file = FileIdentity { number: fields.u64()?, nonce: fields.u64()? };
+        let (bytes, bytes_max, version) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let (part, table_crc, key_hash, run) = (fields.u32()?, fields.u32()?, fields.u64()?, fields.u64()?);
+        fields.zeros(SEAL_OFFSET - 80)?;
+        let stamp = Stamp { version, part, key_hash, run };
+        let footer = Self { file, stamp, bytes, bytes_max, table_crc };
         let sound = [
             ("block size", block_bytes as usize == BLOCK_BYTES),
-            ("slot", footer.slot == slot),
+            ("slot", file.number == slot),
             ("length", footer.bytes <= footer.bytes_max && footer.bytes_max <= BYTES_MAX),
         ];
         if let Some((field, _)) = sound.into_iter().find(|(_, holds)| !holds) {
@@ -140,7 +176,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn footer() -> Footer {
-        Footer { slot: 7, bytes: 3 << 20, bytes_max: (3 << 20) + 1, table_crc: 0xfeed_beef }
+        let stamp = Stamp { version: 12, part: 3, key_hash: key_hash("photos", "a"), run: 99 };
+        let file = FileIdentity { number: 7, nonce: 0xc0ff_ee00 };
+        Footer { file, stamp, bytes: 3 << 20, bytes_max: (3 << 20) + 1, table_crc: 0xfeed_beef }
     }
 
     #[test]
@@ -151,7 +189,17 @@ mod tests {
 
     #[test]
     fn zeros_are_an_unfinished_file() {
-        assert_eq!(Footer::decode(&[0; 64], 7, 64), Err(FormatError::Magic));
+        assert_eq!(Footer::decode(&[0; 128], 7, 128), Err(FormatError::Magic));
+    }
+
+    #[test]
+    fn a_file_of_the_trial_version_is_refused_as_such() {
+        let mut end = vec![0; 128];
+        end[64..72].copy_from_slice(&MAGIC);
+        end[72] = 1;
+        let refused = Footer::decode(&end, 7, 5000);
+        assert_eq!(refused, Err(FormatError::Trial(1)));
+        assert!(refused.unwrap_err().to_string().contains("written by an earlier trial version of Larder"));
     }
 
     #[test]
@@ -172,7 +220,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_changed_bit_of_a_footer_is_noticed(bit in 0usize..512) {
+        fn any_changed_bit_of_a_footer_is_noticed(bit in 0usize..1024) {
             let footer = footer();
             let mut bytes = footer.encode();
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -180,7 +228,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_the_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn no_bytes_make_the_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..140)) {
             prop_assert!(Footer::decode(&bytes, 7, bytes.len() as u64).is_err());
         }
     }

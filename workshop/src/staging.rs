@@ -16,10 +16,13 @@
 
 use crate::block::{charge, detached, lock};
 use crate::drain::{Drain, Full};
+use crate::format::FormatError;
+use crate::run_mark::run_of;
 use crate::staged_file::{ReadError, StageError, StagedReader, StagedWriter};
-use crate::staged_format::{BYTES_MAX, Layout, slot_of, staged_name};
+use crate::staged_format::{BYTES_MAX, Layout, Stamp, slot_of, staged_name};
 use disk::{Drive, DriveError, FileName};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
 
@@ -35,14 +38,28 @@ pub struct StagingUsage {
 }
 
 /// What a sweep found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SweepReport {
     /// Files that were kept.
     pub kept: u64,
     /// What they take, in bytes.
     pub kept_bytes: u64,
-    /// Files that nobody knew, and that were removed.
+    /// Files that nobody knew and that were never finished, so that nothing in them was ever acknowledged. They were
+    /// removed.
     pub removed: u64,
+    /// Files that were finished, and that nobody knows. They are kept, and count as staged, until they are freed.
+    pub unknown: Vec<UnknownFile>,
+}
+
+/// A finished staged file that the catalog does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownFile {
+    /// Its slot.
+    pub slot: u64,
+    /// What it takes of the staging area's capacity, in bytes.
+    pub charged_bytes: u64,
+    /// What it says of itself; `None` if that cannot be read, or another version of Larder wrote it.
+    pub stamp: Option<Stamp>,
 }
 
 /// What lies on the disk of a staging area.
@@ -70,7 +87,14 @@ pub(crate) struct Inner {
     pub(crate) drive: Arc<dyn Drive>,
     capacity_bytes: u64,
     state: Mutex<State>,
+    /// Draws the nonce of a file.
+    nonce: Nonce,
+    /// The server's run, by its random number; 0 before it is known.
+    run: AtomicU64,
 }
+
+/// Draws the nonces of staged files.
+type Nonce = Box<dyn Fn() -> u64 + Send + Sync>;
 
 struct State {
     staged_bytes: u64,
@@ -100,11 +124,28 @@ impl Staging {
             removable: Vec::new(),
             drain: Drain::new(),
         };
-        Self { inner: Arc::new(Inner { drive, capacity_bytes, state: Mutex::new(state) }) }
+        let (state, run) = (Mutex::new(state), AtomicU64::new(0));
+        Self { inner: Arc::new(Inner { drive, capacity_bytes, state, nonce: Box::new(|| 0), run }) }
     }
 
-    /// At boot, before anything else: counts the files whose slot `is_known`, and removes all others (those that were
-    /// never finished, and those that were freed or never committed). Files that are not staged files are left alone.
+    /// The same, with the nonce of each file drawn by `nonce`. Without it all have the nonce 0, which tells nothing.
+    ///
+    /// # Panics
+    /// If there is another handle already.
+    #[must_use]
+    pub fn with_nonces(self, nonce: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        let inner = Arc::into_inner(self.inner).expect("nonces are set before a staging area is shared");
+        Self { inner: Arc::new(Inner { nonce: Box::new(nonce), ..inner }) }
+    }
+
+    /// From now on files say that they were staged in this run of the server.
+    pub fn set_run(&self, run: u64) {
+        self.inner.run.store(run, Ordering::Relaxed);
+    }
+
+    /// At boot, before anything else: counts the files whose slot `is_known`, and removes those of the others that were
+    /// never finished. Those that were finished and are not known (freed, or never committed, or known to a newer
+    /// catalog than this) are named, and stay until they are freed. Files that are not staged files are left alone.
     pub async fn sweep(&self, mut is_known: impl FnMut(u64) -> bool + Send) -> Result<SweepReport, DriveError> {
         let drive = &self.inner.drive;
         let mut report = SweepReport::default();
@@ -113,12 +154,24 @@ impl Staging {
             if is_known(slot) {
                 report.kept += 1;
                 report.kept_bytes += charge(drive.len(&name).await?);
-            } else {
-                drive.remove(&name).await?;
-                report.removed += 1;
+                continue;
             }
+            let stamp = match self.open(slot).await {
+                Ok(reader) => Some(reader.stamp()),
+                // Whoever finishes a file writes its footer before he says so.
+                Err(ReadError::Unusable { source: FormatError::Magic | FormatError::Length, .. }) => {
+                    drive.remove(&name).await?;
+                    report.removed += 1;
+                    continue;
+                }
+                Err(ReadError::Drive(error @ DriveError::NotReady(_))) => return Err(error),
+                Err(_) => None,
+            };
+            let charged_bytes = charge(drive.len(&name).await?);
+            report.unknown.push(UnknownFile { slot, charged_bytes, stamp });
         }
-        lock(&self.inner.state).staged_bytes = report.kept_bytes;
+        let unknown_bytes: u64 = report.unknown.iter().map(|file| file.charged_bytes).sum();
+        lock(&self.inner.state).staged_bytes = report.kept_bytes + unknown_bytes;
         Ok(report)
     }
 
@@ -133,6 +186,7 @@ impl Staging {
         for name in self.inner.drive.list().await? {
             match slot_of(&name) {
                 Some(slot) => inventory.slots.push(slot),
+                None if run_of(&name).is_some() => {}
                 None => inventory.strangers.push(name),
             }
         }
@@ -171,7 +225,7 @@ impl Staging {
         let layout = reservation.layout;
         let hold = self.inner.take_slot(slot, reservation)?;
         match self.inner.drive.create(&staged_name(slot), layout.file_bytes()).await {
-            Ok(()) => Ok(StagedWriter::new(hold, layout)),
+            Ok(()) => Ok(StagedWriter::new(hold, (self.inner.nonce)(), layout)),
             Err(error) => {
                 // A drive leaves nothing of a file it could not create, and what was there before is not ours to
                 // remove.
@@ -241,6 +295,10 @@ impl State {
 }
 
 impl Inner {
+    pub(crate) fn run(&self) -> u64 {
+        self.run.load(Ordering::Relaxed)
+    }
+
     fn free_bytes(&self, state: &State) -> u64 {
         self.capacity_bytes.saturating_sub(state.staged_bytes + state.reserved_bytes)
     }

@@ -1,7 +1,7 @@
 //! What the tests of this crate share.
 #![allow(clippy::unwrap_used)]
 
-use crate::{ReadError, StageError, StagedFile, Staging};
+use crate::{ReadError, StageError, StagedFile, Staging, Stamp};
 use bytes::Bytes;
 use disk::{Drive, MemoryDrive};
 use futures::stream::{Stream, StreamExt};
@@ -41,7 +41,7 @@ pub(crate) async fn stage_in_pieces(
     for piece in data.chunks(piece) {
         writer.write(piece).await?;
     }
-    writer.finish().await
+    writer.finish_with(Stamp::default()).await
 }
 
 /// Stages `data`.

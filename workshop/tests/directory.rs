@@ -8,8 +8,8 @@ use futures::stream::{Stream, StreamExt};
 use model::BlobId;
 use std::sync::Arc;
 use workshop::{
-    BLOCK_BYTES, PACK_FOOTER_BYTES, PackMember, PackPlan, PackSource, Sealed, Spool, Staging, decode_footer,
-    decode_index, segments, verify_payload,
+    BLOCK_BYTES, MemberAttributes, PACK_FOOTER_BYTES, PackMember, PackPlan, PackSource, Sealed, Spool, Staging, Stamp,
+    decode_footer, decode_index, segments, verify_payload,
 };
 
 fn sample(seed: u64, bytes: usize) -> Vec<u8> {
@@ -29,7 +29,7 @@ async fn stage(staging: Staging, slot: u64, bytes: usize) -> PackMember {
     for piece in sample(slot, bytes).chunks(70_000) {
         writer.write(piece).await.unwrap();
     }
-    writer.finish().await.unwrap();
+    writer.finish_with(Stamp::default()).await.unwrap();
     let object = Object {
         version: VersionId(slot),
         bytes: bytes as u64,
@@ -43,7 +43,8 @@ async fn stage(staging: Staging, slot: u64, bytes: usize) -> PackMember {
         tags: Vec::new(),
         parts: PartLengths::default(),
     };
-    PackMember { bucket: "b".into(), key: format!("{slot:04}"), object, slots: vec![slot] }
+    let attributes = MemberAttributes::default();
+    PackMember { bucket: "b".into(), key: format!("{slot:04}"), object, attributes, slots: vec![slot] }
 }
 
 /// Yields the pack into the spool, in segments, as a recall of it would be.
@@ -103,7 +104,9 @@ async fn objects_are_staged_packed_and_recalled_on_a_real_directory() {
     let (staging, spool) = (Staging::new(Arc::clone(&drive), 128 << 20), Spool::new(Arc::clone(&drive), 64 << 20));
     assert!(spool.wipe().await.unwrap() >= 1);
     let report = staging.sweep(|slot| slot % 2 == 0).await.unwrap();
-    assert_eq!((report.kept, report.removed), (32, 32));
+    assert_eq!((report.kept, report.removed, report.unknown.len()), (32, 0, 32));
+    let unknown: Vec<u64> = report.unknown.iter().map(|file| file.slot).collect();
+    staging.free_all(&unknown).await.unwrap();
     for slot in (0..64).step_by(2) {
         let reader = staging.open(slot).await.unwrap();
         assert!(collect(reader.read(0..reader.bytes())).await == sample(slot, lengths[slot as usize % lengths.len()]));

@@ -5,7 +5,7 @@ use disk::{Drive, MemoryDrive};
 use futures::stream::StreamExt;
 use model::{BlobId, Rng};
 use std::sync::Arc;
-use workshop::{BLOCK_BYTES, ReserveError, Spool, Staging};
+use workshop::{BLOCK_BYTES, ReserveError, Spool, Staging, Stamp};
 
 const TASKS: u64 = 16;
 const ROUNDS: u64 = 30;
@@ -26,7 +26,7 @@ async fn stage_read_free(staging: Staging, task: u64) {
         if rng.below(4) == 0 {
             continue;
         }
-        writer.finish().await.unwrap();
+        writer.finish_with(Stamp::default()).await.unwrap();
         let reader = staging.open(slot).await.unwrap();
         let free = tokio::spawn({
             let staging = staging.clone();

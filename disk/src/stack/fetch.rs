@@ -3,9 +3,11 @@
 //! Invariant: nothing here outlives its request; what is learnt of a stack goes back to the reader, which alone
 //! decides.
 
-use super::format::{Batch, Blob, ChecksumPage, Footer, Header, RUN_STRIPES, Shape, fragment_sum, stack_name};
+use super::format::{
+    Batch, Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, fragment_sum, stack_name,
+};
 use super::inspect::Flaw;
-use crate::format::BLOCK_BYTES;
+use crate::format::{BLOCK_BYTES, seal_of};
 use crate::{Buffer, Drive, DriveError, FileName, Meter};
 use std::sync::Arc;
 
@@ -17,6 +19,8 @@ pub(super) struct Order {
     pub(super) drive: Arc<dyn Drive>,
     pub(super) name: FileName,
     pub(super) batch: Batch,
+    /// The checksum of the stack's header, which its pages must name.
+    pub(super) header_crc: u32,
     /// The checksums of the batch's run, if they are known already.
     pub(super) page: Option<Arc<ChecksumPage>>,
     /// Where the fragments go; made when it is needed, if there is none: a buffer takes time to make, and a whole set
@@ -42,16 +46,16 @@ pub(super) enum Fetch {
     Failed(DriveError),
 }
 
-/// Opens the stack with index `index`: its footer, and its last checksum page if that is good.
+/// Opens the stack with index `index`: its footer, its header, and its last checksum page if that is good.
 /// A stack that is not the expected one is reported as [`DriveError::NotFound`].
 pub(super) async fn open(
     blob: &Blob,
     index: u8,
     drive: &Arc<dyn Drive>,
     meter: &Arc<Meter>,
-) -> Result<(Footer, Option<Arc<ChecksumPage>>), DriveError> {
+) -> Result<Ends, DriveError> {
     match probe(blob, index, drive, meter).await {
-        Ok(ends) => Ok((ends.footer, ends.page)),
+        Ok(ends) => Ok(ends),
         Err(Flaw::Drive(error)) => Err(error),
         Err(flaw) => {
             let name = stack_name(blob.id, index);
@@ -66,6 +70,7 @@ pub(super) struct Ends {
     /// The last checksum page, if it is good.
     pub(super) page: Option<Arc<ChecksumPage>>,
     pub(super) footer: Footer,
+    pub(super) provenance: Provenance,
 }
 
 /// Reads the ends of the stack with index `index`, and compares them with what is expected.
@@ -80,32 +85,36 @@ pub(super) async fn probe(blob: &Blob, index: u8, drive: &Arc<dyn Drive>, meter:
     let last_run = shape.runs() - 1;
     let tail = drive.read_at(&name, shape.page_offset(last_run), meter.zeroed(2 * BLOCK_BYTES)).await?;
     let footer = Footer::decode(&tail[BLOCK_BYTES..]).map_err(Flaw::Footer)?;
-    let expected = Footer {
-        rack: blob.rack,
-        id: blob.id,
-        index,
-        payload_bytes: blob.payload_bytes,
-        payload_crc64: footer.payload_crc64,
-    };
-    if footer != expected {
+    if footer.blob != *blob || footer.index != index {
         return Err(Flaw::ForeignFooter);
     }
-    let page = right_page(blob, &shape, index, last_run, &tail[..BLOCK_BYTES]);
+    let page = right_page(blob, &shape, index, last_run, footer.header_crc, &tail[..BLOCK_BYTES]);
     let head = drive.read_at(&name, 0, meter.zeroed(BLOCK_BYTES)).await?;
     let header = Header::decode(&head).map_err(Flaw::Header)?;
     if header.blob != *blob || header.index != index {
         return Err(Flaw::ForeignHeader);
     }
-    Ok(Ends { page, footer })
+    if seal_of(&head) != footer.header_crc {
+        return Err(Flaw::Unbound);
+    }
+    Ok(Ends { page, footer, provenance: header.provenance })
 }
 
-/// The checksum page that `block` is, if it is the one of this run.
-fn right_page(blob: &Blob, shape: &Shape, index: u8, run: u64, block: &[u8]) -> Option<Arc<ChecksumPage>> {
+/// The checksum page that `block` is, if it is the one of this run, written along with the header of that checksum.
+fn right_page(
+    blob: &Blob,
+    shape: &Shape,
+    index: u8,
+    run: u64,
+    header_crc: u32,
+    block: &[u8],
+) -> Option<Arc<ChecksumPage>> {
     let page = ChecksumPage::decode(block).ok()?;
     let first_stripe = run * RUN_STRIPES;
     let is_right = page.rack == blob.rack
         && page.id == blob.id
         && page.index == index
+        && page.header_crc == header_crc
         && page.first_stripe == first_stripe
         && page.sums.len() as u64 == shape.run_end(run) - first_stripe;
     is_right.then(|| Arc::new(page))
@@ -135,7 +144,10 @@ impl Order {
     async fn read_page(&self) -> Result<Option<Arc<ChecksumPage>>, DriveError> {
         let offset = self.shape.page_offset(self.batch.run());
         match self.drive.read_at(&self.name, offset, self.meter.zeroed(BLOCK_BYTES)).await {
-            Ok(block) => Ok(right_page(&self.blob, &self.shape, self.index, self.batch.run(), &block)),
+            Ok(block) => {
+                let run = self.batch.run();
+                Ok(right_page(&self.blob, &self.shape, self.index, run, self.header_crc, &block))
+            }
             Err(error) if is_local(&error) => Ok(None),
             Err(error) => Err(error),
         }

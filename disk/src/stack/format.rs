@@ -14,7 +14,7 @@
 use crate::format::{BLOCK_BYTES, BlockReader, BlockWriter, FormatError, crc32c_digest};
 use crate::label::RackUuid;
 use crate::{FileName, REQUEST_FRAGMENTS_BYTES};
-use model::{BlobId, Code, DriveId};
+use model::{BlobId, ClassId, Code, DriveId, GroupId};
 
 /// Fragments whose checksums share a page.
 pub const RUN_STRIPES: u64 = 960;
@@ -198,6 +198,19 @@ pub(crate) fn fragment_sum(blob: &Blob, index: u8, stripe: u64, fragment: &[u8])
     digest.finalize() as u32
 }
 
+/// What a stack says of its blob for whoever has to do without the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Provenance {
+    /// The catalog's commit sequence number when the blob was begun: everything with a higher one is newer.
+    pub sequence: u64,
+    /// When the blob was begun, in milliseconds of the Unix epoch.
+    pub written_ms: u64,
+    /// The group that it was written to.
+    pub group: GroupId,
+    /// The class of that group.
+    pub class: ClassId,
+}
+
 /// The first block of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -205,6 +218,8 @@ pub struct Header {
     pub blob: Blob,
     /// Which of the blob's stacks: below k for data, from k for parity.
     pub index: u8,
+    /// Where the blob comes from.
+    pub provenance: Provenance,
     /// The drive of each of the blob's k + r stacks when it was written, in stack order.
     pub drives: Vec<DriveId>,
 }
@@ -212,7 +227,7 @@ pub struct Header {
 impl Header {
     /// Writes the header into `block`, which must have [`BLOCK_BYTES`] bytes.
     pub fn encode(&self, block: &mut [u8]) {
-        let (blob, code) = (&self.blob, self.blob.code);
+        let (blob, code, from) = (&self.blob, self.blob.code, &self.provenance);
         assert_eq!(self.drives.len(), code.stacks(), "every stack has its drive");
         let mut writer = BlockWriter::new(block, HEADER_MAGIC);
         writer.put(&[self.index, code.data, code.parity, 0]);
@@ -221,6 +236,11 @@ impl Header {
         writer.put(&blob.payload_bytes.to_le_bytes());
         writer.put(&Shape::new(code, blob.payload_bytes).stripes().to_le_bytes());
         writer.put(&code.fragment_bytes.to_le_bytes());
+        writer.put(&from.group.0.to_le_bytes());
+        writer.put(&from.class.0.to_le_bytes());
+        writer.put(&[0; 4]);
+        writer.put(&from.sequence.to_le_bytes());
+        writer.put(&from.written_ms.to_le_bytes());
         for drive in &self.drives {
             writer.put(&drive.0.to_le_bytes());
         }
@@ -236,61 +256,71 @@ impl Header {
         let payload_bytes = reader.u64();
         let stripes = reader.u64();
         let code = Code { data, parity, fragment_bytes: reader.u32() };
-        check(reserved == 0, "reserved byte")?;
-        check(data >= 1 && code.stacks() <= 255, "code")?;
-        check(usize::from(index) < code.stacks(), "index")?;
-        check(code.fragment_bytes >= 4096 && code.fragment_bytes.is_multiple_of(4096), "fragment length")?;
-        // Far above what any drive holds, and low enough for all lengths that follow from it.
-        check((1..1 << 56).contains(&payload_bytes), "payload length")?;
+        let (group, class) = (GroupId(reader.u32()), ClassId(reader.u32()));
+        check(reserved == 0 && reader.u32() == 0, "reserved bytes")?;
+        let provenance = Provenance { sequence: reader.u64(), written_ms: reader.u64(), group, class };
+        let blob = Blob { rack, id, code, payload_bytes };
+        check_blob(&blob, index)?;
         check(Shape::new(code, payload_bytes).stripes() == stripes, "number of stripes")?;
         let drives = (0..code.stacks()).map(|_| DriveId(reader.u32())).collect();
         reader.finish()?;
-        Ok(Self { blob: Blob { rack, id, code, payload_bytes }, index, drives })
+        Ok(Self { blob, index, provenance, drives })
     }
 }
 
 /// The last block of a stack: it is there once everything before it is on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
-    /// The rack, as in the header.
-    pub rack: RackUuid,
     /// The blob, as in the header.
-    pub id: BlobId,
+    pub blob: Blob,
     /// Which stack, as in the header.
     pub index: u8,
-    /// The payload's length, as in the header.
-    pub payload_bytes: u64,
     /// CRC-64/NVME of the payload.
     pub payload_crc64: u64,
+    /// The checksum of the header that this footer was written with.
+    pub header_crc: u32,
 }
 
 impl Footer {
     /// Writes the footer into `block`, which must have [`BLOCK_BYTES`] bytes.
     pub fn encode(&self, block: &mut [u8]) {
+        let Blob { rack, id, code, payload_bytes } = self.blob;
         let mut writer = BlockWriter::new(block, FOOTER_MAGIC);
-        writer.put(&[self.index, 0, 0, 0]);
-        writer.put(&self.rack.0);
-        writer.put(&id_bytes(self.id));
-        writer.put(&self.payload_bytes.to_le_bytes());
+        writer.put(&[self.index, code.data, code.parity, 0]);
+        writer.put(&rack.0);
+        writer.put(&id_bytes(id));
+        writer.put(&payload_bytes.to_le_bytes());
         writer.put(&self.payload_crc64.to_le_bytes());
+        writer.put(&code.fragment_bytes.to_le_bytes());
+        writer.put(&self.header_crc.to_le_bytes());
         writer.seal();
     }
 
     /// The footer that `block` is.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
         let mut reader = BlockReader::open(block, FOOTER_MAGIC, "footer of a stack")?;
-        let index = reader.u8();
-        reader.zeros_to(16)?;
-        let footer = Self {
-            rack: RackUuid(reader.take()),
-            id: BlobId::new(reader.u64(), reader.u64()),
-            index,
-            payload_bytes: reader.u64(),
-            payload_crc64: reader.u64(),
-        };
+        let [index, data, parity, reserved] = reader.take();
+        check(reserved == 0, "reserved byte")?;
+        let rack = RackUuid(reader.take());
+        let id = BlobId::new(reader.u64(), reader.u64());
+        let (payload_bytes, payload_crc64) = (reader.u64(), reader.u64());
+        let code = Code { data, parity, fragment_bytes: reader.u32() };
+        let blob = Blob { rack, id, code, payload_bytes };
+        check_blob(&blob, index)?;
+        let footer = Self { blob, index, payload_crc64, header_crc: reader.u32() };
         reader.finish()?;
         Ok(footer)
     }
+}
+
+/// Whether there can be such a blob, and such a stack of it.
+fn check_blob(blob: &Blob, index: u8) -> Result<(), FormatError> {
+    let code = blob.code;
+    check(code.data >= 1 && code.stacks() <= 255, "code")?;
+    check(usize::from(index) < code.stacks(), "index")?;
+    check(code.fragment_bytes >= 4096 && code.fragment_bytes.is_multiple_of(4096), "fragment length")?;
+    // Far above what any drive holds, and low enough for all lengths that follow from it.
+    check((1..1 << 56).contains(&blob.payload_bytes), "payload length")
 }
 
 /// The checksums of one run of fragments.
@@ -304,6 +334,8 @@ pub struct ChecksumPage {
     pub index: u8,
     /// The run's first stripe, a multiple of [`RUN_STRIPES`].
     pub first_stripe: u64,
+    /// The checksum of the stack's header.
+    pub header_crc: u32,
     /// The checksum of each fragment of the run: 1 to [`RUN_STRIPES`].
     pub sums: Vec<u32>,
 }
@@ -318,6 +350,7 @@ impl ChecksumPage {
         writer.put(&id_bytes(self.id));
         writer.put(&self.first_stripe.to_le_bytes());
         writer.put(&(self.sums.len() as u32).to_le_bytes());
+        writer.put(&self.header_crc.to_le_bytes());
         writer.skip_to(SUMS_OFFSET);
         for sum in &self.sums {
             writer.put(&sum.to_le_bytes());
@@ -333,13 +366,13 @@ impl ChecksumPage {
         let rack = RackUuid(reader.take());
         let id = BlobId::new(reader.u64(), reader.u64());
         let first_stripe = reader.u64();
-        let count = reader.u32();
+        let (count, header_crc) = (reader.u32(), reader.u32());
         check(first_stripe.is_multiple_of(RUN_STRIPES), "first stripe")?;
         check((1..=RUN_STRIPES).contains(&u64::from(count)), "number of checksums")?;
         reader.zeros_to(SUMS_OFFSET)?;
         let sums = (0..count).map(|_| reader.u32()).collect();
         reader.finish()?;
-        Ok(Self { rack, id, index, first_stripe, sums })
+        Ok(Self { rack, id, index, first_stripe, header_crc, sums })
     }
 }
 

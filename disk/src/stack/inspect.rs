@@ -43,6 +43,9 @@ pub enum Flaw {
     /// Its header is another stack's.
     #[error("its header is another stack's")]
     ForeignHeader,
+    /// Its header and its footer were not written together.
+    #[error("its header is not the one that its footer names")]
+    Unbound,
     /// The payload's checksum in its footer is not that of most stacks of the blob.
     #[error("its footer has another payload checksum than the others'")]
     OtherPayload,

@@ -3,7 +3,7 @@
 //! - [`StackWriter`] writes a blob as k + r stacks, one to each drive, and syncs them.
 //! - [`StackReader`] reads any range of it, checks every fragment it reads, rebuilds and repairs what is bad.
 //! - [`rebuild`] regenerates one stack from the others, [`verify_stack`] reads back one.
-//! - [`verify`] reads back everything that was written; [`remove`] removes it.
+//! - [`verify`] reads back everything that was written; [`remove`] removes it, and nothing but it.
 //! - [`inspect`] says what is wrong with the stacks of a blob, and changes nothing.
 //! - [`stack_bytes`] says what a stack will take; [`Header`], [`ChecksumPage`] and [`Footer`] are its blocks.
 //!
@@ -17,14 +17,16 @@ mod format;
 mod inspect;
 mod read;
 mod rebuild;
+mod remove;
 mod verify;
 mod write;
 
-pub use format::{Blob, ChecksumPage, Footer, Header, RUN_STRIPES, stack_bytes, stack_name, stack_of};
+pub use format::{Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, stack_bytes, stack_name, stack_of};
 pub use inspect::{Flaw, Inspection, inspect, inspect_deeply};
 pub use read::{PayloadSink, Policy, SinkClosed, StackReader};
 pub use rebuild::{Lost, rebuild, verify_stack};
-pub use verify::{remove, verify};
+pub use remove::remove;
+pub use verify::verify;
 pub use write::{StackWriter, Written};
 
 use crate::DriveError;

@@ -10,8 +10,8 @@
 //! Invariants: see [`stack`](super); and a fragment is only written back if it matches the checksum that was there
 //! before.
 
-use super::fetch::{Fetch, Fetched, Order, open};
-use super::format::{Batch, Blob, ChecksumPage, RUN_STRIPES, Shape, fragment_sum, stack_name};
+use super::fetch::{Ends, Fetch, Fetched, Order, open};
+use super::format::{Batch, Blob, ChecksumPage, Provenance, RUN_STRIPES, Shape, fragment_sum, stack_name};
 use super::{Report, StackError, StackOutcome};
 use crate::code::Codec;
 use crate::{Buffer, Drive, DriveError, FileName, Meter};
@@ -64,6 +64,8 @@ struct Stack {
     drive: Arc<dyn Drive>,
     name: FileName,
     state: State,
+    /// The checksum of its header, once it is open.
+    header_crc: u32,
     /// The checksum page read last.
     page: Option<Arc<ChecksumPage>>,
     /// Fragments repaired so far.
@@ -85,6 +87,8 @@ pub struct StackReader {
     parity: Option<BTreeMap<u8, u64>>,
     stacks: Vec<Stack>,
     payload_crc64: u64,
+    /// What the stacks say of where the blob comes from: the first one that was opened.
+    provenance: Option<Provenance>,
     /// Buffers that wait for their next use.
     free: Vec<Buffer>,
     meter: Arc<Meter>,
@@ -105,8 +109,9 @@ impl StackReader {
     pub async fn open(blob: Blob, stacks: Vec<(u8, Arc<dyn Drive>)>, policy: Policy) -> Report<Self> {
         let stack = |(index, drive): (u8, Arc<dyn Drive>)| {
             assert!(usize::from(index) < blob.code.stacks(), "the blob has no stack {index}");
-            let (state, page) = (State::Unopened, None);
-            Stack { index, drive, name: stack_name(blob.id, index), state, page, repaired: 0, unsound: false, bad: 0 }
+            let name = stack_name(blob.id, index);
+            let (state, header_crc, page) = (State::Unopened, 0, None);
+            Stack { index, drive, name, state, header_crc, page, repaired: 0, unsound: false, bad: 0 }
         };
         let mut reader = Self {
             blob,
@@ -117,6 +122,7 @@ impl StackReader {
             parity: None,
             stacks: stacks.into_iter().map(stack).collect(),
             payload_crc64: 0,
+            provenance: None,
             free: Vec::new(),
             meter: Arc::new(Meter::default()),
         };
@@ -186,6 +192,11 @@ impl StackReader {
         self.payload_crc64
     }
 
+    /// Where the blob comes from, as its headers have it.
+    pub(super) fn provenance(&self) -> Provenance {
+        self.provenance.expect("at least k stacks of a reader are open")
+    }
+
     /// How each stack has fared so far, in the order in which they were given.
     pub fn outcomes(&self) -> Vec<StackOutcome> {
         self.stacks.iter().map(Stack::outcome).collect()
@@ -224,16 +235,18 @@ impl StackReader {
             open(&self.blob, stack.index, &stack.drive, &self.meter)
         }))
         .await;
-        let crcs: Vec<u64> = opened.iter().flatten().map(|(footer, _)| footer.payload_crc64).collect();
+        let crcs: Vec<u64> = opened.iter().flatten().map(|ends| ends.footer.payload_crc64).collect();
         if self.stacks.iter().all(|stack| !matches!(stack.state, State::Open)) {
             self.payload_crc64 = most_frequent(&crcs);
         }
         for (at, result) in which.iter().zip(opened) {
             let stack = &mut self.stacks[*at];
             match result {
-                Ok((footer, page)) if footer.payload_crc64 == self.payload_crc64 => {
+                Ok(Ends { footer, page, provenance }) if footer.payload_crc64 == self.payload_crc64 => {
                     stack.state = State::Open;
+                    stack.header_crc = footer.header_crc;
                     stack.page = page;
+                    self.provenance.get_or_insert(provenance);
                 }
                 Ok(_) => stack.is_bad("its payload checksum differs from the others'"),
                 Err(error) => stack.fails(&error),
@@ -268,6 +281,7 @@ impl StackReader {
                 drive,
                 name,
                 batch,
+                header_crc: stack.header_crc,
                 page,
                 buffer,
                 meter,

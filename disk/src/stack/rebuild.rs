@@ -10,11 +10,14 @@
 //! what a read takes, and one stripe and one request more.
 
 use super::fetch::{Fetch, Order, open};
-use super::format::{Batch, Blob, ChecksumPage, Footer, Header, RUN_STRIPES, Shape, fragment_sum, stack_name};
+use super::format::{
+    Batch, Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, fragment_sum, stack_name,
+};
 use super::read::{PayloadSink, Policy, SinkClosed, StackReader};
+use super::remove::remove_own;
 use super::{Report, StackError, StackOutcome, Written};
 use crate::code::Codec;
-use crate::format::BLOCK_BYTES;
+use crate::format::{BLOCK_BYTES, seal_of};
 use crate::{Buffer, Drive, DriveError, FileName};
 use futures::future::BoxFuture;
 use model::DriveId;
@@ -43,7 +46,7 @@ pub async fn rebuild(blob: Blob, stacks: Vec<(u8, Arc<dyn Drive>)>, policy: Poli
             return Report { result: Err(error), outcomes };
         }
     };
-    let mut writer = OneStack::new(blob, lost);
+    let mut writer = OneStack::new(blob, reader.provenance(), lost);
     let mut result = writer.begin().await;
     if result.is_ok() {
         result = reader.read(0..blob.payload_bytes, &mut writer).await;
@@ -67,9 +70,9 @@ pub async fn rebuild(blob: Blob, stacks: Vec<(u8, Arc<dyn Drive>)>, policy: Poli
 /// this checksum.
 pub async fn verify_stack(blob: Blob, index: u8, drive: &Arc<dyn Drive>, payload_crc64: u64) -> StackOutcome {
     let (shape, name, meter) = (Shape::new(blob.code, blob.payload_bytes), stack_name(blob.id, index), Arc::default());
-    let mut page = match open(&blob, index, drive, &meter).await {
-        Ok((footer, _)) if footer.payload_crc64 != payload_crc64 => return StackOutcome::StackBad,
-        Ok((_, page)) => page,
+    let (header_crc, mut page) = match open(&blob, index, drive, &meter).await {
+        Ok(ends) if ends.footer.payload_crc64 != payload_crc64 => return StackOutcome::StackBad,
+        Ok(ends) => (ends.footer.header_crc, ends.page),
         Err(error) => return StackOutcome::of(&error),
     };
     let (mut first, mut buffer) = (0, None);
@@ -77,7 +80,7 @@ pub async fn verify_stack(blob: Blob, index: u8, drive: &Arc<dyn Drive>, payload
         let batch = shape.batch(first, shape.stripes());
         let of_run = page.take().filter(|page: &Arc<ChecksumPage>| page.first_stripe == batch.run() * RUN_STRIPES);
         let (drive, name, meter) = (Arc::clone(drive), name.clone(), Arc::clone(&meter));
-        let order = Order { blob, shape, index, drive, name, batch, page: of_run, buffer, meter };
+        let order = Order { blob, shape, index, drive, name, batch, header_crc, page: of_run, buffer, meter };
         let fetched = order.fetch().await;
         match fetched.fetch {
             Fetch::Read { buffer: back, good } if good.iter().all(|good| *good) => buffer = Some(back),
@@ -93,11 +96,14 @@ pub async fn verify_stack(blob: Blob, index: u8, drive: &Arc<dyn Drive>, payload
 /// Takes a payload and keeps one stack of it.
 struct OneStack {
     blob: Blob,
+    provenance: Provenance,
     shape: Shape,
     codec: Codec,
     lost: Lost,
     name: FileName,
     created: bool,
+    /// The checksum of the header, once that is written.
+    header_crc: u32,
     /// The fragments of the stripe that is being filled: k of data, r of parity.
     stripe: Vec<Vec<u8>>,
     /// Payload bytes taken so far.
@@ -110,15 +116,17 @@ struct OneStack {
 }
 
 impl OneStack {
-    fn new(blob: Blob, lost: Lost) -> Self {
+    fn new(blob: Blob, provenance: Provenance, lost: Lost) -> Self {
         let shape = Shape::new(blob.code, blob.payload_bytes);
         Self {
             blob,
+            provenance,
             shape,
             codec: Codec::new(blob.code),
             name: stack_name(blob.id, lost.index),
             lost,
             created: false,
+            header_crc: 0,
             stripe: vec![Vec::new(); blob.code.stacks()],
             taken_bytes: 0,
             batch: shape.batch(0, shape.stripes()),
@@ -132,15 +140,25 @@ impl OneStack {
         let made = self.create().await;
         self.note(made)?;
         self.clear_stripe(0);
-        let header = Header { blob: self.blob, index: self.lost.index, drives: self.lost.drives.clone() };
-        self.write_block(0, |block| header.encode(block)).await
+        let Self { blob, provenance, lost: Lost { index, ref drives, .. }, .. } = *self;
+        let header = Header { blob, index, provenance, drives: drives.clone() };
+        let mut header_crc = 0;
+        let encode = |block: &mut [u8]| {
+            header.encode(block);
+            header_crc = seal_of(block);
+        };
+        self.write_block(0, encode).await?;
+        self.header_crc = header_crc;
+        Ok(())
     }
 
     async fn create(&mut self) -> Result<(), DriveError> {
         let (drive, bytes) = (&self.lost.target, self.shape.stack_bytes());
         let made = match drive.create(&self.name, bytes).await {
-            Err(DriveError::Exists(_)) => {
-                drive.remove(&self.name).await?;
+            Err(DriveError::Exists(name)) => {
+                if !remove_own(&**drive, self.blob.rack, self.blob.id, self.lost.index).await? {
+                    return Err(DriveError::Exists(name));
+                }
                 drive.create(&self.name, bytes).await
             }
             other => other,
@@ -199,8 +217,8 @@ impl OneStack {
         if self.batch.end() == self.shape.run_end(self.batch.run()) {
             let first_stripe = self.batch.run() * RUN_STRIPES;
             let Blob { rack, id, .. } = self.blob;
-            let sums = std::mem::take(&mut self.sums);
-            let page = ChecksumPage { rack, id, index: self.lost.index, first_stripe, sums };
+            let (index, header_crc, sums) = (self.lost.index, self.header_crc, std::mem::take(&mut self.sums));
+            let page = ChecksumPage { rack, id, index, first_stripe, header_crc, sums };
             page.encode(&mut self.buffer[bytes..bytes + BLOCK_BYTES]);
             bytes += BLOCK_BYTES;
         }
@@ -215,8 +233,8 @@ impl OneStack {
     async fn finish(&mut self, payload_crc64: u64) -> Result<(), StackError> {
         let synced = self.lost.target.sync(&self.name).await;
         self.note(synced)?;
-        let Blob { rack, id, payload_bytes, .. } = self.blob;
-        let footer = Footer { rack, id, index: self.lost.index, payload_bytes, payload_crc64 };
+        let (blob, index, header_crc) = (self.blob, self.lost.index, self.header_crc);
+        let footer = Footer { blob, index, payload_crc64, header_crc };
         self.write_block(self.shape.footer_offset(), |block| footer.encode(block)).await?;
         let synced = self.lost.target.sync(&self.name).await;
         self.note(synced)

@@ -1,11 +1,10 @@
-//! Whether a blob is what was written, and getting rid of it.
+//! Whether a blob is what was written.
 
-use super::format::{Blob, stack_name};
+use super::format::Blob;
 use super::read::{PayloadSink, Policy, SinkClosed, StackReader};
 use super::{Report, StackError, StackOutcome};
-use crate::{Drive, DriveError};
-use futures::future::{BoxFuture, join_all};
-use model::BlobId;
+use crate::Drive;
+use futures::future::BoxFuture;
 use std::sync::Arc;
 
 /// Takes a payload and forgets it.
@@ -40,18 +39,4 @@ pub async fn verify(blob: Blob, drives: &[Arc<dyn Drive>], payload_crc64: u64) -
         }
     });
     Report { result, outcomes }
-}
-
-/// Removes the stacks of blob `id` from their drives, each given by its index and drive. One that is not there counts
-/// as removed.
-pub async fn remove(id: BlobId, stacks: &[(u8, Arc<dyn Drive>)]) -> Vec<StackOutcome> {
-    let removed = join_all(stacks.iter().map(|(index, drive)| async {
-        let name = stack_name(id, *index);
-        drive.remove(&name).await
-    }));
-    let outcome = |result| match result {
-        Ok(()) | Err(DriveError::NotFound(_)) => StackOutcome::Fine,
-        Err(error) => StackOutcome::of(&error),
-    };
-    removed.await.into_iter().map(outcome).collect()
 }

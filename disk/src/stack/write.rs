@@ -10,10 +10,10 @@
 //! Invariants: two batches of buffers, whatever the blob's size; the write fails as a whole if one stack cannot be
 //! written, and removes what it has made; nobody is told of success before the second sync.
 
-use super::format::{Batch, Blob, ChecksumPage, Footer, Header, Shape, fragment_sum, stack_name};
+use super::format::{Batch, Blob, ChecksumPage, Footer, Header, Provenance, Shape, fragment_sum, stack_name};
 use super::{Report, StackError, StackOutcome};
 use crate::code::Codec;
-use crate::format::BLOCK_BYTES;
+use crate::format::{BLOCK_BYTES, seal_of};
 use crate::{Buffer, Drive, DriveError, FileName, Meter};
 use crc_fast::{CrcAlgorithm, Digest};
 use futures::future::{BoxFuture, join_all};
@@ -54,6 +54,8 @@ struct Stack {
     drive: Arc<dyn Drive>,
     name: FileName,
     created: bool,
+    /// The checksum of its header, once that is written.
+    header_crc: u32,
     outcome: StackOutcome,
 }
 
@@ -69,8 +71,9 @@ impl Stack {
 }
 
 impl StackWriter {
-    /// Makes the files of `blob`, one on each of its k + r `drives` in stack order, and writes their headers.
-    pub async fn create(blob: Blob, drives: &[(DriveId, Arc<dyn Drive>)]) -> Report<Self> {
+    /// Makes the files of `blob`, one on each of its k + r `drives` in stack order, and writes their headers. A file of
+    /// that name is never touched: an id is drawn once, so that it is somebody else's.
+    pub async fn create(blob: Blob, provenance: Provenance, drives: &[(DriveId, Arc<dyn Drive>)]) -> Report<Self> {
         assert_eq!(drives.len(), blob.code.stacks(), "a blob lies on k + r drives");
         let shape = Shape::new(blob.code, blob.payload_bytes);
         let meter = Arc::new(Meter::default());
@@ -79,6 +82,7 @@ impl StackWriter {
             drive: Arc::clone(drive),
             name: stack_name(blob.id, index as u8),
             created: false,
+            header_crc: 0,
             outcome: StackOutcome::Fine,
         };
         let mut writer = Self {
@@ -95,7 +99,7 @@ impl StackWriter {
             payload_crc: Digest::new(CrcAlgorithm::Crc64Nvme),
             meter,
         };
-        match writer.begin(drives.iter().map(|(id, _)| *id).collect()).await {
+        match writer.begin(provenance, drives.iter().map(|(id, _)| *id).collect()).await {
             Ok(()) => Report { result: Ok(writer), outcomes: vec![StackOutcome::Fine; drives.len()] },
             Err(error) => Report { result: Err(error), outcomes: writer.abort().await },
         }
@@ -147,20 +151,29 @@ impl StackWriter {
         self.meter.peak_bytes()
     }
 
-    async fn begin(&mut self, drives: Vec<DriveId>) -> Result<(), StackError> {
-        let (shape, blob) = (self.shape, self.blob);
-        let created = join_all(self.stacks.iter().map(|stack| create_file(stack, shape))).await;
+    async fn begin(&mut self, provenance: Provenance, drives: Vec<DriveId>) -> Result<(), StackError> {
+        let (blob, bytes) = (self.blob, self.shape.stack_bytes());
+        let created = join_all(self.stacks.iter().map(|stack| stack.drive.create(&stack.name, bytes))).await;
         for (stack, result) in self.stacks.iter_mut().zip(created) {
             stack.created = result.is_ok();
             stack.note(result);
         }
         self.check()?;
-        let header = |index: usize| Header { blob, index: index as u8, drives: drives.clone() };
-        self.write_blocks(0, |index, block| header(index).encode(block)).await
+        let header = |index: usize| Header { blob, index: index as u8, provenance, drives: drives.clone() };
+        let mut crcs = vec![0; self.stacks.len()];
+        let encode = |index: usize, block: &mut [u8]| {
+            header(index).encode(block);
+            crcs[index] = seal_of(block);
+        };
+        self.write_blocks(0, encode).await?;
+        for (stack, crc) in self.stacks.iter_mut().zip(crcs) {
+            stack.header_crc = crc;
+        }
+        Ok(())
     }
 
     /// Writes a block at `offset` of every stack.
-    async fn write_blocks(&mut self, offset: u64, encode: impl Fn(usize, &mut [u8])) -> Result<(), StackError> {
+    async fn write_blocks(&mut self, offset: u64, mut encode: impl FnMut(usize, &mut [u8])) -> Result<(), StackError> {
         let mut writes = Vec::with_capacity(self.stacks.len());
         for (index, stack) in self.stacks.iter().enumerate() {
             let mut buffer = std::mem::replace(&mut self.buffers[index], Buffer::zeroed(0));
@@ -281,8 +294,12 @@ impl StackWriter {
     fn add_pages(&mut self, offset: usize) {
         let Blob { rack, id, .. } = self.blob;
         let first_stripe = self.batch.run() * super::RUN_STRIPES;
-        for (index, (buffer, sums)) in self.buffers.iter_mut().zip(&mut self.sums).enumerate() {
-            let page = ChecksumPage { rack, id, index: index as u8, first_stripe, sums: std::mem::take(sums) };
+        let headers = self.stacks.iter().map(|stack| stack.header_crc);
+        for (index, ((buffer, sums), header_crc)) in
+            self.buffers.iter_mut().zip(&mut self.sums).zip(headers).enumerate()
+        {
+            let sums = std::mem::take(sums);
+            let page = ChecksumPage { rack, id, index: index as u8, first_stripe, header_crc, sums };
             page.encode(&mut buffer[offset..offset + BLOCK_BYTES]);
         }
     }
@@ -296,9 +313,12 @@ impl StackWriter {
         self.buffers = self.landed().await?;
         self.sync().await?;
         let payload_crc64 = self.payload_crc.finalize();
-        let Blob { rack, id, payload_bytes, .. } = self.blob;
-        let footer = |index: usize| Footer { rack, id, index: index as u8, payload_bytes, payload_crc64 };
-        self.write_blocks(self.shape.footer_offset(), |index, block| footer(index).encode(block)).await?;
+        let blob = self.blob;
+        let header_crcs: Vec<u32> = self.stacks.iter().map(|stack| stack.header_crc).collect();
+        let encode = |index: usize, block: &mut [u8]| {
+            Footer { blob, index: index as u8, payload_crc64, header_crc: header_crcs[index] }.encode(block);
+        };
+        self.write_blocks(self.shape.footer_offset(), encode).await?;
         self.sync().await?;
         Ok(Written { payload_crc64, stack_bytes: self.shape.stack_bytes() })
     }
@@ -310,24 +330,4 @@ impl StackWriter {
         }
         self.check()
     }
-}
-
-/// Makes the file of a stack. One that a crash has left incomplete gives way; a complete one never does.
-async fn create_file(stack: &Stack, shape: Shape) -> Result<(), DriveError> {
-    match stack.drive.create(&stack.name, shape.stack_bytes()).await {
-        Err(DriveError::Exists(_)) if !is_complete(stack).await? => {
-            tracing::info!(stack = %stack.name, "removing an incomplete stack");
-            stack.drive.remove(&stack.name).await?;
-            stack.drive.create(&stack.name, shape.stack_bytes()).await
-        }
-        other => other,
-    }
-}
-
-/// Whether the file that is there ends with a footer.
-async fn is_complete(stack: &Stack) -> Result<bool, DriveError> {
-    let bytes = stack.drive.len(&stack.name).await?;
-    let Some(offset) = bytes.checked_sub(BLOCK_BYTES as u64) else { return Ok(false) };
-    let block = stack.drive.read_at(&stack.name, offset, Buffer::zeroed(BLOCK_BYTES)).await?;
-    Ok(Footer::decode(&block).is_ok())
 }

@@ -35,7 +35,7 @@ fn what_init_makes_open_opens() {
     assert!(!path.join(UNFINISHED).exists());
     for (place, label) in dir.labels() {
         let block = fs::read(place.join(label::file_name().as_str())).unwrap();
-        assert_eq!(Label::decode(&block).unwrap(), label);
+        assert_eq!(label::DriveLabel::decode(&block).unwrap().label, label);
     }
 }
 

@@ -10,6 +10,7 @@ use super::plan::KEY_BYTES_MAX;
 use super::reader::{Records, heavy};
 use super::report::Place;
 use crate::s3;
+use crate::world::packed::{self, Buckets};
 use crate::world::{MakeError, Means, Ticket, WorldHandle, WriteOrder};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -208,12 +209,17 @@ impl Writer {
     pub async fn write(&self, load: &Load) -> Result<Blob, WriteFault> {
         let group = load.errand.on();
         let (mut members, mut keys, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut buckets = Buckets::default();
+        // Their records come with the blob; nothing that was there before can be newer.
+        let sequence = self.means.catalog.sequence();
         for draft in &load.drafts {
             let version = self.means.catalog.next_version_id().await;
             let version = version.map_err(|error| WriteFault::Other(format!("catalog: {error}")))?;
             let object = draft.object(version, (self.means.wall)());
             let (bucket, key) = (draft.bucket.clone(), draft.key.clone());
-            members.push(PackMember { bucket, key, object, slots: Vec::new() });
+            let attributes = packed::attributes(&self.means, &mut buckets, &bucket, &object, sequence).await;
+            let attributes = attributes.map_err(|error| WriteFault::Other(format!("catalog: {error}")))?;
+            members.push(PackMember { bucket, key, object, attributes, slots: Vec::new() });
             keys.push(draft.hidden.clone());
             bytes.push(draft.bytes.clone());
         }

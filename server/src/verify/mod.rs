@@ -163,7 +163,9 @@ pub async fn verify(
 ) -> Result<Report, VerifyError> {
     let staging = Staging::new(Arc::clone(&ground.staged), u64::MAX);
     let (failed, report) = (BTreeSet::new(), Report::default());
-    let mut work = Work { ground, options, watch, staging, failed, lost: Vec::new(), report };
+    let blobs_end = ground.catalog.blobs_end().await?;
+    let (lost, is_newest) = (Vec::new(), true);
+    let mut work = Work { ground, options, watch, staging, failed, lost, blobs_end, is_newest, report };
     work.catalog().await?;
     work.workshop().await?;
     work.rack().await?;
@@ -181,6 +183,10 @@ struct Work<'a> {
     failed: BTreeSet<DriveId>,
     /// Blobs whose objects are still to be told.
     lost: Vec<lost::LostBlob>,
+    /// Every blob number that this catalog ever gave out is below this.
+    blobs_end: u64,
+    /// Nothing shows that the workshop or the rack was used with a newer catalog.
+    is_newest: bool,
     report: Report,
 }
 

@@ -11,7 +11,7 @@ use disk::{Drive, FileName};
 use engine::layout::{Layout, synthesise};
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use model::{Code, DriveId, GroupId};
+use model::{BlobId, Code, DriveId, GroupId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use workshop::{IndexEntry, PACK_FOOTER_BYTES, decode_footer, decode_index};
@@ -26,7 +26,8 @@ const PAYLOAD_BYTES_END: u64 = 1 << 56;
 const REWRITE: &str = "its objects can still be read: read them and put them again, and this blob is given up";
 const REPAIRED: &str = "the next read of its objects repairs it";
 const GONE: &str = "the objects named are lost, in part or wholly: put them again, or delete them";
-const ORPHAN: &str = "remove the file: no object refers to it";
+const ORPHAN: &str = "remove the file: every object that was in it was deleted";
+const UNKNOWN: &str = "keep it: it may belong to a newer catalog";
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
 const DRIVE: &str = "put the drive back, or mount it; the server does not start without it";
 const DESCRIPTION: &str = "put the rack.toml back that the blob was written with";
@@ -222,8 +223,8 @@ impl Work<'_> {
             let stacks: Vec<_> = names.iter().filter_map(|name| Some((name, stack::stack_of(name)?))).collect();
             let ids: Vec<_> = stacks.iter().map(|(_, (blob, _))| *blob).collect();
             let known = self.ground.catalog.known_blobs(&ids).await?;
-            for ((name, (_, index)), known) in stacks.into_iter().zip(known) {
-                self.stack_file(&*drive, id, name, index, known).await;
+            for ((name, stack), known) in stacks.into_iter().zip(known) {
+                self.stack_file(&*drive, id, name, stack, known).await?;
             }
             let label = disk::label::file_name();
             for name in names.iter().filter(|name| stack::stack_of(name).is_none() && **name != label) {
@@ -234,27 +235,48 @@ impl Work<'_> {
         Ok(())
     }
 
-    async fn stack_file(&mut self, drive: &dyn Drive, id: DriveId, name: &FileName, index: u8, known: Known) {
+    async fn stack_file(
+        &mut self,
+        drive: &dyn Drive,
+        id: DriveId,
+        name: &FileName,
+        (blob, index): (BlobId, u8),
+        known: Known,
+    ) -> Result<(), VerifyError> {
         let bytes = drive.len(name).await.unwrap_or(0);
+        // Only what is deleted in the newest catalog is deleted for certain: versions never come back.
+        let is_deleted = match &known {
+            Known::Blob(blob) if blob.drives.get(usize::from(index)) != Some(&id) => {
+                self.is_newest && !self.ground.catalog.is_blob_living(blob.blob).await?
+            }
+            _ => false,
+        };
         let why = match known {
-            Known::Damaged => return,
+            Known::Damaged => return Ok(()),
             // It is given up by the next start, and reclaimed as any other.
-            Known::Begun(blob) if blob.drives.get(usize::from(index)) == Some(&id) => return,
+            Known::Begun(blob) if blob.drives.get(usize::from(index)) == Some(&id) => return Ok(()),
             Known::Blob(blob) if blob.drives.get(usize::from(index)) == Some(&id) => {
                 self.report.rack.stacks += 1;
                 self.report.rack.stack_bytes += bytes;
-                return;
+                return Ok(());
             }
             // A rebuild got so far when the server ended; it removes this before it begins anew.
             Known::Blob(blob) if self.is_rebuilt(&blob, index) => {
                 self.report.leftovers.rebuilt_stacks += 1;
-                return;
+                return Ok(());
             }
-            Known::Nothing => "no blob of that number is known",
-            Known::Begun(_) | Known::Blob(_) => "that stack of the blob lies elsewhere",
+            Known::Blob(_) if is_deleted => {
+                let what = format!("stack {name} on drive {id} takes {bytes} bytes, and its blob is deleted");
+                self.report.found(Finding::new(Kind::Orphan, what, ORPHAN).drive(id).file(name));
+                return Ok(());
+            }
+            Known::Nothing if blob.number >= self.blobs_end => "its blob was written under a newer catalog",
+            Known::Nothing => "its blob is unknown to this catalog",
+            Known::Begun(_) | Known::Blob(_) => "to this catalog that stack of its blob lies elsewhere",
         };
         let what = format!("stack {name} on drive {id} takes {bytes} bytes, and {why}");
-        self.found(Finding::new(Kind::Orphan, what, ORPHAN).drive(id).file(name));
+        self.found(Finding::new(Kind::Unknown, what, UNKNOWN).drive(id).file(name).blob(blob));
+        Ok(())
     }
 
     /// Whether stack `index` of `blob` lay on a drive that failed for good, and waits for being rebuilt elsewhere.

@@ -33,8 +33,10 @@ pub enum Kind {
     ObjectLost,
     /// The payload of a blob is not what the catalog says it holds.
     PayloadUnlike,
-    /// A stack that belongs to no blob: leaked space.
+    /// A stack that the catalog shows not to be needed: leaked space.
     Orphan,
+    /// A stack or a staged file that this catalog does not know. A newer one may.
+    Unknown,
     /// More bytes are accounted to a drive than it holds.
     Accounts,
 }
@@ -142,7 +144,7 @@ pub struct RackCounts {
 /// What a server that ended in a crash leaves, and the next start takes away. Nothing is wrong with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Leftovers {
-    /// Staged files of no object.
+    /// Staged files of no object that the next start, or the one behind it, takes away.
     pub staged_files: u64,
     /// What they take, in bytes.
     pub staged_bytes: u64,

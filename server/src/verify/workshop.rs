@@ -9,6 +9,7 @@ use workshop::{ReadError, staged_file_name};
 const AT_ONCE: usize = 8;
 
 const LOST: &str = "the object's bytes are lost: put it again, or delete it";
+const UNKNOWN: &str = "keep it: it may belong to a newer catalog; if there is none, remove it";
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
 
 /// What was found of a staged file.
@@ -86,6 +87,10 @@ impl Work<'_> {
 
     async fn staged_file(&self, staged: StagedSlot) -> Found {
         let reader = match self.staging.open(staged.slot).await {
+            Ok(reader) if ![0, staged.version.0].contains(&reader.stamp().version) => {
+                let error = ReadError::AnotherVersion { slot: staged.slot };
+                return Found::Damaged(error.to_string());
+            }
             Ok(reader) => reader,
             Err(ReadError::NotFound { .. }) => return Found::Missing,
             Err(error) => return Found::Damaged(error.to_string()),
@@ -113,11 +118,30 @@ impl Work<'_> {
     /// Files of no version: left by a crash, unless the catalog cannot have known them.
     async fn unreferred(&mut self, slots: &[u64]) -> Result<(), VerifyError> {
         let end = self.ground.catalog.slots_end().await?;
+        let runs = self.ground.catalog.runs().await?;
+        let marked = self.staging.marked_runs().await.map_err(VerifyError::Workshop)?;
+        self.is_newest = marked.is_empty() || runs.last().is_some_and(|run| marked.contains(run));
+        if !self.is_newest {
+            let what = "the workshop was last used with a newer catalog than this";
+            self.report.found(Finding::new(Kind::ForeignCatalog, what, RESTORE));
+        }
         for &slot in slots {
             if slot >= end {
                 let name = staged_file_name(slot);
                 let what = format!("{name} was staged after the newest record of the catalog, which is older than it");
                 self.found(Finding::new(Kind::ForeignCatalog, what, RESTORE).file(&name));
+                continue;
+            }
+            let stamp = match self.staging.open(slot).await {
+                Ok(reader) => Some(reader.stamp()),
+                Err(_) => None,
+            };
+            // What a run that this catalog remembers has left, or nobody finished, goes; see `lineage.rs`.
+            let is_ours = self.is_newest && stamp.is_none_or(|stamp| runs.contains(&stamp.run));
+            if !is_ours && stamp.is_some() {
+                let name = staged_file_name(slot);
+                let what = format!("{name} was finished, and is unknown to this catalog");
+                self.report.found(Finding::new(Kind::Unknown, what, UNKNOWN).file(&name));
                 continue;
             }
             self.report.leftovers.staged_files += 1;

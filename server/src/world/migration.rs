@@ -5,7 +5,7 @@
 //! to, which the next start sweeps away.
 
 use super::quarantine::{missing, quarantine, survey};
-use super::{Job, Message, Origin, World, Written};
+use super::{Job, Message, Origin, World, Written, packed};
 use catalog::{Blob, Cursor, Member, VersionId};
 use disk::stack;
 use engine::{Event, Lane, Outcome, PinnedTo, Request, StagedEntry, Work};
@@ -212,6 +212,7 @@ async fn gather(means: &super::Means, versions: &[VersionId]) -> Result<Option<H
 
 async fn members(means: &super::Means, versions: &[VersionId]) -> Result<Vec<PackMember>, catalog::CatalogError> {
     let mut members = Vec::with_capacity(versions.len());
+    let mut buckets = packed::Buckets::default();
     let quarantined = means.catalog.are_unreadable(versions).await?;
     for (version, _) in versions.iter().zip(quarantined).filter(|(_, quarantined)| !quarantined) {
         let Some(found) = means.catalog.staged_object(*version).await? else { continue };
@@ -229,7 +230,8 @@ async fn members(means: &super::Means, versions: &[VersionId]) -> Result<Vec<Pac
             quarantine(means, &found.version(), &reason).await;
             continue;
         }
-        members.push(PackMember { bucket: found.bucket, key: found.key, object: found.object, slots });
+        let attributes = packed::attributes(means, &mut buckets, &found.bucket, object, found.sequence).await?;
+        members.push(PackMember { bucket: found.bucket, key: found.key, object: found.object, attributes, slots });
     }
     Ok(members)
 }

@@ -1,6 +1,6 @@
 //! Power commands: each in a task of its own, so that all drives of a group start together.
 
-use super::{Message, World};
+use super::{Message, World, newer};
 use catalog::{Catalog, CatalogError, DriveRecord};
 use disk::{DriveError, DriveFuture};
 use engine::{Action, Event, Loss};
@@ -73,10 +73,14 @@ impl World {
 
     pub(super) fn mount(&self, drive: DriveId, attempt: Attempt) {
         self.note_command(drive, attempt);
-        let (handle, device) = (self.handle.clone(), self.drive(drive));
+        let (handle, device, means) = (self.handle.clone(), self.drive(drive), self.means.clone());
         self.start(async move {
             let event = match device.mount().await {
-                Ok(space) => Event::Mounted { drive, attempt, free_bytes: space.free_bytes },
+                Ok(space) => {
+                    // Before anything of the group can be removed.
+                    newer::look(&means, drive, &*device).await;
+                    Event::Mounted { drive, attempt, free_bytes: space.free_bytes }
+                }
                 Err(error) => failed(drive, attempt, "mount", &error, Loss::MountFailed),
             };
             handle.send(Message::Event(event));

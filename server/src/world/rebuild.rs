@@ -65,7 +65,10 @@ impl World {
                 handle.send(Message::Rebuilt { event, op, written: None });
                 return;
             };
-            stack::remove(blob, &bystanders).await;
+            // Under a newer catalog the lost stack may have been rebuilt already, and be one of them.
+            if means.lineage.may_remove() {
+                stack::remove(means.rack_uuid, blob, &bystanders).await;
+            }
             found.drives[usize::from(lost)] = target;
             let order = Lost { index: lost, drives: found.drives.clone(), target: device };
             let report = stack::rebuild(described(&means, &found), sources, policy, order).await;
@@ -94,7 +97,7 @@ impl World {
             let done = outcome == StackOutcome::Fine;
             if !done {
                 tracing::error!(blob = %blob.blob, drive = %target, "a rebuilt stack does not read back right");
-                stack::remove(blob.blob, &[(index, device)]).await;
+                stack::remove(means.rack_uuid, blob.blob, &[(index, device)]).await;
             }
             let outcomes = told(&means, &[target], vec![outcome]);
             handle.send(Message::Event(Event::TransferEnded { op, attempt, done, outcomes }));
@@ -103,13 +106,13 @@ impl World {
 
     pub(super) fn move_stack(&self, op: OpId, attempt: Attempt, blob: BlobId, index: u8, [from, to]: [DriveId; 2]) {
         let device = self.drive(to);
-        let (handle, catalog) = (self.handle.clone(), self.means.catalog.clone());
+        let (handle, catalog, rack) = (self.handle.clone(), self.means.catalog.clone(), self.means.rack_uuid);
         self.start(async move {
             let done = match catalog.move_stack(blob, index, from, to).await {
                 Ok(true) => true,
                 Ok(false) => {
                     tracing::info!(%blob, "a blob went while a stack of it was rebuilt");
-                    stack::remove(blob, &[(index, device)]).await;
+                    stack::remove(rack, blob, &[(index, device)]).await;
                     false
                 }
                 // It may be so or not; what the catalog counts must stay, and what it does not is removed when the

@@ -54,7 +54,9 @@ impl World {
         };
         // A hold keeps stacks from being removed. It is no reason against a rescue: who woke the group reads what still
         // lives.
-        let stays = |doomed: &DoomedBlob| !doomed.living && self.means.holds.is_held(doomed.blob);
+        // Nothing is removed for a catalog that is older than the rack: what is dead to it may live in the newer one.
+        let may_remove = self.means.lineage.may_remove();
+        let stays = |doomed: &DoomedBlob| !may_remove || (!doomed.living && self.means.holds.is_held(doomed.blob));
         let (held, blobs): (Vec<_>, Vec<_>) =
             page.blobs.into_iter().partition(|doomed| stays(doomed) || self.rescuing.contains(&doomed.blob));
         let held_bytes = held.iter().map(|doomed| doomed.doomed_bytes).sum();
@@ -193,7 +195,7 @@ impl Rescue {
             };
             writer.write(&piece).await.map_err(text)?;
         }
-        writer.finish().await.map_err(text)?;
+        writer.finish_for_version(entry.object.version.0).await.map_err(text)?;
         let at = (entry.bucket.as_str(), entry.key.as_str());
         let moved = self.means.catalog.restage(at, entry.object.version, blob.blob, slot).await.map_err(text)?;
         match &moved {

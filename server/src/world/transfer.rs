@@ -9,7 +9,9 @@ use super::{Job, Means, Message, World, WorldHandle, Written};
 use crate::losses::Losses;
 use catalog::Blob;
 use disk::Drive;
-use disk::stack::{self, PayloadSink, Policy, SinkClosed, StackError, StackOutcome, StackReader, StackWriter};
+use disk::stack::{
+    self, PayloadSink, Policy, Provenance, SinkClosed, StackError, StackOutcome, StackReader, StackWriter,
+};
 use engine::{DriveOutcome, DriveResult, Event, ReadPolicy, Transfer};
 use futures::future::BoxFuture;
 use model::{Attempt, BlobId, ClassId, Code, DriveId, GroupId, OpId};
@@ -137,13 +139,19 @@ impl World {
         let failed: BTreeSet<DriveId> = all.filter(|drive| self.rack.has_failed(*drive)).collect();
         let (handle, means) = (self.handle.clone(), self.means.clone());
         self.start(async move {
+            if !means.lineage.may_remove() {
+                tracing::warn!(%blob, "a blob without living objects stays: the catalog is older than the rack");
+                let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
+                handle.send(Message::Event(event));
+                return;
+            }
             if !are_all_left(&means, blob, &stacks, &failed).await {
                 tracing::warn!(%blob, "a doomed blob does not lie where it did; it goes at its group's next wake");
                 let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
                 handle.send(Message::Event(event));
                 return;
             }
-            let outcomes = stack::remove(blob, &devices).await;
+            let outcomes = stack::remove(means.rack_uuid, blob, &devices).await;
             let done = outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
             let outcomes = told(&means, &drives, outcomes);
             handle.send(Message::Event(Event::TransferEnded { op, attempt, done, outcomes }));
@@ -302,7 +310,8 @@ impl Write {
                 return (None, unused(), None);
             }
         };
-        let report = StackWriter::create(described(&self.means, &blob), &self.devices).await;
+        let report =
+            StackWriter::create(described(&self.means, &blob), self.provenance(&blob), &self.devices).await;
         let filled = match report.result {
             Err(_) => Filled { sealed: None, outcomes: report.outcomes, unreadable: None },
             Ok(writer) => self.fill(writer).await,
@@ -312,6 +321,12 @@ impl Write {
             return (None, filled.outcomes, filled.unreadable);
         };
         (Some(Written { blob, sealed }), filled.outcomes, None)
+    }
+
+    /// As of after the intent, so that it is above what any catalog counts that does not know the blob.
+    fn provenance(&self, blob: &Blob) -> Provenance {
+        let sequence = self.means.catalog.sequence().0;
+        Provenance { sequence, written_ms: blob.written_ms, group: blob.group, class: blob.class }
     }
 
     async fn begin(&self) -> Result<Blob, catalog::CatalogError> {

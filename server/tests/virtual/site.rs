@@ -233,11 +233,15 @@ impl Site {
             spawn: self.watched_spawn(),
             drives: rack.drives().into(),
             rack_uuid: RackUuid([8; 16]),
-            nonce: server::world::nonces(self.seed),
+            nonce: server::world::nonces(self.seed ^ base_ms),
             catalog,
-            staging: Staging::new(self.powered(&self.staged, Silence::default()), self.workshop_bytes),
+            staging: Staging::new(self.powered(&self.staged, Silence::default()), self.workshop_bytes).with_nonces({
+                let nonce = server::world::nonces(!self.seed ^ base_ms);
+                move || nonce()
+            }),
             spool: Spool::new(self.powered(&self.spooled, Silence::default()), self.spool_bytes),
             holds: Holds::default(),
+            lineage: Arc::default(),
             ordering: Arc::default(),
             pin_of: Arc::new(move |_, key| pin.filter(|(prefix, _)| key.starts_with(prefix)).map(|(_, class)| class)),
             counters: Arc::new(Counters::default()),
@@ -291,7 +295,8 @@ impl Facts {
 
     /// How many staged files there are.
     pub fn staged_files(&self) -> u64 {
-        self.staged.list().now_or_never().unwrap().unwrap().len() as u64
+        let names = self.staged.list().now_or_never().unwrap().unwrap();
+        names.iter().filter(|name| name.as_str().starts_with("s-")).count() as u64
     }
 }
 

@@ -1,0 +1,215 @@
+//! Whether this catalog is the newest that ever served this rack and this workshop.
+//!
+//! A catalog that was put back from a backup knows nothing of what was acknowledged since, hands out numbers again, and
+//! takes for alive what was deleted, and for dead what still lived. So that it does no harm to what only the newer one
+//! knows, nothing is removed from the rack while such a catalog is in use, nor any staged file that was ever finished.
+//!
+//! 1. Each run of a server has a random number. The catalog remembers the last [`RUNS_MAX`] of its runs; the workshop
+//!    carries the mark of the last one. A catalog whose last run is not the marked one is older, and so is everything
+//!    that follows from it, until the newer one is put back.
+//! 2. A rack whose workshop was lost has no mark. There a drive tells, when it is mounted first in a server's life: a
+//!    stack of an unknown blob whose number this catalog has not given out, or whose header has a higher commit
+//!    sequence number than the catalog, was written under a newer one (`world/newer.rs`).
+//! 3. Then the mark is replaced by one of no run, so that later starts know it as well, however far this catalog has
+//!    got by then.
+//!
+//! `accept_older_catalog` in `larder.toml` ends all that for whoever has lost the newer catalog.
+
+use crate::world::Means;
+use catalog::CatalogError;
+use disk::DriveError;
+use model::DriveId;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use workshop::UnknownFile;
+
+/// Runs that a catalog remembers. A staged file of an earlier one that nobody knows is kept until it is looked at.
+pub const RUNS_MAX: usize = 256;
+
+/// The mark of a workshop whose last catalog was found to be older than its rack.
+const NO_RUN: u64 = 0;
+
+/// What an operator can do about an older catalog.
+pub const MEND: &str = "put the newest catalog back; if it is lost, set accept_older_catalog = true in larder.toml and \
+                        start again";
+
+/// What is known of the catalog's age. Part of [`Means`].
+#[derive(Debug)]
+pub struct Lineage {
+    /// The operator says that this catalog is the newest there is.
+    accepted: bool,
+    /// Why this catalog is taken for older than the rack or the workshop, once it is.
+    older: OnceLock<String>,
+    /// No blob number from this one on was given out when the server started. 0 before that is known.
+    blobs_end: AtomicU64,
+    /// The catalog's commit sequence number when the server started.
+    sequence: AtomicU64,
+    /// Drives that were looked at in this life of the server.
+    looked_at: Mutex<BTreeSet<DriveId>>,
+}
+
+impl Default for Lineage {
+    fn default() -> Self {
+        Self::new(false)
+    }
+}
+
+impl Lineage {
+    /// Nothing is known yet. `accepted` as the operator says.
+    pub fn new(accepted: bool) -> Self {
+        Self {
+            accepted,
+            older: OnceLock::new(),
+            blobs_end: AtomicU64::new(0),
+            sequence: AtomicU64::new(0),
+            looked_at: Mutex::default(),
+        }
+    }
+
+    /// Why the catalog is taken for older than the rack or the workshop, if it is. Nothing is removed then.
+    pub fn older(&self) -> Option<&str> {
+        self.older.get().map(String::as_str)
+    }
+
+    /// Whether anything but what this life of the server has made may be removed from the rack.
+    pub fn may_remove(&self) -> bool {
+        self.older.get().is_none()
+    }
+
+    /// Whether `drive` was not looked at before, and is worth it. True once in the life of a server.
+    pub(crate) fn is_first_look(&self, drive: DriveId) -> bool {
+        let booted = self.blobs_end.load(Ordering::Relaxed) > 0;
+        let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        booted && !self.accepted && looked_at.insert(drive)
+    }
+
+    /// A look at `drive` came to nothing: the next mount looks again.
+    pub(crate) fn look_again(&self, drive: DriveId) {
+        self.looked_at.lock().unwrap_or_else(PoisonError::into_inner).remove(&drive);
+    }
+
+    /// Every blob number that was given out before this server started is below this.
+    pub(crate) fn blobs_end(&self) -> u64 {
+        self.blobs_end.load(Ordering::Relaxed)
+    }
+
+    /// The commit sequence number that the catalog had when this server started.
+    pub(crate) fn sequence_at_start(&self) -> u64 {
+        self.sequence.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, why: String) {
+        tracing::error!("THE CATALOG IS OLDER: {why}. Nothing is removed from the rack meanwhile; {MEND}");
+        let _ = self.older.set(why);
+    }
+}
+
+/// Why the age of a catalog cannot be judged.
+#[derive(Debug, thiserror::Error)]
+pub enum LineageError {
+    /// The catalog cannot be read or written.
+    #[error("catalog: {0}")]
+    Catalog(#[from] CatalogError),
+    /// The workshop cannot be read or written.
+    #[error("workshop: {0}")]
+    Workshop(#[from] DriveError),
+}
+
+/// At boot, before anything is given out, removed or staged: judges the catalog's age and begins a run. The runs before
+/// it that this catalog remembers, the last one last.
+///
+/// # Errors
+/// [`LineageError`].
+pub(crate) async fn begin_run(means: &Means) -> Result<Vec<u64>, LineageError> {
+    let lineage = &means.lineage;
+    lineage.blobs_end.store(means.catalog.blobs_end().await?, Ordering::Relaxed);
+    lineage.sequence.store(means.catalog.sequence_at_open().0, Ordering::Relaxed);
+    let (runs, marked) = (means.catalog.runs().await?, means.staging.marked_runs().await?);
+    let is_last = marked.is_empty() || runs.last().is_some_and(|run| marked.contains(run));
+    let run = (means.nonce)();
+    means.staging.set_run(run);
+    let kept = runs.iter().copied().skip((runs.len() + 1).saturating_sub(RUNS_MAX));
+    let with_this: Vec<u64> = kept.chain([run]).collect();
+    if !is_last && !lineage.accepted {
+        // The mark stays: it is the newer catalog's, which is known by it when it comes back.
+        lineage.note(if marked.contains(&NO_RUN) {
+            "an earlier run found stacks in the rack that were written under a newer one".into()
+        } else {
+            "the workshop was last used with a newer one".into()
+        });
+        means.catalog.set_runs(&with_this).await?;
+        return Ok(runs);
+    }
+    if !is_last {
+        tracing::warn!("the catalog is not the one that was used last; accept_older_catalog says that it counts");
+    }
+    // Both are marked until the catalog knows the new one, so that a crash in between leaves one that it knows.
+    means.staging.mark_run(run).await?;
+    means.catalog.set_runs(&with_this).await?;
+    means.staging.keep_mark(run).await?;
+    Ok(runs)
+}
+
+/// A stack was found that was written under a newer catalog than this, and `why` says so. Later starts know it, too.
+pub(crate) async fn found_newer(means: &Means, why: String) {
+    if means.lineage.older().is_some() {
+        return;
+    }
+    means.lineage.note(why);
+    let marked = async {
+        means.staging.mark_run(NO_RUN).await?;
+        means.staging.keep_mark(NO_RUN).await
+    };
+    if let Err(error) = marked.await {
+        tracing::error!(%error, "the next start cannot be warned of the older catalog");
+    }
+}
+
+/// Whether nobody can ever want the staged file `file`, which the catalog does not know. `runs` are the catalog's runs
+/// before this one.
+///
+/// Everything that was acknowledged in a run before the catalog's last one is in the catalog: that last run began with
+/// all of it. What was staged in such a run and is not known was never acknowledged, or is gone. In the last run the
+/// catalog may be a copy that was made while the server ran; what was staged then is kept until the next start.
+pub(crate) fn is_garbage(lineage: &Lineage, file: &UnknownFile, runs: &[u64]) -> bool {
+    let Some((_, before)) = runs.split_last() else { return false };
+    match file.stamp {
+        _ if !lineage.may_remove() => false,
+        Some(stamp) => before.contains(&stamp.run),
+        // Half of what a power cut left: who syncs before he says so has said nothing of it.
+        None => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workshop::Stamp;
+
+    fn file(run: u64) -> UnknownFile {
+        UnknownFile { slot: 1, charged_bytes: 4096, stamp: Some(Stamp { run, ..Stamp::default() }) }
+    }
+
+    #[test]
+    fn only_what_a_run_before_the_last_left_is_garbage() {
+        let lineage = Lineage::default();
+        for (run, garbage) in [(1, true), (2, true), (3, false), (4, false)] {
+            assert_eq!(is_garbage(&lineage, &file(run), &[1, 2, 3]), garbage, "run {run}");
+        }
+        assert!(!is_garbage(&lineage, &file(1), &[]));
+        lineage.note("a test".into());
+        assert!(!is_garbage(&lineage, &file(1), &[1, 2, 3]));
+        assert!(!is_garbage(&lineage, &UnknownFile { stamp: None, ..file(1) }, &[1, 2, 3]));
+    }
+
+    #[test]
+    fn drives_are_looked_at_once_and_not_before_boot() {
+        let lineage = Lineage::default();
+        assert!(!lineage.is_first_look(DriveId(1)));
+        lineage.blobs_end.store(1, Ordering::Relaxed);
+        assert!(lineage.is_first_look(DriveId(1)) && !lineage.is_first_look(DriveId(1)));
+        lineage.look_again(DriveId(1));
+        assert!(lineage.is_first_look(DriveId(1)));
+    }
+}

@@ -1,0 +1,165 @@
+//! Whole objects on their way to a client, held against the checksum that they were acknowledged with.
+//!
+//! Every block and every fragment is checked where it is read. What that cannot show is a mistake of the server's own:
+//! a catalog that takes one object's bytes for another's. So whoever is given all of an object is not given its last
+//! bytes before the object's own checksum has matched; if it does not, the connection is cut instead, so that no client
+//! takes the wrong bytes for a whole object.
+//!
+//! An object that has only a checksum of its parts' checksums is held against these, part by part. Memory: one chunk
+//! beside the one that is on its way, and the checksums of a page of parts.
+
+use crate::s3::store::StoreError;
+use crate::world::{Counters, Means};
+use bytes::Bytes;
+use catalog::{Catalog, Checksum, Object, Part};
+use futures::stream::{self, BoxStream, StreamExt};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use workshop::{Checksummer, whole_checksum};
+
+/// Parts whose checksums are looked up at once.
+const PAGE: usize = 256;
+
+/// The bytes of an object, each as it was stored.
+type ObjectBytes = BoxStream<'static, Result<Bytes, StoreError>>;
+
+/// `bytes`, which are all of `object` in `bucket` at `key`, without the last of them if they are not what the object
+/// was acknowledged with.
+pub(crate) fn checked(means: &Means, bucket: &str, key: &str, object: &Object, bytes: ObjectBytes) -> ObjectBytes {
+    let expected = match whole_checksum(object) {
+        Some(checksum) => Expected::Whole(checksum.clone(), Checksummer::new(checksum.kind)),
+        None if !object.parts.is_empty() => Expected::Parts(Parts::of(means.catalog.clone(), object)),
+        None => return bytes,
+    };
+    let (name, counters) = (format!("s3://{bucket}/{key}"), Arc::clone(&means.counters));
+    let check = Check { bytes: bytes.fuse().boxed(), expected, held: None, name, counters };
+    stream::try_unfold(check, Check::next).boxed()
+}
+
+struct Check {
+    bytes: ObjectBytes,
+    expected: Expected,
+    /// The chunk that came last, which goes on its way when it is known that it may.
+    held: Option<Bytes>,
+    name: String,
+    counters: Arc<Counters>,
+}
+
+enum Expected {
+    Whole(Checksum, Checksummer),
+    Parts(Parts),
+    /// Compared already.
+    Nothing,
+}
+
+impl Check {
+    async fn next(mut self) -> Result<Option<(Bytes, Self)>, StoreError> {
+        while let Some(chunk) = self.bytes.next().await {
+            let chunk = chunk?;
+            if !self.take(&chunk).await? {
+                return Err(self.wrong());
+            }
+            if let Some(before) = self.held.replace(chunk) {
+                return Ok(Some((before, self)));
+            }
+        }
+        if !self.is_right() {
+            return Err(self.wrong());
+        }
+        Ok(self.held.take().map(|last| (last, self)))
+    }
+
+    /// False if a part that ends in `chunk` is not what it should be.
+    async fn take(&mut self, chunk: &[u8]) -> Result<bool, StoreError> {
+        match &mut self.expected {
+            Expected::Whole(_, sum) => sum.update(chunk),
+            Expected::Parts(parts) => return parts.take(chunk).await,
+            Expected::Nothing => {}
+        }
+        Ok(true)
+    }
+
+    /// Whether all that came was what it should be.
+    fn is_right(&mut self) -> bool {
+        match std::mem::replace(&mut self.expected, Expected::Nothing) {
+            Expected::Whole(expected, sum) => sum.finish() == expected,
+            Expected::Parts(_) | Expected::Nothing => true,
+        }
+    }
+
+    fn wrong(&self) -> StoreError {
+        self.counters.wrong_bodies.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(
+            object = self.name,
+            "THE BYTES OF AN OBJECT ARE NOT THOSE THAT IT WAS ACKNOWLEDGED WITH: its checksum does not match, though \
+             every block of it does. The client was cut off before the last of them. Keep a copy of the data \
+             directory, run `larder verify --deep`, and report this"
+        );
+        StoreError::Unavailable { reason: format!("the bytes of {} do not have the object's checksum", self.name) }
+    }
+}
+
+/// The parts of an object, one after the other.
+struct Parts {
+    catalog: Catalog,
+    object: Object,
+    /// The number of the part that is being taken, in the order of bytes, from 1 on.
+    number: u32,
+    /// Bytes of it that are still to come.
+    left_bytes: u64,
+    /// What they should have, if the catalog knows, and what they have so far.
+    current: Option<(Checksum, Checksummer)>,
+    /// The parts that come next.
+    page: VecDeque<Part>,
+    /// The number, in the catalog, of the last part that was looked up.
+    last: u32,
+}
+
+impl Parts {
+    fn of(catalog: Catalog, object: &Object) -> Self {
+        let object = object.clone();
+        Self { catalog, object, number: 0, left_bytes: 0, current: None, page: VecDeque::new(), last: 0 }
+    }
+
+    /// Takes `chunk`; false if a part that ends in it is not what it should be.
+    async fn take(&mut self, mut chunk: &[u8]) -> Result<bool, StoreError> {
+        while !chunk.is_empty() {
+            while self.left_bytes == 0 {
+                self.begin().await?;
+            }
+            let now = chunk.len().min(usize::try_from(self.left_bytes).unwrap_or(usize::MAX));
+            if let Some((_, sum)) = &mut self.current {
+                sum.update(&chunk[..now]);
+            }
+            chunk = &chunk[now..];
+            self.left_bytes -= now as u64;
+            if self.left_bytes == 0
+                && let Some((expected, sum)) = self.current.take()
+                && sum.finish() != expected
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Begins with the next part.
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        self.number += 1;
+        let Some(range) = self.object.parts.range(self.number) else {
+            // More bytes than all parts have: whoever counts them finds out.
+            self.left_bytes = u64::MAX;
+            return Ok(());
+        };
+        self.left_bytes = range.end - range.start;
+        if self.page.is_empty() {
+            let page = self.catalog.parts_page(self.object.version, self.last, PAGE).await;
+            self.page = page.map_err(crate::house::catalog_error)?.into();
+            self.last = self.page.back().map_or(self.last, |part| part.number);
+        }
+        let part = self.page.pop_front().filter(|part| part.bytes == self.left_bytes);
+        self.current = part.map(|part| (part.checksum.clone(), Checksummer::new(part.checksum.kind)));
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! What a drive tells of newer catalogs than this, when it is mounted for the first time in a server's life.
+//!
+//! The work is bounded: one listing of names for each drive, a look into the catalog for those whose numbers it has
+//! given out last or never, and a few headers. Nothing is changed on the drive.
+
+use super::Means;
+use crate::lineage::{self, MEND};
+use catalog::Known;
+use disk::stack::{self, Header};
+use disk::{BLOCK_BYTES, Buffer, Drive, DriveError, FileName};
+use model::{BlobId, DriveId};
+
+/// Numbers below the first one that was never given out whose stacks are looked up: as many as are reserved at once.
+/// Under a newer catalog that went on with the same reservation, numbers tell nothing.
+const RECENT: u64 = 1_024;
+/// Blobs that are looked up at once.
+const PAGE: usize = 1_024;
+/// Headers that are read at most, of one drive.
+const HEADERS_MAX: usize = 16;
+
+/// Looks for stacks on `device` that were written under a newer catalog; once for each drive.
+pub(super) async fn look(means: &Means, drive: DriveId, device: &dyn Drive) {
+    if !means.lineage.is_first_look(drive) {
+        return;
+    }
+    match newer_stack(means, device).await {
+        Ok(None) => {}
+        Ok(Some(name)) => {
+            let why = format!("stack {name} on drive {drive} was written under a newer catalog than this");
+            lineage::found_newer(means, why).await;
+        }
+        Err(error) => {
+            tracing::warn!(%drive, error, "a drive could not be compared with the catalog; {MEND} if that is older");
+            means.lineage.look_again(drive);
+        }
+    }
+}
+
+/// The name of a stack that was written under a newer catalog, if one is found.
+async fn newer_stack(means: &Means, device: &dyn Drive) -> Result<Option<FileName>, String> {
+    let recent = means.lineage.blobs_end().saturating_sub(RECENT);
+    let names = device.list().await.map_err(text)?;
+    let stacks = names.into_iter().filter_map(|name| Some((stack::stack_of(&name)?.0, name)));
+    let stacks: Vec<(BlobId, FileName)> = stacks.filter(|(blob, _)| blob.number >= recent).collect();
+    let mut headers = 0;
+    // The newest first: they are the likeliest.
+    for page in stacks.rchunks(PAGE) {
+        let ids: Vec<BlobId> = page.iter().map(|(blob, _)| *blob).collect();
+        let known = means.catalog.known_blobs(&ids).await.map_err(text)?;
+        for ((blob, name), known) in page.iter().zip(known).rev() {
+            if known != Known::Nothing || headers == HEADERS_MAX {
+                continue;
+            }
+            headers += 1;
+            if is_newer(means, *blob, name, device).await.map_err(text)? {
+                return Ok(Some(name.clone()));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a stack of a blob that the catalog does not know was written under a newer one. Its header is read in any
+/// case: a blob of this very server's may have been removed, stacks first, since the drive was listed.
+async fn is_newer(means: &Means, blob: BlobId, name: &FileName, device: &dyn Drive) -> Result<bool, DriveError> {
+    let block = match device.read_at(name, 0, Buffer::zeroed(BLOCK_BYTES)).await {
+        Ok(block) => block,
+        Err(DriveError::NotFound(_) | DriveError::Short(_) | DriveError::Io { .. }) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let Ok(header) = Header::decode(&block) else { return Ok(false) };
+    let ours = header.blob.rack == means.rack_uuid && header.blob.id == blob;
+    let ahead = header.provenance.sequence > means.lineage.sequence_at_start();
+    Ok(ours && (blob.number >= means.lineage.blobs_end() || ahead))
+}
+
+#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}

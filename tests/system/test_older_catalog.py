@@ -1,0 +1,198 @@
+"""A catalog that is put back from a backup does no harm to what only the newer one knows."""
+
+import glob
+import os
+import shutil
+import struct
+
+import decoder
+from harness import BRISK, SystemTest, noise
+
+SETTINGS = {**BRISK, "migrate.pack_size": "300 kB"}
+
+
+class OlderCatalog(SystemTest):
+    def backed_up(self):
+        """A data directory that was stopped, backed up, and used since: the objects of before and of since."""
+        server = self.rack("nas8", SETTINGS)
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        before = self.put(client, "before", 6)
+        server.until_cold()
+        self.assertEqual(server.stop(), 0)
+        self.copy(server.data, "catalog.db", "catalog.older")
+        server = self.serve(server.data)
+        client = server.client()
+        since = self.put(client, "since", 6)
+        since |= {key: body for key, body in self.put(client, "before", 2, "anew").items()}
+        server.until_cold()
+        for key in ("before/003", "since/004"):
+            client.delete_object(Bucket="pantry", Key=key)
+        server.until_asleep()
+        self.assertEqual(server.stop(), 0)
+        self.copy(server.data, "catalog.db", "catalog.newer")
+        acknowledged = {**before, **since}
+        for key in ("before/003", "since/004"):
+            del acknowledged[key]
+        return server.data, before, acknowledged
+
+    def copy(self, data, of, to):
+        for suffix in ("", "-wal", "-shm"):
+            target = os.path.join(data, to + suffix)
+            if os.path.exists(target):
+                os.remove(target)
+            if suffix != "-shm" and os.path.exists(os.path.join(data, of + suffix)):
+                shutil.copy(os.path.join(data, of + suffix), target)
+
+    def put(self, client, prefix, count, seed=""):
+        objects = {f"{prefix}/{i:03}": noise(120_000, f"{prefix}{i}{seed}") for i in range(count)}
+        for key, body in objects.items():
+            client.put_object(Bucket="pantry", Key=key, Body=body)
+        return objects
+
+    def used_as_if_nothing_had_been(self, server, before):
+        """Puts, migrates, deletes and lets reclaim run under the older catalog."""
+        client = server.client()
+        fork = self.put(client, "fork", 6)
+        server.until_cold()
+        for key in sorted(fork)[:3] + sorted(before):
+            if key in before:
+                client.get_object(Bucket="pantry", Key=key)["Body"].read()  # its group is awake
+            client.delete_object(Bucket="pantry", Key=key)
+        # Writes and reads wake groups again and again, and whatever may be removed is.
+        for turn in range(5):
+            fork |= self.put(client, f"more{turn}", 3)
+            server.until_cold()
+            self.reads(client, "pantry", {key: fork[key] for key in sorted(fork)[3:]})
+            server.until_asleep()
+        self.reads(client, "pantry", {key: fork[key] for key in sorted(fork)[3:]})
+        return server.status()
+
+    def test_nothing_that_the_newer_catalog_knows_is_lost_by_using_the_older_one(self):
+        data, before, acknowledged = self.backed_up()
+        self.copy(data, "catalog.older", "catalog.db")
+        server = self.serve(data)
+        status = self.used_as_if_nothing_had_been(server, before)
+        [warning] = [warning for warning in status["warnings"] if "older" in warning]
+        self.assertIn("put the newest catalog back", warning)
+        self.assertIn("accept_older_catalog", warning)
+        self.assertIn("THE CATALOG IS OLDER", server.log())
+        self.assertEqual(status["totals"]["reclaimed_bytes"], 0)
+        self.assertEqual(server.stop(), 0)
+        # However long it is used.
+        server = self.serve(data)
+        self.assertTrue(any("older" in warning for warning in server.status()["warnings"]))
+        self.assertEqual(server.stop(), 0)
+
+        report = self.verified(data)
+        self.assertIn("foreign-catalog", {finding["kind"] for finding in report["findings"]})
+        unknown = [finding for finding in report["findings"] if finding["kind"] == "unknown"]
+        self.assertTrue(unknown)
+        for finding in report["findings"]:
+            self.assertFalse(finding["mend"].startswith("remove"), finding)
+
+        self.copy(data, "catalog.newer", "catalog.db")
+        server = self.serve(data)
+        client = server.client()
+        self.reads(client, "pantry", acknowledged)
+        listed = client.list_objects_v2(Bucket="pantry")["Contents"]
+        self.assertEqual(sorted(entry["Key"] for entry in listed), sorted(acknowledged))
+        self.assertEqual([warning for warning in server.status()["warnings"] if "older" in warning], [])
+
+    def test_the_drives_tell_where_the_workshop_was_lost(self):
+        data, before, acknowledged = self.backed_up()
+        for path in glob.glob(os.path.join(data, "workshop", "staged", "*")):
+            os.remove(path)
+        self.copy(data, "catalog.older", "catalog.db")
+        server = self.serve(data)
+        self.assertEqual([warning for warning in server.status()["warnings"] if "older" in warning], [])
+        # The first mount of a group with newer stacks: every group of this rack has some.
+        self.reads(server.client(), "pantry", {"before/005": before["before/005"]})
+        self.put(server.client(), "more", 3)
+        server.until("the drives were looked at", lambda status: any("older" in w for w in status["warnings"]))
+        self.assertIn("was written under a newer catalog than this", server.log())
+        self.used_as_if_nothing_had_been(server, before)
+        self.assertEqual(server.stop(), 0)
+        server = self.serve(data)
+        self.assertTrue(any("older" in warning for warning in server.status()["warnings"]), "it is remembered")
+        self.assertEqual(server.stop(), 0)
+        self.copy(data, "catalog.newer", "catalog.db")
+        server = self.serve(data)
+        self.reads(server.client(), "pantry", acknowledged)
+
+    def test_who_has_lost_the_newer_catalog_accepts_the_older_one(self):
+        data, before, _ = self.backed_up()
+        self.copy(data, "catalog.older", "catalog.db")
+        self.configure(data, {**SETTINGS, "accept_older_catalog": True})
+        server = self.serve(data)
+        self.reads(server.client(), "pantry", before)
+        self.assertEqual([warning for warning in server.status()["warnings"] if "older" in warning], [])
+        client = server.client()
+        for key in before:
+            client.delete_object(Bucket="pantry", Key=key)
+        self.put(client, "after", 3)
+        server.until("what was deleted is reclaimed", lambda status: status["totals"]["reclaimed_bytes"] > 0)
+        self.assertEqual(server.stop(), 0)
+        self.configure(data, SETTINGS)
+        server = self.serve(data)
+        self.assertEqual([warning for warning in server.status()["warnings"] if "older" in warning], [])
+
+    def test_a_staged_file_that_a_newer_catalog_may_know_is_kept(self):
+        settings = {**SETTINGS, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}
+        server = self.rack("nas8", settings)
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        objects = self.put(client, "early", 2)
+        # Copied while the server runs: neither run nor slot shows that it is older than what comes now.
+        self.copy(server.data, "catalog.db", "catalog.older")
+        objects |= self.put(client, "late", 2)
+        server.kill()
+        self.copy(server.data, "catalog.db", "catalog.newer")
+        staged = os.path.join(server.data, "workshop", "staged")
+
+        def files():
+            return sorted(name for name in os.listdir(staged) if name.startswith("s-"))
+
+        there = files()
+        self.assertEqual(len(there), 4)
+        self.copy(server.data, "catalog.older", "catalog.db")
+        self.assertEqual(self.verified(server.data)["leftovers"]["staged_files"], 2)
+        server = self.serve(server.data)
+        self.reads(server.client(), "pantry", {key: body for key, body in objects.items() if "early" in key})
+        self.assertEqual(files(), there, "nothing is removed")
+        self.assertEqual(server.stop(), 0)
+        self.copy(server.data, "catalog.newer", "catalog.db")
+        server = self.serve(server.data)
+        self.reads(server.client(), "pantry", objects)
+
+    def test_what_a_crash_leaves_in_the_workshop_goes_at_the_start_after_the_next(self):
+        settings = {**SETTINGS, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}
+        server = self.rack("nas8", settings)
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        objects = self.put(client, "kept", 1)
+        server.kill()
+        staged = os.path.join(server.data, "workshop", "staged")
+        [name] = [name for name in os.listdir(staged) if name.startswith("s-")]
+        with open(os.path.join(staged, name), "rb") as file:
+            data = bytearray(file.read())
+        # The same file in the next slot, as if the power had failed before its commit.
+        slot = int(name[2:], 16) + 1
+        _, footer = decoder.staged(bytes(data), slot - 1)
+        data[-112:-104] = struct.pack("<Q", slot)
+        sums = struct.pack("<I", decoder.crc32c(struct.pack("<QQQ", slot, footer["nonce"], 0), data[: footer["bytes"]]))
+        data[-132:-128], data[-68:-64] = sums, struct.pack("<I", decoder.crc32c(sums))
+        data[-4:] = struct.pack("<I", decoder.crc32c(data[-128:-4]))
+        self.assertEqual(decoder.staged(bytes(data), slot)[1]["slot"], slot)
+        left, unfinished = (os.path.join(staged, f"s-{slot + more:016x}") for more in (0, 1))
+        with open(left, "wb") as file:
+            file.write(data)
+        with open(unfinished, "wb") as file:
+            file.write(bytes(len(data)))
+        self.assertEqual(self.verified(server.data)["leftovers"]["staged_files"], 2)
+        for after in (True, False):
+            server = self.serve(server.data)
+            self.assertEqual((os.path.exists(left), os.path.exists(unfinished)), (after, False))
+            self.reads(server.client(), "pantry", objects)
+            self.assertEqual(server.status()["warnings"], [])
+            self.assertEqual(server.stop(), 0)

@@ -1,0 +1,69 @@
+//! Run marks: which runs of the server the workshop was last used by, kept in the names of empty files beside what is
+//! staged.
+//!
+//! A catalog remembers its own runs. One that does not know the run of the mark is not the one that was used last: it
+//! was put back from a backup, or belongs elsewhere.
+
+use crate::staging::Staging;
+use disk::{DriveError, FileName};
+use std::collections::BTreeSet;
+
+/// The name of the mark of `run`.
+fn mark_name(run: u64) -> FileName {
+    FileName::new(format!("run-{run:016x}")).expect("`run-` and 16 hexadecimal digits are a file name")
+}
+
+/// The run whose mark is called `name`, if it is a mark.
+pub(crate) fn run_of(name: &FileName) -> Option<u64> {
+    let run = u64::from_str_radix(name.as_str().strip_prefix("run-")?, 16).ok()?;
+    (mark_name(run) == *name).then_some(run)
+}
+
+impl Staging {
+    /// The runs that are marked: one, or two if a server ended between making a mark and taking the last one away. None
+    /// in a workshop that is new, or lost its marks.
+    pub async fn marked_runs(&self) -> Result<BTreeSet<u64>, DriveError> {
+        Ok(self.inner.drive.list().await?.iter().filter_map(run_of).collect())
+    }
+
+    /// Marks `run`, beside what is marked already.
+    pub async fn mark_run(&self, run: u64) -> Result<(), DriveError> {
+        let name = mark_name(run);
+        match self.inner.drive.create(&name, 1).await {
+            Ok(()) | Err(DriveError::Exists(_)) => self.inner.drive.sync(&name).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes all marks away but that of `run`.
+    pub async fn keep_mark(&self, run: u64) -> Result<(), DriveError> {
+        for other in self.marked_runs().await?.into_iter().filter(|other| *other != run) {
+            self.inner.drive.remove(&mark_name(other)).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::testing::{run, staging};
+
+    #[test]
+    fn the_mark_of_a_run_survives_a_crash_and_is_neither_staged_nor_a_stranger() {
+        run(async {
+            let (drive, staging) = staging(1 << 20);
+            assert!(staging.marked_runs().await.unwrap().is_empty());
+            staging.mark_run(7).await.unwrap();
+            staging.mark_run(7).await.unwrap();
+            staging.mark_run(9).await.unwrap();
+            drive.crash();
+            assert_eq!(staging.marked_runs().await.unwrap(), [7, 9].into());
+            staging.keep_mark(9).await.unwrap();
+            assert_eq!(staging.marked_runs().await.unwrap(), [9].into());
+            assert_eq!(staging.inventory().await.unwrap(), crate::Inventory::default());
+            assert_eq!(staging.sweep(|_| false).await.unwrap(), crate::SweepReport::default());
+        });
+    }
+}
