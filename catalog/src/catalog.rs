@@ -35,6 +35,7 @@ pub struct Catalog {
     pub(crate) ids: Arc<Ids>,
     pub(crate) quarantine: Arc<Quarantine>,
     pub(crate) authority: Option<Arc<Bound>>,
+    opened_at: Sequence,
     turns: Arc<RwLock<()>>,
 }
 
@@ -87,7 +88,9 @@ impl Catalog {
 
     /// A catalog over `store`, whatever is in it.
     pub(crate) fn over(store: Arc<dyn Store>) -> Self {
-        Self { store, ids: Arc::default(), quarantine: Arc::default(), authority: None, turns: Arc::default() }
+        let opened_at = store.sequence();
+        let (ids, quarantine, turns) = (Arc::default(), Arc::default(), Arc::default());
+        Self { store, ids, quarantine, authority: None, opened_at, turns }
     }
 
     /// What was put under `name`, if anything.
@@ -169,6 +172,11 @@ impl Catalog {
     /// The record in `value`, found at `at`, unless it is damaged: then it is quarantined.
     fn sound<T: DeserializeOwned>(&self, at: &[u8], value: &Sealed) -> Option<T> {
         decode(at, value).inspect_err(|error| self.quarantine(at, &error.to_string())).ok()
+    }
+
+    /// The number of the last batch that changed something before the catalog was opened.
+    pub fn sequence_at_open(&self) -> Sequence {
+        self.opened_at
     }
 
     /// The number of the last batch that changed something.

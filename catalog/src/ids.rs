@@ -50,7 +50,7 @@ impl Catalog {
 
     /// Every blob number that was ever given out is below this, whatever became of whoever it was given to.
     pub async fn blobs_end(&self) -> Result<u64, CatalogError> {
-        Ok(self.read(&key::counter("blob")).await?.unwrap_or(1))
+        Ok(self.counter("blob").await?.0)
     }
 
     /// The runs of the server that this catalog remembers, each by its random number, the last one last.

@@ -98,8 +98,9 @@ impl SqliteStore {
         let lock = file::lock(&path)?;
         let connection = file::open_for_writing(&path, options.max_bytes)?;
         let idle = (0..options.readers).map(|_| file::open_for_reading(&path)).collect::<Result<_, _>>()?;
-        let sequence = last_sequence(&connection, &path)?.max(options.sequence_min);
-        let counters = Arc::new(Counters { sequence: AtomicU64::new(sequence.0), ..Counters::default() });
+        let last = last_sequence(&connection, &path)?;
+        let sequence = last.max(options.sequence_min);
+        let counters = Arc::new(Counters { sequence: AtomicU64::new(last.0), ..Counters::default() });
         let writer = Writer::start(connection, path.clone(), counters.clone(), sequence)?;
         let permits = Arc::new(Semaphore::new(options.readers));
         let pool = Arc::new(Pool { path, idle: Mutex::new(idle), permits });

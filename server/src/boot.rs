@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use workshop::UnknownFile;
 
 /// Records that are read at once.
 const PAGE: usize = 1024;
@@ -140,12 +141,12 @@ async fn sweep(means: &Means, runs: &[u64]) -> Result<(), BootError> {
     }
     let is_known = |slot| !damaged.is_empty() || known.contains(&slot);
     let swept = means.staging.sweep(is_known).await.map_err(BootError::Workshop)?;
-    let (garbage, kept): (Vec<_>, Vec<_>) =
+    let (garbage, kept): (Vec<&UnknownFile>, Vec<&UnknownFile>) =
         swept.unknown.iter().partition(|file| lineage::is_garbage(&means.lineage, file, runs));
     let garbage: Vec<u64> = garbage.into_iter().map(|file| file.slot).collect();
     means.staging.free_all(&garbage).await.map_err(BootError::Workshop)?;
     // What the last run left is this run's to keep and the next one's to remove; whatever else there is, is not ours.
-    let of_last_run = |file: &&&workshop::UnknownFile| file.stamp.is_some_and(|stamp| Some(&stamp.run) == runs.last());
+    let of_last_run = |file: &&&UnknownFile| file.stamp.is_some_and(|stamp| Some(&stamp.run) == runs.last());
     let own = kept.iter().filter(of_last_run).count();
     let (removed, foreign) = (swept.removed + garbage.len() as u64, (kept.len() - own) as u64);
     means.counters.unknown_staged.store(foreign, Ordering::Relaxed);

@@ -107,7 +107,7 @@ impl House {
     ) -> Result<Staged, StoreError> {
         if let Place::Staged { slot } = place {
             let opened = self.means.staging.open(slot).await;
-            return match opened.and_then(|reader| reader.of_version(object.version.0, name.0, name.1)) {
+            return match opened.and_then(|reader| reader.of_version(object.version.0, at.0, at.1)) {
                 Ok(reader) => Ok(Staged::Here(reader.read(range).map_err(|error| damaged(&error)).boxed())),
                 Err(workshop::ReadError::NotFound { .. }) => Ok(Staged::Missing(slot)),
                 Err(error) => Err(damaged(&error)),

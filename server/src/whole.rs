@@ -46,6 +46,7 @@ struct Check {
     counters: Arc<Counters>,
 }
 
+#[allow(clippy::large_enum_variant)] // one for each GET
 enum Expected {
     Whole(Checksum, Checksummer),
     Parts(Parts),

@@ -307,7 +307,8 @@ fn decode_entry(bytes: &[u8]) -> Result<IndexEntry, FormatError> {
     if !fields.is_empty() {
         return Err(FormatError::Length);
     }
-    let object = Object { version, bytes, etag, modified_ms, created_ms, headers, metadata, checksums, acl, tags, parts };
+    let object =
+        Object { version, bytes, etag, modified_ms, created_ms, headers, metadata, checksums, acl, tags, parts };
     let attributes = MemberAttributes {
         bucket_created_ms,
         owner,

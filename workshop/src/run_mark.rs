@@ -47,7 +47,6 @@ impl Staging {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
     use crate::testing::{run, staging};
 
     #[test]

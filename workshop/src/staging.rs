@@ -21,7 +21,7 @@ use crate::run_mark::run_of;
 use crate::staged_file::{ReadError, StageError, StagedReader, StagedWriter};
 use crate::staged_format::{BYTES_MAX, Layout, Stamp, slot_of, staged_name};
 use disk::{Drive, DriveError, FileName};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;

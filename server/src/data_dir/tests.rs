@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use disk::label::DriveLabel;
 use tempfile::TempDir;
 
 fn options() -> InitOptions {
@@ -35,7 +36,7 @@ fn what_init_makes_open_opens() {
     assert!(!path.join(UNFINISHED).exists());
     for (place, label) in dir.labels() {
         let block = fs::read(place.join(label::file_name().as_str())).unwrap();
-        assert_eq!(label::DriveLabel::decode(&block).unwrap().label, label);
+        assert_eq!(DriveLabel::decode(&block).unwrap().label, label);
     }
 }
 

@@ -129,7 +129,7 @@ pub async fn verify_directory(
     if options.drives {
         for (path, label) in dir.labels() {
             let opened = match DirectoryDrive::open(path) {
-                Ok(drive) => label::check(&drive, &label).await.map(|()| Arc::new(drive) as Arc<dyn Drive>),
+                Ok(drive) => label::check(&drive, &label).await.map(|_| Arc::new(drive) as Arc<dyn Drive>),
                 Err(error) => Err(error),
             };
             drives.push(opened);

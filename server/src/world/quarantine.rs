@@ -29,7 +29,10 @@ pub(crate) fn blames_file(error: &ReadError) -> bool {
 pub(super) fn blames_member(error: &PackError) -> bool {
     match error {
         PackError::Read(error) => blames_file(error),
-        PackError::MemberGone { .. } | PackError::MemberLength { .. } | PackError::EntryTooLong { .. } => true,
+        PackError::MemberGone { .. }
+        | PackError::MemberLength { .. }
+        | PackError::MemberUnlike { .. }
+        | PackError::EntryTooLong { .. } => true,
         PackError::Members(_) | PackError::TooLong => false,
     }
 }

@@ -310,8 +310,7 @@ impl Write {
                 return (None, unused(), None);
             }
         };
-        let report =
-            StackWriter::create(described(&self.means, &blob), self.provenance(&blob), &self.devices).await;
+        let report = StackWriter::create(described(&self.means, &blob), self.provenance(&blob), &self.devices).await;
         let filled = match report.result {
             Err(_) => Filled { sealed: None, outcomes: report.outcomes, unreadable: None },
             Ok(writer) => self.fill(writer).await,
