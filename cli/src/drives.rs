@@ -33,13 +33,14 @@ pub fn fail(options: &Fail) -> anyhow::Result<()> {
     Ok(output::print(&format!("drive {drive} is given up: {rest}\n"))?)
 }
 
-/// A row for each of `drives`.
+/// A row for each of `drives`; with the deadlines they missed, if any did.
 pub fn table(drives: &[DriveReport]) -> String {
+    let any_late = drives.iter().any(|drive| drive.missed_deadlines > 0);
     let rows: Vec<Vec<String>> = drives
         .iter()
         .map(|drive| {
             let [width, depth, height] = drive.slot;
-            vec![
+            let mut row = vec![
                 drive.drive.to_string(),
                 format!("{width},{depth},{height}"),
                 drive.group.map_or_else(|| "spare".to_owned(), |group| group.to_string()),
@@ -47,11 +48,16 @@ pub fn table(drives: &[DriveReport]) -> String {
                 format!("{} of {}", drive.starts_today, drive.starts_per_day),
                 bytes(drive.free_bytes),
                 bytes(drive.capacity_bytes),
-            ]
+            ];
+            if any_late {
+                row.push(drive.missed_deadlines.to_string());
+            }
+            row
         })
         .collect();
-    let head = ["drive", "slot", "group", "state", "starts today", "free", "capacity"];
-    human::table(&head, &["drive", "group", "starts today", "free", "capacity"], &rows)
+    let head = ["drive", "slot", "group", "state", "starts today", "free", "capacity", "missed deadlines"];
+    let shown = if any_late { &head[..] } else { &head[..7] };
+    human::table(shown, &["drive", "group", "starts today", "free", "capacity", "missed deadlines"], &rows)
 }
 
 #[cfg(test)]
@@ -60,7 +66,8 @@ mod tests {
 
     #[test]
     fn each_drive_has_a_row() {
-        let drive = DriveReport {
+        let mut drive = DriveReport {
+            missed_deadlines: 0,
             drive: 3,
             slot: [5, 15, 11],
             group: None,
@@ -70,8 +77,14 @@ mod tests {
             free_bytes: 1_000_000,
             capacity_bytes: 4_550_000_000_000,
         };
-        let text = table(&[drive]);
+        let text = table(std::slice::from_ref(&drive));
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[1], ["3", "5,15,11", "spare", "ready", "2", "of", "10", "1.0", "MB", "4.5", "TB"]);
+        drive.missed_deadlines = 7;
+        let text = table(&[drive]);
+        assert!(
+            text.lines().all(|line| line.trim_end().ends_with("deadlines") || line.trim_end().ends_with(" 7")),
+            "{text}"
+        );
     }
 }

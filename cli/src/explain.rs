@@ -139,6 +139,7 @@ mod tests {
     #[test]
     fn a_cold_object_is_told_with_its_drives_and_its_wait() {
         let drive = DriveReport {
+            missed_deadlines: 0,
             drive: 7,
             slot: [1, 2, 3],
             group: Some(4),

@@ -13,6 +13,7 @@ use server::s3::REGION;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -21,6 +22,8 @@ const QUICKSTART_RACK: &str = "pelican";
 /// After how long what `init` makes moves objects to the rack at the latest: who sets up a rack with redundancy expects
 /// that objects get it.
 const MIGRATE_OLDER_THAN: &str = "1 d";
+/// How long the server, when all is done, waits for calls to the system that have not come back.
+const CALLS_END: Duration = Duration::from_secs(5);
 /// What a shell shows for a process that a second interrupt ended.
 const INTERRUPTED: i32 = 130;
 
@@ -159,7 +162,7 @@ fn configured(dir: &DataDir, port: Option<u16>) -> anyhow::Result<Config> {
 /// Serves until a signal; what `announce` says is printed when requests are answered, and then `ready`.
 fn run(dir: DataDir, config: Config, announce: impl FnOnce(SocketAddr) -> String) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("starting")?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let signals = Signals::watch().context("watching for signals")?;
         let ready = |address| {
             // A reader who is gone is no reason not to serve.
@@ -168,7 +171,10 @@ fn run(dir: DataDir, config: Config, announce: impl FnOnce(SocketAddr) -> String
         app::run(dir, config, ready, signals.first()).await?;
         tracing::info!("stopped");
         Ok(())
-    })
+    });
+    // A call to a drive that hangs cannot be called back, and may last for ever.
+    runtime.shutdown_timeout(CALLS_END);
+    ended
 }
 
 /// SIGINT and SIGTERM.

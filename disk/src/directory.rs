@@ -1,30 +1,35 @@
 //! A drive in a directory: a file system on a device, or any directory at all.
 //!
-//! Blocking calls run on tokio's threads for blocking work, one per call. Files stay open in a small cache. With
-//! [`IoMode::Direct`] aligned transfers pass the page cache by (O_DIRECT), which costs a third of the CPU; where the
-//! file system refuses that, and with [`IoMode::Buffered`], the page cache is told to forget a file once it is synced,
-//! so that a verification reads the medium and not the memory. Those who want the directory synced at the same time
-//! share a sync ([`shared_sync`]).
+//! Blocking calls run on tokio's threads for blocking work, one per call. Files stay open in a cache that drives can
+//! share ([`OpenFiles`]), and that bounds the calls under way as well. With [`IoMode::Direct`] aligned transfers pass
+//! the page cache by (O_DIRECT), which costs a third of the CPU; where the file system refuses that, and with
+//! [`IoMode::Buffered`], the page cache is told to forget a file once it is synced, so that a verification reads the
+//! medium and not the memory. Those who want the directory synced at the same time share a sync ([`shared_sync`]).
 //!
 //! Invariants: a file that could not be created whole is not there; `sync` returns after fdatasync of the file and a
-//! sync of the directory since it was created; nothing reaches outside the directory, since names cannot hold a `/`.
+//! sync of the directory since it was created; nothing reaches outside the directory, since names cannot hold a `/`;
+//! no lock is held while a file is opened, read, written or synced, but the count of bytes while files come and go.
 
+mod open_files;
 mod shared_sync;
+
+pub use open_files::{DESCRIPTORS_PER_FILE, OpenFiles};
 
 use crate::buffer::ALIGNMENT_BYTES;
 use crate::label::{self, Label};
 use crate::{Buffer, Drive, DriveError, DriveFuture, FileName, Space};
+use open_files::{DriveKey, OpenFile};
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 use shared_sync::SharedSync;
-use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Files that stay open, unless told otherwise. A drive serves one transfer at a time, and repairs or removals beside
-/// it.
+/// Files that stay open of a drive that shares them with no other. A drive serves one transfer at a time, and repairs
+/// or removals beside it.
 const OPEN_FILES: usize = 4;
 
 /// How bytes reach the medium.
@@ -37,22 +42,17 @@ pub enum IoMode {
     Buffered,
 }
 
-struct OpenFile {
-    name: FileName,
-    bytes: u64,
-    buffered: File,
-    direct: Option<File>,
-}
-
 struct Shared {
     root: PathBuf,
     capacity_bytes: Option<u64>,
     mode: IoMode,
-    open_files_max: usize,
-    /// Most recently used last.
-    open: Mutex<VecDeque<Arc<OpenFile>>>,
+    files: OpenFiles,
+    /// What this drive's files are known by among them.
+    key: DriveKey,
     /// Bytes of all files; counted when first asked for, and before any comes or goes.
     used_bytes: Mutex<Option<u64>>,
+    /// How many files were removed: one that was opened before may be gone.
+    removals: AtomicU64,
     directory_sync: SharedSync,
 }
 
@@ -74,13 +74,15 @@ impl DirectoryDrive {
         if !fs::metadata(&root).map_err(missing)?.is_dir() {
             return Err(missing(io::ErrorKind::NotADirectory.into()));
         }
+        let files = OpenFiles::new(OPEN_FILES);
         let shared = Shared {
             root,
             capacity_bytes: None,
             mode: IoMode::default(),
-            open_files_max: OPEN_FILES,
-            open: Mutex::default(),
+            key: files.join(),
+            files,
             used_bytes: Mutex::default(),
+            removals: AtomicU64::new(0),
             directory_sync: SharedSync::default(),
         };
         Ok(Self { shared: Arc::new(shared), label: None })
@@ -104,12 +106,12 @@ impl DirectoryDrive {
         self
     }
 
-    /// Keeps up to so many files open, at least 1: as many as are used at once. Each takes two of the process's
-    /// descriptors.
+    /// Keeps its files open among `files`, which it shares with other drives.
     #[must_use]
-    pub fn with_open_files(mut self, files: usize) -> Self {
-        assert!(files > 0, "the file in use stays open");
-        self.shared_mut().open_files_max = files;
+    pub fn with_open_files(mut self, files: &OpenFiles) -> Self {
+        let shared = self.shared_mut();
+        shared.key = files.join();
+        shared.files = files.clone();
         self
     }
 
@@ -120,7 +122,7 @@ impl DirectoryDrive {
         self
     }
 
-    /// Runs `work` where it may block.
+    /// Runs `work` where it may block, as one of the calls that the open files have room for.
     fn run<T, F>(&self, work: F) -> DriveFuture<'_, T>
     where
         T: Send + 'static,
@@ -128,7 +130,13 @@ impl DirectoryDrive {
     {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
-            match tokio::task::spawn_blocking(move || work(&shared)).await {
+            let place = shared.files.place().await;
+            let call = move || {
+                let answer = work(&shared);
+                drop(place); // whatever became of the caller, it is held until the call is over
+                answer
+            };
+            match tokio::task::spawn_blocking(call).await {
                 Ok(answer) => answer,
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
@@ -151,42 +159,66 @@ impl Shared {
             io::ErrorKind::AlreadyExists => DriveError::Exists(name.clone()),
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DriveError::Full,
             io::ErrorKind::UnexpectedEof => DriveError::Short(name.clone()),
+            _ if is_exhausted(&source) => DriveError::TooManyOpenFiles,
             _ => DriveError::Io { context: format!("{doing} {}", self.path(name).display()), source },
         }
     }
 
     /// The open file `name`, from the cache if it is there.
     fn file(&self, name: &FileName) -> Result<Arc<OpenFile>, DriveError> {
-        let mut open = lock(&self.open);
-        let file = match open.iter().position(|file| file.name == *name) {
-            Some(at) => open.remove(at).expect("the place was just found"),
-            None => Arc::new(self.open_file(name).map_err(|source| self.error("opening", name, source))?),
-        };
-        self.keep_open(&mut open, Arc::clone(&file));
-        Ok(file)
-    }
-
-    fn keep_open(&self, open: &mut VecDeque<Arc<OpenFile>>, file: Arc<OpenFile>) {
-        if open.len() == self.open_files_max {
-            open.pop_front();
+        if let Some(file) = self.files.find(self.key, name) {
+            return Ok(file);
         }
-        open.push_back(file);
+        let removals = self.removals.load(Ordering::SeqCst);
+        let opened = match self.open_file(name) {
+            Err(error) if is_exhausted(&error) => {
+                self.files.close_unused();
+                self.open_file(name)
+            }
+            other => other,
+        };
+        let file = opened.map_err(|source| self.error("opening", name, source))?;
+        Ok(self.files.keep(self.key, file, || self.removals.load(Ordering::SeqCst) == removals))
     }
 
     fn open_file(&self, name: &FileName) -> io::Result<OpenFile> {
         let path = self.path(name);
-        let buffered = OpenOptions::new().read(true).write(true).open(&path)?;
-        let bytes = buffered.metadata()?.len();
-        self.opened(name, buffered, bytes)
+        let counted = self.files.make_room();
+        let direct = self.open_direct(&path)?;
+        let buffered = if direct.is_none() { Some(open_buffered(&path)?) } else { None };
+        let Some(handle) = direct.as_ref().or(buffered.as_ref()) else { unreachable!("one of them was opened") };
+        let bytes = handle.metadata()?.len();
+        Ok(OpenFile::new(name.clone(), bytes, direct, buffered, counted))
     }
 
-    /// The file `name` of `bytes` bytes, of which one handle is open.
-    fn opened(&self, name: &FileName, buffered: File, bytes: u64) -> io::Result<OpenFile> {
-        let direct = match self.mode {
-            IoMode::Direct => open_direct(&self.path(name))?,
-            IoMode::Buffered => None,
-        };
-        Ok(OpenFile { name: name.clone(), bytes, buffered, direct })
+    /// `path` opened past the page cache, if this drive is to and the file system can.
+    fn open_direct(&self, path: &Path) -> io::Result<Option<File>> {
+        match self.mode {
+            IoMode::Direct => open_direct(path),
+            IoMode::Buffered => Ok(None),
+        }
+    }
+
+    /// The handle through the page cache.
+    fn buffered<'a>(&self, file: &'a OpenFile) -> io::Result<&'a File> {
+        if let Some(handle) = file.buffered.get() {
+            return Ok(handle);
+        }
+        let opened = open_buffered(&self.path(&file.name))?;
+        Ok(file.buffered.get_or_init(|| opened))
+    }
+
+    /// The handle for a transfer of `data` at `offset`, if it lies within the file.
+    fn handle<'a>(&self, file: &'a OpenFile, offset: u64, data: &Buffer) -> Result<&'a File, DriveError> {
+        let len = data.len() as u64;
+        if offset.checked_add(len).is_none_or(|end| end > file.bytes) {
+            return Err(DriveError::Short(file.name.clone()));
+        }
+        let aligned = (offset | len).is_multiple_of(ALIGNMENT_BYTES as u64);
+        match file.direct.as_ref().filter(|_| aligned) {
+            Some(direct) => Ok(direct),
+            None => self.buffered(file).map_err(|source| self.error("opening", &file.name, source)),
+        }
     }
 
     fn create(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
@@ -208,21 +240,34 @@ impl Shared {
     /// Creates a file whose room is counted already.
     fn create_file(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
         let path = self.path(name);
+        let removals = self.removals.load(Ordering::SeqCst);
         // For the owner alone: what lies here is somebody's data.
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
-        let file = file.map_err(|source| self.error("creating", name, source))?;
+        let counted = self.files.make_room();
+        let make = || OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
+        let made = match make() {
+            Err(error) if is_exhausted(&error) => {
+                self.files.close_unused();
+                make()
+            }
+            other => other,
+        };
+        let file = made.map_err(|source| self.error("creating", name, source))?;
         let opened = preallocate(&file, bytes)
             .map_err(|source| self.error("preallocating", name, source))
-            .and_then(|()| self.opened(name, file, bytes).map_err(|source| self.error("opening", name, source)));
+            .and_then(|()| self.open_direct(&path).map_err(|source| self.error("opening", name, source)));
         match opened {
-            Ok(opened) => self.keep_open(&mut lock(&self.open), Arc::new(opened)),
+            Ok(direct) => {
+                let buffered = direct.is_none().then_some(file);
+                let file = OpenFile::new(name.clone(), bytes, direct, buffered, counted);
+                self.files.keep(self.key, file, || self.removals.load(Ordering::SeqCst) == removals);
+                Ok(())
+            }
             Err(error) => {
                 // The error stands; a file that cannot even be removed is found by the next listing.
                 let _ = fs::remove_file(&path);
-                return Err(error);
+                Err(error)
             }
         }
-        Ok(())
     }
 
     fn uncount(&self, bytes: u64) {
@@ -244,7 +289,10 @@ impl Shared {
     }
 
     fn list(&self) -> Result<Vec<FileName>, DriveError> {
-        let failed = |source| DriveError::Io { context: format!("listing {}", self.root.display()), source };
+        let failed = |source| match source {
+            source if is_exhausted(&source) => DriveError::TooManyOpenFiles,
+            source => DriveError::Io { context: format!("listing {}", self.root.display()), source },
+        };
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.root).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -258,11 +306,15 @@ impl Shared {
     fn sync(&self, name: &FileName) -> Result<(), DriveError> {
         let failed = |source| self.error("syncing", name, source);
         let file = self.file(name)?;
-        file.buffered.sync_data().map_err(failed)?;
+        let any = match &file.direct {
+            Some(direct) => direct,
+            None => self.buffered(&file).map_err(failed)?,
+        };
+        any.sync_data().map_err(failed)?;
         self.sync_directory().map_err(failed)?;
         if file.direct.is_none() {
             // A cache that remembers is no error; the verification then proves less.
-            let _ = rustix::fs::fadvise(&file.buffered, 0, None, Advice::DontNeed);
+            let _ = rustix::fs::fadvise(any, 0, None, Advice::DontNeed);
         }
         Ok(())
     }
@@ -273,15 +325,15 @@ impl Shared {
         let path = self.path(name);
         let bytes = fs::metadata(&path).map_err(failed)?.len();
         fs::remove_file(&path).map_err(failed)?;
-        lock(&self.open).retain(|file| file.name != *name);
+        self.removals.fetch_add(1, Ordering::SeqCst);
+        self.files.close(self.key, Some(name));
         self.uncount(bytes);
         self.sync_directory().map_err(failed)
     }
 
     /// The length of a file, which is not opened for that.
     fn len(&self, name: &FileName) -> Result<u64, DriveError> {
-        let open = lock(&self.open).iter().find(|file| file.name == *name).map(|file| file.bytes);
-        match open {
+        match self.files.bytes_of(self.key, name) {
             Some(bytes) => Ok(bytes),
             None => fs::metadata(self.path(name))
                 .map(|metadata| metadata.len())
@@ -291,7 +343,17 @@ impl Shared {
 
     /// Returns when what came and went before is durable.
     fn sync_directory(&self) -> io::Result<()> {
-        self.directory_sync.run(|| File::open(&self.root)?.sync_all())
+        self.directory_sync.run(|| self.open_root()?.sync_all())
+    }
+
+    fn open_root(&self) -> io::Result<File> {
+        match File::open(&self.root) {
+            Err(error) if is_exhausted(&error) => {
+                self.files.close_unused();
+                File::open(&self.root)
+            }
+            other => other,
+        }
     }
 
     fn space(&self) -> Result<Space, DriveError> {
@@ -305,6 +367,17 @@ impl Shared {
         let free_bytes = capacity_bytes.saturating_sub(used_bytes).min(real_free_bytes);
         Ok(Space { capacity_bytes, free_bytes })
     }
+}
+
+/// Whether the process, or the system as a whole, may open no more files: no fault of the drive's.
+fn is_exhausted(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error();
+    errno == Some(Errno::MFILE.raw_os_error()) || errno == Some(Errno::NFILE.raw_os_error())
+}
+
+fn open_buffered(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
 }
 
 /// `path` opened past the page cache; `None` where the file system cannot.
@@ -328,18 +401,6 @@ fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-impl OpenFile {
-    /// The handle for a transfer of `data` at `offset`, if it lies within the file.
-    fn handle(&self, offset: u64, data: &Buffer) -> Result<&File, DriveError> {
-        let len = data.len() as u64;
-        if offset.checked_add(len).is_none_or(|end| end > self.bytes) {
-            return Err(DriveError::Short(self.name.clone()));
-        }
-        let aligned = (offset | len).is_multiple_of(ALIGNMENT_BYTES as u64);
-        Ok(self.direct.as_ref().filter(|_| aligned).unwrap_or(&self.buffered))
-    }
-}
-
 impl Drive for DirectoryDrive {
     fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
         let name = name.clone();
@@ -350,7 +411,7 @@ impl Drive for DirectoryDrive {
         let name = name.clone();
         self.run(move |shared| {
             let file = shared.file(&name)?;
-            let written = file.handle(offset, &data)?.write_all_at(&data, offset);
+            let written = shared.handle(&file, offset, &data)?.write_all_at(&data, offset);
             written.map(|()| data).map_err(|source| shared.error("writing", &name, source))
         })
     }
@@ -359,7 +420,7 @@ impl Drive for DirectoryDrive {
         let name = name.clone();
         self.run(move |shared| {
             let file = shared.file(&name)?;
-            let read = file.handle(offset, &into)?.read_exact_at(&mut into, offset);
+            let read = shared.handle(&file, offset, &into)?.read_exact_at(&mut into, offset);
             read.map(|()| into).map_err(|source| shared.error("reading", &name, source))
         })
     }
@@ -401,8 +462,10 @@ impl Drive for DirectoryDrive {
     }
 
     fn unmount(&self) -> DriveFuture<'_, ()> {
-        lock(&self.shared.open).clear();
-        Box::pin(std::future::ready(Ok(())))
+        self.run(|shared| {
+            shared.files.close(shared.key, None);
+            Ok(())
+        })
     }
 
     fn stop(&self) -> DriveFuture<'_, ()> {

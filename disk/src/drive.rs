@@ -11,6 +11,7 @@ use crate::label::LabelError;
 use futures::future::BoxFuture;
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 /// The answer of a drive, some time later.
 pub type DriveFuture<'a, T> = BoxFuture<'a, Result<T, DriveError>>;
@@ -114,6 +115,15 @@ pub enum DriveError {
     /// The label is missing, damaged, or another drive's.
     #[error(transparent)]
     Label(#[from] LabelError),
+    /// The process, or the system as a whole, may open no more files. That is no fault of the drive's.
+    #[error(
+        "no more files can be opened; raise the limit with `ulimit -n`, or LimitNOFILE in the service's unit, and \
+         start the server again"
+    )]
+    TooManyOpenFiles,
+    /// The drive did not answer in time, or still has to answer what it was asked before.
+    #[error("the drive has not answered for {0:?}")]
+    NoAnswer(Duration),
     /// The operating system said no.
     #[error("{context}: {source}")]
     Io {

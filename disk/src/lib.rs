@@ -2,7 +2,8 @@
 //!
 //! - [`Drive`] is the seam: named files, written once, read by offset; and the four power commands.
 //! - [`DirectoryDrive`] keeps them in a directory, [`MemoryDrive`] in memory, [`EmulatedDrive`] puts `model`'s physics
-//!   over either; [`AbsentDrive`] stands for one that failed for good.
+//!   over either; [`AbsentDrive`] stands for one that failed for good, [`DeadlineDrive`] answers in time for one that
+//!   hangs.
 //! - [`label`] says which rack and which place in it a drive belongs to.
 //! - [`stack`] is the stripe stack: the format in which a blob lies on k + r drives, its writer, reader and verifier.
 //!
@@ -12,6 +13,7 @@ mod absent;
 mod buffer;
 mod clock;
 mod code;
+mod deadline;
 mod directory;
 mod drive;
 mod emulated;
@@ -19,6 +21,7 @@ mod format;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod label;
+pub mod limit;
 mod memory;
 pub mod stack;
 
@@ -26,12 +29,13 @@ pub use absent::AbsentDrive;
 pub use buffer::{ALIGNMENT_BYTES, Buffer, Meter};
 pub use clock::{Clock, TokioClock};
 pub use code::{Codec, TooFewFragments};
-pub use directory::{DirectoryDrive, IoMode};
+pub use deadline::{DeadlineDrive, Deadlines, REQUESTS_MAX};
+pub use directory::{DESCRIPTORS_PER_FILE, DirectoryDrive, IoMode, OpenFiles};
 pub use drive::{Drive, DriveError, DriveFuture, FileName, Space};
 pub use emulated::{DriveNews, EmulatedDrive, EmulatedRack, FUSE_RESET, News, Overrun};
 pub use format::{BLOCK_BYTES, FORMAT_VERSION, FormatError};
 pub use label::{Device, DriveLabel, DriveUuid, Label, LabelError, RackUuid};
-pub use memory::{Call, MemoryDrive};
+pub use memory::{Asked, Call, MemoryDrive};
 
 /// Bytes of the longest request to a drive, unless a single fragment is longer: enough for a seek to be a small part of
 /// it.

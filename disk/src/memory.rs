@@ -1,7 +1,7 @@
 //! A drive in memory, for tests and for racks in virtual time.
 //!
 //! It does what it is asked when the future is first polled, on the caller's thread. What is not synced is lost by
-//! [`MemoryDrive::crash`]; faults are dealt out on demand.
+//! [`MemoryDrive::crash`]; faults are dealt out on demand, among them calls that hang ([`MemoryDrive::hang`]).
 //!
 //! How a crash is modelled: a file remembers what each unsynced write replaced, and whether its name was ever synced.
 //! Invariant: undoing those writes backwards gives the bytes of the last sync. Nothing is kept twice once it is synced.
@@ -11,7 +11,8 @@ use model::Rng;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What a torn crash keeps or loses as a whole.
 const SECTOR_BYTES: usize = 4096;
@@ -59,6 +60,36 @@ pub enum Call {
     Other(FileName),
 }
 
+/// A call of any kind, as a fault is drawn for it.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked<'a> {
+    /// `create`: which file.
+    Create(&'a FileName),
+    /// `write_at`: which file and offset.
+    Write(&'a FileName, u64),
+    /// `read_at`: which file and offset.
+    Read(&'a FileName, u64),
+    /// `sync`: which file.
+    Sync(&'a FileName),
+    /// `remove`: which file.
+    Remove(&'a FileName),
+    /// `len`: which file.
+    Len(&'a FileName),
+    /// `list` or `space`.
+    Look,
+    /// `spin_up`.
+    SpinUp,
+    /// `mount`.
+    Mount,
+    /// `unmount`.
+    Unmount,
+    /// `stop`.
+    Stop,
+}
+
+/// Which calls hang, and for how long.
+type Hang = Arc<dyn Fn(Asked<'_>) -> Option<Duration> + Send + Sync>;
+
 #[derive(Default)]
 struct State {
     capacity_bytes: u64,
@@ -69,6 +100,7 @@ struct State {
     /// File and byte ranges that cannot be read until they are written again.
     unreadable: Vec<(FileName, u64, u64)>,
     calls: Option<Vec<Call>>,
+    hang: Option<Hang>,
 }
 
 /// A drive in memory. Always ready; the power commands do nothing.
@@ -122,6 +154,24 @@ impl MemoryDrive {
         self.state().dead = dead;
     }
 
+    /// From now on, calls for which `hang` gives a time do nothing for so long. They need tokio's clock then.
+    pub fn hang(&self, hang: impl Fn(Asked<'_>) -> Option<Duration> + Send + Sync + 'static) {
+        self.state().hang = Some(Arc::new(hang));
+    }
+
+    /// No call hangs that is made from now on.
+    pub fn hang_no_more(&self) {
+        self.state().hang = None;
+    }
+
+    /// Waits for as long as such a call hangs.
+    async fn hung(&self, asked: Asked<'_>) {
+        let hang = self.state().hang.clone();
+        if let Some(span) = hang.and_then(|hang| hang(asked)) {
+            tokio::time::sleep(span).await;
+        }
+    }
+
     /// Changes what the drive can hold, down to making it full.
     pub fn set_capacity(&self, capacity_bytes: u64) {
         self.state().capacity_bytes = capacity_bytes;
@@ -159,16 +209,11 @@ impl MemoryDrive {
         self.state().calls.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// Does `act` when it is awaited, unless a fault says otherwise.
-    fn call<'a, T, F>(&'a self, call: Call, act: F) -> DriveFuture<'a, T>
-    where
-        F: FnOnce(&mut State) -> Result<T, DriveError> + Send + 'a,
-    {
-        Box::pin(async move {
-            let mut state = self.state();
-            state.admit(call)?;
-            act(&mut state)
-        })
+    /// Does `act`, unless a fault says otherwise.
+    fn call<T>(&self, call: Call, act: impl FnOnce(&mut State) -> Result<T, DriveError>) -> Result<T, DriveError> {
+        let mut state = self.state();
+        state.admit(call)?;
+        act(&mut state)
     }
 }
 
@@ -220,90 +265,125 @@ fn part(name: &FileName, file: &File, offset: u64, len: usize) -> Result<Range<u
 impl Drive for MemoryDrive {
     fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
         let name = name.clone();
-        self.call(Call::Other(name.clone()), move |state| {
-            if state.files.contains_key(&name) {
-                return Err(DriveError::Exists(name.clone()));
-            }
-            if bytes > state.space().free_bytes {
-                return Err(DriveError::Full);
-            }
-            let file = File { bytes: vec![0; bytes as usize], ..File::default() };
-            state.files.insert(name.clone(), file);
-            Ok(())
+        Box::pin(async move {
+            self.hung(Asked::Create(&name)).await;
+            self.call(Call::Other(name.clone()), |state| {
+                if state.files.contains_key(&name) {
+                    return Err(DriveError::Exists(name.clone()));
+                }
+                if bytes > state.space().free_bytes {
+                    return Err(DriveError::Full);
+                }
+                let file = File { bytes: vec![0; bytes as usize], ..File::default() };
+                state.files.insert(name, file);
+                Ok(())
+            })
         })
     }
 
     fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer> {
         let len = data.len() as u64;
         let name = name.clone();
-        self.call(Call::Write(name.clone(), offset, len), move |state| {
-            let file = state.file(&name)?;
-            let range = part(&name, file, offset, data.len())?;
-            let before = file.name_is_durable.then(|| file.bytes[range.clone()].to_vec());
-            file.undo.push(Undo { range: range.clone(), before });
-            file.bytes[range].copy_from_slice(&data);
-            let covered = |at: u64, bytes: u64| offset <= at && at + bytes <= offset + len;
-            state.unreadable.retain(|(file, at, bytes)| *file != name || !covered(*at, *bytes));
-            Ok(data)
+        Box::pin(async move {
+            self.hung(Asked::Write(&name, offset)).await;
+            self.call(Call::Write(name.clone(), offset, len), |state| {
+                let file = state.file(&name)?;
+                let range = part(&name, file, offset, data.len())?;
+                let before = file.name_is_durable.then(|| file.bytes[range.clone()].to_vec());
+                file.undo.push(Undo { range: range.clone(), before });
+                file.bytes[range].copy_from_slice(&data);
+                let covered = |at: u64, bytes: u64| offset <= at && at + bytes <= offset + len;
+                state.unreadable.retain(|(file, at, bytes)| *file != name || !covered(*at, *bytes));
+                Ok(data)
+            })
         })
     }
 
     fn read_at(&self, name: &FileName, offset: u64, mut into: Buffer) -> DriveFuture<'_, Buffer> {
         let len = into.len() as u64;
         let name = name.clone();
-        self.call(Call::Read(name.clone(), offset, len), move |state| {
-            let file = state.file(&name)?;
-            let range = part(&name, file, offset, into.len())?;
-            into.copy_from_slice(&file.bytes[range]);
-            if state.spoiled(&name, offset, len) { Err(medium_error("a sector cannot be read")) } else { Ok(into) }
+        Box::pin(async move {
+            self.hung(Asked::Read(&name, offset)).await;
+            self.call(Call::Read(name.clone(), offset, len), |state| {
+                let file = state.file(&name)?;
+                let range = part(&name, file, offset, into.len())?;
+                into.copy_from_slice(&file.bytes[range]);
+                if state.spoiled(&name, offset, len) { Err(medium_error("a sector cannot be read")) } else { Ok(into) }
+            })
         })
     }
 
     fn sync(&self, name: &FileName) -> DriveFuture<'_, ()> {
         let name = name.clone();
-        self.call(Call::Other(name.clone()), move |state| {
-            let file = state.file(&name)?;
-            file.undo.clear();
-            file.name_is_durable = true;
-            Ok(())
+        Box::pin(async move {
+            self.hung(Asked::Sync(&name)).await;
+            self.call(Call::Other(name.clone()), |state| {
+                let file = state.file(&name)?;
+                file.undo.clear();
+                file.name_is_durable = true;
+                Ok(())
+            })
         })
     }
 
     fn remove(&self, name: &FileName) -> DriveFuture<'_, ()> {
         let name = name.clone();
-        self.call(Call::Other(name.clone()), move |state| {
-            state.files.remove(&name).map(drop).ok_or(DriveError::NotFound(name))
+        Box::pin(async move {
+            self.hung(Asked::Remove(&name)).await;
+            self.call(Call::Other(name.clone()), |state| {
+                state.files.remove(&name).map(drop).ok_or(DriveError::NotFound(name))
+            })
         })
     }
 
     fn len(&self, name: &FileName) -> DriveFuture<'_, u64> {
-        let len = self.state().file(name).map(|file| file.bytes.len() as u64);
-        Box::pin(std::future::ready(len))
+        let name = name.clone();
+        Box::pin(async move {
+            self.hung(Asked::Len(&name)).await;
+            self.state().file(&name).map(|file| file.bytes.len() as u64)
+        })
     }
 
     fn list(&self) -> DriveFuture<'_, Vec<FileName>> {
-        let names = self.state().files.keys().cloned().collect();
-        Box::pin(std::future::ready(Ok(names)))
+        Box::pin(async move {
+            self.hung(Asked::Look).await;
+            Ok(self.state().files.keys().cloned().collect())
+        })
     }
 
     fn space(&self) -> DriveFuture<'_, Space> {
-        Box::pin(std::future::ready(Ok(self.state().space())))
+        Box::pin(async move {
+            self.hung(Asked::Look).await;
+            Ok(self.state().space())
+        })
     }
 
     fn spin_up(&self) -> DriveFuture<'_, ()> {
-        Box::pin(std::future::ready(Ok(())))
+        Box::pin(async move {
+            self.hung(Asked::SpinUp).await;
+            Ok(())
+        })
     }
 
     fn mount(&self) -> DriveFuture<'_, Space> {
-        self.space()
+        Box::pin(async move {
+            self.hung(Asked::Mount).await;
+            Ok(self.state().space())
+        })
     }
 
     fn unmount(&self) -> DriveFuture<'_, ()> {
-        Box::pin(std::future::ready(Ok(())))
+        Box::pin(async move {
+            self.hung(Asked::Unmount).await;
+            Ok(())
+        })
     }
 
     fn stop(&self) -> DriveFuture<'_, ()> {
-        Box::pin(std::future::ready(Ok(())))
+        Box::pin(async move {
+            self.hung(Asked::Stop).await;
+            Ok(())
+        })
     }
 }
 

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use disk::{
-    Buffer, Clock, DirectoryDrive, Drive, DriveError, EmulatedRack, FUSE_RESET, FileName, IoMode, Label, LabelError,
-    MemoryDrive, News, RackUuid, TokioClock, label, stack,
+    Buffer, Clock, DeadlineDrive, Deadlines, DirectoryDrive, Drive, DriveError, EmulatedRack, FUSE_RESET, FileName,
+    IoMode, Label, LabelError, MemoryDrive, News, OpenFiles, RackUuid, TokioClock, label, stack,
 };
 use model::physics::PowerState;
 use model::{
@@ -162,6 +162,57 @@ async fn a_drive_of_another_rack_is_not_mounted() {
 #[tokio::test]
 async fn memory_is_a_drive() {
     conforms(&MemoryDrive::new(CAPACITY_BYTES)).await;
+}
+
+#[tokio::test]
+async fn a_drive_that_is_held_to_deadlines_is_a_drive() {
+    let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Time::ZERO, 1));
+    let span = Duration::from_secs(30);
+    let deadlines =
+        Deadlines { read: span, write: span, sync: span, spin_up: span, mount: span, unmount: span, stop: span };
+    conforms(&DeadlineDrive::new(Arc::new(MemoryDrive::new(CAPACITY_BYTES)), Arc::clone(&clock), deadlines)).await;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let inner = DirectoryDrive::open(directory.path()).unwrap().with_capacity(CAPACITY_BYTES);
+    conforms(&DeadlineDrive::new(Arc::new(inner), clock, deadlines)).await;
+}
+
+#[tokio::test]
+async fn drives_that_share_open_files_never_have_more_open_than_they_may() {
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let files = OpenFiles::new(3);
+    let drives: Vec<_> = (0..8)
+        .map(|i| {
+            let path = root.path().join(format!("{i}"));
+            std::fs::create_dir(&path).unwrap();
+            DirectoryDrive::open(path).unwrap().with_capacity(CAPACITY_BYTES).with_open_files(&files)
+        })
+        .collect();
+    // Each alone, and then all at once: those that find no place wait for one.
+    for drive in &drives {
+        conforms(drive).await;
+        assert!(files.open_count() <= 3, "{}", files.open_count());
+    }
+    let most = std::sync::atomic::AtomicUsize::new(0);
+    let each = async |drive: &DirectoryDrive| {
+        for round in 0..20_u8 {
+            for file in ["a", "b"].map(name) {
+                if round == 0 {
+                    drive.create(&file, 4096).await.unwrap();
+                }
+                drive.write_at(&file, 0, Buffer::copy_of(&[round; 4096])).await.unwrap();
+                drive.sync(&file).await.unwrap();
+                let back = drive.read_at(&file, 1, Buffer::zeroed(9)).await.unwrap();
+                assert_eq!(back[..], [round; 9]);
+                most.fetch_max(files.open_count(), std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+    };
+    futures::future::join_all(drives.iter().map(each)).await;
+    assert_eq!(most.into_inner(), 3);
+    for drive in &drives {
+        drive.unmount().await.unwrap();
+    }
+    assert_eq!(files.open_count(), 0, "a drive that sleeps has no file open");
 }
 
 /// Four drives; two of drives 0 and 1 may not spin together.

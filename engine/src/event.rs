@@ -205,6 +205,10 @@ pub enum Loss {
     ForeignLabel,
     /// It answered with an error that will not go away.
     Died,
+    /// It did not answer before the deadline; what it was asked may still be under way.
+    NoAnswer,
+    /// The host could not ask it: the process had too many files open. The drive is not to blame.
+    NotAsked,
     /// The operator says that it failed for good.
     Failed,
 }
@@ -318,8 +322,19 @@ pub enum DriveResult {
     StackBad,
     /// It has no room.
     Full,
-    /// It answered with an error, or not at all.
+    /// It answered with an error.
     Failed,
+    /// It did not answer before the deadline; what it was asked may still be under way.
+    MissedDeadline,
+    /// The host could not ask it: the process had too many files open. The drive is not to blame.
+    NotAsked,
+}
+
+impl DriveResult {
+    /// Whether it may fare better another time: neither its stack nor its room is to blame.
+    pub fn may_do_better(self) -> bool {
+        matches!(self, Self::Failed | Self::MissedDeadline | Self::NotAsked)
+    }
 }
 
 /// How full the workshop is.

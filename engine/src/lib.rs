@@ -25,6 +25,7 @@ mod action;
 pub mod baseline;
 pub mod budget;
 pub mod check;
+mod deadlines;
 mod event;
 pub mod fair;
 mod forecast;
@@ -47,6 +48,7 @@ pub mod trace;
 mod view;
 
 pub use action::{Action, Outcome, Rejection, Transfer};
+pub use deadlines::{Deadlines, DriveDeadlines};
 pub use event::{
     BlobOnDrive, DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work,
 };

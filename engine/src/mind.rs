@@ -4,6 +4,7 @@
 //! very same world, so that what is compared is the deciding alone.
 
 use crate::action::Action;
+use crate::deadlines::{Deadlines, DriveDeadlines};
 use crate::event::Event;
 use crate::rack::Rack;
 use alloc::vec::Vec;
@@ -30,6 +31,12 @@ pub trait Mind {
     /// The rack's description.
     fn spec(&self) -> &RackSpec;
 
+    /// How long a drive may take for what it is asked.
+    fn drive_deadlines(&self) -> DriveDeadlines {
+        let profile = &self.spec().profile;
+        DriveDeadlines::new(profile, Deadlines::default(), Duration::ZERO)
+    }
+
     /// When `op`, which is in service, was taken out of its queue: its service time counts from then, and so with the
     /// wake that it caused.
     fn picked_at(&self, op: OpId) -> Option<Time>;
@@ -49,6 +56,10 @@ impl Mind for Rack {
 
     fn spec(&self) -> &RackSpec {
         Self::spec(self)
+    }
+
+    fn drive_deadlines(&self) -> DriveDeadlines {
+        Self::drive_deadlines(self)
     }
 
     fn picked_at(&self, op: OpId) -> Option<Time> {

@@ -1,5 +1,6 @@
 //! The knobs: what an operator may set, with the papers' values as defaults.
 
+use crate::deadlines::Deadlines;
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{ClassId, GroupId};
@@ -187,6 +188,9 @@ pub struct RackPolicy {
     /// How much longer than the hardware takes a drive's answer may be under way before the drive is done without: the
     /// time of the host that tells it and listens to it.
     pub host_slack: Duration,
+    /// How long reads, writes and syncs of a drive may take.
+    #[serde(default)]
+    pub deadlines: Deadlines,
     /// When staged data moves.
     pub migration: MigrationPolicy,
     /// A blob so many thousandths of which are doomed is rescued at its group's wake: the rest is copied back and the

@@ -10,6 +10,7 @@
 
 use crate::action::{Action, Outcome, Rejection};
 use crate::budget::StartBudget;
+use crate::deadlines::Punctuality;
 use crate::event::{DoomedBlob, DriveReport, Event, Loss, Request, Work};
 use crate::fair::{FairQueues, Pick};
 use crate::layout::Layout;
@@ -64,6 +65,8 @@ pub(crate) struct DriveState {
     pub(crate) failed: bool,
     /// When and whether it is tried again, should it be away.
     pub(crate) comeback: Comeback,
+    /// Whether it answers in time.
+    pub(crate) punctuality: Punctuality,
 }
 
 /// What a class is doing. One group of it is out of [`ClassPhase::Asleep`] at a time.
@@ -199,6 +202,8 @@ pub struct Stats {
     pub refused: u64,
     /// Reads that could not be answered because data is lost.
     pub data_lost: u64,
+    /// Deadlines that drives missed.
+    pub missed_deadlines: u64,
 }
 
 /// A rack's mind. See the head of this file.
@@ -250,6 +255,7 @@ impl Rack {
             lost_permitted: false,
             failed: false,
             comeback: Comeback::default(),
+            punctuality: Punctuality::default(),
         };
         let class = |_| ClassState {
             phase: ClassPhase::Asleep,

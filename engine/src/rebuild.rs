@@ -421,7 +421,7 @@ impl Rack {
             op.shunned.push(target);
         }
         let sources: Vec<&DriveOutcome> = outcomes.iter().filter(|outcome| outcome.drive != target).collect();
-        let some_failed = sources.iter().any(|outcome| outcome.result == DriveResult::Failed);
+        let some_failed = sources.iter().any(|outcome| outcome.result.may_do_better());
         let left = drives.iter().filter(|drive| !self.drives[drive.index()].failed).count();
         if target_fine && !some_failed && sources.len() == left {
             self.finish(now, service.op, Outcome::Failed(Rejection::DataLost), actions);

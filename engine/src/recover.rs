@@ -26,6 +26,9 @@ use model::{ClassId, DriveId, GroupId, Time};
 /// Commands that may fail in a row before a drive is left alone for a while.
 pub(crate) const STRIKES_MAX: u32 = 3;
 
+/// The pause before a drive is tried again that was not even asked, since it owed an answer to something else. It costs
+/// nobody anything to try.
+const PAUSE_OWING: Duration = Duration::from_mins(1);
 /// The first pause before a drive is tried again, in modelled time.
 const PAUSE_MIN: Duration = Duration::from_mins(10);
 /// The longest.
@@ -45,7 +48,14 @@ pub(crate) struct Comeback {
 impl Rack {
     /// A command of `drive` failed or was not answered in time.
     pub(crate) fn give_up(&mut self, drive: DriveId, loss: Loss, now: Time) {
-        self.drives[drive.index()].strikes += 1;
+        if loss == Loss::NoAnswer && self.note_missed_deadline(drive, now) {
+            self.set_away(drive, loss);
+            self.forget_tries(drive);
+            self.plan_try(drive, now + PAUSE_OWING);
+            return;
+        }
+        // What the host could not ask it is not its fault: it is done without, and that is all.
+        self.drives[drive.index()].strikes += u32::from(loss != Loss::NotAsked);
         self.set_away(drive, loss);
         self.try_again_later(drive, now);
     }
@@ -76,7 +86,9 @@ impl Rack {
 
     /// `drive` did all that was asked of it from its start to its stop: if it is given up on again, it is soon tried.
     pub(crate) fn trust_again(&mut self, drive: DriveId) {
-        self.drives[drive.index()].comeback.pause = Duration::ZERO;
+        let state = &mut self.drives[drive.index()];
+        state.comeback.pause = Duration::ZERO;
+        state.punctuality.wakes_missed = 0;
     }
 
     /// When a drive is to be tried again.
@@ -102,6 +114,7 @@ impl Rack {
                 }
                 DrivePhase::Away(_) if !state.failed => {
                     state.strikes = STRIKES_MAX - 1;
+                    state.punctuality.wakes_missed = state.punctuality.wakes_missed.min(STRIKES_MAX - 1);
                     self.comes_back(drive);
                 }
                 _ => {}
@@ -118,11 +131,13 @@ impl Rack {
     }
 
     /// Before a group that is too small to be read wakes or serves, members that may recover are told to stop once
-    /// more. A drive that stays silent is asked at once only so often, so this comes to an end.
+    /// more. A drive that stays silent is asked at once only so often, so this comes to an end. One that has just
+    /// missed a deadline is not asked yet: what it owes an answer to may still be under way.
     pub(crate) fn recover(&mut self, class: ClassId, group: GroupId, now: Time, actions: &mut Vec<Action>) -> bool {
         let members = &self.layout.groups[group.index()].drives;
         let there = members.iter().filter(|d| !matches!(self.drives[d.index()].phase, DrivePhase::Away(_))).count();
-        if there >= usize::from(self.spec.code.data) || !members.iter().any(|drive| self.may_recover(*drive)) {
+        let may_recover = |drive: &DriveId| self.may_recover(*drive) && !self.is_owing_an_answer(*drive, now);
+        if there >= usize::from(self.spec.code.data) || !members.iter().any(may_recover) {
             return false;
         }
         self.rest(class, group, now, actions);

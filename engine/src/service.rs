@@ -472,6 +472,7 @@ impl Rack {
         for outcome in outcomes {
             match outcome.result {
                 DriveResult::Failed => self.note_drive_error(outcome.drive, now),
+                DriveResult::MissedDeadline => self.transfer_missed_deadline(outcome.drive, now),
                 DriveResult::Full => self.placement.set_free(outcome.drive, 0),
                 _ => {}
             }
@@ -519,7 +520,7 @@ impl Rack {
             self.finish(now, service.op, Outcome::Read, actions);
             return;
         }
-        let failed = outcomes.iter().filter(|outcome| outcome.result == DriveResult::Failed).count();
+        let failed = outcomes.iter().filter(|outcome| outcome.result.may_do_better()).count();
         let tries = self.ops.get_mut(&service.op).map_or(TRIES_MAX, |state| {
             state.tries += 1;
             state.tries

@@ -249,6 +249,7 @@ impl Rack {
                 }
             }
             DrivePhase::SpinningUp | DrivePhase::Mounting => {
+                self.count_missed_deadline(drive);
                 self.give_up(drive, Loss::SpinUpFailed, now);
             }
             _ => {}
@@ -302,6 +303,7 @@ impl Rack {
             }
             for drive in members.clone() {
                 if moving_phase(self.drives[drive.index()].phase) {
+                    self.count_missed_deadline(drive);
                     self.give_up(drive, Loss::MountFailed, now);
                 }
             }
@@ -325,6 +327,7 @@ impl Rack {
 
     pub(crate) fn spun_up(&mut self, drive: DriveId, attempt: Attempt, actions: &mut Vec<Action>) {
         if self.answers(drive, attempt, DrivePhase::SpinningUp) {
+            self.note_answer(drive);
             self.ledger.spun_up(drive);
             let attempt = self.command(drive, DrivePhase::Mounting);
             actions.push(Action::Mount { drive, attempt });
@@ -333,6 +336,7 @@ impl Rack {
 
     pub(crate) fn mounted(&mut self, drive: DriveId, attempt: Attempt, free_bytes: u64) {
         if self.answers(drive, attempt, DrivePhase::Mounting) {
+            self.note_answer(drive);
             let state = &mut self.drives[drive.index()];
             state.phase = DrivePhase::Ready;
             state.errors = 0;
@@ -344,6 +348,7 @@ impl Rack {
 
     pub(crate) fn unmounted(&mut self, drive: DriveId, attempt: Attempt, actions: &mut Vec<Action>) {
         if self.answers(drive, attempt, DrivePhase::Unmounting) {
+            self.note_answer(drive);
             let attempt = self.command(drive, DrivePhase::Stopping);
             actions.push(Action::Stop { drive, attempt });
         }
@@ -353,9 +358,10 @@ impl Rack {
         if !self.answers(drive, attempt, DrivePhase::Stopping) {
             return;
         }
+        self.note_answer(drive);
         self.give_back_permit(drive);
         let state = &mut self.drives[drive.index()];
-        state.phase = match state.strikes {
+        state.phase = match state.strikes.max(state.punctuality.wakes_missed) {
             _ if state.failed => DrivePhase::Away(Loss::Failed),
             STRIKES_MAX.. => DrivePhase::Away(Loss::Died),
             _ => DrivePhase::Standby,
@@ -381,8 +387,14 @@ impl Rack {
         now: Time,
         actions: &mut Vec<Action>,
     ) {
+        if loss != Loss::NoAnswer && drive.index() < self.drives.len() {
+            self.note_answer(drive); // if a bad one
+        }
         // What cannot be unmounted, perhaps because it never was mounted, is stopped all the same.
         if loss != Loss::FuseTripped && self.answers(drive, attempt, DrivePhase::Unmounting) {
+            if loss == Loss::NoAnswer {
+                self.note_missed_deadline(drive, now);
+            }
             let attempt = self.command(drive, DrivePhase::Stopping);
             actions.push(Action::Stop { drive, attempt });
             return;

@@ -10,6 +10,7 @@ use crate::admin;
 use crate::boot::{self, BootError};
 use crate::config::Config;
 use crate::data_dir::DataDir;
+use crate::descriptors::{Descriptors, TooFewDescriptors};
 use crate::holds::Holds;
 use crate::house::House;
 use crate::lineage::Lineage;
@@ -22,7 +23,7 @@ use crate::users::Users;
 use crate::world::{self, Counters, Means, WorldHandle};
 use catalog::{Catalog, CatalogError, ClockAnchor, Sequence, SqliteOptions, SqliteStore, StoreError};
 use disk::label::{self, Label};
-use disk::{AbsentDrive, Clock, DirectoryDrive, Drive, DriveError, EmulatedRack};
+use disk::{AbsentDrive, Clock, DirectoryDrive, Drive, DriveError, EmulatedRack, OpenFiles};
 use engine::trace::{Header, TRACE_FORMAT};
 use futures::future::{BoxFuture, FutureExt};
 use model::{DriveId, RackSpec};
@@ -39,10 +40,6 @@ use workshop::{Spool, Staging};
 
 /// Stripes that the spool holds at least, so that a recall always fits while another one is read.
 const SPOOL_STRIPES_MIN: u64 = 2;
-
-/// Files of the workshop that stay open, in each of its two directories: as many as are usually written and read at
-/// once. Two descriptors each.
-const WORKSHOP_OPEN_FILES: usize = 64;
 
 /// Commit sequence numbers for each millisecond of the wall clock: far more than there are commits.
 const SEQUENCE_BITS: u32 = 20;
@@ -71,6 +68,9 @@ pub enum RunError {
         /// What the system says.
         source: io::Error,
     },
+    /// The process may have too few files open.
+    #[error(transparent)]
+    Descriptors(#[from] TooFewDescriptors),
     /// The catalog's store cannot be opened.
     #[error("catalog: {0}")]
     Store(#[from] StoreError),
@@ -103,11 +103,12 @@ pub async fn run(
     ready: impl FnOnce(SocketAddr),
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), RunError> {
+    let descriptors = Descriptors::of_this_process(config.connection_limit)?;
     let listener =
         TcpListener::bind(config.listen).await.map_err(|source| RunError::Listen { address: config.listen, source })?;
     let address = listener.local_addr().map_err(|source| io_error("asking for the address", source))?;
     let notices = Notices::of(&config, address);
-    let house = Boot { dir: &dir, config: &config, notices }.boot().await?;
+    let house = Boot { dir: &dir, config: &config, notices, descriptors }.boot().await?;
     let socket = admin::Listener::bind(dir.path()).map_err(|source| io_error("binding the admin socket", source))?;
     let (stop, stopped) = watch::channel(());
     let teller = Arc::clone(&house.teller) as Arc<dyn admin::Admin>;
@@ -116,7 +117,7 @@ pub async fn run(
     ready(address);
     let limits = Limits {
         requests: config.request_limit as usize,
-        connections: config.connection_limit as usize,
+        connections: descriptors.connections,
         put_bytes: config.put_limit_bytes,
         ..Limits::default()
     };
@@ -178,6 +179,7 @@ struct Boot<'a> {
     dir: &'a DataDir,
     config: &'a Config,
     notices: Notices,
+    descriptors: Descriptors,
 }
 
 impl Boot<'_> {
@@ -239,13 +241,15 @@ impl Boot<'_> {
         catalog: &Catalog,
     ) -> Result<EmulatedRack, RunError> {
         let failed = catalog.failed_drives().await?;
+        let files = OpenFiles::new(self.descriptors.rack_files);
         let mut inner: Vec<(Arc<dyn Drive>, Label)> = Vec::with_capacity(spec.drives.len());
         for (path, label) in self.dir.labels() {
             let drive = label.drive;
             if failed.iter().any(|(failed, _)| *failed == drive) {
                 continue;
             }
-            let directory = open_directory(&path, &label).map_err(|source| RunError::Drive { drive, source })?;
+            let directory =
+                open_directory(&path, &label, &files).map_err(|source| RunError::Drive { drive, source })?;
             inner.push((directory, label));
         }
         label::check_all(&inner).await.map_err(|(drive, source)| RunError::Drive { drive, source })?;
@@ -262,7 +266,7 @@ impl Boot<'_> {
             let path = self.dir.workshop().join(name);
             std::fs::create_dir_all(&path).map_err(|source| io_error(&format!("making {}", path.display()), source))?;
             let drive = DirectoryDrive::open(path).map_err(workshop_error)?;
-            Ok(Arc::new(drive.with_open_files(WORKSHOP_OPEN_FILES)))
+            Ok(Arc::new(drive.with_open_files(&OpenFiles::new(self.descriptors.workshop_files))))
         };
         let (staged, recalls) = (open("staged")?, open("spool")?);
         let free_bytes = staged.space().await.map_err(workshop_error)?.free_bytes;
@@ -301,8 +305,8 @@ fn workshop_error(error: DriveError) -> RunError {
     RunError::Boot(BootError::Workshop(error))
 }
 
-fn open_directory(path: &Path, label: &Label) -> Result<Arc<dyn Drive>, DriveError> {
-    Ok(Arc::new(DirectoryDrive::open(path)?.with_label(label.clone())))
+fn open_directory(path: &Path, label: &Label, files: &OpenFiles) -> Result<Arc<dyn Drive>, DriveError> {
+    Ok(Arc::new(DirectoryDrive::open(path)?.with_label(label.clone()).with_open_files(files)))
 }
 
 async fn remember_time(means: &Means) -> Result<(), RunError> {

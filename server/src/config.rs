@@ -9,7 +9,9 @@
 mod text;
 
 use crate::s3::Domain;
-use engine::{GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing};
+use engine::{
+    Deadlines, GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing,
+};
 use model::{ClassId, RackSpec};
 use serde::Deserialize;
 use std::fmt;
@@ -78,6 +80,8 @@ pub struct Config {
     /// Prefixes that are kept in one class.
     #[serde(rename = "pin")]
     pub pins: Vec<Pin>,
+    /// How long drives may take to answer.
+    pub deadlines: DeadlinesConfig,
     /// Emulated racks.
     pub emulation: EmulationConfig,
 }
@@ -103,6 +107,7 @@ impl Default for Config {
             scheduler: SchedulerConfig::default(),
             placement: PlacementConfig::default(),
             pins: Vec::new(),
+            deadlines: DeadlinesConfig::default(),
             emulation: EmulationConfig::default(),
         }
     }
@@ -292,6 +297,36 @@ impl Pin {
     }
 }
 
+/// How long drives may take to answer, in wall time; all above 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DeadlinesConfig {
+    /// A read of at most a MiB.
+    #[serde(deserialize_with = "text::some_time")]
+    pub read: Duration,
+    /// A write of as much; making or removing a file.
+    #[serde(deserialize_with = "text::some_time")]
+    pub write: Duration,
+    /// A sync.
+    #[serde(deserialize_with = "text::some_time")]
+    pub sync: Duration,
+}
+
+impl Default for DeadlinesConfig {
+    fn default() -> Self {
+        let Deadlines { read, write, sync } = Deadlines::default();
+        Self { read, write, sync }
+    }
+}
+
+impl DeadlinesConfig {
+    /// The same in modelled time: what the host takes counts at any time scale.
+    fn modelled(self, time_scale: u32) -> Deadlines {
+        let modelled = |wall: Duration| wall.saturating_mul(time_scale);
+        Deadlines { read: modelled(self.read), write: modelled(self.write), sync: modelled(self.sync) }
+    }
+}
+
 /// Emulated racks.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -405,6 +440,7 @@ impl Config {
             read_policy: self.read_policy,
             starts_per_day: self.starts_per_day.unwrap_or_else(|| spec.profile.starts_per_day()),
             host_slack: HOST_SLACK.saturating_mul(self.time_scale),
+            deadlines: self.deadlines.modelled(self.time_scale),
             migration,
             rescue_permille: self.rescue_permille,
             rebuild_read_back: true,

@@ -9,6 +9,7 @@ pub mod app;
 pub mod boot;
 pub mod config;
 pub mod data_dir;
+pub mod descriptors;
 pub mod holds;
 pub mod house;
 pub mod lineage;

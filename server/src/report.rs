@@ -158,6 +158,8 @@ pub struct Totals {
     pub soft_overruns: u64,
     /// Fragments that were bad and were repaired.
     pub repaired_fragments: u64,
+    /// How often drives did not answer in time.
+    pub missed_deadlines: u64,
     /// I/O calls on emulated drives that took longer than the model says.
     pub overruns: u64,
     /// How much longer, in wall seconds, over all of them.
@@ -270,6 +272,8 @@ pub struct DriveReport {
     pub free_bytes: u64,
     /// What it holds in all.
     pub capacity_bytes: u64,
+    /// How often it did not answer in time since the server started.
+    pub missed_deadlines: u64,
 }
 
 /// A user.

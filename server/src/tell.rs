@@ -86,6 +86,7 @@ impl Teller {
         self.notices.add_to(&mut status);
         status.warnings.extend(self.quarantine_warning().await);
         status.warnings.extend(self.catalog_warnings());
+        status.warnings.extend(late_drives(&seen.late));
         Ok(status)
     }
 
@@ -293,6 +294,8 @@ struct Seen {
     classes: Vec<ClassStatus>,
     totals: Totals,
     capacity: CapacityStatus,
+    /// Drives that missed deadlines, and how many.
+    late: Vec<(DriveId, u64)>,
 }
 
 impl Seen {
@@ -314,6 +317,7 @@ impl Seen {
             classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32))).collect(),
             totals: totals(rack),
             capacity: capacity(rack),
+            late: late(rack),
         }
     }
 }
@@ -378,6 +382,7 @@ fn totals(rack: &Rack) -> Totals {
         starts_over_budget: rack.starts_over_budget(),
         crowded_placements: rack.crowded_placements(),
         soft_overruns: rack.soft_overruns(),
+        missed_deadlines: stats.missed_deadlines,
         ..Totals::default()
     }
 }
@@ -402,6 +407,7 @@ fn drive_report(rack: &Rack, drive: DriveId, now: Time) -> DriveReport {
         starts_per_day,
         free_bytes: rack.drive_free_bytes(drive),
         capacity_bytes: rack.spec().capacity_bytes(drive),
+        missed_deadlines: rack.missed_deadlines(drive),
     }
 }
 
@@ -482,6 +488,29 @@ fn warnings(status: &Status) -> Vec<String> {
         warnings.push("the disk behind the emulated drives is slower than the model: lower --time-scale".into());
     }
     warnings
+}
+
+/// The drives that missed deadlines, and how many.
+fn late(rack: &Rack) -> Vec<(DriveId, u64)> {
+    let all = rack.spec().drives.iter().map(|drive| (drive.id, rack.missed_deadlines(drive.id)));
+    all.filter(|(_, missed)| *missed > 0).collect()
+}
+
+/// A warning for the drives that did not answer in time, the worst ones named.
+fn late_drives(late: &[(DriveId, u64)]) -> Option<String> {
+    const NAMED: usize = 5;
+    let mut worst = late.to_vec();
+    worst.sort_by_key(|(drive, missed)| (std::cmp::Reverse(*missed), *drive));
+    let named: Vec<String> =
+        worst.iter().take(NAMED).map(|(drive, missed)| format!("drive {} {missed} times", drive.0)).collect();
+    let more = if late.len() > NAMED { format!(" and {} more", late.len() - NAMED) } else { String::new() };
+    (!late.is_empty()).then(|| {
+        format!(
+            "drives did not answer in time: {}{more}. They are done without for a while each time; look at their \
+             cables and their SMART values, and give up what is broken with `larder drive fail`",
+            named.join(", ")
+        )
+    })
 }
 
 fn rebuild_warnings(rebuild: &RebuildReport) -> Option<String> {

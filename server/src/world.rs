@@ -10,7 +10,7 @@
 //! Invariants:
 //! - a blob's intent is durable before its first stack is made, its stacks are synced and read back before the catalog
 //!   knows it, and staged files are freed only after that commit (`migration.rs`);
-//! - every action that expects an answer gets one, whatever fails;
+//! - every action that expects an answer gets one, whatever fails; a drive that hangs is answered for at its deadline;
 //! - memory is bounded by operations in service and by pages.
 
 mod making;
@@ -31,7 +31,7 @@ use crate::losses::Losses;
 use crate::recall;
 use catalog::{Blob, Catalog, Cursor, VersionId};
 use disk::label::RackUuid;
-use disk::{Clock, Drive};
+use disk::{Clock, DeadlineDrive, Deadlines, Drive};
 use engine::trace::{Record, Told};
 use engine::{Action, ClassPhase, Event, Outcome, PinnedTo, Rack, Rejection, Request, Usage, Work};
 use futures::future::{BoxFuture, FutureExt};
@@ -334,6 +334,8 @@ impl WorldHandle {
 pub struct World {
     rack: Rack,
     means: Means,
+    /// The drives, held to the engine's deadlines.
+    drives: Vec<Arc<dyn Drive>>,
     handle: WorldHandle,
     messages: mpsc::UnboundedReceiver<Message>,
     jobs: BTreeMap<OpId, Job>,
@@ -367,10 +369,12 @@ impl World {
         let (sender, messages) = mpsc::unbounded_channel();
         let (awake, awake_seen) = watch::channel(vec![None; rack.layout().classes.len()]);
         let handle = WorldHandle { messages: sender, awake: awake_seen };
+        let drives = in_time(&rack, &means);
         let last_commands = means.drives.iter().map(|_| AtomicU32::new(0)).collect();
         let world = Self {
             rack,
             means,
+            drives,
             handle: handle.clone(),
             messages,
             jobs: BTreeMap::new(),
@@ -613,12 +617,30 @@ impl World {
     }
 
     fn drive(&self, drive: DriveId) -> Arc<dyn Drive> {
-        Arc::clone(&self.means.drives[drive.index()])
+        Arc::clone(&self.drives[drive.index()])
     }
 
     fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
         (self.means.spawn)(Box::pin(task));
     }
+}
+
+/// The drives of `means`, each of which answers within the engine's deadlines.
+fn in_time(rack: &Rack, means: &Means) -> Vec<Arc<dyn Drive>> {
+    let decided = rack.drive_deadlines();
+    let deadlines = Deadlines {
+        read: decided.requests.read,
+        write: decided.requests.write,
+        sync: decided.requests.sync,
+        spin_up: decided.spin_up,
+        mount: decided.mount,
+        unmount: decided.unmount,
+        stop: decided.stop,
+    };
+    let held = |drive: &Arc<dyn Drive>| {
+        Arc::new(DeadlineDrive::new(Arc::clone(drive), Arc::clone(&means.clock), deadlines)) as Arc<dyn Drive>
+    };
+    means.drives.iter().map(held).collect()
 }
 
 /// What the engine is told of the workshop's fill: of what may migrate, and of the room that there is for it. Parts of

@@ -37,6 +37,7 @@ fn policy(spec: &RackSpec, group_choice: GroupChoice, pack_bytes: u64) -> RackPo
         read_policy: ReadPolicy::All,
         starts_per_day: spec.profile.starts_per_day(),
         host_slack: Duration::from_secs(30),
+        deadlines: engine::Deadlines::default(),
         migration: MigrationPolicy {
             due_age: Some(Duration::from_secs(30)),
             min_age: Duration::ZERO,

@@ -192,6 +192,7 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
         read_policy: ReadPolicy::All,
         starts_per_day,
         host_slack: Duration::from_secs(30),
+        deadlines: engine::Deadlines::default(),
         migration: MigrationPolicy {
             due_age: None,
             min_age: Duration::ZERO,

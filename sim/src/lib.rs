@@ -40,4 +40,4 @@ pub use links::{Links, Network};
 pub use measure::{ClientSummary, Clients, Confidence, Measured, Parameters, Point, Power, RebuildPoint, Summary};
 pub use meter::Meter;
 pub use stored::Stored;
-pub use world::{Counted, Ended, Faults, Recorder, Setting, StagedVersion, World};
+pub use world::{Counted, Ended, Faults, HANG, Recorder, Setting, StagedVersion, World};

@@ -51,7 +51,12 @@ pub struct Faults {
     pub twice_permille: u64,
     /// Commands that a drive obeys and never answers.
     pub mute_permille: u64,
+    /// Commands, and drives in a transfer, that hang: for [`HANG`] the drive answers nothing at all.
+    pub hang_permille: u64,
 }
+
+/// How long a drive hangs that does.
+pub const HANG: Duration = Duration::from_secs(100);
 
 /// How an operation ended, and its moments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,6 +157,8 @@ pub struct World<M = Rack> {
     meter: Meter,
     counted: Counted,
     away: BTreeSet<DriveId>,
+    /// Drives that hang, until when, and whether it is known: the first who asks waits for the deadline.
+    hung: BTreeMap<DriveId, (Time, bool)>,
     faults: Faults,
     faults_rng: Rng,
     staged: BTreeMap<u64, StagedVersion>,
@@ -220,6 +227,7 @@ impl<M: Mind> World<M> {
             meter: Meter::new(spec.drives.len(), spec.profile.watts.standby_mw),
             counted: Counted::default(),
             away: BTreeSet::new(),
+            hung: BTreeMap::new(),
             faults: Faults::default(),
             faults_rng: Rng::for_thing(seed, u64::from_le_bytes(*b"faults  ")),
             staged: BTreeMap::new(),
@@ -379,6 +387,11 @@ impl<M: Mind> World<M> {
         }
     }
 
+    /// From now on, and for [`HANG`], a drive answers nothing.
+    pub fn hang(&mut self, drive: DriveId) {
+        self.hung.insert(drive, (self.now + HANG, false));
+    }
+
     /// Takes a drive away for good: it died, and the operator says that it will not come back.
     pub fn fail(&mut self, drive: DriveId) {
         self.kill(drive);
@@ -495,6 +508,21 @@ impl<M: Mind> World<M> {
 
     fn unlucky(&mut self, permille: u64) -> bool {
         permille > 0 && self.faults_rng.below(1000) < permille
+    }
+
+    /// Whether `drive` hangs, or begins to. For how long it is waited for, too: not at all if it is known to hang.
+    fn hangs(&mut self, drive: DriveId, deadline: Duration) -> Option<Duration> {
+        if let Some((until, known)) = self.hung.get_mut(&drive)
+            && self.now < *until
+        {
+            return Some(if std::mem::replace(known, true) { Duration::ZERO } else { deadline });
+        }
+        self.hung.remove(&drive);
+        if !self.unlucky(self.faults.hang_permille) {
+            return None;
+        }
+        self.hung.insert(drive, (self.now + HANG, true));
+        Some(deadline)
     }
 
     fn tell_perhaps_twice(&mut self, event: Event) {

@@ -48,7 +48,13 @@ fn run<M: Mind>(name: &str, seed: u64, mind: impl FnOnce(Rack) -> M) -> (u64, u6
     let judge = Some(TraceCheck::new(&spec, &layout, &policy));
     let rack = mind(Rack::new(spec, layout, policy, seed));
     let mut world = World::with(rack, seed, Setting { judge, ..Setting::default() });
-    world.set_faults(Faults { command_permille: 20, transfer_permille: 5, twice_permille: 50, mute_permille: 10 });
+    world.set_faults(Faults {
+        command_permille: 20,
+        transfer_permille: 5,
+        twice_permille: 50,
+        mute_permille: 10,
+        hang_permille: 10,
+    });
     let mut rng = Rng::new(seed);
     for _ in 0..800 {
         let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();

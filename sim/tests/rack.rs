@@ -18,6 +18,8 @@ use std::time::Duration;
 mod anticipation;
 #[path = "rack/comeback.rs"]
 mod comeback;
+#[path = "rack/hangs.rs"]
+mod hangs;
 #[path = "rack/lives.rs"]
 mod lives;
 #[path = "rack/rebuild.rs"]
@@ -50,6 +52,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
         read_policy: ReadPolicy::All,
         starts_per_day: spec.profile.starts_per_day(),
         host_slack: Duration::from_secs(30),
+        deadlines: engine::Deadlines::default(),
         migration: MigrationPolicy {
             due_age: Some(Duration::from_secs(30)),
             min_age: Duration::from_secs(30),

@@ -1,5 +1,5 @@
 // Stands between the server and the C library, told by a page of shared memory what to do: kill the process before or
-// after the n-th call of a kind on a path, or let such calls fail. The binary under test is the shipped one.
+// after the n-th call of a kind on a path, or let such calls fail or hang. The binary under test is the shipped one.
 //
 // A fault is a chain of stages: each waits for so many calls of its kind on paths that contain its text, and then makes
 // way for the next; the last one strikes. `faults.py` writes the page.
@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 enum { CREATE = 1, WRITE, SYNC, READ, UNLINK, OPEN };
-enum { KILL_BEFORE = 1, KILL_AFTER, FAIL };
+enum { KILL_BEFORE = 1, KILL_AFTER, FAIL, HANG };
 enum { STAGES_MAX = 4, PATH_BYTES = 120, HIT_BYTES = 256 };
 
 struct stage {
@@ -67,6 +67,11 @@ static int judge(int op, const char *path) {
     }
     pthread_mutex_unlock(&lock);
     if (action == KILL_BEFORE) kill(getpid(), SIGKILL);
+    if (action == HANG) {
+        // For so many tenths of a second, or until it is disarmed.
+        for (int32_t left = page->error; left > 0 && page->armed; left -= 1) usleep(100 * 1000);
+        return 0;
+    }
     return action;
 }
 

@@ -13,7 +13,7 @@ import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OPS = {"create": 1, "write": 2, "sync": 3, "read": 4, "unlink": 5, "open": 6}
-ACTIONS = {"before": 1, "after": 2, "fail": 3}
+ACTIONS = {"before": 1, "after": 2, "fail": 3, "hang": 4}
 STAGES_MAX, PATH_BYTES, HIT_BYTES = 4, 120, 256
 HEAD = struct.Struct("7i")
 STAGE = struct.Struct(f"2i{PATH_BYTES}s")
@@ -51,7 +51,8 @@ class Faults:
         return {**os.environ, "LD_PRELOAD": self.library, "LARDER_FAULT_PAGE": self.path}
 
     def arm(self, action, chain, times=1, error=errno.EIO):
-        """From now on; `chain` as above, `action` one of ACTIONS. Failing calls answer `error`, so many times."""
+        """From now on; `chain` as above, `action` one of ACTIONS, so many times. Failing calls answer `error`; hanging
+        ones take as many tenths of a second more, or until they are disarmed."""
         self.disarm()
         assert 1 <= len(chain) <= STAGES_MAX
         for place, (op, path, count) in enumerate(chain):

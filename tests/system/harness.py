@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -89,18 +90,23 @@ def refusal(output):
     return output.stderr
 
 
+def limited(files):
+    """Run in a new process before its program: it may have so many files open, as a soft and a hard limit."""
+    return files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, files))
+
+
 class Server:
     """A server on a data directory, from its start to its end."""
 
-    def __init__(self, data, *words, environment=None, port=0, within=()):
+    def __init__(self, data, *words, environment=None, port=0, within=(), files=None):
         self.data = data
         self.output_path = f"{data}.out"
         self.log_path = f"{data}.log"
         with open(self.output_path, "wb") as output, open(self.log_path, "ab") as log:
             command = [*within, BINARY, *words, "--data", data, "--log", "info"]
             command += [] if port is None else ["--port", str(port)]
-            files = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": log}
-            self.process = subprocess.Popen(command, env=environment, **files)
+            streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": log}
+            self.process = subprocess.Popen(command, env=environment, preexec_fn=limited(files), **streams)
         try:
             self._until_ready()
         except BaseException:
@@ -173,6 +179,10 @@ class Server:
         target = urllib.parse.quote(path) + (f"?{query}" if query else "")
         connection.request(method, target, body=body, headers=dict(request.headers.items()))
         return connection.getresponse(), connection
+
+    def open_files(self):
+        """How many files the process has open now (Linux)."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def resident(self):
         """Bytes that the process has in memory now; its peak begins anew (Linux)."""
@@ -284,8 +294,8 @@ class SystemTest(unittest.TestCase):
         with open(os.path.join(data, "larder.toml"), "w", encoding="utf-8") as config:
             config.write(configuration(settings))
 
-    def serve(self, data, environment=None, port=0, within=()):
-        server = Server(data, "serve", environment=environment, port=port, within=within)
+    def serve(self, data, environment=None, port=0, within=(), files=None):
+        server = Server(data, "serve", environment=environment, port=port, within=within, files=files)
         self.servers.append(server)
         return server
 

@@ -128,6 +128,8 @@ pub async fn inspect_deeply(blob: Blob, drives: &[Option<Arc<dyn Drive>>], sink:
         let flaw = match outcome {
             _ if bad > 0 => Flaw::Fragments(bad),
             StackOutcome::Failed(error) => Flaw::Unread(error),
+            StackOutcome::NoAnswer => Flaw::Unread("it did not answer in time".into()),
+            StackOutcome::NotAsked => Flaw::Unread(DriveError::TooManyOpenFiles.to_string()),
             _ => continue,
         };
         found.flaws.push((index, flaw));

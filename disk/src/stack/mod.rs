@@ -50,6 +50,10 @@ pub enum StackOutcome {
     Full,
     /// The drive answered with this error.
     Failed(String),
+    /// The drive did not answer in time.
+    NoAnswer,
+    /// It could not be asked: the process has too many files open. No fault of the drive's.
+    NotAsked,
 }
 
 /// What became of a transfer, and of each stack in the order in which they were given.
@@ -115,6 +119,8 @@ impl StackOutcome {
         match error {
             DriveError::NotFound(_) | DriveError::Short(_) | DriveError::Exists(_) => Self::StackBad,
             DriveError::Full => Self::Full,
+            DriveError::NoAnswer(_) => Self::NoAnswer,
+            DriveError::TooManyOpenFiles => Self::NotAsked,
             other => Self::Failed(other.to_string()),
         }
     }

@@ -55,8 +55,8 @@ enum State {
     Open,
     /// Of no use, and will not come back: the drive answers, but not with this stack.
     Bad,
-    /// The drive does not answer; it may do so another time.
-    Failed(String),
+    /// The drive does not answer; it may do so another time. How it failed.
+    Failed(StackOutcome),
 }
 
 struct Stack {
@@ -500,7 +500,7 @@ impl StackReader {
 impl Stack {
     fn outcome(&self) -> StackOutcome {
         match &self.state {
-            State::Failed(error) => StackOutcome::Failed(error.clone()),
+            State::Failed(how) => how.clone(),
             State::Bad => StackOutcome::StackBad,
             State::Open if self.unsound => StackOutcome::StackBad,
             State::Open if self.repaired > 0 => StackOutcome::Repaired { fragments: self.repaired },
@@ -517,7 +517,7 @@ impl Stack {
     fn fails(&mut self, error: &DriveError) {
         tracing::warn!(stack = %self.name, %error, "a stack cannot be read");
         self.state = match StackOutcome::of(error) {
-            StackOutcome::Failed(text) => State::Failed(text),
+            how @ (StackOutcome::Failed(_) | StackOutcome::NoAnswer | StackOutcome::NotAsked) => State::Failed(how),
             _ => State::Bad,
         };
     }

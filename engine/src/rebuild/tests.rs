@@ -29,6 +29,7 @@ fn booted(used_bytes: u64, queue_depth: u32) -> Rack {
         read_policy: ReadPolicy::All,
         starts_per_day: 10,
         host_slack: Duration::from_secs(30),
+        deadlines: crate::Deadlines::default(),
         migration: MigrationPolicy {
             due_age: None,
             min_age: Duration::ZERO,

@@ -55,6 +55,7 @@ fn explanation(bucket: &str, key: &str) -> Explanation {
 
 fn failed_drive(drive: u32) -> DriveReport {
     DriveReport {
+        missed_deadlines: 0,
         drive,
         slot: [0, 0, 0],
         group: Some(1),

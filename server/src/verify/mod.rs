@@ -21,7 +21,7 @@ use crate::data_dir::DataDir;
 use ::workshop::Staging;
 use catalog::{Catalog, CatalogError, SqliteView, StoreError};
 use disk::label::{self, RackUuid};
-use disk::{DirectoryDrive, Drive, DriveError};
+use disk::{DirectoryDrive, Drive, DriveError, OpenFiles};
 use engine::layout::LayoutError;
 use model::{DriveId, RackSpec};
 use std::collections::BTreeSet;
@@ -29,6 +29,9 @@ use std::sync::Arc;
 
 /// Records that are read at once.
 const PAGE: usize = 1_024;
+
+/// Files that are open on all drives together: well below the usual limit of a process.
+const OPEN_FILES: usize = 64;
 
 const RESTORE: &str = "restore the catalog from a backup that is as new as the workshop";
 const REPORT: &str = "keep a copy of the data directory, restore the catalog from a backup, and report this";
@@ -126,9 +129,10 @@ pub async fn verify_directory(
         Ok(Arc::new(DirectoryDrive::open(dir.workshop().join(name)).map_err(VerifyError::Workshop)?))
     };
     let mut drives = Vec::new();
+    let files = OpenFiles::new(OPEN_FILES);
     if options.drives {
         for (path, label) in dir.labels() {
-            let opened = match DirectoryDrive::open(path) {
+            let opened = match DirectoryDrive::open(path).map(|drive| drive.with_open_files(&files)) {
                 Ok(drive) => label::check(&drive, &label).await.map(|_| Arc::new(drive) as Arc<dyn Drive>),
                 Err(error) => Err(error),
             };

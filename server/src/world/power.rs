@@ -127,6 +127,8 @@ fn failed(drive: DriveId, attempt: Attempt, what: &str, error: &DriveError, othe
     let loss = match error {
         DriveError::FuseTripped { .. } => Loss::FuseTripped,
         DriveError::Label(_) => Loss::ForeignLabel,
+        DriveError::NoAnswer(_) => Loss::NoAnswer,
+        DriveError::TooManyOpenFiles => Loss::NotAsked,
         _ => otherwise,
     };
     Event::DriveCommandFailed { drive, attempt, loss }

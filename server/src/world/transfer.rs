@@ -192,6 +192,8 @@ pub(super) fn told(means: &Means, drives: &[DriveId], outcomes: Vec<StackOutcome
         StackOutcome::StackBad => DriveResult::StackBad,
         StackOutcome::Full => DriveResult::Full,
         StackOutcome::Failed(_) => DriveResult::Failed,
+        StackOutcome::NoAnswer => DriveResult::MissedDeadline,
+        StackOutcome::NotAsked => DriveResult::NotAsked,
     };
     let results = outcomes.into_iter().map(result);
     drives.iter().zip(results).map(|(drive, result)| DriveOutcome { drive: *drive, result }).collect()

@@ -8,6 +8,7 @@
 mod changes;
 mod crashes;
 mod faults;
+mod hangs;
 mod history;
 mod life;
 mod parts;

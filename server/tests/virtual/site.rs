@@ -109,6 +109,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
         read_policy: ReadPolicy::All,
         starts_per_day: spec.profile.starts_per_day(),
         host_slack: Duration::from_secs(30),
+        deadlines: engine::Deadlines::default(),
         migration: MigrationPolicy {
             due_age: Some(30 * SECOND),
             min_age: 10 * SECOND,

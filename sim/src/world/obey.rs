@@ -22,10 +22,16 @@ impl<M: Mind> World<M> {
             Action::SpinUp { drive, attempt } => self.spin_up(drive, attempt),
             Action::Mount { drive, attempt } => self.mount(drive, attempt),
             Action::Unmount { drive, attempt } => {
+                if self.is_hung(drive, attempt) {
+                    return;
+                }
                 let done = self.physics[drive.index()].unmount(self.now);
                 self.answer(drive, attempt, done, Event::Unmounted { drive, attempt });
             }
             Action::Stop { drive, attempt } => {
+                if self.is_hung(drive, attempt) {
+                    return;
+                }
                 let done = self.physics[drive.index()].stop(self.now);
                 if let Ok(still) = done {
                     self.fuses.stop(drive, still);
@@ -49,15 +55,44 @@ impl<M: Mind> World<M> {
         }
     }
 
+    /// Whether `drive` is known to hang: nothing reaches it, and that is answered at once.
+    fn is_hung(&mut self, drive: DriveId, attempt: Attempt) -> bool {
+        let hangs = self.hung.get(&drive).is_some_and(|(until, known)| *known && self.now < *until);
+        if hangs {
+            self.plan(self.now, Event::DriveCommandFailed { drive, attempt, loss: Loss::NoAnswer }, None);
+        }
+        hangs
+    }
+
+    /// The deadline of the command that `event` answers.
+    fn deadline_of(&self, event: &Event) -> Duration {
+        let deadlines = self.rack.drive_deadlines();
+        match event {
+            Event::SpunUp { .. } => deadlines.spin_up,
+            Event::Mounted { .. } => deadlines.mount,
+            Event::Unmounted { .. } => deadlines.unmount,
+            _ => deadlines.stop,
+        }
+    }
+
     fn answer(&mut self, drive: DriveId, attempt: Attempt, done: Result<Time, Refused>, event: Event) {
         match done {
             Ok(_) if self.unlucky(self.faults.mute_permille) => {}
-            Ok(when) => self.plan(when, event, Some(drive)),
+            Ok(when) => match self.hangs(drive, self.deadline_of(&event)) {
+                None => self.plan(when, event, Some(drive)),
+                Some(waited) => {
+                    let late = Event::DriveCommandFailed { drive, attempt, loss: Loss::NoAnswer };
+                    self.plan(self.now + waited, late, Some(drive));
+                }
+            },
             Err(_) => self.plan(self.now, Event::DriveCommandFailed { drive, attempt, loss: Loss::MountFailed }, None),
         }
     }
 
     fn spin_up(&mut self, drive: DriveId, attempt: Attempt) {
+        if self.is_hung(drive, attempt) {
+            return;
+        }
         if self.unlucky(self.faults.command_permille) {
             let when = self.now + Duration::from_secs(20);
             self.plan(when, Event::DriveCommandFailed { drive, attempt, loss: Loss::SpinUpFailed }, Some(drive));
@@ -85,6 +120,9 @@ impl<M: Mind> World<M> {
 
     /// A server that moves bytes for another group mounts slowly (Pelican, section 5: two load regimes).
     fn mount(&mut self, drive: DriveId, attempt: Attempt) {
+        if self.is_hung(drive, attempt) {
+            return;
+        }
         if self.unlucky(self.faults.command_permille) {
             self.plan(self.now, Event::DriveCommandFailed { drive, attempt, loss: Loss::MountFailed }, Some(drive));
             return;

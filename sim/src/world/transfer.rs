@@ -4,6 +4,7 @@ use super::{Happening, World};
 use crate::flow::Demand;
 use engine::{DriveOutcome, DriveResult, Event, Lane, Mind, ReadPolicy, Transfer};
 use model::{Attempt, BlobId, DriveId, OpId, transfer_time};
+use std::time::Duration;
 
 /// A transfer that is under way, or about to be.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub(super) struct Moving {
     stream_bytes: u64,
     /// Payload bytes that leave by the network: what clients read. What a server reads for itself stays there.
     sent_bytes: u64,
+    /// How long drives that hang were waited for before the others went on.
+    waited: Duration,
 }
 
 impl Moving {
@@ -72,11 +75,12 @@ struct Asked {
     /// Whether what is read leaves by the network.
     sent: bool,
     moves: bool,
+    writes: bool,
 }
 
 impl Asked {
     fn of(transfer: &Transfer) -> Self {
-        let nothing = Self { need: 0, streams: 0, read: None, target: None, sent: false, moves: true };
+        let nothing = Self { need: 0, streams: 0, read: None, target: None, sent: false, moves: true, writes: false };
         let reading = |blob: BlobId, stacks: usize, need: u8, policy: ReadPolicy| {
             let need = usize::from(need);
             let streams = if policy == ReadPolicy::All { stacks } else { need };
@@ -89,10 +93,11 @@ impl Asked {
             Transfer::Rebuild { blob, stacks, need, policy, target, .. } => {
                 Self { target: Some(*target), ..reading(*blob, stacks.len(), *need, *policy) }
             }
-            Transfer::Write { drives, .. } | Transfer::Verify { drives } => {
-                Self { need: drives.len(), streams: drives.len(), ..nothing }
+            Transfer::Write { drives, .. } => {
+                Self { need: drives.len(), streams: drives.len(), writes: true, ..nothing }
             }
-            Transfer::Delete { stacks, .. } => Self { streams: stacks.len(), moves: false, ..nothing },
+            Transfer::Verify { drives } => Self { need: drives.len(), streams: drives.len(), ..nothing },
+            Transfer::Delete { stacks, .. } => Self { streams: stacks.len(), moves: false, writes: true, ..nothing },
         }
     }
 }
@@ -136,7 +141,7 @@ impl<M: Mind> World<M> {
         if let Some(open) = self.open.get_mut(&op) {
             open.picked = open.picked.or(picked);
         }
-        let drives = self.parts(&asked, drives_of(transfer));
+        let (drives, waited) = self.parts(&asked, drives_of(transfer));
         let data = u64::from(self.rack.spec().code.data);
         let moving = Moving {
             op,
@@ -145,14 +150,18 @@ impl<M: Mind> World<M> {
             target: asked.target,
             stream_bytes: if asked.moves { payload_bytes.div_ceil(data) } else { 0 },
             sent_bytes: if asked.sent { payload_bytes } else { 0 },
+            waited,
             drives,
         };
         self.begin_transfer(moving, if asked.sent { data } else { 0 });
     }
 
-    /// Who takes part: drives that can, until there are enough, and the target; those that fail are found out at once.
-    fn parts(&mut self, asked: &Asked, drives: impl ExactSizeIterator<Item = DriveId>) -> Vec<Part> {
-        let mut fine = 0;
+    /// Who takes part: drives that can, until there are enough, and the target; those that fail are found out at once,
+    /// those that hang after a deadline, which is the same for all.
+    fn parts(&mut self, asked: &Asked, drives: impl ExactSizeIterator<Item = DriveId>) -> (Vec<Part>, Duration) {
+        let requests = self.rack.drive_deadlines().requests;
+        let deadline_of = |is_target| if asked.writes || is_target { requests.write } else { requests.read };
+        let (mut fine, mut waited) = (0, Duration::ZERO);
         let mut parts = Vec::with_capacity(drives.len());
         for drive in drives {
             let is_target = asked.target == Some(drive);
@@ -162,6 +171,9 @@ impl<M: Mind> World<M> {
                 || self.physics[drive.index()].ready(self.now).is_err()
             {
                 DriveResult::Failed
+            } else if let Some(deadline) = self.hangs(drive, deadline_of(is_target)) {
+                waited = waited.max(deadline);
+                DriveResult::MissedDeadline
             } else if !is_target && asked.read.is_some_and(|blob| self.spoilt.contains(&(blob, drive))) {
                 DriveResult::StackBad
             } else {
@@ -170,7 +182,7 @@ impl<M: Mind> World<M> {
             };
             parts.push(Part { drive, result, losses: self.physics[drive.index()].losses() });
         }
-        parts
+        (parts, waited)
     }
 
     /// Counts its streams on their servers, or no longer.
@@ -184,10 +196,10 @@ impl<M: Mind> World<M> {
     fn begin_transfer(&mut self, moving: Moving, sent_streams: u64) {
         let streams = moving.streams();
         if !moving.is_done_by(moving.fine().map(|part| part.drive)) {
-            self.agenda.plan(self.now, Happening::Over(moving));
+            self.agenda.plan(self.now + moving.waited, Happening::Over(moving));
             return;
         }
-        let heads_there = self.now + self.rack.spec().profile.seek;
+        let heads_there = self.now + moving.waited + self.rack.spec().profile.seek;
         if moving.stream_bytes == 0 || streams == 0 {
             self.agenda.plan(heads_there, Happening::Over(moving));
             return;

@@ -3,7 +3,8 @@
 use super::*;
 
 /// Nothing that a drive does is answered.
-const MUTE: Faults = Faults { command_permille: 0, transfer_permille: 0, twice_permille: 0, mute_permille: 1000 };
+const MUTE: Faults =
+    Faults { command_permille: 0, transfer_permille: 0, twice_permille: 0, mute_permille: 1000, hang_permille: 0 };
 
 /// A rack in which the drives of one blob have gone silent, until all of them are out, and what another blob is, whose
 /// group needs power from the same domains.

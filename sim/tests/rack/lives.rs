@@ -91,7 +91,13 @@ fn live_roughly(spec: RackSpec, seed: u64, closes: bool) -> World {
     let setting = Setting { judge, ..Setting::default() };
     let mut world = World::with(Rack::new(spec, layout, policy, seed), seed, setting);
     world.set_staging(2000 * MB);
-    let bad = Faults { command_permille: 30, transfer_permille: 30, twice_permille: 100, mute_permille: 20 };
+    let bad = Faults {
+        command_permille: 30,
+        transfer_permille: 30,
+        twice_permille: 100,
+        mute_permille: 20,
+        hang_permille: 20,
+    };
     let hard: Vec<_> = world.rack.spec().resources_by_id().filter(|(_, r)| r.hard).map(|(id, _)| id).collect();
     let steps = if closes { rng.below(200) } else { 200 };
     for version in 0..steps {
@@ -147,7 +153,8 @@ fn live_at_random(spec: RackSpec, seed: u64) -> World<RandomLayout> {
     let judge = Some(TraceCheck::without_classes(&spec));
     let setting = Setting { judge, ..Setting::default() };
     let mut world = World::with(RandomLayout::new(spec, 20, ReadPolicy::All), seed, setting);
-    let bad = Faults { command_permille: 30, transfer_permille: 30, twice_permille: 100, mute_permille: 0 };
+    let bad =
+        Faults { command_permille: 30, transfer_permille: 30, twice_permille: 100, mute_permille: 0, hang_permille: 0 };
     let hard: Vec<_> = world.rack.spec().resources_by_id().filter(|(_, r)| r.hard).map(|(id, _)| id).collect();
     for blob in 0..200 {
         if rng.below(20) == 0 {
@@ -191,7 +198,13 @@ proptest! {
 
     #[test]
     fn faults_lose_no_operation_and_trip_no_fuse(seed in any::<u64>()) {
-        let faults = Faults { command_permille: 20, transfer_permille: 20, twice_permille: 100, ..Faults::default() };
+        let faults = Faults {
+            command_permille: 20,
+            transfer_permille: 20,
+            twice_permille: 100,
+            hang_permille: 20,
+            ..Faults::default()
+        };
         for name in ["pelican-mini", "nas8"] {
             let mut world = live(name, seed, faults, true);
             came_to_rest(&world);

@@ -299,7 +299,13 @@ proptest! {
     #[test]
     fn up_to_r_failures_of_a_group_leave_every_blob_whole_in_the_end(seed in any::<u64>(), faulty in any::<bool>()) {
         // A drive that obeys and never answers is away for good, and nobody says so: such faults are not among these.
-        let bad = Faults { command_permille: 20, transfer_permille: 20, twice_permille: 100, mute_permille: 0 };
+        let bad = Faults {
+            command_permille: 20,
+            transfer_permille: 20,
+            twice_permille: 100,
+            mute_permille: 0,
+            hang_permille: 10,
+        };
         for (name, failures) in [("pelican-mini", 2), ("nas8", 1)] {
             let (world, doomed) = live_and_fail(name, seed, failures, if faulty { bad } else { Faults::default() });
             prop_assert_eq!(world.trips(), 0);

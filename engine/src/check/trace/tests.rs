@@ -30,6 +30,7 @@ fn policy(overtake_limit: u64) -> RackPolicy {
         read_policy: ReadPolicy::All,
         starts_per_day: 10,
         host_slack: Duration::from_secs(30),
+        deadlines: crate::Deadlines::default(),
         migration: MigrationPolicy {
             due_age: None,
             min_age: Duration::ZERO,

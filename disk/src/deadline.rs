@@ -1,0 +1,228 @@
+//! A drive whose every answer is awaited for so long and no longer.
+//!
+//! A drive that hangs does not say so: a request to it just never ends, or ends minutes later. [`DeadlineDrive`]
+//! answers [`DriveError::NoAnswer`] in its place when the deadline of a request has passed. The request itself cannot
+//! be called back; it goes on behind the scenes, with its buffer and the thread it blocks, until the drive answers
+//! after all.
+//!
+//! 1. A request waits for one of the drive's [`REQUESTS_MAX`] places, begins, and runs in a task of its own.
+//! 2. Whoever asked gets the answer, or at the deadline `NoAnswer`. A request that has missed its deadline is
+//!    *overdue*.
+//! 3. While any request is overdue, the drive is not asked for anything else: that is answered with `NoAnswer` at once.
+//!
+//! Invariants:
+//! - every call ends within its deadline, whatever the drive does;
+//! - a drive holds at most [`REQUESTS_MAX`] buffers, threads and open files that it does not give back;
+//! - nothing reaches a drive behind a request that it has not answered in time, so a late answer is never overtaken: a
+//!   file that is made late is not removed before it is made.
+//!
+//! The times are the caller's; nothing is decided here.
+
+use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
+use model::Time;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+/// Requests to one drive that may be under way at once, those that are overdue included. One more waits.
+pub const REQUESTS_MAX: usize = 4;
+
+/// How long a drive may take for what it is asked, in modelled time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// For a read of at most [`REQUEST_BYTES`](crate::REQUEST_BYTES), a length, a list of files.
+    pub read: Duration,
+    /// For a write of as many, and for making or removing a file.
+    pub write: Duration,
+    /// For a sync.
+    pub sync: Duration,
+    /// For a start.
+    pub spin_up: Duration,
+    /// For a mount.
+    pub mount: Duration,
+    /// For an unmount.
+    pub unmount: Duration,
+    /// For a stop.
+    pub stop: Duration,
+}
+
+/// A drive that answers in time, if only to say that it cannot. See the head of this file.
+pub struct DeadlineDrive {
+    inner: Arc<dyn Drive>,
+    clock: Arc<dyn Clock>,
+    deadlines: Deadlines,
+    places: Arc<Semaphore>,
+    overdue: Arc<Mutex<Overdue>>,
+}
+
+/// The requests that have missed their deadlines and were not answered yet.
+#[derive(Default)]
+struct Overdue {
+    count: usize,
+    /// When the first of them was made.
+    since: Time,
+}
+
+fn lock(overdue: &Mutex<Overdue>) -> MutexGuard<'_, Overdue> {
+    overdue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl DeadlineDrive {
+    /// `inner`, held to `deadlines`.
+    pub fn new(inner: Arc<dyn Drive>, clock: Arc<dyn Clock>, deadlines: Deadlines) -> Self {
+        let places = Arc::new(Semaphore::new(REQUESTS_MAX));
+        Self { inner, clock, deadlines, places, overdue: Arc::default() }
+    }
+
+    /// Requests that have missed their deadlines and were not answered yet.
+    pub fn overdue_requests(&self) -> usize {
+        lock(&self.overdue).count
+    }
+
+    /// How long the drive has owed an answer, if it does.
+    fn silence(&self) -> Option<DriveError> {
+        let overdue = lock(&self.overdue);
+        (overdue.count > 0).then(|| DriveError::NoAnswer(self.clock.now().since(overdue.since)))
+    }
+
+    /// Makes a request when it is awaited, and waits for its answer until the deadline.
+    async fn ask<T, C>(&self, deadline: Duration, call: impl FnOnce(Arc<dyn Drive>) -> C) -> Result<T, DriveError>
+    where
+        T: Send + 'static,
+        C: Future<Output = Result<T, DriveError>> + Send + 'static,
+    {
+        let began = self.clock.now();
+        let place = self.place(began + deadline).await.ok_or(DriveError::NoAnswer(deadline))?;
+        if let Some(silence) = self.silence() {
+            return Err(silence);
+        }
+        let request = Request {
+            began,
+            deadline,
+            clock: Arc::clone(&self.clock),
+            overdue: Arc::clone(&self.overdue),
+            _place: place,
+        };
+        let (answer, answered) = oneshot::channel();
+        let task = tokio::spawn(request.run(call(Arc::clone(&self.inner)), answer));
+        if let Ok(answer) = answered.await {
+            return answer;
+        }
+        match task.await.map_err(tokio::task::JoinError::try_into_panic) {
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            _ => Err(DriveError::NotReady("shutting down")),
+        }
+    }
+
+    /// A place for a request, unless there is none by `until`.
+    async fn place(&self, until: Time) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Some(place);
+        }
+        tokio::select! {
+            biased;
+            place = Arc::clone(&self.places).acquire_owned() => place.ok(),
+            () = self.clock.sleep_until(until) => None,
+        }
+    }
+}
+
+/// A request under way.
+struct Request {
+    began: Time,
+    deadline: Duration,
+    clock: Arc<dyn Clock>,
+    overdue: Arc<Mutex<Overdue>>,
+    /// Held until the drive has answered.
+    _place: OwnedSemaphorePermit,
+}
+
+impl Request {
+    /// Runs to the drive's answer, however late that is. At the deadline, whoever asked is told that there is none.
+    async fn run<T>(
+        self,
+        call: impl Future<Output = Result<T, DriveError>>,
+        answer: oneshot::Sender<Result<T, DriveError>>,
+    ) {
+        tokio::pin!(call);
+        // Nobody may be left to hear the answer; that changes nothing.
+        tokio::select! {
+            biased;
+            answered = &mut call => {
+                let _ = answer.send(answered);
+                return;
+            }
+            () = self.clock.sleep_until(self.began + self.deadline) => {}
+        }
+        self.is_overdue();
+        let _ = answer.send(Err(DriveError::NoAnswer(self.deadline)));
+        let late = call.await.err();
+        let after = self.clock.now().since(self.began);
+        lock(&self.overdue).count -= 1;
+        tracing::warn!(?after, error = ?late, "a drive answered long after its deadline");
+    }
+
+    fn is_overdue(&self) {
+        let mut overdue = lock(&self.overdue);
+        if overdue.count == 0 {
+            overdue.since = self.began;
+        }
+        overdue.count += 1;
+    }
+}
+
+impl Drive for DeadlineDrive {
+    fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
+        let name = name.clone();
+        Box::pin(self.ask(self.deadlines.write, move |inner| async move { inner.create(&name, bytes).await }))
+    }
+
+    fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer> {
+        let name = name.clone();
+        Box::pin(self.ask(self.deadlines.write, move |inner| async move { inner.write_at(&name, offset, data).await }))
+    }
+
+    fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> DriveFuture<'_, Buffer> {
+        let name = name.clone();
+        Box::pin(self.ask(self.deadlines.read, move |inner| async move { inner.read_at(&name, offset, into).await }))
+    }
+
+    fn sync(&self, name: &FileName) -> DriveFuture<'_, ()> {
+        let name = name.clone();
+        Box::pin(self.ask(self.deadlines.sync, move |inner| async move { inner.sync(&name).await }))
+    }
+
+    fn remove(&self, name: &FileName) -> DriveFuture<'_, ()> {
+        let name = name.clone();
+        Box::pin(self.ask(self.deadlines.write, move |inner| async move { inner.remove(&name).await }))
+    }
+
+    fn len(&self, name: &FileName) -> DriveFuture<'_, u64> {
+        let name = name.clone();
+        Box::pin(self.ask(self.deadlines.read, move |inner| async move { inner.len(&name).await }))
+    }
+
+    fn list(&self) -> DriveFuture<'_, Vec<FileName>> {
+        Box::pin(self.ask(self.deadlines.read, move |inner| async move { inner.list().await }))
+    }
+
+    fn space(&self) -> DriveFuture<'_, Space> {
+        Box::pin(self.ask(self.deadlines.read, move |inner| async move { inner.space().await }))
+    }
+
+    fn spin_up(&self) -> DriveFuture<'_, ()> {
+        Box::pin(self.ask(self.deadlines.spin_up, move |inner| async move { inner.spin_up().await }))
+    }
+
+    fn mount(&self) -> DriveFuture<'_, Space> {
+        Box::pin(self.ask(self.deadlines.mount, move |inner| async move { inner.mount().await }))
+    }
+
+    fn unmount(&self) -> DriveFuture<'_, ()> {
+        Box::pin(self.ask(self.deadlines.unmount, move |inner| async move { inner.unmount().await }))
+    }
+
+    fn stop(&self) -> DriveFuture<'_, ()> {
+        Box::pin(self.ask(self.deadlines.stop, move |inner| async move { inner.stop().await }))
+    }
+}

@@ -1,0 +1,180 @@
+//! Files that stay open, for all drives of a server together.
+//!
+//! A process may hold only so many files open, and a rack has far more drives than are awake at once. So drives share
+//! one cache: it keeps the files that were used last, whoever's they are, and closes what has lain unused the longest.
+//!
+//! Each call that uses a file holds a *place* for as long as it runs. There are as many places as files may be open,
+//! so a file that is to be opened always finds one that nobody uses and that can be closed for it.
+//!
+//! Invariants:
+//! - never more than `files_max` files are open, and never more calls than that run (each on a thread of its own);
+//! - the lock is never held while a file is opened or closed: a drive that does not answer keeps no other one waiting.
+
+use crate::FileName;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Descriptors that one place may take at most: a file opened past the page cache and through it, and the directory
+/// that is being synced.
+pub const DESCRIPTORS_PER_FILE: u64 = 3;
+
+/// A cache of open files. See the head of this file. Clones share it.
+#[derive(Clone)]
+pub struct OpenFiles(Arc<Inner>);
+
+struct Inner {
+    files_max: usize,
+    places: Arc<Semaphore>,
+    /// Files that are open, or for which there is room.
+    open_count: AtomicUsize,
+    /// Most recently used last.
+    cached: Mutex<VecDeque<(DriveKey, Arc<OpenFile>)>>,
+    drives: AtomicU64,
+}
+
+/// Whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DriveKey(u64);
+
+/// The right to have a file open for the length of a call.
+pub(super) struct Place {
+    _permit: OwnedSemaphorePermit,
+}
+
+/// An open file. It is closed when nobody uses it any more.
+pub(super) struct OpenFile {
+    pub(super) name: FileName,
+    pub(super) bytes: u64,
+    /// Past the page cache, where the file system can do that.
+    pub(super) direct: Option<File>,
+    /// Through the page cache; opened when it is needed, if there is another.
+    pub(super) buffered: OnceLock<File>,
+    counted: Counted,
+}
+
+/// An open file counts from before it is opened until it is closed.
+pub(super) struct Counted(Arc<Inner>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.open_count.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl OpenFile {
+    pub(super) fn new(name: FileName, bytes: u64, direct: Option<File>, buffered: Option<File>, of: Counted) -> Self {
+        assert!(direct.is_some() || buffered.is_some(), "an open file has a handle");
+        Self { name, bytes, direct, buffered: buffered.map_or_else(OnceLock::new, OnceLock::from), counted: of }
+    }
+}
+
+impl OpenFiles {
+    /// Keeps up to `files_max` files open, at least 1. More calls than that wait for one another.
+    pub fn new(files_max: usize) -> Self {
+        assert!(files_max > 0, "the file in use stays open");
+        Self(Arc::new(Inner {
+            files_max,
+            places: Arc::new(Semaphore::new(files_max)),
+            open_count: AtomicUsize::new(0),
+            cached: Mutex::default(),
+            drives: AtomicU64::new(0),
+        }))
+    }
+
+    /// How many files are open now.
+    pub fn open_count(&self) -> usize {
+        self.0.open_count.load(Ordering::Acquire)
+    }
+
+    /// A key for one more drive.
+    pub(super) fn join(&self) -> DriveKey {
+        DriveKey(self.0.drives.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A place for a call, when there is one.
+    pub(super) async fn place(&self) -> Place {
+        let permit = Arc::clone(&self.0.places).acquire_owned().await;
+        Place { _permit: permit.expect("places are given out as long as the cache is there") }
+    }
+
+    fn cached(&self) -> MutexGuard<'_, VecDeque<(DriveKey, Arc<OpenFile>)>> {
+        self.0.cached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file `name` of `drive` if it is open, for whoever holds a place.
+    pub(super) fn find(&self, drive: DriveKey, name: &FileName) -> Option<Arc<OpenFile>> {
+        let mut cached = self.cached();
+        let at = cached.iter().position(|(of, file)| *of == drive && file.name == *name)?;
+        let found = cached.remove(at)?;
+        let file = Arc::clone(&found.1);
+        cached.push_back(found);
+        Some(file)
+    }
+
+    /// The length of `name`, if it is open.
+    pub(super) fn bytes_of(&self, drive: DriveKey, name: &FileName) -> Option<u64> {
+        self.cached().iter().find(|(of, file)| *of == drive && file.name == *name).map(|(_, file)| file.bytes)
+    }
+
+    /// Makes room for one more file, for whoever holds a place; another is closed for it.
+    pub(super) fn make_room(&self) -> Counted {
+        let closing = {
+            let mut cached = self.cached();
+            // Places are as many as files, and this caller uses none yet: if all files are open, one of them is not in
+            // use, or is being closed right now.
+            let is_full = self.0.open_count.load(Ordering::Acquire) >= self.0.files_max;
+            let unused = cached.iter().position(|(_, file)| Arc::strong_count(file) == 1).filter(|_| is_full);
+            let closing = unused.and_then(|at| cached.remove(at));
+            if closing.is_none() {
+                self.0.open_count.fetch_add(1, Ordering::AcqRel);
+            }
+            closing
+        };
+        let Some((_, file)) = closing else { return Counted(Arc::clone(&self.0)) };
+        let file = Arc::into_inner(file).expect("nobody but the cache had it, and nobody could come by it since");
+        let OpenFile { counted, direct, buffered, .. } = file;
+        drop((direct, buffered));
+        counted
+    }
+
+    /// Keeps `file` open, unless its name is not (or no longer) its own: `is_current` is asked while nobody can
+    /// [`close`](Self::close) anything. Of two callers who opened the same file, the first one's is kept.
+    pub(super) fn keep(&self, drive: DriveKey, file: OpenFile, is_current: impl FnOnce() -> bool) -> Arc<OpenFile> {
+        let mut cached = self.cached();
+        if !is_current() {
+            return Arc::new(file);
+        }
+        let already = cached.iter().find(|(of, other)| *of == drive && other.name == file.name);
+        if let Some((_, already)) = already {
+            let already = Arc::clone(already);
+            drop(cached);
+            drop(file);
+            return already;
+        }
+        let file = Arc::new(file);
+        cached.push_back((drive, Arc::clone(&file)));
+        file
+    }
+
+    /// Closes the file `name` of `drive`, or all of its files, as soon as nobody uses them any more.
+    pub(super) fn close(&self, drive: DriveKey, name: Option<&FileName>) {
+        self.close_if(|of, file| of == drive && name.is_none_or(|name| file.name == *name));
+    }
+
+    /// Closes whatever nobody uses: the process or the system has no descriptor left.
+    pub(super) fn close_unused(&self) {
+        self.close_if(|_, file| Arc::strong_count(file) == 1);
+    }
+
+    fn close_if(&self, mut is_meant: impl FnMut(DriveKey, &Arc<OpenFile>) -> bool) {
+        let mut cached = self.cached();
+        let (closing, kept) = cached.drain(..).partition(|(of, file)| is_meant(*of, file));
+        *cached = kept;
+        drop(cached);
+        let closing: VecDeque<(DriveKey, Arc<OpenFile>)> = closing;
+        drop(closing);
+    }
+}
