@@ -272,7 +272,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let data = root.path().join("d");
         let made = first_made(&options(&data, Some("nas8"))).unwrap();
-        assert_eq!(made.config().unwrap().migrate.older_than, Some(std::time::Duration::from_secs(30)));
+        assert_eq!(made.config().unwrap().migrate.older_than, Some(Duration::from_secs(30)));
         drop(made);
         assert_eq!(reused(&options(&data, None)).unwrap().rack().name, "nas8");
         let told = reused(&options(&data, Some("pelican"))).unwrap_err().to_string();

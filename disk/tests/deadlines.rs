@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use disk::stack::{self, Blob, Policy, StackOutcome, StackReader, StackWriter};
+use disk::stack::{self, Blob, Policy, Provenance, StackOutcome, StackReader, StackWriter};
 use disk::{
     Asked, Buffer, Clock, DeadlineDrive, Deadlines, Drive, DriveError, FileName, MemoryDrive, RackUuid, TokioClock,
 };
-use model::{BlobId, Code, DriveId, Time};
+use model::{BlobId, ClassId, Code, DriveId, GroupId, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -152,6 +152,8 @@ struct Rig {
     drives: Vec<Arc<dyn Drive>>,
 }
 
+const PROVENANCE: Provenance = Provenance { sequence: 1, written_ms: 1, group: GroupId(0), class: ClassId(0) };
+
 fn blob() -> Blob {
     Blob { rack: RackUuid([5; 16]), id: BlobId::numbered(77), code: CODE, payload_bytes: PAYLOAD_BYTES }
 }
@@ -173,7 +175,7 @@ impl Rig {
 
     async fn write(&self) -> (bool, Vec<StackOutcome>) {
         let drives: Vec<_> = (0..).map(DriveId).zip(self.drives.iter().cloned()).collect();
-        let created = StackWriter::create(blob(), &drives).await;
+        let created = StackWriter::create(blob(), PROVENANCE, &drives).await;
         let Ok(mut writer) = created.result else { return (false, created.outcomes) };
         for bytes in payload().chunks(100_000) {
             if writer.write(bytes).await.is_err() {
@@ -277,7 +279,7 @@ async fn a_write_to_a_drive_that_hangs_fails_in_time_in_any_phase() {
         // What is left on the drive that hangs is removed when it answers again.
         tokio::time::sleep(HANG).await;
         rig.memory[4].hang_no_more();
-        assert_eq!(stack::remove(blob().id, &rig.indexed()).await, vec![StackOutcome::Fine; 5]);
+        assert_eq!(stack::remove(blob().rack, blob().id, &rig.indexed()).await, vec![StackOutcome::Fine; 5]);
         assert!(rig.memory[4].list().await.unwrap().is_empty(), "{phase}");
     }
 }
@@ -315,7 +317,7 @@ async fn removing_reading_back_and_rebuilding_end_in_time() {
 
     rig.memory[2].hang(|asked| matches!(asked, Asked::Remove(_)).then_some(HANG));
     let began = Instant::now();
-    let outcomes = stack::remove(blob().id, &rig.indexed()).await;
+    let outcomes = stack::remove(blob().rack, blob().id, &rig.indexed()).await;
     assert_eq!((&outcomes[2], began.elapsed()), (&StackOutcome::NoAnswer, DEADLINES.write));
 }
 
