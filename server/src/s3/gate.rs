@@ -3,6 +3,7 @@
 
 use super::error::{Code, Fault, renamed, usual_message};
 use super::framing::Framing;
+use super::xml;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
@@ -118,27 +119,12 @@ fn mended(response: Response<Body>, path: &str, id: &str) -> Response<Body> {
     }
     let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
     let mended = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>{message}</Message>\
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>{code}</Code><Message>{message}</Message>\
          <Resource>{}</Resource><RequestId>{id}</RequestId></Error>",
-        escaped(&path)
+        xml::escaped(&path)
     );
     parts.headers.remove(CONTENT_LENGTH);
-    Response::from_parts(parts, Body::from(mended))
-}
-
-/// `text` as XML; characters that no XML may have are left out.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            _ if char.is_control() => {}
-            _ => escaped.push(char),
-        }
-    }
-    escaped
+    Response::from_parts(parts, Body::from(Bytes::from(xml::carried(mended.into_bytes()))))
 }
 
 /// A request's body that can still be read when the protocol library has let go of it.

@@ -189,6 +189,11 @@ fn header_is_honoured(operation: Operation, name: &str, value: &str) -> bool {
         "x-amz-mp-object-size" => completes,
         "x-amz-checksum-mode" => reads && value.eq_ignore_ascii_case("ENABLED"),
         "x-amz-object-ownership" => creates,
+        // Of no effect where there is no object lock, which is everywhere: as on AWS.
+        "x-amz-bypass-governance-retention" => {
+            let deletes = matches!(operation, Operation::DeleteObject | Operation::DeleteObjects);
+            deletes && (value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false"))
+        }
         "x-amz-bucket-object-lock-enabled" => creates && value.eq_ignore_ascii_case("false"),
         // What the SDK for C++ says with every request, and so pyarrow and others built on it.
         "x-amz-api-version" => value == API_VERSION,
@@ -323,6 +328,16 @@ mod tests {
         ] {
             assert!(honoured(Operation::PutObject, name, value), "{name}: {value}");
         }
+    }
+
+    #[test]
+    fn governance_is_bypassed_where_there_is_none_and_only_by_deletes() {
+        for operation in [Operation::DeleteObject, Operation::DeleteObjects] {
+            assert!(honoured(operation, "x-amz-bypass-governance-retention", "true"));
+            assert!(honoured(operation, "x-amz-bypass-governance-retention", "False"));
+            assert!(!honoured(operation, "x-amz-bypass-governance-retention", "maybe"));
+        }
+        assert!(!honoured(Operation::PutObject, "x-amz-bypass-governance-retention", "true"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::digest;
 use super::error::{Code, Fault};
 use super::route::{Answer, Route, xml};
 use super::store::{ListPage, ListQuery};
+use super::xml::is_inexpressible;
 use catalog::Object;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto::{
@@ -86,6 +87,29 @@ impl<'a> Terms<'a> {
         Ok(route.store.list(&ask.bucket, query).await?)
     }
 
+    /// As [`Terms::page`], for a form of listing that goes on behind the last entry it spelled: the page ends with one
+    /// that XML can hold, so that none is left out. Where there is none such, the answer is spelled as a URL and says
+    /// so.
+    pub async fn page_with_end(&mut self, route: &Route, ask: &Ask, after: Option<String>) -> Result<ListPage, Fault> {
+        let mut page = self.page(route, ask, after).await?;
+        if self.encoded || !page.truncated {
+            return Ok(page);
+        }
+        let keys = page.objects.iter().map(|(key, _)| key);
+        let Some(end) = keys.chain(&page.prefixes).filter(|entry| is_expressible(entry)).max().cloned() else {
+            self.encoded = true;
+            return Ok(page);
+        };
+        page.objects.retain(|(key, _)| *key <= end);
+        page.prefixes.retain(|prefix| *prefix <= end);
+        Ok(page)
+    }
+
+    /// Spells this answer as a URL, and says so, if where the next page goes on could not be read otherwise.
+    pub fn spell_marker(&mut self, marker: Option<&str>) {
+        self.encoded |= marker.is_some_and(|marker| !is_expressible(marker));
+    }
+
     /// A key as the answer spells it.
     pub fn spell(&self, key: &str) -> String {
         if self.encoded { encoded(key) } else { key.to_owned() }
@@ -146,12 +170,18 @@ pub(super) async fn v2(route: &Route, ask: &Ask) -> Answer {
     })
 }
 
+/// Whether XML can hold `entry`.
+fn is_expressible(entry: &str) -> bool {
+    !entry.contains(is_inexpressible)
+}
+
 /// Lists, as clients did once.
 pub(super) async fn v1(route: &Route, ask: &Ask) -> Answer {
-    let terms = Terms::of(ask)?;
+    let mut terms = Terms::of(ask)?;
     let marker = ask.query("marker").unwrap_or_default();
     let bucket = route.listable_bucket(ask).await?;
-    let page = terms.page(route, ask, Some(marker.to_owned()).filter(|marker| !marker.is_empty())).await?;
+    let after = Some(marker.to_owned()).filter(|marker| !marker.is_empty());
+    let page = terms.page_with_end(route, ask, after).await?;
     // Without a delimiter S3 leaves this out, and clients go on behind the last key.
     let next = page.last().filter(|_| page.truncated && terms.delimiter.is_some());
     xml(&ListObjectsOutput {

@@ -37,6 +37,7 @@ pub mod store;
 mod tagging;
 mod upload;
 mod versions;
+mod xml;
 
 pub use host::Domain;
 pub use serve::serve;

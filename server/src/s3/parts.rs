@@ -33,7 +33,7 @@ fn checksum_type(upload: &Upload) -> Option<ChecksumType> {
 
 /// Lists the uploads into a bucket that are open.
 pub(super) async fn uploads(route: &Route, ask: &Ask) -> Answer {
-    let terms = Terms::of(ask)?;
+    let mut terms = Terms::of(ask)?;
     let max_uploads = number(ask.query("max-uploads"), "max-uploads", PAGE)?.min(PAGE);
     let key_marker = ask.query("key-marker").unwrap_or_default();
     // Without a key it means nothing.
@@ -48,6 +48,7 @@ pub(super) async fn uploads(route: &Route, ask: &Ask) -> Answer {
         route.store.list_uploads(&ask.bucket, UploadQuery { prefix, delimiter, after, max_uploads }).await?
     };
     let (next_key, next_id) = next(&page);
+    terms.spell_marker(next_key.filter(|_| page.truncated));
     let told = |(key, upload): &(String, Upload)| MultipartUpload {
         checksum_algorithm: algorithm(upload),
         checksum_type: checksum_type(upload),

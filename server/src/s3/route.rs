@@ -5,7 +5,7 @@ use super::error::{Code, Fault};
 use super::md5::Md5Workers;
 use super::{
     Domain, Keys, Limits, ObjectStore, access, attributes, bucket, complete, configuration, copy, delete, get, list,
-    parts, put, tagging, upload, versions,
+    parts, put, tagging, upload, versions, xml,
 };
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -118,7 +118,7 @@ pub(super) fn xml<T: Serialize>(value: &T) -> Answer {
     let mut writer = Serializer::new(&mut bytes);
     let written = writer.decl().and_then(|()| value.serialize(&mut writer));
     written.map_err(|error| Fault::new(Code::InternalError, format!("cannot write the answer: {error}")))?;
-    let mut answer = S3Response::new(Body::from(Bytes::from(bytes)));
+    let mut answer = S3Response::new(Body::from(Bytes::from(xml::carried(bytes))));
     answer.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
     Ok(answer)
 }

@@ -35,7 +35,7 @@ pub(super) fn check_id(id: &str) -> Result<(), Fault> {
 
 /// Lists the versions of all objects: the one of each.
 pub(super) async fn list(route: &Route, ask: &Ask) -> Answer {
-    let terms = Terms::of(ask)?;
+    let mut terms = Terms::of(ask)?;
     let key_marker = ask.query("key-marker").unwrap_or_default();
     let version_marker = ask.query("version-id-marker");
     match version_marker {
@@ -51,7 +51,8 @@ pub(super) async fn list(route: &Route, ask: &Ask) -> Answer {
         None => {}
     }
     let bucket = route.listable_bucket(ask).await?;
-    let page = terms.page(route, ask, Some(key_marker.to_owned()).filter(|marker| !marker.is_empty())).await?;
+    let after = Some(key_marker.to_owned()).filter(|marker| !marker.is_empty());
+    let page = terms.page_with_end(route, ask, after).await?;
     let next = page.last().filter(|_| page.truncated);
     let ends_with_key = page.objects.last().map(|(key, _)| key.as_str()) == next;
     xml(&ListObjectVersionsOutput {
