@@ -17,6 +17,17 @@ pub enum Event {
     /// At boot, once, after every drive was reported: work may begin.
     Booted,
 
+    /// What is free of a file system on which several drives lie: those of an emulated rack. Told at boot and whenever
+    /// it has changed; what the drives have room for is counted once from then on.
+    HostMeasured {
+        /// Which file system; any small number, always the same for one.
+        host: u32,
+        /// The drives on it.
+        drives: Vec<DriveId>,
+        /// What of it they may still take, in bytes.
+        free_bytes: u64,
+    },
+
     /// The drive's platters turn. Answers [`Action::SpinUp`](crate::Action::SpinUp).
     SpunUp {
         /// Which drive.

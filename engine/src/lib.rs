@@ -41,6 +41,7 @@ mod rebuild;
 mod recover;
 pub mod reorder;
 pub mod repartition;
+mod room;
 mod service;
 mod staging;
 mod switch;

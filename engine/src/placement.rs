@@ -16,8 +16,10 @@
 //! Invariants:
 //! - used + reserved grows only by choices that fitted into what was believed to be spare;
 //! - the same calls with the same random stream give the same choices;
-//! - a blob's drives are in ascending order, so that the order of its stacks needs no record of its own.
+//! - a blob's drives are in ascending order, so that the order of its stacks needs no record of its own;
+//! - room of a file system that drives share counts once ([`host`]).
 
+mod host;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -26,6 +28,7 @@ use crate::policy::{GroupChoice, PinnedTo};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use host::Hosts;
 use model::{DriveId, GroupId, RackSpec, Rng};
 use spread::Spread;
 
@@ -70,6 +73,7 @@ pub enum DriveRule {
 pub struct Placement {
     rule: DriveRule,
     drives: Vec<Space>,
+    hosts: Hosts,
     groups: Vec<Vec<DriveId>>,
     class_of: Vec<model::ClassId>,
     spread: Spread,
@@ -85,6 +89,7 @@ impl Placement {
         Self {
             rule: DriveRule::default(),
             drives: spec.drives.iter().map(space).collect(),
+            hosts: Hosts::new(spec.drives.len()),
             groups: groups.to_vec(),
             class_of: class_of.to_vec(),
             spread: Spread::new(spec),
@@ -109,7 +114,17 @@ impl Placement {
     /// otherwise.
     pub fn set_free(&mut self, drive: DriveId, free_bytes: u64) {
         let space = &mut self.drives[drive.index()];
-        space.shortfall = space.capacity.saturating_sub(space.used).saturating_sub(free_bytes);
+        let shortfall = space.capacity.saturating_sub(space.used).saturating_sub(free_bytes);
+        // Of a drive whose file system others share it is that one's room that is short, until it is measured again.
+        let is_hosts = shortfall > 0 && self.hosts.found(drive, free_bytes);
+        space.shortfall = if is_hosts { 0 } else { shortfall };
+    }
+
+    /// `free_bytes` are free, once, of file system number `host`, on which all of `drives` lie.
+    pub fn set_host_free(&mut self, host: usize, drives: &[DriveId], free_bytes: u64) {
+        let spaces = &self.drives;
+        let reserved = |drive: DriveId| spaces.get(drive.index()).map_or(0, |space| space.reserved);
+        self.hosts.measured(host, drives, free_bytes, reserved);
     }
 
     /// Whether `drive` is away: it gets no stacks then. What is reserved on it stays so.
@@ -129,7 +144,37 @@ impl Placement {
 
     /// What can still be reserved on `drive`, away or not, in bytes.
     pub fn free_bytes(&self, drive: DriveId) -> u64 {
+        self.own_spare(drive).min(self.hosts.spare(drive).unwrap_or(u64::MAX))
+    }
+
+    /// What can still be reserved on all drives of groups together, away or not, in bytes: the room of a file system
+    /// that drives share is counted once.
+    pub fn free_total(&self) -> u64 {
+        let mut total = 0_u64;
+        let mut of_hosts = BTreeMap::<usize, (u64, u64)>::new();
+        for drive in self.groups.iter().flatten() {
+            let own = self.own_spare(*drive);
+            match self.hosts.host(*drive).zip(self.hosts.spare(*drive)) {
+                None => total = total.saturating_add(own),
+                Some((host, spare)) => {
+                    let (sum, _) = of_hosts.entry(host).or_insert((0, spare));
+                    *sum = sum.saturating_add(own);
+                }
+            }
+        }
+        of_hosts.values().fold(total, |total, (sum, spare)| total.saturating_add(*sum.min(spare)))
+    }
+
+    /// What the drive itself has left, whatever its file system has.
+    fn own_spare(&self, drive: DriveId) -> u64 {
         self.drives[drive.index()].spare()
+    }
+
+    /// Whether the file system of `drive` has room for all the stacks of a blob. Asked for each of them, as if all lay
+    /// there.
+    fn host_takes(&self, drive: DriveId, stack_bytes: u64) -> bool {
+        let all = stack_bytes.saturating_mul(self.spread.stacks() as u64);
+        self.hosts.spare(drive).is_none_or(|spare| spare >= all)
     }
 
     /// What blobs take of `drive`, reservations not counted, in bytes.
@@ -155,7 +200,8 @@ impl Placement {
 
     /// Whether `group` would have room for stacks of `stack_bytes` if the drives were back that are away.
     pub fn has_room_away(&self, group: GroupId, stack_bytes: u64) -> bool {
-        let spaces = self.groups[group.index()].iter().map(|drive| &self.drives[drive.index()]);
+        let members = self.groups[group.index()].iter().filter(|drive| self.host_takes(**drive, stack_bytes));
+        let spaces = members.map(|drive| &self.drives[drive.index()]);
         spaces.filter(|space| !space.retired && space.spare() >= stack_bytes).count() >= self.spread.stacks()
     }
 
@@ -179,7 +225,7 @@ impl Placement {
         self.relaxed += u64::from(self.spread.excess(&drives) > 0);
         self.note_batch(pin, choice, group, payload_bytes);
         for drive in &drives {
-            self.drives[drive.index()].reserved += stack_bytes;
+            self.reserve(*drive, stack_bytes);
         }
         Some((group, drives))
     }
@@ -196,13 +242,13 @@ impl Placement {
     ) -> Option<DriveId> {
         let mut stacks = self.left_of(holders);
         let members = self.groups[group.index()].iter().copied();
-        let fitting = members
-            .filter(|drive| self.takes(*drive, stack_bytes) && !holders.contains(drive) && !unfit.contains(drive));
+        let has_room = |drive: &DriveId| self.is_in_use(*drive) && self.free_bytes(*drive) >= stack_bytes;
+        let fitting = members.filter(|drive| has_room(drive) && !holders.contains(drive) && !unfit.contains(drive));
         fitting.min_by_key(|drive| {
             stacks.push(*drive);
             let excess = self.spread.excess(&stacks);
             stacks.pop();
-            (excess, core::cmp::Reverse(self.free_bytes(*drive)), *drive)
+            (excess, core::cmp::Reverse(self.own_spare(*drive)), *drive)
         })
     }
 
@@ -211,7 +257,12 @@ impl Placement {
         let mut stacks = self.left_of(holders);
         stacks.push(target);
         self.relaxed += u64::from(self.spread.excess(&stacks) > 0);
-        self.drives[target.index()].reserved += stack_bytes;
+        self.reserve(target, stack_bytes);
+    }
+
+    fn reserve(&mut self, drive: DriveId, bytes: u64) {
+        self.drives[drive.index()].reserved += bytes;
+        self.hosts.reserve(drive, bytes);
     }
 
     /// Those of `drives` whose stacks still count.
@@ -225,6 +276,7 @@ impl Placement {
         for drive in drives {
             let space = &mut self.drives[drive.index()];
             space.used = space.used.saturating_add(used_bytes);
+            self.hosts.written(*drive, used_bytes);
         }
     }
 
@@ -234,6 +286,7 @@ impl Placement {
             let space = &mut self.drives[drive.index()];
             assert!(space.reserved >= reserved_bytes, "{drive} gives back no more than was reserved");
             space.reserved -= reserved_bytes;
+            self.hosts.release(*drive, reserved_bytes);
         }
     }
 
@@ -241,18 +294,25 @@ impl Placement {
     pub fn freed(&mut self, drive: DriveId, bytes: u64) {
         let space = &mut self.drives[drive.index()];
         space.used = space.used.saturating_sub(bytes);
+        self.hosts.freed(drive, bytes);
     }
 
+    /// Whether `drive` is one of a group that has room for stacks of `stack_bytes`.
     fn takes(&self, drive: DriveId, stack_bytes: u64) -> bool {
+        self.is_in_use(drive) && self.own_spare(drive) >= stack_bytes && self.host_takes(drive, stack_bytes)
+    }
+
+    /// Whether `drive` is there, and not given up.
+    fn is_in_use(&self, drive: DriveId) -> bool {
         let space = &self.drives[drive.index()];
-        !space.away && !space.retired && space.spare() >= stack_bytes
+        !space.away && !space.retired
     }
 
     /// The members of `group` that can take `stack_bytes`, those with most spare capacity first.
     fn candidates(&self, group: GroupId, stack_bytes: u64) -> Vec<DriveId> {
         let members = self.groups[group.index()].iter().copied();
         let mut fitting: Vec<_> = members.filter(|drive| self.takes(*drive, stack_bytes)).collect();
-        fitting.sort_unstable_by_key(|drive| (core::cmp::Reverse(self.free_bytes(*drive)), *drive));
+        fitting.sort_unstable_by_key(|drive| (core::cmp::Reverse(self.own_spare(*drive)), *drive));
         fitting
     }
 

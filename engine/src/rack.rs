@@ -20,6 +20,7 @@ use crate::placement::Placement;
 use crate::policy::{Lane, RackPolicy};
 use crate::rebuild::Rebuilder;
 use crate::recover::Comeback;
+use crate::room::Unplaced;
 use crate::staging::Migrator;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec;
@@ -223,6 +224,8 @@ pub struct Rack {
     pub(crate) budget: StartBudget,
     pub(crate) placement: Placement,
     pub(crate) migrator: Migrator,
+    /// The last write from the workshop that found no room in any group, until one has room for it.
+    pub(crate) unplaced: Option<Unplaced>,
     pub(crate) ops: OpMap<Op>,
     pub(crate) rebuilder: Rebuilder,
     /// Doomed payload bytes by group.
@@ -279,6 +282,7 @@ impl Rack {
             budget: StartBudget::new(spec.drives.len(), policy.starts_per_day),
             placement: Placement::new(&spec, &groups, &class_of),
             migrator: Migrator::new(policy.migration.clone()),
+            unplaced: None,
             ops: OpMap::default(),
             rebuilder: Rebuilder::default(),
             doomed: vec![0; layout.groups.len()],
@@ -301,6 +305,9 @@ impl Rack {
         match event {
             Event::DriveReported(report) => self.drive_reported(&report),
             Event::Booted => self.booted = true,
+            Event::HostMeasured { host, drives, free_bytes } => {
+                self.placement.set_host_free(host as usize, &drives, free_bytes);
+            }
             Event::SpunUp { drive, attempt } => self.spun_up(drive, attempt, actions),
             Event::Mounted { drive, attempt, free_bytes } => self.mounted(drive, attempt, free_bytes),
             Event::Unmounted { drive, attempt } => self.unmounted(drive, attempt, actions),
@@ -323,7 +330,10 @@ impl Rack {
             }
             Event::StagingChanged(usage) => self.migrator.usage_changed(usage),
             Event::StagedPage { attempt, entries, more } => self.migrator.page(now, attempt, &entries, more, actions),
-            Event::SpaceDoomed { group, bytes } => self.space_doomed(group, bytes),
+            Event::SpaceDoomed { group, bytes } => {
+                self.space_doomed(group, bytes);
+                self.reclaim_if_full(now, actions);
+            }
             Event::DoomedPage { group, attempt, blobs, held_bytes, more } => {
                 self.doomed_page(group, attempt, blobs, held_bytes, actions);
                 self.doomed_page_end(group, attempt, more);
@@ -363,6 +373,7 @@ impl Rack {
                 break;
             }
         }
+        self.look_for_room();
         if !self.closing {
             let clients_wait = self.clients_wait();
             self.migrator.poll(now, clients_wait, actions);

@@ -41,6 +41,7 @@ impl Rack {
             Ok((group, drives)) => self.enqueue(now, request, group, drives, actions),
             Err(reason) => {
                 if reason == Rejection::NoRoom {
+                    self.note_unplaced(&request);
                     self.visit_for_room(now, &request, actions);
                 }
                 self.reject(now, &request, reason, actions);
@@ -152,6 +153,11 @@ impl Rack {
     /// A write found no room: the group where most can be given back is visited, so that there is some the next time.
     fn visit_for_room(&mut self, now: Time, request: &Request, actions: &mut Vec<Action>) {
         let Work::Write { pin, .. } = request.work else { return };
+        self.visit_most_doomed(now, pin, actions);
+    }
+
+    /// Visits the group that `pin` allows where most can be given back, if anything can.
+    pub(crate) fn visit_most_doomed(&mut self, now: Time, pin: PinnedTo, actions: &mut Vec<Action>) {
         let hopeful = |group: &GroupId| self.doomed[group.index()].saturating_sub(self.stuck[group.index()]);
         let most = (0..self.layout.groups.len())
             .map(|group| GroupId(group as u32))

@@ -349,3 +349,31 @@ fn a_lost_stack_stays_in_its_chassis_while_that_has_room_and_goes_where_most_is_
     placement.set_away(DriveId(0), false);
     assert!(placement.choose_another(GroupId(0), &[], &[], 1_000).is_some_and(|drive| drive != DriveId(0)));
 }
+
+#[test]
+fn a_blob_fits_where_the_shared_disk_has_room_for_all_its_stacks() {
+    let spec = RackSpec::validated(draft((2, 1), &[100_000; 7], &[])).unwrap();
+    let mut placement = Placement::new(&spec, &groups_of(7, 7), &[ClassId(0)]);
+    let all: Vec<_> = (0..7).map(DriveId).collect();
+    assert_eq!(placement.free_total(), 700_000);
+    placement.set_host_free(0, &all, 30_000);
+    assert_eq!(placement.free_total(), 30_000);
+    assert!(placement.has_room(GroupId(0), 10_000) && !placement.has_room(GroupId(0), 10_001));
+    let mut rng = Rng::new(1);
+    let mut choose = |placement: &mut Placement, stack| {
+        placement.choose(stack, stack, PinnedTo::Anywhere, &GroupChoice::Random, &[], &mut rng)
+    };
+    let (_, drives) = choose(&mut placement, 6_000).unwrap();
+    assert_eq!(placement.free_total(), 12_000);
+    assert!(choose(&mut placement, 5_000).is_none());
+    placement.settle(&drives, 6_000, 6_000);
+    assert_eq!(placement.free_total(), 12_000);
+    placement.freed(drives[0], 6_000);
+    assert_eq!(placement.free_total(), 18_000);
+    // A mount that finds less says so of the disk, and the next measurement is believed again.
+    placement.set_free(drives[1], 1_000);
+    assert_eq!((placement.free_total(), placement.free_bytes(DriveId(6))), (1_000, 1_000));
+    placement.set_host_free(0, &all, 60_000);
+    assert_eq!(placement.free_total(), 60_000);
+    assert!(choose(&mut placement, 20_000).is_some());
+}

@@ -1,0 +1,97 @@
+//! File systems that several drives share: the room of emulated drives, which lie in directories of one disk.
+//!
+//! What is free of such a file system is free once, however many drives lie on it. It is measured now and again from
+//! outside; between two measurements what is written and removed is added up here. What is reserved is not on the disk
+//! yet, or only in part, so it always counts as taken: the estimate is on the safe side.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use model::DriveId;
+
+/// What is known of one file system, in bytes.
+#[derive(Clone, Copy, Default)]
+struct Host {
+    free: u64,
+    reserved: u64,
+}
+
+/// Which drives share which file system.
+pub(super) struct Hosts {
+    hosts: Vec<Host>,
+    host_of: Vec<Option<usize>>,
+}
+
+impl Hosts {
+    /// None of the `drives` drives shares anything.
+    pub fn new(drives: usize) -> Self {
+        Self { hosts: Vec::new(), host_of: vec![None; drives] }
+    }
+
+    /// `free_bytes` are free of file system `host`, on which `drives` lie; `reserved` is what is reserved on a drive.
+    pub fn measured(&mut self, host: usize, drives: &[DriveId], free_bytes: u64, reserved: impl Fn(DriveId) -> u64) {
+        if self.hosts.len() <= host {
+            self.hosts.resize(host + 1, Host::default());
+        }
+        for drive in drives {
+            if let Some(of) = self.host_of.get_mut(drive.index()).filter(|of| of.is_none()) {
+                *of = Some(host);
+                self.hosts[host].reserved += reserved(*drive);
+            }
+        }
+        self.hosts[host].free = free_bytes;
+    }
+
+    /// A mount of `drive` found so many bytes free, which is less than the drive has left. Whether it is its file
+    /// system's.
+    pub fn found(&mut self, drive: DriveId, free_bytes: u64) -> bool {
+        let host = self.of(drive);
+        if let Some(host) = host {
+            host.free = free_bytes;
+            return true;
+        }
+        false
+    }
+
+    /// What can still be reserved on the file system of `drive`, if it shares one.
+    pub fn spare(&self, drive: DriveId) -> Option<u64> {
+        self.host(drive).map(|host| self.hosts[host].free.saturating_sub(self.hosts[host].reserved))
+    }
+
+    /// Which file system `drive` lies on, if it shares one.
+    pub fn host(&self, drive: DriveId) -> Option<usize> {
+        self.host_of.get(drive.index()).copied().flatten()
+    }
+
+    /// Room of `drive` was reserved.
+    pub fn reserve(&mut self, drive: DriveId, bytes: u64) {
+        if let Some(host) = self.of(drive) {
+            host.reserved += bytes;
+        }
+    }
+
+    /// What was reserved is not any more.
+    pub fn release(&mut self, drive: DriveId, bytes: u64) {
+        if let Some(host) = self.of(drive) {
+            host.reserved = host.reserved.saturating_sub(bytes);
+        }
+    }
+
+    /// So much was written to `drive`.
+    pub fn written(&mut self, drive: DriveId, bytes: u64) {
+        if let Some(host) = self.of(drive) {
+            host.free = host.free.saturating_sub(bytes);
+        }
+    }
+
+    /// So much was removed from `drive`.
+    pub fn freed(&mut self, drive: DriveId, bytes: u64) {
+        if let Some(host) = self.of(drive) {
+            host.free = host.free.saturating_add(bytes);
+        }
+    }
+
+    fn of(&mut self, drive: DriveId) -> Option<&mut Host> {
+        let host = self.host(drive)?;
+        self.hosts.get_mut(host)
+    }
+}

@@ -1,0 +1,253 @@
+//! Whether the rack is full: whether what is staged still finds room in it.
+//!
+//! That is found out by trying. A write from the workshop that no group has room for is noted, and stands until a group
+//! has room for it again, or less than it is staged. The rack is full while not even a pack of the usual size has room
+//! anywhere: one object that is too large for what is left of every group keeps others from nothing.
+//!
+//! Drives that are away count as if they were there: who waits for them is not helped by being told to delete. While a
+//! write is noted, whatever is deleted is reclaimed at once, since no group would wake for anything else.
+
+use crate::action::Action;
+use crate::event::{Request, Work};
+use crate::policy::PinnedTo;
+use crate::rack::Rack;
+use alloc::vec::Vec;
+use model::{GroupId, Time};
+
+/// How much more a payload may be than what its objects take of the workshop: its index.
+const INDEX_BYTES_MAX: u64 = 1 << 16;
+
+/// A write from the workshop that found no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unplaced {
+    /// Its payload, in bytes.
+    bytes: u64,
+    stack_bytes: u64,
+    pin: PinnedTo,
+}
+
+impl Rack {
+    /// Whether no group has room for what is staged. It ends when one has room again.
+    pub fn is_full(&self) -> bool {
+        self.unplaced.is_some_and(|unplaced| {
+            let pack_stack_bytes = self.policy.migration.pack_bytes.div_ceil(u64::from(self.spec.code.data));
+            let needed_bytes = unplaced.stack_bytes.min(pack_stack_bytes);
+            !self.groups_for(PinnedTo::Anywhere).any(|group| self.placement.has_room_away(group, needed_bytes))
+        })
+    }
+
+    /// The payload of the write from the workshop that found no room, in bytes, as long as there is none for it.
+    pub fn unplaced_bytes(&self) -> Option<u64> {
+        self.unplaced.map(|unplaced| unplaced.bytes)
+    }
+
+    /// What all drives of groups can still take, in bytes, coding included; the room of a file system that emulated
+    /// drives share is counted once.
+    pub fn free_bytes(&self) -> u64 {
+        self.placement.free_total()
+    }
+
+    /// No group had room for `request`.
+    pub(crate) fn note_unplaced(&mut self, request: &Request) {
+        if let Work::Write { bytes, stack_bytes, pin, migration: true, .. } = request.work {
+            self.unplaced = Some(Unplaced { bytes, stack_bytes, pin });
+        }
+    }
+
+    /// Forgets the write that found no room once it would find some, or cannot be there any more.
+    pub(crate) fn look_for_room(&mut self) {
+        let Some(unplaced) = self.unplaced else { return };
+        let is_gone = self.migrator.usage().staged_bytes.saturating_add(INDEX_BYTES_MAX) < unplaced.bytes;
+        let mut groups = self.groups_for(unplaced.pin);
+        if is_gone || groups.any(|group| self.placement.has_room(group, unplaced.stack_bytes)) {
+            drop(groups);
+            self.unplaced = None;
+        }
+    }
+
+    /// Something was deleted: while a write finds no room, that is taken back at once.
+    pub(crate) fn reclaim_if_full(&mut self, now: Time, actions: &mut Vec<Action>) {
+        if let Some(unplaced) = self.unplaced
+            && self.booted
+            && !self.closing
+        {
+            self.visit_most_doomed(now, unplaced.pin, actions);
+        }
+    }
+
+    /// The groups that `pin` allows.
+    fn groups_for(&self, pin: PinnedTo) -> impl Iterator<Item = GroupId> + '_ {
+        let groups = (0..self.layout.groups.len()).map(|group| GroupId(group as u32));
+        groups.filter(move |group| self.owns(self.class_of(*group)) && pin.allows(*group, self.class_of(*group)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::action::{Action, Rejection};
+    use crate::event::{DriveReport, Event, Request, StagedEntry, Usage, Work};
+    use crate::policy::{
+        GroupChoice, IdleTimeout, Lane, MigrationPolicy, PinnedTo, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,
+        Weighing,
+    };
+    use crate::rack::Rack;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use core::time::Duration;
+    use model::{DriveId, GroupId, OpId, Time};
+
+    const MB: u64 = 1_000_000;
+
+    fn policy() -> RackPolicy {
+        RackPolicy {
+            scheduler: SchedulerPolicy {
+                queue_depth: 10,
+                overtake_limit: 1 << 40,
+                weighing: Weighing::Bytes,
+                join_in_service: false,
+                anticipation: Duration::ZERO,
+                shares: Shares { client: 1, rebuild: 1, background: 1 },
+                quantum: Duration::from_mins(1),
+            },
+            group_choice: GroupChoice::Random,
+            idle_timeout: IdleTimeout::Never,
+            read_policy: ReadPolicy::All,
+            starts_per_day: 10,
+            host_slack: Duration::from_secs(30),
+            migration: MigrationPolicy {
+                due_age: Some(Duration::ZERO),
+                min_age: Duration::ZERO,
+                min_bytes: 0,
+                regular_permille: 1000,
+                critical_permille: 1000,
+                pack_bytes: 50 * MB,
+                pack_members: 1000,
+                linger: Duration::ZERO,
+                window: 4,
+                scan_interval: Duration::from_secs(1),
+            },
+            rescue_permille: 1000,
+            rebuild_read_back: false,
+            write_read_back: true,
+            classes: Vec::new(),
+        }
+    }
+
+    /// A box of eight whose drives lie on one disk, with 100 MB staged that is due.
+    fn rack() -> Rack {
+        let spec = model::text::parse(include_str!("../../racks/nas8.toml"), "nas8.toml").unwrap();
+        let layout = crate::layout::synthesise(&spec).unwrap();
+        let mut rack = Rack::new(spec, layout, policy(), 1);
+        for drive in rack.spec().drives.clone() {
+            let report = DriveReport {
+                drive: drive.id,
+                capacity_bytes: rack.spec().capacity_bytes(drive.id),
+                used_bytes: 0,
+                day: 0,
+                starts: 0,
+                present: true,
+            };
+            rack.apply(Time::ZERO, Event::DriveReported(report), &mut vec![]);
+        }
+        rack.apply(Time::ZERO, Event::Booted, &mut vec![]);
+        rack
+    }
+
+    fn measured(rack: &mut Rack, now: Time, free_bytes: u64) {
+        let drives: Vec<DriveId> = rack.spec().drives.iter().map(|drive| drive.id).collect();
+        rack.apply(now, Event::HostMeasured { host: 0, drives, free_bytes }, &mut vec![]);
+    }
+
+    fn staged(rack: &mut Rack, now: Time, staged_bytes: u64) -> Vec<Action> {
+        let mut actions = vec![];
+        let usage = Usage { staged_bytes, capacity_bytes: 1000 * MB };
+        rack.apply(now, Event::StagingChanged(usage), &mut actions);
+        actions
+    }
+
+    /// Migrates an object of `bytes` bytes as far as the answer to its write.
+    fn migrate(rack: &mut Rack, now: Time, bytes: u64) -> Vec<Action> {
+        let mut actions = staged(rack, now, 2 * bytes);
+        let asked = actions.iter().find_map(|action| match action {
+            Action::ListStaged { attempt, .. } => Some(*attempt),
+            _ => None,
+        });
+        let entry = StagedEntry { version: 1, bytes, age: Duration::from_mins(1), pin: PinnedTo::Anywhere };
+        let page = Event::StagedPage { attempt: asked.unwrap(), entries: vec![entry], more: false };
+        actions.clear();
+        rack.apply(now, page, &mut actions);
+        let composed = actions.iter().find_map(|action| match action {
+            Action::Compose { op, .. } => Some(*op),
+            _ => None,
+        });
+        let op: OpId = composed.unwrap();
+        let stack_bytes = bytes.div_ceil(u64::from(rack.spec().code.data));
+        let work = Work::Write { bytes, stack_bytes, pin: PinnedTo::Anywhere, migration: true };
+        actions.clear();
+        rack.apply(
+            now,
+            Event::Submitted(Request { op, lane: Lane::Background, overtake_limit: None, work }),
+            &mut actions,
+        );
+        actions
+    }
+
+    fn is_refused(actions: &[Action]) -> bool {
+        actions.iter().any(|action| matches!(action, Action::Rejected { reason: Rejection::NoRoom, .. }))
+    }
+
+    #[test]
+    fn a_disk_that_drives_share_is_counted_once() {
+        let mut rack = rack();
+        let modelled = rack.free_bytes();
+        measured(&mut rack, Time::ZERO, 300 * MB);
+        assert!(modelled > 300 * MB);
+        assert_eq!(rack.free_bytes(), 300 * MB);
+        assert!(rack.spec().drives.iter().all(|drive| rack.drive_free_bytes(drive.id) == 300 * MB));
+        assert!(!is_refused(&migrate(&mut rack, Time::from_secs(1), 60 * MB)));
+        let stacks = rack.spec().code.stacks() as u64;
+        let stack_bytes = (60 * MB).div_ceil(u64::from(rack.spec().code.data));
+        assert_eq!(rack.free_bytes(), 300 * MB - stacks * stack_bytes, "what is reserved counts once as well");
+    }
+
+    #[test]
+    fn the_rack_is_full_from_the_first_write_without_room_until_there_is_some() {
+        let mut rack = rack();
+        measured(&mut rack, Time::ZERO, 30 * MB);
+        assert!(!rack.is_full(), "nothing was tried");
+        assert!(is_refused(&migrate(&mut rack, Time::from_secs(1), 60 * MB)));
+        assert!(rack.is_full());
+        assert_eq!(rack.unplaced_bytes(), Some(60 * MB));
+        measured(&mut rack, Time::from_secs(2), 300 * MB);
+        assert!(!rack.is_full());
+        assert_eq!(rack.unplaced_bytes(), None);
+    }
+
+    #[test]
+    fn one_object_too_large_for_what_is_left_does_not_make_the_rack_full() {
+        let mut rack = rack();
+        measured(&mut rack, Time::ZERO, 300 * MB);
+        assert!(is_refused(&migrate(&mut rack, Time::from_secs(1), 400 * MB)));
+        assert!(!rack.is_full(), "packs of 50 MB have room");
+        assert_eq!(rack.unplaced_bytes(), Some(400 * MB));
+        staged(&mut rack, Time::from_secs(2), 10 * MB);
+        assert_eq!(rack.unplaced_bytes(), None, "it was deleted");
+    }
+
+    #[test]
+    fn what_is_deleted_of_a_full_rack_is_taken_back_at_once() {
+        let mut rack = rack();
+        measured(&mut rack, Time::ZERO, 30 * MB);
+        let doomed = Event::SpaceDoomed { group: GroupId(0), bytes: MB };
+        let starts = |actions: &[Action]| actions.iter().any(|action| matches!(action, Action::SpinUp { .. }));
+        let mut actions = vec![];
+        rack.apply(Time::ZERO, doomed.clone(), &mut actions);
+        assert!(!starts(&actions), "it waits for the next wake while there is room");
+        let mut rack = self::rack();
+        measured(&mut rack, Time::ZERO, 30 * MB);
+        assert!(is_refused(&migrate(&mut rack, Time::from_secs(1), 60 * MB)));
+        rack.apply(Time::from_secs(2), doomed, &mut actions);
+        assert!(starts(&actions));
+    }
+}
