@@ -42,6 +42,13 @@ pub enum IoMode {
     Buffered,
 }
 
+/// When a file takes its room on the medium.
+#[derive(Clone, Copy)]
+enum Room {
+    AtOnce,
+    AsWritten,
+}
+
 struct Shared {
     root: PathBuf,
     capacity_bytes: Option<u64>,
@@ -221,7 +228,7 @@ impl Shared {
         }
     }
 
-    fn create(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
+    fn create(&self, name: &FileName, bytes: u64, room: Room) -> Result<(), DriveError> {
         let exists = self.path(name).try_exists().map_err(|source| self.error("creating", name, source))?;
         if exists {
             return Err(DriveError::Exists(name.clone()));
@@ -234,11 +241,11 @@ impl Shared {
             }
             *used = Some(already + bytes);
         }
-        self.create_file(name, bytes).inspect_err(|_| self.uncount(bytes))
+        self.create_file(name, bytes, room).inspect_err(|_| self.uncount(bytes))
     }
 
     /// Creates a file whose room is counted already.
-    fn create_file(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
+    fn create_file(&self, name: &FileName, bytes: u64, room: Room) -> Result<(), DriveError> {
         let path = self.path(name);
         let removals = self.removals.load(Ordering::SeqCst);
         // For the owner alone: what lies here is somebody's data.
@@ -252,7 +259,11 @@ impl Shared {
             other => other,
         };
         let file = made.map_err(|source| self.error("creating", name, source))?;
-        let opened = preallocate(&file, bytes)
+        let sized = match room {
+            Room::AtOnce => preallocate(&file, bytes),
+            Room::AsWritten => file.set_len(bytes),
+        };
+        let opened = sized
             .map_err(|source| self.error("preallocating", name, source))
             .and_then(|()| self.open_direct(&path).map_err(|source| self.error("opening", name, source)));
         match opened {
@@ -404,7 +415,12 @@ fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
 impl Drive for DirectoryDrive {
     fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
         let name = name.clone();
-        self.run(move |shared| shared.create(&name, bytes))
+        self.run(move |shared| shared.create(&name, bytes, Room::AtOnce))
+    }
+
+    fn create_sparse(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
+        let name = name.clone();
+        self.run(move |shared| shared.create(&name, bytes, Room::AsWritten))
     }
 
     fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer> {

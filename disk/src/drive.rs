@@ -62,6 +62,11 @@ pub trait Drive: Send + Sync + 'static {
     /// Makes a file of `bytes` zero bytes, preallocated. Fails with [`DriveError::Exists`] if there is one of that
     /// name, with [`DriveError::Full`] if it does not fit; there is no such file then.
     fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()>;
+    /// As [`Drive::create`], but room on the medium may be taken as the file is written rather than at once, and be
+    /// found missing then ([`DriveError::Full`]).
+    fn create_sparse(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
+        self.create(name, bytes)
+    }
     /// Writes all of `data` at `offset`. Gives the buffer back. Writing past the preallocated end is
     /// [`DriveError::Short`].
     fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer>;

@@ -9,7 +9,10 @@
 //! 4. Whoever asks is answered when the beginning of what he wants is in the spool ([`HEAD_BYTES`]), and a stripe of it
 //!    that was found lost before has been read after all: what cannot be read is said by an answer, and not by its end.
 //! 5. While a client takes one segment, the next one is already asked for; no more than that, so that a slow client
-//!    costs the rack nothing and a vanished one at most a segment.
+//!    costs the rack nothing and a vanished one at most a segment. Segments are small at first and grow with the speed
+//!    at which the client takes them ([`Pace`]).
+//! 6. Nothing is kept in the spool for a client that does not take its bytes: while it is waited for longer than
+//!    [`PROMPT`], its segments may be evicted. What is gone when it goes on is ordered anew.
 //!
 //! Memory: two blocks of the spool for each client, and some more for who reads in the background. A recall that was
 //! ordered goes on when its client has gone: whoever comes again finds it in the spool.
@@ -24,7 +27,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
-use workshop::{Full, ReserveError, SpoolError, SpoolReader};
+use workshop::{Full, ReserveError, Spool, SpoolError, SpoolReader};
 
 /// How long a stream waits for room in the spool for its next segment before it gives up, in wall time.
 const SPOOL_PATIENCE: Duration = Duration::from_mins(10);
@@ -46,6 +49,20 @@ const SEGMENTS_LOOKED_AT: usize = 4_096;
 
 /// How often what others ordered may come to nothing before a reader does.
 const JOINS_MAX: u32 = 5;
+
+/// How long a client may take for a block before nothing is kept for it in the spool any more, in wall time.
+const PROMPT: Duration = Duration::from_secs(2);
+
+/// How long a client should take for a segment, in wall time.
+const SEGMENT_TIME: Duration = Duration::from_secs(4);
+
+/// A client's first segment, and one of a client that is slow, is at most this part of the spool, and otherwise holds
+/// [`HEAD_BYTES`].
+const FIRST_IN_CAPACITY: u64 = 16;
+/// How long a client's segments become at most, in bytes: long enough for the seeks between them not to count.
+const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+/// By how much a segment may be longer than the one before it.
+const GROWTH: u64 = 4;
 
 /// Blocks of the spool that are ready for whoever reads in the background and works on the last ones meanwhile.
 const BLOCKS_AHEAD: usize = 4;
@@ -79,6 +96,43 @@ pub fn told(reason: Rejection) -> &'static str {
         Rejection::WriteFailed => "writing failed on every choice of drives",
         Rejection::Malformed => "the rack's description does not know its group or drives",
         Rejection::Closing => "the server is shutting down",
+    }
+}
+
+/// How far ahead of a client is read, by how fast it takes what it gets.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// How long the next segment is.
+    segment_bytes: u64,
+    first_bytes: u64,
+    max_bytes: u64,
+    /// Whether the segment after the one that is taken is asked for already.
+    ahead: bool,
+}
+
+impl Pace {
+    /// Of one who begins: clients slowly, since nothing is known of them.
+    fn new(lane: Lane, spool: &Spool) -> Self {
+        let longest = spool.segment_bytes();
+        if lane != Lane::Client {
+            return Self { segment_bytes: longest, first_bytes: longest, max_bytes: longest, ahead: true };
+        }
+        let first_bytes = HEAD_BYTES.min(spool.usage().capacity_bytes / FIRST_IN_CAPACITY).max(1);
+        let max_bytes = SEGMENT_BYTES_MAX.min(longest).max(first_bytes);
+        Self { segment_bytes: first_bytes, first_bytes, max_bytes, ahead: true }
+    }
+
+    /// `bytes` bytes of a segment were waited for `waited` long until the client had taken them.
+    fn took(&mut self, bytes: u64, waited: Duration) {
+        let in_time = bytes as f64 / waited.as_secs_f64().max(0.001) * SEGMENT_TIME.as_secs_f64();
+        let most = self.segment_bytes.saturating_mul(GROWTH).min(self.max_bytes);
+        self.segment_bytes = (in_time as u64).clamp(self.first_bytes, most.max(self.first_bytes));
+        self.ahead = true;
+    }
+
+    /// The client did not take a block in time.
+    fn stalled(&mut self) {
+        (self.segment_bytes, self.ahead) = (self.first_bytes, false);
     }
 }
 
@@ -188,11 +242,12 @@ impl Recalls {
     /// The segment that begins with `head` of a range up to `end`, once as much of `head` as lies in it is in the
     /// spool. What others ordered and comes to nothing is ordered anew.
     async fn ready(&self, blob: &Blob, head: &Range<u64>, end: u64, deadline: Instant) -> Result<Segment, RecallError> {
+        let first_bytes = Pace::new(Lane::Client, &self.means.spool).segment_bytes;
         let mut joins = 0;
         loop {
             let segment = match self.found(blob, head.start, Lane::Client) {
                 Some(segment) => segment,
-                None => self.order(blob, &(head.start..end), Lane::Client).await?,
+                None => self.order(blob, &(head.start..end), first_bytes, Lane::Client).await?,
             };
             let until = head.end.min(segment.reader.range().end);
             match self.written(&segment, until, blob.group, deadline).await? {
@@ -275,15 +330,21 @@ impl Recalls {
         let mut segment = first;
         let mut at = range.start;
         let mut joins = 0;
+        let mut pace = Pace::new(lane, &self.means.spool);
         'segments: while at < range.end {
             let current = match segment.take() {
                 Some(segment) => segment,
-                None => self.segment(blob, &(at..range.end), lane).await?,
+                None => self.segment(blob, &(at..range.end), pace.segment_bytes, lane).await?,
             };
             let end = range.end.min(current.reader.range().end);
             // Not waited for: if everybody held on to one segment until there was room for the next, there never would
             // be any.
-            let ahead = if end < range.end { self.order(blob, &(end..range.end), lane).await.ok() } else { None };
+            let ahead = if end < range.end && pace.ahead {
+                self.order(blob, &(end..range.end), pace.segment_bytes, lane).await.ok()
+            } else {
+                None
+            };
+            let (from, mut waited) = (at, Duration::ZERO);
             let mut bytes = current.reader.read(at..end);
             while let Some(piece) = bytes.next().await {
                 let piece = match piece {
@@ -298,10 +359,26 @@ impl Recalls {
                 };
                 at += piece.len() as u64;
                 joins = 0;
-                if sender.send(Ok(piece)).await.is_err() {
+                let (sending, began) = (sender.send(Ok(piece)), Instant::now());
+                tokio::pin!(sending);
+                let sent = match tokio::time::timeout(PROMPT, sending.as_mut()).await {
+                    Err(_) if lane == Lane::Client => {
+                        drop((bytes, current, ahead));
+                        pace.stalled();
+                        if sending.await.is_err() {
+                            return Ok(());
+                        }
+                        continue 'segments;
+                    }
+                    Err(_) => sending.await,
+                    Ok(sent) => sent,
+                };
+                if sent.is_err() {
                     return Ok(()); // nobody listens any more
                 }
+                waited += began.elapsed();
             }
+            pace.took(at - from, waited);
             segment = ahead;
         }
         Ok(())
@@ -309,12 +386,18 @@ impl Recalls {
 
     /// A segment that begins at the start of `range`: what the spool has of it, or a new recall, waiting for room if
     /// need be.
-    async fn segment(&self, blob: &Blob, range: &Range<u64>, lane: Lane) -> Result<Segment, RecallError> {
+    async fn segment(
+        &self,
+        blob: &Blob,
+        range: &Range<u64>,
+        most_bytes: u64,
+        lane: Lane,
+    ) -> Result<Segment, RecallError> {
         let mut changes = self.means.spool.changes();
         let patient = tokio::time::sleep(SPOOL_PATIENCE);
         tokio::pin!(patient);
         loop {
-            match self.order(blob, range, lane).await {
+            match self.order(blob, range, most_bytes, lane).await {
                 Err(RecallError::SpoolFull(full)) => tokio::select! {
                     changed = changes.changed() => changed.map_err(|_| RecallError::SpoolFull(full))?,
                     () = &mut patient => return Err(RecallError::SpoolFull(full)),
@@ -324,14 +407,20 @@ impl Recalls {
         }
     }
 
-    /// What the spool has of the start of `range`, or a new recall of as much of it as a segment may be.
-    async fn order(&self, blob: &Blob, range: &Range<u64>, lane: Lane) -> Result<Segment, RecallError> {
+    /// What the spool has of the start of `range`, or a new recall of it, of `most_bytes` or a stripe.
+    async fn order(
+        &self,
+        blob: &Blob,
+        range: &Range<u64>,
+        most_bytes: u64,
+        lane: Lane,
+    ) -> Result<Segment, RecallError> {
         // One at a time looks and orders, so that clients who want the same bytes order them once.
         let _turn = self.means.ordering.lock().await;
         if let Some(segment) = self.found(blob, range.start, lane) {
             return Ok(segment);
         }
-        let wanted = self.widened(blob, range);
+        let wanted = widened(blob, range, most_bytes);
         let writer = self.means.spool.reserve(blob.blob, wanted).await.map_err(|error| match error {
             ReserveError::Full(full) => RecallError::SpoolFull(full),
             ReserveError::Drive(error) => RecallError::Spool(error.to_string()),
@@ -352,16 +441,46 @@ impl Recalls {
         }
         Some(Segment { reader, refused: Arc::default(), joined: true })
     }
+}
 
-    /// The stripes that the start of `range` lies in, up to a segment's length.
-    fn widened(&self, blob: &Blob, range: &Range<u64>) -> Range<u64> {
-        let stripe = blob_stripe_bytes(blob);
-        let start = range.start - range.start % stripe;
-        let most = self.means.spool.segment_bytes().max(stripe);
-        let end = range.end.next_multiple_of(stripe).min(start + most - most % stripe);
-        start..end.min(blob.payload_bytes)
-    }
+/// The stripes that the start of `range` lies in, up to `most_bytes`, and one at least.
+fn widened(blob: &Blob, range: &Range<u64>, most_bytes: u64) -> Range<u64> {
+    let stripe = blob_stripe_bytes(blob);
+    let start = range.start - range.start % stripe;
+    let most = most_bytes.max(stripe);
+    let end = range.end.next_multiple_of(stripe).min(start + most - most % stripe);
+    start..end.min(blob.payload_bytes)
 }
 
 /// One at a time orders recalls. Part of [`Means`].
 pub type Ordering = Arc<Mutex<()>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn pace() -> Pace {
+        Pace { segment_bytes: 16 * MIB, first_bytes: 16 * MIB, max_bytes: 256 * MIB, ahead: true }
+    }
+
+    #[test]
+    fn segments_grow_for_those_who_take_them_and_for_nobody_else() {
+        let mut fast = pace();
+        for expected in [64, 256, 256] {
+            fast.took(fast.segment_bytes, Duration::ZERO);
+            assert_eq!(fast.segment_bytes, expected * MIB);
+        }
+        let mut steady = pace();
+        steady.took(16 * MIB, Duration::from_secs(2));
+        assert_eq!(steady.segment_bytes, 32 * MIB, "what it takes in 4 s");
+        let mut slow = pace();
+        slow.took(16 * MIB, Duration::from_mins(1));
+        assert_eq!(slow.segment_bytes, 16 * MIB);
+        fast.stalled();
+        assert_eq!((fast.segment_bytes, fast.ahead), (16 * MIB, false));
+        fast.took(16 * MIB, Duration::ZERO);
+        assert!(fast.ahead);
+    }
+}

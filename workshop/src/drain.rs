@@ -19,6 +19,8 @@ pub struct Full {
     pub wanted_bytes: u64,
     /// What is free now, in bytes.
     pub free_bytes: u64,
+    /// What there is in all, in bytes.
+    pub capacity_bytes: u64,
     /// When to try again, in wall time, judged by how fast room became free of late. `None`: it will never fit.
     pub retry_after: Option<Duration>,
 }
@@ -50,7 +52,7 @@ impl Drain {
             let seconds = wanted_bytes.saturating_sub(free_bytes) as f64 / rate;
             Duration::try_from_secs_f64(seconds).map_or(RETRY_MAX, |wait| wait.clamp(RETRY_MIN, RETRY_MAX))
         });
-        Full { wanted_bytes, free_bytes, retry_after }
+        Full { wanted_bytes, free_bytes, capacity_bytes, retry_after }
     }
 
     fn remembered(&self, now: Instant) -> f64 {

@@ -48,5 +48,5 @@ pub use spool_file::{SpoolError, SpoolReader, SpoolWriter};
 pub use staged_file::{ReadError, StageError, StagedFile, StagedReader, StagedWriter};
 pub use staged_format::{Stamp, key_hash};
 pub use staging::{
-    Inventory, Reservation, SlotHold, Staging, StagingUsage, SweepReport, UnknownFile, staged_file_name,
+    Inventory, Reservation, SlotHold, Staging, StagingUsage, SweepReport, UnknownFile, reserved_for, staged_file_name,
 };

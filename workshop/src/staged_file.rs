@@ -9,7 +9,7 @@ use crate::block::{BLOCK_BYTES, BlockWriter, FileIdentity, block_sum, charge, jo
 use crate::drain::Full;
 use crate::format::FormatError;
 use crate::staged_format::{FOOTER_BYTES, Footer, Layout, PAGE_BLOCKS, Stamp, blocks, key_hash, staged_name};
-use crate::staging::{Inner, SlotHold};
+use crate::staging::{Inner, SlotHold, reserved_for};
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
 use disk::{DriveError, FileName};
@@ -137,6 +137,7 @@ impl StagedWriter {
             if piece.len() as u64 > self.layout.bytes_max - self.bytes {
                 return Err(StageError::TooLong { reserved_bytes: self.layout.bytes_max });
             }
+            self.make_room(self.bytes + piece.len() as u64)?;
             self.blocks.write(piece).await.map_err(|error| self.explain(error))?;
             self.bytes += piece.len() as u64;
             self.write_full_pages().await.map_err(|error| self.explain(error))?;
@@ -160,6 +161,8 @@ impl StagedWriter {
     /// Writes what is missing, and returns when the file would survive a power cut. The file says only `stamp` of
     /// itself.
     pub async fn finish_with(mut self, stamp: Stamp) -> Result<StagedFile, StageError> {
+        // A file counts as all that it may hold.
+        self.make_room(self.layout.bytes_max)?;
         self.finish_file(stamp).await.map_err(|error| self.explain(error))?;
         self.hold.inner().finished(self.hold.slot());
         self.finished = true;
@@ -210,6 +213,14 @@ impl StagedWriter {
     /// Where the next page of the table goes.
     fn page_offset(&self) -> u64 {
         self.layout.table_offset() + 4 * PAGE_BLOCKS * self.pages
+    }
+
+    /// Has room set aside for `bytes` bytes of data, and for some that come next, if it is not yet.
+    fn make_room(&self, bytes: u64) -> Result<(), StageError> {
+        let all = charge(self.layout.file_bytes());
+        let wanted = charge(reserved_for(bytes, self.layout.bytes_max));
+        let wanted = if bytes == self.layout.bytes_max { all } else { wanted.min(all) };
+        Ok(self.hold.inner().grow(self.hold.slot(), charge(bytes).min(wanted), wanted)?)
     }
 
     fn explain(&self, error: DriveError) -> StageError {

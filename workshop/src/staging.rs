@@ -10,6 +10,10 @@
 //! - removals run in tasks of their own; one that fails is tried again with the next, and counts until it succeeds;
 //! - memory: a few words for each slot that is being read, written or removed right now, and nothing for all others.
 //!
+//! A file may also get its room bit by bit, as its bytes come ([`Staging::reserve_growing`]): who announces much and
+//! sends little takes little. Room is then set aside for as much again as has come, so that of files that grow against
+//! each other those go on that have come farthest; whoever finds none is refused in the middle.
+//!
 //! When it is full: [`Staging::reserve`] answers [`Full`], with a hint when to try again. What is already reserved
 //! always has its room, unless the disk itself is fuller than the capacity it was given; then `create` answers the
 //! same, and nothing is left behind.
@@ -25,6 +29,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
+
+/// What a file that grows is given at first, in bytes.
+const FIRST_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 8 << 20 };
+
+/// How much of `announced_bytes` has its room when `come_bytes` have come: as much again, and some at first.
+pub fn reserved_for(come_bytes: u64, announced_bytes: u64) -> u64 {
+    announced_bytes.min(come_bytes.saturating_mul(2).max(FIRST_BYTES))
+}
 
 /// How full the staging area is, in bytes; everything is counted as what it takes on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,14 +213,34 @@ impl Staging {
 
     /// Sets room aside for a file of at most `bytes` bytes.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation, Full> {
+        self.reserve_first(bytes, u64::MAX)
+    }
+
+    /// Sets room aside for the beginning of a file of at most `bytes` bytes, if there is room for all of it now. The
+    /// rest is set aside as it is written, which fails if others have taken the room meanwhile.
+    pub fn reserve_growing(&self, bytes: u64) -> Result<Reservation, Full> {
+        self.reserve_first(bytes, charge(reserved_for(0, u64::MAX)))
+    }
+
+    /// Whether a file of `bytes` bytes fits into an empty staging area.
+    pub fn ever_fits(&self, bytes: u64) -> Result<(), Full> {
+        let wanted_bytes = charged_for(bytes);
+        if wanted_bytes <= self.inner.capacity_bytes {
+            return Ok(());
+        }
+        Err(self.inner.full(&lock(&self.inner.state), wanted_bytes))
+    }
+
+    fn reserve_first(&self, bytes: u64, first_bytes: u64) -> Result<Reservation, Full> {
         let layout = Layout { bytes_max: bytes.min(BYTES_MAX) };
-        let wanted_bytes = if bytes > BYTES_MAX { u64::MAX } else { charge(layout.file_bytes()) };
+        let wanted_bytes = charged_for(bytes);
         let mut state = lock(&self.inner.state);
         if wanted_bytes > self.inner.free_bytes(&state) {
             return Err(self.inner.full(&state, wanted_bytes));
         }
-        state.reserved_bytes += wanted_bytes;
-        Ok(Reservation { inner: Arc::clone(&self.inner), layout, charged_bytes: wanted_bytes })
+        let charged_bytes = wanted_bytes.min(first_bytes);
+        state.reserved_bytes += charged_bytes;
+        Ok(Reservation { inner: Arc::clone(&self.inner), layout, charged_bytes })
     }
 
     /// Creates the file of `slot`, with the room of `reservation`. A writer that is dropped before it is finished takes
@@ -223,8 +255,15 @@ impl Staging {
 
     async fn create_now(&self, slot: u64, reservation: Reservation) -> Result<StagedWriter, StageError> {
         let layout = reservation.layout;
+        let grows = reservation.charged_bytes < charge(layout.file_bytes());
         let hold = self.inner.take_slot(slot, reservation)?;
-        match self.inner.drive.create(&staged_name(slot), layout.file_bytes()).await {
+        let (drive, name) = (&self.inner.drive, staged_name(slot));
+        let created = if grows {
+            drive.create_sparse(&name, layout.file_bytes()).await
+        } else {
+            drive.create(&name, layout.file_bytes()).await
+        };
+        match created {
             Ok(()) => Ok(StagedWriter::new(hold, (self.inner.nonce)(), layout)),
             Err(error) => {
                 // A drive leaves nothing of a file it could not create, and what was there before is not ours to
@@ -333,6 +372,24 @@ impl Inner {
         Ok(SlotHold { inner: Arc::clone(self), slot })
     }
 
+    /// Sets more room aside for the file of `slot`, which is being written: `wanted_bytes` in all if there are so many,
+    /// and `needed_bytes` at least.
+    pub(crate) fn grow(&self, slot: u64, needed_bytes: u64, wanted_bytes: u64) -> Result<(), Full> {
+        let mut state = lock(&self.state);
+        let reserved_bytes = state.slots.get(&slot).map_or(u64::MAX, |entry| entry.reserved_bytes);
+        let free_bytes = self.free_bytes(&state);
+        let goal_bytes = wanted_bytes.min(reserved_bytes.saturating_add(free_bytes));
+        if goal_bytes < needed_bytes {
+            return Err(self.full(&state, needed_bytes - reserved_bytes));
+        }
+        let more_bytes = goal_bytes.saturating_sub(reserved_bytes);
+        state.reserved_bytes += more_bytes;
+        if let Some(entry) = state.slots.get_mut(&slot) {
+            entry.reserved_bytes += more_bytes;
+        }
+        Ok(())
+    }
+
     /// Gives back the room of `slot` without touching its file.
     fn forget(&self, slot: u64) {
         let mut state = lock(&self.state);
@@ -408,6 +465,11 @@ impl Inner {
             });
         }
     }
+}
+
+/// What a file with room for `bytes` bytes of data counts as; more than any drive has if there is no such file.
+fn charged_for(bytes: u64) -> u64 {
+    if bytes > BYTES_MAX { u64::MAX } else { charge(Layout { bytes_max: bytes }.file_bytes()) }
 }
 
 /// Room for a file that is about to be written. Dropping it gives the room back.

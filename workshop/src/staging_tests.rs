@@ -107,6 +107,36 @@ fn admission_counts_what_is_reserved_and_what_is_staged() {
 }
 
 #[test]
+fn who_announces_much_and_sends_little_takes_little() {
+    run(async {
+        let (drive, staging) = staging(100 << 10);
+        let first = staging.reserve_growing(90 << 10).unwrap();
+        assert_eq!(usage(&staging), (0, 16 << 10));
+        let mut idle = staging.create(1, first).await.unwrap();
+        idle.write(&[1]).await.unwrap();
+        assert_eq!(usage(&staging), (0, 16 << 10));
+        let data = sample(2, 60 << 10);
+        let mut writer = staging.create(2, staging.reserve_growing(60 << 10).unwrap()).await.unwrap();
+        writer.write(&data[..20 << 10]).await.unwrap();
+        assert_eq!(usage(&staging), (0, (16 << 10) + (40 << 10)), "as much again as has come");
+        writer.write(&data[20 << 10..]).await.unwrap();
+        writer.finish().await.unwrap();
+        let all = charge((60 << 10) + 4 * 15 + 64);
+        assert_eq!(usage(&staging), (all, 16 << 10));
+        let reader = staging.open(2).await.unwrap();
+        assert!(collect(reader.read(0..60 << 10)).await.unwrap() == data);
+        // The rest of what the first announced is taken by now.
+        assert!(matches!(idle.write(&[1; 50 << 10]).await, Err(StageError::Full(full)) if full.retry_after.is_some()));
+        drop((idle, reader));
+        settle().await;
+        assert_eq!((usage(&staging), files(&drive).await.0), ((all, 0), 1));
+        assert!(staging.reserve_growing(60 << 10).is_err(), "what surely has no room is refused at once");
+        assert_eq!(staging.reserve_growing(101 << 10).err().unwrap().retry_after, None);
+        assert!(staging.ever_fits(90 << 10).is_ok() && staging.ever_fits(101 << 10).is_err());
+    });
+}
+
+#[test]
 fn a_full_disk_is_full_and_leaks_nothing() {
     run(async {
         let (drive, staging) = staging(1 << 20);
