@@ -4,7 +4,7 @@ use crate::args::Status as Options;
 use crate::human::{bytes, count, counted, percent, seconds, table, watts};
 use crate::output;
 use server::admin::Client;
-use server::report::{RebuildReport, Status, Totals};
+use server::report::{FrontStatus, RebuildReport, Status, Totals};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -63,7 +63,9 @@ fn text(status: &Status) -> String {
     }
     row("spool", format!("{} of {}", bytes(status.workshop.spool_bytes), bytes(status.workshop.spool_capacity_bytes)));
     let room = &status.capacity;
-    row("room", format!("{} free of {}", bytes(room.free_bytes), bytes(room.total_bytes)));
+    let full = if room.full { ", full" } else { "" };
+    row("room", format!("{} free of {}{full}", bytes(room.free_bytes), bytes(room.total_bytes)));
+    row("clients", clients(&status.front));
     let power = &status.power;
     row("power", format!("{}, of which {} are standby", watts(power.watts), watts(power.standby_watts)));
     row("active", format!("{} of at most {}", counted(power.active_drives, "drive"), count(power.active_drives_max)));
@@ -134,6 +136,28 @@ fn workshop(status: &Status) -> String {
         bytes(workshop.capacity_bytes),
         counted(workshop.migrations_under_way, "pack"),
     )
+}
+
+/// Connections and requests, and what of them was turned away.
+fn clients(front: &FrontStatus) -> String {
+    let mut text = format!(
+        "{} of at most {}, {} of at most {}",
+        counted(front.requests, "request"),
+        count(front.request_limit),
+        counted(front.connections, "connection"),
+        count(front.connection_limit),
+    );
+    for (number, what) in [
+        (front.refused_requests, "requests refused"),
+        (front.refused_connections, "connections refused"),
+        (front.evicted_connections, "idle connections closed for others"),
+        (front.slow_clients, "cut off as too slow"),
+    ] {
+        if number > 0 {
+            let _ = write!(text, ", {} {what}", count(number));
+        }
+    }
+    text
 }
 
 /// What happened since the start. Trouble has a row only where there is some.
@@ -226,7 +250,12 @@ mod tests {
                 ClassStatus { class: 1, group: None, state: "asleep".into(), queued: [0, 0, 0] },
             ],
             totals: Totals { wakes_per_gb_migrated: Some(0.125), ..Totals::default() },
-            capacity: CapacityStatus { total_bytes: 5_000_000_000_000_000, free_bytes: 4_000_000_000_000_000 },
+            capacity: CapacityStatus {
+                total_bytes: 5_000_000_000_000_000,
+                free_bytes: 4_000_000_000_000_000,
+                ..CapacityStatus::default()
+            },
+            front: FrontStatus { connection_limit: 1024, request_limit: 256, ..FrontStatus::default() },
             warnings: vec!["drive 3 is away; look for its cable".into()],
             notes: vec!["objects lie on one disk".into()],
         }

@@ -177,6 +177,11 @@ impl Drive for DeadlineDrive {
         Box::pin(self.ask(self.deadlines.write, move |inner| async move { inner.create(&name, bytes).await }))
     }
 
+    fn create_sparse(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
+        let name = name.clone();
+        Box::pin(self.ask(self.deadlines.write, move |inner| async move { inner.create_sparse(&name, bytes).await }))
+    }
+
     fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer> {
         let name = name.clone();
         Box::pin(self.ask(self.deadlines.write, move |inner| async move { inner.write_at(&name, offset, data).await }))

@@ -105,6 +105,7 @@ mod tests {
                 queue_depth: 10,
                 overtake_limit: 1 << 40,
                 weighing: Weighing::Bytes,
+                wait_limit: None,
                 join_in_service: false,
                 anticipation: Duration::ZERO,
                 shares: Shares { client: 1, rebuild: 1, background: 1 },
@@ -115,6 +116,7 @@ mod tests {
             read_policy: ReadPolicy::All,
             starts_per_day: 10,
             host_slack: Duration::from_secs(30),
+            deadlines: crate::Deadlines::default(),
             migration: MigrationPolicy {
                 due_age: Some(Duration::ZERO),
                 min_age: Duration::ZERO,

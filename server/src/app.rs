@@ -12,11 +12,12 @@ use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::descriptors::{Descriptors, TooFewDescriptors};
 use crate::holds::Holds;
+use crate::host_room::HostRoom;
 use crate::house::House;
 use crate::lineage::Lineage;
 use crate::notices::Notices;
 use crate::repartition::Repartitions;
-use crate::s3::{self, Limits};
+use crate::s3::{self, Traffic};
 use crate::tell::Teller;
 use crate::trace_file;
 use crate::users::Users;
@@ -115,16 +116,10 @@ pub async fn run(
     let admin =
         tokio::spawn(admin::serve(socket, teller, Arc::clone(&house.users), Some(house.jobs.clone()), over(stopped)));
     ready(address);
-    let limits = Limits {
-        requests: config.request_limit as usize,
-        connections: descriptors.connections,
-        put_bytes: config.put_limit_bytes,
-        ..Limits::default()
-    };
     let store = Arc::new(House::new(house.means.clone(), house.world.clone(), config.patience));
     let stale = config.workshop.abort_uploads_after.map(|age| tokio::spawn(abort_stale(Arc::clone(&store), age)));
     let keys = Arc::clone(&house.users) as Arc<dyn s3::Keys>;
-    let served = s3::serve(listener, store, keys, limits, config.domain.clone(), shutdown).await;
+    let served = s3::serve(listener, store, keys, Arc::clone(&house.traffic), config.domain.clone(), shutdown).await;
     if let Some(stale) = stale {
         stale.abort();
     }
@@ -171,6 +166,7 @@ struct Running {
     means: Means,
     world: WorldHandle,
     users: Arc<Users>,
+    traffic: Arc<Traffic>,
     teller: Arc<Teller>,
     jobs: Repartitions,
 }
@@ -224,13 +220,17 @@ impl Boot<'_> {
                 Some(opened.map_err(|source| io_error(&format!("writing the trace {}", path.display()), source))?);
         }
         let world = boot::boot(spec.clone(), policy, seed, &means, Arc::clone(&emulated)).await?;
+        let drives = self.dir.labels().into_iter().map(|(path, label)| (label.drive, path));
+        HostRoom::of(drives, &self.dir.workshop()).watch(&means, &world).await;
         let jobs = Repartitions::start(means.clone(), world.clone(), spec).await?;
         let users =
             Users::open(means.catalog.clone(), self.dir.path().to_owned(), self.dir.credentials(), means.wall.clone());
         let users = Arc::new(users.await?);
-        let teller = Teller::new(means.clone(), world.clone(), emulated).with_notices(self.notices.clone());
-        let teller = Arc::new(teller);
-        Ok(Running { means, world, users, teller, jobs })
+        let traffic = Traffic::new(&self.config.limits(self.descriptors.connections));
+        let teller = Teller::new(means.clone(), world.clone(), emulated)
+            .with_notices(self.notices.clone())
+            .with_traffic(Arc::clone(&traffic));
+        Ok(Running { means, world, users, traffic, teller: Arc::new(teller), jobs })
     }
 
     /// The drives, each with its label checked. One that failed for good need not be there.

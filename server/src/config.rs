@@ -8,7 +8,7 @@
 
 mod text;
 
-use crate::s3::Domain;
+use crate::s3::{Domain, Limits};
 use engine::{
     Deadlines, GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing,
 };
@@ -22,6 +22,9 @@ use text::OvertakeLimit;
 
 /// What `larder.toml` says at first: every key with its default, commented out.
 const TEMPLATE: &str = include_str!("config/default.toml");
+
+/// The shortest `head_limit`: what S3's own limits on headers need, with a signature in the URL.
+const HEAD_BYTES_MIN: u64 = 16 << 10;
 
 /// The packs a write stays with one group for, unless the operator says otherwise.
 const BATCH_PACKS: u64 = 20;
@@ -48,6 +51,27 @@ pub struct Config {
     /// Connections at once.
     #[serde(deserialize_with = "text::at_least_one")]
     pub connection_limit: u32,
+    /// Requests of one user at once; a share of `request_limit` if not set.
+    #[serde(deserialize_with = "text::some_at_least_one")]
+    pub user_request_limit: Option<u32>,
+    /// Unsigned requests of one address at once; a share of `request_limit` if not set.
+    #[serde(deserialize_with = "text::some_at_least_one")]
+    pub peer_request_limit: Option<u32>,
+    /// Unsigned requests at once; a share of `request_limit` if not set.
+    #[serde(deserialize_with = "text::some_at_least_one")]
+    pub unsigned_request_limit: Option<u32>,
+    /// Connections of one address at once; a share of `connection_limit` if not set.
+    #[serde(deserialize_with = "text::some_at_least_one")]
+    pub peer_connection_limit: Option<u32>,
+    /// The longest head of a request; at least [`HEAD_BYTES_MIN`].
+    #[serde(rename = "head_limit", deserialize_with = "text::size")]
+    pub head_limit_bytes: u64,
+    /// What a client must send or take in a second at least, on average, while it is waited for.
+    #[serde(rename = "min_rate", deserialize_with = "text::size")]
+    pub min_bytes_per_s: u64,
+    /// How long a client may be waited for, in wall time; above 0.
+    #[serde(deserialize_with = "text::some_time")]
+    pub client_timeout: Duration,
     /// The largest object of one PUT.
     #[serde(rename = "put_limit", deserialize_with = "text::size")]
     pub put_limit_bytes: u64,
@@ -94,6 +118,13 @@ impl Default for Config {
             patience: Duration::from_secs(45),
             request_limit: 256,
             connection_limit: 1024,
+            user_request_limit: None,
+            peer_request_limit: None,
+            unsigned_request_limit: None,
+            peer_connection_limit: None,
+            head_limit_bytes: 64 << 10,
+            min_bytes_per_s: 1 << 10,
+            client_timeout: Duration::from_mins(1),
             put_limit_bytes: 5 << 30,
             time_scale: 1,
             idle_timeout: IdleTimeout::After(Duration::from_mins(5)),
@@ -389,6 +420,9 @@ impl Config {
         if self.migrate.pack_bytes == Some(0) {
             return Some(("migrate.pack_size", "must be above 0; remove the line for the rack's own".into()));
         }
+        if self.head_limit_bytes < HEAD_BYTES_MIN {
+            return Some(("head_limit", "must be at least \"16 KiB\", or requests of S3 would not fit".into()));
+        }
         let scheduler = &self.scheduler;
         if scheduler.shares == (Shares { client: 0, rebuild: 0, background: 0 }) {
             return Some(("scheduler.shares", "must not all be 0; write 60 for the client, say".into()));
@@ -408,6 +442,23 @@ impl Config {
             _ => self.pins.iter().find(|pin| pin.prefix.is_empty() || pin.prefix.starts_with('/')).map(|pin| {
                 ("pin", format!("`prefix = \"{}\"` names no bucket; write \"bucket\" or \"bucket/prefix\"", pin.prefix))
             }),
+        }
+    }
+
+    /// How much the front takes on, with so many connections as the system allows.
+    pub fn limits(&self, connections: usize) -> Limits {
+        let usual = Limits::of(self.request_limit as usize, connections.min(self.connection_limit as usize));
+        let set = |limit: Option<u32>, usual: usize| limit.map_or(usual, |limit| limit as usize);
+        Limits {
+            user_requests: set(self.user_request_limit, usual.user_requests),
+            peer_requests: set(self.peer_request_limit, usual.peer_requests),
+            unsigned_requests: set(self.unsigned_request_limit, usual.unsigned_requests),
+            peer_connections: set(self.peer_connection_limit, usual.peer_connections),
+            head_bytes: self.head_limit_bytes as usize,
+            min_bytes_per_s: self.min_bytes_per_s,
+            put_bytes: self.put_limit_bytes,
+            stall: self.client_timeout,
+            ..usual
         }
     }
 

@@ -24,6 +24,7 @@ use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use workshop::{StageError, StagedWriter};
 
@@ -183,12 +184,18 @@ impl ObjectStore for House {
             let Some(bytes) = length else {
                 return Err(StoreError::Internal("the length of a put is not known".into()));
             };
-            let reservation = self.means.staging.reserve(bytes).map_err(|full| workshop_full(&full))?;
+            self.check_room(bytes)?;
+            let reservation = self.means.staging.reserve_growing(bytes).map_err(|full| workshop_full(&full))?;
             let slot = self.means.catalog.next_slot().await.map_err(catalog_error)?;
             let writer = self.means.staging.create(slot, reservation).await.map_err(stage_error)?;
             let sink = Sink { house: self.clone(), bucket: bucket.clone(), key: key.into(), slot, writer };
             Ok(Box::new(sink) as Box<dyn PutSink>)
         })
+    }
+
+    fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
+        self.means.staging.ever_fits(bytes).map_err(|full| workshop_full(&full))?;
+        self.room_in_rack()
     }
 
     fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Object> {
@@ -304,6 +311,18 @@ impl House {
             Displaced::Doomed { group, bytes, .. } => self.world.tell(Event::SpaceDoomed { group, bytes }),
         }
         self.tell_usage();
+    }
+
+    /// Refuses what the rack would never have room for, by the engine's word.
+    pub(crate) fn room_in_rack(&self) -> Result<(), StoreError> {
+        if !self.means.counters.rack_full.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let reason =
+            "The rack is full: no group of drives has room for what is staged. Delete objects, or add drives; \
+                      waiting makes no room."
+                .to_owned();
+        Err(StoreError::NoRoom { reason })
     }
 
     pub(crate) fn tell_usage(&self) {
@@ -427,14 +446,24 @@ pub(crate) fn catalog_error(error: CatalogError) -> StoreError {
     }
 }
 
-/// Seconds to wait before trying again; what never fits is told to wait an hour, in which an operator may have made
-/// room.
-fn retry_after_s(wait: Option<Duration>) -> u32 {
-    wait.map_or(3600, |wait| wait.as_secs_f64().ceil().clamp(1.0, 3600.0) as u32)
+/// Seconds to wait before trying again.
+fn retry_after_s(wait: Duration) -> u32 {
+    wait.as_secs_f64().ceil().clamp(1.0, 3600.0) as u32
 }
 
 pub(crate) fn workshop_full(full: &workshop::Full) -> StoreError {
-    StoreError::SlowDown { retry_after_s: retry_after_s(full.retry_after), reason: "the workshop is full".into() }
+    let workshop::Full { wanted_bytes, capacity_bytes, .. } = *full;
+    match full.retry_after {
+        Some(wait) => {
+            StoreError::SlowDown { retry_after_s: retry_after_s(wait), reason: "the workshop is full".into() }
+        }
+        None => StoreError::TooLarge {
+            reason: format!(
+                "The object takes {wanted_bytes} bytes of the workshop, which holds {capacity_bytes} \
+                 (workshop.capacity in larder.toml). It can be stored when the workshop is made larger."
+            ),
+        },
+    }
 }
 
 pub(crate) fn stage_error(error: StageError) -> StoreError {
@@ -451,11 +480,11 @@ pub(crate) fn damaged(error: &workshop::ReadError) -> StoreError {
 fn recall_error(error: RecallError) -> StoreError {
     match error {
         RecallError::TooLong(wait) => StoreError::SlowDown {
-            retry_after_s: retry_after_s(Some(wait)),
+            retry_after_s: retry_after_s(wait),
             reason: "the object is cold and is being recalled".into(),
         },
         RecallError::SpoolFull(full) => StoreError::SlowDown {
-            retry_after_s: retry_after_s(full.retry_after),
+            retry_after_s: full.retry_after.map_or(3600, retry_after_s),
             reason: "too many recalls at once".into(),
         },
         RecallError::Refused(reason @ (Rejection::QueueFull | Rejection::Closing)) => {

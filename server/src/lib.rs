@@ -11,6 +11,7 @@ pub mod config;
 pub mod data_dir;
 pub mod descriptors;
 pub mod holds;
+mod host_room;
 pub mod house;
 pub mod lineage;
 pub mod losses;

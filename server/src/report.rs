@@ -22,6 +22,8 @@ pub struct Status {
     pub uptime_s: f64,
     /// The workshop.
     pub workshop: WorkshopStatus,
+    /// Connections and requests of S3.
+    pub front: FrontStatus,
     /// Power now.
     pub power: PowerStatus,
     /// Drives by what they are doing.
@@ -61,6 +63,31 @@ pub struct WorkshopStatus {
     pub spool_capacity_bytes: u64,
     /// Migration writes from composing to their end.
     pub migrations_under_way: u64,
+}
+
+/// Connections and requests of S3.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrontStatus {
+    /// Connections now.
+    pub connections: u64,
+    /// Of those, how many have no request under way.
+    pub idle_connections: u64,
+    /// How many there may be.
+    pub connection_limit: u64,
+    /// Requests now.
+    pub requests: u64,
+    /// Of those, how many nobody signed.
+    pub unsigned_requests: u64,
+    /// How many there may be.
+    pub request_limit: u64,
+    /// Requests that were told to slow down since the server started, because there were too many.
+    pub refused_requests: u64,
+    /// Connections that were closed at once since then, because their address had too many.
+    pub refused_connections: u64,
+    /// Idle connections that made room for others since then.
+    pub evicted_connections: u64,
+    /// Clients that were cut off since then, because they sent or took too little.
+    pub slow_clients: u64,
 }
 
 /// Power, by the ledger.
@@ -171,8 +198,12 @@ pub struct Totals {
 pub struct CapacityStatus {
     /// What the drives of all groups hold.
     pub total_bytes: u64,
-    /// What is still free of it, as far as the engine knows.
+    /// What is still free of it, as far as the engine knows. The room of a disk that drives share is counted once.
     pub free_bytes: u64,
+    /// Whether there is no room for what is staged: PUTs are refused.
+    pub full: bool,
+    /// Payload bytes of the last write from the workshop that found no room, as long as it would find none.
+    pub unplaced_bytes: Option<u64>,
 }
 
 /// `larder explain s3://bucket/key`.

@@ -5,9 +5,10 @@ use crate::lineage;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
 use crate::report::{
-    CapacityStatus, ClassStatus, DriveCounts, DriveReport, Explanation, PlaceReport, PowerStatus, RebuildReport,
-    Status, Totals, UnusableStack, WorkshopStatus,
+    CapacityStatus, ClassStatus, DriveCounts, DriveReport, Explanation, FrontStatus, PlaceReport, PowerStatus,
+    RebuildReport, Status, Totals, UnusableStack, WorkshopStatus,
 };
+use crate::s3::Traffic;
 use crate::world::{Means, WorldHandle};
 use catalog::{CatalogError, Object, Place};
 use disk::{Clock, EmulatedRack};
@@ -28,6 +29,7 @@ pub struct Teller {
     emulated: Arc<EmulatedRack>,
     notices: Notices,
     recalls: Recalls,
+    traffic: Option<Arc<Traffic>>,
     started: Instant,
 }
 
@@ -35,13 +37,20 @@ impl Teller {
     /// Tells of this world.
     pub fn new(means: Means, world: WorldHandle, emulated: Arc<EmulatedRack>) -> Self {
         let recalls = Recalls::new(means.clone(), world.clone());
-        Self { means, world, emulated, notices: Notices::default(), recalls, started: Instant::now() }
+        let started = Instant::now();
+        Self { means, world, emulated, notices: Notices::default(), recalls, traffic: None, started }
     }
 
     /// The same, which also tells how the server is set up.
     #[must_use]
     pub fn with_notices(self, notices: Notices) -> Self {
         Self { notices, ..self }
+    }
+
+    /// Tells of the front as well.
+    #[must_use]
+    pub fn with_traffic(self, traffic: Arc<Traffic>) -> Self {
+        Self { traffic: Some(traffic), ..self }
     }
 
     async fn tell_status(&self) -> Result<Status, Untold> {
@@ -67,6 +76,7 @@ impl Teller {
                 spool_capacity_bytes: spool.capacity_bytes,
                 migrations_under_way: seen.migrations_under_way,
             },
+            front: self.traffic.as_deref().map(front).unwrap_or_default(),
             power: seen.power,
             drives: seen.drives,
             rebuilds: seen.rebuilds,
@@ -388,12 +398,29 @@ fn totals(rack: &Rack) -> Totals {
 }
 
 fn capacity(rack: &Rack) -> CapacityStatus {
-    let mut capacity = CapacityStatus::default();
-    for drive in rack.layout().groups.iter().flat_map(|group| &group.drives) {
-        capacity.total_bytes += rack.spec().capacity_bytes(*drive);
-        capacity.free_bytes += rack.drive_free_bytes(*drive);
+    let drives = rack.layout().groups.iter().flat_map(|group| &group.drives);
+    CapacityStatus {
+        total_bytes: drives.map(|drive| rack.spec().capacity_bytes(*drive)).sum(),
+        free_bytes: rack.free_bytes(),
+        full: rack.is_full(),
+        unplaced_bytes: rack.unplaced_bytes(),
     }
-    capacity
+}
+
+fn front(traffic: &Traffic) -> FrontStatus {
+    let (seen, limits) = (traffic.seen(), traffic.limits());
+    FrontStatus {
+        connections: seen.connections as u64,
+        idle_connections: seen.idle_connections as u64,
+        connection_limit: limits.connections as u64,
+        requests: seen.requests as u64,
+        unsigned_requests: seen.unsigned_requests as u64,
+        request_limit: limits.requests as u64,
+        refused_requests: seen.refused_requests,
+        refused_connections: seen.refused_connections,
+        evicted_connections: seen.evicted_connections,
+        slow_clients: seen.slow_clients,
+    }
 }
 
 fn drive_report(rack: &Rack, drive: DriveId, now: Time) -> DriveReport {
@@ -462,7 +489,19 @@ fn damaged_records(keys: &[String]) -> Option<String> {
 fn warnings(status: &Status) -> Vec<String> {
     let mut warnings = Vec::new();
     let workshop = &status.workshop;
-    if workshop.staged_bytes * 10 > workshop.capacity_bytes * 9 {
+    if status.capacity.full {
+        warnings.push(
+            "the rack is full: no group has room for what is staged, and PUTs are refused. Delete objects, whose room \
+             comes back when their groups have woken, or add drives"
+                .into(),
+        );
+    } else if let Some(bytes) = status.capacity.unplaced_bytes {
+        warnings.push(format!(
+            "{bytes} bytes in the workshop find no room in any group that may take them, while smaller packs do: \
+             delete objects, or add drives"
+        ));
+    }
+    if workshop.staged_bytes * 10 > workshop.capacity_bytes * 9 && !status.capacity.full {
         warnings.push("the workshop is nearly full: PUTs will be told to slow down until data has migrated".into());
     }
     if status.totals.data_lost > 0 {

@@ -6,7 +6,7 @@
 //! no bytes: the object is read from the files of its parts until it has migrated as a whole.
 
 use crate::house::{House, Staged, catalog_condition, catalog_error, damaged, is_refusal, stage_error, workshop_full};
-use crate::s3::store::{Committed, Completion, PutMeta, PutSink, StoreError, StoreFuture, UploadMeta};
+use crate::s3::store::{Committed, Completion, ObjectStore, PutMeta, PutSink, StoreError, StoreFuture, UploadMeta};
 use crate::s3::store::{UploadPage, UploadQuery};
 use crate::world::Counters;
 use bytes::Bytes;
@@ -58,27 +58,56 @@ impl House {
         length: u64,
     ) -> Result<Box<dyn PutSink>, StoreError> {
         self.means.catalog.upload(bucket, key, upload).await.map_err(catalog_error)?;
-        let open = self.open_part(length)?;
-        let reservation = self.means.staging.reserve(length).map_err(|full| workshop_full(&full))?;
+        self.check_room(length)?;
+        let open = match self.open_part(length) {
+            Err(error) => return Err(self.never_fits(upload, number, length).await?.unwrap_or(error)),
+            Ok(open) => open,
+        };
+        let reservation = self.means.staging.reserve_growing(length).map_err(|full| workshop_full(&full))?;
         let slot = self.means.catalog.next_slot().await.map_err(catalog_error)?;
         let writer = self.means.staging.create(slot, reservation).await.map_err(stage_error)?;
         let (house, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
-        Ok(Box::new(PartSink { house, bucket, key, upload, number, slot, writer, open }))
+        Ok(Box::new(PartSink { house, bucket, key, upload, number, slot, writer, come_bytes: 0, open }))
     }
 
-    /// Counts a part of `bytes` bytes as open, if its share of the workshop has room for it.
-    fn open_part(&self, bytes: u64) -> Result<OpenPart, StoreError> {
-        let counters = Arc::clone(&self.means.counters);
+    /// What of the workshop the parts of all open uploads may take, in bytes.
+    fn open_bytes_max(&self) -> u64 {
         let capacity_bytes = u128::from(self.means.staging.usage().capacity_bytes);
-        let most_bytes = (capacity_bytes * u128::from(OPEN_PERMILLE) / 1000) as u64;
-        let before = counters.open_part_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let open = OpenPart { counters, bytes };
-        if before.saturating_add(bytes) > most_bytes {
-            let reason =
-                format!("open uploads hold {before} bytes of the {most_bytes} that they may; complete or abort some");
-            return Err(StoreError::SlowDown { retry_after_s: OPEN_RETRY_S, reason });
+        (capacity_bytes * u128::from(OPEN_PERMILLE) / 1000) as u64
+    }
+
+    /// Counts a part of `length` bytes as open, if its share of the workshop has room for it; as much of it as has its
+    /// room reserved before it comes.
+    fn open_part(&self, length: u64) -> Result<OpenPart, StoreError> {
+        let (counters, most_bytes) = (Arc::clone(&self.means.counters), self.open_bytes_max());
+        let mut open = OpenPart { counters, bytes: 0, length, most_bytes };
+        let before = open.counters.open_part_bytes.load(Ordering::Relaxed);
+        if before.saturating_add(length) > most_bytes {
+            return Err(open.share_is_full(before));
         }
+        open.grow(0)?;
         Ok(open)
+    }
+
+    /// Why part `number` of `length` bytes will never have room beside the other parts of its upload, if that is so.
+    async fn never_fits(&self, upload: VersionId, number: u32, length: u64) -> Result<Option<StoreError>, StoreError> {
+        let (mut bytes, mut last) = (length, 0);
+        loop {
+            let page = self.means.catalog.parts_page(upload, last, PAGE).await.map_err(catalog_error)?;
+            bytes += page.iter().filter(|part| part.number != number).map(|part| part.bytes).sum::<u64>();
+            match page.last() {
+                Some(part) => last = part.number,
+                None => break,
+            }
+        }
+        let (most_bytes, capacity_bytes) = (self.open_bytes_max(), self.means.staging.usage().capacity_bytes);
+        Ok((bytes > most_bytes).then(|| StoreError::TooLarge {
+            reason: format!(
+                "With this part the upload has {bytes} bytes. All parts of an upload must lie in the workshop at once, \
+                 which holds {capacity_bytes} (workshop.capacity in larder.toml), of which uploads may take \
+                 {most_bytes}. It can be stored when the workshop is made larger."
+            ),
+        }))
     }
 
     /// Parts are open no more: they belong to an object, or to nothing.
@@ -276,10 +305,34 @@ async fn open_of(hold: &SlotHold, (version, bucket, key): &Name) -> Result<Stage
 /// A part that counts as open, for as long as this lives or, once it is committed, until its upload is over.
 struct OpenPart {
     counters: Arc<Counters>,
+    /// What of it counts.
     bytes: u64,
+    length: u64,
+    most_bytes: u64,
 }
 
 impl OpenPart {
+    /// Counts more of it, of which `come_bytes` have come, as far as the share of the workshop goes.
+    fn grow(&mut self, come_bytes: u64) -> Result<(), StoreError> {
+        let more_bytes = workshop::reserved_for(come_bytes, self.length).saturating_sub(self.bytes);
+        if more_bytes == 0 {
+            return Ok(());
+        }
+        let before = self.counters.open_part_bytes.fetch_add(more_bytes, Ordering::Relaxed);
+        self.bytes += more_bytes;
+        if before.saturating_add(more_bytes) > self.most_bytes {
+            return Err(self.share_is_full(before));
+        }
+        Ok(())
+    }
+
+    fn share_is_full(&self, held_bytes: u64) -> StoreError {
+        let most_bytes = self.most_bytes;
+        let reason =
+            format!("open uploads hold {held_bytes} bytes of the {most_bytes} that they may; complete or abort some");
+        StoreError::SlowDown { retry_after_s: OPEN_RETRY_S, reason }
+    }
+
     fn committed(mut self) {
         self.bytes = 0;
     }
@@ -300,12 +353,17 @@ struct PartSink {
     number: u32,
     slot: u64,
     writer: StagedWriter,
+    come_bytes: u64,
     open: OpenPart,
 }
 
 impl PutSink for PartSink {
     fn write(&mut self, bytes: Bytes) -> StoreFuture<'_, ()> {
-        Box::pin(async move { self.writer.write(&bytes).await.map_err(stage_error) })
+        Box::pin(async move {
+            self.come_bytes += bytes.len() as u64;
+            self.open.grow(self.come_bytes)?;
+            self.writer.write(&bytes).await.map_err(stage_error)
+        })
     }
 
     fn abort(self: Box<Self>) -> BoxFuture<'static, ()> {
@@ -320,7 +378,7 @@ impl PutSink for PartSink {
 
 impl PartSink {
     async fn commit_all(self, meta: PutMeta) -> Result<Committed, StoreError> {
-        let Self { house, bucket, key, upload, number, slot, writer, open } = self;
+        let Self { house, bucket, key, upload, number, slot, writer, open, .. } = self;
         let checksum = meta.checksums.into_iter().next();
         let checksum = checksum.ok_or_else(|| StoreError::Internal("a part without a checksum".into()))?;
         let staged = writer.finish_for(upload.0, number, &bucket, &key).await.map_err(stage_error)?;

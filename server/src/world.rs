@@ -38,7 +38,7 @@ use futures::future::{BoxFuture, FutureExt};
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::{mpsc, oneshot, watch};
 use workshop::{HeldPack, Sealed, Spool, SpoolWriter, Staging};
@@ -117,6 +117,8 @@ pub struct Counters {
     pub open_part_bytes: AtomicU64,
     /// What reads have found to be lost.
     pub losses: Losses,
+    /// Whether the engine says that the rack has no room for what is staged.
+    pub rack_full: AtomicBool,
 }
 
 /// A part of a blob's payload that is to be recalled into the spool.
@@ -471,6 +473,7 @@ impl World {
             self.trace(now, || Told::Action(action.clone()));
         }
         self.tell_awake();
+        self.means.counters.rack_full.store(self.rack.is_full(), Ordering::Relaxed);
         self.persist_starts(&mut actions);
         for action in actions {
             self.obey(action);

@@ -120,7 +120,7 @@ fn who_announces_much_and_sends_little_takes_little() {
         writer.write(&data[..20 << 10]).await.unwrap();
         assert_eq!(usage(&staging), (0, (16 << 10) + (40 << 10)), "as much again as has come");
         writer.write(&data[20 << 10..]).await.unwrap();
-        writer.finish().await.unwrap();
+        writer.finish_with(Stamp::default()).await.unwrap();
         let all = charge((60 << 10) + 4 * 15 + 64);
         assert_eq!(usage(&staging), (all, 16 << 10));
         let reader = staging.open(2).await.unwrap();

@@ -39,12 +39,18 @@ fn the_template_tells_the_true_defaults_of_every_key() {
     assert_eq!(said.starts_per_day, Some(spec.profile.starts_per_day()), "the example is the shipped rack's value");
     assert_eq!(said.placement.batch_bytes, Some(spec.pack_bytes * BATCH_PACKS));
     assert_eq!(said.migrate.pack_bytes, Some(spec.pack_bytes));
+    assert_eq!(said.limits(1024).user_requests, Config::default().limits(1024).user_requests);
+    assert_eq!(said.limits(1024).peer_requests, Config::default().limits(1024).peer_requests);
+    assert_eq!(said.limits(1024).unsigned_requests, Config::default().limits(1024).unsigned_requests);
+    assert_eq!(said.limits(1024).peer_connections, Config::default().limits(1024).peer_connections);
     assert_eq!(said.workshop.spool, said.workshop.capacity.map(|capacity| capacity / 4));
     // These have no fixed default; what is left must be equal.
     said.pins.clear();
     said.starts_per_day = None;
     said.trace = None;
     said.domain = None;
+    (said.user_request_limit, said.peer_request_limit, said.unsigned_request_limit) = (None, None, None);
+    said.peer_connection_limit = None;
     said.scheduler.overtake_limit = None;
     said.placement.batch_bytes = None;
     said.migrate = MigrateConfig { pack_bytes: None, older_than: None, ..said.migrate };
@@ -141,6 +147,8 @@ fn wrong_values_are_refused_at_their_place_with_a_right_one() {
         ("time_scale = 0", ":1:14: ", "from 1 to 100000"),
         ("time_scale = 1.5", ":1:14: ", "from 1 to 100000"),
         ("request_limit = 0", ":1:17: ", "from 1"),
+        ("peer_request_limit = 0", ":1:22: ", "from 1"),
+        ("head_limit = \"1 KiB\"", ":1:1: ", "at least \"16 KiB\""),
         ("idle_timeout = \"sometimes\"", ":1:16: ", "or \"never\""),
         ("read_policy = \"some\"", ":1:15: ", "`all`"),
         ("rescue_fraction = 50", ":1:19: ", "from 0.0 to 1.0"),
@@ -188,4 +196,16 @@ fn the_workshop_takes_a_quarter_of_the_room_unless_told_otherwise() {
     assert_eq!(workshop.spool_bytes(100), 25);
     let set = WorkshopConfig { capacity: Some(7), spool: Some(3), ..workshop };
     assert_eq!((set.capacity_bytes(300, 100), set.spool_bytes(100)), (7, 3));
+}
+
+#[test]
+fn shares_of_requests_and_connections_follow_their_limits_unless_set() {
+    let limits = parse("request_limit = 100\nconnection_limit = 10\nuser_request_limit = 7\n").unwrap().limits(1024);
+    assert_eq!(
+        (limits.requests, limits.user_requests, limits.peer_requests, limits.unsigned_requests),
+        (100, 7, 25, 50)
+    );
+    assert_eq!((limits.connections, limits.peer_connections), (10, 5));
+    let least = parse("request_limit = 1\nconnection_limit = 1\nmin_rate = 0").unwrap().limits(1024);
+    assert_eq!((least.peer_requests, least.peer_connections, least.min_bytes_per_s), (1, 1, 0));
 }

@@ -390,7 +390,8 @@ impl Room {
         };
         let free = |group: &engine::layout::Group| {
             let all: u64 = group.drives.iter().map(|drive| rack.drive_free_bytes(*drive)).sum();
-            all / u64::from(code.data + code.parity) * u64::from(code.data)
+            // A disk that drives share has its room once.
+            all.min(rack.free_bytes()) / u64::from(code.data + code.parity) * u64::from(code.data)
         };
         Self {
             classes: rack.layout().classes.clone(),

@@ -201,6 +201,7 @@ async fn copied(
     object: &Object,
     described: &Described,
 ) -> Result<Option<s3s::S3Response<s3s::Body>>, Fault> {
+    route.store.check_room(object.bytes)?;
     // A source that is cold beyond patience is refused before anything is reserved for it.
     let Some(got) = source.open(route, object, 0..object.bytes).await? else { return Ok(None) };
     let kind = described.kind.or(object.checksums.first().map(|sum| sum.kind)).unwrap_or(ChecksumKind::Crc64Nvme);
@@ -262,6 +263,7 @@ pub(super) async fn part(route: &Route, ask: Ask) -> Answer {
         if bytes > COPY_BYTES_MAX {
             return Err(too_large());
         }
+        route.store.check_room(bytes)?;
         let Some(got) = source.open(route, &object, range).await? else { continue };
         let mut sink = bucket.store.begin_part(&ask.bucket, &ask.key, id, number, bytes).await?;
         let pumped = pump(got, sink.as_mut(), Hasher::new(&route.md5, upload.checksum)).await;

@@ -25,6 +25,7 @@ pub(super) enum Code {
     EntityTooSmall,
     IllegalLocationConstraintException,
     IncompleteBody,
+    InsufficientStorage,
     InternalError,
     InvalidAccessKeyId,
     InvalidArgument,
@@ -123,6 +124,8 @@ const SPELLING: &[(Code, &str, u16, &str)] = &[
         400,
         "You did not provide the number of bytes specified by the Content-Length HTTP header.",
     ),
+    // Not one of AWS's, which is never full. SDKs try 500, 502, 503 and 504 again, and not this.
+    (Code::InsufficientStorage, "InsufficientStorage", 507, "There is no room left in the rack."),
     (Code::InternalError, "InternalError", 500, "We encountered an internal error. Please try again."),
     (
         Code::InvalidAccessKeyId,
@@ -416,7 +419,8 @@ impl From<StoreError> for Fault {
             StoreError::BucketNotEmpty => Code::BucketNotEmpty.into(),
             StoreError::PreconditionFailed => Code::PreconditionFailed.into(),
             StoreError::SlowDown { retry_after_s, reason } => Self::slow_down(*retry_after_s, reason.clone()),
-            StoreError::TooLarge { .. } => Code::EntityTooLarge.into(),
+            StoreError::TooLarge { reason } => Self::new(Code::EntityTooLarge, reason.clone()),
+            StoreError::NoRoom { reason } => Self::new(Code::InsufficientStorage, reason.clone()),
             StoreError::Unavailable { .. } => Code::ServiceUnavailable.into(),
             StoreError::DataLost { .. } => Self::new(Code::InternalError, LOST),
             StoreError::Internal(_) => Code::InternalError.into(),

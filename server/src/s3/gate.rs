@@ -1,8 +1,13 @@
-//! What every request passes before and after the protocol library: the limit on requests at once, a request id, the
+//! What every request passes before and after the protocol library: a request id, its place among those at once, the
 //! rest of a refused body, and error bodies that say what they should.
+//!
+//! A request takes its place once its signature is verified ([`Entry`]) and keeps it until its answer was sent. One
+//! that is refused gives it back before the rest of its body is read, of which only so much is as a client needs to read
+//! the answer, and of few clients at once.
 
 use super::error::{Code, Fault, renamed, usual_message};
 use super::framing::Framing;
+use super::traffic::{Busy, Connected, Party, Place, Traffic};
 use super::xml;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH};
@@ -12,16 +17,17 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use s3s::service::S3Service;
 use s3s::{Body, HttpError, S3Error, StdError};
+use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How much of a refused request's body is still read, in bytes, so that its client reads the answer rather than a
-/// reset.
+/// reset: of a user, and of one who is not known.
 const DRAIN_BYTES: u64 = 8 << 20;
+const DRAIN_BYTES_UNKNOWN: u64 = 1 << 20;
 /// How long that may take in all, and how long a client may let it wait.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 const DRAIN_STALL: Duration = Duration::from_millis(500);
@@ -31,55 +37,100 @@ const RETRY_AFTER_S: u32 = 1;
 /// What all requests of a listener share.
 pub(super) struct Gate {
     service: S3Service,
-    room: Arc<Semaphore>,
+    traffic: Arc<Traffic>,
     started_s: u64,
     count: AtomicU64,
 }
 
 impl Gate {
-    /// A gate that lets `requests` requests in at once.
-    pub fn new(service: S3Service, requests: usize) -> Self {
+    /// A gate before `service` that lets in what `traffic` has room for.
+    pub fn new(service: S3Service, traffic: Arc<Traffic>) -> Self {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let room = Arc::new(Semaphore::new(requests));
-        Self { service, room, started_s: since.as_secs(), count: AtomicU64::new(0) }
+        Self { service, traffic, started_s: since.as_secs(), count: AtomicU64::new(0) }
     }
 
-    /// Serves a request.
+    /// What the front has under way.
+    pub fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
+    }
+
+    /// Serves a request that came on the connection `connected`.
     ///
     /// # Errors
     /// Only what the protocol library cannot turn into an answer; the connection is closed then.
-    pub async fn serve(&self, request: Request<Incoming>) -> Result<Response<Guarded>, HttpError> {
+    pub async fn serve(
+        &self,
+        request: Request<Incoming>,
+        connected: &Arc<Connected>,
+    ) -> Result<Response<Guarded>, HttpError> {
+        let busy = connected.busy();
+        let entry = Arc::new(Entry { peer: connected.peer(), known: AtomicBool::new(false), place: Mutex::default() });
         let id = format!("{:08X}{:08X}", self.started_s, self.count.fetch_add(1, Ordering::Relaxed));
         let waits_for_continue = request.headers().contains_key("expect");
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let path = parts.uri.path().to_owned();
         let is_empty = body.is_end_stream();
         let shared = Shared(Arc::new(Mutex::new(body)));
-        let refusal = refusal(&parts.method, &parts.headers);
-        let room = self.room.clone().try_acquire_owned();
-        let (response, permit) = match (refusal, room) {
-            (Some(fault), _) => (answer(fault)?, None),
-            (None, Err(_)) => (answer(Fault::slow_down(RETRY_AFTER_S, "Too many requests at once."))?, None),
-            (None, Ok(permit)) => {
-                let body = Body::http_body(Framing::of(&parts.headers, shared.clone()));
-                (self.service.call(Request::from_parts(parts, body)).await?, Some(permit))
-            }
+        let response = if let Some(fault) = refusal(&parts.method, &parts.headers) {
+            answer(fault)?
+        } else {
+            parts.extensions.insert(Arc::clone(&entry));
+            let body = Body::http_body(Framing::of(&parts.headers, shared.clone()));
+            self.service.call(Request::from_parts(parts, body)).await?
         };
+        let place = entry.take();
         let failed = response.status().is_client_error() || response.status().is_server_error();
         let mut response = if failed { mended(response, &path, &id) } else { response };
-        if failed && !waits_for_continue {
-            shared.drain().await;
+        // What was refused needs no place: its answer is short, and its client may take as long as it likes.
+        let place = place.filter(|_| !failed);
+        let mut cut_off = false;
+        if failed && !waits_for_continue && !shared.is_end_stream() {
+            let most_bytes = if entry.is_known() { DRAIN_BYTES } else { DRAIN_BYTES_UNKNOWN };
+            cut_off = match self.traffic.drain() {
+                Some(_draining) => !shared.drain(most_bytes).await,
+                None => true,
+            };
         }
         if let Ok(value) = HeaderValue::try_from(id) {
             response.headers_mut().insert("x-amz-request-id", value);
         }
         response.headers_mut().insert("server", HeaderValue::from_static("Larder"));
-        if waits_for_continue && (is_empty || failed) {
+        if cut_off || waits_for_continue && (is_empty || failed) {
             // No `100 Continue` may have gone before this answer (there is none for an empty body, though some clients
             // ask for it). botocore then misreads the next answer on the same connection and waits for its end forever.
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        Ok(response.map(|body| Guarded { body, _permit: permit }))
+        Ok(response.map(|body| Guarded { body, _place: place, _busy: busy }))
+    }
+}
+
+/// A request on its way to its place.
+pub(super) struct Entry {
+    peer: IpAddr,
+    /// Whether its signature is a user's.
+    known: AtomicBool,
+    place: Mutex<Option<Place>>,
+}
+
+impl Entry {
+    /// Takes a place for a request of `user`, or of nobody who is known.
+    ///
+    /// # Errors
+    /// `SlowDown` if there is none.
+    pub fn admit(&self, traffic: &Arc<Traffic>, user: Option<&str>) -> Result<(), Fault> {
+        self.known.store(user.is_some(), Ordering::Relaxed);
+        let party = user.map_or(Party::Peer(self.peer), |user| Party::User(user.to_owned()));
+        let place = traffic.admit(party).map_err(|refusal| Fault::slow_down(RETRY_AFTER_S, refusal))?;
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
+        Ok(())
+    }
+
+    fn take(&self) -> Option<Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn is_known(&self) -> bool {
+        self.known.load(Ordering::Relaxed)
     }
 }
 
@@ -94,7 +145,13 @@ fn refusal(method: &Method, headers: &HeaderMap) -> Option<Fault> {
     let mut authorizations = headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes);
     let known = |value: &[u8]| value.starts_with(b"AWS4-HMAC-SHA256") || value.starts_with(b"AWS ");
     let unsupported = authorizations.next().is_some_and(|value| !known(value)) || authorizations.next().is_some();
-    unsupported.then(|| Fault::new(Code::InvalidArgument, "Unsupported Authorization Type"))
+    if unsupported {
+        return Some(Fault::new(Code::InvalidArgument, "Unsupported Authorization Type"));
+    }
+    // The library would read a body for another service's signature before it verifies it.
+    let scope = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    let is_for_sts = scope.windows(5).any(|part| part == b"/sts/");
+    is_for_sts.then(|| Fault::new(Code::AccessDenied, "The request is signed for another service."))
 }
 
 fn answer(fault: Fault) -> Result<Response<Body>, HttpError> {
@@ -136,18 +193,18 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads what is left, up to a limit.
-    async fn drain(mut self) {
-        let mut left = DRAIN_BYTES;
+    /// Reads what is left, up to `left` bytes. Whether that was all.
+    async fn drain(mut self, mut left: u64) -> bool {
         let read = async {
             while let Ok(Some(Ok(frame))) = tokio::time::timeout(DRAIN_STALL, self.frame()).await {
                 let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
                 let Some(rest) = left.checked_sub(bytes) else { break };
                 left = rest;
             }
+            self.is_end_stream()
         };
         // A client that is slower than this is left to its reset.
-        let _ = tokio::time::timeout(DRAIN_TIME, read).await;
+        tokio::time::timeout(DRAIN_TIME, read).await.unwrap_or(false)
     }
 }
 
@@ -168,10 +225,11 @@ impl HttpBody for Shared {
     }
 }
 
-/// An answer's body that keeps its request's place until it was sent or dropped.
+/// An answer's body that keeps its request's place, and its connection, until it was sent or dropped.
 pub(super) struct Guarded {
     body: Body,
-    _permit: Option<OwnedSemaphorePermit>,
+    _place: Option<Place>,
+    _busy: Busy,
 }
 
 impl HttpBody for Guarded {

@@ -35,12 +35,14 @@ mod serve;
 mod stall;
 pub mod store;
 mod tagging;
+mod traffic;
 mod upload;
 mod versions;
 mod xml;
 
 pub use host::Domain;
 pub use serve::serve;
+pub use traffic::{Traffic, TrafficSeen};
 
 pub use store::{
     Committed, Completion, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, Restatement,
@@ -71,8 +73,20 @@ pub trait Keys: Send + Sync + 'static {
 pub struct Limits {
     /// Requests at once, those whose answer is still being sent included; more are told to slow down.
     pub requests: usize,
-    /// Connections at once; more wait to be accepted.
+    /// Of those, requests of one user.
+    pub user_requests: usize,
+    /// Of those, unsigned requests from one address.
+    pub peer_requests: usize,
+    /// Of those, unsigned requests from all addresses.
+    pub unsigned_requests: usize,
+    /// Connections at once. For one more the longest idle one is closed; if none is idle, it waits to be accepted.
     pub connections: usize,
+    /// Of those, connections from one address. For one more its longest idle one is closed, or else the new one.
+    pub peer_connections: usize,
+    /// The longest head of a request, in bytes.
+    pub head_bytes: usize,
+    /// The least that a client must send or take while it is waited for, in bytes per second, on average over `stall`.
+    pub min_bytes_per_s: u64,
     /// The largest object of one PUT, in bytes.
     pub put_bytes: u64,
     /// How long a client may take to send a request's head, or the next piece of its body, or to take the next piece of
@@ -82,14 +96,31 @@ pub struct Limits {
     pub grace: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
+impl Limits {
+    /// Limits with the shares of `requests` and `connections` that nobody said otherwise about: three quarters of the
+    /// requests for one user, a quarter for one address without a signature, half for all of those; half of the
+    /// connections for one address.
+    #[must_use]
+    pub fn of(requests: usize, connections: usize) -> Self {
+        let share = |whole: usize, quarters: usize| (whole * quarters).div_ceil(4).max(1);
         Self {
-            requests: 256,
-            connections: 1024,
+            requests,
+            user_requests: share(requests, 3),
+            peer_requests: share(requests, 1),
+            unsigned_requests: share(requests, 2),
+            connections,
+            peer_connections: share(connections, 2),
+            head_bytes: 64 << 10,
+            min_bytes_per_s: 1 << 10,
             put_bytes: 5 << 30,
             stall: Duration::from_mins(1),
             grace: Duration::from_secs(30),
         }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::of(256, 1024)
     }
 }

@@ -5,11 +5,13 @@ use super::digest::{Claims, Digests, Hasher};
 use super::error::{Code, Fault};
 use super::get::{add_checksums, etag_value};
 use super::route::{Answer, Route, empty};
+use super::stall::Pace;
 use super::store::{Committed, Condition, PutMeta, PutSink, StoreError};
 use super::{access, tagging};
 use futures::StreamExt;
 use http::{HeaderMap, StatusCode};
 use s3s::TrailingHeaders;
+use tokio::time::Instant;
 
 /// How much user metadata an object may have, in bytes of names and values.
 const METADATA_BYTES: usize = 2048;
@@ -28,9 +30,7 @@ pub(super) async fn object(route: &Route, mut ask: Ask) -> Answer {
     let condition = condition(&ask)?;
     let tags = tagging::of_header(&ask)?;
     let length = length(&ask.headers)?;
-    if length > route.limits.put_bytes {
-        return Err(Code::EntityTooLarge.into());
-    }
+    check_length(route, length)?;
     let bucket = route.owned_bucket(&ask).await?;
     let acl = access::canned(&ask, bucket.ownership)?.unwrap_or_default();
     check_early(route, &ask, &condition).await?;
@@ -57,6 +57,16 @@ pub(super) async fn object(route: &Route, mut ask: Ask) -> Answer {
     Ok(answer)
 }
 
+/// Refuses what one PUT may not bring.
+pub(super) fn check_length(route: &Route, length: u64) -> Result<(), Fault> {
+    let limit_bytes = route.limits.put_bytes;
+    if length <= limit_bytes {
+        return Ok(());
+    }
+    let message = format!("Your proposed upload exceeds the maximum allowed size of {limit_bytes} bytes (put_limit).");
+    Err(Fault::new(Code::EntityTooLarge, message))
+}
+
 /// Goes on with a sink that has received what it should, and gives up any other.
 pub(super) async fn or_abort<T>(
     sink: Box<dyn PutSink>,
@@ -81,12 +91,21 @@ pub(super) async fn receive(
     length: u64,
 ) -> Result<Digests, Fault> {
     let stall = route.limits.stall;
+    let mut pace = Pace::new(stall, route.limits.min_bytes_per_s);
     let mut received = 0_u64;
     loop {
-        let next = tokio::time::timeout(stall, ask.body.next()).await.map_err(|_| Fault::from(Code::RequestTimeout))?;
+        let asked = Instant::now();
+        let too_slow = || {
+            route.traffic.too_slow();
+            Fault::from(Code::RequestTimeout)
+        };
+        let next = tokio::time::timeout(stall, ask.body.next()).await.map_err(|_| too_slow())?;
         let Some(piece) = next else { break };
         let piece = piece.map_err(|error| Fault::of_body(&error))?;
         received += piece.len() as u64;
+        if !pace.passed(piece.len() as u64, asked.elapsed()) {
+            return Err(too_slow());
+        }
         if received > length {
             return Err(Code::IncompleteBody.into());
         }

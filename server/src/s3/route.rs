@@ -2,10 +2,11 @@
 
 use super::ask::{Ask, Operation};
 use super::error::{Code, Fault};
+use super::gate::Entry;
 use super::md5::Md5Workers;
 use super::{
-    Domain, Keys, Limits, ObjectStore, access, attributes, bucket, complete, configuration, copy, delete, get, list,
-    parts, put, tagging, upload, versions, xml,
+    Domain, Keys, Limits, ObjectStore, Traffic, access, attributes, bucket, complete, configuration, copy, delete, get,
+    list, parts, put, tagging, upload, versions, xml,
 };
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -24,6 +25,7 @@ pub(super) struct Route {
     pub store: Arc<dyn ObjectStore>,
     pub keys: Arc<dyn Keys>,
     pub limits: Limits,
+    pub traffic: Arc<Traffic>,
     pub domain: Option<Domain>,
     pub md5: Md5Workers,
     /// Completions at once: each holds what is known of up to 10,000 parts.
@@ -43,8 +45,9 @@ impl S3Route for Route {
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         let path = request.uri.path().to_owned();
+        let entry = request.extensions.get::<Arc<Entry>>().cloned();
         let (name, answer) = match Ask::of(request, &*self.keys, self.domain.as_ref()) {
-            Ok(ask) => (format!("{:?}", ask.operation), self.dispatch(ask).await),
+            Ok(ask) => (format!("{:?}", ask.operation), self.admitted(ask, entry.as_deref()).await),
             Err(fault) => ("request".to_owned(), Err(fault)),
         };
         answer.map_err(|fault| {
@@ -55,6 +58,14 @@ impl S3Route for Route {
 }
 
 impl Route {
+    /// Takes a place for a request, which its answer keeps. Only now is it known for whom.
+    async fn admitted(&self, ask: Ask, entry: Option<&Entry>) -> Answer {
+        if let Some(entry) = entry {
+            entry.admit(&self.traffic, ask.user().ok())?;
+        }
+        self.dispatch(ask).await
+    }
+
     async fn dispatch(&self, ask: Ask) -> Answer {
         let names_version = ask.query("versionId").is_some();
         let mut answer = self.operate(ask).await?;

@@ -5,7 +5,8 @@ use super::gate::Gate;
 use super::md5::Md5Workers;
 use super::route::Route;
 use super::stall::StallGuard;
-use super::{Domain, Keys, Limits, ObjectStore};
+use super::traffic::{Connected, Traffic};
+use super::{Domain, Keys, ObjectStore};
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -28,7 +29,7 @@ const COMPLETING: usize = 4;
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 /// Serves S3 on `listener`, with subdomains of `domain` as buckets, until `shutdown` is done, then lets the requests
-/// in flight go on for the grace time of `limits`.
+/// in flight go on for the grace time of the limits that `traffic` keeps to.
 ///
 /// # Errors
 /// When the listener itself is no longer usable.
@@ -36,12 +37,12 @@ pub async fn serve(
     listener: TcpListener,
     store: Arc<dyn ObjectStore>,
     keys: Arc<dyn Keys>,
-    limits: Limits,
+    traffic: Arc<Traffic>,
     domain: Option<Domain>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
-    let gate = Arc::new(Gate::new(protocol(store, keys, limits.clone(), domain), limits.requests));
-    let room = Arc::new(Semaphore::new(limits.connections));
+    let limits = traffic.limits().clone();
+    let gate = Arc::new(Gate::new(protocol(store, keys, &traffic, domain), Arc::clone(&traffic)));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     tokio::pin!(shutdown);
@@ -49,15 +50,17 @@ pub async fn serve(
         let accepted = tokio::select! {
             () = &mut shutdown => break,
             Some(_) = connections.join_next() => continue,
-            accepted = accept(&listener, &room) => accepted?,
+            accepted = accept(&listener, &traffic) => accepted?,
         };
-        let Some((stream, permit)) = accepted else { continue };
-        let connection = connection(&gate, stream, limits.stall, &graceful);
+        let Some((stream, connected)) = accepted else { continue };
+        let connected = Arc::new(connected);
+        let connection = connection(&gate, stream, &connected, &graceful);
         connections.spawn(async move {
-            // What ends a connection early is the client's business, and was answered as far as it could be.
-            let ended = connection.await;
-            tracing::trace!(?ended, "connection closed");
-            drop(permit);
+            tokio::select! {
+                // What ends a connection early is the client's business, and was answered as far as it could be.
+                ended = connection => tracing::trace!(?ended, "connection closed"),
+                () = connected.evicted() => tracing::trace!("an idle connection made room for another"),
+            }
         });
     }
     drop(listener);
@@ -68,14 +71,10 @@ pub async fn serve(
     Ok(())
 }
 
-/// The next connection, when there is room for one; nothing if the system refused it for now.
-async fn accept(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> io::Result<Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)>> {
-    let permit = room.clone().acquire_owned().await.map_err(io::Error::other)?;
+/// The next connection, when there is room for it; nothing if the system refused it for now, or its peer has too many.
+async fn accept(listener: &TcpListener, traffic: &Arc<Traffic>) -> io::Result<Option<(TcpStream, Connected)>> {
     match listener.accept().await {
-        Ok((stream, _)) => Ok(Some((stream, permit))),
+        Ok((stream, address)) => Ok(traffic.connect(address.ip()).await.map(|connected| (stream, connected))),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(error),
         Err(error) => {
             tracing::warn!(%error, "cannot accept a connection");
@@ -88,31 +87,39 @@ async fn accept(
 fn connection(
     gate: &Arc<Gate>,
     stream: TcpStream,
-    stall: Duration,
+    connected: &Arc<Connected>,
     graceful: &GracefulShutdown,
 ) -> impl Future<Output = hyper::Result<()>> + Send + 'static {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "answers may be delayed");
     }
-    let gate = gate.clone();
+    let stream = StallGuard::new(stream, gate.traffic());
+    let limits = gate.traffic().limits().clone();
+    let (gate, connected) = (gate.clone(), connected.clone());
     let service = service_fn(move |request: Request<Incoming>| {
-        let gate = gate.clone();
-        async move { gate.serve(request).await }
+        let (gate, connected) = (gate.clone(), connected.clone());
+        async move { gate.serve(request, &connected).await }
     });
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(stall);
-    graceful.watch(builder.serve_connection(TokioIo::new(StallGuard::new(stream, stall)), service))
+    builder.timer(TokioTimer::new()).header_read_timeout(limits.stall).max_header_size(limits.head_bytes);
+    graceful.watch(builder.serve_connection(TokioIo::new(stream), service))
 }
 
 /// The protocol library, with everything routed to us.
-fn protocol(store: Arc<dyn ObjectStore>, keys: Arc<dyn Keys>, limits: Limits, domain: Option<Domain>) -> S3Service {
+fn protocol(
+    store: Arc<dyn ObjectStore>,
+    keys: Arc<dyn Keys>,
+    traffic: &Arc<Traffic>,
+    domain: Option<Domain>,
+) -> S3Service {
     let mut builder = S3ServiceBuilder::new(Nothing);
     builder.set_auth(Secrets(keys.clone()));
     if let Some(domain) = &domain {
         builder.set_host(domain.clone());
     }
     let completing = Semaphore::new(COMPLETING);
-    builder.set_route(Route { store, keys, limits, domain, md5: Md5Workers::new(), completing });
+    let (limits, traffic) = (traffic.limits().clone(), Arc::clone(traffic));
+    builder.set_route(Route { store, keys, limits, traffic, domain, md5: Md5Workers::new(), completing });
     builder.build()
 }
 

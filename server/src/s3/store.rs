@@ -50,6 +50,16 @@ pub trait ObjectStore: Send + Sync + 'static {
         length: Option<u64>,
     ) -> StoreFuture<'a, Box<dyn PutSink>>;
 
+    /// Refuses what the store will not have room for, however long it is waited for. For those who would do much before
+    /// they begin a put of so many bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`] or [`StoreError::NoRoom`].
+    fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
+        let _ = bytes;
+        Ok(())
+    }
+
     /// What is known of an object, or [`StoreError::NoSuchKey`]. Never touches a drive.
     fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Object>;
 
@@ -335,10 +345,16 @@ pub enum StoreError {
         reason: String,
     },
     /// More bytes than this store ever takes in one object.
-    #[error("larger than the {limit_bytes} bytes an object may have")]
+    #[error("{reason}")]
     TooLarge {
-        /// How many it takes.
-        limit_bytes: u64,
+        /// How many it takes and what can be done about that, for the client to read.
+        reason: String,
+    },
+    /// There is no room left at all, and waiting makes none.
+    #[error("no room: {reason}")]
+    NoRoom {
+        /// What is full, for the client to read.
+        reason: String,
     },
     /// Something the store needs does not answer; asking again later may help.
     #[error("unavailable: {reason}")]

@@ -7,7 +7,7 @@ use super::ask::Ask;
 use super::digest::{Claims, Digests, Hasher, kind_named, spelling};
 use super::error::{Code, Fault};
 use super::get::{add_checksums, etag_value};
-use super::put::{commit, kept_headers, length, metadata, or_abort, receive};
+use super::put::{check_length, commit, kept_headers, length, metadata, or_abort, receive};
 use super::route::{Answer, Route, empty, xml};
 use super::store::{Condition, PutMeta, UploadMeta};
 use super::{access, tagging};
@@ -138,9 +138,7 @@ pub(super) fn check_kind(upload: &Upload, claimed: Option<ChecksumKind>) -> Resu
 pub(super) async fn part(route: &Route, mut ask: Ask) -> Answer {
     let claims = Claims::of(&ask.headers)?;
     let (id, number, length) = (asked(&ask)?, part_number(&ask)?, length(&ask.headers)?);
-    if length > route.limits.put_bytes {
-        return Err(Code::EntityTooLarge.into());
-    }
+    check_length(route, length)?;
     let bucket = route.owned_bucket(&ask).await?;
     let upload = route.store.upload(&ask.bucket, &ask.key, id).await?;
     check_kind(&upload, claims.kind())?;

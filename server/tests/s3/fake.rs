@@ -89,6 +89,10 @@ pub enum Mood {
     Hangs,
     /// Someone aborts an upload just before its parts are looked up.
     LosesUploads,
+    /// It has no room left.
+    Full,
+    /// It never has room for more bytes than so many.
+    Small(u64),
 }
 
 /// The store.
@@ -193,9 +197,27 @@ impl ObjectStore for Fake {
         })
     }
 
-    fn begin_put<'a>(&'a self, bucket: &'a Bucket, key: &'a str, _: Option<u64>) -> StoreFuture<'a, Box<dyn PutSink>> {
+    fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
+        match self.mood() {
+            Mood::Full => Err(StoreError::NoRoom { reason: "The rack is full.".into() }),
+            Mood::Small(most) if bytes > most => {
+                Err(StoreError::TooLarge { reason: format!("The workshop holds {most} bytes.") })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn begin_put<'a>(
+        &'a self,
+        bucket: &'a Bucket,
+        key: &'a str,
+        length: Option<u64>,
+    ) -> StoreFuture<'a, Box<dyn PutSink>> {
         if let Mood::Cold(retry_after_s) = self.mood() {
             return answer(Err(StoreError::SlowDown { retry_after_s, reason: "The workshop is full.".into() }));
+        }
+        if let Err(error) = self.check_room(length.unwrap_or(0)) {
+            return answer(Err(error));
         }
         self.sinks.fetch_add(1, Ordering::SeqCst);
         let bucket = bucket.name.clone();
@@ -221,7 +243,7 @@ impl ObjectStore for Fake {
             let rest = match mood {
                 Mood::Hangs => futures::stream::pending().boxed(),
                 Mood::Breaks => futures::stream::iter([Err(StoreError::DataLost { what: "a test".into() })]).boxed(),
-                Mood::Well | Mood::Cold(_) | Mood::LosesUploads => {
+                Mood::Well | Mood::Cold(_) | Mood::LosesUploads | Mood::Full | Mood::Small(_) => {
                     futures::stream::iter([Ok(bytes.slice(bytes.len().min(1)..))]).boxed()
                 }
             };

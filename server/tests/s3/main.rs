@@ -8,6 +8,7 @@ mod configuration;
 mod copies;
 mod fake;
 mod gets;
+mod hostile;
 mod limits;
 mod lists;
 mod odd_keys;
@@ -21,7 +22,7 @@ mod versions;
 
 use client::{Call, Reply};
 use fake::Fake;
-use server::s3::{Domain, Keys, Limits, serve};
+use server::s3::{Domain, Keys, Limits, Traffic, serve};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -53,6 +54,7 @@ fn domain() -> Option<Domain> {
 struct House {
     address: SocketAddr,
     store: Fake,
+    traffic: Arc<Traffic>,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<std::io::Result<()>>,
 }
@@ -66,13 +68,20 @@ impl House {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let store = Fake::new();
+        let traffic = Traffic::new(&limits);
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async {
             let _ = stopped.await;
         };
-        let running =
-            tokio::spawn(serve(listener, Arc::new(store.clone()), Arc::new(Users), limits, domain(), shutdown));
-        let house = Self { address, store, stop: Some(stop), running };
+        let running = tokio::spawn(serve(
+            listener,
+            Arc::new(store.clone()),
+            Arc::new(Users),
+            traffic.clone(),
+            domain(),
+            shutdown,
+        ));
+        let house = Self { address, store, traffic, stop: Some(stop), running };
         assert_eq!(house.send(Call::new("PUT", "/shelf")).await.status, 200);
         house
     }

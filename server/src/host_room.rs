@@ -1,0 +1,87 @@
+//! What is left of the disks on which emulated drives lie.
+//!
+//! A disk is asked as a file system, which wakes no drive of the rack, and only where several drives share it. What the
+//! workshop may still take of the same disk is its own, and not counted as the rack's: so the rack is full before the
+//! workshop's disk is.
+
+use crate::world::{Means, WorldHandle};
+use disk::{DirectoryDrive, Drive};
+use engine::Event;
+use model::DriveId;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often what is left is looked at, in wall time.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// A disk that several drives share.
+struct Host {
+    /// A directory on it.
+    path: PathBuf,
+    drives: Vec<DriveId>,
+    /// Whether the workshop lies there as well.
+    has_workshop: bool,
+}
+
+/// The disks that drives share.
+pub struct HostRoom {
+    hosts: Vec<Host>,
+}
+
+impl HostRoom {
+    /// Those below the directories of `drives`, and of the workshop. A directory that is not there is on none.
+    pub fn of(drives: impl IntoIterator<Item = (DriveId, PathBuf)>, workshop: &Path) -> Self {
+        let device = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
+        let of_workshop = device(workshop);
+        let mut hosts = BTreeMap::<u64, Host>::new();
+        for (drive, path) in drives {
+            let Some(found) = device(&path) else { continue };
+            let has_workshop = of_workshop == Some(found);
+            let host = hosts.entry(found).or_insert(Host { path, drives: Vec::new(), has_workshop });
+            host.drives.push(drive);
+        }
+        let hosts = hosts.into_values().filter(|host| host.drives.len() > 1 || host.has_workshop).collect();
+        Self { hosts }
+    }
+
+    /// Tells the engine what is left, now and from now on.
+    pub async fn watch(self, means: &Means, world: &WorldHandle) {
+        self.tell(means, world).await;
+        let (means, world) = (means.clone(), world.clone());
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(EVERY).await;
+                self.tell(&means, &world).await;
+            }
+        });
+    }
+
+    async fn tell(&self, means: &Means, world: &WorldHandle) {
+        for (host, of) in self.hosts.iter().enumerate() {
+            match of.free_bytes(means).await {
+                Ok(free_bytes) => {
+                    let drives = of.drives.clone();
+                    world.tell(Event::HostMeasured { host: host as u32, drives, free_bytes });
+                }
+                Err(error) => tracing::warn!(%error, path = %of.path.display(), "cannot see what is left of a disk"),
+            }
+        }
+    }
+}
+
+impl Host {
+    /// What the rack may still take of it, in bytes.
+    async fn free_bytes(&self, means: &Means) -> Result<u64, disk::DriveError> {
+        let free_bytes = DirectoryDrive::open(&self.path)?.space().await?.free_bytes;
+        if !self.has_workshop {
+            return Ok(free_bytes);
+        }
+        let (staging, spool) = (means.staging.usage(), means.spool.usage());
+        let staging_left = staging.capacity_bytes.saturating_sub(staging.staged_bytes);
+        let spool_left = spool.capacity_bytes.saturating_sub(spool.used_bytes);
+        Ok(free_bytes.saturating_sub(staging_left).saturating_sub(spool_left))
+    }
+}

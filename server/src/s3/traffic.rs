@@ -1,0 +1,397 @@
+//! Who takes how much of the front: connections by peer, requests by user and by peer, and what was turned away.
+//!
+//! - A request counts from when its signature was verified until its answer was sent. Requests of a user count for the
+//!   user, unsigned ones for the address they come from; all unsigned ones together have a share as well. So neither
+//!   one user nor strangers can take all places.
+//! - A connection without a request under way is idle. When there are as many connections as there may be, the one
+//!   that has been idle longest makes room for the next; when one peer has as many as it may, its own does.
+//!
+//! Memory: a few words for each connection and each request under way, whose numbers are bounded here.
+
+use super::Limits;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Refused bodies that are read on at once, so that their senders read the answer. Others are cut off.
+const DRAINS: usize = 64;
+
+/// For whom a request counts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Party {
+    /// A user, who signed it.
+    User(String),
+    /// Nobody who is known, at this address.
+    Peer(IpAddr),
+}
+
+/// The addresses that count as one: an IPv6 network of 64 bits is what one customer has.
+fn peer_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+/// What the front has under way, and what it has turned away since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrafficSeen {
+    /// Connections now.
+    pub connections: usize,
+    /// Of those, how many have no request under way.
+    pub idle_connections: usize,
+    /// Requests now.
+    pub requests: usize,
+    /// Of those, how many nobody signed.
+    pub unsigned_requests: usize,
+    /// Requests that were told to slow down because there were too many.
+    pub refused_requests: u64,
+    /// Connections that were closed at once because their peer had too many.
+    pub refused_connections: u64,
+    /// Idle connections that made room for others.
+    pub evicted_connections: u64,
+    /// Clients that sent or took too little for too long.
+    pub slow_clients: u64,
+}
+
+#[derive(Default)]
+struct State {
+    requests: usize,
+    unsigned: usize,
+    by_party: HashMap<Party, usize>,
+    connections: BTreeMap<u64, Connection>,
+    by_peer: HashMap<IpAddr, usize>,
+    next: u64,
+    drains: usize,
+}
+
+struct Connection {
+    peer: IpAddr,
+    /// Since when no request is under way.
+    idle_since: Option<Instant>,
+    evicted: Arc<Notify>,
+}
+
+/// What all connections of a listener share.
+pub struct Traffic {
+    limits: Limits,
+    state: Mutex<State>,
+    /// A connection has ended or become idle.
+    changed: Notify,
+    refused_requests: AtomicU64,
+    refused_connections: AtomicU64,
+    evicted_connections: AtomicU64,
+    slow_clients: AtomicU64,
+}
+
+/// Why a connection is not taken on yet.
+enum NoPlace {
+    /// Its peer has as many as it may, and none of them is idle.
+    OfPeer,
+    /// All are busy.
+    AtAll,
+}
+
+impl Traffic {
+    /// Nothing is under way.
+    pub fn new(limits: &Limits) -> Arc<Self> {
+        Arc::new(Self {
+            limits: limits.clone(),
+            state: Mutex::default(),
+            changed: Notify::new(),
+            refused_requests: AtomicU64::new(0),
+            refused_connections: AtomicU64::new(0),
+            evicted_connections: AtomicU64::new(0),
+            slow_clients: AtomicU64::new(0),
+        })
+    }
+
+    /// How much may be under way.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What is under way now.
+    pub fn seen(&self) -> TrafficSeen {
+        let state = self.lock();
+        TrafficSeen {
+            connections: state.connections.len(),
+            idle_connections: state.connections.values().filter(|connection| connection.idle_since.is_some()).count(),
+            requests: state.requests,
+            unsigned_requests: state.unsigned,
+            refused_requests: self.refused_requests.load(Ordering::Relaxed),
+            refused_connections: self.refused_connections.load(Ordering::Relaxed),
+            evicted_connections: self.evicted_connections.load(Ordering::Relaxed),
+            slow_clients: self.slow_clients.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A client was too slow and is cut off.
+    pub(super) fn too_slow(&self) {
+        self.slow_clients.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a request of `party`; who has as many as it may is told so.
+    pub(super) fn admit(self: &Arc<Self>, party: Party) -> Result<Place, &'static str> {
+        let mut state = self.lock();
+        let limits = &self.limits;
+        let (is_unsigned, most) = match &party {
+            Party::User(_) => (false, limits.user_requests),
+            Party::Peer(_) => (true, limits.peer_requests),
+        };
+        let refusal = if state.requests >= limits.requests {
+            Some("Too many requests at once.")
+        } else if state.by_party.get(&party).is_some_and(|requests| *requests >= most) {
+            Some("Too many requests of yours at once.")
+        } else if is_unsigned && state.unsigned >= limits.unsigned_requests {
+            Some("Too many unsigned requests at once.")
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            self.refused_requests.fetch_add(1, Ordering::Relaxed);
+            return Err(refusal);
+        }
+        state.requests += 1;
+        state.unsigned += usize::from(is_unsigned);
+        *state.by_party.entry(party.clone()).or_default() += 1;
+        Ok(Place { traffic: Arc::clone(self), party })
+    }
+
+    /// Leave to read on what a refused request's client sends, unless too many are being read on already.
+    pub(super) fn drain(self: &Arc<Self>) -> Option<Draining> {
+        let mut state = self.lock();
+        (state.drains < DRAINS).then(|| {
+            state.drains += 1;
+            Draining(Arc::clone(self))
+        })
+    }
+
+    /// Takes on a connection from `address`, as soon as there is room for it; `None` if its peer has too many.
+    pub(super) async fn connect(self: &Arc<Self>, address: IpAddr) -> Option<Connected> {
+        let peer = peer_of(address);
+        loop {
+            let changed = self.changed.notified();
+            match self.try_connect(peer) {
+                Ok(connected) => return Some(connected),
+                Err(NoPlace::OfPeer) => {
+                    self.refused_connections.fetch_add(1, Ordering::Relaxed);
+                    return None;
+                }
+                Err(NoPlace::AtAll) => changed.await,
+            }
+        }
+    }
+
+    fn try_connect(self: &Arc<Self>, peer: IpAddr) -> Result<Connected, NoPlace> {
+        let mut state = self.lock();
+        if state.by_peer.get(&peer).is_some_and(|connections| *connections >= self.limits.peer_connections) {
+            self.evict(&mut state, |connection| connection.peer == peer).ok_or(NoPlace::OfPeer)?;
+        }
+        if state.connections.len() >= self.limits.connections {
+            self.evict(&mut state, |_| true).ok_or(NoPlace::AtAll)?;
+        }
+        state.next += 1;
+        let number = state.next;
+        let evicted = Arc::<Notify>::default();
+        let connection = Connection { peer, idle_since: Some(Instant::now()), evicted: Arc::clone(&evicted) };
+        state.connections.insert(number, connection);
+        *state.by_peer.entry(peer).or_default() += 1;
+        Ok(Connected { traffic: Arc::clone(self), number, peer, evicted })
+    }
+
+    /// Closes the one of those that are meant that has been idle longest, if any is idle.
+    fn evict(&self, state: &mut State, is_meant: impl Fn(&Connection) -> bool) -> Option<()> {
+        let meant = state.connections.iter().filter(|(_, connection)| is_meant(connection));
+        let idle = meant.filter_map(|(number, connection)| Some((connection.idle_since?, *number)));
+        let (_, number) = idle.min()?;
+        self.evicted_connections.fetch_add(1, Ordering::Relaxed);
+        let connection = state.leave(number)?;
+        connection.evicted.notify_one();
+        Some(())
+    }
+}
+
+impl State {
+    /// Counts a connection no more.
+    fn leave(&mut self, number: u64) -> Option<Connection> {
+        let connection = self.connections.remove(&number)?;
+        if let Some(connections) = self.by_peer.get_mut(&connection.peer) {
+            *connections -= 1;
+            if *connections == 0 {
+                self.by_peer.remove(&connection.peer);
+            }
+        }
+        Some(connection)
+    }
+}
+
+/// A request that counts, until it is dropped.
+pub(super) struct Place {
+    traffic: Arc<Traffic>,
+    party: Party,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.traffic.lock();
+        state.requests -= 1;
+        state.unsigned -= usize::from(matches!(self.party, Party::Peer(_)));
+        if let Some(requests) = state.by_party.get_mut(&self.party) {
+            *requests -= 1;
+            if *requests == 0 {
+                state.by_party.remove(&self.party);
+            }
+        }
+    }
+}
+
+/// A refused body that is read on, until it is dropped.
+pub(super) struct Draining(Arc<Traffic>);
+
+impl Drop for Draining {
+    fn drop(&mut self) {
+        self.0.lock().drains -= 1;
+    }
+}
+
+/// A connection that counts, until it is dropped or evicted.
+pub(super) struct Connected {
+    traffic: Arc<Traffic>,
+    number: u64,
+    peer: IpAddr,
+    evicted: Arc<Notify>,
+}
+
+impl Connected {
+    /// Whose it is.
+    pub fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    /// Returns when it has to make room for another.
+    pub async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+
+    /// It has a request under way, until this is dropped.
+    pub fn busy(self: &Arc<Self>) -> Busy {
+        self.set_idle(None);
+        Busy(Arc::clone(self))
+    }
+
+    fn set_idle(&self, idle_since: Option<Instant>) {
+        if let Some(connection) = self.traffic.lock().connections.get_mut(&self.number) {
+            connection.idle_since = idle_since;
+        }
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.traffic.lock().leave(self.number);
+        self.traffic.changed.notify_waiters();
+    }
+}
+
+/// A request is under way on a connection.
+pub(super) struct Busy(Arc<Connected>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.set_idle(Some(Instant::now()));
+        self.0.traffic.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::time::Duration;
+
+    fn limits() -> Limits {
+        let limits = Limits { requests: 8, connections: 4, ..Limits::default() };
+        Limits { user_requests: 6, peer_requests: 2, unsigned_requests: 4, peer_connections: 2, ..limits }
+    }
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    fn user(name: &str) -> Party {
+        Party::User(name.to_owned())
+    }
+
+    #[test]
+    fn neither_one_user_nor_strangers_take_all_places() {
+        let traffic = Traffic::new(&limits());
+        let take = |party: Party, times: usize| -> Vec<Place> {
+            (0..times).map_while(|_| traffic.admit(party.clone()).ok()).collect()
+        };
+        let alice = take(user("alice"), 9);
+        assert_eq!(alice.len(), 6);
+        let strangers: Vec<Vec<Place>> = (0..4).map(|last| take(Party::Peer(address(last)), 9)).collect();
+        assert_eq!(strangers.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0, 0, 0], "there are eight places");
+        drop(alice);
+        let more: Vec<Vec<Place>> = (1..4).map(|last| take(Party::Peer(address(last)), 9)).collect();
+        assert_eq!(more.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0, 0], "four of them are for strangers");
+        assert_eq!(take(user("bob"), 9).len(), 4);
+        let seen = traffic.seen();
+        assert_eq!((seen.requests, seen.unsigned_requests, seen.refused_requests > 0), (4, 4, true));
+        drop((strangers, more));
+        assert_eq!(traffic.seen().requests, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longest_idle_connection_makes_room_and_a_busy_one_never() {
+        let traffic = Traffic::new(&limits());
+        let mut connected = Vec::new();
+        for last in 0..4 {
+            connected.push(Arc::new(traffic.connect(address(last)).await.unwrap()));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        let busy = connected[0].busy();
+        let fifth = traffic.connect(address(9)).await.unwrap();
+        connected[1].evicted().await;
+        assert_eq!((traffic.seen().connections, traffic.seen().evicted_connections), (4, 1));
+        let all_busy = (connected[2].busy(), connected[3].busy(), Arc::new(fifth).busy());
+        let waits = tokio::time::timeout(Duration::from_secs(9), traffic.connect(address(8))).await;
+        assert!(waits.is_err(), "nobody is idle");
+        drop(busy);
+        traffic.connect(address(8)).await.unwrap();
+        connected[0].evicted().await;
+        drop(all_busy);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_makes_room_for_itself() {
+        let traffic = Traffic::new(&limits());
+        let first = Arc::new(traffic.connect(address(1)).await.unwrap());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let second = Arc::new(traffic.connect(address(1)).await.unwrap());
+        let _third = traffic.connect(address(1)).await.unwrap();
+        first.evicted().await;
+        assert_eq!(traffic.seen().connections, 2);
+        let _busy = (second.busy(), traffic.connect(address(1)).await.map(|third| Arc::new(third).busy()).unwrap());
+        assert!(traffic.connect(address(1)).await.is_none());
+        assert_eq!(traffic.seen().refused_connections, 1);
+        assert!(traffic.connect(address(2)).await.is_some());
+    }
+
+    #[test]
+    fn a_network_of_64_bits_is_one_peer() {
+        let of = |text: &str| peer_of(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8:0:1::1"), of("2001:db8::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+    }
+}
