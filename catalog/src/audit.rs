@@ -67,8 +67,8 @@ impl Audit {
         }
     }
 
-    /// The indexes must know `placed` where it lies. (Every entry of an index is held against its object as well, so that
-    /// one which knows it elsewhere is found there.)
+    /// The indexes must know `placed` where it lies. (Every entry of an index is held against its object as well, so
+    /// that one which knows it elsewhere is found there.)
     fn place(&mut self, entry: &Entry, placed: &PlacedObject, found: &Indexes) {
         let PlacedObject { object: Object { version, bytes, .. }, place, staged_ms } = placed;
         let (version, bytes, staged_ms) = (*version, *bytes, *staged_ms);

@@ -1,7 +1,7 @@
-//! By whose right a change is made. What was true when a request was let in need not be true when it is committed: a body
-//! may take hours, and meanwhile the bucket is removed and made anew by somebody else, or the keys that signed the request
-//! are rotated. So the right is part of every batch, and holds at the very moment at which the batch gets its sequence
-//! number, or nothing of it happens.
+//! By whose right a change is made. What was true when a request was let in need not be true when it is committed: a
+//! body may take hours, and meanwhile the bucket is removed and made anew by somebody else, or the keys that signed the
+//! request are rotated. So the right is part of every batch, and holds at the very moment at which the batch gets its
+//! sequence number, or nothing of it happens.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -16,8 +16,8 @@ const TRIES: u32 = 16;
 /// What must still be so when a change is committed.
 #[derive(Clone, Debug, Default)]
 pub struct Authority {
-    /// The bucket that the change is made in, as it was when the request was let in. It may have been changed since, but
-    /// not removed.
+    /// The bucket that the change is made in, as it was when the request was let in. It may have been changed since,
+    /// but not removed.
     pub bucket: Option<Bucket>,
     /// The access key that signed the request. It must still be somebody's.
     pub access_key: Option<String>,

@@ -89,8 +89,8 @@ impl Catalog {
         }
     }
 
-    /// Each of `members` as it is staged; `None` for one that is not any more, or whose record is damaged: that one stays in
-    /// the workshop, and what was packed of it is of no use.
+    /// Each of `members` as it is staged; `None` for one that is not any more, or whose record is damaged: that one
+    /// stays in the workshop, and what was packed of it is of no use.
     async fn staged_members(&self, members: &[Member]) -> Result<Vec<Option<StagedMember>>, CatalogError> {
         let owners = members.iter().map(|member| key::version(member.version)).collect();
         let owners: Vec<Option<Owner>> = self.look_up(owners).await?;

@@ -34,8 +34,8 @@ impl Catalog {
         if made { Ok(()) } else { Err(CatalogError::NoSuchUser) }
     }
 
-    /// Forgets the user `name`. What is called by that name elsewhere (the owner of a bucket) stays. Nothing is committed
-    /// any more that the user signed.
+    /// Forgets the user `name`. What is called by that name elsewhere (the owner of a bucket) stays. Nothing is
+    /// committed any more that the user signed.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchUser`] if there is none.

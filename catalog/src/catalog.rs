@@ -105,8 +105,8 @@ impl Catalog {
         self.put(user_meta(name), value).await
     }
 
-    /// The UUID of the rack, once it was set. A damaged record counts as none: every label and the data directory have it
-    /// as well.
+    /// The UUID of the rack, once it was set. A damaged record counts as none: every label and the data directory have
+    /// it as well.
     pub async fn rack_uuid(&self) -> Result<Option<[u8; 16]>, CatalogError> {
         self.look_up_one(&key::meta("rack-uuid")).await
     }
@@ -234,8 +234,8 @@ impl Catalog {
         sound
     }
 
-    /// Every entry that begins with `prefix`, decoded by `read`, but for those that are damaged, which are quarantined. For
-    /// lists that are known to be short.
+    /// Every entry that begins with `prefix`, decoded by `read`, but for those that are damaged, which are quarantined.
+    /// For lists that are known to be short.
     pub(crate) async fn all_entries<T>(
         &self,
         prefix: &[u8],

@@ -28,8 +28,8 @@ impl Catalog {
             .await
     }
 
-    /// The drives that failed for good, by number, and when, in milliseconds of the Unix epoch; 0 where that is not known
-    /// any more.
+    /// The drives that failed for good, by number, and when, in milliseconds of the Unix epoch; 0 where that is not
+    /// known any more.
     ///
     /// # Errors
     /// [`CatalogError::Store`].

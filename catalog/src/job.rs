@@ -160,7 +160,8 @@ impl Catalog {
         self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
     }
 
-    /// Remembers that `job` has read these objects of `bucket`, by version and key, which are to be removed when its output is published.
+    /// Remembers that `job` has read these objects of `bucket`, by version and key, which are to be removed when its
+    /// output is published.
     ///
     /// # Errors
     /// [`CatalogError::PreconditionFailed`] if there is no such job.

@@ -7,8 +7,8 @@
 //! W access key                access keys   name of the user          those that sign requests, root's as well
 //! B bucket                    buckets       Bucket
 //! O bucket/ key               objects       PlacedObject            the living version of a key, and where it lies
-//! V version                   owners        Owner                   bucket and key of a version or upload in the workshop
-//! S bucket/ key               staged        StagedMark              every staged version, in key order
+//! V version                   owners        Owner                   bucket and key of a version or upload in the
+//! workshop S bucket/ key               staged        StagedMark              every staged version, in key order
 //! T staged-ms version         staged by age bytes                   the same, oldest first
 //! I blob                      intents       Blob                    being written
 //! L blob                      blobs         Blob                    written and read back

@@ -42,8 +42,9 @@ pub struct Listing {
 }
 
 impl Catalog {
-    /// A page of the objects of `bucket`, in the byte order of their keys, but for those whose record is damaged. It sees what was there at the time of each
-    /// of its reads; what is there throughout is listed exactly once over all pages.
+    /// A page of the objects of `bucket`, in the byte order of their keys, but for those whose record is damaged. It
+    /// sees what was there at the time of each of its reads; what is there throughout is listed exactly once over all
+    /// pages.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`].

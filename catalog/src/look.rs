@@ -105,8 +105,8 @@ impl Catalog {
         Ok(Page { items: items.collect(), next: page.next })
     }
 
-    /// Some of the objects that lie in `blob`, by bucket and key, each with both; and where to go on. Walks over all objects,
-    /// since keys lead to blobs and not the other way round: for what is lost, and seldom.
+    /// Some of the objects that lie in `blob`, by bucket and key, each with both; and where to go on. Walks over all
+    /// objects, since keys lead to blobs and not the other way round: for what is lost, and seldom.
     pub async fn objects_in_blob(
         &self,
         blob: BlobId,

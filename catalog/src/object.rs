@@ -147,8 +147,8 @@ impl Catalog {
         Err(CatalogError::NoSuchKey)
     }
 
-    /// The objects at these buckets and keys, in that order, and where they lie. `None` where there is none, or where its
-    /// record is damaged.
+    /// The objects at these buckets and keys, in that order, and where they lie. `None` where there is none, or where
+    /// its record is damaged.
     pub async fn placed_objects(&self, at: &[(&str, &str)]) -> Result<Vec<Option<PlacedObject>>, CatalogError> {
         self.look_up(at.iter().map(|(bucket, key)| key::object(bucket, key)).collect()).await
     }
@@ -255,7 +255,8 @@ impl Catalog {
         }
     }
 
-    /// The key of a version in the workshop, and its object; `None` if it is not there any more, or its record is damaged.
+    /// The key of a version in the workshop, and its object; `None` if it is not there any more, or its record is
+    /// damaged.
     pub async fn staged_object(&self, version: VersionId) -> Result<Option<StagedObject>, CatalogError> {
         let Some(Owner { bucket, key, .. }) = self.look_up_one(&key::version(version)).await? else { return Ok(None) };
         let at = key::object(&bucket, &key);
@@ -322,8 +323,8 @@ impl Catalog {
         }
     }
 
-    /// The group of the blob in which the object at `(bucket, key)` lay when its record was `raw`; `None` if it has left
-    /// since.
+    /// The group of the blob in which the object at `(bucket, key)` lay when its record was `raw`; `None` if it has
+    /// left since.
     pub(crate) async fn group_of(
         &self,
         blob: BlobId,

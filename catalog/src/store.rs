@@ -61,8 +61,8 @@ pub struct Batch {
 /// Ordered keys, kept durably.
 ///
 /// The checks of a batch are evaluated before any of its writes; the writes are then done in their order. Batches are
-/// applied one after another: each sees the ones before it whole, and gets a [`Sequence`] above all of theirs. A `commit`
-/// whose future is dropped may or may not happen.
+/// applied one after another: each sees the ones before it whole, and gets a [`Sequence`] above all of theirs. A
+/// `commit` whose future is dropped may or may not happen.
 ///
 /// Values come back as they lie on the medium: whoever wants one opens its seal.
 pub trait Store: Send + Sync + 'static {

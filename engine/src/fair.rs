@@ -28,9 +28,9 @@
 //! **The limit in time.** W is bounded by u, which says little in time if u is large. With a wait limit L it is at most
 //! `L + V + sum over the other groups of the lane of V + S`, with V = S + Q + 2 C a visit and S a switch, if nothing of
 //! the operation's own group was queued before it: at L it is overdue; the visit under way, or the operation in
-//! service, comes to its end; a round comes to every group before it comes to one again, and from then on first to those
-//! in which something is overdue longer. What was queued before it for its own group goes first; each quantum of that
-//! costs one more round. Other lanes take what their shares say, as above, of the time beyond L.
+//! service, comes to its end; a round comes to every group before it comes to one again, and from then on first to
+//! those in which something is overdue longer. What was queued before it for its own group goes first; each quantum of
+//! that costs one more round. Other lanes take what their shares say, as above, of the time beyond L.
 //!
 //! Invariants: virtual times never fall; the floor never lies above that of a lane with work; arithmetic is in
 //! integers.

@@ -257,7 +257,10 @@ proptest! {
                 let (range, at) = (start..start + bytes, (start % 5) as usize);
                 match what {
                     0 => drop(recall(&spool, BlobId::numbered(blob), range).await),
-                    1 => if let Ok(writer) = spool.reserve(BlobId::numbered(blob), range).await { writers.push((blob, writer)); },
+                    1 => {
+                        let reserved = spool.reserve(BlobId::numbered(blob), range).await;
+                        writers.extend(reserved.ok().map(|writer| (blob, writer)));
+                    }
                     2 | 3 => readers.extend(spool.find(BlobId::numbered(blob), start).map(|reader| (blob, reader))),
                     4 if at < writers.len() => {
                         let (blob, mut writer) = writers.remove(at);

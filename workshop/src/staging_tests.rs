@@ -126,7 +126,8 @@ fn who_announces_much_and_sends_little_takes_little() {
         let reader = staging.open(2).await.unwrap();
         assert!(collect(reader.read(0..60 << 10)).await.unwrap() == data);
         // The rest of what the first announced is taken by now.
-        assert!(matches!(idle.write(&[1; 50 << 10]).await, Err(StageError::Full(full)) if full.retry_after.is_some()));
+        let refused = idle.write(&vec![1; 50 << 10]).await;
+        assert!(matches!(refused, Err(StageError::Full(full)) if full.retry_after.is_some()));
         drop((idle, reader));
         settle().await;
         assert_eq!((usage(&staging), files(&drive).await.0), ((all, 0), 1));

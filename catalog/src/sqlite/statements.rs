@@ -92,7 +92,8 @@ pub(super) fn write(connection: &Connection, write: &Write, sequence: Sequence) 
     Ok(())
 }
 
-/// The key that the seal of the sequence number is bound to. No record has it, since that one lies in a table of its own.
+/// The key that the seal of the sequence number is bound to. No record has it, since that one lies in a table of its
+/// own.
 const SEQUENCE_KEY: &[u8] = b"sequence";
 
 /// The number of the last batch; `None` where it is damaged.

@@ -2,8 +2,8 @@
 //! rest of a refused body, and error bodies that say what they should.
 //!
 //! A request takes its place once its signature is verified ([`Entry`]) and keeps it until its answer was sent. One
-//! that is refused gives it back before the rest of its body is read, of which only so much is as a client needs to read
-//! the answer, and of few clients at once.
+//! that is refused gives it back before the rest of its body is read, of which only so much is as a client needs to
+//! read the answer, and of few clients at once.
 
 use super::error::{Code, Fault, renamed, usual_message};
 use super::framing::Framing;

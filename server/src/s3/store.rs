@@ -22,8 +22,8 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Buckets and objects.
 pub trait ObjectStore: Send + Sync + 'static {
-    /// The same store, for changes by the right of `authority` alone: each of them fails, and does nothing, once that right
-    /// is gone ([`catalog::Catalog::authorised`]).
+    /// The same store, for changes by the right of `authority` alone: each of them fails, and does nothing, once that
+    /// right is gone ([`catalog::Catalog::authorised`]).
     fn authorised(&self, authority: catalog::Authority) -> std::sync::Arc<dyn ObjectStore>;
 
     /// Makes `bucket`, but for its time, which is now. [`StoreError::BucketExists`] if anybody has one of that name.

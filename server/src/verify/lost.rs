@@ -2,8 +2,8 @@
 //! its own are not.
 //!
 //! Keys lead to blobs and not the other way round, so all objects are walked over; once for as many blobs as were
-//! gathered: those of a group, so that it has to be awake but once, and at most [`GATHERED_MAX`]. Objects come by key, as
-//! they lie in packs, so that what is read is mostly read once.
+//! gathered: those of a group, so that it has to be awake but once, and at most [`GATHERED_MAX`]. Objects come by key,
+//! as they lie in packs, so that what is read is mostly read once.
 
 use super::rack::Counted;
 use super::{Finding, Kind, PAGE, VerifyError, Work};

@@ -120,8 +120,8 @@ pub(super) async fn missing(means: &Means, slots: &[u64], bytes: &[u64]) -> Opti
     None
 }
 
-/// Reads every byte of what is in quarantine once more, and lets go what can be read: its file was put back, or its disk
-/// was mended. For the start; no drive of the rack is touched.
+/// Reads every byte of what is in quarantine once more, and lets go what can be read: its file was put back, or its
+/// disk was mended. For the start; no drive of the rack is touched.
 pub(crate) async fn recheck(means: &Means) {
     let mut after: Option<Cursor> = None;
     loop {
