@@ -192,7 +192,7 @@ class Stack:
         self.rack, self.number = self.identity[:16], int.from_bytes(self.identity[16:24], "little")
         self.nonce = int.from_bytes(self.identity[24:], "little")
         self.payload_bytes, self.stripes, self.fragment_bytes = fields.number(8), fields.number(8), fields.number(4)
-        self.group, self.device_class = fields.number(4), fields.number(4)
+        self.group, self.rack_class = fields.number(4), fields.number(4)
         fields.zeros(80)
         self.sequence, self.written_ms = fields.number(8), fields.number(8)
         self.drives = [fields.number(4) for _ in range(self.k + self.r)]
