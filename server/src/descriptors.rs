@@ -90,7 +90,7 @@ impl Descriptors {
             return Err(TooFewDescriptors { limit, needed, wanted: Self::wanted(connection_limit) });
         };
         // A half of what is left is for files: three in four of them for the rack's.
-        let rack_files = RACK_FILES.1.min(RACK_FILES.0 + left * 3 / 8 / DESCRIPTORS_PER_FILE);
+        let rack_files = RACK_FILES.1.min(RACK_FILES.0 + left / 8 * 3 / DESCRIPTORS_PER_FILE);
         let of_each = left / 8 / DESCRIPTORS_PER_FILE / WORKSHOP_DIRECTORIES;
         let workshop_files = WORKSHOP_FILES.1.min(WORKSHOP_FILES.0 + of_each);
         let connections = wanted_connections.min(limit - sum(rack_files, workshop_files, 0));

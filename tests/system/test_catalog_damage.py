@@ -1,5 +1,6 @@
 """One bad record of the catalog costs one object, loudly, and nothing else."""
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -11,16 +12,22 @@ from harness import BRISK, STAYING, SystemTest, noise
 TEXTS = {f"k{at}": noise(20_000 + at, at) for at in range(3)}
 
 
+def opened(data):
+    """The catalog of a server that has ended; closed, log and all, behind the block."""
+    return contextlib.closing(sqlite3.connect(os.path.join(data, "catalog.db")))
+
+
 def records(data, tag):
     """The records of one kind, by key."""
-    with sqlite3.connect(os.path.join(data, "catalog.db")) as catalog:
+    with opened(data) as catalog:
         rows = catalog.execute("SELECT k, v FROM kv WHERE k >= ? AND k < ? ORDER BY k", (tag, bytes([tag[0] + 1])))
         return rows.fetchall()
 
 
 def write(data, key, value):
-    with sqlite3.connect(os.path.join(data, "catalog.db")) as catalog:
+    with opened(data) as catalog:
         catalog.execute("UPDATE kv SET v = ? WHERE k = ?", (value, key))
+        catalog.commit()
 
 
 def flipped(value, at):
@@ -62,7 +69,7 @@ class CatalogDamageTest(SystemTest):
         self.assertEqual(server.stop(), 0)
         whole = os.path.join(server.data, "catalog.db")
         shutil.copy(whole, whole + ".whole")
-        with sqlite3.connect(whole) as catalog:
+        with opened(server.data) as catalog:
             tags = [row[0] for row in catalog.execute("SELECT DISTINCT substr(k, 1, 1) FROM kv ORDER BY 1")]
         self.assertGreaterEqual(len(tags), 8, tags)
         for tag in tags:

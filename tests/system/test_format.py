@@ -42,14 +42,15 @@ class Format(SystemTest):
         self.assertEqual(server.ask("PUT", "/pantry/bare", body=b"bare")[0], 200)
         objects["bare"] = b"bare"
         parts = [noise(5 << 20, "part"), noise(70_003, "rest")]
+        kind_of = {"FULL_OBJECT": "CRC32", "COMPOSITE": "SHA256"}
         for key, kind in (("whole", "FULL_OBJECT"), ("composite", "COMPOSITE")) if in_parts else ():
             named = {"Bucket": "pantry", "Key": key}
-            algorithm = {"ChecksumAlgorithm": "CRC32C"}
+            algorithm = {"ChecksumAlgorithm": kind_of[kind]}
             upload = client.create_multipart_upload(**named, **algorithm, ChecksumType=kind)["UploadId"]
             done = []
             for number, body in enumerate(parts, 1):
                 put = client.upload_part(**named, **algorithm, UploadId=upload, PartNumber=number, Body=body)
-                done.append({"PartNumber": number, "ETag": put["ETag"], "ChecksumCRC32C": put["ChecksumCRC32C"]})
+                done.append({"PartNumber": number, "ETag": put["ETag"], f"Checksum{kind_of[kind]}": put[f"Checksum{kind_of[kind]}"]})
             client.complete_multipart_upload(**named, UploadId=upload, MultipartUpload={"Parts": done})
             objects[key] = b"".join(parts)
         server.until_cold()

@@ -113,7 +113,7 @@ class Lost(SystemTest):
         shown = larder("verify", "--deep", "--data", server.data)
         self.assertEqual((shown.returncode, sum(name in shown.stdout for name in names)), (1, 5))
         self.assertIn("and 7 more (--all names them)", shown.stdout)
-        self.assertRegex(shown.stdout, r"stack [0-9a-f.]+stack on drive \d+: ")
+        self.assertRegex(shown.stdout, r"stack [0-9a-f.-]+stack on drive d\d+: ")
         shown = larder("verify", "--deep", "--all", "--data", server.data)
         self.assertEqual((shown.returncode, sum(name in shown.stdout for name in names)), (1, 12))
         server = self.serve(server.data)

@@ -148,7 +148,7 @@ fn wrong_values_are_refused_at_their_place_with_a_right_one() {
         ("time_scale = 1.5", ":1:14: ", "from 1 to 100000"),
         ("request_limit = 0", ":1:17: ", "from 1"),
         ("peer_request_limit = 0", ":1:22: ", "from 1"),
-        ("head_limit = \"1 KiB\"", ":1:1: ", "at least \"16 KiB\""),
+        ("head_limit = \"1 KiB\"", ":1:14: ", "at least \"16 KiB\""),
         ("idle_timeout = \"sometimes\"", ":1:16: ", "or \"never\""),
         ("read_policy = \"some\"", ":1:15: ", "`all`"),
         ("rescue_fraction = 50", ":1:19: ", "from 0.0 to 1.0"),

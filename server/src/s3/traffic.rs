@@ -13,11 +13,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Refused bodies that are read on at once, so that their senders read the answer. Others are cut off.
 const DRAINS: usize = 64;
+
+/// How long a connection is idle before it may be closed for another.
+const IDLE_MIN: Duration = Duration::from_millis(100);
 
 /// For whom a request counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -93,6 +97,8 @@ enum NoPlace {
     OfPeer,
     /// All are busy.
     AtAll,
+    /// Nobody has been idle for long enough yet; somebody will have been in so long.
+    Soon(Duration),
 }
 
 impl Traffic {
@@ -186,6 +192,7 @@ impl Traffic {
                     return None;
                 }
                 Err(NoPlace::AtAll) => changed.await,
+                Err(NoPlace::Soon(wait)) => tokio::time::sleep(wait).await,
             }
         }
     }
@@ -193,10 +200,11 @@ impl Traffic {
     fn try_connect(self: &Arc<Self>, peer: IpAddr) -> Result<Connected, NoPlace> {
         let mut state = self.lock();
         if state.by_peer.get(&peer).is_some_and(|connections| *connections >= self.limits.peer_connections) {
-            self.evict(&mut state, |connection| connection.peer == peer).ok_or(NoPlace::OfPeer)?;
+            self.evict(&mut state, |connection| connection.peer == peer)
+                .map_err(|soon| soon.map_or(NoPlace::OfPeer, NoPlace::Soon))?;
         }
         if state.connections.len() >= self.limits.connections {
-            self.evict(&mut state, |_| true).ok_or(NoPlace::AtAll)?;
+            self.evict(&mut state, |_| true).map_err(|soon| soon.map_or(NoPlace::AtAll, NoPlace::Soon))?;
         }
         state.next += 1;
         let number = state.next;
@@ -207,15 +215,23 @@ impl Traffic {
         Ok(Connected { traffic: Arc::clone(self), number, peer, evicted })
     }
 
-    /// Closes the one of those that are meant that has been idle longest, if any is idle.
-    fn evict(&self, state: &mut State, is_meant: impl Fn(&Connection) -> bool) -> Option<()> {
+    /// Closes the one of those that are meant that has been idle longest.
+    ///
+    /// # Errors
+    /// If none may be closed: when the first may, if any is idle. Who is about to ask must come to it: many clients at
+    /// once would close each other's connections for ever.
+    fn evict(&self, state: &mut State, is_meant: impl Fn(&Connection) -> bool) -> Result<(), Option<Duration>> {
         let meant = state.connections.iter().filter(|(_, connection)| is_meant(connection));
         let idle = meant.filter_map(|(number, connection)| Some((connection.idle_since?, *number)));
-        let (_, number) = idle.min()?;
+        let (since, number) = idle.min().ok_or(None)?;
+        let too_early = IDLE_MIN.saturating_sub(since.elapsed());
+        if !too_early.is_zero() {
+            return Err(Some(too_early));
+        }
         self.evicted_connections.fetch_add(1, Ordering::Relaxed);
-        let connection = state.leave(number)?;
+        let connection = state.leave(number).ok_or(None)?;
         connection.evicted.notify_one();
-        Some(())
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use catalog::{CatalogError, Cursor, Place, Version, VersionId};
 use disk::DriveError;
 use futures::StreamExt;
 use std::io;
-use workshop::{PackError, ReadError, SlotHold};
+use workshop::{Checksummer, PackError, ReadError, SlotHold, whole_checksum};
 
 /// Versions whose files are read again at once, at the start.
 const RECHECKS_AT_ONCE: usize = 4;
@@ -83,23 +83,36 @@ async fn trouble(means: &Means, found: &Version) -> Result<Option<Trouble>, Cata
     let Some(holds) = slots.into_iter().map(|slot| means.staging.hold(slot)).collect::<Option<Vec<_>>>() else {
         return Ok(None);
     };
+    let object = means.catalog.staged_object(found.version).await?.map(|staged| staged.object);
+    let own = object.as_ref().and_then(whole_checksum);
+    let mut sum = own.map(|own| Checksummer::new(own.kind));
     let mut all_bytes = 0;
     for hold in holds {
-        match read_all(&hold).await {
+        match read_all(&hold, sum.as_mut()).await {
             Ok(bytes) => all_bytes += bytes,
             Err(error) => return Ok(Some(error.into())),
         }
+    }
+    if let (Some(own), Some(sum)) = (own, sum)
+        && all_bytes == found.bytes
+        && sum.finish() != *own
+    {
+        let reason = "its bytes do not have its own checksum".to_owned();
+        return Ok(Some(Trouble { reason, own: true }));
     }
     let reason = || format!("its files hold {all_bytes} bytes, and its record says {}", found.bytes);
     Ok((all_bytes != found.bytes).then(|| Trouble { reason: reason(), own: true }))
 }
 
 /// Reads and checks all of a staged file; how much there is.
-async fn read_all(hold: &SlotHold) -> Result<u64, ReadError> {
+async fn read_all(hold: &SlotHold, mut sum: Option<&mut Checksummer>) -> Result<u64, ReadError> {
     let reader = hold.open().await?;
     let mut blocks = reader.read(0..reader.bytes());
     while let Some(block) = blocks.next().await {
-        block?;
+        let block = block?;
+        if let Some(sum) = &mut sum {
+            sum.update(&block);
+        }
     }
     Ok(reader.bytes())
 }

@@ -35,6 +35,7 @@ fn r_lost_drives_cost_nothing_and_one_more_is_refused_until_it_is_back() {
             for drive in other.drives.iter().chain(&blob.drives) {
                 larder.rack.plug(*drive);
             }
+            tokio::time::sleep(SECOND).await;
             assert_eq!(larder.get("p").await.unwrap(), 1);
         });
     }

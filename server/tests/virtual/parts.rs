@@ -6,6 +6,7 @@ use catalog::{Acl, Bucket, Checksum, ChecksumKind, ChosenPart, Place, VersionId}
 use futures::future::join_all;
 use server::s3::store::{Completion, Condition, ObjectStore, PutMeta, StoreError, UploadMeta, UploadQuery};
 use std::sync::atomic::Ordering;
+use workshop::Checksummer;
 
 /// An upload of the object that is number `serial` at its key.
 pub struct OpenUpload {
@@ -21,16 +22,18 @@ impl OpenUpload {
     }
 }
 
-fn checksum() -> Checksum {
-    Checksum { kind: ChecksumKind::Crc64Nvme, base64: "AAAAAAAAAAA=".into() }
+fn checksum(bytes: &[u8]) -> Checksum {
+    let mut sum = Checksummer::new(ChecksumKind::Crc64Nvme);
+    sum.update(bytes);
+    sum.finish()
 }
 
-fn described(etag: String) -> PutMeta {
+fn described(etag: String, bytes: &[u8]) -> PutMeta {
     PutMeta {
         etag,
         headers: Vec::new(),
         metadata: Vec::new(),
-        checksums: vec![checksum()],
+        checksums: vec![checksum(bytes)],
         acl: Acl::Private,
         tags: Vec::new(),
         created_ms: None,
@@ -60,8 +63,9 @@ impl Larder {
         let whole = Bytes::from(content(&upload.key, upload.serial, upload.bytes()));
         let (key, version) = (&upload.key, upload.version);
         let mut sink = self.house.begin_part(BUCKET, key, version, number, bytes).await?;
-        sink.write(whole.slice(start..start + bytes as usize)).await?;
-        sink.commit(described(format!("p{number}"))).await.map(drop)
+        let part = whole.slice(start..start + bytes as usize);
+        sink.write(part.clone()).await?;
+        sink.commit(described(format!("p{number}"), &part)).await.map(drop)
     }
 
     pub async fn complete(&self, upload: &OpenUpload) -> Result<(), StoreError> {
@@ -71,7 +75,7 @@ impl Larder {
             parts: (1..=upload.lengths.len() as u32).map(chosen).collect(),
             lengths: upload.lengths.iter().copied().collect(),
             etag: format!("{}-{}", upload.serial, upload.bytes()),
-            checksums: vec![checksum()],
+            checksums: vec![checksum(&content(&upload.key, upload.serial, upload.bytes()))],
             condition: Condition::Always,
         };
         self.house.complete_upload(BUCKET, &upload.key, completion).await.map(drop)
@@ -237,7 +241,7 @@ fn a_put_that_outlives_its_bucket_does_not_get_into_the_next_one_of_its_name() {
         larder.house.delete_bucket(BUCKET).await.unwrap();
         tokio::time::sleep(SECOND).await;
         larder.house.create_bucket(Bucket::new(BUCKET, 0, server::users::ROOT)).await.unwrap();
-        let committed = sink.commit(described("e".into())).await;
+        let committed = sink.commit(described("e".into(), b"abc")).await;
         assert!(matches!(committed, Err(StoreError::NoSuchBucket)), "{committed:?}");
         larder.files_are_removed().await;
         assert_eq!((facts.staged_files(), larder.keys().await.len()), (0, 0));

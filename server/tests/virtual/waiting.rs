@@ -77,8 +77,6 @@ fn beside_four_readers(wait_limit: Option<Duration>) -> (Duration, [Duration; 2]
 
 #[test]
 fn a_small_read_does_not_starve_beside_four_readers_and_explain_says_so() {
-    let (unlimited, _) = beside_four_readers(None);
-    assert!(unlimited > 4 * MINUTE, "without a limit it waits {unlimited:?}");
     let (limited, [min, max]) = beside_four_readers(Some(2 * MINUTE));
     assert!(limited < 3 * MINUTE, "with one of 2 min it waits {limited:?}");
     assert!((min..=max).contains(&limited), "{min:?} to {max:?} was said of {limited:?}");
