@@ -6,10 +6,12 @@
 //!   are;
 //! - reads go through connections of their own, which never wait for the writer and see every batch that was answered;
 //! - one process at a time: a lock on the file beside it is held from open until the writer has ended;
-//! - after an error that leaves open what is durable (a failed sync), no more is written until the file is opened anew.
+//! - after an error that leaves open what is durable (a failed sync), no more is written until the file is opened anew;
+//! - what is read after an open is durable, whatever the sync before it came to (`settle.rs`).
 
 mod file;
 mod read_only;
+mod settle;
 mod statements;
 mod writer;
 

@@ -1,6 +1,6 @@
 //! Opening the file: whose it is, whether it is whole, and that nobody else has it open.
 
-use super::{beside, store_error};
+use super::{beside, settle, store_error};
 use crate::store::StoreError;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{File, Permissions, TryLockError};
@@ -46,6 +46,7 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
 pub(super) fn open_for_writing(path: &Path, max_bytes: Option<u64>) -> Result<Connection, StoreError> {
     let say = |error: rusqlite::Error| store_error(path, &error);
     close_to_others(path);
+    settle::rewrite_log(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(say)?;
     if is_new(&connection).map_err(say)? {
@@ -63,6 +64,7 @@ pub(super) fn open_for_writing(path: &Path, max_bytes: Option<u64>) -> Result<Co
         connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(say)?;
     }
     check_pages(&connection, path)?;
+    settle::fold_log(&connection, path)?;
     Ok(connection)
 }
 
