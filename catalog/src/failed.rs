@@ -1,11 +1,19 @@
 //! Drives that failed for good: that they did, what still counts on them, and where it goes instead.
+//!
+//! When another drive takes the place of one that failed, every stack that is still counted there is marked as lost
+//! before the drive is forgotten to have failed. So at any moment either all stacks on a drive are lost, or those with
+//! the mark; it goes when the stack is rebuilt elsewhere or its blob is forgotten.
 
-use crate::catalog::{Catalog, Cursor};
+use crate::catalog::{Catalog, Cursor, STEP};
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
 use crate::record::{Blob, decode, encode};
-use crate::store::{Batch, Check, KeyRange, Write};
+use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use model::{BlobId, DriveId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The value of a stack by drive that was on a drive which failed and was replaced. That of any other is empty.
+const LOST: u8 = 1;
 
 /// A page of blobs that have a stack on a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +54,95 @@ impl Catalog {
         .await
     }
 
+    /// Another drive, with nothing on it, is in the place of `drive`, which failed: all that is counted on it is marked
+    /// as lost, and the drive has not failed any more. What is lost now, in bytes of stacks; `None` if the drive has
+    /// not failed. After an error or a crash it has failed still, and this can be done again.
+    ///
+    /// Nothing may be written to the drive, or be about to be counted on it, meanwhile.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`], [`CatalogError::Conflict`].
+    pub async fn replace_drive(&self, drive: DriveId) -> Result<Option<u64>, CatalogError> {
+        let failed = key::failed(drive);
+        let Some((_, raw)) = self.read_to_replace::<u64>(&failed).await? else { return Ok(None) };
+        let mut lost_bytes = 0_u64;
+        let mut after = None;
+        loop {
+            let (bytes, next) = self.mark_lost(drive, after.as_ref()).await?;
+            lost_bytes = lost_bytes.saturating_add(bytes);
+            after = next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let (known, at) = (self.read_to_replace::<BTreeSet<u32>>(&replaced()).await?, replaced());
+        let (known, unchanged) = match known {
+            Some((drives, raw)) => (drives, Check::Is(at.clone(), raw)),
+            None => (None, Check::Absent(at.clone())),
+        };
+        let mut drives = known.unwrap_or_default();
+        drives.insert(drive.0);
+        let checks = vec![Check::Is(failed.clone(), raw), unchanged];
+        let writes = vec![Write::Delete(failed), Write::Put(at, encode(&drives))];
+        if self.apply(Batch { checks, writes }).await? { Ok(Some(lost_bytes)) } else { Err(CatalogError::Conflict) }
+    }
+
+    /// Marks a page of the stacks on `drive` as lost, those behind `after`. Their bytes, and where to go on.
+    async fn mark_lost(&self, drive: DriveId, after: Option<&Cursor>) -> Result<(u64, Option<Cursor>), CatalogError> {
+        let mut turns = self.turns();
+        loop {
+            let _turn = turns.next().await?;
+            let page = self.entries(&key::all_on_drive(drive), after, STEP).await?;
+            let mut batch = Batch::default();
+            let bytes =
+                self.blobs(&ids_of(&page.items)?).await?.into_iter().flatten().map(|blob| blob.stack_bytes).sum();
+            for entry in page.items.into_iter().filter(|entry| !is_lost(entry)) {
+                batch.checks.push(Check::Is(entry.key.clone(), entry.value.unproven_body().to_vec()));
+                batch.writes.push(Write::Put(entry.key, vec![LOST]));
+            }
+            // A blob may be forgotten between the two.
+            if batch.writes.is_empty() || self.apply(batch).await? {
+                return Ok((bytes, page.next));
+            }
+        }
+    }
+
+    /// What is still lost on drives that were replaced and have not failed since, in bytes of stacks. For boot: reads
+    /// every stack on such a drive.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn lost_on_replaced(&self) -> Result<BTreeMap<DriveId, u64>, CatalogError> {
+        let failed: BTreeSet<DriveId> = self.failed_drives().await?.into_iter().map(|(drive, _)| drive).collect();
+        let drives: BTreeSet<u32> = self.look_up_one(&replaced()).await?.unwrap_or_default();
+        let mut lost = BTreeMap::new();
+        for drive in drives.into_iter().map(DriveId).filter(|drive| !failed.contains(drive)) {
+            let (mut bytes, mut after) = (0_u64, None);
+            loop {
+                let page = self.lost_page(drive, after, STEP).await?;
+                bytes = page.blobs.iter().fold(bytes, |sum, (blob, _)| sum.saturating_add(blob.stack_bytes));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            lost.extend((bytes > 0).then_some((drive, bytes)));
+        }
+        Ok(lost)
+    }
+
+    /// Whether `blob` has a stack on `drive` that is lost, since the drive that it was on failed, whether or not that
+    /// one was replaced.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn is_stack_lost(&self, drive: DriveId, blob: BlobId) -> Result<bool, CatalogError> {
+        let at = key::on_drive(drive, blob);
+        let mut values = self.store.get_many(vec![key::failed(drive), at.clone()]).await?;
+        let (stack, failed) = (values.pop().flatten(), values.pop().flatten());
+        Ok(stack.is_some_and(|value| failed.is_some() || is_lost(&Entry { key: at, value })))
+    }
+
     /// A page of the blobs that have a stack on `drive`, with numbers above `after`.
     ///
     /// # Errors
@@ -58,15 +155,46 @@ impl Catalog {
     ) -> Result<OnDrive, CatalogError> {
         let after = after.map(|blob| Cursor(key::on_drive(drive, blob)));
         let page = self.entries(&key::all_on_drive(drive), after.as_ref(), limit).await?;
-        let ids = page
-            .items
-            .iter()
-            .map(|entry| key::numbers(&entry.key).map(|[_, number, nonce]| BlobId::new(number, nonce)));
-        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        let ids = ids_of(&page.items)?;
         let next = page.next.and(ids.last().copied());
+        self.on_drive(&ids, next).await
+    }
+
+    /// A page of the blobs whose stack on `drive` is lost, with numbers above `after`: all that have one there if the
+    /// drive failed, those of the one before if it was replaced.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn lost_page(
+        &self,
+        drive: DriveId,
+        after: Option<BlobId>,
+        limit: usize,
+    ) -> Result<OnDrive, CatalogError> {
+        if self.store.get(&key::failed(drive)).await?.is_some() {
+            return self.on_drive_page(drive, after, limit).await;
+        }
+        let mut after = after.map(|blob| Cursor(key::on_drive(drive, blob)));
+        loop {
+            let page = self.entries(&key::all_on_drive(drive), after.as_ref(), STEP).await?;
+            let mut lost: Vec<Entry> = page.items.iter().filter(|entry| is_lost(entry)).cloned().collect();
+            // The new drive may hold many pages of what is not lost; the list ends where there are no more.
+            if lost.is_empty() && page.next.is_some() {
+                after = page.next;
+                continue;
+            }
+            let cut = lost.len() > limit;
+            lost.truncate(limit);
+            let ids = ids_of(&lost)?;
+            let next = if cut { ids.last().copied() } else { page.next.and(ids_of(&page.items)?.last().copied()) };
+            return self.on_drive(&ids, next).await;
+        }
+    }
+
+    /// The blobs of `ids` as a page. One that was forgotten meanwhile is no longer there.
+    async fn on_drive(&self, ids: &[BlobId], next: Option<BlobId>) -> Result<OnDrive, CatalogError> {
         let mut blobs = Vec::with_capacity(ids.len());
-        // One that is forgotten between the two reads is no longer there.
-        for blob in self.blobs(&ids).await?.into_iter().flatten() {
+        for blob in self.blobs(ids).await?.into_iter().flatten() {
             let living = !self.store.scan(KeyRange::prefix(&key::members(blob.blob)), 1).await?.is_empty();
             blobs.push((blob, living));
         }
@@ -102,4 +230,20 @@ impl Catalog {
             }
         }
     }
+}
+
+/// Where the drives are named that took the place of one that failed.
+fn replaced() -> Vec<u8> {
+    key::meta("replaced-drives")
+}
+
+/// The blobs of some stacks by drive.
+fn ids_of(stacks: &[Entry]) -> Result<Vec<BlobId>, CatalogError> {
+    stacks.iter().map(|entry| key::numbers(&entry.key).map(|[_, number, nonce]| BlobId::new(number, nonce))).collect()
+}
+
+/// Whether a stack by drive was on a drive that failed and was replaced. Of one whose record is damaged it is assumed:
+/// a stack that is rebuilt in vain costs less than one that is missed.
+fn is_lost(stack: &Entry) -> bool {
+    stack.value.open(&stack.key).map_or(true, |(mark, _)| !mark.is_empty())
 }

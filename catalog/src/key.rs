@@ -12,7 +12,8 @@
 //! T staged-ms version         staged by age bytes                   the same, oldest first
 //! I blob                      intents       Blob                    being written
 //! L blob                      blobs         Blob                    written and read back
-//! D drive blob                by drive      (nothing)               each stack of a blob
+//! D drive blob                by drive      (nothing)               each stack of a blob; 1 if it was on a drive that
+//!                                                                   failed and was replaced
 //! N blob offset version       members       bytes                   living versions of a blob, and only those
 //! X group blob offset version tombstones    bytes                   dead bytes of a blob (version 0: all of it)
 //! R drive                     drives        DriveRecord

@@ -58,7 +58,13 @@ pub enum DriveCommand {
     List(List),
     /// Say that a drive failed for good: it is not used again, and what it held is rebuilt on its group's other drives.
     /// One that does not answer must have been pulled or cut off by then: its share of the power is given to others.
+    ///
+    /// Needs no server: without one, what it held is rebuilt from the next start on.
     Fail(Fail),
+    /// Take an empty directory in the place of a drive that failed as that drive: it is labelled and used.
+    ///
+    /// What the failed one held goes on being rebuilt on its group's other drives. Needs no server.
+    Replace(Replace),
 }
 
 #[derive(Debug, Args)]
@@ -330,6 +336,18 @@ pub struct Fail {
     /// Even if so many drives of its group failed already that blobs may be lost.
     #[arg(long)]
     pub force: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Replace {
+    #[command(flatten)]
+    pub data: Data,
+    /// The number of the drive, as `larder drive list` shows it.
+    #[arg(value_name = "N")]
+    pub drive: u32,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -1,9 +1,11 @@
-//! `larder drive list`: the drives, one row each. `larder drive fail`: one that failed for good.
+//! `larder drive list`: the drives, one row each. `larder drive fail`: one that failed for good. `larder drive
+//! replace`: another one in its place. The last two need no server.
 
-use crate::args::{Fail, List};
+use crate::args::{Fail, List, Replace};
 use crate::human::{self, bytes};
 use crate::output;
-use server::admin::Client;
+use server::admin::{Client, ClientError};
+use server::offline::Offline;
 use server::report::DriveReport;
 use tokio::runtime::Builder;
 
@@ -12,25 +14,66 @@ pub fn list(options: &List) -> anyhow::Result<()> {
     let client = Client::of(&options.data.data)?;
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let drives = runtime.block_on(client.drives())?;
-    if options.json { output::print_json(&drives) } else { Ok(output::print(&table(&drives))?) }
+    if options.json { output::print_json(&drives) } else { Ok(output::print(&(table(&drives) + &reasons(&drives)))?) }
 }
 
-/// `larder drive fail`.
+/// `larder drive fail`: of the server that runs, or of the data directory while none does.
 pub fn fail(options: &Fail) -> anyhow::Result<()> {
-    let client = Client::of(&options.data.data)?;
+    let Fail { data, drive, force, json } = options;
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let Some(report) = runtime.block_on(client.fail_drive(options.drive, options.force))? else {
-        anyhow::bail!("there is no drive {}; `larder drive list` shows which there are", options.drive);
-    };
-    if options.json {
+    let (report, running) = runtime.block_on(async {
+        match Client::of(&data.data)?.fail_drive(*drive, *force).await {
+            Err(ClientError::NoServer(dir)) => {
+                anyhow::Ok((Offline::open(&dir).await?.fail_drive(*drive, *force).await?, false))
+            }
+            answer => Ok((answer?, true)),
+        }
+    })?;
+    let report = known(report, *drive)?;
+    if *json {
         return output::print_json(&report);
     }
-    let drive = report.drive;
     let rest = match report.group {
-        Some(group) => format!("what it held is rebuilt in group {group}; `larder status` shows how far it is"),
+        Some(group) if running => {
+            format!("what it held is rebuilt in group {group}; `larder status` shows how far it is")
+        }
+        Some(group) => format!("what it held is rebuilt in group {group} from the next start on"),
         None => "it is a spare, and held nothing".to_owned(),
     };
     Ok(output::print(&format!("drive {drive} is given up: {rest}\n"))?)
+}
+
+/// `larder drive replace`: likewise.
+pub fn replace(options: &Replace) -> anyhow::Result<()> {
+    let Replace { data, drive, json } = options;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let report = runtime.block_on(async {
+        match Client::of(&data.data)?.replace_drive(*drive).await {
+            Err(ClientError::NoServer(dir)) => anyhow::Ok(Offline::open(&dir).await?.replace_drive(*drive).await?),
+            answer => Ok(answer?),
+        }
+    })?;
+    let report = known(report, *drive)?;
+    if *json {
+        return output::print_json(&report);
+    }
+    let rest = match report.group {
+        Some(group) => format!(
+            "it is an empty drive of group {group} from now on; what the one before it held is rebuilt on the others"
+        ),
+        None => "it is a spare".to_owned(),
+    };
+    Ok(output::print(&format!("drive {drive} is replaced: {rest}\n"))?)
+}
+
+fn known(report: Option<DriveReport>, drive: u32) -> anyhow::Result<DriveReport> {
+    report.ok_or_else(|| anyhow::anyhow!("there is no drive {drive}; `larder drive list` shows which there are"))
+}
+
+/// Why drives cannot be used, a line each.
+fn reasons(drives: &[DriveReport]) -> String {
+    let line = |drive: &DriveReport| Some(format!("drive {}: {}\n", drive.drive, drive.reason.as_ref()?));
+    drives.iter().filter_map(line).collect()
 }
 
 /// A row for each of `drives`; with the deadlines they missed, if any did.
@@ -76,10 +119,14 @@ mod tests {
             starts_per_day: 10,
             free_bytes: 1_000_000,
             capacity_bytes: 4_550_000_000_000,
+            reason: None,
         };
         let text = table(std::slice::from_ref(&drive));
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[1], ["3", "5,15,11", "spare", "ready", "2", "of", "10", "1.0", "MB", "4.5", "TB"]);
+        assert_eq!(reasons(std::slice::from_ref(&drive)), "");
+        let away = DriveReport { reason: Some("it has no label; put it back".into()), ..drive.clone() };
+        assert_eq!(reasons(std::slice::from_ref(&away)), "drive 3: it has no label; put it back\n");
         drive.missed_deadlines = 7;
         let text = table(&[drive]);
         assert!(

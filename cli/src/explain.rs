@@ -147,6 +147,7 @@ mod tests {
             starts_today: 1,
             starts_per_day: 10,
             free_bytes: 5,
+            reason: None,
             capacity_bytes: 10,
         };
         let place = PlaceReport::Rack {

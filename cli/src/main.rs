@@ -75,6 +75,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Repartition(options) => repartition::repartition(&options),
         Command::Drive(DriveCommand::List(options)) => drives::list(&options),
         Command::Drive(DriveCommand::Fail(options)) => drives::fail(&options),
+        Command::Drive(DriveCommand::Replace(options)) => drives::replace(&options),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

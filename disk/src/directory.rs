@@ -16,7 +16,7 @@ mod shared_sync;
 pub use open_files::{DESCRIPTORS_PER_FILE, OpenFiles};
 
 use crate::buffer::ALIGNMENT_BYTES;
-use crate::label::{self, Label};
+use crate::label::{self, Label, LabelError};
 use crate::{Buffer, Drive, DriveError, DriveFuture, FileName, Space};
 use open_files::{DriveKey, OpenFile};
 use rustix::fs::{Advice, FallocateFlags, OFlags};
@@ -81,9 +81,15 @@ impl DirectoryDrive {
         if !fs::metadata(&root).map_err(missing)?.is_dir() {
             return Err(missing(io::ErrorKind::NotADirectory.into()));
         }
+        Ok(Self::at(root))
+    }
+
+    /// The drive in directory `path`, which is not looked at before the drive is used: a mount finds out whether it is
+    /// there.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
         let files = OpenFiles::new(OPEN_FILES);
         let shared = Shared {
-            root,
+            root: path.into(),
             capacity_bytes: None,
             mode: IoMode::default(),
             key: files.join(),
@@ -92,7 +98,7 @@ impl DirectoryDrive {
             removals: AtomicU64::new(0),
             directory_sync: SharedSync::default(),
         };
-        Ok(Self { shared: Arc::new(shared), label: None })
+        Self { shared: Arc::new(shared), label: None }
     }
 
     fn shared_mut(&mut self) -> &mut Shared {
@@ -168,6 +174,17 @@ impl Shared {
             io::ErrorKind::UnexpectedEof => DriveError::Short(name.clone()),
             _ if is_exhausted(&source) => DriveError::TooManyOpenFiles,
             _ => DriveError::Io { context: format!("{doing} {}", self.path(name).display()), source },
+        }
+    }
+
+    /// A drive that is pulled or not mounted takes its directory with it.
+    fn must_be_there(&self) -> Result<(), DriveError> {
+        match fs::metadata(&self.root) {
+            Ok(found) if found.is_dir() => Ok(()),
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(DriveError::Io { context: format!("opening directory {}", self.root.display()), source })
+            }
+            _ => Err(LabelError::NoDirectory(self.root.clone()).into()),
         }
     }
 
@@ -471,6 +488,12 @@ impl Drive for DirectoryDrive {
     fn mount(&self) -> DriveFuture<'_, Space> {
         Box::pin(async move {
             if let Some(label) = &self.label {
+                self.run(|shared| {
+                    // A label that was wrong may have been read through one of these.
+                    shared.files.close(shared.key, None);
+                    shared.must_be_there()
+                })
+                .await?;
                 label::check(self, label).await?;
             }
             self.space().await

@@ -283,6 +283,13 @@ impl EmulatedRack {
         self.shared.told.notify_waiters();
     }
 
+    /// Another drive is in the place of one that failed: what was counted of the old one says nothing of it, and it has
+    /// power.
+    pub fn replace(&self, drive: DriveId) {
+        *self.drives[drive.index()].used() = None;
+        self.plug(drive);
+    }
+
     /// How busy the server is that mounts the drives: which distribution mounts take their time from.
     pub fn set_load(&self, load: Load) {
         self.shared.truth().0.load = load;
@@ -539,7 +546,14 @@ impl Drive for EmulatedDrive {
                 state => Err(Refused { state, mounted: false }),
             })?;
             // The label first: a foreign drive is never mounted.
-            let space = self.inner.mount().await?;
+            let space = match self.inner.mount().await {
+                Ok(space) => space,
+                // What is there instead, or comes in its place, holds something else.
+                Err(error) => {
+                    *self.used() = None;
+                    return Err(error);
+                }
+            };
             self.count_files().await?;
             let begun = self.begin(DrivePhysics::mount)?;
             self.wait(begun).await?;

@@ -2,14 +2,12 @@
 //!
 //! - [`Drive`] is the seam: named files, written once, read by offset; and the four power commands.
 //! - [`DirectoryDrive`] keeps them in a directory, [`MemoryDrive`] in memory, [`EmulatedDrive`] puts `model`'s physics
-//!   over either; [`AbsentDrive`] stands for one that failed for good, [`DeadlineDrive`] answers in time for one that
-//!   hangs.
+//!   over either; [`DeadlineDrive`] answers in time for one that hangs.
 //! - [`label`] says which rack and which place in it a drive belongs to.
 //! - [`stack`] is the stripe stack: the format in which a blob lies on k + r drives, its writer, reader and verifier.
 //!
 //! Invariants: a transfer holds at most 2 x (k + r) x request size of memory; nothing here decides when a drive spins.
 
-mod absent;
 mod buffer;
 mod clock;
 mod code;
@@ -25,7 +23,6 @@ pub mod limit;
 mod memory;
 pub mod stack;
 
-pub use absent::AbsentDrive;
 pub use buffer::{ALIGNMENT_BYTES, Buffer, Meter};
 pub use clock::{Clock, TokioClock};
 pub use code::{Codec, TooFewFragments};

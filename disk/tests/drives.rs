@@ -160,6 +160,29 @@ async fn a_drive_of_another_rack_is_not_mounted() {
 }
 
 #[tokio::test]
+async fn a_drive_that_is_not_there_is_found_out_at_the_mount_and_may_come_later() {
+    let root = tempfile::tempdir().unwrap();
+    let place = root.path().join("0000");
+    let label = Label { rack: RackUuid([1; 16]), rack_name: "here".into(), drive: DriveId(0) };
+    let drive = DirectoryDrive::at(&place).with_label(label.clone());
+    assert!(matches!(drive.mount().await, Err(DriveError::Label(LabelError::NoDirectory(path))) if path == place));
+    assert!(!place.exists(), "no directory is made");
+    std::fs::create_dir(&place).unwrap();
+    assert!(matches!(drive.mount().await, Err(DriveError::Label(LabelError::Missing))));
+    // The wrong label first, which is not remembered when the right one has come.
+    let other = Label { drive: DriveId(1), ..label.clone() };
+    let on_drive = |label| {
+        let (uuid, device) = (disk::DriveUuid([3; 16]), disk::Device::None);
+        disk::DriveLabel { label, uuid, labelled_ms: 5, device }
+    };
+    label::write_directories(&[(place.clone(), on_drive(other))]).unwrap();
+    assert!(matches!(drive.mount().await, Err(DriveError::Label(LabelError::ForeignDrive { .. }))));
+    std::fs::remove_file(place.join("larder.label")).unwrap();
+    label::write_directories(&[(place, on_drive(label))]).unwrap();
+    drive.mount().await.unwrap();
+}
+
+#[tokio::test]
 async fn memory_is_a_drive() {
     conforms(&MemoryDrive::new(CAPACITY_BYTES)).await;
 }

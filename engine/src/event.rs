@@ -89,7 +89,18 @@ pub enum Event {
         /// Which drive.
         drive: DriveId,
     },
-    /// A page of blobs that have a stack on a failed drive. Answers
+    /// Another drive, with nothing on it, is in the place of one that failed, and stands still: it is in service like
+    /// any other from now on. What blobs had on the failed one is as lost as it was, and its rebuild goes on. Also told
+    /// at boot, after the reports and before `Booted`, of a drive that was replaced earlier and whose rebuild is not
+    /// through; what it reported as used is without those stacks. While the rack runs it is told only of a drive that
+    /// may be replaced ([`Rack::may_be_replaced`](crate::Rack::may_be_replaced)); of others it is ignored.
+    DriveReplaced {
+        /// Which drive.
+        drive: DriveId,
+        /// What blobs had on the failed one and is not rebuilt, in bytes of stacks.
+        lost_bytes: u64,
+    },
+    /// A page of blobs that have a stack on a failed drive, or had it on the one before that was replaced. Answers
     /// [`Action::ListOnDrive`](crate::Action::ListOnDrive).
     OnDrivePage {
         /// Which drive.
@@ -212,7 +223,7 @@ pub enum Loss {
     SpinUpFailed,
     /// Its file system could not be mounted or unmounted.
     MountFailed,
-    /// It carries the label of another rack or drive, or none.
+    /// It carries the label of another rack or drive, or none; or there is no drive in its place.
     ForeignLabel,
     /// It answered with an error that will not go away.
     Died,

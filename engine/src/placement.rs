@@ -137,6 +137,18 @@ impl Placement {
         self.drives[drive.index()].retired = true;
     }
 
+    /// Another drive, with nothing on it, is in the place of `drive`, which failed.
+    pub fn replace(&mut self, drive: DriveId) {
+        let space = &mut self.drives[drive.index()];
+        *space = Space { used: 0, shortfall: 0, retired: false, ..*space };
+    }
+
+    /// `drive` failed, and stacks of so many bytes are lost beside those that were counted on it.
+    pub fn lose_more(&mut self, drive: DriveId, bytes: u64) {
+        let space = &mut self.drives[drive.index()];
+        space.used = space.used.saturating_add(bytes);
+    }
+
     /// Whether `drive` is away.
     pub fn is_away(&self, drive: DriveId) -> bool {
         self.drives[drive.index()].away

@@ -318,6 +318,7 @@ impl Rack {
             Event::DriveLost { drive, loss } => self.drive_lost(drive, loss),
             Event::DriveBack { drive } => self.drive_back(drive),
             Event::DriveFailed { drive } => self.drive_failed(now, drive),
+            Event::DriveReplaced { drive, lost_bytes } => self.drive_replaced(now, drive, lost_bytes),
             Event::OnDrivePage { drive, attempt, blobs, next } => self.on_drive_page(drive, attempt, blobs, next),
             Event::StackMoved { op, attempt, done } => self.stack_moved(now, op, attempt, done, actions),
             Event::Submitted(request) => self.submitted(now, request, actions),

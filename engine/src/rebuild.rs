@@ -17,8 +17,12 @@
 //! so a blob that was written to it at the last moment is found by a later pass, and a restart needs no record but that
 //! the drive failed.
 //!
+//! Another drive may come into its place meanwhile ([`Event::DriveReplaced`](crate::Event::DriveReplaced)). New blobs
+//! are then written to it, so that used bytes say nothing any more: what is left is what a pass has listed, since the
+//! catalog lists only what was lost. Such a drive is listed now and then even when nothing seems to be left.
+//!
 //! Invariants: memory is one page for each failed drive and the window; a stack is never read from a drive that failed,
-//! nor from the lost index; nothing is freed on the strength of a write alone.
+//! nor from the lost index, nor written in its place; nothing is freed on the strength of a write alone.
 
 #[cfg(test)]
 mod tests;
@@ -101,6 +105,10 @@ struct Job {
     before: Tally,
     rebuilt_stacks: u64,
     rebuilt_bytes: u64,
+    /// Another drive is in its place: what blobs had on the one that failed, in bytes of stacks.
+    lost_bytes: Option<u64>,
+    /// Of that, what the pass under way has shown and not rebuilt yet.
+    shown_bytes: u64,
 }
 
 /// The drives that are being rebuilt. See the head of this file.
@@ -110,6 +118,31 @@ pub(crate) struct Rebuilder {
 }
 
 impl Job {
+    fn new(now: Time, lost_bytes: Option<u64>) -> Self {
+        Self {
+            phase: Phase::Idle { due: now },
+            pending: VecDeque::new(),
+            under_way: 0,
+            pause: PAUSE_MIN,
+            tally: Tally::default(),
+            before: Tally::default(),
+            rebuilt_stacks: 0,
+            rebuilt_bytes: 0,
+            lost_bytes,
+            shown_bytes: 0,
+        }
+    }
+
+    /// What is left to be rebuilt of its drive, of which blobs use so many bytes.
+    fn left_bytes(&self, used_bytes: u64) -> u64 {
+        self.lost_bytes.unwrap_or(used_bytes)
+    }
+
+    /// Whether nothing is left to be done, and nothing can come to be.
+    fn is_over(&self, used_bytes: u64) -> bool {
+        self.lost_bytes.is_none() && self.is_through(used_bytes)
+    }
+
     /// Whether nothing is left to be done. Used bytes alone do not tell: a write that failed is not among them, and is
     /// taken off them when it is reclaimed, so what a pass could not rebuild is asked for again whatever they say.
     fn is_through(&self, used_bytes: u64) -> bool {
@@ -146,7 +179,11 @@ impl Rebuilder {
         if awaited == attempt {
             // A page that does not lead on ends the pass, or it would never end.
             job.phase = Phase::Working { next: next.filter(|next| after.is_none_or(|after| *next > after)) };
-            job.pending.extend(blobs.into_iter().take(PAGE_BLOBS as usize));
+            let blobs = blobs.into_iter().take(PAGE_BLOBS as usize);
+            for blob in blobs {
+                job.shown_bytes = job.shown_bytes.saturating_add(blob.stack_bytes);
+                job.pending.push_back(blob);
+            }
         }
     }
 
@@ -158,6 +195,8 @@ impl Rebuilder {
                 job.tally.rebuilt += 1;
                 job.rebuilt_stacks += 1;
                 job.rebuilt_bytes += stack_bytes;
+                job.shown_bytes = job.shown_bytes.saturating_sub(stack_bytes);
+                job.lost_bytes = job.lost_bytes.map(|lost_bytes| lost_bytes.saturating_sub(stack_bytes));
             }
             Outcome::Failed(Rejection::DataLost) => job.tally.lost += 1,
             _ => job.tally.waiting += 1,
@@ -181,23 +220,58 @@ impl Rack {
         self.fail_phase(drive);
         let Some(group) = self.layout.group_of(drive).filter(|group| self.owns(self.class_of(*group))) else { return };
         self.stuck[group.index()] = 0; // a blob that waited for this drive can go now
-        let job = Job {
-            phase: Phase::Idle { due: now },
-            pending: VecDeque::new(),
-            under_way: 0,
-            pause: PAUSE_MIN,
-            tally: Tally::default(),
-            before: Tally::default(),
-            rebuilt_stacks: 0,
-            rebuilt_bytes: 0,
-        };
-        self.rebuilder.jobs.insert(drive, job);
+        match self.rebuilder.jobs.get_mut(&drive) {
+            // A replacement fails as well: what is left is all that any drive in this place held.
+            Some(job) => {
+                if let Some(lost_bytes) = job.lost_bytes.take() {
+                    self.placement.lose_more(drive, lost_bytes);
+                }
+                job.pause = PAUSE_MIN;
+                if let Phase::Idle { due } = &mut job.phase {
+                    *due = now;
+                }
+            }
+            None => drop(self.rebuilder.jobs.insert(drive, Job::new(now, None))),
+        }
+    }
+
+    /// Whether another drive may take the place of `drive`: it failed, stands still as far as anybody knows, and no
+    /// operation that began before it failed still counts on it.
+    pub fn may_be_replaced(&self, drive: DriveId) -> bool {
+        let Some(state) = self.drives.get(drive.index()) else { return false };
+        let counted_on = || self.ops.any(|op| op.drives.contains(&drive));
+        state.failed && !state.permitted && matches!(state.phase, DrivePhase::Away(_)) && !counted_on()
+    }
+
+    pub(crate) fn drive_replaced(&mut self, now: Time, drive: DriveId, lost_bytes: u64) {
+        if drive.index() >= self.drives.len() {
+            return;
+        }
+        if self.booted {
+            if !self.may_be_replaced(drive) {
+                return;
+            }
+            let state = &mut self.drives[drive.index()];
+            (state.failed, state.errors, state.strikes) = (false, 0, 0);
+            self.placement.replace(drive);
+            self.comes_back(drive);
+        }
+        let group = self.layout.group_of(drive).filter(|group| self.owns(self.class_of(*group)));
+        if group.is_none() {
+            return;
+        }
+        let job = self.rebuilder.jobs.entry(drive).or_insert_with(|| Job::new(now, Some(lost_bytes)));
+        job.lost_bytes = Some(lost_bytes);
+        job.pause = PAUSE_MIN;
+        if let Phase::Idle { due } = &mut job.phase {
+            *due = now; // its group has one more drive to rebuild upon
+        }
     }
 
     /// When a pass is due that is not under way.
     pub(crate) fn rebuild_deadline(&self) -> Time {
         let due = |(drive, job): (&DriveId, &Job)| match job.phase {
-            Phase::Idle { due } if !job.is_through(self.placement.used_bytes(*drive)) => Some(due),
+            Phase::Idle { due } if !job.is_over(self.placement.used_bytes(*drive)) => Some(due),
             _ => None,
         };
         self.rebuilder.jobs.iter().filter_map(due).min().unwrap_or(Time::MAX)
@@ -241,7 +315,7 @@ impl Rack {
         let Some(job) = self.rebuilder.jobs.get_mut(&drive) else { return false };
         match job.phase {
             Phase::Listing { .. } => false,
-            Phase::Idle { .. } if job.is_through(used_bytes) => false,
+            Phase::Idle { .. } if job.is_over(used_bytes) => false,
             Phase::Idle { due: Time::MAX } => {
                 job.phase = Phase::Idle { due: now + PAUSE_MIN };
                 false
@@ -249,6 +323,7 @@ impl Rack {
             Phase::Idle { due } => {
                 if due <= now {
                     job.before = core::mem::take(&mut job.tally);
+                    job.shown_bytes = 0;
                     self.list_on_drive(drive, None, actions);
                 }
                 false
@@ -302,7 +377,7 @@ impl Rack {
         let Some((lost, group)) = lost.zip(self.layout.group_of(drive)).filter(|_| blob.living) else {
             return Fed::Skipped; // rebuilt already, or doomed
         };
-        if let Err(reason) = self.can_rebuild(group, blob) {
+        if let Err(reason) = self.can_rebuild(group, blob, lost) {
             if let Some(job) = self.rebuilder.jobs.get_mut(&drive) {
                 let lost = reason == Rejection::DataLost;
                 *(if lost { &mut job.tally.lost } else { &mut job.tally.waiting }) += 1;
@@ -325,14 +400,15 @@ impl Rack {
         Fed::Queued
     }
 
-    fn can_rebuild(&self, group: GroupId, blob: &BlobOnDrive) -> Result<(), Rejection> {
+    fn can_rebuild(&self, group: GroupId, blob: &BlobOnDrive, lost: usize) -> Result<(), Rejection> {
         let members = &self.layout.groups[group.index()].drives;
         let fits = blob.drives.len() == self.spec.code.stacks() && blob.drives.iter().all(|d| members.contains(d));
         if !fits {
             return Err(Rejection::Malformed);
         }
-        self.enough_left(&blob.drives)?;
-        let target = self.placement.choose_another(group, &blob.drives, &[], blob.stack_bytes);
+        let others = without(&blob.drives, lost);
+        self.enough_left(&others)?;
+        let target = self.placement.choose_another(group, &others, &[blob.drives[lost]], blob.stack_bytes);
         target.map(|_| ()).ok_or(Rejection::NoRoom)
     }
 
@@ -352,7 +428,9 @@ impl Rack {
         let Some(op) = self.ops.get(&pick.op) else { return true };
         let Work::Rebuild { blob, group, drives, lost, stack_bytes, .. } = op.request.work.clone() else { return true };
         let need = self.spec.code.data;
-        let stacks = self.ready_stacks(&drives);
+        let (from, others) = (drives[usize::from(lost)], without(&drives, usize::from(lost)));
+        let mut stacks = self.ready_stacks(&drives);
+        stacks.retain(|(index, _)| *index != lost);
         if stacks.len() < usize::from(need) {
             let reason = self.why_too_few(pick.op);
             self.finish(now, pick.op, Outcome::Failed(reason), actions);
@@ -360,12 +438,12 @@ impl Rack {
         }
         let members = &self.layout.groups[group.index()].drives;
         let unready = members.iter().filter(|drive| self.drives[drive.index()].phase != DrivePhase::Ready);
-        let unfit: Vec<DriveId> = unready.chain(&op.shunned).copied().collect();
-        let Some(target) = self.placement.choose_another(group, &drives, &unfit, stack_bytes) else {
+        let unfit: Vec<DriveId> = unready.chain(&op.shunned).chain([&from]).copied().collect();
+        let Some(target) = self.placement.choose_another(group, &others, &unfit, stack_bytes) else {
             self.finish(now, pick.op, Outcome::Failed(Rejection::NoRoom), actions);
             return true;
         };
-        self.placement.reserve_another(&drives, target, stack_bytes);
+        self.placement.reserve_another(&others, target, stack_bytes);
         if let Some(op) = self.ops.get_mut(&pick.op) {
             (op.drives, op.verifying) = (vec![target], false);
         }
@@ -413,7 +491,7 @@ impl Rack {
     ) {
         self.give_back_target(service.op);
         let Some(op) = self.ops.get_mut(&service.op) else { return };
-        let Work::Rebuild { drives, .. } = &op.request.work else { return };
+        let Work::Rebuild { drives, lost, .. } = &op.request.work else { return };
         op.tries += 1;
         let fine = |result| matches!(result, DriveResult::Fine | DriveResult::Unused);
         let target_fine = outcomes.iter().all(|outcome| outcome.drive != target || fine(outcome.result));
@@ -422,7 +500,8 @@ impl Rack {
         }
         let sources: Vec<&DriveOutcome> = outcomes.iter().filter(|outcome| outcome.drive != target).collect();
         let some_failed = sources.iter().any(|outcome| outcome.result.may_do_better());
-        let left = drives.iter().filter(|drive| !self.drives[drive.index()].failed).count();
+        let others = without(drives, usize::from(*lost));
+        let left = others.iter().filter(|drive| !self.drives[drive.index()].failed).count();
         if target_fine && !some_failed && sources.len() == left {
             self.finish(now, service.op, Outcome::Failed(Rejection::DataLost), actions);
         } else if self.closing || op.tries >= TRIES_MAX || (target_fine && !some_failed) {
@@ -456,7 +535,10 @@ impl Rack {
             return;
         }
         self.placement.settle(&[to], stack_bytes, stack_bytes);
-        self.placement.freed(from, stack_bytes);
+        // Of one that was replaced, what was lost is not among the used bytes.
+        if self.has_failed(from) {
+            self.placement.freed(from, stack_bytes);
+        }
         self.stats.rebuilt_bytes += stack_bytes;
         self.finish(now, op, Outcome::Rebuilt, actions);
         self.note_move(blob, lost, from, to);
@@ -494,7 +576,7 @@ impl Rack {
     pub fn rebuilds(&self) -> impl Iterator<Item = RebuildView> + '_ {
         self.rebuilder.jobs.iter().filter_map(|(drive, job)| {
             let group = self.layout.group_of(*drive)?;
-            let left_bytes = self.placement.used_bytes(*drive);
+            let left_bytes = job.left_bytes(self.placement.used_bytes(*drive));
             let told = job.told(left_bytes);
             Some(RebuildView {
                 drive: *drive,
@@ -520,7 +602,8 @@ impl Rack {
     fn rebuild_forecast(&self, group: GroupId, bytes: u64) -> Forecast {
         let class = self.class_of(group);
         let of_class = |drive: &&DriveId| self.layout.group_of(**drive).is_some_and(|g| self.class_of(g) == class);
-        let all: u64 = self.rebuilder.jobs.keys().filter(of_class).map(|d| self.placement.used_bytes(*d)).sum();
+        let left = |(drive, job): (&DriveId, &Job)| job.left_bytes(self.placement.used_bytes(*drive));
+        let all: u64 = self.rebuilder.jobs.iter().filter(|(drive, _)| of_class(drive)).map(left).sum();
         let times = if self.policy.rebuild_read_back { 2 } else { 1 };
         let span = |bytes| transfer_time(bytes, self.spec.profile.bytes_per_s).saturating_mul(times);
         let shares = self.policy.scheduler.shares;
@@ -529,9 +612,16 @@ impl Rack {
     }
 }
 
+/// `drives` but for the one at `index`.
+pub(crate) fn without(drives: &[DriveId], index: usize) -> Vec<DriveId> {
+    let others = drives.iter().enumerate().filter(|(other, _)| *other != index);
+    others.map(|(_, drive)| *drive).collect()
+}
+
 /// A pass is over. If it left something, the next one follows after a pause.
 fn end_pass(job: &mut Job, now: Time, used_bytes: u64) {
-    if job.is_through(used_bytes) {
+    job.lost_bytes = job.lost_bytes.map(|_| job.shown_bytes);
+    if job.is_over(used_bytes) {
         job.phase = Phase::Idle { due: Time::MAX };
         job.pause = PAUSE_MIN;
         return;

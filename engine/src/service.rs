@@ -13,6 +13,7 @@ use crate::event::{DoomedBlob, DriveOutcome, DriveResult, Request, Work};
 use crate::fair::Pick;
 use crate::policy::{IdleTimeout, Lane, PinnedTo, Weighing};
 use crate::rack::{ClassPhase, DrivePhase, InService, Op, Rack};
+use crate::rebuild::without;
 use crate::reorder::Queued;
 use crate::view::GroupState;
 use alloc::vec::Vec;
@@ -382,12 +383,12 @@ impl Rack {
 
     /// What it means that fewer than k stacks of a read or a rebuild are ready.
     pub(crate) fn why_too_few(&self, op: OpId) -> Rejection {
-        let Some(Work::Read { drives, .. } | Work::Rebuild { drives, .. }) =
-            self.ops.get(&op).map(|op| &op.request.work)
-        else {
-            return Rejection::Malformed;
+        let left = match self.ops.get(&op).map(|op| &op.request.work) {
+            Some(Work::Read { drives, .. }) => self.enough_left(drives),
+            Some(Work::Rebuild { drives, lost, .. }) => self.enough_left(&without(drives, usize::from(*lost))),
+            _ => return Rejection::Malformed,
         };
-        self.enough_left(drives).err().unwrap_or(Rejection::TooManyDrivesAway)
+        left.err().unwrap_or(Rejection::TooManyDrivesAway)
     }
 
     /// Index and drive of the stacks whose drives can be read and written now.

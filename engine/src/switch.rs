@@ -401,6 +401,10 @@ impl Rack {
         }
         let known = self.drives.get(drive.index()).is_some_and(|state| state.attempt == attempt);
         if known && !matches!(self.drives[drive.index()].phase, DrivePhase::Away(_) | DrivePhase::Standby) {
+            // A drive that is not the one it should be, or not there, does not become so by being started again.
+            if loss == Loss::ForeignLabel {
+                self.drives[drive.index()].strikes = STRIKES_MAX - 1;
+            }
             self.give_up(drive, loss, now);
         }
     }

@@ -7,6 +7,8 @@
 //! GET /drives                     [report::DriveReport]
 //! POST /drives/fail?drive=N       report::DriveReport, or 404: drive N failed for good, rebuild what it held; with
 //!                                 &force=true even if that may leave blobs with less than k stacks
+//! POST /drives/replace?drive=N    report::DriveReport, or 404: an empty directory is in the place of drive N, which
+//!                                 failed, and becomes it
 //! GET /users                      [report::UserReport]
 //! POST /users?name=N              report::NewKeys, of a new user
 //! POST /users/rotate?name=N       report::NewKeys, in the place of the old ones
@@ -88,6 +90,11 @@ pub trait Admin: Send + Sync + 'static {
     /// reason if it could not be remembered, or if blobs may be lost by it and `force` does not say that this is
     /// known. Again is no error.
     fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>>;
+
+    /// An empty directory is in the place of drive `drive`, which failed: labels it, and has it used. Nothing if there
+    /// is no such drive, a reason if it did not fail, if the directory is missing or not empty, or if it could not be
+    /// remembered.
+    fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>>;
 }
 
 /// An error as it is told.
@@ -182,16 +189,17 @@ async fn answer(admin: &dyn Admin, users: &Arc<Users>, request: &Request<Incomin
     if matches!(path, "/users" | "/users/rotate") {
         return people::answer(users, request).await;
     }
-    if path == "/drives/fail" {
+    if matches!(path, "/drives/fail" | "/drives/replace") {
         return match *request.method() {
-            Method::POST => fail_drive(admin, request.uri().query().unwrap_or_default()).await,
+            Method::POST => change_drive(admin, path, request.uri().query().unwrap_or_default()).await,
             _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST"),
         };
     }
     if !matches!(path, "/status" | "/explain" | "/drives") {
         return refuse(
             StatusCode::NOT_FOUND,
-            "there is /status, /explain?bucket=&key=, /drives, /users and POST /drives/fail?drive=",
+            "there is /status, /explain?bucket=&key=, /drives, /users, POST /drives/fail?drive= and \
+             /drives/replace?drive=",
         );
     }
     if request.method() != Method::GET {
@@ -216,13 +224,17 @@ async fn explain(admin: &dyn Admin, query: &str) -> Response<Full<Bytes>> {
     }
 }
 
-async fn fail_drive(admin: &dyn Admin, query: &str) -> Response<Full<Bytes>> {
+async fn change_drive(admin: &dyn Admin, path: &str, query: &str) -> Response<Full<Bytes>> {
     let drive = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "drive");
     let Some(drive) = drive.and_then(|(_, value)| value.parse().ok()) else {
-        return refuse(StatusCode::BAD_REQUEST, "write /drives/fail?drive=N, N being the number of a drive");
+        return refuse(StatusCode::BAD_REQUEST, &format!("write {path}?drive=N, N being the number of a drive"));
     };
     let force = form_urlencoded::parse(query.as_bytes()).any(|(name, value)| name == "force" && value == "true");
-    match admin.fail_drive(drive, force).await {
+    let changed = match path {
+        "/drives/fail" => admin.fail_drive(drive, force).await,
+        _ => admin.replace_drive(drive).await,
+    };
+    match changed {
         Ok(Some(report)) => json(StatusCode::OK, &report),
         Ok(None) => refuse(StatusCode::NOT_FOUND, &format!("there is no drive {drive}")),
         Err(untold) => refuse(StatusCode::SERVICE_UNAVAILABLE, &untold.to_string()),

@@ -1,7 +1,7 @@
 //! Putting the house together: from a data directory to a server, and back to sleeping drives.
 //!
-//! What is particular to a data directory is here: the catalog's file, directories behind emulated drives, labels, the
-//! admin socket. The rest of the way is [`boot`]'s.
+//! What is particular to a data directory is here: the catalog's file, directories behind emulated drives, the admin
+//! socket. The rest of the way is [`boot`]'s.
 //!
 //! Shutdown goes the other way round: no new connections, requests in flight end, groups go to sleep, the catalog
 //! closes.
@@ -23,16 +23,13 @@ use crate::trace_file;
 use crate::users::Users;
 use crate::world::{self, Counters, Means, WorldHandle};
 use catalog::{Catalog, CatalogError, ClockAnchor, Sequence, SqliteOptions, SqliteStore, StoreError};
-use disk::label::{self, Label};
-use disk::{AbsentDrive, Clock, DirectoryDrive, Drive, DriveError, EmulatedRack, OpenFiles};
+use disk::{Clock, DirectoryDrive, Drive, DriveError, EmulatedRack, OpenFiles};
 use engine::trace::{Header, TRACE_FORMAT};
 use futures::future::{BoxFuture, FutureExt};
-use model::{DriveId, RackSpec};
-use std::collections::BTreeMap;
+use model::RackSpec;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
@@ -47,8 +44,8 @@ const SEQUENCE_BITS: u32 = 20;
 
 /// How long groups may take to go to sleep at shutdown before the server ends all the same, in wall time.
 const SLEEP_PATIENCE: Duration = Duration::from_secs(90);
-/// How often uploads are looked through for stale ones, at least.
-const STALE_INTERVAL: Duration = Duration::from_hours(1);
+/// How long after it failed it is asked again what is known of stale uploads.
+const STALE_RETRY: Duration = Duration::from_mins(1);
 
 /// Why the server does not run.
 #[derive(Debug, thiserror::Error)]
@@ -75,14 +72,6 @@ pub enum RunError {
     /// The catalog's store cannot be opened.
     #[error("catalog: {0}")]
     Store(#[from] StoreError),
-    /// A drive is not the one it should be.
-    #[error("drive {drive}: {source}; put this rack's own drive in its place")]
-    Drive {
-        /// Which.
-        drive: DriveId,
-        /// What is wrong.
-        source: DriveError,
-    },
     /// What was found does not make a rack that can work.
     #[error(transparent)]
     Boot(#[from] BootError),
@@ -141,12 +130,21 @@ fn random_seed() -> Result<u64, RunError> {
     getrandom::u64().map_err(|error| io_error("drawing random bytes", io::Error::other(error.to_string())))
 }
 
-/// Aborts uploads that were begun longer than `age` ago, now and again.
-async fn abort_stale(house: Arc<House>, age: Duration) {
-    let mut ticks = tokio::time::interval(STALE_INTERVAL.min(age.max(Duration::from_secs(1))));
+/// Aborts uploads that were left open longer than `limit`, now and again. Counts time as `stale.rs` says, without the
+/// wall clock.
+async fn abort_stale(house: Arc<House>, limit: Duration) {
+    let began = tokio::time::Instant::now();
+    let mut watch = loop {
+        match house.stale_watch(limit).await {
+            Ok(watch) => break watch,
+            Err(error) => tracing::warn!(%error, "it cannot be known which uploads are stale; it is tried again"),
+        }
+        tokio::time::sleep(STALE_RETRY).await;
+    };
+    let mut ticks = tokio::time::interval(watch.interval());
     loop {
         ticks.tick().await;
-        if let Err(error) = house.abort_stale(age).await {
+        if let Err(error) = house.abort_stale(&mut watch, began.elapsed()).await {
             tracing::warn!(%error, "stale uploads could not be aborted; it is tried again");
         }
     }
@@ -186,7 +184,7 @@ impl Boot<'_> {
         let options = SqliteOptions { sequence_min, ..SqliteOptions::default() };
         let catalog = Catalog::open(Arc::new(SqliteStore::open_with(self.dir.catalog(), options)?)).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
-        let emulated = Arc::new(self.drives(&spec, &clock, &catalog).await?);
+        let emulated = Arc::new(self.drives(&spec, &clock));
         let (staging, spool) = self.workshop(&catalog).await?;
         let pins = self.config.pins.clone();
         let mut means = Means {
@@ -229,36 +227,19 @@ impl Boot<'_> {
         let traffic = Traffic::new(&self.config.limits(self.descriptors.connections));
         let teller = Teller::new(means.clone(), world.clone(), emulated)
             .with_notices(self.notices.clone())
-            .with_traffic(Arc::clone(&traffic));
+            .with_traffic(Arc::clone(&traffic))
+            .with_places(self.dir.labels());
         Ok(Running { means, world, users, traffic, teller: Arc::new(teller), jobs })
     }
 
-    /// The drives, each with its label checked. One that failed for good need not be there.
-    async fn drives(
-        &self,
-        spec: &RackSpec,
-        clock: &Arc<dyn Clock>,
-        catalog: &Catalog,
-    ) -> Result<EmulatedRack, RunError> {
-        let failed = catalog.failed_drives().await?;
-        let files = OpenFiles::new(self.descriptors.rack_files);
-        let mut inner: Vec<(Arc<dyn Drive>, Label)> = Vec::with_capacity(spec.drives.len());
-        for (path, label) in self.dir.labels() {
-            let drive = label.drive;
-            if failed.iter().any(|(failed, _)| *failed == drive) {
-                continue;
-            }
-            let directory =
-                open_directory(&path, &label, &files).map_err(|source| RunError::Drive { drive, source })?;
-            inner.push((directory, label));
-        }
-        label::check_all(&inner).await.map_err(|(drive, source)| RunError::Drive { drive, source })?;
-        let by_id: BTreeMap<DriveId, Arc<dyn Drive>> =
-            inner.into_iter().map(|(drive, label)| (label.drive, drive)).collect();
-        let absent: Arc<dyn Drive> = Arc::new(AbsentDrive);
-        Ok(EmulatedRack::new(spec, self.config.emulation.seed, Arc::clone(clock), |drive| {
-            Arc::clone(by_id.get(&drive).unwrap_or(&absent))
-        }))
+    /// The drives. None of them is looked at: each is checked when it is mounted, so that a start touches no drive, and
+    /// one that is missing or another's is away and keeps nobody from what the others hold.
+    fn drives(&self, spec: &RackSpec, clock: &Arc<dyn Clock>) -> EmulatedRack {
+        let (places, files) = (self.dir.labels(), OpenFiles::new(self.descriptors.rack_files));
+        EmulatedRack::new(spec, self.config.emulation.seed, Arc::clone(clock), |drive| {
+            let (path, label) = &places[drive.index()];
+            Arc::new(DirectoryDrive::at(path).with_label(label.clone()).with_open_files(&files)) as Arc<dyn Drive>
+        })
     }
 
     async fn workshop(&self, catalog: &Catalog) -> Result<(Staging, Spool), RunError> {
@@ -303,10 +284,6 @@ fn supervised(task: BoxFuture<'static, ()>) {
 
 fn workshop_error(error: DriveError) -> RunError {
     RunError::Boot(BootError::Workshop(error))
-}
-
-fn open_directory(path: &Path, label: &Label, files: &OpenFiles) -> Result<Arc<dyn Drive>, DriveError> {
-    Ok(Arc::new(DirectoryDrive::open(path)?.with_label(label.clone()).with_open_files(files)))
 }
 
 async fn remember_time(means: &Means) -> Result<(), RunError> {

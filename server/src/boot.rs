@@ -43,19 +43,28 @@ pub enum BootError {
     Contradiction(String),
 }
 
+/// Modelled time as it is now, if the rack has run all the while since it was last looked at: what [`clock`] begins
+/// with.
+///
+/// # Errors
+/// [`CatalogError`].
+pub async fn modelled_now(catalog: &Catalog, wall_ms: u64, time_scale: u32) -> Result<Time, CatalogError> {
+    Ok(match catalog.clock_anchor().await? {
+        None => first_moment(catalog).await?,
+        Some(anchor) => {
+            let away = Duration::from_millis(wall_ms.saturating_sub(anchor.wall_ms));
+            Time::from_nanos(anchor.modelled_ns) + away.saturating_mul(time_scale)
+        }
+    })
+}
+
 /// The clock of modelled time, going on as if the rack had run all the while since it was last looked at. A wall clock
 /// that was set back does not set it back. `wall_ms` is now, in milliseconds of the Unix epoch.
 ///
 /// # Errors
 /// [`CatalogError`].
 pub async fn clock(catalog: &Catalog, wall_ms: u64, time_scale: u32) -> Result<Arc<dyn Clock>, CatalogError> {
-    let origin = match catalog.clock_anchor().await? {
-        None => first_moment(catalog).await?,
-        Some(anchor) => {
-            let away = Duration::from_millis(wall_ms.saturating_sub(anchor.wall_ms));
-            Time::from_nanos(anchor.modelled_ns) + away.saturating_mul(time_scale)
-        }
-    };
+    let origin = modelled_now(catalog, wall_ms, time_scale).await?;
     catalog.set_clock_anchor(ClockAnchor { wall_ms, modelled_ns: origin.as_nanos() }).await?;
     Ok(Arc::new(TokioClock::starting_at(origin, time_scale)))
 }
@@ -193,23 +202,30 @@ async fn restate(means: &Means, rack: &Rack) -> Result<Vec<Event>, BootError> {
         means.catalog.abort_blob(intent.blob).await?;
     }
     let used = used_bytes(means, rack.layout()).await?;
+    let lost = means.catalog.lost_on_replaced().await?;
     let starts: BTreeMap<_, _> =
         means.catalog.drives().await?.into_iter().map(|record| (record.drive, record)).collect();
     let mut facts = Vec::new();
     for drive in &rack.spec().drives {
         let record = starts.get(&drive.id);
+        let lost_bytes = lost.get(&drive.id).copied().unwrap_or(0);
         facts.push(Event::DriveReported(DriveReport {
             drive: drive.id,
             capacity_bytes: rack.spec().capacity_bytes(drive.id),
-            used_bytes: used.get(&drive.id).copied().unwrap_or(0),
+            used_bytes: used.get(&drive.id).copied().unwrap_or(0).saturating_sub(lost_bytes),
             day: record.map_or(0, |record| record.day),
             starts: record.map_or(0, |record| record.starts),
+            // Whether it is there, and the one it should be, shows when its group first wakes.
             present: true,
         }));
     }
     for (drive, _) in means.catalog.failed_drives().await? {
         tracing::warn!(%drive, "a drive failed for good; what is left on it is rebuilt");
         facts.push(Event::DriveFailed { drive });
+    }
+    for (drive, lost_bytes) in lost {
+        tracing::warn!(%drive, "a drive was replaced; what is left of what the one before it held is rebuilt");
+        facts.push(Event::DriveReplaced { drive, lost_bytes });
     }
     for (group, bytes) in means.catalog.doomed_totals().await? {
         facts.push(Event::SpaceDoomed { group, bytes });

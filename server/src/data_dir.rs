@@ -248,12 +248,17 @@ fn drive_path(path: &Path, rack: &RackSpec, drive: DriveId) -> PathBuf {
 
 /// What goes onto drives that are labelled now: each gets a UUID of its own.
 fn fresh_labels(labels: Vec<(PathBuf, Label)>) -> Result<Vec<(PathBuf, DriveLabel)>, DataDirError> {
+    labels.into_iter().map(|(path, label)| Ok((path, fresh_label(label)?))).collect()
+}
+
+/// What goes onto the drive of the place `label` that is labelled now.
+///
+/// # Errors
+/// When the system has no random bytes.
+pub(crate) fn fresh_label(label: Label) -> Result<DriveLabel, DataDirError> {
     let labelled_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-    let fresh = labels.into_iter().map(|(path, label)| {
-        let uuid = DriveUuid(identity::random_uuid()?.0);
-        Ok((path, DriveLabel { label, uuid, labelled_ms, device: Device::None }))
-    });
-    fresh.collect()
+    let uuid = DriveUuid(identity::random_uuid()?.0);
+    Ok(DriveLabel { label, uuid, labelled_ms, device: Device::None })
 }
 
 /// `path` as a directory, made if absent, absolute.

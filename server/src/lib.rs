@@ -2,7 +2,8 @@
 //!
 //! `s3` speaks the protocol; [`house`] answers it from catalog, workshop and rack; [`recall`] brings cold bytes;
 //! [`world`] is the loop around the engine; [`boot`] brings it up; [`app`] puts it all together from a data directory.
-//! [`verify`] holds catalog, workshop and drives against each other while nobody serves.
+//! [`verify`] holds catalog, workshop and drives against each other while nobody serves; [`offline`] takes an
+//! operator's word on drives then.
 
 pub mod admin;
 pub mod app;
@@ -16,10 +17,13 @@ pub mod house;
 pub mod lineage;
 pub mod losses;
 pub mod notices;
+pub mod offline;
 pub mod recall;
 pub mod repartition;
+pub mod replace;
 pub mod report;
 pub mod s3;
+pub mod stale;
 pub mod tell;
 pub mod trace_file;
 mod uploads;

@@ -305,6 +305,9 @@ pub struct DriveReport {
     pub capacity_bytes: u64,
     /// How often it did not answer in time since the server started.
     pub missed_deadlines: u64,
+    /// Why it could not be used when it was last tried, and what to do about it; `None` if it could, or was not tried.
+    #[serde(default)]
+    pub reason: Option<String>,
 }
 
 /// A user.

@@ -1,9 +1,11 @@
 //! The admin API's answers, from a look at the engine and at the catalog. Nothing here touches a drive.
 
 use crate::admin::{Admin, Untold};
+use crate::data_dir::fresh_label;
 use crate::lineage;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
+use crate::replace::{self, ReplaceError};
 use crate::report::{
     CapacityStatus, ClassStatus, DriveCounts, DriveReport, Explanation, FrontStatus, PlaceReport, PowerStatus,
     RebuildReport, Status, Totals, UnusableStack, WorkshopStatus,
@@ -11,16 +13,21 @@ use crate::report::{
 use crate::s3::Traffic;
 use crate::world::{Means, WorldHandle};
 use catalog::{CatalogError, Object, Place};
+use disk::label::Label;
 use disk::{Clock, EmulatedRack};
 use engine::{DrivePhase, Event, Forecast, GroupState, Lane, Rack, RebuildView, Rejection};
 use futures::future::BoxFuture;
-use model::{ClassId, DriveId, GroupId, Time};
+use model::{ClassId, Code, DriveId, GroupId, Time};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Objects in quarantine that a warning names; more are only counted.
 const QUARANTINED_NAMED: usize = 20;
+/// Drives that cannot be used of which a status says why; `drive list` says it of all.
+const ABSENCES_NAMED: usize = 5;
 
 /// Tells how it goes.
 pub struct Teller {
@@ -30,6 +37,10 @@ pub struct Teller {
     notices: Notices,
     recalls: Recalls,
     traffic: Option<Arc<Traffic>>,
+    /// The directory behind each drive, and the label that belongs there; none where drives are no directories.
+    places: Vec<(PathBuf, Label)>,
+    /// Held by whoever has a drive replaced.
+    replacing: tokio::sync::Mutex<()>,
     started: Instant,
 }
 
@@ -38,7 +49,9 @@ impl Teller {
     pub fn new(means: Means, world: WorldHandle, emulated: Arc<EmulatedRack>) -> Self {
         let recalls = Recalls::new(means.clone(), world.clone());
         let started = Instant::now();
-        Self { means, world, emulated, notices: Notices::default(), recalls, traffic: None, started }
+        let replacing = tokio::sync::Mutex::default();
+        let (notices, traffic, places) = (Notices::default(), None, Vec::new());
+        Self { means, world, emulated, notices, recalls, traffic, places, replacing, started }
     }
 
     /// The same, which also tells how the server is set up.
@@ -51,6 +64,13 @@ impl Teller {
     #[must_use]
     pub fn with_traffic(self, traffic: Arc<Traffic>) -> Self {
         Self { traffic: Some(traffic), ..self }
+    }
+
+    /// The same, which can also take an empty directory as the replacement of a drive: `places` are all drives'
+    /// directories with their labels, by number.
+    #[must_use]
+    pub fn with_places(self, places: Vec<(PathBuf, Label)>) -> Self {
+        Self { places, ..self }
     }
 
     async fn tell_status(&self) -> Result<Status, Untold> {
@@ -97,6 +117,9 @@ impl Teller {
         status.warnings.extend(self.quarantine_warning().await);
         status.warnings.extend(self.catalog_warnings());
         status.warnings.extend(late_drives(&seen.late));
+        let absences = counters.absences.all();
+        let named = absences.iter().take(ABSENCES_NAMED);
+        status.warnings.extend(named.map(|(drive, reason)| format!("drive {} cannot be used: {reason}", drive.0)));
         Ok(status)
     }
 
@@ -191,8 +214,10 @@ impl Teller {
         let range = offset..offset.saturating_add(object.bytes);
         let found_lost = self.means.counters.losses.within(blob.blob, &in_stripes(&blob, &range));
         let damaged = found_lost.as_ref().map(|(_, stacks)| stacks.clone()).unwrap_or_default();
+        let reasons = self.means.counters.absences.all();
         let look = move |rack: &Rack, now: Time| {
-            let drives: Vec<DriveReport> = ids.iter().map(|drive| drive_report(rack, *drive, now)).collect();
+            let report = |drive: &DriveId| drive_report(rack, *drive, now, &reasons);
+            let drives: Vec<DriveReport> = ids.iter().map(report).collect();
             let (state, forecast) = (rack.group_state(group), rack.forecast(group, now));
             (drives, state, forecast, rack.enough_drives(&ids), unusable(rack, &ids, &damaged))
         };
@@ -228,6 +253,38 @@ impl Teller {
     }
 }
 
+impl Teller {
+    async fn take_replacement(&self, number: u32) -> Result<Option<DriveReport>, Untold> {
+        let drive = DriveId(number);
+        let Some((path, label)) = self.places.get(drive.index()).cloned() else { return Ok(None) };
+        // One at a time, so that nobody writes where somebody else has just looked.
+        let _turn = self.replacing.lock().await;
+        if !self.look(move |rack, _| rack.has_failed(drive)).await? {
+            return Err(Untold::Because(ReplaceError::NotFailed(number).to_string()));
+        }
+        if !self.world.may_be_replaced(drive).await {
+            return Err(Untold::Because(format!(
+                "what was begun on drive {number} before it failed is not over yet; say this again when its group \
+                 sleeps, which `larder drive list` shows"
+            )));
+        }
+        let fresh = fresh_label(label).map_err(|error| Untold::Because(error.to_string()))?;
+        let taken = tokio::task::spawn_blocking(move || replace::take(&path, &fresh)).await;
+        let taken = taken.map_err(|error| Untold::Because(error.to_string()))?;
+        taken.map_err(|error| Untold::Because(error.to_string()))?;
+        // Remembered first: what the rack acts upon must hold after a crash as well.
+        let lost_bytes = self.means.catalog.replace_drive(drive).await.map_err(|error| untold(&error))?;
+        let Some(lost_bytes) = lost_bytes else {
+            return Err(Untold::Because(ReplaceError::NotFailed(number).to_string()));
+        };
+        tracing::info!(%drive, "another drive took the place of one that failed");
+        self.means.counters.absences.note(drive, None);
+        self.emulated.replace(drive);
+        self.world.tell(Event::DriveReplaced { drive, lost_bytes });
+        self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
+    }
+}
+
 impl Admin for Teller {
     fn status(&self) -> BoxFuture<'_, Result<Status, Untold>> {
         Box::pin(self.tell_status())
@@ -238,8 +295,10 @@ impl Admin for Teller {
     }
 
     fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, Untold>> {
-        let look =
-            |rack: &Rack, now: Time| rack.spec().drives.iter().map(|drive| drive_report(rack, drive.id, now)).collect();
+        let reasons = self.means.counters.absences.all();
+        let look = move |rack: &Rack, now: Time| {
+            rack.spec().drives.iter().map(|drive| drive_report(rack, drive.id, now, &reasons)).collect()
+        };
         Box::pin(self.look(look))
     }
 
@@ -249,7 +308,7 @@ impl Admin for Teller {
             if drive.index() >= self.means.drives.len() {
                 return Ok(None);
             }
-            if let Some(refusal) = self.look(move |rack, _| may_lose(rack, drive)).await?.filter(|_| !force) {
+            if let Some(refusal) = self.look(move |rack, _| fails_too_many(rack, drive)).await?.filter(|_| !force) {
                 return Err(Untold::Because(refusal));
             }
             // Remembered first: what the rack acts upon must hold after a crash as well.
@@ -259,9 +318,14 @@ impl Admin for Teller {
                 tracing::warn!(%drive, "the operator says that a drive failed for good; what it held is rebuilt");
                 // Once: to the engine, a second time means that the drive was pulled and takes no power any more.
                 self.world.tell(Event::DriveFailed { drive });
+                self.means.counters.absences.note(drive, None);
             }
-            self.look(move |rack, now| drive_report(rack, drive, now)).await.map(Some)
+            self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
         })
+    }
+
+    fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>> {
+        Box::pin(self.take_replacement(drive))
     }
 }
 
@@ -273,20 +337,20 @@ fn untold(error: &CatalogError) -> Untold {
     Untold::Because(error.to_string())
 }
 
-/// Why giving up `drive` may lose blobs: so many drives of its group failed, and are not yet rebuilt, that it is the
-/// one more that the code does not bear. A failed drive is never read again, not even where nothing else is left.
-fn may_lose(rack: &Rack, drive: DriveId) -> Option<String> {
-    let group = rack.layout().group_of(drive)?;
-    let failed: Vec<u32> = rack
-        .rebuilds()
-        .filter(|view| view.group == group && view.drive != drive && view.left_bytes > 0)
-        .map(|view| view.drive.0)
-        .collect();
-    let bears = usize::from(rack.spec().code.parity);
-    let already = rack.has_failed(drive);
-    (failed.len() >= bears && !already).then(|| {
+/// [`may_lose`], as the engine sees it.
+fn fails_too_many(rack: &Rack, drive: DriveId) -> Option<String> {
+    let group = rack.layout().group_of(drive).filter(|_| !rack.has_failed(drive))?;
+    let of_group = rack.rebuilds().filter(|view| view.group == group && view.drive != drive && view.left_bytes > 0);
+    may_lose(rack.spec().code, group, drive, &of_group.map(|view| view.drive.0).collect::<Vec<_>>())
+}
+
+/// Why giving up `drive` may lose blobs: so many other drives of its group failed and are not rebuilt (`unbuilt`) that
+/// it is the one more that the code does not bear. A failed drive is never read again, not even where nothing else is
+/// left.
+pub(crate) fn may_lose(code: Code, group: GroupId, drive: DriveId, unbuilt: &[u32]) -> Option<String> {
+    (unbuilt.len() >= usize::from(code.parity)).then(|| {
         format!(
-            "drives {failed:?} of group {group} failed as well and are not rebuilt yet: without drive {drive}, blobs \
+            "drives {unbuilt:?} of group {group} failed as well and are not rebuilt yet: without drive {drive}, blobs \
              would be lost. Wait until `larder status` shows no rebuild in the group, or say --force if \
              drive {drive} cannot be read"
         )
@@ -423,7 +487,7 @@ fn front(traffic: &Traffic) -> FrontStatus {
     }
 }
 
-fn drive_report(rack: &Rack, drive: DriveId, now: Time) -> DriveReport {
+fn drive_report(rack: &Rack, drive: DriveId, now: Time, reasons: &BTreeMap<DriveId, String>) -> DriveReport {
     let (starts_today, starts_per_day) = rack.starts_today(drive, now);
     DriveReport {
         drive: drive.0,
@@ -435,6 +499,7 @@ fn drive_report(rack: &Rack, drive: DriveId, now: Time) -> DriveReport {
         free_bytes: rack.drive_free_bytes(drive),
         capacity_bytes: rack.spec().capacity_bytes(drive),
         missed_deadlines: rack.missed_deadlines(drive),
+        reason: reasons.get(&drive).filter(|_| !rack.has_failed(drive)).cloned(),
     }
 }
 

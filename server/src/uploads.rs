@@ -8,6 +8,7 @@
 use crate::house::{House, Staged, catalog_condition, catalog_error, damaged, is_refusal, stage_error, workshop_full};
 use crate::s3::store::{Committed, Completion, ObjectStore, PutMeta, PutSink, StoreError, StoreFuture, UploadMeta};
 use crate::s3::store::{UploadPage, UploadQuery};
+use crate::stale::{Ends, Watch};
 use crate::world::Counters;
 use bytes::Bytes;
 use catalog::{CatalogError, Object, Part, Place, PlacedObject, Upload, UploadListRequest, VersionId};
@@ -29,6 +30,8 @@ const OPEN_PERMILLE: u64 = 750;
 const OPEN_RETRY_S: u32 = 60;
 /// Uploads that are looked through at once for stale ones.
 const STALE_PAGE: usize = 256;
+/// Where the catalog keeps what the watch for stale uploads remembers.
+const STALE_META: &str = "stale-uploads";
 
 /// A part of what a client reads: its file, which stays, and what of it is wanted.
 type Piece = (SlotHold, Range<u64>);
@@ -188,18 +191,41 @@ impl House {
         }
     }
 
-    /// Aborts the uploads that were begun, and given their last part, longer than `age` ago (wall time). How many.
+    /// A watch for uploads that are left open longer than `limit`, which goes on from where the last server's ended.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`].
-    pub async fn abort_stale(&self, age: Duration) -> Result<u64, StoreError> {
-        let until_ms = (self.means.wall)().saturating_sub(age.as_millis() as u64);
+    pub async fn stale_watch(&self, limit: Duration) -> Result<Watch, StoreError> {
+        let kept = self.means.catalog.meta_get(STALE_META).await.map_err(catalog_error)?;
+        // One that cannot be read begins anew, which only makes uploads younger.
+        Ok(Watch::new(limit, kept.and_then(|kept| serde_json::from_slice(&kept).ok())))
+    }
+
+    /// Aborts the uploads that `watch`, which has gone on for `watched`, takes to be stale now. How many.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`].
+    pub async fn abort_stale(&self, watch: &mut Watch, watched: Duration) -> Result<u64, StoreError> {
+        let catalog = &self.means.catalog;
+        let version = catalog.next_version_id().await.map_err(catalog_error)?.0;
+        let next = Ends { version, slot: catalog.next_slot().await.map_err(catalog_error)? };
+        let stale = watch.look(watched, next);
+        let kept = serde_json::to_vec(watch.remember()).map_err(|error| StoreError::Internal(error.to_string()))?;
+        catalog.meta_put(STALE_META, kept).await.map_err(catalog_error)?;
+        match stale {
+            Some(stale) => self.abort_below(stale).await,
+            None => Ok(0),
+        }
+    }
+
+    /// Aborts the uploads all of whose numbers are below `stale`.
+    async fn abort_below(&self, stale: Ends) -> Result<u64, StoreError> {
         let mut aborted = 0;
         let mut after = None;
         loop {
             let page = self.means.catalog.uploads_page(after.as_ref(), STALE_PAGE).await.map_err(catalog_error)?;
-            for (bucket, key, upload) in page.items.iter().filter(|(.., upload)| upload.initiated_ms <= until_ms) {
-                if self.given_parts_since(upload.version, until_ms).await? {
+            for (bucket, key, upload) in page.items.iter().filter(|(.., upload)| upload.version.0 < stale.version) {
+                if self.has_part_from(upload.version, stale.slot).await? {
                     continue;
                 }
                 match self.abort_now(bucket, key, upload.version).await {
@@ -218,12 +244,12 @@ impl House {
         }
     }
 
-    /// Whether a part of `upload` came after `since_ms`.
-    async fn given_parts_since(&self, upload: VersionId, since_ms: u64) -> Result<bool, StoreError> {
+    /// Whether a part of `upload` lies in a slot from `slot` on.
+    async fn has_part_from(&self, upload: VersionId, slot: u64) -> Result<bool, StoreError> {
         let mut last = 0;
         loop {
             let page = self.means.catalog.parts_page(upload, last, PAGE).await.map_err(catalog_error)?;
-            if page.iter().any(|part| part.modified_ms > since_ms) {
+            if page.iter().any(|part| part.slot >= slot) {
                 return Ok(true);
             }
             match page.last() {

@@ -13,6 +13,7 @@
 //! - every action that expects an answer gets one, whatever fails; a drive that hangs is answered for at its deadline;
 //! - memory is bounded by operations in service and by pages.
 
+mod absences;
 mod making;
 mod migration;
 mod newer;
@@ -23,6 +24,7 @@ mod rebuild;
 mod reclaim;
 mod transfer;
 
+pub use absences::Absences;
 pub use making::{MakeError, Ticket, WriteOrder};
 
 use crate::holds::Holds;
@@ -119,6 +121,8 @@ pub struct Counters {
     pub losses: Losses,
     /// Whether the engine says that the rack has no room for what is staged.
     pub rack_full: AtomicBool,
+    /// Why drives could not be used when they were last tried.
+    pub absences: Absences,
 }
 
 /// A part of a blob's payload that is to be recalled into the spool.
@@ -199,6 +203,11 @@ pub(crate) enum Message {
     /// Whether a version belongs to a write under way.
     IsMigrating {
         version: VersionId,
+        answer: oneshot::Sender<bool>,
+    },
+    /// Whether another drive may take the place of one: nothing that began before it failed counts on it.
+    MayBeReplaced {
+        drive: DriveId,
         answer: oneshot::Sender<bool>,
     },
     /// A rescue has come to its end.
@@ -316,6 +325,14 @@ impl WorldHandle {
     pub async fn is_migrating(&self, version: VersionId) -> bool {
         let (answer, answered) = oneshot::channel();
         self.send(Message::IsMigrating { version, answer });
+        answered.await.unwrap_or(false)
+    }
+
+    /// Whether another drive may take the place of `drive`, which failed: no blob can come to be counted on it any
+    /// more.
+    pub async fn may_be_replaced(&self, drive: DriveId) -> bool {
+        let (answer, answered) = oneshot::channel();
+        self.send(Message::MayBeReplaced { drive, answer });
         answered.await.unwrap_or(false)
     }
 
@@ -449,6 +466,9 @@ impl World {
             Message::Doomed { group, attempt, page } => self.doomed_page(group, attempt, page),
             Message::IsMigrating { version, answer } => {
                 let _ = answer.send(self.migrating.contains(&version));
+            }
+            Message::MayBeReplaced { drive, answer } => {
+                let _ = answer.send(self.rack.may_be_replaced(drive) && self.committing == 0);
             }
             Message::Rescued(blob) => {
                 self.rescuing.remove(&blob);

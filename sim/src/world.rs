@@ -28,7 +28,7 @@ use engine::check::TraceCheck;
 use engine::trace::{Record, Told};
 use engine::{Action, DriveReport, Event, Lane, Loss, Mind, OpMap, Outcome, PinnedTo, Rack, Request, Work};
 use keep::SimBlob;
-use model::physics::{DrivePhysics, Fuses};
+use model::physics::{DrivePhysics, Fuses, PowerState};
 use model::{BlobId, DriveId, GroupId, OpId, ResourceId, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -183,6 +183,8 @@ pub struct World<M = Rack> {
     doomed: BTreeMap<GroupId, BTreeSet<BlobId>>,
     doomed_after: BTreeMap<GroupId, BlobId>,
     spoilt: BTreeSet<(BlobId, DriveId)>,
+    /// Stacks that were on a drive that failed, of which another one has taken the place.
+    lost: BTreeSet<(DriveId, BlobId)>,
     next_blob: u64,
     open: OpMap<OpenOp>,
     next_op: u64,
@@ -203,6 +205,27 @@ impl World {
     /// Like [`World::new`], with every record of the trace given to `recorder`.
     pub fn traced(rack: Rack, seed: u64, recorder: Option<Recorder>) -> Self {
         Self::with(rack, seed, Setting { recorder, ..Setting::default() })
+    }
+
+    /// Puts an empty drive into the place of one that failed; false if the rack does not take it yet.
+    pub fn replace(&mut self, drive: DriveId) -> bool {
+        if !self.rack.may_be_replaced(drive) {
+            return false;
+        }
+        self.failed.remove(&drive);
+        self.away.remove(&drive);
+        if self.physics[drive.index()].state(self.now) == PowerState::Away {
+            self.physics[drive.index()].come_back(self.now);
+            self.look_at_meter(drive);
+        }
+        let held = self.blobs.iter().filter(|(_, blob)| blob.drives.contains(&drive));
+        let held: Vec<(BlobId, u64)> = held.map(|(id, blob)| (*id, blob.stack_bytes)).collect();
+        self.lost.extend(held.iter().map(|(blob, _)| (drive, *blob)));
+        self.spoilt.extend(held.iter().map(|(blob, _)| (*blob, drive)));
+        self.used_bytes[drive.index()] = 0;
+        let lost_bytes = held.iter().map(|(_, stack_bytes)| stack_bytes).sum();
+        self.tell(Event::DriveReplaced { drive, lost_bytes });
+        true
     }
 }
 
@@ -246,6 +269,7 @@ impl<M: Mind> World<M> {
             doomed: BTreeMap::new(),
             doomed_after: BTreeMap::new(),
             spoilt: BTreeSet::new(),
+            lost: BTreeSet::new(),
             next_blob: 1,
             open: OpMap::default(),
             next_op: 1,
@@ -397,12 +421,24 @@ impl<M: Mind> World<M> {
         self.kill(drive);
         let blobs = self.blobs.values().filter(|blob| blob.drives.contains(&drive)).count() as u64;
         self.failed.insert(drive, blobs);
+        let again: Vec<BlobId> = self.lost.iter().filter(|(of, _)| *of == drive).map(|(_, blob)| *blob).collect();
+        for blob in again {
+            self.lost.remove(&(drive, blob));
+            self.used_bytes[drive.index()] += self.blobs[&blob].stack_bytes;
+        }
         self.tell(Event::DriveFailed { drive });
     }
 
-    /// How many blobs that the world knows still have a stack on a drive that failed for good.
+    /// How many blobs that the world knows still have a stack on a drive that failed for good, or had it on the one
+    /// before that was replaced.
     pub fn left_on(&self, drive: DriveId) -> u64 {
-        self.failed.get(&drive).copied().unwrap_or(0)
+        let lost = || self.lost.iter().filter(|(of, _)| *of == drive).count() as u64;
+        self.failed.get(&drive).copied().unwrap_or_else(lost)
+    }
+
+    /// Whether the stack of `blob` was on the drive that failed before this one took its place.
+    pub fn is_lost(&self, blob: BlobId, drive: DriveId) -> bool {
+        self.lost.contains(&(drive, blob))
     }
 
     /// When a stack was rebuilt last.

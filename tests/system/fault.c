@@ -1,5 +1,6 @@
 // Stands between the server and the C library, told by a page of shared memory what to do: kill the process before or
-// after the n-th call of a kind on a path, or let such calls fail or hang. The binary under test is the shipped one.
+// after the n-th call of a kind on a path, or let such calls fail or hang. The binary under test is the shipped one. Its
+// wall clock is as many seconds ahead as LARDER_CLOCK_AHEAD_S says.
 //
 // A fault is a chain of stages: each waits for so many calls of its kind on paths that contain its text, and then makes
 // way for the next; the last one strikes. `faults.py` writes the page.
@@ -19,6 +20,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { CREATE = 1, WRITE, SYNC, READ, UNLINK, OPEN };
@@ -37,9 +39,12 @@ struct page {
 };
 
 static struct page *page;
+static long ahead_s;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 __attribute__((constructor)) static void attach(void) {
+    const char *ahead = getenv("LARDER_CLOCK_AHEAD_S");
+    ahead_s = ahead ? atol(ahead) : 0;
     const char *name = getenv("LARDER_FAULT_PAGE");
     int file = name ? (int)syscall(SYS_openat, AT_FDCWD, name, O_RDWR) : -1;
     if (file < 0) return;
@@ -146,5 +151,13 @@ int unlink(const char *path) {
     GUARD(verdict, -1)
     int answer = next(path);
     AFTER(verdict);
+    return answer;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    static int (*next)(clockid_t, struct timespec *);
+    if (!next) next = real("clock_gettime");
+    int answer = next(clock, now);
+    if (answer == 0 && clock == CLOCK_REALTIME) now->tv_sec += ahead_s;
     return answer;
 }

@@ -47,8 +47,10 @@ class Faults:
         with open(self.path, "r+b") as file:
             self.page = mmap.mmap(file.fileno(), 4096)
 
-    def environment(self):
-        return {**os.environ, "LD_PRELOAD": self.library, "LARDER_FAULT_PAGE": self.path}
+    def environment(self, clock_ahead_s=0):
+        """Of a server with these faults, whose wall clock is so far ahead."""
+        clock = {"LARDER_CLOCK_AHEAD_S": str(clock_ahead_s)}
+        return {**os.environ, "LD_PRELOAD": self.library, "LARDER_FAULT_PAGE": self.path, **clock}
 
     def arm(self, action, chain, times=1, error=errno.EIO):
         """From now on; `chain` as above, `action` one of ACTIONS, so many times. Failing calls answer `error`; hanging

@@ -195,21 +195,6 @@ class Refused(SystemTest):
             self.refused(data, name, "missing")
             os.rename(path + ".away", path)
 
-    def test_a_drive_of_another_rack_is_not_served(self):
-        one, other = self.made("nas8", "one", **BRISK), self.made("nas8", "other", **BRISK)
-        drive = os.path.join("drives", "0003")
-        for path, then in [(os.path.join(one, drive), os.path.join(one, "aside")), (os.path.join(other, drive),
-                           os.path.join(one, drive)), (os.path.join(one, "aside"), os.path.join(other, drive))]:
-            os.rename(path, then)
-        self.refused(one, "drive d3", "belongs to rack")
-        os.rename(os.path.join(one, drive), os.path.join(one, "aside"))
-        os.rename(os.path.join(other, drive), os.path.join(one, drive))
-        os.rename(os.path.join(one, "aside"), os.path.join(other, drive))
-        mend = self.damage(one, "drives/0001/larder.label", lambda text: bytes(len(text)))
-        self.refused(one, "drive d1")
-        mend()
-        self.serve(one)
-
     def test_no_catalog_is_no_empty_catalog(self):
         server = self.rack("nas8", BRISK)
         client = server.client()

@@ -5,10 +5,12 @@ import hashlib
 import os
 import threading
 import time
+import unittest
 import zlib
 
 import boto3.s3.transfer
 
+import faults
 from harness import BRISK, STAYING, SystemTest, aws, noise
 
 MIB = 1 << 20
@@ -147,6 +149,26 @@ class Parts(SystemTest):
         upload, listed = self.upload(client, "k", [b"soup"])
         server.until("it was aborted", lambda status: status["workshop"]["uploads"] == 0)
         self.fails(404, "NoSuchUpload", self.complete, client, "k", upload, listed)
+
+    @unittest.skipIf(faults.why_not(), faults.why_not())
+    def test_a_clock_that_is_ten_years_ahead_at_a_start_aborts_no_upload(self):
+        data = self.made("nas8", **STAYING)
+        server = self.serve(data)
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        upload, listed = self.upload(client, "k", [b"soup"])
+        self.assertEqual(server.stop(), 0)
+        shim = faults.Faults(self.root)
+        ten_years_s = 10 * 365 * 24 * 3600
+        server = self.serve(data, shim.environment(ten_years_s))
+        ahead_ms = server.status()["wall_ms"] - 1000 * time.time()
+        self.assertGreater(ahead_ms, 900 * ten_years_s, "its clock is wrong")
+        time.sleep(3)
+        self.assertEqual(server.status()["workshop"]["uploads"], 1)
+        self.assertEqual(server.stop(), 0)
+        server = self.serve(data)
+        self.complete(server.client(), "k", upload, listed)
+        self.reads(server.client(), "pantry", {"k": b"soup"})
 
     def test_objects_and_parts_are_copied_from_warm_and_from_cold(self):
         server = self.rack("nas8", {**BRISK, "patience": "60 s"})

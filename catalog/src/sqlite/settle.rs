@@ -1,10 +1,10 @@
 //! Making sure, when the file is opened, that what is read is what the medium holds.
 //!
 //! A sync that fails leaves pages in the memory of the operating system that never reached the medium, and that Linux
-//! calls clean from then on: they are not written again, the next sync says that all is well, and whoever opens the file
-//! before the power fails reads them. The writer stops at such a failure; but a process that is killed then, or ends, is
-//! followed by one that finds a whole, committed transaction in the log which the medium may never have seen. Acting on
-//! it, by removing what it says has moved, would lose the only copy.
+//! calls clean from then on: they are not written again, the next sync says that all is well, and whoever opens the
+//! file before the power fails reads them. The writer stops at such a failure; but a process that is killed then, or
+//! ends, is followed by one that finds a whole, committed transaction in the log which the medium may never have seen.
+//! Acting on it, by removing what it says has moved, would lose the only copy.
 //!
 //! So before anything is believed:
 //! 1. The log is read and written over itself, byte for byte, and synced. Writing makes its pages dirty again, whatever

@@ -246,6 +246,7 @@ impl TraceCheck {
                 self.rebuilds.drive_failed(*drive);
                 self.turn(*drive, Turning::No)?; // whether it was away is the rack's belief
             }
+            Event::DriveReplaced { drive, .. } => self.rebuilds.drive_replaced(*drive),
             Event::StackMoved { op, .. } | Event::SourceUnreadable { op, .. } => self.out_of_service(*op),
             _ => {}
         }

@@ -166,3 +166,36 @@ fn the_forecast_is_x_over_t_and_at_most_that_over_w() {
     let x_over_t = transfer_time(105_000_000_000, t);
     assert_eq!(view(&rack).forecast, Forecast { min: x_over_t, max: x_over_t * 3 });
 }
+
+#[test]
+fn a_replacement_is_empty_at_once_and_what_was_lost_is_what_the_next_pass_shows() {
+    let mut rack = booted(1_000, 1000);
+    assert!(tell(&mut rack, 1, Event::DriveReplaced { drive: FAILED, lost_bytes: 7 }).is_empty(), "it has not failed");
+    let (attempt, _) = asked(&tell(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+    tell(&mut rack, 2, page(attempt, Vec::new(), None));
+    assert!(rack.may_be_replaced(FAILED));
+    let (attempt, _) = asked(&tell(&mut rack, 3, Event::DriveReplaced { drive: FAILED, lost_bytes: 1_000 })).unwrap();
+    assert!(!rack.has_failed(FAILED) && !rack.may_be_replaced(FAILED));
+    assert_eq!((rack.drive_phase(FAILED), view(&rack).left_bytes), (DrivePhase::Standby, 1_000));
+    assert_eq!(rack.drive_free_bytes(FAILED), rack.spec().capacity_bytes(FAILED));
+    let listed = blobs(&rack, 1..4);
+    tell(&mut rack, 4, page(attempt, listed, None));
+    assert_eq!(view(&rack).under_way, 3, "what it held is rebuilt elsewhere");
+    // It fails once more: all that was ever lost in this place is what is left.
+    tell(&mut rack, 5, Event::DriveFailed { drive: FAILED });
+    assert_eq!((view(&rack).left_bytes, view(&rack).under_way), (1_000, 3));
+}
+
+#[test]
+fn a_replaced_drive_is_listed_now_and_then_even_if_nothing_seems_to_be_left() {
+    let mut rack = booted(1_000, 1000);
+    let (attempt, _) = asked(&tell(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+    tell(&mut rack, 1, page(attempt, Vec::new(), None));
+    let (attempt, _) = asked(&tell(&mut rack, 2, Event::DriveReplaced { drive: FAILED, lost_bytes: 500 })).unwrap();
+    tell(&mut rack, 2, page(attempt, Vec::new(), None));
+    assert_eq!(view(&rack).left_bytes, 0, "nothing was listed");
+    let (attempt, _) = asked(&tell(&mut rack, 2 + 600, Event::DeadlineReached)).unwrap();
+    let listed = blobs(&rack, 1..2);
+    tell(&mut rack, 2 + 600, page(attempt, listed, None));
+    assert_eq!(view(&rack).under_way, 1, "an answer that was wrong is made up for");
+}

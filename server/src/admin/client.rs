@@ -213,6 +213,15 @@ impl Client {
         self.ask(Method::POST, &format!("/drives/fail?drive={drive}&force={force}")).await
     }
 
+    /// Has an empty directory in the place of drive `drive`, which failed, become that drive. Nothing if there is no
+    /// such drive.
+    ///
+    /// # Errors
+    /// When no server answers, or it refuses.
+    pub async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, ClientError> {
+        self.ask(Method::POST, &format!("/drives/replace?drive={drive}")).await
+    }
+
     async fn get<T: DeserializeOwned>(&self, target: &str) -> Result<Option<T>, ClientError> {
         self.ask(Method::GET, target).await
     }

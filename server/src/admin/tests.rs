@@ -65,6 +65,7 @@ fn failed_drive(drive: u32) -> DriveReport {
         starts_per_day: 10,
         free_bytes: 5,
         capacity_bytes: 9,
+        reason: None,
     }
 }
 
@@ -93,6 +94,16 @@ impl Admin for Fake {
                 7 if !force => Err(Untold::Because("blobs may be lost".into())),
                 0..8 => Ok(Some(failed_drive(drive))),
                 8 => Err(Untold::Because("the catalog does not answer".into())),
+                _ => Ok(None),
+            }
+        })
+    }
+
+    fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>> {
+        Box::pin(async move {
+            match drive {
+                3 => Ok(Some(DriveReport { state: "standby".into(), ..failed_drive(3) })),
+                0..8 => Err(Untold::Because("it has not failed".into())),
                 _ => Ok(None),
             }
         })
@@ -415,6 +426,17 @@ async fn a_drive_is_given_up_by_a_word() {
     assert!(
         matches!(server.client().fail_drive(8, true).await, Err(ClientError::Refused(told)) if told.contains("catalog"))
     );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_drive_is_replaced_by_a_word() {
+    let (_root, dir) = data_dir("d");
+    let server = Running::start(&dir);
+    assert_eq!(server.client().replace_drive(3).await.unwrap().unwrap().state, "standby");
+    assert_eq!(server.client().replace_drive(9).await.unwrap(), None);
+    let refused = server.client().replace_drive(4).await;
+    assert!(matches!(refused, Err(ClientError::Refused(told)) if told.contains("not failed")));
     server.stop().await;
 }
 

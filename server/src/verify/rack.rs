@@ -1,6 +1,7 @@
 //! The rack against the catalog: every blob has its stacks, every stack its blob, and no drive holds more than it can.
 //!
-//! Stacks on drives that failed for good are not expected; they wait for being rebuilt.
+//! Stacks on drives that failed for good are not expected; they wait for being rebuilt. Nor are those that were on a
+//! drive before it was replaced.
 //!
 //! A blob is looked at where its first stack lies, so each is looked at once and whole groups follow each other.
 
@@ -29,7 +30,7 @@ const GONE: &str = "the objects named are lost, in part or wholly: put them agai
 const ORPHAN: &str = "remove the file: every object that was in it was deleted";
 const UNKNOWN: &str = "keep it: it may belong to a newer catalog";
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
-const DRIVE: &str = "put the drive back, or mount it; the server does not start without it";
+const DRIVE: &str = "put the drive back, or mount it; if it will not come back, give it up with `larder drive fail`";
 const DESCRIPTION: &str = "put the rack.toml back that the blob was written with";
 
 /// What the catalog says of the drives.
@@ -160,19 +161,25 @@ impl Work<'_> {
         let Looked { inspection: Inspection { flaws, payload }, checked_bytes, unlike } = looked;
         self.report.rack.checked_bytes += checked_bytes;
         let lost = payload.err();
-        // What failed for good does not come back.
-        let failed = |index: u8| self.failed.contains(&blob.drives[usize::from(index)]);
+        // What failed for good does not come back, whether or not another drive is in its place.
+        let mut gone = BTreeSet::new();
+        for (index, drive) in blob.drives.iter().enumerate().filter(|_| !flaws.is_empty()) {
+            if self.ground.catalog.is_stack_lost(*drive, blob.blob).await? {
+                gone.insert(index as u8);
+            }
+        }
+        let failed = |index: u8| gone.contains(&index);
         let away = flaws.iter().filter(|(index, flaw)| matches!(flaw, Flaw::NoDrive) && !failed(*index)).count();
         let may_come_back = away > 0 && blob.drives.len() - flaws.len() + away >= usize::from(blob.code_data);
         for (index, flaw) in flaws {
             let drive = blob.drives[usize::from(index)];
-            if lost.is_none() && self.failed.contains(&drive) {
+            if lost.is_none() && failed(index) {
                 self.report.rack.stacks_to_rebuild += 1;
                 continue;
             }
             let name = stack::stack_name(blob.blob, index);
             let mend = match flaw {
-                Flaw::NoDrive if !self.failed.contains(&drive) => DRIVE,
+                Flaw::NoDrive if !failed(index) => DRIVE,
                 _ if lost.is_some() => GONE,
                 Flaw::Fragments(_) => REPAIRED,
                 _ => REWRITE,
@@ -261,7 +268,7 @@ impl Work<'_> {
                 return Ok(());
             }
             // A rebuild got so far when the server ended; it removes this before it begins anew.
-            Known::Blob(blob) if self.is_rebuilt(&blob, index) => {
+            Known::Blob(blob) if self.is_rebuilt(&blob, index).await => {
                 self.report.leftovers.rebuilt_stacks += 1;
                 return Ok(());
             }
@@ -280,8 +287,9 @@ impl Work<'_> {
     }
 
     /// Whether stack `index` of `blob` lay on a drive that failed for good, and waits for being rebuilt elsewhere.
-    fn is_rebuilt(&self, blob: &Blob, index: u8) -> bool {
-        blob.drives.get(usize::from(index)).is_some_and(|drive| self.failed.contains(drive))
+    async fn is_rebuilt(&self, blob: &Blob, index: u8) -> bool {
+        let Some(drive) = blob.drives.get(usize::from(index)) else { return false };
+        self.ground.catalog.is_stack_lost(*drive, blob.blob).await.unwrap_or(false)
     }
 
     /// The index of the pack in `blob` against the members that live there. What differs first, in words.

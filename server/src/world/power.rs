@@ -1,6 +1,6 @@
 //! Power commands: each in a task of its own, so that all drives of a group start together.
 
-use super::{Message, World, newer};
+use super::{Counters, Message, World, newer};
 use catalog::{Catalog, CatalogError, DriveRecord};
 use disk::{DriveError, DriveFuture};
 use engine::{Action, Event, Loss};
@@ -51,7 +51,7 @@ impl World {
     pub(super) fn spin_up(&self, drive: DriveId, attempt: Attempt) {
         self.note_command(drive, attempt);
         let (handle, device, persisted) = (self.handle.clone(), self.drive(drive), self.starts_persisted.clone());
-        let last = Arc::clone(&self.last_commands);
+        let (last, counters) = (Arc::clone(&self.last_commands), Arc::clone(&self.means.counters));
         self.start(async move {
             persisted.await;
             // The engine has given this start up, and may have given the drive's permits to others.
@@ -61,7 +61,7 @@ impl World {
             }
             let event = match device.spin_up().await {
                 Ok(()) => Event::SpunUp { drive, attempt },
-                Err(error) => failed(drive, attempt, "start", &error, Loss::SpinUpFailed),
+                Err(error) => failed(&counters, drive, attempt, "start", &error, Loss::SpinUpFailed),
             };
             handle.send(Message::Event(event));
         });
@@ -77,11 +77,12 @@ impl World {
         self.start(async move {
             let event = match device.mount().await {
                 Ok(space) => {
+                    means.counters.absences.note(drive, None);
                     // Before anything of the group can be removed.
                     newer::look(&means, drive, &*device).await;
                     Event::Mounted { drive, attempt, free_bytes: space.free_bytes }
                 }
-                Err(error) => failed(drive, attempt, "mount", &error, Loss::MountFailed),
+                Err(error) => failed(&means.counters, drive, attempt, "mount", &error, Loss::MountFailed),
             };
             handle.send(Message::Event(event));
         });
@@ -104,12 +105,12 @@ impl World {
         done: Event,
     ) {
         self.note_command(drive, attempt);
-        let (handle, device) = (self.handle.clone(), self.drive(drive));
+        let (handle, device, counters) = (self.handle.clone(), self.drive(drive), Arc::clone(&self.means.counters));
         self.start(async move {
             let answer = command(Arc::as_ref(&device)).await;
             let event = match answer {
                 Ok(()) => done,
-                Err(error) => failed(drive, attempt, what, &error, Loss::MountFailed),
+                Err(error) => failed(&counters, drive, attempt, what, &error, Loss::MountFailed),
             };
             handle.send(Message::Event(event));
         });
@@ -122,14 +123,29 @@ async fn remember(catalog: &Catalog, drive: DriveId, day: u32, starts: u32) -> R
     catalog.drive_put(&DriveRecord { drive, day, starts, starts_total }).await
 }
 
-fn failed(drive: DriveId, attempt: Attempt, what: &str, error: &DriveError, otherwise: Loss) -> Event {
-    tracing::error!(%drive, %error, "drive would not {what}");
-    let loss = match error {
-        DriveError::FuseTripped { .. } => Loss::FuseTripped,
-        DriveError::Label(_) => Loss::ForeignLabel,
-        DriveError::NoAnswer(_) => Loss::NoAnswer,
-        DriveError::TooManyOpenFiles => Loss::NotAsked,
-        _ => otherwise,
+fn failed(
+    counters: &Counters,
+    drive: DriveId,
+    attempt: Attempt,
+    what: &str,
+    error: &DriveError,
+    otherwise: Loss,
+) -> Event {
+    let (loss, mend) = match error {
+        DriveError::FuseTripped { .. } => (Loss::FuseTripped, None),
+        DriveError::Label(_) => (Loss::ForeignLabel, Some("put this rack's own drive there")),
+        DriveError::NoAnswer(_) => (Loss::NoAnswer, Some("see to its cable, its slot and the drive itself")),
+        DriveError::TooManyOpenFiles => (Loss::NotAsked, None),
+        _ => (otherwise, Some("see to its cable, slot and file system")),
     };
+    let mend = mend.map_or_else(String::new, |mend| {
+        format!("; {mend}, which is found when it is next tried, or give it up with `larder drive fail {}`", drive.0)
+    });
+    tracing::error!(%drive, "drive would not {what}: {error}{mend}");
+    // What cannot be unmounted was not mounted before, and it was said then why. Too few descriptors are no drive's
+    // fault.
+    if matches!(what, "start" | "mount") && loss != Loss::NotAsked {
+        counters.absences.note(drive, Some(format!("{error}{mend}")));
+    }
     Event::DriveCommandFailed { drive, attempt, loss }
 }

@@ -26,7 +26,7 @@ impl World {
     pub(super) fn list_on_drive(&self, drive: DriveId, attempt: Attempt, after: Option<BlobId>, limit: u32) {
         let (handle, catalog) = (self.handle.clone(), self.means.catalog.clone());
         self.start(async move {
-            let (blobs, next) = match catalog.on_drive_page(drive, after, limit as usize).await {
+            let (blobs, next) = match catalog.lost_page(drive, after, limit as usize).await {
                 Ok(page) => (page.blobs.into_iter().map(on_drive).collect(), page.next),
                 Err(error) => {
                     tracing::error!(%drive, %error, "what a failed drive held could not be listed; it is tried again");

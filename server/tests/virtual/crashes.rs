@@ -69,7 +69,8 @@ fn torture(seed: u64) -> Left {
     }
     let facts = site.facts();
     site.run(async |larder| {
-        larder.house.abort_stale(Duration::ZERO).await.unwrap();
+        let mut watch = server::stale::Watch::new(Duration::ZERO, None);
+        larder.house.abort_stale(&mut watch, Duration::ZERO).await.unwrap();
         larder.settle().await;
         larder.audit(&facts).await;
         book.hold_against(larder).await;

@@ -6,6 +6,8 @@ use catalog::{Acl, Bucket, Checksum, ChecksumKind, ChosenPart, Place, VersionId}
 use futures::future::join_all;
 use server::s3::store::{Completion, Condition, ObjectStore, PutMeta, StoreError, UploadMeta, UploadQuery};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::Instant;
 use workshop::Checksummer;
 
 /// An upload of the object that is number `serial` at its key.
@@ -129,11 +131,13 @@ fn parts_of_open_uploads_take_room_never_move_and_give_it_back() {
         }
         let refused = larder.put("p", 1, 8 * MIB).await;
         assert!(matches!(refused, Err(StoreError::SlowDown { .. })), "the workshop is full of parts");
+        let mut watch = larder.house.stale_watch(HOUR).await.unwrap();
+        assert_eq!(larder.house.abort_stale(&mut watch, Duration::ZERO).await.unwrap(), 0);
         tokio::time::sleep(2 * HOUR).await;
         assert_eq!((facts.staged_files(), larder.starts()), (4, 0), "they never migrate");
         larder.audit(&facts).await;
-        assert_eq!(larder.house.abort_stale(3 * HOUR).await.unwrap(), 0);
-        assert_eq!(larder.house.abort_stale(HOUR).await.unwrap(), 1);
+        assert_eq!(larder.house.abort_stale(&mut watch, HOUR / 2).await.unwrap(), 0);
+        assert_eq!(larder.house.abort_stale(&mut watch, HOUR).await.unwrap(), 1);
         larder.files_are_removed().await;
         assert_eq!(facts.staged_files(), 0);
         larder.put("p", 1, 8 * MIB).await.unwrap();
@@ -218,15 +222,43 @@ fn parts_of_open_uploads_have_a_share_of_the_workshop_and_leave_the_rest_to_othe
 #[test]
 fn an_upload_is_stale_some_time_after_its_last_part() {
     Site::nas8().run(async |larder| {
+        let begun = Instant::now();
+        let mut watch = larder.house.stale_watch(HOUR / 2).await.unwrap();
+        let mut looked = async || larder.house.abort_stale(&mut watch, begun.elapsed()).await.unwrap();
         let upload = larder.begin("slow", 1, vec![KIB, KIB]).await.unwrap();
         for number in 1..=2 {
-            tokio::time::sleep(HOUR).await;
+            for _ in 0..3 {
+                tokio::time::sleep(HOUR / 6).await;
+                assert_eq!(looked().await, 0, "part {number} comes in time");
+            }
             larder.put_part(&upload, number).await.unwrap();
-            assert_eq!(larder.house.abort_stale(HOUR / 2).await.unwrap(), 0, "part {number} has just come");
         }
-        tokio::time::sleep(HOUR).await;
-        assert_eq!(larder.house.abort_stale(HOUR / 2).await.unwrap(), 1);
+        for _ in 0..2 {
+            tokio::time::sleep(HOUR / 6).await;
+            assert_eq!(looked().await, 0, "the last part has just come");
+        }
+        tokio::time::sleep(HOUR / 2).await;
+        assert_eq!(looked().await, 1);
         assert!(matches!(larder.put_part(&upload, 1).await, Err(StoreError::NoSuchUpload)));
+    });
+}
+
+#[test]
+fn a_wall_clock_that_is_ten_years_ahead_at_a_start_makes_no_upload_stale() {
+    let mut site = Site::nas8();
+    site.run(async |larder| {
+        larder.begin("open", 1, vec![KIB]).await.unwrap();
+        let mut watch = larder.house.stale_watch(HOUR).await.unwrap();
+        assert_eq!(larder.house.abort_stale(&mut watch, HOUR * 3 / 4).await.unwrap(), 0);
+    });
+    site.set_wall_clock(10 * 365 * 24 * HOUR);
+    site.run(async |larder| {
+        let mut watch = larder.house.stale_watch(HOUR).await.unwrap();
+        assert_eq!(larder.house.abort_stale(&mut watch, Duration::ZERO).await.unwrap(), 0);
+        assert_eq!(larder.house.abort_stale(&mut watch, HOUR / 2).await.unwrap(), 0);
+        let upload = larder.begin("young", 1, vec![KIB]).await.unwrap();
+        assert_eq!(larder.house.abort_stale(&mut watch, HOUR).await.unwrap(), 1, "the old one, an hour after the mark");
+        larder.put_part(&upload, 1).await.unwrap();
     });
 }
 

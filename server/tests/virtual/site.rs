@@ -189,6 +189,11 @@ impl Site {
         ended
     }
 
+    /// The wall clock is so much further when the house boots the next time.
+    pub fn set_wall_clock(&mut self, ahead: Duration) {
+        self.wall_ms += ahead.as_millis() as u64;
+    }
+
     /// What was not synced is lost, at all places at once.
     pub fn lose_power(&mut self, torn: &mut Rng) {
         self.catalog = self.catalog.crash();

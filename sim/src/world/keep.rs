@@ -89,8 +89,10 @@ impl<M: Mind> World<M> {
 
     pub(super) fn list_on_drive(&mut self, drive: DriveId, attempt: Attempt, after: Option<BlobId>, limit: u32) {
         let from = after.map_or(BlobId::NONE, BlobId::next_number);
+        let failed = self.failed.contains_key(&drive);
         let on_drive = |(id, blob): (&BlobId, &SimBlob)| {
-            blob.drives.contains(&drive).then(|| BlobOnDrive {
+            let there = if failed { blob.drives.contains(&drive) } else { self.lost.contains(&(drive, *id)) };
+            there.then(|| BlobOnDrive {
                 blob: *id,
                 drives: blob.drives.clone(),
                 stack_bytes: blob.stack_bytes,
@@ -115,7 +117,11 @@ impl<M: Mind> World<M> {
             found.drives[usize::from(index)] = to;
             done = true;
             self.used_bytes[to.index()] += found.stack_bytes;
-            self.used_bytes[from.index()] = self.used_bytes[from.index()].saturating_sub(found.stack_bytes);
+            if self.lost.remove(&(from, blob)) {
+                self.spoilt.remove(&(blob, from));
+            } else {
+                self.used_bytes[from.index()] = self.used_bytes[from.index()].saturating_sub(found.stack_bytes);
+            }
             self.left_less(from);
             self.left_more(to);
             self.counted.rebuilt_stacks += 1;
@@ -144,7 +150,9 @@ impl<M: Mind> World<M> {
                 if let Some((number, blob)) = deleted.and_then(|blob| Some((blob, self.blobs.remove(&blob)?))) {
                     self.doomed.entry(blob.group).or_default().remove(&number);
                     for drive in blob.drives {
-                        self.used_bytes[drive.index()] -= blob.stack_bytes;
+                        if !self.lost.remove(&(drive, number)) {
+                            self.used_bytes[drive.index()] -= blob.stack_bytes;
+                        }
                         self.left_less(drive);
                     }
                 }

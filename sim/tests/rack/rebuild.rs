@@ -32,6 +32,7 @@ fn is_whole(world: &World, blob: BlobId, group: GroupId) -> bool {
     let drives: BTreeSet<DriveId> = world.drives_of(blob).iter().copied().collect();
     drives.len() == world.rack.spec().code.stacks()
         && drives.iter().all(|drive| members.contains(drive) && !world.rack.has_failed(*drive))
+        && drives.iter().all(|drive| !world.is_lost(blob, *drive))
 }
 
 fn all_whole(world: &World) -> bool {
@@ -250,6 +251,66 @@ fn clients_keep_their_share_of_the_class_while_it_is_rebuilt() {
     assert!(client_s > 0.3 * took, "clients got their half, less what waking cost them");
 }
 
+#[test]
+fn a_failed_drive_is_replaced_while_it_is_rebuilt_and_what_it_held_is_rebuilt_all_the_same() {
+    for (name, seed) in [("pelican-mini", 52), ("nas8", 53)] {
+        let mut world = world_of(name, seed, |_| {});
+        with_blobs(&mut world, 60, 100 * MB);
+        let (drive, blobs) = fullest(&world);
+        world.fail(drive);
+        while world.left_on(drive) > blobs.len() as u64 / 2 {
+            assert!(world.step());
+        }
+        let left = world.left_on(drive);
+        assert!(world.replace(drive), "it holds nothing that counts");
+        assert!(!world.rack.has_failed(drive) && !world.replace(drive), "once");
+        let stack_bytes = (100 * MB).div_ceil(u64::from(world.rack.spec().code.data));
+        assert_eq!((world.left_on(drive), view(&world, drive).left_bytes), (left, left * stack_bytes));
+        assert_eq!(world.rack.drive_free_bytes(drive), world.rack.spec().capacity_bytes(drive), "it is empty");
+        for _ in 0..60 {
+            world.write(100 * MB, PinnedTo::Anywhere);
+        }
+        world.run_for(3 * 60 * MINUTE);
+        let done = view(&world, drive);
+        assert_eq!((world.left_on(drive), done.left_bytes, done.under_way), (0, 0, 0), "{name}");
+        assert_eq!((done.lost_blobs, done.waiting_blobs), (0, 0));
+        {
+            let mut on_it = world.blobs().filter(|(blob, _)| world.drives_of(*blob).contains(&drive));
+            assert!(on_it.all(|(blob, _)| !blobs.contains(&blob)), "what it held lies elsewhere");
+        }
+        assert!(world.blobs().any(|(blob, _)| world.drives_of(blob).contains(&drive)), "and new blobs lie on it");
+        assert!(all_whole(&world) && is_asleep(&world));
+        let r = usize::from(world.rack.spec().code.parity);
+        mates(&world, drive).into_iter().take(r).for_each(|mate| world.kill(mate));
+        for blob in blobs {
+            assert_eq!(reads(&mut world, blob), Some(Outcome::Read));
+        }
+    }
+}
+
+#[test]
+fn a_replacement_that_fails_and_is_replaced_loses_sight_of_nothing() {
+    let mut world = world_of("pelican-mini", 54, |_| {});
+    with_blobs(&mut world, 60, 100 * MB);
+    let (drive, blobs) = fullest(&world);
+    for round in 0..4 {
+        world.fail(drive);
+        assert!(world.left_on(drive) > 0);
+        world.run_for(Duration::from_secs(20 + round));
+        while !world.replace(drive) {
+            assert!(world.step());
+        }
+        world.write(100 * MB, PinnedTo::Group(world.rack.layout().group_of(drive).unwrap()));
+        world.run_for(Duration::from_secs(20));
+    }
+    world.run_for(24 * 60 * MINUTE);
+    assert_eq!((world.left_on(drive), view(&world, drive).left_bytes), (0, 0));
+    for blob in blobs {
+        assert_eq!(reads(&mut world, blob), Some(Outcome::Read));
+    }
+    assert!(all_whole(&world) && is_asleep(&world));
+}
+
 /// A life with drives that fail for good, at most `failures` of a group; everything heals in the end.
 fn live_and_fail(name: &str, seed: u64, failures: usize, faults: Faults) -> (World, BTreeSet<BlobId>) {
     let mut world = world_of(name, seed, |policy| {
@@ -264,7 +325,7 @@ fn live_and_fail(name: &str, seed: u64, failures: usize, faults: Faults) -> (Wor
         world.run_for(Duration::from_millis(rng.below(20_000)));
         let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
         let drive = DriveId(rng.below(world.rack.spec().drives.len() as u64) as u32);
-        match rng.below(12) {
+        match rng.below(13) {
             0..=4 => drop(world.write(MB * (1 + rng.below(50)), PinnedTo::Anywhere)),
             5..=6 if !blobs.is_empty() => drop(world.read(blobs[rng.below(blobs.len() as u64) as usize], MB)),
             7 if !blobs.is_empty() => {
@@ -282,8 +343,11 @@ fn live_and_fail(name: &str, seed: u64, failures: usize, faults: Faults) -> (Wor
                     world.fail(drive);
                 }
             }
+            // A place counts among those that failed until all that was lost there is whole again.
+            11 if failed.contains(&drive) && world.replace(drive) => {}
             _ => {}
         }
+        failed.retain(|drive| world.rack.has_failed(*drive) || world.left_on(*drive) > 0);
     }
     world.set_faults(Faults::default());
     for index in 0..world.rack.spec().drives.len() {

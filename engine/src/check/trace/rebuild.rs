@@ -57,6 +57,8 @@ struct Open {
 pub(super) struct Rebuilds {
     group_of: BTreeMap<DriveId, GroupId>,
     failed: BTreeSet<DriveId>,
+    /// Drives in the place of one that failed: what that one held may still have to be rebuilt.
+    replaced: BTreeSet<DriveId>,
     open: BTreeMap<OpId, Open>,
 }
 
@@ -69,6 +71,17 @@ impl Rebuilds {
 
     pub fn drive_failed(&mut self, drive: DriveId) {
         self.failed.insert(drive);
+        self.replaced.remove(&drive);
+    }
+
+    pub fn drive_replaced(&mut self, drive: DriveId) {
+        self.failed.remove(&drive);
+        self.replaced.insert(drive);
+    }
+
+    /// Whether a stack of a blob on `drive` may be lost.
+    fn may_have_lost(&self, drive: DriveId) -> bool {
+        self.failed.contains(&drive) || self.replaced.contains(&drive)
     }
 
     /// The group that `op`, a rebuild that was in service, is in.
@@ -102,7 +115,7 @@ impl Rebuilds {
 
     pub fn action(&self, action: &Action) -> Result<(), TraceFault> {
         match action {
-            Action::ListOnDrive { drive, .. } if !self.failed.contains(drive) => Err(TraceFault::Listed(*drive)),
+            Action::ListOnDrive { drive, .. } if !self.may_have_lost(*drive) => Err(TraceFault::Listed(*drive)),
             Action::MoveStack { op, blob, index, from, to, .. } => {
                 let fits = |open: &Open| {
                     open.written && (open.blob, open.lost, open.from, open.target) == (*blob, *index, *from, *to)
@@ -118,7 +131,7 @@ impl Rebuilds {
         let Transfer::Rebuild { blob, group, drives, lost, stacks, need, target, .. } = transfer else {
             return Ok(());
         };
-        let from = drives.get(usize::from(*lost)).filter(|drive| self.failed.contains(drive));
+        let from = drives.get(usize::from(*lost)).filter(|drive| self.may_have_lost(**drive));
         if from.is_none() {
             return Err(RebuildFault::NotFailed(drives.get(usize::from(*lost)).copied().unwrap_or(*target)));
         }

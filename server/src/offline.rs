@@ -1,0 +1,157 @@
+//! What an operator says of drives while no server runs: under the data directory's lock, into its catalog. The next
+//! server begins with it.
+//!
+//! No drive is looked at, but for the directory of one that is replaced.
+
+use crate::boot;
+use crate::data_dir::{DataDir, DataDirError, fresh_label};
+use crate::replace::{self, ReplaceError};
+use crate::report::DriveReport;
+use crate::tell::may_lose;
+use catalog::{Catalog, CatalogError, SqliteStore, StoreError};
+use engine::layout::{Layout, LayoutError, synthesise};
+use model::{DriveId, GroupId};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Stacks that are looked up at once.
+const PAGE: usize = 1_024;
+
+/// Why it could not be said.
+#[derive(Debug, thiserror::Error)]
+pub enum OfflineError {
+    /// There is no data directory, or another process works in it.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// The catalog cannot be opened, read or written.
+    #[error("catalog: {0}")]
+    Catalog(#[from] CatalogError),
+    /// The rack cannot be laid out.
+    #[error("rack: {0}")]
+    Layout(#[from] LayoutError),
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] crate::config::ConfigError),
+    /// Data may be lost by it.
+    #[error("{0}")]
+    MayLose(String),
+    /// The drive is not replaced.
+    #[error(transparent)]
+    Replace(#[from] ReplaceError),
+}
+
+impl From<StoreError> for OfflineError {
+    fn from(error: StoreError) -> Self {
+        Self::Catalog(error.into())
+    }
+}
+
+/// A data directory that no server holds.
+pub struct Offline {
+    dir: DataDir,
+    catalog: Catalog,
+    layout: Layout,
+}
+
+impl Offline {
+    /// Takes the data directory at `path`.
+    ///
+    /// # Errors
+    /// [`OfflineError`], above all while a server runs.
+    pub async fn open(path: &Path) -> Result<Self, OfflineError> {
+        let dir = DataDir::open(path)?;
+        let catalog = Catalog::open(Arc::new(SqliteStore::open(dir.catalog())?)).await?;
+        let layout = synthesise(dir.rack())?;
+        Ok(Self { dir, catalog, layout })
+    }
+
+    /// Drive `drive` failed for good. Nothing if there is no such drive. Again is no error.
+    ///
+    /// # Errors
+    /// [`OfflineError`]; if blobs may be lost by it, unless `force` says that this is known.
+    pub async fn fail_drive(&self, drive: u32, force: bool) -> Result<Option<DriveReport>, OfflineError> {
+        let Some(drive) = self.known(drive) else { return Ok(None) };
+        let failed: Vec<DriveId> = self.catalog.failed_drives().await?.into_iter().map(|(drive, _)| drive).collect();
+        if !force
+            && !failed.contains(&drive)
+            && let Some(group) = self.layout.group_of(drive)
+        {
+            let unbuilt = self.unbuilt(group, drive).await?;
+            if let Some(refusal) = may_lose(self.dir.rack().code, group, drive, &unbuilt) {
+                return Err(OfflineError::MayLose(refusal));
+            }
+        }
+        self.catalog.fail_drive(drive, wall_ms()).await?;
+        Ok(Some(self.report(drive, "failed").await?))
+    }
+
+    /// An empty directory is in the place of `drive`, which failed. Nothing if there is no such drive.
+    ///
+    /// # Errors
+    /// [`OfflineError`].
+    pub async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, OfflineError> {
+        let Some(drive) = self.known(drive) else { return Ok(None) };
+        if !self.catalog.failed_drives().await?.iter().any(|(failed, _)| *failed == drive) {
+            return Err(ReplaceError::NotFailed(drive.0).into());
+        }
+        let (path, label) = self.dir.labels().swap_remove(drive.index());
+        replace::take(&path, &fresh_label(label)?)?;
+        self.catalog.replace_drive(drive).await?;
+        Ok(Some(self.report(drive, "standby").await?))
+    }
+
+    fn known(&self, drive: u32) -> Option<DriveId> {
+        ((drive as usize) < self.dir.rack().drives.len()).then_some(DriveId(drive))
+    }
+
+    /// The other drives of `group` that failed, replaced or not, and of which something is not rebuilt yet.
+    async fn unbuilt(&self, group: GroupId, but: DriveId) -> Result<Vec<u32>, OfflineError> {
+        let mut unbuilt = Vec::new();
+        for drive in self.layout.groups[group.index()].drives.iter().filter(|drive| **drive != but) {
+            if !self.catalog.lost_page(*drive, None, 1).await?.blobs.is_empty() {
+                unbuilt.push(drive.0);
+            }
+        }
+        Ok(unbuilt)
+    }
+
+    async fn report(&self, drive: DriveId, state: &str) -> Result<DriveReport, OfflineError> {
+        let (rack, config) = (self.dir.rack(), self.dir.config()?);
+        let today = boot::modelled_now(&self.catalog, wall_ms(), config.time_scale).await?.day();
+        let record = self.catalog.drive(drive).await?.filter(|record| record.day >= today);
+        let capacity_bytes = rack.capacity_bytes(drive);
+        Ok(DriveReport {
+            drive: drive.0,
+            slot: rack.drive(drive).slot,
+            group: self.layout.group_of(drive).map(|group| group.0),
+            state: state.into(),
+            starts_today: record.map_or(0, |record| record.starts),
+            starts_per_day: config.rack_policy(rack).starts_per_day,
+            free_bytes: capacity_bytes.saturating_sub(self.used_bytes(drive).await?),
+            capacity_bytes,
+            missed_deadlines: 0,
+            reason: None,
+        })
+    }
+
+    async fn used_bytes(&self, drive: DriveId) -> Result<u64, OfflineError> {
+        let (mut used_bytes, mut after) = (0_u64, None);
+        loop {
+            let page = self.catalog.on_drive_page(drive, after, PAGE).await?;
+            for (blob, _) in &page.blobs {
+                used_bytes = used_bytes.saturating_add(blob.stack_bytes);
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let lost_bytes = self.catalog.lost_on_replaced().await?.get(&drive).copied().unwrap_or(0);
+        Ok(used_bytes.saturating_sub(lost_bytes))
+    }
+}
+
+fn wall_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

@@ -1,0 +1,339 @@
+"""A start with drives that are missing, unlabelled or another's: what k + r can make up for is served, the rest is
+said. Drives are given up and replaced with and without a server, and nothing that a wrong drive holds is touched."""
+
+import json
+import os
+import shutil
+import time
+import unittest
+
+import faults
+from harness import BRISK, LABEL, SystemTest, larder, noise, refusal
+
+SMALL = {**BRISK, "migrate.pack_size": "700 kB"}
+
+
+def bodies(count):
+    return {f"k{i:02}": noise(300_000 + i, f"body{i}") for i in range(count)}
+
+
+def tree(folder):
+    """Every file below `folder` with its bytes."""
+    found = {}
+    for at, _, names in os.walk(folder):
+        for name in names:
+            with open(os.path.join(at, name), "rb") as file:
+                found[os.path.relpath(os.path.join(at, name), folder)] = file.read()
+    return found
+
+
+class Racks(SystemTest):
+    def cold(self, rack, count=10, settings=None):
+        """A stopped rack with cold objects; gives the data directory, the objects and the drives of `k00`."""
+        server = self.rack(rack, settings or SMALL)
+        client, objects = server.client(), bodies(count)
+        client.create_bucket(Bucket="pantry")
+        for key, body in objects.items():
+            client.put_object(Bucket="pantry", Key=key, Body=body)
+        server.until_cold()
+        drives = [drive["drive"] for drive in server.explain("pantry", "k00")["place"]["drives"]]
+        self.assertEqual(server.stop(), 0)
+        return server.data, objects, drives
+
+    def place(self, data, drive):
+        return os.path.join(data, "drives", f"{drive:04}")
+
+    def empty(self, data, drive):
+        shutil.rmtree(self.place(data, drive))
+        os.mkdir(self.place(data, drive))
+
+    def all_read(self, server, objects):
+        self.reads(server.client(), "pantry", objects)
+
+    def told(self, server, drive):
+        [found] = [report for report in server.drives() if report["drive"] == drive]
+        return found
+
+    def drive(self, what, data, number, *words):
+        return larder("drive", what, str(number), "--data", data, *words)
+
+    def does(self, what, data, number, *words):
+        output = self.drive(what, data, number, "--json", *words)
+        self.assertEqual(output.returncode, 0, output.stderr)
+        return json.loads(output.stdout)
+
+    def refuses(self, what, data, number, *mends):
+        said = refusal(self.drive(what, data, number))
+        for mend in mends:
+            self.assertIn(mend, said)
+
+    def until_rebuilt(self, server, *drives):
+        def done(status):
+            left = {rebuild["drive"]: rebuild["left_bytes"] for rebuild in status["rebuilds"]}
+            return all(left.get(drive, 0) == 0 for drive in drives)
+
+        return server.until(f"drives {drives} are rebuilt", done)
+
+    def kinds(self, data, *words):
+        return sorted(finding["kind"] for finding in self.verified(data, *words)["findings"])
+
+
+class DegradedStarts(Racks):
+    def test_r_drives_that_are_missing_or_empty_cost_nothing_but_redundancy(self):
+        data, objects, drives = self.cold("pelican-mini")
+        gone, emptied = drives[0], drives[3]
+        shutil.rmtree(self.place(data, gone))
+        self.empty(data, emptied)
+        server = self.serve(data)
+        self.all_read(server, objects)
+        for drive, reason in ((gone, "there is no directory"), (emptied, "has no label")):
+            told = self.told(server, drive)
+            self.assertIn(told["state"], ("away", "standby"), "it is tried again after a while")
+            self.assertIn(reason, told["reason"])
+            self.assertIn(f"larder drive fail {drive}", told["reason"])
+            self.assertTrue(any(reason in line for line in server.status()["warnings"]), server.status()["warnings"])
+            self.assertIn(reason, server.log())
+            listed = larder("drive", "list", "--data", data).stdout
+            self.assertIn(f"drive {drive}: ", listed)
+        more = {"new": noise(400_000, "new")}
+        server.client().put_object(Bucket="pantry", Key="new", Body=more["new"])
+        server.until_cold()
+        self.all_read(server, {**objects, **more})
+        self.assertEqual(server.totals()["data_lost"], 0)
+        self.assertEqual(server.stop(), 0)
+        self.assertFalse(os.path.exists(self.place(data, gone)), "no directory is made in a drive's place")
+        self.assertEqual(os.listdir(self.place(data, emptied)), [], "no label is written unasked")
+        report = self.verified(data)
+        kinds = {finding["kind"] for finding in report["findings"]}
+        self.assertEqual(kinds, {"drive-unusable", "stack-bad"})
+        unusable = [finding for finding in report["findings"] if finding["kind"] == "drive-unusable"]
+        self.assertEqual([finding["drive"] for finding in unusable], sorted((gone, emptied)))
+        self.assertTrue(all("larder drive fail" in finding["mend"] for finding in unusable), unusable)
+
+    def test_swapped_foreign_and_unlabelled_drives_are_left_as_they_are(self):
+        data, objects, drives = self.cold("pelican-mini")
+        one, two = self.place(data, drives[1]), self.place(data, drives[2])
+        other = self.made("pelican-mini", "other", **BRISK)
+        for what in ("swapped", "foreign and unlabelled"):
+            with self.subTest(what=what):
+                moves = {"swapped": [(one, two)], "foreign and unlabelled": [(one, self.place(other, drives[1]))]}[what]
+                for first, second in moves:
+                    os.rename(first, first + ".aside")
+                    os.rename(second, first)
+                    os.rename(first + ".aside", second)
+                if what != "swapped":
+                    os.rename(os.path.join(two, LABEL), os.path.join(self.root, "label"))
+                before = {path: tree(path) for path in (one, two)}
+                server = self.serve(data)
+                self.all_read(server, objects)
+                server.client().put_object(Bucket="pantry", Key="new", Body=noise(900_000, what))
+                server.client().delete_object(Bucket="pantry", Key="new")
+                server.until_cold()
+                for drive in drives[1:3]:
+                    self.assertTrue(self.told(server, drive)["reason"])
+                self.assertEqual(server.stop(), 0)
+                self.assertTrue({path: tree(path) for path in (one, two)} == before, "nothing on them was changed")
+                for first, second in moves:
+                    os.rename(second, first + ".aside")
+                    os.rename(first, second)
+                    os.rename(first + ".aside", first)
+                if what != "swapped":
+                    os.rename(os.path.join(self.root, "label"), os.path.join(two, LABEL))
+        server = self.serve(data)
+        self.all_read(server, objects)
+        server.until_asleep()
+        self.assertTrue(all(told.get("reason") is None for told in server.drives()), "all is well again")
+        self.assertEqual(server.stop(), 0)
+        self.assertNotIn("drive-unusable", self.kinds(data))
+
+    def test_more_than_r_losses_fail_what_they_hit_and_nothing_else(self):
+        settings = {**SMALL, "placement.group_choice": "random", "patience": "60 s"}
+        data, objects, drives = self.cold("pelican-mini", 16, settings)
+        hit = set()
+        aside = [self.place(data, drive) for drive in drives[:3]]
+        for path in aside:
+            os.rename(path, path + ".aside")
+        server = self.serve(data)
+        for key, body in objects.items():
+            held = [drive["drive"] for drive in server.explain("pantry", key)["place"]["drives"]]
+            if len(set(held) & set(drives[:3])) > 2:
+                hit.add(key)
+                status, _, said = server.ask("GET", f"/pantry/{key}")
+                self.assertGreaterEqual(status, 500)
+                self.assertLess(len(said), 3000, "a message, no bytes of the object")
+        self.assertIn("k00", hit)
+        self.all_read(server, {key: body for key, body in objects.items() if key not in hit})
+        self.assertEqual(server.totals()["data_lost"], 0, "they may come back")
+        self.assertEqual(server.stop(), 0)
+        for path in aside:
+            os.rename(path + ".aside", path)
+        server = self.serve(data)
+        self.all_read(server, objects)
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(self.kinds(data, "--deep"), [])
+
+    def test_a_drive_that_comes_back_while_the_server_runs_is_used_again(self):
+        data, objects, drives = self.cold("nas8")
+        path = self.place(data, drives[0])
+        os.rename(path, path + ".aside")
+        server = self.serve(data)
+        self.all_read(server, objects)
+        self.assertTrue(self.told(server, drives[0])["reason"])
+        os.rename(path + ".aside", path)
+        end = time.monotonic() + 90
+        while self.told(server, drives[0]).get("reason"):
+            self.assertLess(time.monotonic(), end, "it is not tried again")
+            server.until_asleep()
+            server.client().put_object(Bucket="pantry", Key="poke", Body=noise(900_000, time.monotonic()))
+            server.until_cold()
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(self.kinds(data), [])
+
+    @unittest.skipIf(faults.why_not(), faults.why_not())
+    def test_a_start_touches_no_drive(self):
+        data, objects, _ = self.cold("nas8", 3)
+        shim = faults.Faults(self.root)
+        for op in ("open", "read", "create", "write"):
+            shim.arm("fail", [(op, "/drives/", 1)], faults.FOREVER)
+            server = self.serve(data, shim.environment())
+            self.assertEqual(shim.struck(), 0, op)
+            shim.disarm()
+            self.all_read(server, objects)
+            self.assertEqual(server.stop(), 0)
+
+
+class GivenUpAndReplaced(Racks):
+    def test_a_drive_is_given_up_without_a_server_and_rebuilt_by_the_next(self):
+        data, objects, drives = self.cold("pelican-mini")
+        first, second, third = drives[:3]
+        shutil.rmtree(self.place(data, first))
+        report = self.does("fail", data, first)
+        self.assertEqual((report["drive"], report["state"]), (first, "failed"))
+        self.does("fail", data, first)  # again is no error
+        said = self.drive("fail", data, second).stdout
+        self.assertIn(f"drive {second} is given up", said)
+        self.assertIn("next start", said)
+        self.refuses("fail", data, third, "--force")
+        self.refuses("fail", data, 4711, "no drive 4711")
+        report = self.verified(data)
+        self.assertEqual(report["findings"], [])
+        self.assertGreater(report["rack"]["stacks_to_rebuild"], 0)
+        server = self.serve(data)
+        self.assertEqual(self.told(server, first)["state"], "failed")
+        self.until_rebuilt(server, first, second)
+        server.until_asleep()
+        self.all_read(server, objects)
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(self.kinds(data, "--deep"), [])
+        for drive in drives[2:4]:
+            shutil.rmtree(self.place(data, drive))
+        self.all_read(self.serve(data), objects)
+
+    def test_what_is_no_failed_drives_empty_place_is_refused_and_left_alone(self):
+        data, objects, drives = self.cold("nas8")
+        drive = drives[0]
+        before = tree(self.place(data, drive))
+        for running in (False, True):
+            server = self.serve(data) if running else None
+            self.refuses("replace", data, drives[1], f"larder drive fail {drives[1]}")
+            self.refuses("replace", data, 4711, "no drive 4711")
+            self.does("fail", data, drive)
+            self.refuses("replace", data, drive, "not empty", self.place(data, drive))
+            self.assertTrue(tree(self.place(data, drive)) == before)
+            if running:
+                self.assertEqual(server.stop(), 0)
+        shutil.rmtree(self.place(data, drive))
+        self.refuses("replace", data, drive, "there is no directory", self.place(data, drive))
+        os.mkdir(self.place(data, drive))
+        os.mkdir(os.path.join(self.place(data, drive), "Holiday pictures"))
+        self.refuses("replace", data, drive, "not empty")
+        self.all_read(self.serve(data), objects)
+        self.assertEqual(os.listdir(self.place(data, drive)), ["Holiday pictures"])
+
+    def replaced(self, running):
+        """A drive fails, and is replaced at once: what it held is rebuilt all the same, and the new one is used."""
+        # Of two groups one is drawn for every pack, so that some of them go to the group of the new drive.
+        data, objects, drives = self.cold("nas8", settings={**SMALL, "placement.group_choice": "random"})
+        drive = drives[0]
+        server = self.serve(data) if running else None
+        self.does("fail", data, drive)
+        if running:
+            self.assertIn(self.told(server, drive)["state"], ("failed",))
+            server.until_asleep()
+        self.empty(data, drive)
+        report = self.does("replace", data, drive)
+        self.assertEqual((report["drive"], report["state"]), (drive, "standby"))
+        self.assertIn(LABEL, os.listdir(self.place(data, drive)))
+        self.refuses("replace", data, drive, f"larder drive fail {drive}")
+        server = server or self.serve(data)
+        self.all_read(server, objects)
+        self.until_rebuilt(server, drive)
+        more = {f"more{i}": noise(600_000, f"more{i}") for i in range(20)}
+        for key, body in more.items():
+            server.client().put_object(Bucket="pantry", Key=key, Body=body)
+        server.until_cold()
+        self.all_read(server, {**objects, **more})
+        self.assertGreater(len(server.stacks([drive])), 0, "the new drive is used")
+        self.assertIsNone(self.told(server, drive).get("reason"))
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(self.kinds(data, "--deep"), [])
+        # As many may fail as before, the new one among them.
+        server = self.serve(data)
+        places = {key: {d["drive"] for d in server.explain("pantry", key)["place"]["drives"]} for key in objects}
+        self.assertEqual(server.stop(), 0)
+        shutil.rmtree(self.place(data, drive))
+        server = self.serve(data)
+        self.all_read(server, {**objects, **more})
+        self.assertTrue(all(len(held) == len(drives) for held in places.values()))
+
+    def test_a_failed_drive_is_replaced_without_a_server(self):
+        self.replaced(running=False)
+
+    def test_a_failed_drive_is_replaced_while_the_server_runs(self):
+        self.replaced(running=True)
+
+    def test_a_replaced_drive_may_fail_and_be_replaced_again(self):
+        data, objects, drives = self.cold("pelican-mini")
+        drive = drives[2]
+        for _ in range(3):
+            self.does("fail", data, drive)
+            self.empty(data, drive)
+            self.does("replace", data, drive)
+        report = self.verified(data)
+        self.assertEqual(report["findings"], [])
+        self.assertGreater(report["rack"]["stacks_to_rebuild"], 0)
+        server = self.serve(data)
+        self.until_rebuilt(server, drive)
+        self.does("fail", data, drive)
+        self.all_read(server, objects)
+        server.until_asleep()
+        self.empty(data, drive)
+        self.does("replace", data, drive)
+        self.all_read(server, objects)
+        self.until_rebuilt(server, drive)
+        server.until_asleep()
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(self.kinds(data, "--deep"), [])
+
+    @unittest.skipIf(faults.why_not(), faults.why_not())
+    def test_a_server_that_is_killed_while_it_rebuilds_beside_a_replacement_goes_on(self):
+        data, objects, drives = self.cold("nas8")
+        drive = drives[0]
+        self.does("fail", data, drive)
+        self.empty(data, drive)
+        shim = faults.Faults(self.root)
+        self.does("replace", data, drive)
+        for step in (("after", [("create", ".stack", 1)]), ("before", [("sync", ".stack", 2), ("sync", "-wal", 1)]),
+                     ("after", [("sync", ".stack", 2), ("sync", "-wal", 1)])):
+            shim.arm(*step)
+            server = self.serve(data, shim.environment())
+            server.process.wait(60)
+            self.assertEqual((server.process.returncode, shim.struck()), (-9, 1), step)
+            shim.disarm()
+            self.assertEqual(self.kinds(data), [], step)
+        server = self.serve(data)
+        self.until_rebuilt(server, drive)
+        server.until_asleep()
+        self.all_read(server, objects)
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(self.kinds(data, "--deep"), [])
