@@ -167,7 +167,8 @@ class Verify(SystemTest):
         server.until_asleep()
         self.assertEqual(server.stop(), 0)
         report = agrees(1, 2)
-        self.assertEqual((report["catalog"]["staged"], report["leftovers"]["staged_files"]), (0, 0))
+        # What was complete when the server was killed, and unknown, goes at the start after the next.
+        self.assertEqual(report["catalog"]["staged"], 0)
         self.assertEqual(report["catalog"]["upload_bytes"], sum(map(len, parts)))
         server = self.serve(server.data)
         client = server.client()

@@ -274,7 +274,7 @@ impl Work<'_> {
             }
             Known::Blob(_) if is_deleted => {
                 let what = format!("stack {name} on drive {id} takes {bytes} bytes, and its blob is deleted");
-                self.report.found(Finding::new(Kind::Orphan, what, ORPHAN).drive(id).file(name));
+                self.found(Finding::new(Kind::Orphan, what, ORPHAN).drive(id).file(name));
                 return Ok(());
             }
             Known::Nothing if blob.number >= self.blobs_end => "its blob was written under a newer catalog",

@@ -123,7 +123,7 @@ impl Work<'_> {
         self.is_newest = marked.is_empty() || runs.last().is_some_and(|run| marked.contains(run));
         if !self.is_newest {
             let what = "the workshop was last used with a newer catalog than this";
-            self.report.found(Finding::new(Kind::ForeignCatalog, what, RESTORE));
+            self.found(Finding::new(Kind::ForeignCatalog, what, RESTORE));
         }
         for &slot in slots {
             if slot >= end {
@@ -141,7 +141,7 @@ impl Work<'_> {
             if !is_ours && stamp.is_some() {
                 let name = staged_file_name(slot);
                 let what = format!("{name} was finished, and is unknown to this catalog");
-                self.report.found(Finding::new(Kind::Unknown, what, UNKNOWN).file(&name));
+                self.found(Finding::new(Kind::Unknown, what, UNKNOWN).file(&name));
                 continue;
             }
             self.report.leftovers.staged_files += 1;
