@@ -63,7 +63,7 @@ pub struct Config {
     /// Connections of one address at once; a share of `connection_limit` if not set.
     #[serde(deserialize_with = "text::some_at_least_one")]
     pub peer_connection_limit: Option<u32>,
-    /// The longest head of a request; at least [`HEAD_BYTES_MIN`].
+    /// The longest head of a request; at least `HEAD_BYTES_MIN`.
     #[serde(rename = "head_limit", deserialize_with = "text::size")]
     pub head_limit_bytes: u64,
     /// What a client must send or take in a second at least, on average, while it is waited for.

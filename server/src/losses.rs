@@ -5,7 +5,7 @@
 //! that succeeds (a drive is back, a file was restored) forgets it. So a client is told of a loss by the status of an
 //! answer, not by its end, and an operator by `larder explain`.
 //!
-//! At most [`LOSSES_MAX`] stripes are remembered; beyond, those of the first blobs are forgotten.
+//! At most `LOSSES_MAX` stripes are remembered; beyond, those of the first blobs are forgotten.
 
 use model::BlobId;
 use std::collections::BTreeMap;

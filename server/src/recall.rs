@@ -6,13 +6,13 @@
 //! 3. A client who wants what is queued for the background orders it himself, in his own lane: what the background has
 //!    queued is withdrawn, and finds the client's recall when it asks again. Whoever reads what others ordered orders
 //!    it himself if they come to nothing, and so is told why if he does.
-//! 4. Whoever asks is answered when the beginning of what he wants is in the spool ([`HEAD_BYTES`]), and a stripe of it
+//! 4. Whoever asks is answered when the beginning of what he wants is in the spool (`HEAD_BYTES`), and a stripe of it
 //!    that was found lost before has been read after all: what cannot be read is said by an answer, and not by its end.
 //! 5. While a client takes one segment, the next one is already asked for; no more than that, so that a slow client
 //!    costs the rack nothing and a vanished one at most a segment. Segments are small at first and grow with the speed
-//!    at which the client takes them ([`Pace`]).
+//!    at which the client takes them (`Pace`).
 //! 6. Nothing is kept in the spool for a client that does not take its bytes: while it is waited for longer than
-//!    [`PROMPT`], its segments may be evicted. What is gone when it goes on is ordered anew.
+//!    `PROMPT`, its segments may be evicted. What is gone when it goes on is ordered anew.
 //!
 //! Memory: two blocks of the spool for each client, and some more for who reads in the background. A recall that was
 //! ordered goes on when its client has gone: whoever comes again finds it in the spool.

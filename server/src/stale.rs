@@ -3,7 +3,7 @@
 //! Their ages are counted in *served time*: the time that servers of this data directory have run, by their monotonic
 //! clocks, one after another. No wall clock is asked, since one that is wrong at a start would make every upload years
 //! old at once, and parts that are aborted are gone.
-//! 1. Every so often it is noted which numbers of versions and slots have been given out so far: a [`Mark`]. The number
+//! 1. Every so often it is noted which numbers of versions and slots have been given out so far: a `Mark`. The number
 //!    of an upload is that of a version, and each part has a slot of its own; numbers only go up. So what has a number
 //!    below a mark's was there when the mark was made.
 //! 2. An upload is stale if it, and every part of it, lies below a mark that is at least as old as the limit.
@@ -11,7 +11,7 @@
 //!    were kept last. What it forgets makes uploads younger, never older.
 //!
 //! Invariants: nothing is stale before servers have run for the whole limit since its last part was begun; at most
-//! [`MARKS_MAX`] marks are kept.
+//! `MARKS_MAX` marks are kept.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
