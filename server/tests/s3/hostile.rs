@@ -136,7 +136,7 @@ async fn what_is_signed_for_another_service_is_refused_unread() {
     let house = House::open().await;
     let scope =
         "AWS4-HMAC-SHA256 Credential=ALICE/20260101/us-east-1/sts/aws4_request, SignedHeaders=host, Signature=0";
-    let call = Call::new("POST", "/").unsigned().header("authorization", scope).header("content-length", "5000");
+    let call = Call::new("POST", "/").unsigned().header("authorization", scope).body(&[0; 5000]);
     let (head, _) = call.wire(house.address);
     let mut stream = TcpStream::connect(house.address).await.unwrap();
     stream.write_all(&head).await.unwrap();
