@@ -67,14 +67,14 @@ class Tree(SystemTest):
         self.assertEqual(totals["group_wakes"][:2], [0, 0])
         self.assertIn(wakes, (1, 2), "one wake for the batch")
         self.assertEqual(totals["drive_starts"], 24 * wakes)
-        expected = 1e9 / totals["migrated_bytes"]
+        expected = wakes * 1e9 / totals["migrated_bytes"]
         self.assertAlmostEqual(totals["wakes_per_gb_migrated"], expected, delta=expected * 0.01)
         self.assertEqual((cold["power"]["fuse_trips"], cold["power"]["active_drives"]), (0, 0))
         self.explained(server, key)
         self.listed(server)
         self.assertEqual(server.totals()["drive_starts"], 24 * wakes, "lists and explanations wake nobody")
         self.copy_out(server)
-        self.assertEqual(server.totals()["group_wakes"][0], 1, "one wake to read it all")
+        self.assertIn(server.totals()["group_wakes"][0], range(1, wakes + 1), "one wake to read all of a batch")
         self.assertEqual(server.stop(), 0)
 
     def copy_in(self, server):
