@@ -88,7 +88,8 @@ class DegradedStarts(Racks):
         self.all_read(server, objects)
         for drive, reason in ((gone, "there is no directory"), (emptied, "has no label")):
             told = self.told(server, drive)
-            self.assertIn(told["state"], ("away", "standby", "unmounting", "stopping"), "it is tried again after a while")
+            moving = ("away", "standby", "unmounting", "stopping")
+            self.assertIn(told["state"], moving, "it is tried again after a while")
             self.assertIn(reason, told["reason"])
             self.assertIn(f"larder drive fail {drive}", told["reason"])
             self.assertTrue(any(reason in line for line in server.status()["warnings"]), server.status()["warnings"])
