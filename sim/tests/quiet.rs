@@ -53,7 +53,7 @@ fn run<M: Mind>(name: &str, seed: u64, mind: impl FnOnce(Rack) -> M) -> (u64, u6
         transfer_permille: 5,
         twice_permille: 50,
         mute_permille: 10,
-        hang_permille: 10,
+        hang_permille: 0,
     });
     let mut rng = Rng::new(seed);
     for _ in 0..800 {

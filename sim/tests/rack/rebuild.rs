@@ -368,7 +368,7 @@ proptest! {
             transfer_permille: 20,
             twice_permille: 100,
             mute_permille: 0,
-            hang_permille: 10,
+            hang_permille: 0,
         };
         for (name, failures) in [("pelican-mini", 2), ("nas8", 1)] {
             let (world, doomed) = live_and_fail(name, seed, failures, if faulty { bad } else { Faults::default() });
