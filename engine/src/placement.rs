@@ -17,7 +17,7 @@
 //! - used + reserved grows only by choices that fitted into what was believed to be spare;
 //! - the same calls with the same random stream give the same choices;
 //! - a blob's drives are in ascending order, so that the order of its stacks needs no record of its own;
-//! - room of a file system that drives share counts once ([`host`]).
+//! - room of a file system that drives share counts once (`host.rs`).
 
 mod host;
 mod spread;
