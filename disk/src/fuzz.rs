@@ -77,7 +77,13 @@ mod tests {
         let payload_bytes = 1_000_000_000;
         let blob = Blob { rack, id, code, payload_bytes };
         let (group, class) = (GroupId(41), ClassId(7));
-        let provenance = Provenance { sequence: 123_456_789, written_ms: 1_700_000_000_000, group, class };
+        let provenance = Provenance {
+            sequence: 123_456_789,
+            run: 0x0123_4567_89ab_cdef,
+            written_ms: 1_700_000_000_000,
+            group,
+            class,
+        };
         let header = Header { blob, index, provenance, drives: (100..118).map(DriveId).collect() };
         let header_crc = seal_of(&block(|block| header.encode(block)));
         let footer = Footer { blob, index, payload_crc64: 0xfedc_ba98_7654_3210, header_crc };

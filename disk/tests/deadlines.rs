@@ -152,7 +152,7 @@ struct Rig {
     drives: Vec<Arc<dyn Drive>>,
 }
 
-const PROVENANCE: Provenance = Provenance { sequence: 1, written_ms: 1, group: GroupId(0), class: ClassId(0) };
+const PROVENANCE: Provenance = Provenance { sequence: 1, run: 1, written_ms: 1, group: GroupId(0), class: ClassId(0) };
 
 fn blob() -> Blob {
     Blob { rack: RackUuid([5; 16]), id: BlobId::numbered(77), code: CODE, payload_bytes: PAYLOAD_BYTES }

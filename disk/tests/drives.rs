@@ -427,7 +427,7 @@ async fn write_and_read(scale: u32) -> (f64, f64) {
     futures::future::join_all(rack.drives().iter().map(|drive| wake(&**drive))).await;
 
     let code = Code { data: 2, parity: 2, fragment_bytes: 128 << 10 };
-    let provenance = stack::Provenance { sequence: 0, written_ms: 0, group: GroupId(0), class: ClassId(0) };
+    let provenance = stack::Provenance { sequence: 0, run: 0, written_ms: 0, group: GroupId(0), class: ClassId(0) };
     let blob = stack::Blob { rack: RackUuid([0; 16]), id: BlobId::numbered(1), code, payload_bytes: 200_000_000 };
     let numbered: Vec<_> = rack.drives().into_iter().enumerate().map(|(i, drive)| (DriveId(i as u32), drive)).collect();
     let began = clock.now();

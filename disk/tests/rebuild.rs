@@ -18,7 +18,7 @@ const PELICAN: Code = Code { data: 15, parity: 3, fragment_bytes: 128 << 10 };
 const RUN: u64 = 960 * 3 * 4096;
 
 const PROVENANCE: Provenance =
-    Provenance { sequence: 42, written_ms: 1_700_000_000_000, group: GroupId(3), class: ClassId(1) };
+    Provenance { sequence: 42, run: 7, written_ms: 1_700_000_000_000, group: GroupId(3), class: ClassId(1) };
 
 /// A blob on its drives, and one drive more to rebuild upon.
 struct Rig {

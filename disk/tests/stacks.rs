@@ -19,7 +19,7 @@ const STRIPE: u64 = 3 * 4096;
 const RUN: u64 = 960 * STRIPE;
 
 const PROVENANCE: Provenance =
-    Provenance { sequence: 42, written_ms: 1_700_000_000_000, group: GroupId(3), class: ClassId(1) };
+    Provenance { sequence: 42, run: 7, written_ms: 1_700_000_000_000, group: GroupId(3), class: ClassId(1) };
 
 /// The most that the buffers of a transfer may ever hold.
 fn buffer_bound(code: Code) -> usize {

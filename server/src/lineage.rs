@@ -5,13 +5,15 @@
 //! knows, nothing is removed from the rack while such a catalog is in use, nor any staged file that was ever finished.
 //!
 //! 1. Each run of a server has a random number. The catalog remembers the last [`RUNS_MAX`] of its runs; the workshop
-//!    carries the mark of the last one. A catalog whose last run is not the marked one is older, and so is everything
+//!    carries the mark of the last one. A catalog that does not remember the marked run is older, and so is everything
 //!    that follows from it, until the newer one is put back.
-//! 2. A rack whose workshop was lost has no mark. There a drive tells, when it is mounted first in a server's life: a
-//!    stack of an unknown blob whose number this catalog has not given out, or whose header has a higher commit
-//!    sequence number than the catalog, was written under a newer one (`world/newer.rs`).
-//! 3. Then the mark is replaced by one of no run, so that later starts know it as well, however far this catalog has
-//!    got by then.
+//! 2. A workshop that was lost, or put back together with the catalog, tells nothing. There a drive tells, when it is
+//!    mounted first in a server's life: a stack of an unknown blob whose header has a higher commit sequence number than
+//!    the catalog was written under a newer one (`world/newer.rs`).
+//! 3. Then the mark is replaced by that of the run which wrote the stack, so that later starts know it as well, however
+//!    far this catalog has got by then, and so that the newer catalog is known when it is put back.
+//! 4. What is written while the catalog is known to be older is written **aside**: its run says so ([`is_aside`]), and
+//!    it is no sign against the newer catalog, which does not know it either.
 //!
 //! `accept_older_catalog` in `larder.toml` ends all that for whoever has lost the newer catalog.
 
@@ -27,8 +29,8 @@ use workshop::UnknownFile;
 /// Runs that a catalog remembers. A staged file of an earlier one that nobody knows is kept until it is looked at.
 pub const RUNS_MAX: usize = 256;
 
-/// The mark of a workshop whose last catalog was found to be older than its rack.
-const NO_RUN: u64 = 0;
+/// In the number of a run, as stacks have it: they were written while the catalog was known to be older.
+const ASIDE: u64 = 1 << 63;
 
 /// What an operator can do about an older catalog.
 pub const MEND: &str = "put the newest catalog back; if it is lost, set accept_older_catalog = true in larder.toml and \
@@ -41,7 +43,9 @@ pub struct Lineage {
     accepted: bool,
     /// Why this catalog is taken for older than the rack or the workshop, once it is.
     older: OnceLock<String>,
-    /// No blob number from this one on was given out when the server started. 0 before that is known.
+    /// This run of the server, by its random number; 0 before it began.
+    run: AtomicU64,
+    /// No blob number from this one on was given out when the server started.
     blobs_end: AtomicU64,
     /// The catalog's commit sequence number when the server started.
     sequence: AtomicU64,
@@ -61,6 +65,7 @@ impl Lineage {
         Self {
             accepted,
             older: OnceLock::new(),
+            run: AtomicU64::new(0),
             blobs_end: AtomicU64::new(0),
             sequence: AtomicU64::new(0),
             looked_at: Mutex::default(),
@@ -77,9 +82,14 @@ impl Lineage {
         self.older.get().is_none()
     }
 
+    /// This run, as what it writes to the rack names it.
+    pub(crate) fn run(&self) -> u64 {
+        self.run.load(Ordering::Relaxed) | if self.may_remove() { 0 } else { ASIDE }
+    }
+
     /// Whether `drive` was not looked at before, and is worth it. True once in the life of a server.
     pub(crate) fn is_first_look(&self, drive: DriveId) -> bool {
-        let booted = self.blobs_end.load(Ordering::Relaxed) > 0;
+        let booted = self.run.load(Ordering::Relaxed) > 0;
         let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
         booted && !self.accepted && looked_at.insert(drive)
     }
@@ -126,18 +136,15 @@ pub(crate) async fn begin_run(means: &Means) -> Result<Vec<u64>, LineageError> {
     lineage.blobs_end.store(means.catalog.blobs_end().await?, Ordering::Relaxed);
     lineage.sequence.store(means.catalog.sequence_at_open().0, Ordering::Relaxed);
     let (runs, marked) = (means.catalog.runs().await?, means.staging.marked_runs().await?);
-    let is_last = marked.is_empty() || runs.last().is_some_and(|run| marked.contains(run));
-    let run = (means.nonce)();
+    let is_last = marked.is_empty() || runs.iter().any(|run| marked.contains(run));
+    let run = ((means.nonce)() & !ASIDE).max(1);
+    lineage.run.store(run, Ordering::Relaxed);
     means.staging.set_run(run);
     let kept = runs.iter().copied().skip((runs.len() + 1).saturating_sub(RUNS_MAX));
     let with_this: Vec<u64> = kept.chain([run]).collect();
     if !is_last && !lineage.accepted {
         // The mark stays: it is the newer catalog's, which is known by it when it comes back.
-        lineage.note(if marked.contains(&NO_RUN) {
-            "an earlier run found stacks in the rack that were written under a newer one".into()
-        } else {
-            "the workshop was last used with a newer one".into()
-        });
+        lineage.note("the workshop is marked by a run that a newer one knows".into());
         means.catalog.set_runs(&with_this).await?;
         return Ok(runs);
     }
@@ -151,19 +158,24 @@ pub(crate) async fn begin_run(means: &Means) -> Result<Vec<u64>, LineageError> {
     Ok(runs)
 }
 
-/// A stack was found that was written under a newer catalog than this, and `why` says so. Later starts know it, too.
-pub(crate) async fn found_newer(means: &Means, why: String) {
+/// A stack was found that `run` wrote under a newer catalog than this, and `why` says so. Later starts know it, too.
+pub(crate) async fn found_newer(means: &Means, run: u64, why: String) {
     if means.lineage.older().is_some() {
         return;
     }
     means.lineage.note(why);
     let marked = async {
-        means.staging.mark_run(NO_RUN).await?;
-        means.staging.keep_mark(NO_RUN).await
+        means.staging.mark_run(run).await?;
+        means.staging.keep_mark(run).await
     };
     if let Err(error) = marked.await {
         tracing::error!(%error, "the next start cannot be warned of the older catalog");
     }
+}
+
+/// Whether `run`, as a stack names it, wrote while its catalog was known to be older than the rack.
+pub(crate) fn is_aside(run: u64) -> bool {
+    run & ASIDE != 0
 }
 
 /// Whether nobody can ever want the staged file `file`, which the catalog does not know. `runs` are the catalog's runs
@@ -207,7 +219,7 @@ mod tests {
     fn drives_are_looked_at_once_and_not_before_boot() {
         let lineage = Lineage::default();
         assert!(!lineage.is_first_look(DriveId(1)));
-        lineage.blobs_end.store(1, Ordering::Relaxed);
+        lineage.run.store(1, Ordering::Relaxed);
         assert!(lineage.is_first_look(DriveId(1)) && !lineage.is_first_look(DriveId(1)));
         lineage.look_again(DriveId(1));
         assert!(lineage.is_first_look(DriveId(1)));

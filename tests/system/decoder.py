@@ -194,7 +194,7 @@ class Stack:
         self.payload_bytes, self.stripes, self.fragment_bytes = fields.number(8), fields.number(8), fields.number(4)
         self.group, self.rack_class = fields.number(4), fields.number(4)
         fields.zeros(80)
-        self.sequence, self.written_ms = fields.number(8), fields.number(8)
+        self.sequence, self.written_ms, self.run = fields.number(8), fields.number(8), fields.number(8)
         self.drives = [fields.number(4) for _ in range(self.k + self.r)]
         fields.zeros(4092)
         need(self.stripes == -(-self.payload_bytes // (self.k * self.fragment_bytes)), "the number of stripes")

@@ -203,6 +203,8 @@ pub(crate) fn fragment_sum(blob: &Blob, index: u8, stripe: u64, fragment: &[u8])
 pub struct Provenance {
     /// The catalog's commit sequence number when the blob was begun: everything with a higher one is newer.
     pub sequence: u64,
+    /// The run of the server that wrote the blob, by its random number; 0 if not known.
+    pub run: u64,
     /// When the blob was begun, in milliseconds of the Unix epoch.
     pub written_ms: u64,
     /// The group that it was written to.
@@ -241,6 +243,7 @@ impl Header {
         writer.put(&[0; 4]);
         writer.put(&from.sequence.to_le_bytes());
         writer.put(&from.written_ms.to_le_bytes());
+        writer.put(&from.run.to_le_bytes());
         for drive in &self.drives {
             writer.put(&drive.0.to_le_bytes());
         }
@@ -258,7 +261,8 @@ impl Header {
         let code = Code { data, parity, fragment_bytes: reader.u32() };
         let (group, class) = (GroupId(reader.u32()), ClassId(reader.u32()));
         check(reserved == 0 && reader.u32() == 0, "reserved bytes")?;
-        let provenance = Provenance { sequence: reader.u64(), written_ms: reader.u64(), group, class };
+        let (sequence, written_ms, run) = (reader.u64(), reader.u64(), reader.u64());
+        let provenance = Provenance { sequence, run, written_ms, group, class };
         let blob = Blob { rack, id, code, payload_bytes };
         check_blob(&blob, index)?;
         check(Shape::new(code, payload_bytes).stripes() == stripes, "number of stripes")?;

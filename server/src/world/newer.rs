@@ -6,7 +6,7 @@
 use super::Means;
 use crate::lineage::{self, MEND};
 use catalog::Known;
-use disk::stack::{self, Header};
+use disk::stack::{self, Header, Provenance};
 use disk::{BLOCK_BYTES, Buffer, Drive, DriveError, FileName};
 use model::{BlobId, DriveId};
 
@@ -16,7 +16,7 @@ const RECENT: u64 = 1_024;
 /// Blobs that are looked up at once.
 const PAGE: usize = 1_024;
 /// Headers that are read at most, of one drive.
-const HEADERS_MAX: usize = 16;
+const HEADERS_MAX: usize = 64;
 
 /// Looks for stacks on `device` that were written under a newer catalog; once for each drive.
 pub(super) async fn look(means: &Means, drive: DriveId, device: &dyn Drive) {
@@ -25,9 +25,9 @@ pub(super) async fn look(means: &Means, drive: DriveId, device: &dyn Drive) {
     }
     match newer_stack(means, device).await {
         Ok(None) => {}
-        Ok(Some(name)) => {
+        Ok(Some((name, run))) => {
             let why = format!("stack {name} on drive {drive} was written under a newer catalog than this");
-            lineage::found_newer(means, why).await;
+            lineage::found_newer(means, run, why).await;
         }
         Err(error) => {
             tracing::warn!(%drive, error, "a drive could not be compared with the catalog; {MEND} if that is older");
@@ -36,8 +36,8 @@ pub(super) async fn look(means: &Means, drive: DriveId, device: &dyn Drive) {
     }
 }
 
-/// The name of a stack that was written under a newer catalog, if one is found.
-async fn newer_stack(means: &Means, device: &dyn Drive) -> Result<Option<FileName>, String> {
+/// The name of a stack that was written under a newer catalog, and the run that wrote it, if one is found.
+async fn newer_stack(means: &Means, device: &dyn Drive) -> Result<Option<(FileName, u64)>, String> {
     let recent = means.lineage.blobs_end().saturating_sub(RECENT);
     let names = device.list().await.map_err(text)?;
     let stacks = names.into_iter().filter_map(|name| Some((stack::stack_of(&name)?.0, name)));
@@ -52,26 +52,33 @@ async fn newer_stack(means: &Means, device: &dyn Drive) -> Result<Option<FileNam
                 continue;
             }
             headers += 1;
-            if is_newer(means, *blob, name, device).await.map_err(text)? {
-                return Ok(Some(name.clone()));
+            if let Some(run) = newer_run(means, *blob, name, device).await.map_err(text)? {
+                return Ok(Some((name.clone(), run)));
             }
         }
     }
     Ok(None)
 }
 
-/// Whether a stack of a blob that the catalog does not know was written under a newer one. Its header is read in any
-/// case: a blob of this very server's may have been removed, stacks first, since the drive was listed.
-async fn is_newer(means: &Means, blob: BlobId, name: &FileName, device: &dyn Drive) -> Result<bool, DriveError> {
+/// The run that wrote a stack of a blob that the catalog does not know, if that was under a newer one: it then has a
+/// higher commit sequence number than this one had when it was opened. What this run wrote does not count (a blob may
+/// have been removed since the drive was listed), nor what was written aside, under a catalog known to be older.
+async fn newer_run(
+    means: &Means,
+    blob: BlobId,
+    name: &FileName,
+    device: &dyn Drive,
+) -> Result<Option<u64>, DriveError> {
     let block = match device.read_at(name, 0, Buffer::zeroed(BLOCK_BYTES)).await {
         Ok(block) => block,
-        Err(DriveError::NotFound(_) | DriveError::Short(_) | DriveError::Io { .. }) => return Ok(false),
+        Err(DriveError::NotFound(_) | DriveError::Short(_) | DriveError::Io { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let Ok(header) = Header::decode(&block) else { return Ok(false) };
+    let Ok(header) = Header::decode(&block) else { return Ok(None) };
     let ours = header.blob.rack == means.rack_uuid && header.blob.id == blob;
-    let ahead = header.provenance.sequence > means.lineage.sequence_at_start();
-    Ok(ours && (blob.number >= means.lineage.blobs_end() || ahead))
+    let Provenance { sequence, run, .. } = header.provenance;
+    let others = !lineage::is_aside(run) && run != means.lineage.run();
+    Ok((ours && others && sequence > means.lineage.sequence_at_start()).then_some(run))
 }
 
 #[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants

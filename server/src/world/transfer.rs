@@ -327,7 +327,8 @@ impl Write {
     /// As of after the intent, so that it is above what any catalog counts that does not know the blob.
     fn provenance(&self, blob: &Blob) -> Provenance {
         let sequence = self.means.catalog.sequence().0;
-        Provenance { sequence, written_ms: blob.written_ms, group: blob.group, class: blob.class }
+        let run = self.means.lineage.run();
+        Provenance { sequence, run, written_ms: blob.written_ms, group: blob.group, class: blob.class }
     }
 
     async fn begin(&self) -> Result<Blob, catalog::CatalogError> {
