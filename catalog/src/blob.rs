@@ -7,7 +7,7 @@ use crate::object::leave_workshop;
 use crate::record::{Blob, Member, Owner, Place, PlacedObject, VersionId, decode, encode};
 use crate::staging::DoomedBytes;
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
-use model::{BlobId, GroupId};
+use model::{BlobId, DriveId, GroupId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The version in the tombstone of a whole blob. No version has this number.
@@ -30,6 +30,8 @@ pub struct CommitBlob {
 pub struct Doomed {
     /// The blob.
     pub blob: Blob,
+    /// Those of its drives that hold nothing of it, since they took the place of a drive that failed.
+    pub lost: Vec<DriveId>,
     /// How many of its payload bytes are doomed: all of them where nothing lives in it.
     pub doomed_bytes: u64,
     /// Whether a version lives in it. If none does, its stacks can be removed and the blob forgotten.
@@ -233,7 +235,8 @@ impl Catalog {
         let Some(found) = self.look_up_one::<Blob>(&key::blob(blob)).await? else { return Ok(None) };
         let living = !self.store.scan(KeyRange::prefix(&key::members(blob)), 1).await?.is_empty();
         if !living {
-            return Ok(Some(Doomed { doomed_bytes: found.payload_bytes, blob: found, living }));
+            let (lost, doomed_bytes) = (self.lost_of(&found).await?, found.payload_bytes);
+            return Ok(Some(Doomed { blob: found, lost, doomed_bytes, living }));
         }
         let mut doomed_bytes = 0_u64;
         let mut after = None;
@@ -243,7 +246,8 @@ impl Catalog {
             doomed_bytes = bytes.into_iter().fold(doomed_bytes, u64::saturating_add);
             after = page.next;
             if after.is_none() {
-                return Ok(Some(Doomed { blob: found, doomed_bytes, living }));
+                let lost = self.lost_of(&found).await?;
+                return Ok(Some(Doomed { blob: found, lost, doomed_bytes, living }));
             }
         }
     }

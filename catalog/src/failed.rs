@@ -143,6 +143,16 @@ impl Catalog {
         Ok(stack.is_some_and(|value| failed.is_some() || is_lost(&Entry { key: at, value })))
     }
 
+    /// Those drives of `blob` that took the place of one that failed, which had its stack.
+    pub(crate) async fn lost_of(&self, blob: &Blob) -> Result<Vec<DriveId>, CatalogError> {
+        let known: BTreeSet<u32> = self.look_up_one(&replaced()).await?.unwrap_or_default();
+        let drives: Vec<DriveId> = blob.drives.iter().copied().filter(|drive| known.contains(&drive.0)).collect();
+        let keys: Vec<Vec<u8>> = drives.iter().map(|drive| key::on_drive(*drive, blob.blob)).collect();
+        let stacks = if keys.is_empty() { Vec::new() } else { self.store.get_many(keys.clone()).await? };
+        let entries = keys.into_iter().zip(stacks).map(|(key, value)| Some(Entry { key, value: value? }));
+        Ok(drives.into_iter().zip(entries).filter_map(|(drive, entry)| is_lost(&entry?).then_some(drive)).collect())
+    }
+
     /// A page of the blobs that have a stack on `drive`, with numbers above `after`.
     ///
     /// # Errors

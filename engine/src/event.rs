@@ -281,6 +281,8 @@ pub enum Work {
         group: GroupId,
         /// The drive of each of its stacks.
         drives: Vec<DriveId>,
+        /// Those of them that hold nothing of it, since they took the place of a drive that failed.
+        lost: Vec<DriveId>,
         /// What each stack takes of its drive, in bytes.
         stack_bytes: u64,
         /// Payload bytes that are given back.
@@ -388,6 +390,8 @@ pub struct DoomedBlob {
     pub blob: BlobId,
     /// The drive of each of its stacks.
     pub drives: Vec<DriveId>,
+    /// Those of them that hold nothing of it, since they took the place of a drive that failed.
+    pub lost: Vec<DriveId>,
     /// What each stack takes of its drive, in bytes.
     pub stack_bytes: u64,
     /// Its payload bytes.

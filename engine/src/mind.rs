@@ -4,7 +4,7 @@
 //! very same world, so that what is compared is the deciding alone.
 
 use crate::action::Action;
-use crate::deadlines::{Deadlines, DriveDeadlines};
+use crate::deadlines::DriveDeadlines;
 use crate::event::Event;
 use crate::rack::Rack;
 use alloc::vec::Vec;
@@ -32,10 +32,7 @@ pub trait Mind {
     fn spec(&self) -> &RackSpec;
 
     /// How long a drive may take for what it is asked.
-    fn drive_deadlines(&self) -> DriveDeadlines {
-        let profile = &self.spec().profile;
-        DriveDeadlines::new(profile, Deadlines::default(), Duration::ZERO)
-    }
+    fn drive_deadlines(&self) -> DriveDeadlines;
 
     /// When `op`, which is in service, was taken out of its queue: its service time counts from then, and so with the
     /// wake that it caused.

@@ -99,6 +99,9 @@ struct Job {
     phase: Phase,
     pending: VecDeque<BlobOnDrive>,
     under_way: u32,
+    /// Something may be on the drive that no pass has listed: it failed since, or a write that was under way when it
+    /// failed counts on it. What is believed to be used does not tell (see [`Job::is_through`]).
+    unlisted: bool,
     pause: Duration,
     tally: Tally,
     /// Of the pass before, so that nothing is hidden while the next one is under way.
@@ -123,6 +126,7 @@ impl Job {
             phase: Phase::Idle { due: now },
             pending: VecDeque::new(),
             under_way: 0,
+            unlisted: true,
             pause: PAUSE_MIN,
             tally: Tally::default(),
             before: Tally::default(),
@@ -146,7 +150,7 @@ impl Job {
     /// Whether nothing is left to be done. Used bytes alone do not tell: a write that failed is not among them, and is
     /// taken off them when it is reclaimed, so what a pass could not rebuild is asked for again whatever they say.
     fn is_through(&self, used_bytes: u64) -> bool {
-        used_bytes == 0 && self.tally.waiting == 0 && self.tally.lost == 0
+        !self.unlisted && used_bytes == 0 && self.tally.waiting == 0 && self.tally.lost == 0
     }
 
     /// What is to be told of lost and waiting blobs: those of the last pass that was completed, or of the one under way
@@ -226,6 +230,7 @@ impl Rack {
                 if let Some(lost_bytes) = job.lost_bytes.take() {
                     self.placement.lose_more(drive, lost_bytes);
                 }
+                job.unlisted = true;
                 job.pause = PAUSE_MIN;
                 if let Phase::Idle { due } = &mut job.phase {
                     *due = now;
@@ -265,6 +270,18 @@ impl Rack {
         job.pause = PAUSE_MIN;
         if let Phase::Idle { due } = &mut job.phase {
             *due = now; // its group has one more drive to rebuild upon
+        }
+    }
+
+    /// A blob was written to `drives`. Those that failed meanwhile have a stack of it to be rebuilt.
+    pub(crate) fn rebuild_written(&mut self, drives: &[DriveId], now: Time) {
+        for drive in drives.iter().filter(|drive| self.drives[drive.index()].failed) {
+            if let Some(job) = self.rebuilder.jobs.get_mut(drive) {
+                job.unlisted = true;
+                if let Phase::Idle { due } = &mut job.phase {
+                    *due = now;
+                }
+            }
         }
     }
 
@@ -323,6 +340,7 @@ impl Rack {
             Phase::Idle { due } => {
                 if due <= now {
                     job.before = core::mem::take(&mut job.tally);
+                    job.unlisted = false;
                     job.shown_bytes = 0;
                     self.list_on_drive(drive, None, actions);
                 }

@@ -455,9 +455,10 @@ impl Rack {
         match state.request.work {
             Work::Read { bytes, .. } => self.read_ended(now, service, bytes, done, outcomes, actions),
             Work::Write { .. } => self.write_ended(now, service, done, actions),
-            Work::Delete { group, ref drives, stack_bytes, bytes, .. } => {
+            Work::Delete { group, ref drives, ref lost, stack_bytes, bytes, .. } => {
                 if done {
-                    let drives = drives.clone();
+                    let held = |drive: &&DriveId| self.drives[drive.index()].failed || !lost.contains(drive);
+                    let drives: Vec<DriveId> = drives.iter().filter(held).copied().collect();
                     self.blob_removed(group, &drives, stack_bytes, bytes);
                     self.finish(now, op, Outcome::Deleted, actions);
                 } else {
@@ -572,6 +573,7 @@ impl Rack {
         }
         let Work::Write { bytes, stack_bytes, migration, .. } = op.request.work else { return };
         self.placement.settle(&drives, stack_bytes, stack_bytes);
+        self.rebuild_written(&drives, now);
         self.stats.written_bytes += bytes;
         self.stats.migrated_bytes += if migration { bytes } else { 0 };
         self.finish(now, service.op, Outcome::Written { group, drives }, actions);
@@ -705,6 +707,7 @@ impl Rack {
             blob,
             group,
             drives: doomed.drives.clone(),
+            lost: doomed.lost.clone(),
             stack_bytes: doomed.stack_bytes,
             bytes: doomed.doomed_bytes,
         };
@@ -713,6 +716,7 @@ impl Rack {
         self.begin_transfer(op, Lane::Background, Transfer::Delete { blob, stacks }, now, actions);
     }
 
+    /// Stacks on `drives`, and with them a blob, are gone.
     fn blob_removed(&mut self, group: GroupId, drives: &[DriveId], stack_bytes: u64, bytes: u64) {
         for drive in drives {
             self.placement.freed(*drive, stack_bytes);

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use engine::check::TraceCheck;
-use engine::{Action, Event, IdleTimeout, Mind, PinnedTo, Rack, Waking};
+use engine::{Action, DriveDeadlines, Event, IdleTimeout, Mind, PinnedTo, Rack, Waking};
 use model::{BlobId, DriveId, OpId, RackSpec, Rng, Time};
 use sim::{Experiment, Faults, Setting, World};
 use std::time::Duration;
@@ -24,6 +24,10 @@ impl Mind for Restless {
 
     fn spec(&self) -> &RackSpec {
         self.0.spec()
+    }
+
+    fn drive_deadlines(&self) -> DriveDeadlines {
+        self.0.drive_deadlines()
     }
 
     fn picked_at(&self, op: OpId) -> Option<Time> {
@@ -53,7 +57,7 @@ fn run<M: Mind>(name: &str, seed: u64, mind: impl FnOnce(Rack) -> M) -> (u64, u6
         transfer_permille: 5,
         twice_permille: 50,
         mute_permille: 10,
-        hang_permille: 0,
+        hang_permille: 10,
     });
     let mut rng = Rng::new(seed);
     for _ in 0..800 {

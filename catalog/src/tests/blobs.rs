@@ -146,6 +146,9 @@ async fn what_a_replaced_drive_held_stays_lost_and_what_is_written_to_the_new_on
     let page = catalog.lost_page(DriveId(7), None, 1).await.unwrap();
     assert_eq!((page.blobs.len(), page.blobs[0].0.blob, page.next), (1, old, None));
     assert_eq!(catalog.on_drive_page(DriveId(7), None, 9).await.unwrap().blobs.len(), 2);
+    // What is doomed tells it, too: with the blob, nothing goes from the new drive.
+    catalog.delete_object("b", "k0").await.unwrap();
+    assert_eq!(catalog.doomed_page(GroupId(2), None, 9).await.unwrap().items[0].lost, [DriveId(7)]);
     // The new one fails as well: everything is lost there, until it is replaced in its turn.
     catalog.fail_drive(DriveId(7), 6).await.unwrap();
     assert_eq!(catalog.lost_page(DriveId(7), None, 9).await.unwrap().blobs.len(), 2);

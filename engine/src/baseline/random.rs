@@ -9,6 +9,7 @@
 //! another. There is no clock in it: a drive that never answers holds its request for ever.
 
 use crate::action::{Action, Outcome, Rejection, Transfer};
+use crate::deadlines::{Deadlines, DriveDeadlines};
 use crate::event::{Event, Loss, Request, Work};
 use crate::ledger::{Ledger, PowerState};
 use crate::mind::{Mind, Waking};
@@ -421,6 +422,10 @@ impl Mind for RandomLayout {
 
     fn spec(&self) -> &RackSpec {
         &self.spec
+    }
+
+    fn drive_deadlines(&self) -> DriveDeadlines {
+        DriveDeadlines::new(&self.spec.profile, Deadlines::default(), Duration::ZERO)
     }
 
     fn picked_at(&self, op: OpId) -> Option<Time> {

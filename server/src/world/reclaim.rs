@@ -111,6 +111,7 @@ fn doomed_blob(doomed: catalog::Doomed, readable: bool) -> DoomedBlob {
     DoomedBlob {
         blob: doomed.blob.blob,
         drives: doomed.blob.drives,
+        lost: doomed.lost,
         stack_bytes: doomed.blob.stack_bytes,
         bytes: doomed.blob.payload_bytes,
         doomed_bytes: doomed.doomed_bytes,

@@ -277,6 +277,7 @@ impl<M: Mind> World<M> {
             Some(DoomedBlob {
                 blob: *id,
                 drives: blob.drives.clone(),
+                lost: blob.drives.iter().copied().filter(|drive| self.lost.contains(&(*drive, *id))).collect(),
                 stack_bytes: blob.stack_bytes,
                 bytes: blob.bytes,
                 doomed_bytes: blob.doomed_bytes,
