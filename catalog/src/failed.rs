@@ -55,14 +55,15 @@ impl Catalog {
     }
 
     /// Another drive, with nothing on it, is in the place of `drive`, which failed: all that is counted on it is marked
-    /// as lost, and the drive has not failed any more. What is lost now, in bytes of stacks; `None` if the drive has
+    /// as lost, and the drive has not failed any more. The new one is known by `uuid`, which its label has, from now
+    /// on. What is lost now, in bytes of stacks; `None` if the drive has
     /// not failed. After an error or a crash it has failed still, and this can be done again.
     ///
     /// Nothing may be written to the drive, or be about to be counted on it, meanwhile.
     ///
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Conflict`].
-    pub async fn replace_drive(&self, drive: DriveId) -> Result<Option<u64>, CatalogError> {
+    pub async fn replace_drive(&self, drive: DriveId, uuid: [u8; 16]) -> Result<Option<u64>, CatalogError> {
         let failed = key::failed(drive);
         let Some((_, raw)) = self.read_to_replace::<u64>(&failed).await? else { return Ok(None) };
         let mut lost_bytes = 0_u64;
@@ -75,13 +76,13 @@ impl Catalog {
                 break;
             }
         }
-        let (known, at) = (self.read_to_replace::<BTreeSet<u32>>(&replaced()).await?, replaced());
+        let (known, at) = (self.read_to_replace::<Replacements>(&replaced()).await?, replaced());
         let (known, unchanged) = match known {
             Some((drives, raw)) => (drives, Check::Is(at.clone(), raw)),
             None => (None, Check::Absent(at.clone())),
         };
         let mut drives = known.unwrap_or_default();
-        drives.insert(drive.0);
+        drives.insert(drive.0, uuid);
         let checks = vec![Check::Is(failed.clone(), raw), unchanged];
         let writes = vec![Write::Delete(failed), Write::Put(at, encode(&drives))];
         if self.apply(Batch { checks, writes }).await? { Ok(Some(lost_bytes)) } else { Err(CatalogError::Conflict) }
@@ -114,9 +115,8 @@ impl Catalog {
     /// [`CatalogError::Store`].
     pub async fn lost_on_replaced(&self) -> Result<BTreeMap<DriveId, u64>, CatalogError> {
         let failed: BTreeSet<DriveId> = self.failed_drives().await?.into_iter().map(|(drive, _)| drive).collect();
-        let drives: BTreeSet<u32> = self.look_up_one(&replaced()).await?.unwrap_or_default();
         let mut lost = BTreeMap::new();
-        for drive in drives.into_iter().map(DriveId).filter(|drive| !failed.contains(drive)) {
+        for drive in self.replacements().await?.into_keys().filter(|drive| !failed.contains(drive)) {
             let (mut bytes, mut after) = (0_u64, None);
             loop {
                 let page = self.lost_page(drive, after, STEP).await?;
@@ -143,10 +143,19 @@ impl Catalog {
         Ok(stack.is_some_and(|value| failed.is_some() || is_lost(&Entry { key: at, value })))
     }
 
+    /// The drives in whose place there is another than at first, each with the UUID of the one that is there.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn replacements(&self) -> Result<BTreeMap<DriveId, [u8; 16]>, CatalogError> {
+        let known: Replacements = self.look_up_one(&replaced()).await?.unwrap_or_default();
+        Ok(known.into_iter().map(|(drive, uuid)| (DriveId(drive), uuid)).collect())
+    }
+
     /// Those drives of `blob` that took the place of one that failed, which had its stack.
     pub(crate) async fn lost_of(&self, blob: &Blob) -> Result<Vec<DriveId>, CatalogError> {
-        let known: BTreeSet<u32> = self.look_up_one(&replaced()).await?.unwrap_or_default();
-        let drives: Vec<DriveId> = blob.drives.iter().copied().filter(|drive| known.contains(&drive.0)).collect();
+        let known = self.replacements().await?;
+        let drives: Vec<DriveId> = blob.drives.iter().copied().filter(|drive| known.contains_key(drive)).collect();
         let keys: Vec<Vec<u8>> = drives.iter().map(|drive| key::on_drive(*drive, blob.blob)).collect();
         let stacks = if keys.is_empty() { Vec::new() } else { self.store.get_many(keys.clone()).await? };
         let entries = keys.into_iter().zip(stacks).map(|(key, value)| Some(Entry { key, value: value? }));
@@ -241,6 +250,9 @@ impl Catalog {
         }
     }
 }
+
+/// By the number of its place, the UUID of each drive that took the place of one that failed.
+type Replacements = BTreeMap<u32, [u8; 16]>;
 
 /// Where the drives are named that took the place of one that failed.
 fn replaced() -> Vec<u8> {

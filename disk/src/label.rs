@@ -158,6 +158,14 @@ pub enum LabelError {
         /// The drive that was expected there.
         expected: DriveId,
     },
+    /// The drive belongs here, but it failed, and another took its place.
+    #[error("the drive {found} failed here, and {expected} took its place")]
+    Replaced {
+        /// The drive on the label.
+        found: DriveUuid,
+        /// The one that took its place.
+        expected: DriveUuid,
+    },
 }
 
 impl DriveLabel {
@@ -242,14 +250,23 @@ pub async fn write(drive: &dyn Drive, label: &DriveLabel) -> Result<(), DriveErr
 
 /// The label of the drive, which must be the one of this place; [`DriveError::Label`] says why it is not.
 pub async fn check(drive: &dyn Drive, expected: &Label) -> Result<DriveLabel, DriveError> {
-    let name = file_name();
-    let block = match drive.read_at(&name, 0, Buffer::zeroed(BLOCK_BYTES)).await {
-        Ok(block) => block,
-        Err(DriveError::NotFound(_)) => return Err(LabelError::Missing.into()),
-        Err(DriveError::Short(_)) => return Err(LabelError::Damaged(FormatError::Length(0)).into()),
-        Err(other) => return Err(other),
-    };
-    Ok(expected.compare(&block)?)
+    Ok(expected.compare(&read(drive).await?)?)
+}
+
+/// The drive must be the very one that took the place of another which failed; [`DriveError::Label`] says why it is
+/// not. Its place is not looked at.
+pub async fn check_replacement(drive: &dyn Drive, expected: DriveUuid) -> Result<(), DriveError> {
+    let found = DriveLabel::decode(&read(drive).await?).map_err(LabelError::Damaged)?.uuid;
+    if found == expected { Ok(()) } else { Err(LabelError::Replaced { found, expected }.into()) }
+}
+
+/// The block that the label is.
+async fn read(drive: &dyn Drive) -> Result<Buffer, DriveError> {
+    match drive.read_at(&file_name(), 0, Buffer::zeroed(BLOCK_BYTES)).await {
+        Err(DriveError::NotFound(_)) => Err(LabelError::Missing.into()),
+        Err(DriveError::Short(_)) => Err(LabelError::Damaged(FormatError::Length(0)).into()),
+        read => read,
+    }
 }
 
 /// Makes the directories of a rack and labels them, with one sync of each file system in the end rather than one of
@@ -325,6 +342,10 @@ mod tests {
         write(&drive, &on_drive(3)).await.unwrap();
         assert_eq!(check(&drive, &label(3)).await.unwrap(), on_drive(3));
         assert!(matches!(write(&drive, &on_drive(4)).await, Err(DriveError::Exists(_))));
+        check_replacement(&drive, on_drive(3).uuid).await.unwrap();
+        let (found, expected) = (on_drive(3).uuid, DriveUuid([1; 16]));
+        let replaced = check_replacement(&drive, expected).await;
+        assert!(matches!(replaced, Err(DriveError::Label(error)) if error == LabelError::Replaced { found, expected }));
 
         let elsewhere = LabelError::ForeignDrive { found: DriveId(3), expected: DriveId(4) };
         assert_eq!(complaint(&drive, &label(4)).await, elsewhere);

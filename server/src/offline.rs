@@ -96,8 +96,8 @@ impl Offline {
             return Err(ReplaceError::NotFailed(drive.0).into());
         }
         let (path, label) = self.dir.labels().swap_remove(drive.index());
-        replace::take(&path, &fresh_label(label)?)?;
-        self.catalog.replace_drive(drive).await?;
+        let uuid = replace::take(&path, &fresh_label(label)?)?;
+        self.catalog.replace_drive(drive, uuid.0).await?;
         Ok(Some(self.report(drive, "standby").await?))
     }
 

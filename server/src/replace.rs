@@ -4,7 +4,7 @@
 //! is made; a label is never written over.
 
 use disk::DriveError;
-use disk::label::{self, DriveLabel};
+use disk::label::{self, DriveLabel, DriveUuid};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -51,11 +51,11 @@ pub enum ReplaceError {
 }
 
 /// Writes `fresh` into the directory `path`, which must be there and empty. One that holds a label of this place and
-/// nothing else was labelled before, by a command that did not come to its end.
+/// nothing else was labelled before, by a command that did not come to its end. The UUID on the label is the drive's.
 ///
 /// # Errors
 /// [`ReplaceError`]. Nothing that was there is changed.
-pub fn take(path: &Path, fresh: &DriveLabel) -> Result<(), ReplaceError> {
+pub fn take(path: &Path, fresh: &DriveLabel) -> Result<DriveUuid, ReplaceError> {
     let names = names_in(path)?;
     let others: Vec<&String> = names.iter().filter(|name| *name != label::file_name().as_str()).collect();
     if let Some(found) = others.first() {
@@ -63,12 +63,13 @@ pub fn take(path: &Path, fresh: &DriveLabel) -> Result<(), ReplaceError> {
     }
     if names.is_empty() {
         let written = label::write_directories(&[(path.to_owned(), fresh.clone())]);
-        return written.map_err(|source| ReplaceError::Label { path: path.to_owned(), source });
+        written.map_err(|source| ReplaceError::Label { path: path.to_owned(), source })?;
+        return Ok(fresh.uuid);
     }
     let found = fs::read(path.join(label::file_name().as_str())).ok().and_then(|block| DriveLabel::decode(&block).ok());
     let place = (fresh.label.rack, fresh.label.drive);
-    if found.is_some_and(|found| (found.label.rack, found.label.drive) == place) {
-        return Ok(());
+    if let Some(found) = found.filter(|found| (found.label.rack, found.label.drive) == place) {
+        return Ok(found.uuid);
     }
     let found = "the label of another drive".to_owned();
     Err(ReplaceError::NotEmpty { path: path.to_owned(), found })
@@ -98,7 +99,7 @@ fn names_in(path: &Path) -> Result<Vec<String>, ReplaceError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use disk::label::{Device, DriveUuid, Label, RackUuid};
+    use disk::label::{Device, Label, RackUuid};
     use model::DriveId;
 
     fn label(drive: u32) -> DriveLabel {
@@ -113,8 +114,8 @@ mod tests {
         assert!(matches!(take(&place, &label(3)), Err(ReplaceError::Missing(_))));
         assert!(!place.exists(), "none is made");
         fs::create_dir_all(place.join(FRESH)).unwrap();
-        take(&place, &label(3)).unwrap();
-        take(&place, &label(3)).unwrap();
+        let again = DriveLabel { uuid: DriveUuid([8; 16]), ..label(3) };
+        assert_eq!((take(&place, &label(3)).unwrap(), take(&place, &again).unwrap()), (label(3).uuid, label(3).uuid));
         assert!(matches!(take(&place, &label(4)), Err(ReplaceError::NotEmpty { .. })), "another's label stays");
         assert_eq!(DriveLabel::decode(&fs::read(place.join("larder.label")).unwrap()).unwrap(), label(3));
     }

@@ -271,9 +271,9 @@ impl Teller {
         let fresh = fresh_label(label).map_err(|error| Untold::Because(error.to_string()))?;
         let taken = tokio::task::spawn_blocking(move || replace::take(&path, &fresh)).await;
         let taken = taken.map_err(|error| Untold::Because(error.to_string()))?;
-        taken.map_err(|error| Untold::Because(error.to_string()))?;
+        let uuid = taken.map_err(|error| Untold::Because(error.to_string()))?;
         // Remembered first: what the rack acts upon must hold after a crash as well.
-        let lost_bytes = self.means.catalog.replace_drive(drive).await.map_err(|error| untold(&error))?;
+        let lost_bytes = self.means.catalog.replace_drive(drive, uuid.0).await.map_err(|error| untold(&error))?;
         let Some(lost_bytes) = lost_bytes else {
             return Err(Untold::Because(ReplaceError::NotFailed(number).to_string()));
         };

@@ -293,6 +293,29 @@ class GivenUpAndReplaced(Racks):
     def test_a_failed_drive_is_replaced_while_the_server_runs(self):
         self.replaced(running=True)
 
+    def test_a_drive_that_was_replaced_is_not_taken_for_its_replacement(self):
+        data, objects, drives = self.cold("nas8")
+        drive = drives[0]
+        self.does("fail", data, drive)
+        shutil.move(self.place(data, drive), os.path.join(self.root, "failed"))
+        os.mkdir(self.place(data, drive))
+        self.does("replace", data, drive)
+        shutil.move(self.place(data, drive), os.path.join(self.root, "fresh"))
+        shutil.move(os.path.join(self.root, "failed"), self.place(data, drive))
+        server = self.serve(data)
+        self.all_read(server, objects)
+        self.assertIn("took its place", self.told(server, drive)["reason"])
+        before = tree(self.place(data, drive))
+        server.until_asleep()
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(tree(self.place(data, drive)), before, "nothing on it is touched")
+        self.assertIn("drive-unusable", self.kinds(data))
+        shutil.move(self.place(data, drive), os.path.join(self.root, "failed"))
+        shutil.move(os.path.join(self.root, "fresh"), self.place(data, drive))
+        server = self.serve(data)
+        self.all_read(server, objects)
+        self.assertIsNone(self.told(server, drive).get("reason"))
+
     def test_a_replaced_drive_may_fail_and_be_replaced_again(self):
         data, objects, drives = self.cold("pelican-mini")
         drive = drives[2]

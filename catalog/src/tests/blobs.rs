@@ -126,15 +126,16 @@ async fn a_rebuilt_stack_lies_on_its_new_drive_and_the_failed_one_is_forgotten_b
 async fn what_a_replaced_drive_held_stays_lost_and_what_is_written_to_the_new_one_does_not() {
     let catalog = catalog().await;
     let (old, _) = stored(&catalog, &[10, 20]).await;
-    assert_eq!(catalog.replace_drive(DriveId(7)).await.unwrap(), None, "it has not failed");
+    assert_eq!(catalog.replace_drive(DriveId(7), [3; 16]).await.unwrap(), None, "it has not failed");
     catalog.fail_drive(DriveId(7), 5).await.unwrap();
     assert!(
         catalog.is_stack_lost(DriveId(7), old).await.unwrap() && catalog.lost_on_replaced().await.unwrap().is_empty()
     );
     let bytes = catalog.blob(old).await.unwrap().unwrap().stack_bytes;
-    assert_eq!(catalog.replace_drive(DriveId(7)).await.unwrap(), Some(bytes));
-    assert_eq!(catalog.replace_drive(DriveId(7)).await.unwrap(), None, "once");
+    assert_eq!(catalog.replace_drive(DriveId(7), [3; 16]).await.unwrap(), Some(bytes));
+    assert_eq!(catalog.replace_drive(DriveId(7), [3; 16]).await.unwrap(), None, "once");
     assert!(catalog.failed_drives().await.unwrap().is_empty());
+    assert_eq!(catalog.replacements().await.unwrap().into_iter().collect::<Vec<_>>(), [(DriveId(7), [3; 16])]);
     let new = blob(catalog.next_blob_id(7).await.unwrap(), 2, 100, 0);
     catalog.begin_blob(&new).await.unwrap();
     catalog.commit_blob(&new, &[]).await.unwrap();
@@ -152,7 +153,7 @@ async fn what_a_replaced_drive_held_stays_lost_and_what_is_written_to_the_new_on
     // The new one fails as well: everything is lost there, until it is replaced in its turn.
     catalog.fail_drive(DriveId(7), 6).await.unwrap();
     assert_eq!(catalog.lost_page(DriveId(7), None, 9).await.unwrap().blobs.len(), 2);
-    assert_eq!(catalog.replace_drive(DriveId(7)).await.unwrap(), Some(bytes + new.stack_bytes));
+    assert_eq!(catalog.replace_drive(DriveId(7), [3; 16]).await.unwrap(), Some(bytes + new.stack_bytes));
     assert!(catalog.move_stack(old, 1, DriveId(7), DriveId(20)).await.unwrap());
     assert_eq!(catalog.lost_page(DriveId(7), None, 9).await.unwrap().blobs[0].0.blob, new.blob);
     assert!(!catalog.is_stack_lost(DriveId(20), old).await.unwrap(), "it is whole again");

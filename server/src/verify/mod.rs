@@ -20,11 +20,11 @@ pub use report::{CatalogCounts, Finding, Kind, Leftovers, RackCounts, Report, Wo
 use crate::data_dir::DataDir;
 use ::workshop::Staging;
 use catalog::{Catalog, CatalogError, SqliteView, StoreError};
-use disk::label::{self, RackUuid};
+use disk::label::{self, DriveUuid, Label, RackUuid};
 use disk::{DirectoryDrive, Drive, DriveError, OpenFiles};
 use engine::layout::LayoutError;
 use model::{DriveId, RackSpec};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Records that are read at once.
@@ -128,22 +128,23 @@ pub async fn verify_directory(
     let open = |name: &str| -> Result<Arc<dyn Drive>, VerifyError> {
         Ok(Arc::new(DirectoryDrive::open(dir.workshop().join(name)).map_err(VerifyError::Workshop)?))
     };
-    let mut drives = Vec::new();
-    let files = OpenFiles::new(OPEN_FILES);
-    if options.drives {
-        for (path, label) in dir.labels() {
-            let opened = match DirectoryDrive::open(path).map(|drive| drive.with_open_files(&files)) {
-                Ok(drive) => label::check(&drive, &label).await.map(|_| Arc::new(drive) as Arc<dyn Drive>),
-                Err(error) => Err(error),
-            };
-            drives.push(opened);
-        }
-    }
     // A server claims its catalog after it has made the workshop: one that is claimed, and has none, has lost it.
     let catalog = Catalog::open_as_it_is(store).await?;
     let never_served = catalog.rack_uuid().await?.is_none() && !dir.workshop().join("staged").exists();
     if never_served {
         return Ok(Report { clean: true, ..Report::default() });
+    }
+    let replacements = catalog.replacements().await?;
+    let mut drives = Vec::new();
+    let files = OpenFiles::new(OPEN_FILES);
+    if options.drives {
+        for (path, label) in dir.labels() {
+            let opened = match DirectoryDrive::open(path).map(|drive| drive.with_open_files(&files)) {
+                Ok(drive) => belongs(&drive, &label, &replacements).await.map(|()| Arc::new(drive) as Arc<dyn Drive>),
+                Err(error) => Err(error),
+            };
+            drives.push(opened);
+        }
     }
     let ground = Ground {
         rack: dir.rack().clone(),
@@ -154,6 +155,19 @@ pub async fn verify_directory(
         drives,
     };
     verify(&ground, options, watch).await
+}
+
+/// Whether `drive` is the one that belongs to `place`.
+async fn belongs(
+    drive: &dyn Drive,
+    place: &Label,
+    replacements: &BTreeMap<DriveId, [u8; 16]>,
+) -> Result<(), DriveError> {
+    label::check(drive, place).await?;
+    match replacements.get(&place.drive) {
+        Some(uuid) => label::check_replacement(drive, DriveUuid(*uuid)).await,
+        None => Ok(()),
+    }
 }
 
 /// Verifies `ground`.

@@ -1,11 +1,13 @@
 //! Power commands: each in a task of its own, so that all drives of a group start together.
 
-use super::{Counters, Message, World, newer};
+use super::{Counters, Means, Message, World, newer};
 use catalog::{Catalog, CatalogError, DriveRecord};
-use disk::{DriveError, DriveFuture};
+use disk::label::{self, DriveUuid};
+use disk::{Drive, DriveError, DriveFuture};
 use engine::{Action, Event, Loss};
 use futures::future::{BoxFuture, FutureExt, Shared};
 use model::{Attempt, DriveId};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -75,7 +77,11 @@ impl World {
         self.note_command(drive, attempt);
         let (handle, device, means) = (self.handle.clone(), self.drive(drive), self.means.clone());
         self.start(async move {
-            let event = match device.mount().await {
+            let mounted = match device.mount().await {
+                Ok(space) => is_not_replaced(&means, drive, &*device).await.map(|()| space),
+                Err(error) => Err(error),
+            };
+            let event = match mounted {
                 Ok(space) => {
                     means.counters.absences.note(drive, None);
                     // Before anything of the group can be removed.
@@ -121,6 +127,18 @@ async fn remember(catalog: &Catalog, drive: DriveId, day: u32, starts: u32) -> R
     let before = catalog.drive(drive).await?;
     let starts_total = before.map_or(0, |record| record.starts_total) + 1;
     catalog.drive_put(&DriveRecord { drive, day, starts, starts_total }).await
+}
+
+/// A drive that failed and was replaced has stacks that nobody counts on, and none of those that were written since.
+async fn is_not_replaced(means: &Means, drive: DriveId, device: &dyn Drive) -> Result<(), DriveError> {
+    let known = means.catalog.replacements().await.map_err(|error| DriveError::Io {
+        context: "asking the catalog which drive belongs here".into(),
+        source: io::Error::other(error),
+    })?;
+    match known.get(&drive) {
+        Some(uuid) => label::check_replacement(device, DriveUuid(*uuid)).await,
+        None => Ok(()),
+    }
 }
 
 fn failed(
