@@ -85,7 +85,7 @@ class Descriptors(SystemTest):
 
     def test_a_low_limit_is_enough_for_less_at_once(self):
         server = self.serve_within(256)
-        self.works(server, {f"{n:02}": noise(150_000, n) for n in range(40)}, 3)
+        self.works(server, {f"{n:02}": noise(150_000, n) for n in range(40)}, 12)
         self.is_sound(server, 256)
         self.assertRegex(server.log(), r"may have 256 files open.*ulimit -n \d+")
         self.assertEqual(server.stop(), 0)

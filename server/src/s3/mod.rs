@@ -96,10 +96,14 @@ pub struct Limits {
     pub grace: Duration,
 }
 
+/// What a usual client of many threads takes. With fewer, it would be cut off again and again where a low limit of open
+/// files leaves few connections in all; there, idle ones that make room for others have to do.
+const PEER_CONNECTIONS_MIN: usize = 32;
+
 impl Limits {
     /// Limits with the shares of `requests` and `connections` that nobody said otherwise about: three quarters of the
     /// requests for one user, a quarter for one address without a signature, half for all of those; half of the
-    /// connections for one address.
+    /// connections for one address, but no fewer than 32 as long as there are so many.
     #[must_use]
     pub fn of(requests: usize, connections: usize) -> Self {
         let share = |whole: usize, quarters: usize| (whole * quarters).div_ceil(4).max(1);
@@ -109,7 +113,7 @@ impl Limits {
             peer_requests: share(requests, 1),
             unsigned_requests: share(requests, 2),
             connections,
-            peer_connections: share(connections, 2),
+            peer_connections: share(connections, 2).max(connections.min(PEER_CONNECTIONS_MIN)),
             head_bytes: 64 << 10,
             min_bytes_per_s: 1 << 10,
             put_bytes: 5 << 30,

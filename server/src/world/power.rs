@@ -107,7 +107,7 @@ impl World {
         drive: DriveId,
         attempt: Attempt,
         what: &'static str,
-        command: impl for<'a> FnOnce(&'a dyn disk::Drive) -> DriveFuture<'a, ()> + Send + 'static,
+        command: impl for<'a> FnOnce(&'a dyn Drive) -> DriveFuture<'a, ()> + Send + 'static,
         done: Event,
     ) {
         self.note_command(drive, attempt);
