@@ -72,25 +72,47 @@ impl Catalog {
     /// Makes a bucket, of an owner who is no user that the catalog knows and could forget.
     ///
     /// # Errors
-    /// [`CatalogError::BucketExists`] if there is one of that name, whoever owns it.
+    /// [`CatalogError::BucketExists`] if there is one of that name, whoever owns it; [`CatalogError::Damaged`] if its
+    /// record is missing, and what is in it is there.
     pub async fn create_bucket(&self, bucket: &Bucket) -> Result<(), CatalogError> {
+        if self.make_bucket(bucket, Vec::new()).await? {
+            return Ok(());
+        }
+        self.is_nobodys(&bucket.name).await?;
+        Err(CatalogError::BucketExists)
+    }
+
+    /// Makes a bucket if `checks` hold, and there is nothing yet of that name, nor in it.
+    async fn make_bucket(&self, bucket: &Bucket, mut checks: Vec<Check>) -> Result<bool, CatalogError> {
         let at = key::bucket(&bucket.name);
-        let checks = vec![Check::Absent(at.clone())];
-        let made = self.apply(Batch { checks, writes: vec![Write::Put(at, encode(bucket))] }).await?;
-        if made { Ok(()) } else { Err(CatalogError::BucketExists) }
+        let objects = KeyRange::prefix(&key::object(&bucket.name, ""));
+        checks.extend([Check::Absent(at.clone()), Check::Empty(objects)]);
+        self.apply(Batch { checks, writes: vec![Write::Put(at, encode(bucket))] }).await
+    }
+
+    /// # Errors
+    /// [`CatalogError::Damaged`] if there are objects of a bucket of that name, and no such bucket.
+    async fn is_nobodys(&self, name: &str) -> Result<(), CatalogError> {
+        let objects = KeyRange::prefix(&key::object(name, ""));
+        let is_there = self.store.get(&key::bucket(name)).await?.is_some();
+        if is_there || self.store.scan(objects, 1).await?.is_empty() {
+            return Ok(());
+        }
+        let at = key::bucket(name);
+        self.quarantine(&at, "it is missing, and what is in the bucket is there");
+        Err(CatalogError::damaged(&at, "it is missing, and what is in the bucket is there"))
     }
 
     /// Makes a bucket of a user, who is still there when it is made.
     ///
     /// # Errors
     /// [`CatalogError::BucketExists`] if there is one of that name, whoever owns it; [`CatalogError::NoSuchUser`] if
-    /// its owner is none any more.
+    /// its owner is none any more; [`CatalogError::Damaged`] as [`Catalog::create_bucket`].
     pub async fn create_users_bucket(&self, bucket: &Bucket) -> Result<(), CatalogError> {
-        let at = key::bucket(&bucket.name);
-        let checks = vec![Check::Present(key::user(&bucket.owner)), Check::Absent(at.clone())];
-        if self.apply(Batch { checks, writes: vec![Write::Put(at, encode(bucket))] }).await? {
+        if self.make_bucket(bucket, vec![Check::Present(key::user(&bucket.owner))]).await? {
             return Ok(());
         }
+        self.is_nobodys(&bucket.name).await?;
         match self.bucket(&bucket.name).await {
             Ok(_) => Err(CatalogError::BucketExists),
             Err(CatalogError::NoSuchBucket) => Err(CatalogError::NoSuchUser),
@@ -103,7 +125,7 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::NoSuchBucket`].
     pub async fn bucket(&self, name: &str) -> Result<Bucket, CatalogError> {
-        self.read(&key::bucket(name)).await?.ok_or(CatalogError::NoSuchBucket)
+        self.read(&key::bucket(name)).await?.ok_or_else(|| self.not_there(CatalogError::NoSuchBucket))
     }
 
     /// The bytes of the bucket that `bucket` is or was, if it has not been removed since: whoever removes and makes it

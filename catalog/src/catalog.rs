@@ -80,7 +80,7 @@ impl Catalog {
                 if catalog.apply(batch).await? {
                     return Ok(catalog);
                 }
-                let what = "the store holds records but no format; use an empty data directory";
+                let what = "its records are there, but not the one that tells their format; restore it from a backup";
                 Err(StoreError::Unusable(what.into()).into())
             }
         }
@@ -135,15 +135,33 @@ impl Catalog {
         self.put(key::meta("clock-anchor"), encode(&anchor)).await
     }
 
+    /// Why records are missing that should be here, if some are. Then nothing is known to be garbage.
+    pub fn incomplete(&self) -> Option<&str> {
+        self.store.incomplete()
+    }
+
+    /// `error` says that something is not there. Where records are missing nobody can know that.
+    pub(crate) fn not_there(&self, error: CatalogError) -> CatalogError {
+        match self.incomplete() {
+            None => error,
+            Some(flaw) => CatalogError::Damaged(format!("{error}, or its record is one that is missing ({flaw})")),
+        }
+    }
+
     /// The record at `at`, if there is one.
     pub(crate) async fn read<T: DeserializeOwned>(&self, at: &[u8]) -> Result<Option<T>, CatalogError> {
-        self.store.get(at).await?.map(|value| decode(at, &value)).transpose()
+        self.store.get(at).await?.map(|value| self.opened(at, &value)).transpose()
+    }
+
+    /// The record in `value`, found at `at`; a damaged one is quarantined, too.
+    fn opened<T: DeserializeOwned>(&self, at: &[u8], value: &Sealed) -> Result<T, CatalogError> {
+        decode(at, value).inspect_err(|error| self.quarantine(at, &error.to_string()))
     }
 
     /// The record at `at` together with its bytes, for a check.
     pub(crate) async fn read_raw<T: DeserializeOwned>(&self, at: &[u8]) -> Result<Option<(T, Vec<u8>)>, CatalogError> {
         let found = self.store.get(at).await?;
-        found.map(|value| Ok((decode(at, &value)?, value.unproven_body().to_vec()))).transpose()
+        found.map(|value| Ok((self.opened(at, &value)?, value.unproven_body().to_vec()))).transpose()
     }
 
     /// The record at `at` together with its bytes, for a check; a damaged one is quarantined and can be replaced.
@@ -171,7 +189,7 @@ impl Catalog {
 
     /// The record in `value`, found at `at`, unless it is damaged: then it is quarantined.
     fn sound<T: DeserializeOwned>(&self, at: &[u8], value: &Sealed) -> Option<T> {
-        decode(at, value).inspect_err(|error| self.quarantine(at, &error.to_string())).ok()
+        self.opened(at, value).ok()
     }
 
     /// The number of the last batch that changed something before the catalog was opened.

@@ -53,14 +53,41 @@ impl Catalog {
         Ok(self.counter("blob").await?.0)
     }
 
-    /// The runs of the server that this catalog remembers, each by its random number, the last one last.
-    pub async fn runs(&self) -> Result<Vec<u64>, CatalogError> {
-        Ok(self.read(&key::meta("runs")).await?.unwrap_or_default())
+    /// No slot below `end` is given out from now on. Only for boot, before any is.
+    pub async fn skip_slots(&self, end: u64) -> Result<(), CatalogError> {
+        let mut turns = self.turns();
+        loop {
+            let _turn = turns.next().await?;
+            let (start, checks) = self.counter("slot").await?;
+            let writes = COPIES.map(|copy| Write::Put(key::counter("slot", copy), encode(&end))).into();
+            if start >= end || self.apply(Batch { checks, writes }).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The runs of the server that this catalog remembers, each by its random number, the last one last; `None` if
+    /// their record is damaged.
+    pub async fn runs(&self) -> Result<Option<Vec<u64>>, CatalogError> {
+        let found = self.read_to_replace::<Vec<u64>>(&key::meta("runs")).await?;
+        Ok(found.map_or_else(|| Some(Vec::new()), |(runs, _)| runs))
     }
 
     /// Remembers these runs, and no others.
     pub async fn set_runs(&self, runs: &[u64]) -> Result<(), CatalogError> {
         self.put(key::meta("runs"), encode(&runs)).await
+    }
+
+    /// Why this catalog was found to be older than what it belongs to, if it was.
+    pub async fn found_older(&self) -> Result<Option<String>, CatalogError> {
+        self.look_up_one(&key::meta("found-older")).await
+    }
+
+    /// Remembers why this catalog is older than what it belongs to, or that it counts all the same.
+    pub async fn set_found_older(&self, why: Option<&str>) -> Result<(), CatalogError> {
+        let at = key::meta("found-older");
+        let write = why.map_or_else(|| Write::Delete(at.clone()), |why| Write::Put(at.clone(), encode(&why)));
+        self.apply(Batch { checks: Vec::new(), writes: vec![write] }).await.map(drop)
     }
 
     async fn next_id(&self, name: &str, block: &Mutex<Range<u64>>) -> Result<u64, CatalogError> {

@@ -144,7 +144,7 @@ impl Catalog {
             return Ok((object, place));
         }
         self.bucket(bucket).await?;
-        Err(CatalogError::NoSuchKey)
+        Err(self.not_there(CatalogError::NoSuchKey))
     }
 
     /// The objects at these buckets and keys, in that order, and where they lie. `None` where there is none, or where
@@ -165,7 +165,7 @@ impl Catalog {
             let _turn = turns.next().await?;
             let Some((mut placed, raw)) = self.read_raw::<PlacedObject>(&at).await? else {
                 self.bucket(bucket).await?;
-                return Err(CatalogError::NoSuchKey);
+                return Err(self.not_there(CatalogError::NoSuchKey));
             };
             match change {
                 ObjectChange::Acl(acl) => placed.object.acl = *acl,

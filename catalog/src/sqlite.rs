@@ -7,9 +7,12 @@
 //! - reads go through connections of their own, which never wait for the writer and see every batch that was answered;
 //! - one process at a time: a lock on the file beside it is held from open until the writer has ended;
 //! - after an error that leaves open what is durable (a failed sync), no more is written until the file is opened anew;
-//! - what is read after an open is durable, whatever the sync before it came to (`settle.rs`).
+//! - what is read after an open is durable, whatever the sync before it came to (`settle.rs`);
+//! - after an open a search finds whatever the file holds, and whether it holds all that it should is known (`mend.rs`).
 
 mod file;
+mod key_digest;
+mod mend;
 mod read_only;
 mod settle;
 mod statements;
@@ -38,11 +41,13 @@ pub struct SqliteOptions {
     /// Batches get sequence numbers above this one, and above all that the file has seen. A server gives a number that
     /// follows from the wall clock, so that a file that was put back from a backup does not give numbers out again.
     pub sequence_min: Sequence,
+    /// Records that are missing are given up: the file counts as complete from now on.
+    pub accept_incomplete: bool,
 }
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self { readers: 4, max_bytes: None, sequence_min: Sequence::default() }
+        Self { readers: 4, max_bytes: None, sequence_min: Sequence::default(), accept_incomplete: false }
     }
 }
 
@@ -62,6 +67,7 @@ pub struct SqliteStore {
     pool: Arc<Pool>,
     writer: Writer,
     counters: Arc<Counters>,
+    incomplete: Option<String>,
     _lock: File,
 }
 
@@ -98,15 +104,17 @@ impl SqliteStore {
         assert!(options.readers > 0, "a store without readers answers nothing");
         let path: Arc<Path> = path.as_ref().into();
         let lock = file::lock(&path)?;
-        let connection = file::open_for_writing(&path, options.max_bytes)?;
+        let (connection, walked) = file::open_for_writing(&path, options.max_bytes)?;
+        let incomplete = walked.flaw().filter(|_| !options.accept_incomplete);
+        let expected = walked.expected(options.accept_incomplete);
         let idle = (0..options.readers).map(|_| file::open_for_reading(&path)).collect::<Result<_, _>>()?;
         let last = last_sequence(&connection, &path)?;
         let sequence = last.max(options.sequence_min);
         let counters = Arc::new(Counters { sequence: AtomicU64::new(last.0), ..Counters::default() });
-        let writer = Writer::start(connection, path.clone(), counters.clone(), sequence)?;
+        let writer = Writer::start(connection, path.clone(), counters.clone(), sequence, expected)?;
         let permits = Arc::new(Semaphore::new(options.readers));
         let pool = Arc::new(Pool { path, idle: Mutex::new(idle), permits });
-        Ok(Self { pool, writer, counters, _lock: lock })
+        Ok(Self { pool, writer, counters, incomplete, _lock: lock })
     }
 
     /// What was done since it was opened.
@@ -171,6 +179,10 @@ impl Store for SqliteStore {
 
     fn sequence(&self) -> Sequence {
         Sequence(self.counters.sequence.load(Ordering::Acquire))
+    }
+
+    fn incomplete(&self) -> Option<&str> {
+        self.incomplete.as_deref()
     }
 }
 

@@ -76,6 +76,10 @@ pub trait Store: Send + Sync + 'static {
     fn commit(&self, batch: Batch) -> StoreFuture<'_, ()>;
     /// The number of the last batch that changed something. The next one gets a higher one.
     fn sequence(&self) -> Sequence;
+    /// Why records are missing that should be here, if some are. What is not found may be one of them.
+    fn incomplete(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Why a store could not.

@@ -97,7 +97,7 @@ impl Catalog {
             return Ok(upload);
         }
         self.bucket(bucket).await?;
-        Err(CatalogError::NoSuchUpload)
+        Err(self.not_there(CatalogError::NoSuchUpload))
     }
 
     /// Adds a part, which is safe in its slot, to an upload, in the place of the one of that number. That one, whose
@@ -164,7 +164,7 @@ impl Catalog {
             let _turn = turns.next().await?;
             if self.store.get(&at).await?.is_none() {
                 self.bucket(bucket).await?;
-                return Err(CatalogError::NoSuchUpload);
+                return Err(self.not_there(CatalogError::NoSuchUpload));
             }
             let old = self.living(bucket, key).await?;
             check_condition(condition, old.as_ref())?;
@@ -270,16 +270,9 @@ impl Catalog {
             let page = self.uploads_page(after.as_ref(), STEP).await?;
             for (_, _, upload) in &page.items {
                 usage.uploads += 1;
-                let mut last = 0;
-                loop {
-                    let parts = self.parts_page(upload.version, last, STEP).await?;
-                    usage.parts += parts.len() as u64;
-                    usage.bytes = parts.iter().fold(usage.bytes, |sum, part| sum.saturating_add(part.bytes));
-                    match parts.last().filter(|_| parts.len() == STEP) {
-                        Some(part) => last = part.number,
-                        None => break,
-                    }
-                }
+                let parts = self.all_entries(&key::parts(upload.version), part_of).await?;
+                usage.parts += parts.len() as u64;
+                usage.bytes = parts.iter().fold(usage.bytes, |sum, part| sum.saturating_add(part.bytes));
             }
             after = page.next;
             if after.is_none() {

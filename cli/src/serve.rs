@@ -124,7 +124,8 @@ pub fn serve(options: &Serve) -> anyhow::Result<()> {
         let here = endpoint(address);
         let on = if address.ip().is_unspecified() { format!("{address}, here {here}") } else { here.clone() };
         let mut text = format!("serving S3 on {on}\nthe keys are in {shown}/credentials\n");
-        let elsewhere = told.filter(|told| address.ip().is_loopback() && *told != here);
+        let elsewhere =
+            told.filter(|told| (address.ip().is_loopback() || address.ip().is_unspecified()) && *told != here);
         let elsewhere = elsewhere.map(|told| format!("AWS_ENDPOINT_URL there is {told}, and the server is {here}"));
         let notices = Notices::of(&setup, address);
         let warning = notices.network.map(|warning| format!("warning: {warning}"));

@@ -154,7 +154,7 @@ fn begin(bar: &mut ProgressBar, what: &'static str, total: u64) {
 /// The first findings. Lost objects are named in what is told of their blobs.
 fn findings(report: &Report) -> String {
     let mut text: String = report.findings.iter().map(line).collect();
-    let told = report.findings.len() as u64 + report.rack.lost_objects;
+    let told = report.findings.len() as u64 + report.rack.lost_objects + report.rack.unavailable_objects;
     if report.finding_count > told {
         let _ = writeln!(text, "... and {} more; --all tells them", count(report.finding_count - told));
     }
@@ -198,6 +198,10 @@ fn summary(report: &Report) -> String {
     row(&mut text, "drives", drives);
     if rack.lost_objects > 0 {
         row(&mut text, "lost", format!("{}; --all names them", counted(rack.lost_objects, "object")));
+    }
+    if rack.unavailable_objects > 0 {
+        let objects = counted(rack.unavailable_objects, "object");
+        row(&mut text, "away", format!("{objects}, readable again when their drives are back; --all names them"));
     }
     if let Some(left) = left(report) {
         row(&mut text, "left over", left);

@@ -115,8 +115,8 @@ impl Placement {
     pub fn set_free(&mut self, drive: DriveId, free_bytes: u64) {
         let space = &mut self.drives[drive.index()];
         let shortfall = space.capacity.saturating_sub(space.used).saturating_sub(free_bytes);
-        // Of a drive whose file system others share it is that one's room that is short, until it is measured again.
-        let is_hosts = shortfall > 0 && self.hosts.found(drive, free_bytes);
+        // What a shared file system has left is measured on its own, and may be all that a drive of it found.
+        let is_hosts = self.hosts.free(drive).is_some_and(|free| free <= free_bytes);
         space.shortfall = if is_hosts { 0 } else { shortfall };
     }
 
@@ -159,12 +159,12 @@ impl Placement {
         self.own_spare(drive).min(self.hosts.spare(drive).unwrap_or(u64::MAX))
     }
 
-    /// What can still be reserved on all drives of groups together, away or not, in bytes: the room of a file system
+    /// What can still be reserved on all drives of groups together that have not failed, away or not, in bytes: the room of a file system
     /// that drives share is counted once.
     pub fn free_total(&self) -> u64 {
         let mut total = 0_u64;
         let mut of_hosts = BTreeMap::<usize, (u64, u64)>::new();
-        for drive in self.groups.iter().flatten() {
+        for drive in self.groups.iter().flatten().filter(|drive| !self.drives[drive.index()].retired) {
             let own = self.own_spare(*drive);
             match self.hosts.host(*drive).zip(self.hosts.spare(*drive)) {
                 None => total = total.saturating_add(own),

@@ -31,6 +31,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -181,7 +182,8 @@ impl Boot<'_> {
         let spec = self.dir.rack().clone();
         // Numbers that follow from the wall clock: a catalog that was put back gives none of them out again.
         let sequence_min = Sequence(wall_ms() << SEQUENCE_BITS);
-        let options = SqliteOptions { sequence_min, ..SqliteOptions::default() };
+        let accept_incomplete = self.config.accept_older_catalog;
+        let options = SqliteOptions { sequence_min, accept_incomplete, ..SqliteOptions::default() };
         let catalog = Catalog::open(Arc::new(SqliteStore::open_with(self.dir.catalog(), options)?)).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
         let emulated = Arc::new(self.drives(&spec, &clock));
@@ -218,6 +220,9 @@ impl Boot<'_> {
                 Some(opened.map_err(|source| io_error(&format!("writing the trace {}", path.display()), source))?);
         }
         let world = boot::boot(spec.clone(), policy, seed, &means, Arc::clone(&emulated)).await?;
+        if let Some(most_bytes) = world.ask(|rack, _| boot::object_bytes_max(rack)).await {
+            means.counters.object_bytes_max.store(most_bytes, Ordering::Relaxed);
+        }
         let drives = self.dir.labels().into_iter().map(|(path, label)| (label.drive, path));
         HostRoom::of(drives, &self.dir.workshop()).watch(&means, &world).await;
         let jobs = Repartitions::start(means.clone(), world.clone(), spec).await?;

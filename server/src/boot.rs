@@ -11,8 +11,9 @@ use crate::lineage::{self, LineageError};
 use crate::world::{Means, World, WorldHandle, quarantine, usage_of};
 use catalog::{Catalog, CatalogError, ClockAnchor};
 use disk::label::RackUuid;
+use disk::stack;
 use disk::{Clock, DriveError, EmulatedRack, News, TokioClock};
-use engine::layout::{Layout, LayoutError};
+use engine::layout::{Group, Layout, LayoutError};
 use engine::{DriveReport, Event, Loss, Rack, RackPolicy};
 use model::{DriveId, GroupId, RackSpec, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use workshop::UnknownFile;
 
+/// What a drive has beside stacks, in bytes.
+const LABEL_BYTES: u64 = 4_096;
+/// What the index of a pack takes that holds one object, in bytes, and some more.
+const INDEX_BYTES: u64 = 16 << 10;
 /// Records that are read at once.
 const PAGE: usize = 1024;
 /// A day of modelled time.
@@ -132,15 +137,9 @@ async fn runs_before(means: &Means) -> Result<Vec<u64>, BootError> {
 /// to be so. To a catalog that was restored from a backup, or lost its log, what was staged since looks like what a
 /// crash has left, and may be the only copy.
 async fn sweep(means: &Means, runs: &[u64]) -> Result<(), BootError> {
-    let end = means.catalog.slots_end().await?;
+    // Another catalog may have given out slots that this one has not.
     let highest = means.staging.highest_slot().await.map_err(BootError::Workshop)?;
-    if let Some(slot) = highest.filter(|slot| *slot >= end) {
-        return Err(BootError::Contradiction(format!(
-            "the workshop holds a staged file of slot {slot}, and the catalog has given out none from {end} on, so it \
-             is older than the workshop; put the newest catalog back, or move workshop/staged away to give up what was \
-             staged since"
-        )));
-    }
+    means.catalog.skip_slots(highest.map_or(0, |slot| slot + 1)).await?;
     let known = known_slots(&means.catalog).await?;
     // A damaged record may be what names a file that nothing else does.
     let damaged = means.catalog.quarantined();
@@ -148,8 +147,16 @@ async fn sweep(means: &Means, runs: &[u64]) -> Result<(), BootError> {
         let records = damaged.len();
         tracing::error!(records, "records of the catalog are damaged; nothing is removed from the workshop");
     }
-    let is_known = |slot| !damaged.is_empty() || known.contains(&slot);
+    let is_certain = damaged.is_empty() && means.catalog.incomplete().is_none();
+    let is_known = |slot| !is_certain || known.contains(&slot);
     let swept = means.staging.sweep(is_known).await.map_err(BootError::Workshop)?;
+    let newer = |file: &&UnknownFile| {
+        file.stamp.is_some_and(|stamp| lineage::is_newer(&means.lineage, stamp.run, stamp.sequence))
+    };
+    if let Some((slot, stamp)) = swept.unknown.iter().find(newer).and_then(|file| Some((file.slot, file.stamp?))) {
+        let why = format!("the staged file of slot {slot} was written under a newer one");
+        lineage::found_newer(means, stamp.run, why).await;
+    }
     let (garbage, kept): (Vec<&UnknownFile>, Vec<&UnknownFile>) =
         swept.unknown.iter().partition(|file| lineage::is_garbage(&means.lineage, file, runs));
     let garbage: Vec<u64> = garbage.into_iter().map(|file| file.slot).collect();
@@ -172,6 +179,25 @@ async fn sweep(means: &Means, runs: &[u64]) -> Result<(), BootError> {
     }
     means.spool.wipe().await.map_err(BootError::Workshop)?;
     Ok(())
+}
+
+/// The largest object that some group of `rack` could hold in a pack of its own if it were empty, in bytes.
+pub(crate) fn object_bytes_max(rack: &Rack) -> u64 {
+    let spec = rack.spec();
+    let stack_of = |group: &Group| {
+        let mut capacities: Vec<u64> = group.drives.iter().map(|drive| spec.capacity_bytes(*drive)).collect();
+        capacities.sort_unstable_by(|a, b| b.cmp(a));
+        capacities.get(spec.code.stacks() - 1).copied().unwrap_or(0)
+    };
+    let stack_bytes_max = rack.layout().groups.iter().map(stack_of).max().unwrap_or(0);
+    // What payloads fit grows with their length: the last that does is searched for by halving.
+    let (mut fits, mut beyond) = (0, stack_bytes_max.saturating_mul(u64::from(spec.code.data)) + 1);
+    while beyond - fits > 1 {
+        let middle = fits + (beyond - fits) / 2;
+        let stack_bytes = stack::stack_bytes(spec.code, middle).saturating_add(LABEL_BYTES);
+        *(if stack_bytes <= stack_bytes_max { &mut fits } else { &mut beyond }) = middle;
+    }
+    fits.saturating_sub(INDEX_BYTES)
 }
 
 async fn known_slots(catalog: &Catalog) -> Result<BTreeSet<u64>, CatalogError> {

@@ -32,13 +32,17 @@ pub struct HostRoom {
 }
 
 impl HostRoom {
-    /// Those below the directories of `drives`, and of the workshop. A directory that is not there is on none.
+    /// Those below the directories of `drives`, and of the workshop. A directory that is not there would be made where the
+    /// nearest one above it is.
     pub fn of(drives: impl IntoIterator<Item = (DriveId, PathBuf)>, workshop: &Path) -> Self {
-        let device = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
-        let of_workshop = device(workshop);
+        let device = |path: &Path| {
+            let there = path.ancestors().find_map(|above| Some((above, fs::metadata(above).ok()?)));
+            there.map(|(above, metadata)| (metadata.dev(), above.to_owned()))
+        };
+        let of_workshop = device(workshop).map(|(device, _)| device);
         let mut hosts = BTreeMap::<u64, Host>::new();
         for (drive, path) in drives {
-            let Some(found) = device(&path) else { continue };
+            let Some((found, path)) = device(&path) else { continue };
             let has_workshop = of_workshop == Some(found);
             let host = hosts.entry(found).or_insert(Host { path, drives: Vec::new(), has_workshop });
             host.drives.push(drive);

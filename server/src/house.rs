@@ -69,6 +69,7 @@ impl House {
                 .map_or(0..object.bytes, |range| range.start.min(object.bytes)..range.end.min(object.bytes));
             match place {
                 Place::Staged { .. } | Place::Parts => {
+                    self.can_be_read(&object, &range).await?;
                     let slot = match self.staged((bucket, key), &object, place, range).await? {
                         Staged::Here(bytes) => return Ok(GetBody { object, bytes }),
                         Staged::Missing(slot) => slot,
@@ -76,9 +77,7 @@ impl House {
                     };
                     // Gone because it has migrated or was overwritten, or else it should be there and is not.
                     if missing.replace(slot) == Some(slot) {
-                        return Err(StoreError::Unavailable {
-                            reason: format!("the staged file of slot {slot} is missing"),
-                        });
+                        return Err(StoreError::Damaged(format!("the staged file of slot {slot} is missing")));
                     }
                 }
                 Place::Stored { blob, offset } => {
@@ -96,6 +95,17 @@ impl House {
             }
         }
         Err(StoreError::SlowDown { retry_after_s: 1, reason: "the object is being overwritten".into() })
+    }
+
+    /// Refuses what is known not to be readable as a whole, before anything is sent. A range of it is tried.
+    async fn can_be_read(&self, object: &Object, range: &Range<u64>) -> Result<(), StoreError> {
+        if *range != (0..object.bytes) {
+            return Ok(());
+        }
+        match self.means.catalog.unreadable_of(object.version).await.map_err(catalog_error)? {
+            Some(unreadable) => Err(StoreError::Damaged(unreadable.reason)),
+            None => Ok(()),
+        }
     }
 
     /// The bytes of a staged object, unless one of its files is gone by now.
@@ -195,6 +205,7 @@ impl ObjectStore for House {
 
     fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
         self.means.staging.ever_fits(bytes).map_err(|full| workshop_full(&full))?;
+        self.ever_fits_the_rack(bytes)?;
         self.room_in_rack()
     }
 
@@ -325,6 +336,20 @@ impl House {
         Err(StoreError::NoRoom { reason })
     }
 
+    /// Refuses an object that no group of the rack could hold even if it were empty.
+    pub(crate) fn ever_fits_the_rack(&self, bytes: u64) -> Result<(), StoreError> {
+        let most_bytes = self.means.counters.object_bytes_max.load(Ordering::Relaxed);
+        if most_bytes == 0 || bytes <= most_bytes {
+            return Ok(());
+        }
+        Err(StoreError::TooLarge {
+            reason: format!(
+                "The object has {bytes} bytes, and no group of drives of this rack holds more than {most_bytes} of one \
+                 object. It can be stored in parts of its own, as several objects."
+            ),
+        })
+    }
+
     pub(crate) fn tell_usage(&self) {
         self.world.tell(Event::StagingChanged(usage_of(&self.means)));
     }
@@ -442,6 +467,7 @@ pub(crate) fn catalog_error(error: CatalogError) -> StoreError {
             StoreError::SlowDown { retry_after_s: 1, reason: "too many writers of the same key".into() }
         }
         CatalogError::NoSuchAccessKey => StoreError::NoSuchAccessKey,
+        CatalogError::Damaged(_) => StoreError::Damaged(error.to_string()),
         error => StoreError::Unavailable { reason: error.to_string() },
     }
 }
@@ -474,7 +500,10 @@ pub(crate) fn stage_error(error: StageError) -> StoreError {
 }
 
 pub(crate) fn damaged(error: &workshop::ReadError) -> StoreError {
-    StoreError::Unavailable { reason: error.to_string() }
+    match error.slot() {
+        Some(_) => StoreError::Damaged(error.to_string()),
+        None => StoreError::Unavailable { reason: error.to_string() },
+    }
 }
 
 fn recall_error(error: RecallError) -> StoreError {

@@ -10,10 +10,15 @@
 //! 2. A workshop that was lost, or put back together with the catalog, tells nothing. There a drive tells, when it is
 //!    mounted first in a server's life: a stack of an unknown blob whose header has a higher commit sequence number than
 //!    the catalog was written under a newer one (`world/newer.rs`).
-//! 3. Then the mark is replaced by that of the run which wrote the stack, so that later starts know it as well, however
-//!    far this catalog has got by then, and so that the newer catalog is known when it is put back.
+//! 3. Then the catalog remembers of itself that it is older, so that later starts know it as well, however far it has
+//!    got by then; and the mark is replaced by that of the run which wrote the stack, so that the newer catalog is known
+//!    when it is put back.
 //! 4. What is written while the catalog is known to be older is written **aside**: its run says so ([`is_aside`]), and
 //!    it is no sign against the newer catalog, which does not know it either.
+//!
+//! A catalog of which records are missing (a damaged file, see `catalog`'s `mend.rs`) is handled in the same way: what is
+//! not found in it may be what is missing. A staged file tells as a stack does: its run and the catalog's commit sequence
+//! number are in its footer.
 //!
 //! `accept_older_catalog` in `larder.toml` ends all that for whoever has lost the newer catalog.
 
@@ -23,7 +28,7 @@ use disk::DriveError;
 use model::DriveId;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use workshop::UnknownFile;
 
 /// Runs that a catalog remembers. A staged file of an earlier one that nobody knows is kept until it is looked at.
@@ -43,6 +48,8 @@ pub struct Lineage {
     accepted: bool,
     /// Why this catalog is taken for older than the rack or the workshop, once it is.
     older: OnceLock<String>,
+    /// What is wrong with this catalog, if records of it are missing.
+    incomplete: OnceLock<String>,
     /// This run of the server, by its random number; 0 before it began.
     run: AtomicU64,
     /// No blob number from this one on was given out when the server started.
@@ -65,6 +72,7 @@ impl Lineage {
         Self {
             accepted,
             older: OnceLock::new(),
+            incomplete: OnceLock::new(),
             run: AtomicU64::new(0),
             blobs_end: AtomicU64::new(0),
             sequence: AtomicU64::new(0),
@@ -77,14 +85,19 @@ impl Lineage {
         self.older.get().map(String::as_str)
     }
 
+    /// Why records of the catalog are missing, if some are. Nothing is removed then.
+    pub fn incomplete(&self) -> Option<&str> {
+        self.incomplete.get().map(String::as_str)
+    }
+
     /// Whether anything but what this life of the server has made may be removed from the rack.
     pub fn may_remove(&self) -> bool {
-        self.older.get().is_none()
+        self.older.get().is_none() && self.incomplete.get().is_none()
     }
 
     /// This run, as what it writes to the rack names it.
     pub(crate) fn run(&self) -> u64 {
-        self.run.load(Ordering::Relaxed) | if self.may_remove() { 0 } else { ASIDE }
+        self.run.load(Ordering::Relaxed) | if self.older().is_none() { 0 } else { ASIDE }
     }
 
     /// Whether `drive` was not looked at before, and is worth it. True once in the life of a server.
@@ -113,6 +126,12 @@ impl Lineage {
         tracing::error!("THE CATALOG IS OLDER: {why}. Nothing is removed from the rack meanwhile; {MEND}");
         let _ = self.older.set(why);
     }
+
+    /// Records of the catalog are missing: `flaw`.
+    fn note_incomplete(&self, flaw: &str) {
+        tracing::error!("THE CATALOG IS NOT COMPLETE: {flaw}. Nothing is removed from the rack meanwhile; {MEND}");
+        let _ = self.incomplete.set(flaw.to_owned());
+    }
 }
 
 /// Why the age of a catalog cannot be judged.
@@ -135,20 +154,29 @@ pub(crate) async fn begin_run(means: &Means) -> Result<Vec<u64>, LineageError> {
     let lineage = &means.lineage;
     lineage.blobs_end.store(means.catalog.blobs_end().await?, Ordering::Relaxed);
     lineage.sequence.store(means.catalog.sequence_at_open().0, Ordering::Relaxed);
-    let (runs, marked) = (means.catalog.runs().await?, means.staging.marked_runs().await?);
-    let is_last = marked.is_empty() || runs.iter().any(|run| marked.contains(run));
+    if let Some(flaw) = means.catalog.incomplete() {
+        lineage.note_incomplete(flaw);
+    }
+    let (known, marked) = (means.catalog.runs().await?, means.staging.marked_runs().await?);
+    // Where the record of the runs is damaged, the drives have to tell.
+    let is_last = marked.is_empty() || known.as_ref().is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
+    let runs = known.unwrap_or_default();
+    let found_before = means.catalog.found_older().await?;
     let run = ((means.nonce)() & !ASIDE).max(1);
     lineage.run.store(run, Ordering::Relaxed);
-    means.staging.set_run(run);
+    let (of_lineage, catalog) = (Arc::clone(lineage), means.catalog.clone());
+    means.staging.set_now(move || (of_lineage.run(), catalog.sequence().0));
     let kept = runs.iter().copied().skip((runs.len() + 1).saturating_sub(RUNS_MAX));
     let with_this: Vec<u64> = kept.chain([run]).collect();
-    if !is_last && !lineage.accepted {
+    if (!is_last || found_before.is_some()) && !lineage.accepted {
         // The mark stays: it is the newer catalog's, which is known by it when it comes back.
-        lineage.note("the workshop is marked by a run that a newer one knows".into());
+        let marked = || "the workshop is marked by a run that a newer one knows".to_owned();
+        lineage.note(found_before.unwrap_or_else(marked));
         means.catalog.set_runs(&with_this).await?;
         return Ok(runs);
     }
-    if !is_last {
+    if !is_last || found_before.is_some() {
+        means.catalog.set_found_older(None).await?;
         tracing::warn!("the catalog is not the one that was used last; accept_older_catalog says that it counts");
     }
     // Both are marked until the catalog knows the new one, so that a crash in between leaves one that it knows.
@@ -160,17 +188,24 @@ pub(crate) async fn begin_run(means: &Means) -> Result<Vec<u64>, LineageError> {
 
 /// A stack was found that `run` wrote under a newer catalog than this, and `why` says so. Later starts know it, too.
 pub(crate) async fn found_newer(means: &Means, run: u64, why: String) {
-    if means.lineage.older().is_some() {
+    if means.lineage.accepted || means.lineage.older().is_some() {
         return;
     }
-    means.lineage.note(why);
+    means.lineage.note(why.clone());
     let marked = async {
+        means.catalog.set_found_older(Some(&why)).await?;
         means.staging.mark_run(run).await?;
-        means.staging.keep_mark(run).await
+        Ok::<(), LineageError>(means.staging.keep_mark(run).await?)
     };
     if let Err(error) = marked.await {
         tracing::error!(%error, "the next start cannot be warned of the older catalog");
     }
+}
+
+/// Whether what `run` wrote at the catalog's commit sequence number `sequence`, and this catalog does not know, was
+/// written under a newer one.
+pub(crate) fn is_newer(lineage: &Lineage, run: u64, sequence: u64) -> bool {
+    !is_aside(run) && run != lineage.run() && sequence > lineage.sequence_at_start()
 }
 
 /// Whether `run`, as a stack names it, wrote while its catalog was known to be older than the rack.
@@ -188,9 +223,9 @@ pub(crate) fn is_garbage(lineage: &Lineage, file: &UnknownFile, runs: &[u64]) ->
     let Some((_, before)) = runs.split_last() else { return false };
     match file.stamp {
         _ if !lineage.may_remove() => false,
-        Some(stamp) => before.contains(&stamp.run),
-        // Half of what a power cut left: who syncs before he says so has said nothing of it.
-        None => true,
+        Some(stamp) => before.contains(&(stamp.run & !ASIDE)),
+        // A damaged footer says nothing, and may be a newer catalog's.
+        None => false,
     }
 }
 

@@ -152,6 +152,13 @@ impl Teller {
                 lineage::MEND
             ));
         }
+        if let Some(flaw) = self.means.lineage.incomplete() {
+            warnings.push(format!(
+                "the catalog is not complete: {flaw}. What it does not find may be what is missing, so nothing is removed \
+                 from the rack meanwhile; {}",
+                lineage::MEND
+            ));
+        }
         match counters.unknown_staged.load(Ordering::Relaxed) {
             0 => {}
             1 => warnings.push(unknown_staged("1 staged file is")),
@@ -566,7 +573,8 @@ fn warnings(status: &Status) -> Vec<String> {
              delete objects, or add drives"
         ));
     }
-    if workshop.staged_bytes * 10 > workshop.capacity_bytes * 9 && !status.capacity.full {
+    let may_migrate = !status.capacity.full && status.capacity.unplaced_bytes.is_none();
+    if workshop.staged_bytes * 10 > workshop.capacity_bytes * 9 && may_migrate {
         warnings.push("the workshop is nearly full: PUTs will be told to slow down until data has migrated".into());
     }
     if status.totals.data_lost > 0 {

@@ -103,6 +103,9 @@ impl House {
                 None => break,
             }
         }
+        if let Err(error) = self.ever_fits_the_rack(bytes) {
+            return Ok(Some(error));
+        }
         let (most_bytes, capacity_bytes) = (self.open_bytes_max(), self.means.staging.usage().capacity_bytes);
         Ok((bytes > most_bytes).then(|| StoreError::TooLarge {
             reason: format!(

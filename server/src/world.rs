@@ -123,6 +123,8 @@ pub struct Counters {
     pub losses: Losses,
     /// Whether the engine says that the rack has no room for what is staged.
     pub rack_full: AtomicBool,
+    /// What a group of the rack can hold of one object at most, in bytes; 0 before that is known.
+    pub object_bytes_max: AtomicU64,
     /// Why drives could not be used when they were last tried.
     pub absences: Absences,
 }

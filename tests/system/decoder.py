@@ -329,7 +329,7 @@ def staged(data, slot):
     need(fields.take(8) == b"larder-s" and fields.number(4) == 2, "the footer of a staged file")
     need(fields.number(4) == 1 << 20, "the length of blocks")
     names = (("slot", 8), ("nonce", 8), ("bytes", 8), ("bytes_max", 8), ("version", 8), ("part", 4), ("table_crc", 4))
-    found = {name: fields.number(size) for name, size in (*names, ("key_hash", 8), ("run", 8))}
+    found = {name: fields.number(size) for name, size in (*names, ("key_hash", 8), ("run", 8), ("sequence", 8))}
     fields.zeros(124)
     need(fields.number(4) == crc32c(tail[:124]), "the checksum of a staged file's footer")
     need(found["slot"] == slot and found["bytes"] <= found["bytes_max"], "slot and length")

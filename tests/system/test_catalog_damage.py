@@ -1,6 +1,7 @@
 """One bad record of the catalog costs one object, loudly, and nothing else."""
 
 import contextlib
+import glob
 import os
 import shutil
 import sqlite3
@@ -88,6 +89,105 @@ class CatalogDamageTest(SystemTest):
                 else:
                     self.assertEqual(body, TEXTS[key])
             self.assertEqual(server.stop(), 0)
+
+    def marked_by(self, data, mark):
+        """The workshop was last used in the run of `mark`: what came after it never was."""
+        for other in glob.glob(os.path.join(data, "workshop", "staged", "run-*")):
+            os.rename(other, mark)
+
+    def files(self, data):
+        """Every staged file and stack."""
+        found = []
+        for folder in ("workshop/staged", "drives"):
+            for at, _, names in os.walk(os.path.join(data, folder)):
+                found += [os.path.join(at, name) for name in names if name.startswith("s-") or name.endswith(".stack")]
+        return sorted(found)
+
+    def test_a_flipped_bit_in_any_key_costs_nothing(self):
+        server = self.filled(BRISK)
+        server.until_cold()
+        client = server.client()
+        upload = client.create_multipart_upload(Bucket="pantry", Key="open")["UploadId"]
+        client.upload_part(Bucket="pantry", Key="open", UploadId=upload, PartNumber=1, Body=noise(50_000, "part"))
+        self.assertEqual(server.stop(), 0)
+        self.configure(server.data, STAYING)
+        server = self.serve(server.data)
+        staged = {f"s{at}": noise(9_000, f"s{at}") for at in range(4)}
+        for key, body in staged.items():
+            server.client().put_object(Bucket="pantry", Key=key, Body=body)
+        self.assertEqual(server.stop(), 0)
+        # What the last runs have left has gone by then.
+        for _ in range(2):
+            self.assertEqual(self.serve(server.data).stop(), 0)
+        catalog, files = os.path.join(server.data, "catalog.db"), self.files(server.data)
+        shutil.copy(catalog, catalog + ".whole")
+        with opened(server.data) as whole:
+            rows = whole.execute("SELECT k, v FROM kv ORDER BY k").fetchall()
+        [mark] = glob.glob(os.path.join(server.data, "workshop", "staged", "run-*"))
+        first_of = {row[0][:1]: row for row in reversed(rows)}
+        self.assertGreaterEqual(len(first_of), 12)
+        for number, (tag, (key, value)) in enumerate(sorted(first_of.items())):
+            with open(catalog + ".whole", "rb") as file:
+                data = bytearray(file.read())
+            at = data.index(key + value) + (0, len(key) // 2, len(key) - 1)[number % 3]
+            data[at] ^= 0x80 if number % 2 else 0x04
+            with open(catalog, "wb") as file:
+                file.write(data)
+            self.marked_by(server.data, mark)
+            server = self.serve(server.data)
+            self.assertIn("THE CATALOG WAS DAMAGED", server.log(), tag)
+            self.reads(server.client(), "pantry", {**TEXTS, **staged})
+            self.assertEqual(len(server.client().list_objects_v2(Bucket="pantry")["Contents"]), 7, tag)
+            self.assertFalse([found for found in server.status()["warnings"] if "catalog" in found], tag)
+            self.assertEqual(server.stop(), 0)
+            self.assertEqual(self.files(server.data), files, tag)
+            os.remove(server.log_path)
+            with open(os.path.join(server.data, "catalog.db.damaged-1"), "rb") as file:
+                self.assertEqual(file.read()[at], data[at], "the damaged file is kept")
+            os.remove(os.path.join(server.data, "catalog.db.damaged-1"))
+
+    def test_nothing_is_removed_or_called_absent_on_the_word_of_a_catalog_with_records_missing(self):
+        server = self.filled(STAYING)
+        self.assertEqual(server.stop(), 0)
+        for _ in range(2):
+            self.assertEqual(self.serve(server.data).stop(), 0)
+        catalog, files = os.path.join(server.data, "catalog.db"), self.files(server.data)
+        shutil.copy(catalog, catalog + ".whole")
+        gone = {tag: next(key for key, _ in records(server.data, tag) if key.endswith(b"k1")) for tag in (b"O", b"S")}
+        gone[b"B"] = records(server.data, b"B")[-1][0]
+        for tag, key in gone.items():
+            shutil.copy(catalog + ".whole", catalog)
+            with opened(server.data) as damaged:
+                damaged.execute("DELETE FROM kv WHERE k = ?", (key,))
+                damaged.commit()
+            for _ in range(2):
+                server = self.serve(server.data)
+                [warning] = [found for found in server.status()["warnings"] if "not complete" in found]
+                self.assertRegex(warning, r"1 of \d+ records are missing")
+                self.assertIn("accept_older_catalog", warning)
+                if tag == b"B":
+                    self.fails(500, "InternalError", server.client().create_bucket, Bucket="pantry")
+                if tag != b"S":
+                    self.fails(500, "InternalError", server.client().get_object, Bucket="pantry", Key="k1")
+                self.assertEqual(server.stop(), 0)
+                self.assertEqual(self.files(server.data), files)
+        # The backup is complete; and who has none accepts what there is.
+        shutil.copy(catalog + ".whole", catalog)
+        server = self.serve(server.data)
+        self.reads(server.client(), "pantry", TEXTS)
+        self.assertFalse([found for found in server.status()["warnings"] if "not complete" in found])
+        self.assertEqual(server.stop(), 0)
+        with opened(server.data) as damaged:
+            damaged.execute("DELETE FROM kv WHERE k = ?", (gone[b"O"],))
+            damaged.commit()
+        self.configure(server.data, {**STAYING, "accept_older_catalog": True})
+        server = self.serve(server.data)
+        self.fails(404, "NoSuchKey", server.client().get_object, Bucket="pantry", Key="k1")
+        self.assertEqual(server.stop(), 0)
+        self.configure(server.data, STAYING)
+        server = self.serve(server.data)
+        self.fails(404, "NoSuchKey", server.client().get_object, Bucket="pantry", Key="k1")
+        self.assertFalse([found for found in server.status()["warnings"] if "catalog is" in found])
 
     def test_a_damaged_object_can_be_written_again(self):
         server = self.filled(STAYING)

@@ -38,6 +38,8 @@ class FullRack(SystemTest):
                 break
             time.sleep(0.05)
         self.assertIsNotNone(refused, "it is full at some time")
+        # Two groups of four drives take eight blobs each of 5 MB a drive, three stacks of four places.
+        self.assertGreaterEqual(len(stored), 20, "and not before")
         metadata = refused["ResponseMetadata"]
         self.assertEqual((metadata["HTTPStatusCode"], refused["Error"]["Code"]), (507, "InsufficientStorage"))
         self.assertIn("rack is full", refused["Error"]["Message"])

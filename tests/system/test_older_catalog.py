@@ -105,7 +105,7 @@ class OlderCatalog(SystemTest):
         self.assertEqual(server.stop(), 0)
         # However long it is used.
         server = self.serve(data)
-        self.assertTrue(any("older" in warning for warning in server.status()["warnings"]))
+        self.assertTrue(any("catalog is older" in warning for warning in server.status()["warnings"]))
         self.assertEqual(server.stop(), 0)
 
         report = self.verified(data)
@@ -137,7 +137,7 @@ class OlderCatalog(SystemTest):
         self.used_as_if_nothing_had_been(server, before)
         self.assertEqual(server.stop(), 0)
         server = self.serve(data)
-        self.assertTrue(any("older" in warning for warning in server.status()["warnings"]), "it is remembered")
+        self.assertTrue(any("catalog is older" in warning for warning in server.status()["warnings"]), "it is remembered")
         self.assertEqual(server.stop(), 0)
         self.copy(data, "catalog.newer", "catalog.db")
         server = self.serve(data)
@@ -191,14 +191,52 @@ class OlderCatalog(SystemTest):
         there = files()
         self.assertEqual(len(there), 4)
         self.copy(server.data, "catalog.older", "catalog.db")
-        self.assertEqual(self.verified(server.data)["leftovers"]["staged_files"], 2)
-        server = self.serve(server.data)
-        self.reads(server.client(), "pantry", {key: body for key, body in objects.items() if "early" in key})
-        self.assertEqual(files(), there, "nothing is removed")
-        self.assertEqual(server.stop(), 0)
+        kinds = {finding["kind"] for finding in self.verified(server.data)["findings"]}
+        self.assertEqual(kinds, {"foreign-catalog"})
+        for _ in range(3):
+            server = self.serve(server.data)
+            self.reads(server.client(), "pantry", {key: body for key, body in objects.items() if "early" in key})
+            self.assertTrue(any("catalog is older" in warning for warning in server.status()["warnings"]))
+            self.assertEqual(files(), there, "nothing is removed")
+            self.assertEqual(server.stop(), 0)
         self.copy(server.data, "catalog.newer", "catalog.db")
         server = self.serve(server.data)
         self.reads(server.client(), "pantry", objects)
+
+    def test_the_newest_catalog_is_used_although_an_older_one_gave_out_slots(self):
+        settings = {**SETTINGS, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}
+        server = self.rack("nas8", settings)
+        server.client().create_bucket(Bucket="pantry")
+        before = self.put(server.client(), "before", 3)
+        self.assertEqual(server.stop(), 0)
+        self.copy(server.data, "catalog.db", "catalog.older")
+        server = self.serve(server.data)
+        since = self.put(server.client(), "since", 3)
+        self.assertEqual(server.stop(), 0)
+        self.copy(server.data, "catalog.db", "catalog.newer")
+        self.copy(server.data, "catalog.older", "catalog.db")
+        fork = {}
+        for turn in range(3):
+            server = self.serve(server.data)
+            self.assertTrue(any("catalog is older" in warning for warning in server.status()["warnings"]))
+            fork |= self.put(server.client(), f"fork{turn}", 2)
+            self.reads(server.client(), "pantry", {**before, **fork})
+            self.assertEqual(server.stop(), 0)
+        self.copy(server.data, "catalog.newer", "catalog.db")
+        for _ in range(2):
+            server = self.serve(server.data)
+            self.reads(server.client(), "pantry", {**before, **since})
+            warnings = server.status()["warnings"]
+            self.assertEqual([warning for warning in warnings if "catalog is older" in warning], [])
+            self.assertTrue(any("6 staged files are" in warning for warning in warnings), warnings)
+            more = self.put(server.client(), "more", 2)
+            self.reads(server.client(), "pantry", more)
+            self.assertEqual(server.stop(), 0)
+        # Who has lost the newest accepts the older one.
+        self.copy(server.data, "catalog.older", "catalog.db")
+        self.configure(server.data, {**settings, "accept_older_catalog": True})
+        server = self.serve(server.data)
+        self.reads(server.client(), "pantry", before)
 
     def test_what_a_crash_leaves_in_the_workshop_goes_at_the_start_after_the_next(self):
         settings = {**SETTINGS, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}

@@ -1,5 +1,5 @@
-//! Run marks: which runs of the server the workshop was last used by, kept in the names of empty files beside what is
-//! staged.
+//! Run marks: which runs of the server the workshop was last used by, kept in the names of files of one byte beside
+//! what is staged.
 //!
 //! A catalog remembers its own runs. One that does not know the run of the mark is not the one that was used last: it
 //! was put back from a backup, or belongs elsewhere.

@@ -148,14 +148,14 @@ impl StagedWriter {
     /// Writes what is missing, and returns when the file would survive a power cut. It says that it was staged for
     /// `version` of `key` in `bucket`, as its part of that number or, as part 0, as the whole of it.
     pub async fn finish_for(self, version: u64, part: u32, bucket: &str, key: &str) -> Result<StagedFile, StageError> {
-        let run = self.hold.inner().run();
-        self.finish_with(Stamp { version, part, key_hash: key_hash(bucket, key), run }).await
+        let (run, sequence) = self.hold.inner().now();
+        self.finish_with(Stamp { version, part, key_hash: key_hash(bucket, key), run, sequence }).await
     }
 
     /// As [`StagedWriter::finish_for`], for a version whose name may change: it is not in the file.
     pub async fn finish_for_version(self, version: u64) -> Result<StagedFile, StageError> {
-        let run = self.hold.inner().run();
-        self.finish_with(Stamp { version, run, ..Stamp::default() }).await
+        let (run, sequence) = self.hold.inner().now();
+        self.finish_with(Stamp { version, run, sequence, ..Stamp::default() }).await
     }
 
     /// Writes what is missing, and returns when the file would survive a power cut. The file says only `stamp` of

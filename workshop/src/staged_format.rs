@@ -79,6 +79,8 @@ pub struct Stamp {
     pub key_hash: u64,
     /// The run of the server that staged it, by its random number; 0 if that is not known.
     pub run: u64,
+    /// The catalog's commit sequence number when it was finished; 0 if that is not known.
+    pub sequence: u64,
 }
 
 /// A hash of an object's name, by which a file that an older catalog takes for another object's is recognised.
@@ -113,7 +115,7 @@ impl Footer {
 
     /// Its bytes.
     pub(crate) fn encode(&self) -> [u8; FOOTER_BYTES as usize] {
-        let Stamp { version, part, key_hash, run } = self.stamp;
+        let Stamp { version, part, key_hash, run, sequence } = self.stamp;
         let mut bytes = [0; FOOTER_BYTES as usize];
         bytes[0..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -127,6 +129,7 @@ impl Footer {
         bytes[60..64].copy_from_slice(&self.table_crc.to_le_bytes());
         bytes[64..72].copy_from_slice(&key_hash.to_le_bytes());
         bytes[72..80].copy_from_slice(&run.to_le_bytes());
+        bytes[80..88].copy_from_slice(&sequence.to_le_bytes());
         let crc = crc32c(&bytes[..SEAL_OFFSET]);
         bytes[SEAL_OFFSET..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -151,8 +154,9 @@ impl Footer {
         let file = FileIdentity { number: fields.u64()?, nonce: fields.u64()? };
         let (bytes, bytes_max, version) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let (part, table_crc, key_hash, run) = (fields.u32()?, fields.u32()?, fields.u64()?, fields.u64()?);
-        fields.zeros(SEAL_OFFSET - 80)?;
-        let stamp = Stamp { version, part, key_hash, run };
+        let sequence = fields.u64()?;
+        fields.zeros(SEAL_OFFSET - 88)?;
+        let stamp = Stamp { version, part, key_hash, run, sequence };
         let footer = Self { file, stamp, bytes, bytes_max, table_crc };
         let sound = [
             ("block size", block_bytes as usize == BLOCK_BYTES),
@@ -176,7 +180,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn footer() -> Footer {
-        let stamp = Stamp { version: 12, part: 3, key_hash: key_hash("photos", "a"), run: 99 };
+        let stamp = Stamp { version: 12, part: 3, key_hash: key_hash("photos", "a"), run: 99, sequence: 77 };
         let file = FileIdentity { number: 7, nonce: 0xc0ff_ee00 };
         Footer { file, stamp, bytes: 3 << 20, bytes_max: (3 << 20) + 1, table_crc: 0xfeed_beef }
     }

@@ -26,12 +26,11 @@ use crate::staged_file::{ReadError, StageError, StagedReader, StagedWriter};
 use crate::staged_format::{BYTES_MAX, Layout, Stamp, slot_of, staged_name};
 use disk::{Drive, DriveError, FileName};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use tokio::runtime::Handle;
 
-/// What a file that grows is given at first, in bytes.
-const FIRST_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 8 << 20 };
+/// What a file that grows is given at first, in bytes. Small, since whoever announces much and sends nothing takes it.
+const FIRST_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 1 << 20 };
 
 /// How much of `announced_bytes` has its room when `come_bytes` have come: as much again, and some at first.
 pub fn reserved_for(come_bytes: u64, announced_bytes: u64) -> u64 {
@@ -101,9 +100,13 @@ pub(crate) struct Inner {
     state: Mutex<State>,
     /// Draws the nonce of a file.
     nonce: Nonce,
-    /// The server's run, by its random number; 0 before it is known.
-    run: AtomicU64,
+    /// The server's run, by its random number, and the catalog's commit sequence number now; unset before they are
+    /// known.
+    now: OnceLock<Now>,
 }
+
+/// The server's run, and the catalog's commit sequence number.
+type Now = Box<dyn Fn() -> (u64, u64) + Send + Sync>;
 
 /// Draws the nonces of staged files.
 type Nonce = Box<dyn Fn() -> u64 + Send + Sync>;
@@ -136,8 +139,8 @@ impl Staging {
             removable: Vec::new(),
             drain: Drain::new(),
         };
-        let (state, run) = (Mutex::new(state), AtomicU64::new(0));
-        Self { inner: Arc::new(Inner { drive, capacity_bytes, state, nonce: Box::new(|| 0), run }) }
+        let (state, now) = (Mutex::new(state), OnceLock::new());
+        Self { inner: Arc::new(Inner { drive, capacity_bytes, state, nonce: Box::new(|| 0), now }) }
     }
 
     /// The same, with the nonce of each file drawn by `nonce`. Without it all have the nonce 0, which tells nothing.
@@ -150,9 +153,10 @@ impl Staging {
         Self { inner: Arc::new(Inner { nonce: Box::new(nonce), ..inner }) }
     }
 
-    /// From now on files say that they were staged in this run of the server.
-    pub fn set_run(&self, run: u64) {
-        self.inner.run.store(run, Ordering::Relaxed);
+    /// From now on files say in which run of the server they were finished, and at which commit sequence number of the
+    /// catalog. Only the first one to say counts.
+    pub fn set_now(&self, now: impl Fn() -> (u64, u64) + Send + Sync + 'static) {
+        let _ = self.inner.now.set(Box::new(now));
     }
 
     /// At boot, before anything else: counts the files whose slot `is_known`, and removes those of the others that were
@@ -334,8 +338,8 @@ impl State {
 }
 
 impl Inner {
-    pub(crate) fn run(&self) -> u64 {
-        self.run.load(Ordering::Relaxed)
+    pub(crate) fn now(&self) -> (u64, u64) {
+        self.now.get().map_or((0, 0), |now| now())
     }
 
     fn free_bytes(&self, state: &State) -> u64 {

@@ -10,6 +10,7 @@ use futures::stream::StreamExt;
 use model::Rng;
 use proptest::prelude::*;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const BLOCK: usize = BLOCK_BYTES;
 

@@ -1,5 +1,6 @@
 //! Opening the file: whose it is, whether it is whole, and that nobody else has it open.
 
+use super::mend::{self, Walked};
 use super::{beside, settle, store_error};
 use crate::store::StoreError;
 use rusqlite::{Connection, OpenFlags};
@@ -20,7 +21,7 @@ const CHECKED_BYTES_MAX: u64 = 64 << 20;
 const CACHE_KIB: i32 = -16_384;
 
 pub(super) const MEND_FOREIGN: &str = "point Larder at its own data directory, or at an empty one";
-pub(super) const MEND_DAMAGED: &str = "restore it from a backup, or rebuild the catalog from the drives";
+pub(super) const MEND_DAMAGED: &str = "restore it from a backup";
 
 pub(super) fn unusable(path: &Path, what: &str, mend: &str) -> StoreError {
     StoreError::Unusable(format!("{} {what}; {mend}", path.display()))
@@ -42,8 +43,27 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     }
 }
 
-/// The one connection that writes. Makes the table if the file is new.
-pub(super) fn open_for_writing(path: &Path, max_bytes: Option<u64>) -> Result<Connection, StoreError> {
+/// The one connection that writes, and what the walk through the file found. Makes the table if the file is new. A
+/// damaged file is written anew before, if that may better it.
+pub(super) fn open_for_writing(path: &Path, max_bytes: Option<u64>) -> Result<(Connection, Walked), StoreError> {
+    let say = |error: rusqlite::Error| store_error(path, &error);
+    let connection = open_settled(path, max_bytes)?;
+    let walked = Walked::through(&connection).map_err(say)?;
+    let flaw = match walked.flaw().filter(|_| walked.may_be_mended()) {
+        Some(flaw) => flaw,
+        None => match flaw_of_pages(&connection, path).map_err(say)? {
+            Some(flaw) => flaw,
+            None => return Ok((connection, walked)),
+        },
+    };
+    mend::rewrite(connection, path, &flaw)?;
+    let connection = open_settled(path, max_bytes)?;
+    let walked = Walked::through(&connection).map_err(say)?;
+    Ok((connection, walked))
+}
+
+/// The connection that writes, on a file whose log is folded in.
+fn open_settled(path: &Path, max_bytes: Option<u64>) -> Result<Connection, StoreError> {
     let say = |error: rusqlite::Error| store_error(path, &error);
     close_to_others(path);
     settle::rewrite_log(path)?;
@@ -63,7 +83,6 @@ pub(super) fn open_for_writing(path: &Path, max_bytes: Option<u64>) -> Result<Co
         let pages = (max_bytes / u64::from(page_bytes)).clamp(1, u64::from(u32::MAX)) as u32;
         connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(say)?;
     }
-    check_pages(&connection, path)?;
     settle::fold_log(&connection, path)?;
     Ok(connection)
 }
@@ -119,6 +138,15 @@ fn is_new(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(application == 0 && tables == 0)
 }
 
+/// A connection to a new file at `path`, with its table.
+pub(super) fn make_new(path: &Path) -> Result<Connection, StoreError> {
+    close_to_others(path);
+    let connection = Connection::open(path).map_err(|error| store_error(path, &error))?;
+    connection.pragma_update(None, "synchronous", "FULL").map_err(|error| store_error(path, &error))?;
+    create(&connection, path)?;
+    Ok(connection)
+}
+
 fn create(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let script = format!(
         "BEGIN IMMEDIATE;
@@ -133,7 +161,7 @@ fn create(connection: &Connection, path: &Path) -> Result<(), StoreError> {
 }
 
 /// SQLite syncs the file, not the directory that names it.
-fn sync_directory(path: &Path) -> std::io::Result<()> {
+pub(super) fn sync_directory(path: &Path) -> std::io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
@@ -168,14 +196,12 @@ fn prepare(connection: &Connection) -> rusqlite::Result<String> {
     Ok(mode)
 }
 
-fn check_pages(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+/// What SQLite finds wrong with the pages of a small file, in its words.
+fn flaw_of_pages(connection: &Connection, path: &Path) -> rusqlite::Result<Option<String>> {
     let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     if bytes > CHECKED_BYTES_MAX {
-        return Ok(());
+        return Ok(None);
     }
-    let check = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
-    match check.map_err(|error| store_error(path, &error))?.as_str() {
-        "ok" => Ok(()),
-        found => Err(unusable(path, &format!("is damaged ({found})"), MEND_DAMAGED)),
-    }
+    let check: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    Ok((check != "ok").then_some(check))
 }

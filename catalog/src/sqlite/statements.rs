@@ -1,5 +1,6 @@
 //! The SQL: point reads, range reads, checks and writes over the one table.
 
+use super::key_digest::{Expected, KeyDigest};
 use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -76,19 +77,42 @@ fn is_there(connection: &Connection, key: &[u8]) -> rusqlite::Result<bool> {
     connection.prepare_cached("SELECT 1 FROM kv WHERE k = ?1")?.exists([key])
 }
 
-pub(super) fn write(connection: &Connection, write: &Write, sequence: Sequence) -> rusqlite::Result<()> {
+/// Does one write, and keeps `digest` that of all keys.
+pub(super) fn write(
+    connection: &Connection,
+    write: &Write,
+    sequence: Sequence,
+    digest: &mut KeyDigest,
+) -> rusqlite::Result<()> {
     match write {
-        Write::Put(key, body) => connection
-            .prepare_cached("INSERT INTO kv (k, v) VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = excluded.v")?
-            .execute(params![key, Sealed::seal(key, body.clone(), sequence).as_bytes()])?,
-        Write::Delete(key) => connection.prepare_cached("DELETE FROM kv WHERE k = ?1")?.execute([key])?,
-        Write::DeleteRange(range) => match range.clone().half_open() {
-            (start, Some(end)) => {
-                connection.prepare_cached("DELETE FROM kv WHERE k >= ?1 AND k < ?2")?.execute(params![start, end])?
+        Write::Put(key, body) => {
+            let sealed = Sealed::seal(key, body.clone(), sequence);
+            let row = params![key, sealed.as_bytes()];
+            if connection.prepare_cached("INSERT OR IGNORE INTO kv (k, v) VALUES (?1, ?2)")?.execute(row)? > 0 {
+                digest.add(key);
+            } else {
+                connection.prepare_cached("UPDATE kv SET v = ?2 WHERE k = ?1")?.execute(row)?;
             }
-            (start, None) => connection.prepare_cached("DELETE FROM kv WHERE k >= ?1")?.execute([start])?,
-        },
-    };
+        }
+        Write::Delete(key) => {
+            if connection.prepare_cached("DELETE FROM kv WHERE k = ?1")?.execute([key])? > 0 {
+                digest.remove(key);
+            }
+        }
+        Write::DeleteRange(range) => {
+            let removed: Vec<Vec<u8>> = match range.clone().half_open() {
+                (start, Some(end)) => connection
+                    .prepare_cached("DELETE FROM kv WHERE k >= ?1 AND k < ?2 RETURNING k")?
+                    .query_map(params![start, end], |row| row.get(0))?
+                    .collect::<Result<_, _>>()?,
+                (start, None) => connection
+                    .prepare_cached("DELETE FROM kv WHERE k >= ?1 RETURNING k")?
+                    .query_map([start], |row| row.get(0))?
+                    .collect::<Result<_, _>>()?,
+            };
+            removed.iter().for_each(|key| digest.remove(key));
+        }
+    }
     Ok(())
 }
 
@@ -98,14 +122,24 @@ const SEQUENCE_KEY: &[u8] = b"sequence";
 
 /// The number of the last batch; `None` where it is damaged.
 pub(super) fn read_sequence(connection: &Connection) -> rusqlite::Result<Option<Sequence>> {
-    let found: Option<Vec<u8>> = connection.query_row("SELECT v FROM sequence", [], |row| row.get(0)).optional()?;
-    let Some(bytes) = found else { return Ok(Some(Sequence::default())) };
-    Ok(Sealed::from_bytes(bytes).open(SEQUENCE_KEY).ok().map(|(_, sequence)| sequence))
+    let Some(sealed) = sealed_sequence(connection)? else { return Ok(Some(Sequence::default())) };
+    Ok(sealed.open(SEQUENCE_KEY).ok().map(|(_, sequence)| sequence))
 }
 
-/// Remembers the number of the last batch.
-pub(super) fn write_sequence(connection: &Connection, sequence: Sequence) -> rusqlite::Result<()> {
-    let sealed = Sealed::seal(SEQUENCE_KEY, Vec::new(), sequence);
+/// What the file should hold as of the last transaction; `None` where that is damaged.
+pub(super) fn read_expected(connection: &Connection) -> rusqlite::Result<Option<Expected>> {
+    let Some(sealed) = sealed_sequence(connection)? else { return Ok(Some(Expected::default())) };
+    Ok(sealed.open(SEQUENCE_KEY).ok().and_then(|(body, _)| Expected::from_bytes(body)))
+}
+
+fn sealed_sequence(connection: &Connection) -> rusqlite::Result<Option<Sealed>> {
+    let select = connection.query_row("SELECT v FROM sequence", [], |row| row.get(0));
+    Ok(select.optional()?.map(Sealed::from_bytes))
+}
+
+/// Remembers the number of the last batch, and what the file should hold.
+pub(super) fn write_sequence(connection: &Connection, sequence: Sequence, expected: Expected) -> rusqlite::Result<()> {
+    let sealed = Sealed::seal(SEQUENCE_KEY, expected.to_bytes(), sequence);
     connection
         .prepare_cached("INSERT INTO sequence (one, v) VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET v = excluded.v")?
         .execute([sealed.as_bytes()])

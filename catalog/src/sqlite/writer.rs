@@ -4,6 +4,7 @@
 //! write, and a write that then fails can only be the medium's fault, for which the whole transaction is rolled back.
 //! If the medium is full, each batch is tried again alone, so that a large one does not take small ones with it.
 
+use super::key_digest::Expected;
 use super::statements::{failed_check, write, write_sequence};
 use super::{Counters, store_error};
 use crate::seal::Sequence;
@@ -37,9 +38,10 @@ impl Writer {
         path: Arc<Path>,
         counters: Arc<Counters>,
         sequence: Sequence,
+        expected: Expected,
     ) -> Result<Self, StoreError> {
         let (jobs, queue) = channel();
-        let work = Work { connection, path, counters, sequence, broken: None };
+        let work = Work { connection, path, counters, sequence, expected, broken: None };
         let thread = std::thread::Builder::new().name("catalog-writer".into()).spawn(move || work.run(&queue));
         let thread = thread.map_err(|error| StoreError::Failed(error.to_string()))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
@@ -75,6 +77,8 @@ struct Work {
     counters: Arc<Counters>,
     /// Of the last batch that was committed.
     sequence: Sequence,
+    /// What should be in the file.
+    expected: Expected,
     /// Why nothing more may be written.
     broken: Option<String>,
 }
@@ -116,9 +120,9 @@ impl Work {
         }
         self.counters.transactions.fetch_add(1, Ordering::Relaxed);
         let done = self.try_transaction(group);
-        let done = done.map(|(verdicts, sequence)| {
+        let done = done.map(|(verdicts, sequence, expected)| {
             assert!(sequence >= self.sequence, "sequence numbers grow");
-            self.sequence = sequence;
+            (self.sequence, self.expected) = (sequence, expected);
             self.counters.sequence.store(sequence.0, Ordering::Release);
             verdicts
         });
@@ -137,22 +141,22 @@ impl Work {
         })
     }
 
-    /// What became of each batch, and the number of the last of them that changed something.
-    fn try_transaction(&self, group: &[Job]) -> rusqlite::Result<(Vec<Verdict>, Sequence)> {
-        let mut sequence = self.sequence;
+    /// What became of each batch, the number of the last of them that changed something, and what should be in the file.
+    fn try_transaction(&self, group: &[Job]) -> rusqlite::Result<(Vec<Verdict>, Sequence, Expected)> {
+        let (mut sequence, mut expected) = (self.sequence, self.expected);
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let mut verdicts = Vec::with_capacity(group.len());
         for job in group {
             let failed = failed_check(&self.connection, &job.batch)?;
             if failed.is_none() {
                 sequence.0 += 1;
-                job.batch.writes.iter().try_for_each(|change| write(&self.connection, change, sequence))?;
+                job.batch.writes.iter().try_for_each(|to| write(&self.connection, to, sequence, &mut expected.keys))?;
             }
             verdicts.push(failed);
         }
-        write_sequence(&self.connection, sequence)?;
+        write_sequence(&self.connection, sequence, expected)?;
         self.connection.execute_batch("COMMIT")?;
-        Ok((verdicts, sequence))
+        Ok((verdicts, sequence, expected))
     }
 
     /// SQLite may have rolled back by itself.

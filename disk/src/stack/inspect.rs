@@ -53,7 +53,7 @@ pub enum Flaw {
     #[error("its last checksum page is bad")]
     Page,
     /// So many of its fragments do not match their checksums, or have none that can be read.
-    #[error("{0} of its fragments are bad")]
+    #[error("bad fragments: {0}")]
     Fragments(u64),
     /// A parity fragment is not what the data fragments make, although the checksums of all match.
     #[error("the parity of stripe {stripe} is not what its data makes")]

@@ -41,15 +41,9 @@ impl Hosts {
         self.hosts[host].free = free_bytes;
     }
 
-    /// A mount of `drive` found so many bytes free, which is less than the drive has left. Whether it is its file
-    /// system's.
-    pub fn found(&mut self, drive: DriveId, free_bytes: u64) -> bool {
-        let host = self.of(drive);
-        if let Some(host) = host {
-            host.free = free_bytes;
-            return true;
-        }
-        false
+    /// What is free of the file system of `drive`, if it shares one.
+    pub fn free(&self, drive: DriveId) -> Option<u64> {
+        self.host(drive).map(|host| self.hosts[host].free)
     }
 
     /// What can still be reserved on the file system of `drive`, if it shares one.

@@ -370,10 +370,18 @@ fn a_blob_fits_where_the_shared_disk_has_room_for_all_its_stacks() {
     assert_eq!(placement.free_total(), 12_000);
     placement.freed(drives[0], 6_000);
     assert_eq!(placement.free_total(), 18_000);
-    // A mount that finds less says so of the disk, and the next measurement is believed again.
+    // A mount that finds all that the disk has left says nothing of the drive; one that finds less, nothing of others.
+    placement.set_free(drives[1], 18_000);
+    assert_eq!((placement.free_total(), placement.free_bytes(drives[1])), (18_000, 18_000));
     placement.set_free(drives[1], 1_000);
-    assert_eq!((placement.free_total(), placement.free_bytes(DriveId(6))), (1_000, 1_000));
+    assert_eq!((placement.free_total(), placement.free_bytes(drives[1])), (18_000, 1_000));
+    assert_eq!(placement.free_bytes(DriveId(6)), 18_000);
+    placement.set_free(drives[1], 100_000);
     placement.set_host_free(0, &all, 60_000);
     assert_eq!(placement.free_total(), 60_000);
+    placement.retire(DriveId(6));
+    assert_eq!(placement.free_total(), 60_000);
+    placement.set_host_free(0, &all, 600_000);
+    assert_eq!(placement.free_total(), 594_000, "what failed has no room");
     assert!(choose(&mut placement, 20_000).is_some());
 }

@@ -302,6 +302,10 @@ pub(super) fn usual_message(spelling: &str) -> &'static str {
 const LOST: &str = "The data of this object is lost: more of its stacks are damaged, or on failed drives, than its \
                     code makes up for. Trying again does not help; ask whoever runs this server.";
 
+/// What is said where the server's own disk has damaged what it holds.
+const DAMAGED: &str = "What the server holds of this on its own disk is damaged. Trying again does not help; ask whoever \
+                       runs this server.";
+
 /// What the protocol library says of a request that does not get as far as its signature, and what S3 says of it.
 const RENAMED: [(&str, Code, &str); 4] = [
     ("invalid header: authorization", Code::AuthorizationHeaderMalformed, "The authorization header is malformed."),
@@ -390,7 +394,9 @@ impl Fault {
     pub fn log(&self, operation: &str, path: &str) {
         match &self.cause {
             Some(StoreError::DataLost { what }) => tracing::error!(operation, path, what, "DATA LOST"),
-            Some(cause @ StoreError::Internal(_)) => tracing::error!(operation, path, %cause, "request failed"),
+            Some(cause @ (StoreError::Internal(_) | StoreError::Damaged(_))) => {
+                tracing::error!(operation, path, %cause, "request failed")
+            }
             Some(cause @ StoreError::Unavailable { .. }) => tracing::warn!(operation, path, %cause, "request failed"),
             _ if self.code == Code::InternalError => {
                 tracing::error!(operation, path, message = self.message(), "request failed");
@@ -423,6 +429,7 @@ impl From<StoreError> for Fault {
             StoreError::NoRoom { reason } => Self::new(Code::InsufficientStorage, reason.clone()),
             StoreError::Unavailable { .. } => Code::ServiceUnavailable.into(),
             StoreError::DataLost { .. } => Self::new(Code::InternalError, LOST),
+            StoreError::Damaged(_) => Self::new(Code::InternalError, DAMAGED),
             StoreError::Internal(_) => Code::InternalError.into(),
         };
         fault.cause = Some(error);

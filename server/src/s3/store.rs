@@ -368,6 +368,10 @@ pub enum StoreError {
         /// Of what and how much, for the log.
         what: String,
     },
+    /// What is there cannot be read, or not be found any more: a staged file or a record of the catalog is damaged. For
+    /// the log.
+    #[error("damaged: {0}")]
+    Damaged(String),
     /// Anything else; for the log.
     #[error("internal: {0}")]
     Internal(String),

@@ -23,6 +23,8 @@ pub(super) struct LostBlob {
     blob: Blob,
     why: String,
     mend: &'static str,
+    /// Drives that are away may bring back what is missing.
+    may_come_back: bool,
     lost: u64,
     readable: u64,
     names: Vec<String>,
@@ -43,8 +45,15 @@ impl LostBlob {
 
 impl Work<'_> {
     /// `blob` cannot be read as a whole. Its objects are told with those of others.
-    pub(super) async fn lost_blob(&mut self, blob: &Blob, why: String, mend: &'static str) -> Result<(), VerifyError> {
-        self.lost.push(LostBlob { blob: blob.clone(), why, mend, lost: 0, readable: 0, names: Vec::new() });
+    pub(super) async fn lost_blob(
+        &mut self,
+        blob: &Blob,
+        why: String,
+        mend: &'static str,
+        may_come_back: bool,
+    ) -> Result<(), VerifyError> {
+        let names = Vec::new();
+        self.lost.push(LostBlob { blob: blob.clone(), why, mend, may_come_back, lost: 0, readable: 0, names });
         if self.lost.len() >= GATHERED_MAX { self.tell_lost().await } else { Ok(()) }
     }
 
@@ -73,7 +82,8 @@ impl Work<'_> {
                     lost.names.push(object.clone());
                 }
                 let what = format!("{bytes} bytes at byte {offset} of the blob cannot be read");
-                let found = Finding::new(Kind::ObjectLost, what, lost.mend).object(Some(object)).blob(blob);
+                let kind = if lost.may_come_back { Kind::ObjectUnavailable } else { Kind::ObjectLost };
+                let found = Finding::new(kind, what, lost.mend).object(Some(object)).blob(blob);
                 self.found(found);
             }
             after = page.next;
@@ -82,8 +92,13 @@ impl Work<'_> {
             }
         }
         for lost in blobs.into_values() {
-            self.report.rack.lost_objects += lost.lost;
-            self.found(Finding::new(Kind::BlobLost, lost.told(), lost.mend).blob(lost.blob.blob));
+            let (kind, objects) = if lost.may_come_back {
+                (Kind::BlobUnavailable, &mut self.report.rack.unavailable_objects)
+            } else {
+                (Kind::BlobLost, &mut self.report.rack.lost_objects)
+            };
+            *objects += lost.lost;
+            self.found(Finding::new(kind, lost.told(), lost.mend).blob(lost.blob.blob));
         }
         Ok(())
     }

@@ -192,7 +192,7 @@ impl Work<'_> {
         }
         if let Some(error) = lost {
             let mend = if may_come_back { DRIVE } else { GONE };
-            self.lost_blob(blob, error.to_string(), mend).await?;
+            self.lost_blob(blob, error.to_string(), mend, may_come_back).await?;
         }
         if let Some(what) = unlike {
             let what = format!("the pack in blob {} and the catalog disagree: {what}", blob.blob);

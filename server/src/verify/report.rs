@@ -31,6 +31,10 @@ pub enum Kind {
     BlobLost,
     /// An object of such a blob that cannot be read.
     ObjectLost,
+    /// Too many drives of a blob cannot be used: its objects can be read again when they are back.
+    BlobUnavailable,
+    /// An object of such a blob.
+    ObjectUnavailable,
     /// The payload of a blob is not what the catalog says it holds.
     PayloadUnlike,
     /// A stack that the catalog shows not to be needed: leaked space.
@@ -137,6 +141,8 @@ pub struct RackCounts {
     pub stacks_to_rebuild: u64,
     /// Objects that cannot be read, since too many stacks of their blobs are bad where they lie.
     pub lost_objects: u64,
+    /// Objects that can be read again when drives are back.
+    pub unavailable_objects: u64,
     /// Payload bytes that were read and compared with all their checksums: all of them in the deep form.
     pub checked_bytes: u64,
 }
@@ -178,7 +184,7 @@ pub struct Report {
 impl Report {
     pub(super) fn found(&mut self, finding: Finding) {
         self.finding_count += 1;
-        if self.findings.len() < TOLD_MAX && finding.kind != Kind::ObjectLost {
+        if self.findings.len() < TOLD_MAX && !matches!(finding.kind, Kind::ObjectLost | Kind::ObjectUnavailable) {
             self.findings.push(finding);
         }
     }

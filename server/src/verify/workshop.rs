@@ -1,9 +1,10 @@
 //! The workshop against the catalog: every staged version has its file, every file its version.
 
 use super::{Finding, Kind, PAGE, RESTORE, Step, VerifyError, Work};
+use crate::lineage;
 use catalog::StagedSlot;
 use futures::StreamExt;
-use workshop::{ReadError, staged_file_name};
+use workshop::{FormatError, ReadError, staged_file_name};
 
 /// Staged files that are opened at once.
 const AT_ONCE: usize = 8;
@@ -117,28 +118,31 @@ impl Work<'_> {
 
     /// Files of no version: left by a crash, unless the catalog cannot have known them.
     async fn unreferred(&mut self, slots: &[u64]) -> Result<(), VerifyError> {
-        let end = self.ground.catalog.slots_end().await?;
+        let newest = self.ground.catalog.sequence_at_open().0;
         let runs = self.ground.catalog.runs().await?;
         let marked = self.staging.marked_runs().await.map_err(VerifyError::Workshop)?;
-        self.is_newest = marked.is_empty() || runs.last().is_some_and(|run| marked.contains(run));
+        self.is_newest =
+            marked.is_empty() || runs.as_ref().is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
+        let runs = runs.unwrap_or_default();
         if !self.is_newest {
             let what = "the workshop was last used with a newer catalog than this";
             self.found(Finding::new(Kind::ForeignCatalog, what, RESTORE));
         }
         for &slot in slots {
-            if slot >= end {
+            let (stamp, is_finished) = match self.staging.open(slot).await {
+                Ok(reader) => (Some(reader.stamp()), true),
+                Err(ReadError::Unusable { source: FormatError::Magic | FormatError::Length, .. }) => (None, false),
+                Err(_) => (None, true),
+            };
+            if stamp.is_some_and(|stamp| !lineage::is_aside(stamp.run) && stamp.sequence > newest) {
                 let name = staged_file_name(slot);
                 let what = format!("{name} was staged after the newest record of the catalog, which is older than it");
                 self.found(Finding::new(Kind::ForeignCatalog, what, RESTORE).file(&name));
                 continue;
             }
-            let stamp = match self.staging.open(slot).await {
-                Ok(reader) => Some(reader.stamp()),
-                Err(_) => None,
-            };
             // What a run that this catalog remembers has left, or nobody finished, goes; see `lineage.rs`.
-            let is_ours = self.is_newest && stamp.is_none_or(|stamp| runs.contains(&stamp.run));
-            if !is_ours && stamp.is_some() {
+            let is_ours = self.is_newest && stamp.is_some_and(|stamp| runs.contains(&stamp.run));
+            if !is_ours && is_finished {
                 let name = staged_file_name(slot);
                 let what = format!("{name} was finished, and is unknown to this catalog");
                 self.found(Finding::new(Kind::Unknown, what, UNKNOWN).file(&name));

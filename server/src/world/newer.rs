@@ -77,8 +77,7 @@ async fn newer_run(
     let Ok(header) = Header::decode(&block) else { return Ok(None) };
     let ours = header.blob.rack == means.rack_uuid && header.blob.id == blob;
     let Provenance { sequence, run, .. } = header.provenance;
-    let others = !lineage::is_aside(run) && run != means.lineage.run();
-    Ok((ours && others && sequence > means.lineage.sequence_at_start()).then_some(run))
+    Ok((ours && lineage::is_newer(&means.lineage, run, sequence)).then_some(run))
 }
 
 #[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants

@@ -468,7 +468,7 @@ impl Larder {
         assert_eq!((audit.contradictions, audit.told), (0, Vec::new()));
         // What was complete at a crash, and unknown, is kept until the start after the next.
         let left = self.means.counters.left_staged.load(Ordering::Relaxed);
-        assert_eq!((site.staged_files(), 0), (self.known_files().await + left, self.unknown_files()));
+        assert_eq!(site.staged_files(), self.known_files().await + left + self.unknown_files());
         let failed = self.failed().await;
         for stack in site.stacks().into_iter().filter(|stack| !failed.contains(&stack.drive)) {
             let blob = self.means.catalog.blob(stack.blob).await.unwrap();
@@ -478,7 +478,7 @@ impl Larder {
         self.audit_living(site).await;
     }
 
-    /// How many files there may be a newer catalog's.
+    /// How many files are kept there since they may be a newer catalog's.
     fn unknown_files(&self) -> u64 {
         self.means.counters.unknown_staged.load(Ordering::Relaxed)
     }

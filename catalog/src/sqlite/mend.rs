@@ -1,0 +1,135 @@
+//! A file whose records are not all there, or not where a search finds them, is written anew when it is opened.
+//!
+//! Every open walks the whole file once: are the keys in order, and are they those of the digest that the last
+//! transaction left (`key_digest.rs`)? If not, whatever the walk gave is copied into a new file, which has an order of
+//! its own; a record whose seal opens when one bit of its key is flipped back gets that key. The damaged file stays,
+//! beside it, under another name. What is still missing then is known by number, though not by name: the file stays
+//! **incomplete** until an operator accepts it, and whoever asks can refuse to take what he does not find for deleted.
+
+use super::file::{self, MEND_DAMAGED, unusable};
+use super::key_digest::{Expected, KeyDigest};
+use super::statements::{highest_sequence, read_expected, read_sequence, write_sequence};
+use super::{beside, store_error};
+use crate::seal::Sealed;
+use crate::store::StoreError;
+use rusqlite::{Connection, params};
+use std::path::{Path, PathBuf};
+
+/// Damaged files that are kept beside the catalog at most.
+const KEPT_MAX: u32 = 100;
+
+/// What the walk through a file found.
+pub(super) struct Walked {
+    /// The records that are there.
+    found: KeyDigest,
+    /// Those that should be.
+    expected: Expected,
+    in_order: bool,
+}
+
+impl Walked {
+    /// Walks the whole file. Where it is damaged what should be there, what is there counts.
+    pub(super) fn through(connection: &Connection) -> rusqlite::Result<Self> {
+        let (found, in_order) = KeyDigest::of_file(connection)?;
+        let complete = || Expected { keys: found, ..Expected::default() };
+        Ok(Self { found, expected: read_expected(connection)?.unwrap_or_else(complete), in_order })
+    }
+
+    /// What is wrong with the file, if something is.
+    pub(super) fn flaw(&self) -> Option<String> {
+        let (is, expected) = (self.found.keys, self.expected.keys.keys);
+        if !self.in_order {
+            return Some(format!("{is} records are not in order"));
+        }
+        match expected.checked_sub(is) {
+            _ if self.found == self.expected.keys => None,
+            Some(0) => Some(format!("one or more of {is} records have another key")),
+            Some(missing) => Some(format!("{missing} of {expected} records are missing")),
+            None => Some(format!("{is} records are there, and should be {expected}")),
+        }
+    }
+
+    /// Whether to write the file anew might better it: not if all that is wrong was found before.
+    pub(super) fn may_be_mended(&self) -> bool {
+        !self.in_order || self.expected.keys.minus(self.found) != self.expected.missing
+    }
+
+    /// What to expect from now on, if what is missing is accepted, or not.
+    pub(super) fn expected(&self, accepted: bool) -> Expected {
+        let keys = if accepted { self.found } else { self.expected.keys };
+        Expected { keys, missing: keys.minus(self.found) }
+    }
+}
+
+/// Writes the file at `path` anew from what can be read of it. `connection` is on it, and its log is folded in.
+///
+/// # Errors
+/// [`StoreError::Unusable`] if it cannot be walked to its end; then nothing was changed.
+pub(super) fn rewrite(connection: Connection, path: &Path, flaw: &str) -> Result<(), StoreError> {
+    let say = |error: rusqlite::Error| store_error(path, &error);
+    let failed = |error: std::io::Error| StoreError::Failed(format!("{}: {error}", path.display()));
+    let fresh = kept_name(path, "mended").map_err(failed)?;
+    let copied = copy(&connection, &fresh);
+    if let Err(error) = copied {
+        let _ = std::fs::remove_file(&fresh); // made a moment ago, under a name that nobody had
+        return Err(error);
+    }
+    connection.close().map_err(|(_, error)| say(error))?;
+    let damaged = kept_name(path, "damaged").map_err(failed)?;
+    // At every moment there is a catalog at `path`.
+    std::fs::hard_link(path, &damaged).and_then(|()| std::fs::rename(&fresh, path)).map_err(failed)?;
+    file::sync_directory(path).map_err(failed)?;
+    tracing::error!(
+        "THE CATALOG WAS DAMAGED: {flaw}. It was written anew from what can be read; the damaged file is kept as {}",
+        damaged.display()
+    );
+    Ok(())
+}
+
+/// A name beside `path` that nothing has.
+fn kept_name(path: &Path, what: &str) -> std::io::Result<PathBuf> {
+    let name = |number| beside(path, &format!(".{what}-{number}"));
+    let free = (1..=KEPT_MAX).map(name).find(|name| !name.exists());
+    free.ok_or_else(|| std::io::Error::other(format!("there are {KEPT_MAX} files {what}; move them away")))
+}
+
+/// Copies what is in the file of `from` into a new one.
+fn copy(from: &Connection, into: &Path) -> Result<(), StoreError> {
+    let say = |error: rusqlite::Error| store_error(into, &error);
+    let to = file::make_new(into)?;
+    let copied = || -> rusqlite::Result<()> {
+        to.execute_batch("BEGIN IMMEDIATE")?;
+        let mut walk = from.prepare("SELECT k, v FROM kv")?;
+        let mut insert = to.prepare("INSERT OR IGNORE INTO kv (k, v) VALUES (?1, ?2)")?;
+        let (mut rows, mut found) = (walk.query([])?, KeyDigest::default());
+        while let Some(row) = rows.next()? {
+            let (key, value) = (row.get::<_, Vec<u8>>(0)?, Sealed::from_bytes(row.get(1)?));
+            let key = corrected(&key, &value).unwrap_or(key);
+            if insert.execute(params![key, value.as_bytes()])? > 0 {
+                found.add(&key);
+            }
+        }
+        let sequence = read_sequence(from)?.map_or_else(|| highest_sequence(from), Ok)?;
+        let keys = read_expected(from)?.map_or(found, |expected| expected.keys);
+        write_sequence(&to, sequence, Expected { keys, missing: keys.minus(found) })?;
+        to.execute_batch("COMMIT")
+    };
+    copied().map_err(|error| match store_error(into, &error) {
+        StoreError::Unusable(why) => unusable(into, &why, MEND_DAMAGED),
+        other => other,
+    })?;
+    to.close().map_err(|(_, error)| say(error))
+}
+
+/// The key that `value` was put under, if it is not `key` but differs from it in one bit.
+fn corrected(key: &[u8], value: &Sealed) -> Option<Vec<u8>> {
+    if value.open(key).is_ok() {
+        return None;
+    }
+    let flipped = |bit: usize| {
+        let mut key = key.to_vec();
+        key[bit / 8] ^= 1 << (bit % 8);
+        key
+    };
+    (0..key.len() * 8).map(flipped).find(|key| value.open(key).is_ok())
+}
