@@ -143,13 +143,13 @@ impl DirectoryDrive {
     {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
-            let place = shared.files.place().await;
-            let call = move || {
+            let files = shared.files.clone();
+            let call = move |place| {
                 let answer = work(&shared);
                 drop(place); // whatever became of the caller, it is held until the call is over
                 answer
             };
-            match tokio::task::spawn_blocking(call).await {
+            match files.place_for(call).await {
                 Ok(answer) => answer,
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),

@@ -199,6 +199,26 @@ async fn a_drive_that_is_held_to_deadlines_is_a_drive() {
     conforms(&DeadlineDrive::new(Arc::new(inner), clock, deadlines)).await;
 }
 
+/// Somebody opens files ahead and polls for none of them while he waits for one more.
+#[tokio::test]
+async fn calls_that_nobody_polls_keep_no_place_from_others() {
+    let root = tempfile::tempdir().unwrap();
+    let drive = DirectoryDrive::open(root.path()).unwrap().with_open_files(&OpenFiles::new(2));
+    let names: Vec<FileName> = (0..8).map(|at| FileName::new(format!("f{at}")).unwrap()).collect();
+    for name in &names {
+        drive.create(name, 4096).await.unwrap();
+    }
+    let mut ahead: Vec<_> = names.iter().map(|name| drive.len(name)).collect();
+    for call in &mut ahead {
+        let _ = futures::poll!(call);
+    }
+    let one_more = tokio::time::timeout(Duration::from_secs(60), drive.len(&names[0])).await;
+    assert_eq!(one_more.expect("it waits for nobody who does nothing").unwrap(), 4096);
+    for call in ahead {
+        assert_eq!(call.await.unwrap(), 4096);
+    }
+}
+
 #[tokio::test]
 async fn drives_that_share_open_files_never_have_more_open_than_they_may() {
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -16,6 +16,7 @@ use std::fs::File;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinError, JoinSet};
 
 /// Descriptors that one place may take at most: a file opened past the page cache and through it, and the directory
 /// that is being synced.
@@ -43,6 +44,9 @@ pub(super) struct DriveKey(u64);
 pub(super) struct Place {
     _permit: OwnedSemaphorePermit,
 }
+
+/// How a call ended.
+pub(super) type Ended<T> = Result<T, JoinError>;
 
 /// An open file. It is closed when nobody uses it any more.
 pub(super) struct OpenFile {
@@ -94,10 +98,22 @@ impl OpenFiles {
         DriveKey(self.0.drives.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A place for a call, when there is one.
-    pub(super) async fn place(&self) -> Place {
-        let permit = Arc::clone(&self.0.places).acquire_owned().await;
-        Place { _permit: permit.expect("places are given out as long as the cache is there") }
+    /// A place for a call, when there is one. Nobody has one but for a call that runs: who waits for it waits in a task of
+    /// its own, so that a caller who is not polled just then (a stream that opens files ahead) keeps it from nobody.
+    pub(super) async fn place_for<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(Place) -> T + Send + 'static,
+    ) -> Ended<T> {
+        let places = Arc::clone(&self.0.places);
+        if let Ok(permit) = Arc::clone(&places).try_acquire_owned() {
+            return tokio::task::spawn_blocking(move || call(Place { _permit: permit })).await;
+        }
+        let mut waiting = JoinSet::new(); // whose task ends with it
+        waiting.spawn(async move {
+            let permit = places.acquire_owned().await.expect("places are given out as long as the cache is there");
+            tokio::task::spawn_blocking(move || call(Place { _permit: permit })).await
+        });
+        waiting.join_next().await.expect("one task was begun").and_then(|ended| ended)
     }
 
     fn cached(&self) -> MutexGuard<'_, VecDeque<(DriveKey, Arc<OpenFile>)>> {
