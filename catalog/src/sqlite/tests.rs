@@ -147,6 +147,70 @@ async fn damage_is_refused_at_open_or_told_at_use() {
     assert!(refusal(&path).contains("restore it from a backup"), "{}", refusal(&path));
 }
 
+/// Wherever a bit of the file is flipped: it is refused, or what is missing is known, or nothing is.
+#[tokio::test]
+async fn no_flipped_bit_hides_a_record_unseen() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog");
+    let store = SqliteStore::open(&path).unwrap();
+    let keys: Vec<Vec<u8>> =
+        (0..600_u32).map(|i| [b"S", &i.wrapping_mul(0x9E37_79B9).to_be_bytes()[..]].concat()).collect();
+    for key in &keys {
+        drop(store.commit(put(key, &[7; 60])));
+    }
+    drop(store);
+    let whole = std::fs::read(&path).unwrap();
+    let mut mended = 0;
+    for turn in 0..240_usize {
+        let at = turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (whole.len() * 8);
+        let mut flipped = whole.clone();
+        flipped[at / 8] ^= 1 << (at % 8);
+        std::fs::write(&path, &flipped).unwrap();
+        let Ok(store) = SqliteStore::open(&path) else { continue };
+        mended += usize::from(dir.path().join("catalog.damaged-1").exists());
+        if store.incomplete().is_none() {
+            let found = store.scan(KeyRange::prefix(b"S"), 1_000).await.unwrap();
+            let mut sorted = keys.clone();
+            sorted.sort_unstable();
+            assert_eq!(found.iter().map(|entry| &entry.key).collect::<Vec<_>>(), sorted.iter().collect::<Vec<_>>());
+            let damaged = found.iter().filter(|entry| entry.value.open(&entry.key).is_err()).count();
+            assert!(damaged <= 1, "bit {at}: {damaged}");
+            for key in &keys {
+                assert!(store.get(key).await.unwrap().is_some(), "bit {at}");
+            }
+        }
+        drop(store);
+        for entry in std::fs::read_dir(dir.path()).unwrap() {
+            std::fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+    }
+    assert!(mended > 5, "{mended} were mended: too few to tell");
+}
+
+#[tokio::test]
+async fn records_that_are_missing_stay_known_to_be_until_they_are_accepted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog");
+    let store = SqliteStore::open(&path).unwrap();
+    for i in 0..9_u8 {
+        store.commit(put(&[i], b"1")).await.unwrap();
+    }
+    drop(store);
+    Connection::open(&path).unwrap().execute("DELETE FROM kv WHERE k = x'04'", []).unwrap();
+    for kept in [1, 2, 2] {
+        let store = SqliteStore::open(&path).unwrap();
+        assert!(store.incomplete().unwrap().contains("records are missing"), "{:?}", store.incomplete());
+        store.commit(put(&[100 + kept], b"2")).await.unwrap();
+        drop(store);
+        assert!(!dir.path().join("catalog.damaged-2").exists(), "it is written anew once");
+    }
+    let options = SqliteOptions { accept_incomplete: true, ..SqliteOptions::default() };
+    let store = SqliteStore::open_with(&path, options).unwrap();
+    store.commit(put(b"z", b"3")).await.unwrap();
+    drop(store);
+    assert_eq!(SqliteStore::open(&path).unwrap().incomplete(), None);
+}
+
 #[tokio::test]
 async fn a_full_disk_fails_what_does_not_fit_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
