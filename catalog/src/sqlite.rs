@@ -8,7 +8,8 @@
 //! - one process at a time: a lock on the file beside it is held from open until the writer has ended;
 //! - after an error that leaves open what is durable (a failed sync), no more is written until the file is opened anew;
 //! - what is read after an open is durable, whatever the sync before it came to (`settle.rs`);
-//! - after an open a search finds whatever the file holds, and whether it holds all that it should is known (`mend.rs`).
+//! - after an open a search finds whatever the file holds, and whether it holds all that it should is known
+//!   (`mend.rs`).
 
 mod file;
 mod key_digest;

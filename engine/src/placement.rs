@@ -159,8 +159,8 @@ impl Placement {
         self.own_spare(drive).min(self.hosts.spare(drive).unwrap_or(u64::MAX))
     }
 
-    /// What can still be reserved on all drives of groups together that have not failed, away or not, in bytes: the room of a file system
-    /// that drives share is counted once.
+    /// What can still be reserved on all drives of groups together that have not failed, away or not, in bytes: the
+    /// room of a file system that drives share is counted once.
     pub fn free_total(&self) -> u64 {
         let mut total = 0_u64;
         let mut of_hosts = BTreeMap::<usize, (u64, u64)>::new();

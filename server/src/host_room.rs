@@ -32,8 +32,8 @@ pub struct HostRoom {
 }
 
 impl HostRoom {
-    /// Those below the directories of `drives`, and of the workshop. A directory that is not there would be made where the
-    /// nearest one above it is.
+    /// Those below the directories of `drives`, and of the workshop. A directory that is not there would be made where
+    /// the nearest one above it is.
     pub fn of(drives: impl IntoIterator<Item = (DriveId, PathBuf)>, workshop: &Path) -> Self {
         let device = |path: &Path| {
             let there = path.ancestors().find_map(|above| Some((above, fs::metadata(above).ok()?)));

@@ -8,17 +8,17 @@
 //!    carries the mark of the last one. A catalog that does not remember the marked run is older, and so is everything
 //!    that follows from it, until the newer one is put back.
 //! 2. A workshop that was lost, or put back together with the catalog, tells nothing. There a drive tells, when it is
-//!    mounted first in a server's life: a stack of an unknown blob whose header has a higher commit sequence number than
-//!    the catalog was written under a newer one (`world/newer.rs`).
+//!    mounted first in a server's life: a stack of an unknown blob whose header has a higher commit sequence number
+//!    than the catalog was written under a newer one (`world/newer.rs`).
 //! 3. Then the catalog remembers of itself that it is older, so that later starts know it as well, however far it has
-//!    got by then; and the mark is replaced by that of the run which wrote the stack, so that the newer catalog is known
-//!    when it is put back.
-//! 4. What is written while the catalog is known to be older is written **aside**: its run says so ([`is_aside`]), and
+//!    got by then; and the mark is replaced by that of the run which wrote the stack, so that the newer catalog is
+//!    known when it is put back.
+//! 4. What is written while the catalog is known to be older is written **aside**: its run says so (`is_aside`), and
 //!    it is no sign against the newer catalog, which does not know it either.
 //!
-//! A catalog of which records are missing (a damaged file, see `catalog`'s `mend.rs`) is handled in the same way: what is
-//! not found in it may be what is missing. A staged file tells as a stack does: its run and the catalog's commit sequence
-//! number are in its footer.
+//! A catalog of which records are missing (a damaged file, see `catalog`'s `mend.rs`) is handled in the same way: what
+//! is not found in it may be what is missing. A staged file tells as a stack does: its run and the catalog's commit
+//! sequence number are in its footer.
 //!
 //! `accept_older_catalog` in `larder.toml` ends all that for whoever has lost the newer catalog.
 

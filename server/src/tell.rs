@@ -154,8 +154,8 @@ impl Teller {
         }
         if let Some(flaw) = self.means.lineage.incomplete() {
             warnings.push(format!(
-                "the catalog is not complete: {flaw}. What it does not find may be what is missing, so nothing is removed \
-                 from the rack meanwhile; {}",
+                "the catalog is not complete: {flaw}. What it does not find may be what is missing, so nothing is \
+                 removed from the rack meanwhile; {}",
                 lineage::MEND
             ));
         }

@@ -137,7 +137,8 @@ class OlderCatalog(SystemTest):
         self.used_as_if_nothing_had_been(server, before)
         self.assertEqual(server.stop(), 0)
         server = self.serve(data)
-        self.assertTrue(any("catalog is older" in warning for warning in server.status()["warnings"]), "it is remembered")
+        warnings = server.status()["warnings"]
+        self.assertTrue(any("catalog is older" in warning for warning in warnings), "it is remembered")
         self.assertEqual(server.stop(), 0)
         self.copy(data, "catalog.newer", "catalog.db")
         server = self.serve(data)

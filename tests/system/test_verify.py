@@ -198,7 +198,7 @@ class Verify(SystemTest):
             os.rename(drive, drive + ".away")
         report = self.verified(server.data)
         kinds = sorted(finding["kind"] for finding in report["findings"])
-        self.assertEqual(kinds, ["blob-unavailable"] + ["drive-unusable"] * 3 + ["object-unavailable"] + ["stack-bad"] * 3)
+        self.assertEqual(kinds, ["blob-unavailable", *["drive-unusable"] * 3, "object-unavailable", *["stack-bad"] * 3])
         self.assertEqual((report["rack"]["lost_objects"], report["rack"]["unavailable_objects"]), (0, 1))
         self.assertTrue(all("put the drive back" in finding["mend"] for finding in report["findings"]))
         for drive in drives[:3]:

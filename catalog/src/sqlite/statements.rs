@@ -110,7 +110,9 @@ pub(super) fn write(
                     .query_map([start], |row| row.get(0))?
                     .collect::<Result<_, _>>()?,
             };
-            removed.iter().for_each(|key| digest.remove(key));
+            for key in removed {
+                digest.remove(&key);
+            }
         }
     }
     Ok(())

@@ -141,7 +141,8 @@ impl Work {
         })
     }
 
-    /// What became of each batch, the number of the last of them that changed something, and what should be in the file.
+    /// What became of each batch, the number of the last of them that changed something, and what should be in the
+    /// file.
     fn try_transaction(&self, group: &[Job]) -> rusqlite::Result<(Vec<Verdict>, Sequence, Expected)> {
         let (mut sequence, mut expected) = (self.sequence, self.expected);
         self.connection.execute_batch("BEGIN IMMEDIATE")?;

@@ -98,8 +98,8 @@ impl OpenFiles {
         DriveKey(self.0.drives.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A place for a call, when there is one. Nobody has one but for a call that runs: who waits for it waits in a task of
-    /// its own, so that a caller who is not polled just then (a stream that opens files ahead) keeps it from nobody.
+    /// A place for a call, when there is one. Nobody has one but for a call that runs: who waits for it waits in a task
+    /// of its own, so that a caller who is not polled just then (a stream that opens files ahead) keeps it from nobody.
     pub(super) async fn place_for<T: Send + 'static>(
         &self,
         call: impl FnOnce(Place) -> T + Send + 'static,

@@ -303,8 +303,8 @@ const LOST: &str = "The data of this object is lost: more of its stacks are dama
                     code makes up for. Trying again does not help; ask whoever runs this server.";
 
 /// What is said where the server's own disk has damaged what it holds.
-const DAMAGED: &str = "What the server holds of this on its own disk is damaged. Trying again does not help; ask whoever \
-                       runs this server.";
+const DAMAGED: &str = "What the server holds of this on its own disk is damaged. Trying again does not help; ask \
+                       whoever runs this server.";
 
 /// What the protocol library says of a request that does not get as far as its signature, and what S3 says of it.
 const RENAMED: [(&str, Code, &str); 4] = [
@@ -395,7 +395,7 @@ impl Fault {
         match &self.cause {
             Some(StoreError::DataLost { what }) => tracing::error!(operation, path, what, "DATA LOST"),
             Some(cause @ (StoreError::Internal(_) | StoreError::Damaged(_))) => {
-                tracing::error!(operation, path, %cause, "request failed")
+                tracing::error!(operation, path, %cause, "request failed");
             }
             Some(cause @ StoreError::Unavailable { .. }) => tracing::warn!(operation, path, %cause, "request failed"),
             _ if self.code == Code::InternalError => {
