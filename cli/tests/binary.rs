@@ -153,7 +153,7 @@ fn refusals_are_one_sentence_with_the_mend() {
 }
 
 #[test]
-fn a_catalog_that_is_older_than_the_workshop_is_refused_and_nothing_removed() {
+fn a_new_catalog_in_the_place_of_a_lost_one_is_refused_and_nothing_removed() {
     let dir = TempDir::new().unwrap();
     let data = dir.path().join("data");
     assert!(run(&["init", "--rack", "nas8"], Some(&data)).status.success());

@@ -98,6 +98,7 @@ pub async fn boot(
         return Err(BootError::Contradiction(format!("the layout breaks the rack's own rules: {violations:?}")));
     }
     claim(&means.catalog, means.rack_uuid).await?;
+    refuse_a_new_catalog(means).await?;
     let runs = runs_before(means).await?;
     sweep(means, &runs).await?;
     let rack = Rack::new(spec, layout, policy, seed);
@@ -123,6 +124,20 @@ async fn claim(catalog: &Catalog, uuid: RackUuid) -> Result<(), BootError> {
             RackUuid(found),
         ))),
     }
+}
+
+/// A catalog that has never given out a slot belongs to no workshop that holds something: it was made a moment ago in
+/// the place of one that is lost.
+async fn refuse_a_new_catalog(means: &Means) -> Result<(), BootError> {
+    let highest = means.staging.highest_slot().await.map_err(BootError::Workshop)?;
+    if highest.is_none() || means.lineage.is_accepted() || means.catalog.slots_end().await? > 1 {
+        return Ok(());
+    }
+    Err(BootError::Contradiction(
+        "the workshop holds staged files, and the catalog is new; put the newest catalog back, or, if it is lost, set \
+         accept_older_catalog = true in larder.toml"
+            .into(),
+    ))
 }
 
 /// Begins a run; the runs before it, as far as the catalog remembers them.

@@ -80,6 +80,11 @@ impl Lineage {
         }
     }
 
+    /// Whether the operator says that this catalog is the newest there is.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.accepted
+    }
+
     /// Why the catalog is taken for older than the rack or the workshop, if it is. Nothing is removed then.
     pub fn older(&self) -> Option<&str> {
         self.older.get().map(String::as_str)

@@ -205,7 +205,8 @@ fn shares_of_requests_and_connections_follow_their_limits_unless_set() {
         (limits.requests, limits.user_requests, limits.peer_requests, limits.unsigned_requests),
         (100, 7, 25, 50)
     );
-    assert_eq!((limits.connections, limits.peer_connections), (10, 5));
+    assert_eq!((limits.connections, limits.peer_connections), (10, 10), "few are nobody's share");
+    assert_eq!(parse("connection_limit = 100\n").unwrap().limits(1024).peer_connections, 50);
     let least = parse("request_limit = 1\nconnection_limit = 1\nmin_rate = 0").unwrap().limits(1024);
     assert_eq!((least.peer_requests, least.peer_connections, least.min_bytes_per_s), (1, 1, 0));
 }
