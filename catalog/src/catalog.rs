@@ -153,13 +153,13 @@ impl Catalog {
         self.store.get(at).await?.map(|value| self.opened(at, &value)).transpose()
     }
 
-    /// The record in `value`, found at `at`; a damaged one is quarantined, too. The record of a blob, on which many
-    /// objects hang, is used all the same if but one bit of it is wrong: each stack says again whose it is.
+    /// The record in `value`, found at `at`; a damaged one is quarantined, too. A record on which many objects hang, a
+    /// blob's or a bucket's, is used all the same if but one bit of it is wrong.
     fn opened<T: DeserializeOwned>(&self, at: &[u8], value: &Sealed) -> Result<T, CatalogError> {
         decode(at, value).or_else(|error| {
             self.quarantine(at, &error.to_string());
-            let is_blob = at.first() == Some(&(Tag::Blob as u8));
-            let mended = is_blob.then(|| value.with_a_bit_flipped_back(at)).flatten();
+            let hang_many = [Tag::Blob as u8, Tag::Bucket as u8].map(Some).contains(&at.first().copied());
+            let mended = hang_many.then(|| value.with_a_bit_flipped_back(at)).flatten();
             mended.map_or(Err(error), |mended| decode(at, &mended))
         })
     }

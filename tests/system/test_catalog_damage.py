@@ -95,19 +95,21 @@ class CatalogDamageTest(SystemTest):
         for other in glob.glob(os.path.join(data, "workshop", "staged", "run-*")):
             os.rename(other, mark)
 
-    def test_a_flipped_bit_in_the_record_of_a_blob_keeps_nobody_from_what_is_in_it(self):
+    def test_a_flipped_bit_in_the_record_of_a_blob_or_bucket_keeps_nobody_from_what_is_in_it(self):
         server = self.filled(BRISK)
         server.until_cold()
         self.assertEqual(server.stop(), 0)
         stacks = self.files(server.data)
-        [(key, value), *_] = records(server.data, b"L")
-        for at in (0, len(value) // 3, len(value) - 1):
-            write(server.data, key, flipped(value, at))
-            server = self.serve(server.data)
-            self.reads(server.client(), "pantry", TEXTS)
-            self.assertTrue(any("damaged records of the catalog" in found for found in server.status()["warnings"]))
-            self.assertEqual(server.stop(), 0)
-            self.assertEqual(self.files(server.data), stacks)
+        for tag in (b"L", b"B"):
+            key, value = records(server.data, tag)[-1]
+            for at in (0, len(value) // 3, len(value) - 1):
+                write(server.data, key, flipped(value, at))
+                server = self.serve(server.data)
+                self.reads(server.client(), "pantry", TEXTS)
+                self.assertTrue(any("damaged records of the catalog" in found for found in server.status()["warnings"]))
+                self.assertEqual(server.stop(), 0)
+                self.assertEqual(self.files(server.data), stacks)
+            write(server.data, key, value)
 
     def files(self, data):
         """Every staged file and stack."""

@@ -180,7 +180,8 @@ pub(super) fn described(means: &Means, blob: &Blob) -> stack::Blob {
     stack::Blob { rack: means.rack_uuid, id: blob.blob, code, payload_bytes: blob.payload_bytes }
 }
 
-/// What each drive did, in the engine's words; repairs are counted.
+/// What each drive did, in the engine's words; repairs are counted. A drive with something bad on it is named in the
+/// log: what is said of stacks and fragments names files.
 pub(super) fn told(means: &Means, drives: &[DriveId], outcomes: Vec<StackOutcome>) -> Vec<DriveOutcome> {
     let result = |outcome| match outcome {
         StackOutcome::Fine => DriveResult::Fine,
@@ -195,6 +196,11 @@ pub(super) fn told(means: &Means, drives: &[DriveId], outcomes: Vec<StackOutcome
         StackOutcome::NoAnswer => DriveResult::MissedDeadline,
         StackOutcome::NotAsked => DriveResult::NotAsked,
     };
+    for (drive, outcome) in drives.iter().zip(&outcomes) {
+        if matches!(outcome, StackOutcome::Repaired { .. } | StackOutcome::StackBad | StackOutcome::Failed(_)) {
+            tracing::warn!(%drive, ?outcome, "a drive did not have a stack as it was written");
+        }
+    }
     let results = outcomes.into_iter().map(result);
     drives.iter().zip(results).map(|(drive, result)| DriveOutcome { drive: *drive, result }).collect()
 }
