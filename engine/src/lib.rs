@@ -45,6 +45,8 @@ mod room;
 mod service;
 mod staging;
 mod switch;
+#[cfg(test)]
+mod testing;
 pub mod trace;
 mod view;
 

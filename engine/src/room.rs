@@ -87,11 +87,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use crate::action::{Action, Rejection};
     use crate::event::{DriveReport, Event, Request, StagedEntry, Usage, Work};
-    use crate::policy::{
-        GroupChoice, IdleTimeout, Lane, MigrationPolicy, PinnedTo, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,
-        Weighing,
-    };
+    use crate::policy::{Lane, PinnedTo, RackPolicy};
     use crate::rack::Rack;
+    use crate::testing::quiet_policy;
     use alloc::vec;
     use alloc::vec::Vec;
     use core::time::Duration;
@@ -100,40 +98,12 @@ mod tests {
     const MB: u64 = 1_000_000;
 
     fn policy() -> RackPolicy {
-        RackPolicy {
-            scheduler: SchedulerPolicy {
-                queue_depth: 10,
-                overtake_limit: 1 << 40,
-                weighing: Weighing::Bytes,
-                wait_limit: None,
-                join_in_service: false,
-                anticipation: Duration::ZERO,
-                shares: Shares { client: 1, rebuild: 1, background: 1 },
-                quantum: Duration::from_mins(1),
-            },
-            group_choice: GroupChoice::Random,
-            idle_timeout: IdleTimeout::Never,
-            read_policy: ReadPolicy::All,
-            starts_per_day: 10,
-            host_slack: Duration::from_secs(30),
-            deadlines: crate::Deadlines::default(),
-            migration: MigrationPolicy {
-                due_age: Some(Duration::ZERO),
-                min_age: Duration::ZERO,
-                min_bytes: 0,
-                regular_permille: 1000,
-                critical_permille: 1000,
-                pack_bytes: 50 * MB,
-                pack_members: 1000,
-                linger: Duration::ZERO,
-                window: 4,
-                scan_interval: Duration::from_secs(1),
-            },
-            rescue_permille: 1000,
-            rebuild_read_back: false,
-            write_read_back: true,
-            classes: Vec::new(),
-        }
+        let mut policy = quiet_policy();
+        policy.scheduler.queue_depth = 10;
+        policy.migration.due_age = Some(Duration::ZERO);
+        (policy.migration.pack_bytes, policy.migration.pack_members) = (50 * MB, 1000);
+        (policy.migration.window, policy.migration.scan_interval) = (4, Duration::from_secs(1));
+        policy
     }
 
     /// A box of eight whose drives lie on one disk, with 100 MB staged that is due.

@@ -3,9 +3,7 @@
 
 use super::*;
 use crate::event::{DriveReport, Event};
-use crate::policy::{
-    GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing,
-};
+use crate::testing::quiet_policy;
 
 const FAILED: DriveId = DriveId(0);
 
@@ -13,40 +11,8 @@ const FAILED: DriveId = DriveId(0);
 fn booted(used_bytes: u64, queue_depth: u32) -> Rack {
     let spec = model::text::parse(include_str!("../../../racks/nas8.toml"), "nas8.toml").unwrap();
     let layout = crate::layout::synthesise(&spec).unwrap();
-    let policy = RackPolicy {
-        scheduler: SchedulerPolicy {
-            queue_depth,
-            overtake_limit: 1 << 40,
-            weighing: Weighing::Bytes,
-            wait_limit: None,
-            join_in_service: false,
-            anticipation: Duration::ZERO,
-            shares: Shares { client: 1, rebuild: 1, background: 1 },
-            quantum: Duration::from_mins(1),
-        },
-        group_choice: GroupChoice::Random,
-        idle_timeout: IdleTimeout::Never,
-        read_policy: ReadPolicy::All,
-        starts_per_day: 10,
-        host_slack: Duration::from_secs(30),
-        deadlines: crate::Deadlines::default(),
-        migration: MigrationPolicy {
-            due_age: None,
-            min_age: Duration::ZERO,
-            min_bytes: 0,
-            regular_permille: 1000,
-            critical_permille: 1000,
-            pack_bytes: 1,
-            pack_members: 1,
-            linger: Duration::ZERO,
-            window: 1,
-            scan_interval: Duration::from_hours(1),
-        },
-        rescue_permille: 1000,
-        rebuild_read_back: false,
-        write_read_back: true,
-        classes: Vec::new(),
-    };
+    let mut policy = quiet_policy();
+    policy.scheduler.queue_depth = queue_depth;
     let mut rack = Rack::new(spec.clone(), layout, policy, 1);
     let mut actions = Vec::new();
     for drive in &spec.drives {

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::action::Outcome;
-use crate::policy::{GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares};
+use crate::policy::{RackPolicy, ReadPolicy};
+use crate::testing::quiet_policy;
 use core::time::Duration;
 use model::{Attempt, BlobId, GroupId};
 
@@ -14,40 +15,11 @@ fn pelican() -> (RackSpec, Layout) {
 }
 
 fn policy(overtake_limit: u64) -> RackPolicy {
-    RackPolicy {
-        scheduler: SchedulerPolicy {
-            queue_depth: 1000,
-            overtake_limit,
-            weighing: Weighing::Bytes,
-            wait_limit: None,
-            join_in_service: false,
-            anticipation: Duration::ZERO,
-            shares: Shares { client: 1, rebuild: 1, background: 1 },
-            quantum: Duration::from_mins(1),
-        },
-        group_choice: GroupChoice::Random,
-        idle_timeout: IdleTimeout::Never,
-        read_policy: ReadPolicy::All,
-        starts_per_day: 10,
-        host_slack: Duration::from_secs(30),
-        deadlines: crate::Deadlines::default(),
-        migration: MigrationPolicy {
-            due_age: None,
-            min_age: Duration::ZERO,
-            min_bytes: 0,
-            regular_permille: 300,
-            critical_permille: 800,
-            pack_bytes: 1,
-            pack_members: 1,
-            linger: Duration::ZERO,
-            window: 1,
-            scan_interval: Duration::from_secs(5),
-        },
-        rescue_permille: 1000,
-        rebuild_read_back: false,
-        write_read_back: true,
-        classes: Vec::new(),
-    }
+    let mut policy = quiet_policy();
+    policy.scheduler.overtake_limit = overtake_limit;
+    (policy.migration.regular_permille, policy.migration.critical_permille) = (300, 800);
+    policy.migration.scan_interval = Duration::from_secs(5);
+    policy
 }
 
 fn judge(overtake_limit: u64) -> TraceCheck {
