@@ -161,15 +161,19 @@ fn configured(dir: &DataDir, port: Option<u16>) -> anyhow::Result<Config> {
 }
 
 /// Serves until a signal; what `announce` says is printed when requests are answered, and then `ready`.
-fn run(dir: DataDir, config: Config, announce: impl FnOnce(SocketAddr) -> String) -> anyhow::Result<()> {
+fn run(
+    dir: DataDir,
+    config: Config,
+    announce: impl FnOnce(SocketAddr) -> String + Send + 'static,
+) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("starting")?;
     let ended = runtime.block_on(async {
         let signals = Signals::watch().context("watching for signals")?;
-        let ready = |address| {
+        let ready = Box::new(move |address| {
             // A reader who is gone is no reason not to serve.
             let _ = output::print(&format!("{}ready\n", announce(address)));
-        };
-        app::run(dir, config, ready, signals.first()).await?;
+        });
+        app::run(dir, config, ready, Box::pin(signals.first())).await?;
         tracing::info!("stopped");
         Ok(())
     });

@@ -84,16 +84,25 @@ impl From<CatalogError> for RunError {
     }
 }
 
+/// Called with the address once requests are answered.
+pub type Ready = Box<dyn FnOnce(SocketAddr) + Send>;
+
 /// Serves the data directory `dir` until `shutdown`; `ready` is called with the address when requests are answered.
+///
+/// Boxed, so that the server is compiled in this crate and not in that of its caller.
 ///
 /// # Errors
 /// [`RunError`], each with its mend. Nothing is changed by a start that fails.
-pub async fn run(
+pub fn run(
     dir: DataDir,
     config: Config,
-    ready: impl FnOnce(SocketAddr),
-    shutdown: impl Future<Output = ()> + Send,
-) -> Result<(), RunError> {
+    ready: Ready,
+    shutdown: BoxFuture<'static, ()>,
+) -> BoxFuture<'static, Result<(), RunError>> {
+    Box::pin(serve(dir, config, ready, shutdown))
+}
+
+async fn serve(dir: DataDir, config: Config, ready: Ready, shutdown: BoxFuture<'static, ()>) -> Result<(), RunError> {
     let descriptors = Descriptors::of_this_process(config.connection_limit)?;
     let listener =
         TcpListener::bind(config.listen).await.map_err(|source| RunError::Listen { address: config.listen, source })?;

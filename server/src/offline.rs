@@ -10,6 +10,7 @@ use crate::report::DriveReport;
 use crate::tell::may_lose;
 use catalog::{Catalog, CatalogError, SqliteStore, StoreError};
 use engine::layout::{Layout, LayoutError, synthesise};
+use futures::future::BoxFuture;
 use model::{DriveId, GroupId};
 use std::path::Path;
 use std::sync::Arc;
@@ -59,18 +60,25 @@ impl Offline {
     ///
     /// # Errors
     /// [`OfflineError`], above all while a server runs.
-    pub async fn open(path: &Path) -> Result<Self, OfflineError> {
-        let dir = DataDir::open(path)?;
-        let catalog = Catalog::open(Arc::new(SqliteStore::open(dir.catalog())?)).await?;
-        let layout = synthesise(dir.rack())?;
-        Ok(Self { dir, catalog, layout })
+    pub fn open(path: &Path) -> BoxFuture<'_, Result<Self, OfflineError>> {
+        // Boxed, so that it is compiled in this crate and not in that of its caller; as are those below.
+        Box::pin(async move {
+            let dir = DataDir::open(path)?;
+            let catalog = Catalog::open(Arc::new(SqliteStore::open(dir.catalog())?)).await?;
+            let layout = synthesise(dir.rack())?;
+            Ok(Self { dir, catalog, layout })
+        })
     }
 
     /// Drive `drive` failed for good. Nothing if there is no such drive. Again is no error.
     ///
     /// # Errors
     /// [`OfflineError`]; if blobs may be lost by it, unless `force` says that this is known.
-    pub async fn fail_drive(&self, drive: u32, force: bool) -> Result<Option<DriveReport>, OfflineError> {
+    pub fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, OfflineError>> {
+        Box::pin(self.remember_failed(drive, force))
+    }
+
+    async fn remember_failed(&self, drive: u32, force: bool) -> Result<Option<DriveReport>, OfflineError> {
         let Some(drive) = self.known(drive) else { return Ok(None) };
         let failed: Vec<DriveId> = self.catalog.failed_drives().await?.into_iter().map(|(drive, _)| drive).collect();
         if !force
@@ -90,7 +98,11 @@ impl Offline {
     ///
     /// # Errors
     /// [`OfflineError`].
-    pub async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, OfflineError> {
+    pub fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, OfflineError>> {
+        Box::pin(self.remember_replaced(drive))
+    }
+
+    async fn remember_replaced(&self, drive: u32) -> Result<Option<DriveReport>, OfflineError> {
         let Some(drive) = self.known(drive) else { return Ok(None) };
         if !self.catalog.failed_drives().await?.iter().any(|(failed, _)| *failed == drive) {
             return Err(ReplaceError::NotFailed(drive.0).into());

@@ -23,6 +23,7 @@ use catalog::{Catalog, CatalogError, SqliteView, StoreError};
 use disk::label::{self, DriveUuid, Label, RackUuid};
 use disk::{DirectoryDrive, Drive, DriveError, OpenFiles};
 use engine::layout::LayoutError;
+use futures::future::BoxFuture;
 use model::{DriveId, RackSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -108,7 +109,16 @@ pub struct Ground {
 ///
 /// # Errors
 /// [`VerifyError`] if nothing can be said. What is wrong is no error but a [`Finding`].
-pub async fn verify_directory(
+pub fn verify_directory<'a>(
+    dir: &'a DataDir,
+    options: Options,
+    watch: &'a (dyn Fn(Step<'_>) + Sync),
+) -> BoxFuture<'a, Result<Report, VerifyError>> {
+    // Boxed, so that it is compiled in this crate and not in that of its caller; as are those below it.
+    Box::pin(open_and_verify(dir, options, watch))
+}
+
+async fn open_and_verify(
     dir: &DataDir,
     options: Options,
     watch: &(dyn Fn(Step<'_>) + Sync),
