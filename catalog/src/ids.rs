@@ -18,14 +18,6 @@ const BLOCK: u64 = 1_024;
 /// The copies of each counter: one damaged record must not stop everything.
 pub(crate) const COPIES: [u8; 2] = [0, 1];
 
-/// What is left of the reserved blocks.
-#[derive(Debug, Default)]
-pub(crate) struct Ids {
-    versions: Mutex<Range<u64>>,
-    slots: Mutex<Range<u64>>,
-    blobs: Mutex<Range<u64>>,
-}
-
 impl Catalog {
     /// A version number that was never given out; above every earlier one. At least 1.
     pub async fn next_version_id(&self) -> Result<VersionId, CatalogError> {
@@ -64,30 +56,6 @@ impl Catalog {
                 return Ok(());
             }
         }
-    }
-
-    /// The runs of the server that this catalog remembers, each by its random number, the last one last; `None` if
-    /// their record is damaged.
-    pub async fn runs(&self) -> Result<Option<Vec<u64>>, CatalogError> {
-        let found = self.read_to_replace::<Vec<u64>>(&key::meta("runs")).await?;
-        Ok(found.map_or_else(|| Some(Vec::new()), |(runs, _)| runs))
-    }
-
-    /// Remembers these runs, and no others.
-    pub async fn set_runs(&self, runs: &[u64]) -> Result<(), CatalogError> {
-        self.put(key::meta("runs"), encode(&runs)).await
-    }
-
-    /// Why this catalog was found to be older than what it belongs to, if it was.
-    pub async fn found_older(&self) -> Result<Option<String>, CatalogError> {
-        self.look_up_one(&key::meta("found-older")).await
-    }
-
-    /// Remembers why this catalog is older than what it belongs to, or that it counts all the same.
-    pub async fn set_found_older(&self, why: Option<&str>) -> Result<(), CatalogError> {
-        let at = key::meta("found-older");
-        let write = why.map_or_else(|| Write::Delete(at.clone()), |why| Write::Put(at.clone(), encode(&why)));
-        self.apply(Batch { checks: Vec::new(), writes: vec![write] }).await.map(drop)
     }
 
     async fn next_id(&self, name: &str, block: &Mutex<Range<u64>>) -> Result<u64, CatalogError> {

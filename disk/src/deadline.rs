@@ -20,7 +20,8 @@
 
 use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
 use model::Time;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -63,10 +64,6 @@ struct Overdue {
     since: Time,
 }
 
-fn lock(overdue: &Mutex<Overdue>) -> MutexGuard<'_, Overdue> {
-    overdue.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl DeadlineDrive {
     /// `inner`, held to `deadlines`.
     pub fn new(inner: Arc<dyn Drive>, clock: Arc<dyn Clock>, deadlines: Deadlines) -> Self {
@@ -76,12 +73,12 @@ impl DeadlineDrive {
 
     /// Requests that have missed their deadlines and were not answered yet.
     pub fn overdue_requests(&self) -> usize {
-        lock(&self.overdue).count
+        self.overdue.lock().count
     }
 
     /// How long the drive has owed an answer, if it does.
     fn silence(&self) -> Option<DriveError> {
-        let overdue = lock(&self.overdue);
+        let overdue = self.overdue.lock();
         (overdue.count > 0).then(|| DriveError::NoAnswer(self.clock.now().since(overdue.since)))
     }
 
@@ -158,12 +155,12 @@ impl Request {
         let _ = answer.send(Err(DriveError::NoAnswer(self.deadline)));
         let late = call.await.err();
         let after = self.clock.now().since(self.began);
-        lock(&self.overdue).count -= 1;
+        self.overdue.lock().count -= 1;
         tracing::warn!(?after, error = ?late, "a drive answered long after its deadline");
     }
 
     fn is_overdue(&self) {
-        let mut overdue = lock(&self.overdue);
+        let mut overdue = self.overdue.lock();
         if overdue.count == 0 {
             overdue.since = self.began;
         }

@@ -19,14 +19,15 @@ use crate::buffer::ALIGNMENT_BYTES;
 use crate::label::{self, Label, LabelError};
 use crate::{Buffer, Drive, DriveError, DriveFuture, FileName, Space};
 use open_files::{DriveKey, OpenFile};
+use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 use shared_sync::SharedSync;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Files that stay open of a drive that shares them with no other. A drive serves one transfer at a time, and repairs
 /// or removals beside it.
@@ -67,10 +68,6 @@ struct Shared {
 pub struct DirectoryDrive {
     shared: Arc<Shared>,
     label: Option<Label>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl DirectoryDrive {
@@ -251,7 +248,7 @@ impl Shared {
             return Err(DriveError::Exists(name.clone()));
         }
         {
-            let mut used = lock(&self.used_bytes);
+            let mut used = self.used_bytes.lock();
             let already = self.counted(&mut used)?;
             if self.capacity_bytes.is_some_and(|capacity| bytes > capacity.saturating_sub(already)) {
                 return Err(DriveError::Full);
@@ -299,7 +296,7 @@ impl Shared {
     }
 
     fn uncount(&self, bytes: u64) {
-        let mut used = lock(&self.used_bytes);
+        let mut used = self.used_bytes.lock();
         *used = used.map(|used| used.saturating_sub(bytes));
     }
 
@@ -349,7 +346,7 @@ impl Shared {
 
     fn remove(&self, name: &FileName) -> Result<(), DriveError> {
         let failed = |source| self.error("removing", name, source);
-        self.counted(&mut lock(&self.used_bytes))?;
+        self.counted(&mut self.used_bytes.lock())?;
         let path = self.path(name);
         let bytes = fs::metadata(&path).map_err(failed)?.len();
         fs::remove_file(&path).map_err(failed)?;
@@ -391,7 +388,7 @@ impl Shared {
         let Some(capacity_bytes) = self.capacity_bytes else {
             return Ok(Space { capacity_bytes: real.f_blocks * real.f_frsize, free_bytes: real_free_bytes });
         };
-        let used_bytes = self.counted(&mut lock(&self.used_bytes))?;
+        let used_bytes = self.counted(&mut self.used_bytes.lock())?;
         let free_bytes = capacity_bytes.saturating_sub(used_bytes).min(real_free_bytes);
         Ok(Space { capacity_bytes, free_bytes })
     }

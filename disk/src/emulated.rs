@@ -21,8 +21,9 @@ use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
 use crc_fast::CrcAlgorithm;
 use model::physics::{DrivePhysics, Energy, Fuses, Load, PowerState, Refused};
 use model::{DriveId, RackSpec, Time};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -121,7 +122,7 @@ struct Begun {
 impl Shared {
     /// The truth at this moment: what was due has happened.
     fn truth(&self) -> (MutexGuard<'_, Truth>, Time) {
-        let mut truth = self.truth.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut truth = self.truth.lock();
         let now = self.clock.now();
         if truth.reset_fuses(now) {
             self.told.notify_waiters();
@@ -418,7 +419,7 @@ impl EmulatedDrive {
     }
 
     fn used(&self) -> MutexGuard<'_, Option<u64>> {
-        self.used_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used_bytes.lock()
     }
 
     /// Counts what lies on the drive, once.

@@ -8,10 +8,11 @@
 
 use crate::{Buffer, Drive, DriveError, DriveFuture, FileName, Space};
 use model::Rng;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a torn crash keeps or loses as a whole.
@@ -120,7 +121,7 @@ impl MemoryDrive {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The power fails: everything that was not synced is lost, names included.

@@ -9,8 +9,8 @@
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
 use disk::{Buffer, Drive, DriveError, FileName};
-use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use tokio::task::JoinHandle;
 
 /// Length of a block, but for a file's last: what has one checksum and is read and written at once. 1 MiB; this crate's
@@ -48,11 +48,6 @@ pub(crate) type Written = Arc<dyn Fn(u64) + Send + Sync>;
 /// What a file of `file_bytes` bytes is counted as: whole pages. More than any drive has if there is no such number.
 pub(crate) fn charge(file_bytes: u64) -> u64 {
     file_bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
-}
-
-/// The guarded value. A panic elsewhere does not make plain counters wrong, so a poisoned lock is used on.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits for `work` in a task of its own, which goes on if the caller does not.
@@ -204,7 +199,7 @@ impl BlockWriter {
         let spare = self.settle().await?;
         let data_end = self.bytes();
         let tail = {
-            let mut table = lock(&self.table);
+            let mut table = self.table.lock();
             if self.filled > 0 {
                 table.push(block_sum(self.file, self.blocks, &self.buffer[..self.filled]));
                 self.blocks += 1;

@@ -16,14 +16,15 @@
 //! [`Spool::segment_bytes`] and drops the reader of a segment before it asks for the one after next never stops the
 //! others for good.
 
-use crate::block::{BLOCK_BYTES, charge, detached, lock};
+use crate::block::{BLOCK_BYTES, charge, detached};
 use crate::drain::{Drain, Full};
 use crate::spool_file::{Recall, SpoolReader, SpoolWriter};
 use disk::{Drive, DriveError, FileName};
 use model::BlobId;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -150,7 +151,7 @@ impl Spool {
 
     /// A reader of the entry, complete or growing, that holds payload byte `offset` of `blob` and goes on longest.
     pub fn find(&self, blob: BlobId, offset: u64) -> Option<SpoolReader> {
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         let number = state.find(blob, offset)?;
         let recall = state.hold(number);
         drop(state);
@@ -171,7 +172,7 @@ impl Spool {
 
     /// How full it is.
     pub fn usage(&self) -> SpoolUsage {
-        let state = lock(&self.inner.state);
+        let state = self.inner.state.lock();
         SpoolUsage {
             capacity_bytes: self.inner.capacity_bytes,
             used_bytes: state.used_bytes,
@@ -289,7 +290,7 @@ impl Inner {
             Err(error) => {
                 self.doom(hold.number);
                 Err(match error {
-                    DriveError::Full => ReserveError::Full(self.full(&lock(&self.state), charged_bytes)),
+                    DriveError::Full => ReserveError::Full(self.full(&self.state.lock(), charged_bytes)),
                     other => ReserveError::Drive(other),
                 })
             }
@@ -298,7 +299,7 @@ impl Inner {
 
     /// Makes the entry, not to be found yet, and says which files must go before its own is made.
     fn enter(self: &Arc<Self>, recall: &Arc<Recall>, bytes: u64) -> Result<(SpoolHold, Vec<(u64, u64)>), Full> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if !state.make_room(bytes, self.capacity_bytes) {
             return Err(self.full(&state, bytes));
         }
@@ -319,7 +320,7 @@ impl Inner {
 
     /// From now on the entry is not found. It goes with its last hold.
     pub(crate) fn doom(&self, number: u64) {
-        lock(&self.state).doom(number);
+        self.state.lock().doom(number);
     }
 
     /// Removes these files. Those that could not be removed are tried again later; the first error is given.
@@ -328,12 +329,12 @@ impl Inner {
         for (number, charged_bytes) in files {
             match self.drive.remove(&spool_name(number)).await {
                 Ok(()) | Err(DriveError::NotFound(_)) => {
-                    let mut state = lock(&self.state);
+                    let mut state = self.state.lock();
                     state.used_bytes -= charged_bytes;
                     state.drain.note(charged_bytes);
                 }
                 Err(error) => {
-                    lock(&self.state).removable.push((number, charged_bytes));
+                    self.state.lock().removable.push((number, charged_bytes));
                     result = result.and(Err(error));
                 }
             }
@@ -348,7 +349,7 @@ impl Inner {
         let Ok(runtime) = Handle::try_current() else { return };
         let inner = Arc::clone(self);
         runtime.spawn(async move {
-            let files = std::mem::take(&mut lock(&inner.state).removable);
+            let files = std::mem::take(&mut inner.state.lock().removable);
             if let Err(error) = inner.remove_files(files).await {
                 tracing::warn!(%error, "a spool file could not be removed; it will be tried again");
             }
@@ -364,7 +365,7 @@ pub(crate) struct SpoolHold {
 
 impl Drop for SpoolHold {
     fn drop(&mut self) {
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         state.release(self.number);
         let removable = !state.removable.is_empty();
         drop(state);

@@ -3,14 +3,15 @@
 //! Invariant: a reader gives out no byte that the writer did not announce as written, and none whose block it did not
 //! check against the checksum the writer took of it in memory.
 
-use crate::block::{BLOCK_BYTES, BlockWriter, FileIdentity, lock, read_block};
+use crate::block::{BLOCK_BYTES, BlockWriter, FileIdentity, read_block};
 use crate::spool::{SpoolHold, spool_name};
 use bytes::Bytes;
 use disk::DriveError;
 use futures::stream::{self, BoxStream, StreamExt};
 use model::BlobId;
+use parking_lot::Mutex;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
 /// Why a recall cannot be written or read.
@@ -82,7 +83,7 @@ impl Recall {
 
     /// The checksum of a block that was written.
     fn crc(&self, block: u64) -> Option<u32> {
-        lock(self.table.get()?).get(block as usize).copied()
+        self.table.get()?.lock().get(block as usize).copied()
     }
 
     fn fail(&self, reason: &str) {

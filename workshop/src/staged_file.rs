@@ -5,7 +5,7 @@
 //! Invariants: `finish` returns only when bytes, table, footer and name would survive a power cut; a reader gives out
 //! no byte whose block it did not check.
 
-use crate::block::{BLOCK_BYTES, BlockWriter, FileIdentity, block_sum, charge, joined, lock, read_block, read_bytes};
+use crate::block::{BLOCK_BYTES, BlockWriter, FileIdentity, block_sum, charge, joined, read_block, read_bytes};
 use crate::drain::Full;
 use crate::format::FormatError;
 use crate::staged_format::{FOOTER_BYTES, Footer, Layout, PAGE_BLOCKS, Stamp, blocks, key_hash, staged_name};
@@ -184,7 +184,7 @@ impl StagedWriter {
             self.blocks.finish(&mut table_and_footer).await?;
         } else {
             self.blocks.finish(&mut |_| Vec::new()).await?;
-            let tail = table_and_footer(&lock(self.blocks.table()));
+            let tail = table_and_footer(&self.blocks.table().lock());
             let (table, footer) = tail.split_at(tail.len() - FOOTER_BYTES as usize);
             self.blocks.write_apart(self.page_offset(), table).await?;
             self.blocks.write_apart(self.layout.footer_offset(), footer).await?;
@@ -196,7 +196,7 @@ impl StagedWriter {
     async fn write_full_pages(&mut self) -> Result<(), DriveError> {
         loop {
             let page = {
-                let mut table = lock(self.blocks.table());
+                let mut table = self.blocks.table().lock();
                 if (table.len() as u64) < PAGE_BLOCKS {
                     return Ok(());
                 }

@@ -18,15 +18,16 @@
 //! always has its room, unless the disk itself is fuller than the capacity it was given; then `create` answers the
 //! same, and nothing is left behind.
 
-use crate::block::{charge, detached, lock};
+use crate::block::{charge, detached};
 use crate::drain::{Drain, Full};
 use crate::format::FormatError;
 use crate::run_mark::run_of;
 use crate::staged_file::{ReadError, StageError, StagedReader, StagedWriter};
 use crate::staged_format::{BYTES_MAX, Layout, Stamp, slot_of, staged_name};
 use disk::{Drive, DriveError, FileName};
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use tokio::runtime::Handle;
 
 /// What a file that grows is given at first, in bytes. Small, since whoever announces much and sends nothing takes it.
@@ -187,7 +188,7 @@ impl Staging {
             report.unknown.push(UnknownFile { slot, charged_bytes, stamp });
         }
         let unknown_bytes: u64 = report.unknown.iter().map(|file| file.charged_bytes).sum();
-        lock(&self.inner.state).staged_bytes = report.kept_bytes + unknown_bytes;
+        self.inner.state.lock().staged_bytes = report.kept_bytes + unknown_bytes;
         Ok(report)
     }
 
@@ -232,13 +233,13 @@ impl Staging {
         if wanted_bytes <= self.inner.capacity_bytes {
             return Ok(());
         }
-        Err(self.inner.full(&lock(&self.inner.state), wanted_bytes))
+        Err(self.inner.full(&self.inner.state.lock(), wanted_bytes))
     }
 
     fn reserve_first(&self, bytes: u64, first_bytes: u64) -> Result<Reservation, Full> {
         let layout = Layout { bytes_max: bytes.min(BYTES_MAX) };
         let wanted_bytes = charged_for(bytes);
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         if wanted_bytes > self.inner.free_bytes(&state) {
             return Err(self.inner.full(&state, wanted_bytes));
         }
@@ -286,7 +287,7 @@ impl Staging {
     /// Keeps the file of `slot` from being removed until the hold is dropped. `None` if it was freed already. Whether
     /// there is such a file is not looked at.
     pub fn hold(&self, slot: u64) -> Option<SlotHold> {
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         let entry = state.slots.entry(slot).or_default();
         if entry.doomed {
             return None;
@@ -304,7 +305,7 @@ impl Staging {
     /// [`Staging::free`] of several slots at once.
     pub async fn free_all(&self, slots: &[u64]) -> Result<(), DriveError> {
         {
-            let mut state = lock(&self.inner.state);
+            let mut state = self.inner.state.lock();
             for slot in slots {
                 state.doom(*slot);
             }
@@ -315,7 +316,7 @@ impl Staging {
 
     /// How full it is.
     pub fn usage(&self) -> StagingUsage {
-        let state = lock(&self.inner.state);
+        let state = self.inner.state.lock();
         StagingUsage {
             capacity_bytes: self.inner.capacity_bytes,
             staged_bytes: state.staged_bytes,
@@ -357,7 +358,7 @@ impl Inner {
                 tracing::warn!(
                     "the workshop's disk is full, and the workshop is not; lower workshop.capacity, or free some room"
                 );
-                StageError::Full(self.full(&lock(&self.state), charge(layout.file_bytes())))
+                StageError::Full(self.full(&self.state.lock(), charge(layout.file_bytes())))
             }
             other => StageError::Drive(other),
         }
@@ -365,7 +366,7 @@ impl Inner {
 
     /// Hands the room of `reservation` to `slot`, which must not be in use.
     fn take_slot(self: &Arc<Self>, slot: u64, reservation: Reservation) -> Result<SlotHold, DriveError> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.slots.contains_key(&slot) {
             // The reservation gives its room back when it is dropped, which takes the lock.
             drop(state);
@@ -379,7 +380,7 @@ impl Inner {
     /// Sets more room aside for the file of `slot`, which is being written: `wanted_bytes` in all if there are so many,
     /// and `needed_bytes` at least.
     pub(crate) fn grow(&self, slot: u64, needed_bytes: u64, wanted_bytes: u64) -> Result<(), Full> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let reserved_bytes = state.slots.get(&slot).map_or(u64::MAX, |entry| entry.reserved_bytes);
         let free_bytes = self.free_bytes(&state);
         let goal_bytes = wanted_bytes.min(reserved_bytes.saturating_add(free_bytes));
@@ -396,19 +397,19 @@ impl Inner {
 
     /// Gives back the room of `slot` without touching its file.
     fn forget(&self, slot: u64) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let reserved_bytes = state.slots.get_mut(&slot).map_or(0, |entry| std::mem::take(&mut entry.reserved_bytes));
         state.reserved_bytes -= reserved_bytes;
     }
 
     /// See [`State::doom`].
     pub(crate) fn doom(&self, slot: u64) {
-        lock(&self.state).doom(slot);
+        self.state.lock().doom(slot);
     }
 
     /// `slot` is durable: what was reserved for it is staged from now on.
     pub(crate) fn finished(&self, slot: u64) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let entry = state.slots.get_mut(&slot).expect("the writer holds its slot");
         let bytes = std::mem::take(&mut entry.reserved_bytes);
         state.reserved_bytes -= bytes;
@@ -417,13 +418,13 @@ impl Inner {
 
     /// Removes all files that can go. Gives the first error after trying them all.
     async fn remove_all(&self) -> Result<(), DriveError> {
-        let removable = std::mem::take(&mut lock(&self.state).removable);
+        let removable = std::mem::take(&mut self.state.lock().removable);
         let mut result = Ok(());
         for slot in removable {
             match self.remove(slot).await {
                 Ok(charged_bytes) => self.removed(slot, charged_bytes),
                 Err(error) => {
-                    lock(&self.state).removable.push(slot);
+                    self.state.lock().removable.push(slot);
                     result = result.and(Err(error));
                 }
             }
@@ -447,7 +448,7 @@ impl Inner {
 
     /// The file of `slot` is gone, which counted as `charged_bytes` if it was finished.
     fn removed(&self, slot: u64, charged_bytes: u64) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let reserved_bytes = state.slots.remove(&slot).map_or(0, |entry| entry.reserved_bytes);
         if reserved_bytes > 0 {
             state.reserved_bytes -= reserved_bytes;
@@ -499,7 +500,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.charged_bytes > 0 {
-            lock(&self.inner.state).reserved_bytes -= self.charged_bytes;
+            self.inner.state.lock().reserved_bytes -= self.charged_bytes;
         }
     }
 }
@@ -528,7 +529,7 @@ impl SlotHold {
 
 impl Clone for SlotHold {
     fn clone(&self) -> Self {
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         state.slots.get_mut(&self.slot).expect("a held slot is known").holds += 1;
         Self { inner: Arc::clone(&self.inner), slot: self.slot }
     }
@@ -536,7 +537,7 @@ impl Clone for SlotHold {
 
 impl Drop for SlotHold {
     fn drop(&mut self) {
-        let mut state = lock(&self.inner.state);
+        let mut state = self.inner.state.lock();
         let entry = state.slots.get_mut(&self.slot).expect("a held slot is known");
         entry.holds -= 1;
         if entry.holds > 0 {

@@ -6,12 +6,13 @@
 //! beside it, under another name. What is still missing then is known by number, though not by name: the file stays
 //! **incomplete** until an operator accepts it, and whoever asks can refuse to take what he does not find for deleted.
 
-use super::file::{self, MEND_DAMAGED, unusable};
+use super::failure::{MEND_DAMAGED, store_error, unusable};
 use super::key_digest::{Expected, KeyDigest};
+use super::path::{beside, sync_directory};
+use super::schema::make_new;
 use super::statements::{highest_sequence, read_expected, read_sequence, write_sequence};
-use super::{beside, store_error};
+use crate::error::StoreError;
 use crate::seal::Sealed;
-use crate::store::StoreError;
 use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
 
@@ -78,7 +79,7 @@ pub(super) fn rewrite(connection: Connection, path: &Path, flaw: &str) -> Result
     let damaged = kept_name(path, "damaged").map_err(failed)?;
     // At every moment there is a catalog at `path`.
     std::fs::hard_link(path, &damaged).and_then(|()| std::fs::rename(&fresh, path)).map_err(failed)?;
-    file::sync_directory(path).map_err(failed)?;
+    sync_directory(path).map_err(failed)?;
     tracing::error!(
         "THE CATALOG WAS DAMAGED: {flaw}. It was written anew from what can be read; the damaged file is kept as {}",
         damaged.display()
@@ -96,7 +97,7 @@ fn kept_name(path: &Path, what: &str) -> std::io::Result<PathBuf> {
 /// Copies what is in the file of `from` into a new one.
 fn copy(from: &Connection, into: &Path) -> Result<(), StoreError> {
     let say = |error: rusqlite::Error| store_error(into, &error);
-    let to = file::make_new(into)?;
+    let to = make_new(into)?;
     let copied = || -> rusqlite::Result<()> {
         to.execute_batch("BEGIN IMMEDIATE")?;
         let mut walk = from.prepare("SELECT k, v FROM kv")?;

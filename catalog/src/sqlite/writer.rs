@@ -4,15 +4,16 @@
 //! write, and a write that then fails can only be the medium's fault, for which the whole transaction is rolled back.
 //! If the medium is full, each batch is tried again alone, so that a large one does not take small ones with it.
 
+use super::failure::store_error;
 use super::key_digest::Expected;
 use super::statements::{failed_check, write, write_sequence};
-use super::{Counters, store_error};
+use crate::error::StoreError;
 use crate::seal::Sequence;
-use crate::store::{Batch, StoreError, StoreFuture};
+use crate::store::{Batch, StoreFuture};
 use rusqlite::{Connection, ErrorCode};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
@@ -20,7 +21,23 @@ use tokio::sync::oneshot;
 /// Writes of one transaction at most, unless a single batch has more: bounds how long the first one waits.
 const GROUP_WRITES_MAX: usize = 16_384;
 
-/// A batch that waits, and who waits for it.
+/// Counts of the writer, for whoever holds the store.
+#[derive(Debug)]
+pub(super) struct Counters {
+    pub(super) batches: AtomicU64,
+    pub(super) transactions: AtomicU64,
+    /// The number of the last batch that was answered.
+    pub(super) sequence: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn new(last: Sequence) -> Self {
+        let sequence = AtomicU64::new(last.0);
+        Self { batches: AtomicU64::new(0), transactions: AtomicU64::new(0), sequence }
+    }
+}
+
+/// A waiting batch, and where its answer goes.
 struct Job {
     batch: Batch,
     answer: oneshot::Sender<Result<(), StoreError>>,

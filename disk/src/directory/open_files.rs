@@ -11,10 +11,11 @@
 //! - the lock is never held while a file is opened or closed: a drive that does not answer keeps no other one waiting.
 
 use crate::FileName;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
@@ -117,7 +118,7 @@ impl OpenFiles {
     }
 
     fn cached(&self) -> MutexGuard<'_, VecDeque<(DriveKey, Arc<OpenFile>)>> {
-        self.0.cached.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.cached.lock()
     }
 
     /// The file `name` of `drive` if it is open, for whoever holds a place.

@@ -3,10 +3,10 @@
 //! Invariant: nothing here outlives its request; what is learnt of a stack goes back to the reader, which alone
 //! decides.
 
+use super::flaw::Flaw;
 use super::format::{
     Batch, Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, fragment_sum, stack_name,
 };
-use super::inspect::Flaw;
 use crate::format::{BLOCK_BYTES, seal_of};
 use crate::{Buffer, Drive, DriveError, FileName, Meter};
 use std::sync::Arc;

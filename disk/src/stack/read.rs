@@ -12,7 +12,7 @@
 
 use super::fetch::{Ends, Fetch, Fetched, Order, open};
 use super::format::{Batch, Blob, ChecksumPage, Provenance, RUN_STRIPES, Shape, fragment_sum, stack_name};
-use super::{Report, StackError, StackOutcome};
+use super::outcome::{Report, StackError, StackOutcome};
 use crate::code::Codec;
 use crate::{Buffer, Drive, DriveError, FileName, Meter};
 use crc_fast::{CrcAlgorithm, Digest};

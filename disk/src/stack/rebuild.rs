@@ -13,9 +13,10 @@ use super::fetch::{Fetch, Order, open};
 use super::format::{
     Batch, Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, fragment_sum, stack_name,
 };
+use super::outcome::{Report, StackError, StackOutcome};
 use super::read::{PayloadSink, Policy, SinkClosed, StackReader};
 use super::remove::remove_own;
-use super::{Report, StackError, StackOutcome, Written};
+use super::write::Written;
 use crate::code::Codec;
 use crate::format::{BLOCK_BYTES, seal_of};
 use crate::{Buffer, Drive, DriveError, FileName};

@@ -7,8 +7,8 @@
 //!
 //! Invariant: a file that shows itself to be another's is left where it is, and reported.
 
-use super::StackOutcome;
 use super::format::{Blob, Footer, Header, stack_name};
+use super::outcome::StackOutcome;
 use crate::format::BLOCK_BYTES;
 use crate::label::RackUuid;
 use crate::{Buffer, Drive, DriveError, FileName};

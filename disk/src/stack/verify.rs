@@ -1,8 +1,8 @@
 //! Whether a blob is what was written.
 
 use super::format::Blob;
+use super::outcome::{Report, StackError, StackOutcome};
 use super::read::{PayloadSink, Policy, SinkClosed, StackReader};
-use super::{Report, StackError, StackOutcome};
 use crate::Drive;
 use futures::future::BoxFuture;
 use std::sync::Arc;

@@ -10,8 +10,10 @@
 //! Invariants: two batches of buffers, whatever the blob's size; the write fails as a whole if one stack cannot be
 //! written, and removes what it has made; nobody is told of success before the second sync.
 
-use super::format::{Batch, Blob, ChecksumPage, Footer, Header, Provenance, Shape, fragment_sum, stack_name};
-use super::{Report, StackError, StackOutcome};
+use super::format::{
+    Batch, Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, fragment_sum, stack_name,
+};
+use super::outcome::{Report, StackError, StackOutcome};
 use crate::code::Codec;
 use crate::format::{BLOCK_BYTES, seal_of};
 use crate::{Buffer, Drive, DriveError, FileName, Meter};
@@ -293,7 +295,7 @@ impl StackWriter {
     /// Puts each stack's checksum page behind the last fragment of the run, and begins the next run.
     fn add_pages(&mut self, offset: usize) {
         let Blob { rack, id, .. } = self.blob;
-        let first_stripe = self.batch.run() * super::RUN_STRIPES;
+        let first_stripe = self.batch.run() * RUN_STRIPES;
         let headers = self.stacks.iter().map(|stack| stack.header_crc);
         for (index, ((buffer, sums), header_crc)) in
             self.buffers.iter_mut().zip(&mut self.sums).zip(headers).enumerate()
