@@ -14,8 +14,10 @@ use crate::pack_format::{
     INDEX_HEADER_BYTES, MEMBER_CHECKSUM_BYTES, MemberAttributes, PACK_FOOTER_BYTES, PackFooter, encode_entry,
     encode_index_header, entry_bytes,
 };
-use crate::staged_file::{ReadError, StagedReader};
-use crate::staging::{SlotHold, Staging};
+use crate::slots::SlotHold;
+use crate::staged_error::ReadError;
+use crate::staged_file::StagedReader;
+use crate::staging::Staging;
 use bytes::Bytes;
 use catalog::{Checksum, ChecksumKind, Object};
 use crc_fast::{CrcAlgorithm, Digest};

@@ -12,7 +12,6 @@
 use crate::block::{BLOCK_BYTES, FileIdentity};
 use crate::format::{Fields, FormatError, check_version, crc32c};
 use crc_fast::{CrcAlgorithm, Digest};
-use disk::FileName;
 
 /// Length of the footer.
 pub(crate) const FOOTER_BYTES: u64 = 128;
@@ -30,18 +29,6 @@ const VERSION: u32 = 2;
 /// How many blocks `bytes` bytes take.
 pub(crate) fn blocks(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES as u64)
-}
-
-/// The name of the file of `slot`.
-pub(crate) fn staged_name(slot: u64) -> FileName {
-    FileName::new(format!("s-{slot:016x}")).expect("`s-` and 16 hexadecimal digits are a file name")
-}
-
-/// The slot of the file called `name`, if it is a staged file.
-pub(crate) fn slot_of(name: &FileName) -> Option<u64> {
-    let digits = name.as_str().strip_prefix("s-")?;
-    let slot = u64::from_str_radix(digits, 16).ok()?;
-    (staged_name(slot) == *name).then_some(slot)
 }
 
 /// Where the parts of a staged file lie.
@@ -212,14 +199,6 @@ mod tests {
         let file_bytes = footer.layout().file_bytes();
         assert_eq!(Footer::decode(&footer.encode(), 8, file_bytes), Err(FormatError::Field("slot")));
         assert_eq!(Footer::decode(&footer.encode(), 7, file_bytes + 1), Err(FormatError::Length));
-    }
-
-    #[test]
-    fn only_names_of_slots_are_staged_files() {
-        assert_eq!(slot_of(&staged_name(u64::MAX)), Some(u64::MAX));
-        for name in ["s-1", "s-000000000000000g", "r-0000000000000001", "s-+000000000000001"] {
-            assert_eq!(FileName::new(name).and_then(|name| slot_of(&name)), None);
-        }
     }
 
     proptest! {
