@@ -22,10 +22,10 @@ use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The format of the records as a whole, checked at open.
 const FORMAT: u32 = 3;
-/// Turns a change takes beside others before it takes one alone.
-const SHARED_TURNS: u32 = 4;
-/// Turns a change takes in all. Alone, only another process on the same store can be in its way.
-const TURNS: u32 = 16;
+/// Retries a change takes beside others before it takes one alone.
+const SHARED_TRIES: u32 = 4;
+/// Retries a change takes in all. Alone, only another process on the same store can be in its way.
+const TRIES: u32 = 16;
 /// Times that a bucket may have been changed while a batch waits; a bucket is seldom changed at all.
 const GRANT_TRIES: u32 = 16;
 /// Entries read at once where everything is walked.
@@ -39,7 +39,7 @@ pub struct Catalog {
     quarantine: Arc<Quarantine>,
     grant: Option<Arc<Grant>>,
     opened_at: Sequence,
-    turns: Arc<RwLock<()>>,
+    retries: Arc<RwLock<()>>,
 }
 
 /// The unused numbers of the blocks that were reserved.
@@ -100,8 +100,8 @@ impl Catalog {
     /// A catalog over `store`, whatever is in it.
     pub(crate) fn over(store: Arc<dyn Store>) -> Self {
         let opened_at = store.sequence();
-        let (ids, quarantine, turns) = (Arc::default(), Arc::default(), Arc::default());
-        Self { store, ids, quarantine, grant: None, opened_at, turns }
+        let (ids, quarantine, retries) = (Arc::default(), Arc::default(), Arc::default());
+        Self { store, ids, quarantine, grant: None, opened_at, retries }
     }
 
     /// Why records are missing that should be here, if some are. Then nothing is known to be garbage.
@@ -179,7 +179,9 @@ impl Catalog {
 
     /// Sets one value, whatever was there.
     pub(crate) async fn put(&self, at: Vec<u8>, value: Vec<u8>) -> Result<(), CatalogError> {
-        Ok(self.store.commit(Batch { checks: Vec::new(), writes: vec![Write::Put(at, value)] }).await?)
+        let batch = Batch { checks: Vec::new(), writes: vec![Write::Put(at, value)] };
+        rules::assert_kept(&batch);
+        Ok(self.store.commit(batch).await?)
     }
 
     /// The same catalog, for changes by the right of `authority` alone: each of them answers
@@ -297,36 +299,36 @@ impl Catalog {
         }
     }
 
-    /// The turns of one change.
-    pub(crate) fn turns(&self) -> Turns<'_> {
-        Turns { lock: &self.turns, taken: 0 }
+    /// The retries of one change.
+    pub(crate) fn retries(&self) -> Retries<'_> {
+        Retries { lock: &self.retries, taken: 0 }
     }
 }
 
-/// The turns of one change: the first ones beside others, then alone, then none.
-pub(crate) struct Turns<'a> {
+/// The retries of one change: the first ones beside others, then alone, then none.
+pub(crate) struct Retries<'a> {
     lock: &'a RwLock<()>,
     taken: u32,
 }
 
 /// The right to plan and commit a change. Kept until the commit is answered.
-pub(crate) enum Turn<'a> {
+pub(crate) enum RetryPermit<'a> {
     /// Others do the same meanwhile.
     Shared { _guard: RwLockReadGuard<'a, ()> },
     /// Nobody else in this process does.
     Alone { _guard: RwLockWriteGuard<'a, ()> },
 }
 
-impl<'a> Turns<'a> {
-    pub(crate) async fn next(&mut self) -> Result<Turn<'a>, CatalogError> {
+impl<'a> Retries<'a> {
+    pub(crate) async fn next(&mut self) -> Result<RetryPermit<'a>, CatalogError> {
         self.taken += 1;
-        if self.taken > TURNS {
+        if self.taken > TRIES {
             return Err(CatalogError::Conflict);
         }
-        Ok(if self.taken <= SHARED_TURNS {
-            Turn::Shared { _guard: self.lock.read().await }
+        Ok(if self.taken <= SHARED_TRIES {
+            RetryPermit::Shared { _guard: self.lock.read().await }
         } else {
-            Turn::Alone { _guard: self.lock.write().await }
+            RetryPermit::Alone { _guard: self.lock.write().await }
         })
     }
 }

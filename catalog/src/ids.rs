@@ -47,9 +47,9 @@ impl Catalog {
 
     /// No slot below `end` is given out from now on. Only for boot, before any is.
     pub async fn skip_slots(&self, end: u64) -> Result<(), CatalogError> {
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let (start, checks) = self.counter("slot").await?;
             let writes = COPIES.map(|copy| Write::Put(key::counter("slot", copy), encode(&end))).into();
             if start >= end || self.apply(Batch { checks, writes }).await? {
@@ -64,18 +64,20 @@ impl Catalog {
             *block = self.reserve(name).await?;
         }
         let id = block.start;
+        assert!(id > 0 && id < block.end, "a number comes from a block that is reserved");
         block.start += 1;
         Ok(id)
     }
 
     /// Another process on the same store may reserve at the same time, hence the check.
     async fn reserve(&self, name: &str) -> Result<Range<u64>, CatalogError> {
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let (start, checks) = self.counter(name).await?;
             let end = start + BLOCK;
             let writes = COPIES.map(|copy| Write::Put(key::counter(name, copy), encode(&end))).into();
+            assert_eq!(checks.len(), COPIES.len(), "a block is reserved only from what every copy says");
             if self.apply(Batch { checks, writes }).await? {
                 return Ok(start..end);
             }

@@ -17,12 +17,12 @@ use std::time::Duration;
 /// A [`Store`] in memory. A clone is another handle on the same entries.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<MemoryState>>,
     delay: Duration,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MemoryState {
     entries: BTreeMap<Vec<u8>, Sealed>,
     sequence: Sequence,
     crashed: bool,
@@ -47,7 +47,7 @@ impl MemoryStore {
         let mut old = self.state.lock();
         old.crashed = true;
         let (entries, sequence) = (std::mem::take(&mut old.entries), old.sequence);
-        let state = State { entries, sequence, ..State::default() };
+        let state = MemoryState { entries, sequence, ..MemoryState::default() };
         Self { state: Arc::new(Mutex::new(state)), delay: self.delay }
     }
 
@@ -66,7 +66,7 @@ impl MemoryStore {
         }
     }
 
-    fn read<T>(&self, read: impl FnOnce(&State) -> T) -> Result<T, StoreError> {
+    fn read<T>(&self, read: impl FnOnce(&MemoryState) -> T) -> Result<T, StoreError> {
         let state = self.state.lock();
         state.alive()?;
         Ok(read(&state))
@@ -107,7 +107,7 @@ impl Store for MemoryStore {
     }
 }
 
-impl State {
+impl MemoryState {
     fn alive(&self) -> Result<(), StoreError> {
         if self.crashed { Err(StoreError::Failed("the store lost its power".into())) } else { Ok(()) }
     }
@@ -120,6 +120,7 @@ impl State {
         if self.full && batch.writes.iter().any(|write| matches!(write, Write::Put(..))) {
             return Err(StoreError::Full);
         }
+        assert!(!self.crashed, "a store without power takes nothing");
         self.sequence.0 += 1;
         for write in batch.writes {
             self.write(write);
@@ -146,8 +147,8 @@ impl State {
                 self.entries.remove(&key);
             }
             Write::DeleteRange(range) => {
-                let doomed: Vec<_> = self.range(range).map(|(key, _)| key.clone()).collect();
-                for key in doomed {
+                let removed: Vec<_> = self.range(range).map(|(key, _)| key.clone()).collect();
+                for key in removed {
                     self.entries.remove(&key);
                 }
             }

@@ -27,7 +27,7 @@ use crate::look::read_only;
 use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Entry, KeyRange, Store, StoreFuture};
 use failure::store_error;
-use mend::Walked;
+use mend::Walk;
 use pool::Pool;
 use rusqlite::Connection;
 use std::fs::File;
@@ -125,7 +125,7 @@ impl SqliteStore {
         let sequence = statements::read_sequence(&readers[0]).map_err(|error| store_error(&path, &error))?;
         // A file that cannot be walked to its end is a finding, not a reason to refuse a look at the rest.
         let incomplete =
-            Walked::through(&readers[0]).map_or_else(|error| Some(error.to_string()), |walked| walked.flaw());
+            Walk::through(&readers[0]).map_or_else(|error| Some(error.to_string()), |walked| walked.flaw());
         let counters = Arc::new(Counters::new(sequence.unwrap_or_default()));
         Ok(Self { pool: Pool::new(path, readers), writer: None, counters, incomplete, _lock: lock })
     }

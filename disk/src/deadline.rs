@@ -93,7 +93,7 @@ impl DeadlineDrive {
         if let Some(silence) = self.silence() {
             return Err(silence);
         }
-        let request = Request {
+        let request = DriveRequest {
             began,
             deadline,
             clock: Arc::clone(&self.clock),
@@ -125,7 +125,7 @@ impl DeadlineDrive {
 }
 
 /// A request under way.
-struct Request {
+struct DriveRequest {
     began: Time,
     deadline: Duration,
     clock: Arc<dyn Clock>,
@@ -134,7 +134,7 @@ struct Request {
     _place: OwnedSemaphorePermit,
 }
 
-impl Request {
+impl DriveRequest {
     /// Runs to the drive's answer, however late that is. At the deadline, whoever asked is told that there is none.
     async fn run<T>(
         self,
@@ -155,7 +155,10 @@ impl Request {
         let _ = answer.send(Err(DriveError::NoAnswer(self.deadline)));
         let late = call.await.err();
         let after = self.clock.now().since(self.began);
-        self.overdue.lock().count -= 1;
+        let mut overdue = self.overdue.lock();
+        assert!(overdue.count > 0, "a request that missed its deadline counts until it is answered");
+        overdue.count -= 1;
+        drop(overdue);
         tracing::warn!(?after, error = ?late, "a drive answered long after its deadline");
     }
 
@@ -165,6 +168,7 @@ impl Request {
             overdue.since = self.began;
         }
         overdue.count += 1;
+        assert!(overdue.count <= REQUESTS_MAX, "every request under way has its place");
     }
 }
 

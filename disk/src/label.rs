@@ -12,7 +12,7 @@ mod on_drive;
 
 pub use on_drive::{check, check_replacement, file_name, write, write_directories};
 
-use crate::format::{BLOCK_BYTES, BlockReader, BlockWriter, FormatError, other_version};
+use crate::format::{BLOCK_BYTES, BlockDecoder, BlockEncoder, FormatError, other_version};
 use model::DriveId;
 use std::fmt;
 use std::path::PathBuf;
@@ -174,7 +174,7 @@ impl DriveLabel {
         assert!((1..=RACK_NAME_MAX_BYTES).contains(&rack_name.len()), "a rack's name has 1 to 63 bytes");
         assert!(text.len() <= DEVICE_TEXT_MAX_BYTES, "a device's text has at most 63 bytes");
         let mut block = [0; BLOCK_BYTES];
-        let mut writer = BlockWriter::new(&mut block, MAGIC);
+        let mut writer = BlockEncoder::new(&mut block, MAGIC);
         writer.put(&drive.0.to_le_bytes());
         writer.put(&rack.0);
         writer.put(&self.uuid.0);
@@ -190,7 +190,7 @@ impl DriveLabel {
 
     /// The label that `block` is.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
-        let mut reader = BlockReader::open(block, MAGIC, "label")?;
+        let mut reader = BlockDecoder::open(block, MAGIC, "label")?;
         let drive = DriveId(reader.u32());
         let (rack, uuid) = (RackUuid(reader.take()), DriveUuid(reader.take()));
         let labelled_ms = reader.u64();

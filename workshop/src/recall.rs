@@ -44,11 +44,11 @@ pub(crate) struct Recall {
     pub blob: BlobId,
     pub range: Range<u64>,
     pub table: OnceLock<Arc<Mutex<Vec<u32>>>>,
-    pub progress: watch::Sender<Progress>,
+    pub progress: watch::Sender<RecallProgress>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct RecallProgress {
     /// How much can be read.
     pub bytes: u64,
     /// Set when no more will come, though the entry is not complete.

@@ -10,7 +10,7 @@ use crate::block::charge;
 use crate::drain::{Drain, Full};
 use crate::names::staged_name;
 use crate::staged_error::StageError;
-use crate::staged_format::{BYTES_MAX, Layout};
+use crate::staged_format::{BYTES_MAX, StagedLayout};
 use disk::{Drive, DriveError};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 pub(crate) struct Slots {
     pub(crate) drive: Arc<dyn Drive>,
     pub(crate) capacity_bytes: u64,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<SlotTable>,
     /// Draws the nonce of a file.
     pub(crate) nonce: Nonce,
     /// Unset before they are known.
@@ -34,25 +34,25 @@ pub(crate) type Now = Box<dyn Fn() -> (u64, u64) + Send + Sync>;
 /// Draws the nonces of staged files.
 pub(crate) type Nonce = Box<dyn Fn() -> u64 + Send + Sync>;
 
-pub(crate) struct State {
+pub(crate) struct SlotTable {
     pub(crate) staged_bytes: u64,
     pub(crate) reserved_bytes: u64,
     /// Slots that are held, or dead and not removed yet.
-    pub(crate) slots: HashMap<u64, Slot>,
+    pub(crate) slots: HashMap<u64, SlotEntry>,
     /// Slots whose files can be removed now.
     removable: Vec<u64>,
     drain: Drain,
 }
 
 #[derive(Default)]
-pub(crate) struct Slot {
+pub(crate) struct SlotEntry {
     holds: u32,
     dead: bool,
     /// The room of an unfinished file. A finished file counts as staged.
     reserved_bytes: u64,
 }
 
-impl State {
+impl SlotTable {
     /// An empty area.
     pub(crate) fn new() -> Self {
         let (slots, removable, drain) = (HashMap::new(), Vec::new(), Drain::new());
@@ -81,17 +81,17 @@ impl Slots {
         self.now.get().map_or((0, 0), |now| now())
     }
 
-    fn free_bytes(&self, state: &State) -> u64 {
+    fn free_bytes(&self, state: &SlotTable) -> u64 {
         self.capacity_bytes.saturating_sub(state.counted_bytes())
     }
 
-    pub(crate) fn full(&self, state: &State, wanted_bytes: u64) -> Full {
+    pub(crate) fn full(&self, state: &SlotTable, wanted_bytes: u64) -> Full {
         state.drain.full(wanted_bytes, self.free_bytes(state), self.capacity_bytes)
     }
 
     /// Reserves the first `first_bytes` of what a file of `bytes` bytes takes, if all of it fits now.
     pub(crate) fn reserve(self: &Arc<Self>, bytes: u64, first_bytes: u64) -> Result<Reservation, Full> {
-        let layout = Layout { bytes_max: bytes.min(BYTES_MAX) };
+        let layout = StagedLayout { bytes_max: bytes.min(BYTES_MAX) };
         let wanted_bytes = charged_for(bytes);
         let mut state = self.state.lock();
         if wanted_bytes > self.free_bytes(&state) {
@@ -105,7 +105,7 @@ impl Slots {
     }
 
     /// A drive's error, for the writer of a file of `layout`.
-    pub(crate) fn stage_error(&self, error: DriveError, layout: Layout) -> StageError {
+    pub(crate) fn stage_error(&self, error: DriveError, layout: StagedLayout) -> StageError {
         match error {
             DriveError::Full => {
                 tracing::warn!(
@@ -126,7 +126,7 @@ impl Slots {
             drop(state);
             return Err(DriveError::Exists(staged_name(slot)));
         }
-        let entry = Slot { holds: 1, dead: false, reserved_bytes: reservation.into_charge() };
+        let entry = SlotEntry { holds: 1, dead: false, reserved_bytes: reservation.into_charge() };
         assert!(entry.reserved_bytes <= state.reserved_bytes, "the room of a slot is part of what is reserved");
         state.slots.insert(slot, entry);
         Ok(SlotHold { slots: Arc::clone(self), slot })
@@ -170,7 +170,7 @@ impl Slots {
         state.reserved_bytes -= reserved_bytes;
     }
 
-    /// See [`State::mark_dead`].
+    /// See [`SlotTable::mark_dead`].
     pub(crate) fn mark_dead(&self, slot: u64) {
         self.state.lock().mark_dead(slot);
     }
@@ -250,14 +250,14 @@ impl Slots {
 
 /// The room that a file of `bytes` bytes of data takes; more than any drive has if there can be no such file.
 pub(crate) fn charged_for(bytes: u64) -> u64 {
-    if bytes > BYTES_MAX { u64::MAX } else { charge(Layout { bytes_max: bytes }.file_bytes()) }
+    if bytes > BYTES_MAX { u64::MAX } else { charge(StagedLayout { bytes_max: bytes }.file_bytes()) }
 }
 
 /// Room for a file that is about to be written. Dropping it gives the room back.
 #[must_use = "dropping a reservation gives its room back"]
 pub struct Reservation {
     slots: Arc<Slots>,
-    pub(crate) layout: Layout,
+    pub(crate) layout: StagedLayout,
     pub(crate) charged_bytes: u64,
 }
 

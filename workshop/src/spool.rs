@@ -20,7 +20,7 @@ use crate::block::{BLOCK_BYTES, charge, detached};
 use crate::drain::Full;
 use crate::names::spool_name;
 use crate::recall::Recall;
-use crate::spool_entries::{Entries, SpoolHold, State};
+use crate::spool_entries::{Entries, EntryTable, SpoolHold};
 use crate::spool_file::{SpoolReader, SpoolWriter};
 use disk::{Drive, DriveError};
 use model::BlobId;
@@ -76,7 +76,7 @@ pub struct Spool {
 impl Spool {
     /// A spool of `capacity_bytes` on `drive`. Call [`Spool::wipe`] before anything else.
     pub fn new(drive: Arc<dyn Drive>, capacity_bytes: u64) -> Self {
-        let (state, changes) = (Mutex::new(State::new()), watch::Sender::new(0));
+        let (state, changes) = (Mutex::new(EntryTable::new()), watch::Sender::new(0));
         Self { entries: Arc::new(Entries { drive, capacity_bytes, state, changes }) }
     }
 

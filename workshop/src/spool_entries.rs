@@ -22,16 +22,16 @@ pub const ENTRIES_MAX: usize = 65_536;
 pub(crate) struct Entries {
     pub(crate) drive: Arc<dyn Drive>,
     pub(crate) capacity_bytes: u64,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<EntryTable>,
     /// Changes whenever there may be more room than before.
     pub(crate) changes: watch::Sender<u64>,
 }
 
-pub(crate) struct State {
+pub(crate) struct EntryTable {
     pub(crate) used_bytes: u64,
     pub(crate) idle_bytes: u64,
     next: u64,
-    pub(crate) entries: HashMap<u64, Entry>,
+    pub(crate) entries: HashMap<u64, SpoolEntry>,
     /// Blob, start and number of every entry that can be found.
     places: BTreeSet<(BlobId, u64, u64)>,
     /// Entries that can be evicted, by when they were last used.
@@ -41,7 +41,7 @@ pub(crate) struct State {
     drain: Drain,
 }
 
-pub(crate) struct Entry {
+pub(crate) struct SpoolEntry {
     recall: Arc<Recall>,
     charged_bytes: u64,
     /// Its writer and its readers.
@@ -52,7 +52,7 @@ pub(crate) struct Entry {
     idle_since: Option<u64>,
 }
 
-impl State {
+impl EntryTable {
     pub(crate) fn new() -> Self {
         Self {
             used_bytes: 0,
@@ -76,7 +76,7 @@ impl State {
         covering.max().map(|(_, number)| number)
     }
 
-    fn entry(&mut self, number: u64) -> &mut Entry {
+    fn entry(&mut self, number: u64) -> &mut SpoolEntry {
         self.entries.get_mut(&number).expect("what is held is not forgotten")
     }
 
@@ -176,7 +176,8 @@ impl Entries {
         }
         let in_the_way = std::mem::take(&mut state.removable);
         let number = state.tick();
-        let entry = Entry { recall: Arc::clone(recall), charged_bytes: bytes, holds: 1, dead: false, idle_since: None };
+        let entry =
+            SpoolEntry { recall: Arc::clone(recall), charged_bytes: bytes, holds: 1, dead: false, idle_since: None };
         state.entries.insert(number, entry);
         state.places.insert((recall.blob, recall.range.start, number));
         state.used_bytes += bytes;
@@ -186,7 +187,7 @@ impl Entries {
         Ok((SpoolHold { entries: Arc::clone(self), number }, in_the_way))
     }
 
-    pub(crate) fn full(&self, state: &State, wanted_bytes: u64) -> Full {
+    pub(crate) fn full(&self, state: &EntryTable, wanted_bytes: u64) -> Full {
         let held_bytes = state.used_bytes - state.idle_bytes;
         state.drain.full(wanted_bytes, self.capacity_bytes.saturating_sub(held_bytes), self.capacity_bytes)
     }

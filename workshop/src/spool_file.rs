@@ -56,6 +56,11 @@ impl SpoolWriter {
             return Err(SpoolError::WrongLength { written_bytes, entry_bytes });
         }
         self.blocks.finish(&mut |_| Vec::new()).await?;
+        assert_eq!(
+            self.recall.progress.borrow().bytes,
+            entry_bytes,
+            "a recall is complete when its last block is written"
+        );
         self.finished = true;
         Ok(())
     }

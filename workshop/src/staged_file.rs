@@ -10,7 +10,7 @@ use crate::format::FormatError;
 use crate::names::staged_name;
 use crate::slots::{SlotHold, Slots};
 use crate::staged_error::{ReadError, StageError};
-use crate::staged_format::{FOOTER_BYTES, Footer, Layout, PAGE_BLOCKS, Stamp, blocks, key_hash};
+use crate::staged_format::{FOOTER_BYTES, PAGE_BLOCKS, StagedFooter, StagedLayout, Stamp, blocks, key_hash};
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
 use disk::{DriveError, FileName};
@@ -47,7 +47,7 @@ pub struct StagedFile {
 pub struct StagedWriter {
     hold: SlotHold,
     file: FileIdentity,
-    layout: Layout,
+    layout: StagedLayout,
     blocks: BlockWriter,
     bytes: u64,
     /// Pages of the table that are written already.
@@ -57,7 +57,7 @@ pub struct StagedWriter {
 }
 
 impl StagedWriter {
-    pub(crate) fn new(hold: SlotHold, nonce: u64, layout: Layout) -> Self {
+    pub(crate) fn new(hold: SlotHold, nonce: u64, layout: StagedLayout) -> Self {
         let drive = Arc::clone(&hold.slots.drive);
         let file = FileIdentity { number: hold.slot(), nonce };
         let blocks = BlockWriter::new(drive, staged_name(hold.slot()), file, layout.file_bytes(), Arc::new(|_| {}));
@@ -115,7 +115,7 @@ impl StagedWriter {
             assert_eq!(table_start + table.len() as u64, blocks(bytes), "every block has its checksum in the table");
             let mut tail = table_bytes(table);
             digest.update(&tail);
-            let footer = Footer { file, stamp, bytes, bytes_max, table_crc: digest.finalize() as u32 };
+            let footer = StagedFooter { file, stamp, bytes, bytes_max, table_crc: digest.finalize() as u32 };
             tail.extend_from_slice(&footer.encode());
             tail
         };
@@ -188,13 +188,13 @@ fn table_bytes(table: &[u32]) -> Vec<u8> {
 /// Reads a staged file. Clones read the same file; it stays as long as any of them, or any of their streams.
 #[derive(Clone)]
 pub struct StagedReader {
-    file: Arc<OpenFile>,
+    file: Arc<OpenStagedFile>,
 }
 
-struct OpenFile {
+struct OpenStagedFile {
     hold: SlotHold,
     name: FileName,
-    footer: Footer,
+    footer: StagedFooter,
     /// All of its data, if it is small.
     data: Option<Bytes>,
     /// The first page of its table.
@@ -218,11 +218,11 @@ impl StagedReader {
         }
         let end_bytes = file_bytes.min(OPEN_BYTES);
         let mut end = read_bytes(&*drive, &name, file_bytes - end_bytes, end_bytes as usize).await?;
-        let footer = Footer::decode(&end.split_off(end.len() - FOOTER_BYTES as usize), slot, file_bytes)
+        let footer = StagedFooter::decode(&end.split_off(end.len() - FOOTER_BYTES as usize), slot, file_bytes)
             .map_err(|source| ReadError::Unusable { slot, source })?;
         let first_page = check_table(&hold.slots, &name, &footer, &end).await?;
         let data = (file_bytes <= OPEN_BYTES).then(|| end.slice(..footer.bytes as usize));
-        Ok(Self { file: Arc::new(OpenFile { hold, name, footer, data, first_page }) })
+        Ok(Self { file: Arc::new(OpenStagedFile { hold, name, footer, data, first_page }) })
     }
 
     /// What the file says of itself.
@@ -250,13 +250,13 @@ impl StagedReader {
             return stream::once(async { Err(error) }).boxed();
         }
         let first_page = self.file.first_page.clone();
-        let cursor = Cursor { file: Arc::clone(&self.file), rest: range, page: (0, first_page), ahead: None };
-        stream::try_unfold(cursor, Cursor::step).boxed()
+        let cursor = BlockCursor { file: Arc::clone(&self.file), rest: range, page: (0, first_page), ahead: None };
+        stream::try_unfold(cursor, BlockCursor::step).boxed()
     }
 }
 
 /// Checks the table of a file whose last bytes before the footer are `end`; gives its first page.
-async fn check_table(slots: &Slots, name: &FileName, footer: &Footer, end: &Bytes) -> Result<Bytes, ReadError> {
+async fn check_table(slots: &Slots, name: &FileName, footer: &StagedFooter, end: &Bytes) -> Result<Bytes, ReadError> {
     let table_bytes = 4 * blocks(footer.bytes);
     let table_start = footer.layout().table_offset();
     let end_start = footer.layout().footer_offset() - end.len() as u64;
@@ -290,18 +290,18 @@ fn not_found(slot: u64, error: DriveError) -> ReadError {
 
 /// A stream's place in a file. The block behind the one that was given out is read meanwhile, so that the drive and
 /// whoever takes the bytes work at the same time: a stream holds two blocks.
-struct Cursor {
-    file: Arc<OpenFile>,
+struct BlockCursor {
+    file: Arc<OpenStagedFile>,
     rest: Range<u64>,
     /// A page of the table, and which.
-    page: Page,
+    page: TablePage,
     /// The block that comes next.
-    ahead: Option<JoinHandle<Result<(Bytes, Page), ReadError>>>,
+    ahead: Option<JoinHandle<Result<(Bytes, TablePage), ReadError>>>,
 }
 
-type Page = (u64, Bytes);
+type TablePage = (u64, Bytes);
 
-impl Cursor {
+impl BlockCursor {
     /// The next chunk.
     async fn step(mut self) -> Result<Option<(Bytes, Self)>, ReadError> {
         if self.rest.is_empty() {
@@ -326,9 +326,9 @@ impl Cursor {
     }
 }
 
-impl OpenFile {
+impl OpenStagedFile {
     /// The bytes of a block, checked, and the page of the table it is in.
-    async fn block(&self, block: u64, page: Page) -> Result<(Bytes, Page), ReadError> {
+    async fn block(&self, block: u64, page: TablePage) -> Result<(Bytes, TablePage), ReadError> {
         let start = block * BLOCK_BYTES as u64;
         let bytes = (self.footer.bytes - start).min(BLOCK_BYTES as u64) as usize;
         let (crc, page) = self.crc(block, page).await?;
@@ -344,7 +344,7 @@ impl OpenFile {
 
     /// The checksum of a block. The table was checked when the file was opened; a page that was damaged since gives a
     /// wrong checksum, which makes a good block look bad and never a bad one good.
-    async fn crc(&self, block: u64, mut page: Page) -> Result<(u32, Page), ReadError> {
+    async fn crc(&self, block: u64, mut page: TablePage) -> Result<(u32, TablePage), ReadError> {
         let wanted = block / PAGE_BLOCKS;
         if page.0 != wanted {
             let offset = 4 * PAGE_BLOCKS * wanted;

@@ -21,7 +21,7 @@ use crate::block::{charge, detached};
 use crate::drain::Full;
 use crate::format::FormatError;
 use crate::names::{run_of, slot_of, staged_name};
-use crate::slots::{Reservation, SlotHold, Slots, State, charged_for};
+use crate::slots::{Reservation, SlotHold, SlotTable, Slots, charged_for};
 use crate::staged_error::{ReadError, StageError};
 use crate::staged_file::{StagedReader, StagedWriter, reserved_for};
 use crate::staged_format::Stamp;
@@ -88,7 +88,7 @@ pub struct Staging {
 impl Staging {
     /// A staging area of `capacity_bytes` on `drive`. Call [`Staging::sweep`] before anything else.
     pub fn new(drive: Arc<dyn Drive>, capacity_bytes: u64) -> Self {
-        let (state, now) = (Mutex::new(State::new()), OnceLock::new());
+        let (state, now) = (Mutex::new(SlotTable::new()), OnceLock::new());
         Self { slots: Arc::new(Slots { drive, capacity_bytes, state, nonce: Box::new(|| 0), now }) }
     }
 

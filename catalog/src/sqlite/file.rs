@@ -1,7 +1,7 @@
 //! Opening the file: whose it is, whether it is whole, and that nobody else has it open.
 
 use super::failure::{store_error, unusable};
-use super::mend::{self, Walked};
+use super::mend::{self, Walk};
 use super::path::{beside, immutable_uri};
 use super::schema::{OWNER_ONLY, check_identity, close_to_others, create, is_new};
 use super::settle;
@@ -35,10 +35,10 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
 
 /// The one connection that writes, and what the walk through the file found. Makes the table if the file is new. A
 /// damaged file is written anew before, if that may better it.
-pub(super) fn open_for_writing(path: &Path, max_bytes: Option<u64>) -> Result<(Connection, Walked), StoreError> {
+pub(super) fn open_for_writing(path: &Path, max_bytes: Option<u64>) -> Result<(Connection, Walk), StoreError> {
     let say = |error: rusqlite::Error| store_error(path, &error);
     let connection = open_settled(path, max_bytes)?;
-    let walked = Walked::through(&connection).map_err(say)?;
+    let walked = Walk::through(&connection).map_err(say)?;
     let flaw = match walked.flaw().filter(|_| walked.may_be_mended()) {
         Some(flaw) => flaw,
         None => match flaw_of_pages(&connection, path).map_err(say)? {
@@ -48,7 +48,7 @@ pub(super) fn open_for_writing(path: &Path, max_bytes: Option<u64>) -> Result<(C
     };
     mend::rewrite(connection, path, &flaw)?;
     let connection = open_settled(path, max_bytes)?;
-    let walked = Walked::through(&connection).map_err(say)?;
+    let walked = Walk::through(&connection).map_err(say)?;
     Ok((connection, walked))
 }
 

@@ -1,7 +1,7 @@
 //! The connections that read, each in use by one read at a time.
 
 use super::failure::store_error;
-use super::statements::Reader;
+use super::statements::Statements;
 use crate::error::StoreError;
 use crate::seal::Sealed;
 use crate::store::{Entry, KeyRange, StoreFuture};
@@ -48,7 +48,7 @@ impl Pool {
     pub(super) fn read<T, F>(&self, read: F) -> StoreFuture<'_, T>
     where
         T: Send + 'static,
-        F: FnOnce(&Reader<'_>) -> rusqlite::Result<T> + Send + 'static,
+        F: FnOnce(&Statements<'_>) -> rusqlite::Result<T> + Send + 'static,
     {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
@@ -64,10 +64,10 @@ impl Pool {
 }
 
 impl Shared {
-    fn run<T>(&self, read: impl FnOnce(&Reader<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+    fn run<T>(&self, read: impl FnOnce(&Statements<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
         let connection = self.idle.lock().pop();
         let connection = connection.expect("there are as many connections as permits, and this thread holds a permit");
-        let answer = read(&Reader::new(&connection));
+        let answer = read(&Statements::new(&connection));
         let mut idle = self.idle.lock();
         idle.push(connection);
         assert!(idle.len() <= self.readers, "a connection returns to the pool once");

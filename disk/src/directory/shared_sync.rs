@@ -50,11 +50,16 @@ impl SharedSync {
                 return rounds.outcome(mine);
             }
         }
+        assert!(
+            !rounds.running && rounds.begun < mine,
+            "one sync runs at a time, and each begins after its caller came"
+        );
         rounds.begun = mine;
         rounds.running = true;
         drop(rounds);
         let result = sync();
         let mut rounds = self.rounds.lock();
+        assert!(rounds.running && rounds.begun == mine, "nobody begins a sync while one runs");
         rounds.running = false;
         if let Err(error) = &result {
             rounds.failed = Some((mine, error.kind(), error.to_string()));

@@ -64,6 +64,7 @@ pub fn write_directories(labels: &[(PathBuf, DriveLabel)]) -> Result<(), DriveEr
         sync_once(path, &mut unsynced)
             .map_err(|source| DriveError::Io { context: format!("syncing {}", path.display()), source })?;
     }
+    assert!(unsynced.is_empty(), "every file system that got a label is synced");
     Ok(())
 }
 

@@ -28,6 +28,7 @@ pub async fn verify(blob: Blob, drives: &[Arc<dyn Drive>], payload_crc64: u64) -
     };
     let result = reader.read(0..blob.payload_bytes, &mut Forget).await;
     let outcomes = reader.outcomes();
+    assert_eq!(outcomes.len(), blob.code.stacks(), "every stack was read back");
     let found = reader.payload_crc64();
     let result = result.and_then(|()| {
         if found != payload_crc64 {
