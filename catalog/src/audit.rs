@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 /// Contradictions that are told in words; more are only counted.
-const TOLD_MAX: usize = 1_000;
+const REPORTED_MAX: usize = 1_000;
 
 /// What an audit found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Audit {
             return;
         }
         self.contradictions += 1;
-        if self.told.len() < TOLD_MAX {
+        if self.told.len() < REPORTED_MAX {
             self.told.push(format!("{}: {what}", readable(&entry.key)));
         }
     }

@@ -68,9 +68,10 @@ impl Catalog {
     /// composed wrongly, and must not become the only copy.
     pub async fn commit_blob(&self, blob: &Blob, members: &[Member]) -> Result<CommitBlob, CatalogError> {
         check_members(blob, members);
-        let mut turns = self.turns();
+        assert!(!blob.drives.is_empty(), "a blob lies somewhere");
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let mut batch = commit_batch(blob);
             let mut outcome = CommitBlob::default();
             for (member, found) in members.iter().zip(self.staged_members(members).await?) {
@@ -82,6 +83,9 @@ impl Catalog {
                 outcome.moved.extend(slots.into_iter().map(|slot| (member.version, slot)));
                 move_member(blob, member, found, &mut batch);
             }
+            let slotted: BTreeSet<_> = outcome.moved.iter().map(|(version, _)| *version).collect();
+            assert!(outcome.dead.iter().all(|version| !slotted.contains(version)), "a member lives or is dead");
+            assert!(outcome.dead.len() + slotted.len() <= members.len(), "what moves was named as a member");
             if self.apply(batch).await? {
                 return Ok(outcome);
             }
@@ -253,10 +257,14 @@ impl Catalog {
     }
 }
 
+/// # Panics
+/// If `members` cannot be those of `blob`.
 pub(crate) fn check_members(blob: &Blob, members: &[Member]) {
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut behind) = (BTreeSet::new(), 0);
     for member in members {
         let end = member.offset.checked_add(member.bytes);
+        assert!(member.offset >= behind, "{member:?} shares bytes of {} with another member", blob.blob);
+        behind = end.unwrap_or(u64::MAX);
         assert!(end.is_some_and(|end| end <= blob.payload_bytes), "{member:?} reaches beyond {}", blob.blob);
         assert!(member.version != WHOLE && seen.insert(member.version), "{member:?} is named twice in {}", blob.blob);
     }
@@ -292,6 +300,7 @@ fn move_member(blob: &Blob, member: &Member, found: StagedMember, batch: &mut Ba
     let Member { version, offset, bytes } = *member;
     let StagedMember { owner: Owner { bucket, key, .. }, mut placed, raw } = found;
     assert_eq!(placed.object.bytes, bytes, "{version:?} is as long in {} as it was staged", blob.blob);
+    assert!(placed.is_staged_as(version), "only a version of the workshop moves into a blob");
     let at = key::object(&bucket, &key);
     batch.checks.push(Check::Is(at.clone(), raw));
     leave_workshop(&bucket, &key, placed.staged_ms, version, batch);

@@ -150,9 +150,9 @@ impl Catalog {
     /// [`CatalogError::NoSuchBucket`]; [`CatalogError::Conflict`].
     pub async fn change_bucket(&self, name: &str, change: &BucketChange) -> Result<Bucket, CatalogError> {
         let at = key::bucket(name);
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let Some((mut bucket, raw)) = self.read_raw::<Bucket>(&at).await? else {
                 return Err(CatalogError::NoSuchBucket);
             };

@@ -7,24 +7,27 @@
 //! A call whose future is dropped may or may not have happened. Where the answer names something to free (a slot), let
 //! the call run to its end in a task of its own; what is lost anyway is found at boot ([`Catalog::staged_slots`]).
 
-use crate::authority::Bound;
-use crate::error::CatalogError;
-use crate::ids::Ids;
+use crate::authority::{Authority, Grant};
+use crate::error::{CatalogError, StoreError};
 use crate::key::{self, Tag};
 use crate::quarantine::Quarantine;
-use crate::record::{ClockAnchor, decode, encode};
+use crate::record::{decode, encode};
+use crate::rules;
 use crate::seal::{Sealed, Sequence};
-use crate::store::{Batch, Check, Entry, KeyRange, Store, StoreError, Write};
+use crate::store::{Batch, Check, Entry, KeyRange, Store, Write};
 use serde::de::DeserializeOwned;
+use std::ops::Range;
 use std::sync::Arc;
-use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The format of the records as a whole, checked at open.
 const FORMAT: u32 = 3;
-/// Turns a change takes beside others before it takes one alone.
-const SHARED_TURNS: u32 = 4;
-/// Turns a change takes in all. Alone, only another process on the same store can be in its way.
-const TURNS: u32 = 16;
+/// Retries a change takes beside others before it takes one alone.
+const SHARED_TRIES: u32 = 4;
+/// Retries a change takes in all. Alone, only another process on the same store can be in its way.
+const TRIES: u32 = 16;
+/// Times that a bucket may have been changed while a batch waits; a bucket is seldom changed at all.
+const GRANT_TRIES: u32 = 16;
 /// Entries read at once where everything is walked.
 pub(crate) const STEP: usize = 1_024;
 
@@ -32,11 +35,19 @@ pub(crate) const STEP: usize = 1_024;
 #[derive(Clone)]
 pub struct Catalog {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) ids: Arc<Ids>,
-    pub(crate) quarantine: Arc<Quarantine>,
-    pub(crate) authority: Option<Arc<Bound>>,
+    pub(crate) ids: Arc<ReservedIds>,
+    quarantine: Arc<Quarantine>,
+    grant: Option<Arc<Grant>>,
     opened_at: Sequence,
-    turns: Arc<RwLock<()>>,
+    retries: Arc<RwLock<()>>,
+}
+
+/// The unused numbers of the blocks that were reserved.
+#[derive(Debug, Default)]
+pub(crate) struct ReservedIds {
+    pub(crate) versions: Mutex<Range<u64>>,
+    pub(crate) slots: Mutex<Range<u64>>,
+    pub(crate) blobs: Mutex<Range<u64>>,
 }
 
 /// Where a page ended. Opaque; usable for as long as the catalog lives, whatever happens to the entry it stands on.
@@ -89,50 +100,8 @@ impl Catalog {
     /// A catalog over `store`, whatever is in it.
     pub(crate) fn over(store: Arc<dyn Store>) -> Self {
         let opened_at = store.sequence();
-        let (ids, quarantine, turns) = (Arc::default(), Arc::default(), Arc::default());
-        Self { store, ids, quarantine, authority: None, opened_at, turns }
-    }
-
-    /// What was put under `name`, if anything.
-    pub async fn meta_get(&self, name: &str) -> Result<Option<Vec<u8>>, CatalogError> {
-        let at = user_meta(name);
-        let found = self.store.get(&at).await?;
-        found.map(|value| Ok(value.open(&at)?.0.to_vec())).transpose()
-    }
-
-    /// Keeps `value` under `name`.
-    pub async fn meta_put(&self, name: &str, value: Vec<u8>) -> Result<(), CatalogError> {
-        self.put(user_meta(name), value).await
-    }
-
-    /// The UUID of the rack, once it was set. A damaged record counts as none: every label and the data directory have
-    /// it as well.
-    pub async fn rack_uuid(&self) -> Result<Option<[u8; 16]>, CatalogError> {
-        self.look_up_one(&key::meta("rack-uuid")).await
-    }
-
-    /// Sets the UUID of the rack; for ever.
-    ///
-    /// # Errors
-    /// [`CatalogError::PreconditionFailed`] if it has another one already.
-    pub async fn set_rack_uuid(&self, uuid: [u8; 16]) -> Result<(), CatalogError> {
-        let at = key::meta("rack-uuid");
-        let checks = vec![match self.read_to_replace::<[u8; 16]>(&at).await? {
-            Some((None, damaged)) => Check::Is(at.clone(), damaged),
-            _ => Check::Absent(at.clone()),
-        }];
-        let set = self.apply(Batch { checks, writes: vec![Write::Put(at, encode(&uuid))] }).await?;
-        if set || self.rack_uuid().await? == Some(uuid) { Ok(()) } else { Err(CatalogError::PreconditionFailed) }
-    }
-
-    /// What modelled time is counted from, once it was set. A damaged record counts as none.
-    pub async fn clock_anchor(&self) -> Result<Option<ClockAnchor>, CatalogError> {
-        self.look_up_one(&key::meta("clock-anchor")).await
-    }
-
-    /// Sets what modelled time is counted from.
-    pub async fn set_clock_anchor(&self, anchor: ClockAnchor) -> Result<(), CatalogError> {
-        self.put(key::meta("clock-anchor"), encode(&anchor)).await
+        let (ids, quarantine, retries) = (Arc::default(), Arc::default(), Arc::default());
+        Self { store, ids, quarantine, grant: None, opened_at, retries }
     }
 
     /// Why records are missing that should be here, if some are. Then nothing is known to be garbage.
@@ -210,19 +179,72 @@ impl Catalog {
 
     /// Sets one value, whatever was there.
     pub(crate) async fn put(&self, at: Vec<u8>, value: Vec<u8>) -> Result<(), CatalogError> {
-        Ok(self.store.commit(Batch { checks: Vec::new(), writes: vec![Write::Put(at, value)] }).await?)
+        let batch = Batch { checks: Vec::new(), writes: vec![Write::Put(at, value)] };
+        rules::assert_kept(&batch);
+        Ok(self.store.commit(batch).await?)
     }
 
-    /// Commits `batch`, by the right that this handle has; whether its checks held.
+    /// The same catalog, for changes by the right of `authority` alone: each of them answers
+    /// [`CatalogError::NoSuchBucket`] or [`CatalogError::NoSuchAccessKey`], and changes nothing, once that right is gone.
+    #[must_use]
+    pub fn authorised(&self, authority: Authority) -> Self {
+        let mut authorised = self.clone();
+        authorised.grant = Some(Arc::new(Grant::new(authority)));
+        authorised
+    }
+
+    /// Commits `batch`, by the right that this handle has. False if one of its checks did not hold.
     pub(crate) async fn apply(&self, batch: Batch) -> Result<bool, CatalogError> {
-        if let Some(bound) = &self.authority {
-            return self.apply_by(bound, &batch).await;
+        rules::assert_kept(&batch);
+        if let Some(grant) = &self.grant {
+            return self.apply_granted(grant, &batch).await;
         }
         match self.store.commit(batch).await {
             Ok(()) => Ok(true),
             Err(StoreError::CheckFailed(_)) => Ok(false),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// As [`Catalog::apply`], if the right of `grant` still holds.
+    async fn apply_granted(&self, grant: &Grant, batch: &Batch) -> Result<bool, CatalogError> {
+        for _ in 0..GRANT_TRIES {
+            // The right comes first: a client without it does not learn which other check failed.
+            let mut checks = grant.checks();
+            let rights = checks.len();
+            checks.extend_from_slice(&batch.checks);
+            match self.store.commit(Batch { checks, writes: batch.writes.clone() }).await {
+                Ok(()) => return Ok(true),
+                Err(StoreError::CheckFailed(index)) if index >= rights => return Ok(false),
+                Err(StoreError::CheckFailed(_)) => self.renew(grant).await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(CatalogError::Conflict)
+    }
+
+    /// Reads again what `grant` rests on.
+    async fn renew(&self, grant: &Grant) -> Result<(), CatalogError> {
+        let Authority { bucket, access_key } = &grant.authority;
+        if let Some(access_key) = access_key
+            && self.store.get(&key::access_key(access_key)).await?.is_none()
+        {
+            return Err(CatalogError::NoSuchAccessKey);
+        }
+        if let Some(bucket) = bucket {
+            grant.bucket_changed(self.same_bucket(bucket).await?);
+        }
+        Ok(())
+    }
+
+    /// Leaves out the record at `at`, which is damaged because of `why`.
+    pub(crate) fn quarantine(&self, at: &[u8], why: &str) {
+        self.quarantine.add(at, why);
+    }
+
+    /// The damaged records that were met since the catalog was opened, by key, readable for people; 1,000 at most.
+    pub fn quarantined(&self) -> Vec<String> {
+        self.quarantine.names()
     }
 
     /// The first `limit` entries that begin with `prefix` and lie behind `after`, and where to go on.
@@ -277,41 +299,36 @@ impl Catalog {
         }
     }
 
-    /// The turns of one change.
-    pub(crate) fn turns(&self) -> Turns<'_> {
-        Turns { lock: &self.turns, taken: 0 }
+    /// The retries of one change.
+    pub(crate) fn retries(&self) -> Retries<'_> {
+        Retries { lock: &self.retries, taken: 0 }
     }
 }
 
-/// Names given by others must not meet our own.
-fn user_meta(name: &str) -> Vec<u8> {
-    key::meta(&format!("user/{name}"))
-}
-
-/// The turns of one change: the first ones beside others, then alone, then none.
-pub(crate) struct Turns<'a> {
+/// The retries of one change: the first ones beside others, then alone, then none.
+pub(crate) struct Retries<'a> {
     lock: &'a RwLock<()>,
     taken: u32,
 }
 
 /// The right to plan and commit a change. Kept until the commit is answered.
-pub(crate) enum Turn<'a> {
+pub(crate) enum RetryPermit<'a> {
     /// Others do the same meanwhile.
     Shared { _guard: RwLockReadGuard<'a, ()> },
     /// Nobody else in this process does.
     Alone { _guard: RwLockWriteGuard<'a, ()> },
 }
 
-impl<'a> Turns<'a> {
-    pub(crate) async fn next(&mut self) -> Result<Turn<'a>, CatalogError> {
+impl<'a> Retries<'a> {
+    pub(crate) async fn next(&mut self) -> Result<RetryPermit<'a>, CatalogError> {
         self.taken += 1;
-        if self.taken > TURNS {
+        if self.taken > TRIES {
             return Err(CatalogError::Conflict);
         }
-        Ok(if self.taken <= SHARED_TURNS {
-            Turn::Shared { _guard: self.lock.read().await }
+        Ok(if self.taken <= SHARED_TRIES {
+            RetryPermit::Shared { _guard: self.lock.read().await }
         } else {
-            Turn::Alone { _guard: self.lock.write().await }
+            RetryPermit::Alone { _guard: self.lock.write().await }
         })
     }
 }

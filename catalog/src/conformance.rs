@@ -1,8 +1,9 @@
 //! One suite for every store: what [`Store`] promises, as plain functions over a bench that opens and reopens one.
 #![allow(clippy::unwrap_used)]
 
+use crate::error::StoreError;
 use crate::seal::Sealed;
-use crate::store::{Batch, Check, Entry, KeyRange, Store, StoreError, Write};
+use crate::store::{Batch, Check, Entry, KeyRange, Store, Write};
 use crate::{MemoryStore, SqliteStore};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

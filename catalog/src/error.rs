@@ -1,6 +1,5 @@
 //! Why the catalog could not do what was asked.
 
-use crate::store::StoreError;
 use model::BlobId;
 use std::fmt::Write as _;
 
@@ -52,6 +51,23 @@ pub enum CatalogError {
     /// A record contradicts the format or another record.
     #[error("the catalog is damaged: {0}")]
     Damaged(String),
+}
+
+/// Why a store could not.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The check of that index did not hold; nothing was changed.
+    #[error("precondition {0} of the batch does not hold")]
+    CheckFailed(usize),
+    /// The medium is full; nothing was changed.
+    #[error("the catalog's disk is full")]
+    Full,
+    /// The file is not a catalog of this version, or damaged.
+    #[error("{0}")]
+    Unusable(String),
+    /// Anything else it said.
+    #[error("catalog: {0}")]
+    Failed(String),
 }
 
 impl CatalogError {

@@ -90,9 +90,9 @@ impl Catalog {
 
     /// Marks a page of the stacks on `drive` as lost, those behind `after`. Their bytes, and where to go on.
     async fn mark_lost(&self, drive: DriveId, after: Option<&Cursor>) -> Result<(u64, Option<Cursor>), CatalogError> {
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let page = self.entries(&key::all_on_drive(drive), after, STEP).await?;
             let mut batch = Batch::default();
             let bytes =
@@ -230,15 +230,16 @@ impl Catalog {
     /// If the blob has a stack on `to` already.
     pub async fn move_stack(&self, blob: BlobId, index: u8, from: DriveId, to: DriveId) -> Result<bool, CatalogError> {
         let at = key::blob(blob);
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let Some((mut found, raw)) = self.read_raw::<Blob>(&at).await? else { return Ok(false) };
             assert!(!found.drives.contains(&to), "no two stacks of {blob} are on {to}");
             match found.drives.get_mut(usize::from(index)) {
                 Some(drive) if *drive == from => *drive = to,
                 _ => return Ok(false),
             }
+            assert!(!found.drives.contains(&from), "no other stack of {blob} was on {from}");
             let writes = vec![
                 Write::Put(at.clone(), encode(&found)),
                 Write::Delete(key::on_drive(from, blob)),

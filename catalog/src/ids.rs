@@ -18,14 +18,6 @@ const BLOCK: u64 = 1_024;
 /// The copies of each counter: one damaged record must not stop everything.
 pub(crate) const COPIES: [u8; 2] = [0, 1];
 
-/// What is left of the reserved blocks.
-#[derive(Debug, Default)]
-pub(crate) struct Ids {
-    versions: Mutex<Range<u64>>,
-    slots: Mutex<Range<u64>>,
-    blobs: Mutex<Range<u64>>,
-}
-
 impl Catalog {
     /// A version number that was never given out; above every earlier one. At least 1.
     pub async fn next_version_id(&self) -> Result<VersionId, CatalogError> {
@@ -55,9 +47,9 @@ impl Catalog {
 
     /// No slot below `end` is given out from now on. Only for boot, before any is.
     pub async fn skip_slots(&self, end: u64) -> Result<(), CatalogError> {
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let (start, checks) = self.counter("slot").await?;
             let writes = COPIES.map(|copy| Write::Put(key::counter("slot", copy), encode(&end))).into();
             if start >= end || self.apply(Batch { checks, writes }).await? {
@@ -66,48 +58,26 @@ impl Catalog {
         }
     }
 
-    /// The runs of the server that this catalog remembers, each by its random number, the last one last; `None` if
-    /// their record is damaged.
-    pub async fn runs(&self) -> Result<Option<Vec<u64>>, CatalogError> {
-        let found = self.read_to_replace::<Vec<u64>>(&key::meta("runs")).await?;
-        Ok(found.map_or_else(|| Some(Vec::new()), |(runs, _)| runs))
-    }
-
-    /// Remembers these runs, and no others.
-    pub async fn set_runs(&self, runs: &[u64]) -> Result<(), CatalogError> {
-        self.put(key::meta("runs"), encode(&runs)).await
-    }
-
-    /// Why this catalog was found to be older than what it belongs to, if it was.
-    pub async fn found_older(&self) -> Result<Option<String>, CatalogError> {
-        self.look_up_one(&key::meta("found-older")).await
-    }
-
-    /// Remembers why this catalog is older than what it belongs to, or that it counts all the same.
-    pub async fn set_found_older(&self, why: Option<&str>) -> Result<(), CatalogError> {
-        let at = key::meta("found-older");
-        let write = why.map_or_else(|| Write::Delete(at.clone()), |why| Write::Put(at.clone(), encode(&why)));
-        self.apply(Batch { checks: Vec::new(), writes: vec![write] }).await.map(drop)
-    }
-
     async fn next_id(&self, name: &str, block: &Mutex<Range<u64>>) -> Result<u64, CatalogError> {
         let mut block = block.lock().await;
         if block.is_empty() {
             *block = self.reserve(name).await?;
         }
         let id = block.start;
+        assert!(id > 0 && id < block.end, "a number comes from a block that is reserved");
         block.start += 1;
         Ok(id)
     }
 
     /// Another process on the same store may reserve at the same time, hence the check.
     async fn reserve(&self, name: &str) -> Result<Range<u64>, CatalogError> {
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let (start, checks) = self.counter(name).await?;
             let end = start + BLOCK;
             let writes = COPIES.map(|copy| Write::Put(key::counter(name, copy), encode(&end))).into();
+            assert_eq!(checks.len(), COPIES.len(), "a block is reserved only from what every copy says");
             if self.apply(Batch { checks, writes }).await? {
                 return Ok(start..end);
             }

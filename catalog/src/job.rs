@@ -104,9 +104,9 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::Conflict`].
     pub async fn create_job(&self, job: &Job) -> Result<Job, CatalogError> {
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let highest = self.last_job().await?;
             let job = Job { job: highest + 1, ..job.clone() };
             let at = key::job(job.job);
@@ -207,9 +207,9 @@ impl Catalog {
     pub async fn remove_job_input(&self, job: u64, input: &JobInput) -> Result<Displaced, CatalogError> {
         let JobInput { version, bucket, key } = input;
         let done = Write::Delete(key::job_input(job, *version));
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let mut batch = Batch { checks: Vec::new(), writes: vec![done.clone()] };
             let mut displaced = Displaced::Nothing;
             let is_read = |placed: &PlacedObject| placed.object.version == *version;
@@ -248,6 +248,7 @@ impl Catalog {
             |made: &Made| Member { version: made.object.version, offset: made.offset, bytes: made.object.bytes };
         let members: Vec<Member> = made.iter().map(member).collect();
         check_members(blob, &members);
+        assert!(!members.is_empty(), "a job writes a blob for the objects in it");
         let mut batch = commit_batch(blob);
         batch.checks.push(Check::Present(key::bucket(HIDDEN_BUCKET)));
         for (Made { key, object, offset }, member) in made.iter().zip(&members) {
@@ -274,9 +275,9 @@ impl Catalog {
     /// [`CatalogError::PreconditionFailed`] if there is an object where one shall be ([`Catalog::first_taken`] tells
     /// which); [`CatalogError::Conflict`].
     pub async fn publish(&self, bucket: &Bucket, publications: &[Publication]) -> Result<(), CatalogError> {
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let is_there = Check::Is(key::bucket(&bucket.name), self.same_bucket(bucket).await?);
             let mut batch = Batch { checks: vec![is_there], writes: Vec::new() };
             for publication in publications {

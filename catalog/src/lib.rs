@@ -26,10 +26,12 @@ mod key;
 mod list;
 mod look;
 mod memory;
+mod meta;
 mod object;
 mod parts;
 mod quarantine;
 mod record;
+mod rules;
 mod seal;
 mod sqlite;
 mod staging;
@@ -41,7 +43,7 @@ pub use audit::Audit;
 pub use authority::Authority;
 pub use blob::{CommitBlob, Doomed};
 pub use catalog::{Catalog, Cursor, Page};
-pub use error::CatalogError;
+pub use error::{CatalogError, StoreError};
 pub use failed::OnDrive;
 pub use job::{HIDDEN_BUCKET, Job, JobInput, JobState, Made, Publication};
 pub use list::{ListRequest, Listing};
@@ -54,9 +56,9 @@ pub use record::{
     Ownership, Part, Place, PlacedObject, Upload, User, Version, VersionId,
 };
 pub use seal::{SEAL_BYTES, Sealed, Sequence};
-pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore, SqliteView};
+pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
 pub use staging::{DoomedBytes, StagedSlot, StagedUsage};
-pub use store::{Batch, Check, Entry, KeyRange, Store, StoreError, StoreFuture, Write};
+pub use store::{Batch, Check, Entry, KeyRange, Store, StoreFuture, Write};
 pub use unreadable::Unreadable;
 pub use upload::{ChosenPart, Completed, UploadListRequest, UploadListing, UploadUsage};
 

@@ -50,13 +50,13 @@ impl Catalog {
     /// [`CatalogError::NoSuchBucket`].
     pub async fn list_objects(&self, bucket: &str, request: &ListRequest) -> Result<Listing, CatalogError> {
         self.bucket(bucket).await?;
-        let walk = Walk::new(bucket, request);
+        let walk = ListWalk::new(bucket, request);
         if request.max_keys == 0 { Ok(Listing::default()) } else { walk.run(self).await }
     }
 }
 
 /// A page being filled.
-struct Walk<'a> {
+struct ListWalk<'a> {
     request: &'a ListRequest,
     delimiter: Option<&'a str>,
     /// The key of "" in this bucket.
@@ -68,7 +68,7 @@ struct Walk<'a> {
     listing: Listing,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> ListWalk<'a> {
     fn new(bucket: &str, request: &'a ListRequest) -> Self {
         let bucket_prefix = key::object(bucket, "");
         let range = KeyRange::prefix(&key::object(bucket, &request.prefix));

@@ -3,12 +3,12 @@
 //! What cannot be parsed is left out here; [`Catalog::audit`](crate::Catalog::audit) tells of it.
 
 use crate::catalog::{Catalog, Cursor, Page};
-use crate::error::CatalogError;
+use crate::error::{CatalogError, StoreError};
 use crate::key::{self, Tag};
 use crate::record::{Blob, IN_PARTS, Owner, Part, Place, PlacedObject, StagedMark, VersionId, decode};
 use crate::seal::Sealed;
 use crate::staging::StagedSlot;
-use crate::store::{KeyRange, Store, StoreError};
+use crate::store::{KeyRange, Store};
 use crate::upload::part_of;
 use model::{BlobId, DriveId};
 use std::sync::Arc;
@@ -146,7 +146,7 @@ impl Catalog {
     }
 }
 
-/// What a store answers that is opened only to be looked at.
-pub(crate) fn looked_at_only() -> StoreError {
-    StoreError::Failed("the catalog is opened to be read only".into())
+/// The answer to a commit from a store that is opened read-only.
+pub(crate) fn read_only() -> StoreError {
+    StoreError::Failed("the catalog is opened read-only".into())
 }

@@ -5,22 +5,24 @@
 //! applied and batches that were applied and never answered. [`MemoryStore::crash`] leaves what was durable to a new
 //! store and makes the old one answer nothing but errors, to whoever still holds it.
 
+use crate::error::StoreError;
 use crate::seal::{Sealed, Sequence};
-use crate::store::{Batch, Check, Entry, KeyRange, Store, StoreError, StoreFuture, Write};
+use crate::store::{Batch, Check, Entry, KeyRange, Store, StoreFuture, Write};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A [`Store`] in memory. A clone is another handle on the same entries.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<MemoryState>>,
     delay: Duration,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MemoryState {
     entries: BTreeMap<Vec<u8>, Sealed>,
     sequence: Sequence,
     crashed: bool,
@@ -42,26 +44,21 @@ impl MemoryStore {
     /// What is left after losing power now: batches not yet durable are gone, and the old handles are dead.
     #[must_use]
     pub fn crash(&self) -> Self {
-        let mut old = self.lock();
+        let mut old = self.state.lock();
         old.crashed = true;
         let (entries, sequence) = (std::mem::take(&mut old.entries), old.sequence);
-        let state = State { entries, sequence, ..State::default() };
+        let state = MemoryState { entries, sequence, ..MemoryState::default() };
         Self { state: Arc::new(Mutex::new(state)), delay: self.delay }
     }
 
     /// Whether the medium counts as full: then batches that set anything answer [`StoreError::Full`].
     pub fn set_full(&self, full: bool) {
-        self.lock().full = full;
-    }
-
-    /// Nothing panics while it holds the lock, so a poisoned one is as good.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().full = full;
     }
 
     /// Sets the bytes under `key` as they lie on the medium: what rots, or what another program wrote.
     pub fn corrupt(&self, key: &[u8], corrupt: impl FnOnce(&mut Vec<u8>)) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(value) = state.entries.get_mut(key) {
             let mut bytes = value.as_bytes().to_vec();
             corrupt(&mut bytes);
@@ -69,8 +66,8 @@ impl MemoryStore {
         }
     }
 
-    fn read<T>(&self, read: impl FnOnce(&State) -> T) -> Result<T, StoreError> {
-        let state = self.lock();
+    fn read<T>(&self, read: impl FnOnce(&MemoryState) -> T) -> Result<T, StoreError> {
+        let state = self.state.lock();
         state.alive()?;
         Ok(read(&state))
     }
@@ -94,23 +91,23 @@ impl Store for MemoryStore {
 
     fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {
         if self.delay.is_zero() {
-            return Box::pin(std::future::ready(self.lock().apply(batch)));
+            return Box::pin(std::future::ready(self.state.lock().apply(batch)));
         }
         Box::pin(async move {
             tokio::time::sleep(self.delay / 2).await;
-            let answer = self.lock().apply(batch);
+            let answer = self.state.lock().apply(batch);
             tokio::time::sleep(self.delay / 2).await;
-            self.lock().alive()?;
+            self.state.lock().alive()?;
             answer
         })
     }
 
     fn sequence(&self) -> Sequence {
-        self.lock().sequence
+        self.state.lock().sequence
     }
 }
 
-impl State {
+impl MemoryState {
     fn alive(&self) -> Result<(), StoreError> {
         if self.crashed { Err(StoreError::Failed("the store lost its power".into())) } else { Ok(()) }
     }
@@ -123,6 +120,7 @@ impl State {
         if self.full && batch.writes.iter().any(|write| matches!(write, Write::Put(..))) {
             return Err(StoreError::Full);
         }
+        assert!(!self.crashed, "a store without power takes nothing");
         self.sequence.0 += 1;
         for write in batch.writes {
             self.write(write);
@@ -149,8 +147,8 @@ impl State {
                 self.entries.remove(&key);
             }
             Write::DeleteRange(range) => {
-                let doomed: Vec<_> = self.range(range).map(|(key, _)| key.clone()).collect();
-                for key in doomed {
+                let removed: Vec<_> = self.range(range).map(|(key, _)| key.clone()).collect();
+                for key in removed {
                     self.entries.remove(&key);
                 }
             }

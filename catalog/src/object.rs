@@ -103,11 +103,12 @@ impl Catalog {
         slot: u64,
         condition: &PutCondition,
     ) -> Result<Displaced, CatalogError> {
+        assert!(slot != IN_PARTS, "no file lies in the slot that stands for parts");
         let (name, at) = (bucket.name.as_str(), key::bucket(&bucket.name));
         let mut bucket_raw = encode(bucket);
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let old = self.living(name, key).await?;
             if let Err(refusal) = check_condition(condition, old.as_ref()) {
                 self.same_bucket(bucket).await?;
@@ -160,9 +161,9 @@ impl Catalog {
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchKey`]; [`CatalogError::Conflict`].
     pub async fn change_object(&self, bucket: &str, key: &str, change: &ObjectChange) -> Result<Object, CatalogError> {
         let at = key::object(bucket, key);
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let Some((mut placed, raw)) = self.read_raw::<PlacedObject>(&at).await? else {
                 self.bucket(bucket).await?;
                 return Err(self.not_there(CatalogError::NoSuchKey));
@@ -197,9 +198,9 @@ impl Catalog {
         key: &str,
         condition: &PutCondition,
     ) -> Result<Displaced, CatalogError> {
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let old = self.living(bucket, key).await?;
             if old.is_none() {
                 self.bucket(bucket).await?;
@@ -217,7 +218,7 @@ impl Catalog {
         }
     }
 
-    /// Describes the object at `key` anew, if it still is the version that `restated` names; its bytes stay where they
+    /// Describes the object at `key` anew, if it still is the version that `replacement` names; its bytes stay where they
     /// are. The object as it is then; `None` if it is another version.
     ///
     /// # Errors
@@ -227,27 +228,27 @@ impl Catalog {
         &self,
         bucket: &str,
         key: &str,
-        restated: &Restated,
+        replacement: &Restated,
         condition: &PutCondition,
     ) -> Result<Option<Object>, CatalogError> {
         let at = key::object(bucket, key);
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let found = self.living(bucket, key).await?;
             check_condition(condition, found.as_ref())?;
             let Some(Living { placed: Some(mut placed), raw }) = found else { return Ok(None) };
             let object = &mut placed.object;
-            if object.version != restated.version {
+            if object.version != replacement.version {
                 return Ok(None);
             }
-            object.headers.clone_from(&restated.headers);
-            object.metadata.clone_from(&restated.metadata);
-            object.acl = restated.acl;
-            if let Some(tags) = &restated.tags {
+            object.headers.clone_from(&replacement.headers);
+            object.metadata.clone_from(&replacement.metadata);
+            object.acl = replacement.acl;
+            if let Some(tags) = &replacement.tags {
                 object.tags.clone_from(tags);
             }
-            object.modified_ms = restated.modified_ms;
+            object.modified_ms = replacement.modified_ms;
             let writes = vec![Write::Put(at.clone(), encode(&placed))];
             if self.apply(Batch { checks: vec![Check::Is(at.clone(), raw)], writes }).await? {
                 return Ok(Some(placed.object));
@@ -317,7 +318,7 @@ impl Catalog {
                 let Some(group) = self.group_of(blob, (bucket, key), &old.raw).await? else {
                     return Ok(Err(Overtaken));
                 };
-                doom(group, blob, offset, version, bytes, batch);
+                mark_dead(group, blob, offset, version, bytes, batch);
                 Ok(Ok(Displaced::Doomed { version, group, blob, bytes }))
             }
         }
@@ -379,7 +380,7 @@ impl StagedObject {
 pub(crate) struct Overtaken;
 
 /// Adds to `batch`: a member of a blob dies.
-pub(crate) fn doom(group: GroupId, blob: BlobId, offset: u64, version: VersionId, bytes: u64, batch: &mut Batch) {
+pub(crate) fn mark_dead(group: GroupId, blob: BlobId, offset: u64, version: VersionId, bytes: u64, batch: &mut Batch) {
     batch.writes.push(Write::Delete(key::member(blob, offset, version)));
     batch.writes.push(Write::Put(key::tomb(group, blob, offset, version), encode(&bytes)));
 }
@@ -387,6 +388,8 @@ pub(crate) fn doom(group: GroupId, blob: BlobId, offset: u64, version: VersionId
 /// Adds to `batch`: `version` is known as one in the workshop, by its number, by its key and by its age.
 pub(crate) fn enter_workshop(version: &Version, batch: &mut Batch) {
     let Version { version: number, bytes, staged_ms, place, .. } = *version;
+    assert!(!matches!(place, Place::Stored { .. }), "a version in the rack is in no index of the workshop");
+    assert!(number.0 > 0, "versions are numbered from 1");
     let slot = if let Place::Staged { slot } = place { slot } else { IN_PARTS };
     let mark = StagedMark { version: number, bytes, staged_ms, slot };
     let (bucket, key) = (version.bucket.clone(), version.key.clone());

@@ -1,14 +1,13 @@
-//! Records that are damaged: each is left out, named once in the log, and counted; nothing else suffers from it.
+//! Damaged records: each is left out, named once in the log and counted; nothing else suffers from it.
 //!
-//! What has no sound record is neither served nor moved, and never taken for deleted: a file that only a damaged record
-//! could have named stays where it is.
+//! An object without a sound record is neither served nor moved, and never taken for deleted: a file that only a damaged
+//! record could have named stays where it is.
 
-use crate::catalog::Catalog;
 use crate::error::readable;
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
-/// Keys that are remembered; more are only counted, and named again in the log when they are met again.
+/// Keys that are remembered. Further ones are named in the log each time they are met.
 const NAMED_MAX: usize = 1_000;
 
 /// The damaged records that were met since the catalog was opened.
@@ -17,10 +16,10 @@ pub(crate) struct Quarantine {
     named: Mutex<BTreeSet<Vec<u8>>>,
 }
 
-impl Catalog {
-    /// The record at `at` is not to be used, because of `why`.
-    pub(crate) fn quarantine(&self, at: &[u8], why: &str) {
-        let mut named = self.quarantine.named.lock().unwrap_or_else(PoisonError::into_inner);
+impl Quarantine {
+    /// Adds the record at `at`, which is damaged because of `why`.
+    pub(crate) fn add(&self, at: &[u8], why: &str) {
+        let mut named = self.named.lock();
         let is_new = if named.len() < NAMED_MAX { named.insert(at.to_vec()) } else { !named.contains(at) };
         drop(named);
         if is_new {
@@ -28,9 +27,8 @@ impl Catalog {
         }
     }
 
-    /// The damaged records that were met since the catalog was opened, by key, for people; 1,000 at most.
-    pub fn quarantined(&self) -> Vec<String> {
-        let named = self.quarantine.named.lock().unwrap_or_else(PoisonError::into_inner);
-        named.iter().map(|at| readable(at)).collect()
+    /// The keys of the records in it, readable for people.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.named.lock().iter().map(|at| readable(at)).collect()
     }
 }

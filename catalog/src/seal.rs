@@ -4,7 +4,7 @@
 //! | body | commit sequence number, u64 LE | CRC-32C, u32 LE |
 //! ```
 //! The checksum covers the key's length (u32 LE), the key, the body and the sequence number. A value that a flipped bit
-//! changed, or that turns up under another key, does not open; so no record is ever taken for another's.
+//! changed, or that retries up under another key, does not open; so no record is ever taken for another's.
 //!
 //! A store seals a value when it commits it, since only then is the sequence number known.
 
@@ -28,6 +28,7 @@ impl Sealed {
         body.extend_from_slice(&sequence.0.to_le_bytes());
         let crc = checksum(key, &body);
         body.extend_from_slice(&crc.to_le_bytes());
+        assert!(body.len() >= SEAL_BYTES, "a seal is never shorter than its number and checksum");
         Self(body)
     }
 

@@ -1,48 +1,58 @@
 //! The embedded store: one SQLite file on the server's own disk.
 //!
 //! Invariants:
-//! - all changes go through one writer thread, which puts every batch that waits into one transaction (group commit)
-//!   and answers them once it is durable (WAL, `synchronous = FULL`); one sync is shared by as many batches as there
-//!   are;
-//! - reads go through connections of their own, which never wait for the writer and see every batch that was answered;
+//! - all changes go through one writer thread, which puts every waiting batch into one transaction (group commit) and
+//!   answers them once it is durable (WAL, `synchronous = FULL`), so that all of them share one sync;
+//! - reads use connections of their own, which never wait for the writer and see every batch that was answered;
 //! - one process at a time: a lock on the file beside it is held from open until the writer has ended;
-//! - after an error that leaves open what is durable (a failed sync), no more is written until the file is opened anew;
-//! - what is read after an open is durable, whatever the sync before it came to (`settle.rs`);
-//! - after an open a search finds whatever the file holds, and whether it holds all that it should is known
-//!   (`mend.rs`).
+//! - after an error that leaves open what is durable (a failed sync), nothing is written until the file is opened again;
+//! - everything that is read after an open is durable, whatever became of the sync before it (`settle.rs`);
+//! - after an open a search finds whatever the file holds, and any records that are missing are known to be
+//!   (`mend.rs`);
+//! - a store that is opened read-only changes neither the file nor its log.
 
+mod failure;
 mod file;
 mod key_digest;
 mod mend;
-mod read_only;
+mod path;
+mod pool;
+mod schema;
 mod settle;
 mod statements;
 mod writer;
 
+use crate::error::StoreError;
+use crate::look::read_only;
 use crate::seal::{Sealed, Sequence};
-use crate::store::{Batch, Entry, KeyRange, Store, StoreError, StoreFuture};
-pub use read_only::SqliteView;
-use rusqlite::{Connection, ErrorCode};
-use statements::Reader;
+use crate::store::{Batch, Entry, KeyRange, Store, StoreFuture};
+use failure::store_error;
+use mend::Walk;
+use pool::Pool;
+use rusqlite::Connection;
 use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::Semaphore;
-use writer::Writer;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use writer::{Counters, Writer};
 
-/// How a file is opened.
+/// Connections of a store that is opened read-only.
+const READ_ONLY_READERS: usize = 2;
+/// Faults of the pages that are reported.
+const PAGE_FAULTS_MAX: u32 = 20;
+
+/// Options of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqliteOptions {
     /// How many reads may run at once. At least 1.
     pub readers: usize,
-    /// The size the file may grow to, in bytes (rounded down to whole pages); beyond, commits answer
+    /// The size that the file may grow to, in bytes (rounded down to whole pages); beyond, commits answer
     /// [`StoreError::Full`]. `None` leaves it to the disk.
     pub max_bytes: Option<u64>,
-    /// Batches get sequence numbers above this one, and above all that the file has seen. A server gives a number that
-    /// follows from the wall clock, so that a file that was put back from a backup does not give numbers out again.
+    /// Batches get sequence numbers above this one, and above all that the file has seen. A server derives it from the
+    /// wall clock, so that a file restored from a backup does not use numbers again.
     pub sequence_min: Sequence,
-    /// Records that are missing are given up: the file counts as complete from now on.
+    /// Gives up records that are missing: the file counts as complete from now on.
     pub accept_incomplete: bool,
 }
 
@@ -52,73 +62,83 @@ impl Default for SqliteOptions {
     }
 }
 
-/// What a store has done since it was opened.
+/// Counts since a store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SqliteStats {
     /// Batches that were taken from the queue.
     pub batches: u64,
-    /// Transactions they were put into.
+    /// Transactions that they were put into.
     pub transactions: u64,
 }
 
 /// A [`Store`] in one SQLite file.
 pub struct SqliteStore {
     // Fields are dropped in this order: the readers go first, so that the writer closes last and folds the log into the
-    // file; only then another process may come.
-    pool: Arc<Pool>,
-    writer: Writer,
+    // file; only then may another process open it.
+    pool: Pool,
+    /// `None` if it is opened read-only.
+    writer: Option<Writer>,
     counters: Arc<Counters>,
     incomplete: Option<String>,
     _lock: File,
 }
 
-/// The counters behind [`SqliteStats`].
-#[derive(Debug, Default)]
-struct Counters {
-    batches: AtomicU64,
-    transactions: AtomicU64,
-    sequence: AtomicU64,
-}
-
-/// The connections for reading.
-struct Pool {
-    path: Arc<Path>,
-    idle: Mutex<Vec<Connection>>,
-    permits: Arc<Semaphore>,
-}
-
 impl SqliteStore {
-    /// Opens the catalog file at `path`, or makes it.
+    /// Opens the catalog file at `path`, or creates it.
     ///
     /// # Errors
     /// [`StoreError::Unusable`] if it is another kind of file, damaged, written by a newer Larder or open elsewhere;
-    /// the message names the path and the mend.
+    /// the message names the path and says what to do.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(path, SqliteOptions::default())
     }
 
-    /// Opens the catalog file at `path`, or makes it, with options.
+    /// Opens the catalog file at `path`, or creates it, with options.
     ///
     /// # Errors
     /// As [`SqliteStore::open`].
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
-        assert!(options.readers > 0, "a store without readers answers nothing");
         let path: Arc<Path> = path.as_ref().into();
         let lock = file::lock(&path)?;
         let (connection, walked) = file::open_for_writing(&path, options.max_bytes)?;
         let incomplete = walked.flaw().filter(|_| !options.accept_incomplete);
         let expected = walked.expected(options.accept_incomplete);
-        let idle = (0..options.readers).map(|_| file::open_for_reading(&path)).collect::<Result<_, _>>()?;
+        let readers = (0..options.readers).map(|_| file::open_for_reading(&path)).collect::<Result<_, _>>()?;
+        let pool = Pool::new(path.clone(), readers);
         let last = last_sequence(&connection, &path)?;
         let sequence = last.max(options.sequence_min);
-        let counters = Arc::new(Counters { sequence: AtomicU64::new(last.0), ..Counters::default() });
-        let writer = Writer::start(connection, path.clone(), counters.clone(), sequence, expected)?;
-        let permits = Arc::new(Semaphore::new(options.readers));
-        let pool = Arc::new(Pool { path, idle: Mutex::new(idle), permits });
+        let counters = Arc::new(Counters::new(last));
+        let writer = Some(Writer::start(connection, path, counters.clone(), sequence, expected)?);
         Ok(Self { pool, writer, counters, incomplete, _lock: lock })
     }
 
-    /// What was done since it was opened.
+    /// Opens the catalog file at `path`, which must exist, to look at it, and walks through it once: records that are
+    /// missing show in [`Store::incomplete`], also where a start would rewrite the file. Every commit is refused.
+    ///
+    /// # Errors
+    /// [`StoreError::Unusable`] if it is another kind of file, written by a newer Larder or open elsewhere.
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let path: Arc<Path> = path.as_ref().into();
+        let lock = file::lock(&path)?;
+        let readers = (0..READ_ONLY_READERS).map(|_| file::open_as_it_is(&path)).collect::<Result<Vec<_>, _>>()?;
+        schema::check_identity(&readers[0], &path)?;
+        let sequence = statements::read_sequence(&readers[0]).map_err(|error| store_error(&path, &error))?;
+        // A file that cannot be walked to its end is a finding, not a reason to refuse a look at the rest.
+        let incomplete =
+            Walk::through(&readers[0]).map_or_else(|error| Some(error.to_string()), |walked| walked.flaw());
+        let counters = Arc::new(Counters::new(sequence.unwrap_or_default()));
+        Ok(Self { pool: Pool::new(path, readers), writer: None, counters, incomplete, _lock: lock })
+    }
+
+    /// Reads every page of the file and compares each table with its index. The faults that SQLite finds, in its words.
+    pub async fn check_pages(&self) -> Result<Vec<String>, StoreError> {
+        match self.pool.read(|reader| reader.check_pages(PAGE_FAULTS_MAX)).await {
+            Err(StoreError::Unusable(error)) => Ok(vec![error]),
+            other => other,
+        }
+    }
+
+    /// Counts since it was opened.
     pub fn stats(&self) -> SqliteStats {
         SqliteStats {
             batches: self.counters.batches.load(Ordering::Relaxed),
@@ -127,55 +147,24 @@ impl SqliteStore {
     }
 }
 
-impl Pool {
-    /// Runs `read` on a free connection, on a thread that may block.
-    fn read<T, F>(self: &Arc<Self>, read: F) -> StoreFuture<'_, T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Reader<'_>) -> rusqlite::Result<T> + Send + 'static,
-    {
-        let pool = Arc::clone(self);
-        Box::pin(async move {
-            let permit = pool.permits.clone().acquire_owned().await;
-            let permit = permit.map_err(|closed| StoreError::Failed(closed.to_string()))?;
-            let task = tokio::task::spawn_blocking(move || {
-                let _permit = permit;
-                pool.run(read)
-            });
-            task.await.map_err(|broken| StoreError::Failed(broken.to_string()))?
-        })
-    }
-
-    fn run<T>(&self, read: impl FnOnce(&Reader<'_>) -> rusqlite::Result<T>) -> Result<T, StoreError> {
-        let connection = self.idle().pop();
-        let connection = connection.expect("there are as many connections as permits, and this thread holds a permit");
-        let answer = read(&Reader::new(&connection));
-        self.idle().push(connection);
-        answer.map_err(|error| store_error(&self.path, &error))
-    }
-
-    /// Nothing panics while it holds the lock, so a poisoned one is as good.
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Store for SqliteStore {
     fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
-        let key = key.to_vec();
-        self.pool.read(move |reader| reader.get(&key))
+        self.pool.get(key)
     }
 
     fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
-        self.pool.read(move |reader| reader.get_many(&keys))
+        self.pool.get_many(keys)
     }
 
     fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {
-        self.pool.read(move |reader| reader.scan(range, limit))
+        self.pool.scan(range, limit)
     }
 
     fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {
-        self.writer.commit(batch)
+        match &self.writer {
+            Some(writer) => writer.commit(batch),
+            None => Box::pin(std::future::ready(Err(read_only()))),
+        }
     }
 
     fn sequence(&self) -> Sequence {
@@ -195,23 +184,6 @@ fn last_sequence(connection: &Connection, path: &Path) -> Result<Sequence, Store
     }
     tracing::error!("the catalog's sequence number is damaged; it is taken from the records");
     statements::highest_sequence(connection).map_err(say)
-}
-
-/// What SQLite said of the file at `path`, in our words.
-fn store_error(path: &Path, error: &rusqlite::Error) -> StoreError {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => StoreError::Full,
-        Some(ErrorCode::NotADatabase) => file::unusable(path, "is not a catalog of Larder", file::MEND_FOREIGN),
-        Some(ErrorCode::DatabaseCorrupt) => file::unusable(path, &format!("is damaged ({error})"), file::MEND_DAMAGED),
-        _ => StoreError::Failed(format!("{}: {error}", path.display())),
-    }
-}
-
-/// The path of `path` with `suffix` behind its name.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 #[cfg(test)]

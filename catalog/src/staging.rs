@@ -4,7 +4,7 @@
 use crate::catalog::{Catalog, Cursor, Page, STEP};
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
-use crate::object::{doom, enter_workshop};
+use crate::object::{enter_workshop, mark_dead};
 use crate::record::{IN_PARTS, Place, PlacedObject, StagedMark, Version, VersionId, decode, encode};
 use crate::store::{Batch, Check, Entry, Write};
 use model::{BlobId, GroupId};
@@ -142,10 +142,11 @@ impl Catalog {
         blob: BlobId,
         slot: u64,
     ) -> Result<Option<DoomedBytes>, CatalogError> {
+        assert!(slot != IN_PARTS, "no file lies in the slot that stands for parts");
         let at = key::object(bucket, key);
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let Some((mut placed, raw)) = self.read_raw::<PlacedObject>(&at).await? else { return Ok(None) };
             let Place::Stored { blob: home, offset } = placed.place else { return Ok(None) };
             if (home, placed.object.version) != (blob, version) {
@@ -158,7 +159,7 @@ impl Catalog {
             batch.writes.push(Write::Put(at.clone(), encode(&placed)));
             let (bucket, key) = (bucket.to_owned(), key.to_owned());
             enter_workshop(&Version { version, bucket, key, bytes, staged_ms, place }, &mut batch);
-            doom(group, blob, offset, version, bytes, &mut batch);
+            mark_dead(group, blob, offset, version, bytes, &mut batch);
             if self.apply(batch).await? {
                 return Ok(Some(DoomedBytes { group, blob, bytes }));
             }

@@ -1,5 +1,6 @@
 //! The seam to whatever keeps the records: ordered keys, range reads, atomic batches with preconditions.
 
+use crate::error::StoreError;
 use crate::seal::{Sealed, Sequence};
 use futures::future::BoxFuture;
 use std::ops::Bound;
@@ -82,23 +83,6 @@ pub trait Store: Send + Sync + 'static {
     }
 }
 
-/// Why a store could not.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The check of that index did not hold; nothing was changed.
-    #[error("precondition {0} of the batch does not hold")]
-    CheckFailed(usize),
-    /// The medium is full; nothing was changed.
-    #[error("the catalog's disk is full")]
-    Full,
-    /// The file is not a catalog of this version, or damaged.
-    #[error("{0}")]
-    Unusable(String),
-    /// Anything else it said.
-    #[error("catalog: {0}")]
-    Failed(String),
-}
-
 impl KeyRange {
     /// Every key.
     pub fn all() -> Self {
@@ -113,6 +97,14 @@ impl KeyRange {
     /// All keys that begin with `prefix` and lie behind `key`.
     pub fn prefix_after(prefix: &[u8], key: &[u8]) -> Self {
         Self { start: Bound::Excluded(key.to_vec()), end: after_prefix(prefix) }
+    }
+
+    /// The key that the range begins with or behind; `None` if it begins with the first of all.
+    pub(crate) fn first_key(&self) -> Option<&[u8]> {
+        match &self.start {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key),
+            Bound::Unbounded => None,
+        }
     }
 
     /// The same keys as `start <= key < end`, where no `end` is unbounded. The key behind `k` is `k` and a zero byte.

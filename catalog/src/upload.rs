@@ -13,7 +13,7 @@ use crate::key::{self, Tag};
 use crate::list::{behind, common_prefix, later};
 use crate::object::{Displaced, PutCondition, check_condition, place_new};
 use crate::parts::PARTS_MAX;
-use crate::record::{Object, Owner, Part, Place, Upload, VersionId, decode, encode};
+use crate::record::{IN_PARTS, Object, Owner, Part, Place, Upload, VersionId, decode, encode};
 use crate::seal::Sealed;
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,11 +116,12 @@ impl Catalog {
         part: &Part,
     ) -> Result<Option<Part>, CatalogError> {
         assert!((1..=PARTS_MAX).contains(&part.number), "a part has a number from 1 to {PARTS_MAX}");
+        assert!(part.slot != IN_PARTS, "no file lies in the slot that stands for parts");
         let at = key::part(number, part.number);
         let upload_at = key::upload(bucket, key, number);
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             let (old, raw) = self.read_to_replace::<Part>(&at).await?.unzip();
             let unchanged = raw.map_or_else(|| Check::Absent(at.clone()), |raw| Check::Is(at.clone(), raw));
             let checks = vec![Check::Present(upload_at.clone()), unchanged];
@@ -158,10 +159,12 @@ impl Catalog {
     ) -> Result<Completed, CatalogError> {
         assert!(chosen.windows(2).all(|two| two[0].number < two[1].number), "parts are chosen in order");
         assert_eq!(chosen.len(), object.parts.count() as usize, "an object knows its parts");
+        let end = object.parts.range(object.parts.count()).map_or(0, |last| last.end);
+        assert_eq!(end, object.bytes, "an object is as long as its parts together");
         let at = key::upload(bucket, key, object.version);
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             if self.store.get(&at).await?.is_none() {
                 self.bucket(bucket).await?;
                 return Err(self.not_there(CatalogError::NoSuchUpload));
@@ -193,9 +196,9 @@ impl Catalog {
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchUpload`], [`CatalogError::Conflict`].
     pub async fn abort_upload(&self, bucket: &str, key: &str, number: VersionId) -> Result<Vec<Part>, CatalogError> {
         let at = key::upload(bucket, key, number);
-        let mut turns = self.turns();
+        let mut retries = self.retries();
         loop {
-            let _turn = turns.next().await?;
+            let _permit = retries.next().await?;
             self.upload(bucket, key, number).await?;
             let mut batch = Batch {
                 checks: vec![Check::Present(at.clone())],
@@ -385,6 +388,7 @@ fn choose(
         }
     }
     let count = chosen.len() as u32;
+    assert!(puts.len() + seen.len() <= numbers.len(), "a part of the object was a part of the upload");
     let beyond = numbers.into_iter().filter(|number| *number > count);
     batch.writes.extend(beyond.map(|number| Write::Delete(key::part(object.version, number))));
     batch.writes.extend(puts);

@@ -20,7 +20,8 @@
 
 use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
 use model::Time;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -63,10 +64,6 @@ struct Overdue {
     since: Time,
 }
 
-fn lock(overdue: &Mutex<Overdue>) -> MutexGuard<'_, Overdue> {
-    overdue.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl DeadlineDrive {
     /// `inner`, held to `deadlines`.
     pub fn new(inner: Arc<dyn Drive>, clock: Arc<dyn Clock>, deadlines: Deadlines) -> Self {
@@ -76,12 +73,12 @@ impl DeadlineDrive {
 
     /// Requests that have missed their deadlines and were not answered yet.
     pub fn overdue_requests(&self) -> usize {
-        lock(&self.overdue).count
+        self.overdue.lock().count
     }
 
     /// How long the drive has owed an answer, if it does.
     fn silence(&self) -> Option<DriveError> {
-        let overdue = lock(&self.overdue);
+        let overdue = self.overdue.lock();
         (overdue.count > 0).then(|| DriveError::NoAnswer(self.clock.now().since(overdue.since)))
     }
 
@@ -96,7 +93,7 @@ impl DeadlineDrive {
         if let Some(silence) = self.silence() {
             return Err(silence);
         }
-        let request = Request {
+        let request = DriveRequest {
             began,
             deadline,
             clock: Arc::clone(&self.clock),
@@ -128,7 +125,7 @@ impl DeadlineDrive {
 }
 
 /// A request under way.
-struct Request {
+struct DriveRequest {
     began: Time,
     deadline: Duration,
     clock: Arc<dyn Clock>,
@@ -137,7 +134,7 @@ struct Request {
     _place: OwnedSemaphorePermit,
 }
 
-impl Request {
+impl DriveRequest {
     /// Runs to the drive's answer, however late that is. At the deadline, whoever asked is told that there is none.
     async fn run<T>(
         self,
@@ -158,16 +155,20 @@ impl Request {
         let _ = answer.send(Err(DriveError::NoAnswer(self.deadline)));
         let late = call.await.err();
         let after = self.clock.now().since(self.began);
-        lock(&self.overdue).count -= 1;
+        let mut overdue = self.overdue.lock();
+        assert!(overdue.count > 0, "a request that missed its deadline counts until it is answered");
+        overdue.count -= 1;
+        drop(overdue);
         tracing::warn!(?after, error = ?late, "a drive answered long after its deadline");
     }
 
     fn is_overdue(&self) {
-        let mut overdue = lock(&self.overdue);
+        let mut overdue = self.overdue.lock();
         if overdue.count == 0 {
             overdue.since = self.began;
         }
         overdue.count += 1;
+        assert!(overdue.count <= REQUESTS_MAX, "every request under way has its place");
     }
 }
 

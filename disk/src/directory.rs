@@ -19,14 +19,15 @@ use crate::buffer::ALIGNMENT_BYTES;
 use crate::label::{self, Label, LabelError};
 use crate::{Buffer, Drive, DriveError, DriveFuture, FileName, Space};
 use open_files::{DriveKey, OpenFile};
+use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 use shared_sync::SharedSync;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Files that stay open of a drive that shares them with no other. A drive serves one transfer at a time, and repairs
 /// or removals beside it.
@@ -44,19 +45,19 @@ pub enum IoMode {
 
 /// When a file takes its room on the medium.
 #[derive(Clone, Copy)]
-enum Room {
+enum Allocation {
     AtOnce,
     AsWritten,
 }
 
-struct Shared {
+struct DirectoryState {
     root: PathBuf,
     capacity_bytes: Option<u64>,
     mode: IoMode,
     files: OpenFiles,
     /// What this drive's files are known by among them.
     key: DriveKey,
-    /// Bytes of all files; counted when first asked for, and before any comes or goes.
+    /// Bytes of all files; counted at the first request for it, and before any is created or removed.
     used_bytes: Mutex<Option<u64>>,
     /// How many files were removed: one that was opened before may be gone.
     removals: AtomicU64,
@@ -65,12 +66,8 @@ struct Shared {
 
 /// A drive in a directory. Always ready; of the power commands only `mount` does anything: it checks the label.
 pub struct DirectoryDrive {
-    shared: Arc<Shared>,
+    shared: Arc<DirectoryState>,
     label: Option<Label>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl DirectoryDrive {
@@ -88,7 +85,7 @@ impl DirectoryDrive {
     /// there.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         let files = OpenFiles::new(OPEN_FILES);
-        let shared = Shared {
+        let shared = DirectoryState {
             root: path.into(),
             capacity_bytes: None,
             mode: IoMode::default(),
@@ -101,7 +98,7 @@ impl DirectoryDrive {
         Self { shared: Arc::new(shared), label: None }
     }
 
-    fn shared_mut(&mut self) -> &mut Shared {
+    fn shared_mut(&mut self) -> &mut DirectoryState {
         Arc::get_mut(&mut self.shared).expect("a drive is set up before it is used")
     }
 
@@ -139,7 +136,7 @@ impl DirectoryDrive {
     fn run<T, F>(&self, work: F) -> DriveFuture<'_, T>
     where
         T: Send + 'static,
-        F: FnOnce(&Shared) -> Result<T, DriveError> + Send + 'static,
+        F: FnOnce(&DirectoryState) -> Result<T, DriveError> + Send + 'static,
     {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
@@ -160,7 +157,7 @@ impl DirectoryDrive {
     }
 }
 
-impl Shared {
+impl DirectoryState {
     fn path(&self, name: &FileName) -> PathBuf {
         self.root.join(name.as_str())
     }
@@ -207,12 +204,12 @@ impl Shared {
 
     fn open_file(&self, name: &FileName) -> io::Result<OpenFile> {
         let path = self.path(name);
-        let counted = self.files.make_room();
+        let open_count = self.files.make_room();
         let direct = self.open_direct(&path)?;
         let buffered = if direct.is_none() { Some(open_buffered(&path)?) } else { None };
         let Some(handle) = direct.as_ref().or(buffered.as_ref()) else { unreachable!("one of them was opened") };
         let bytes = handle.metadata()?.len();
-        Ok(OpenFile::new(name.clone(), bytes, direct, buffered, counted))
+        Ok(OpenFile::new(name.clone(), bytes, direct, buffered, open_count))
     }
 
     /// `path` opened past the page cache, if this drive is to and the file system can.
@@ -245,29 +242,35 @@ impl Shared {
         }
     }
 
-    fn create(&self, name: &FileName, bytes: u64, room: Room) -> Result<(), DriveError> {
+    fn create(&self, name: &FileName, bytes: u64, room: Allocation) -> Result<(), DriveError> {
         let exists = self.path(name).try_exists().map_err(|source| self.error("creating", name, source))?;
         if exists {
             return Err(DriveError::Exists(name.clone()));
         }
         {
-            let mut used = lock(&self.used_bytes);
-            let already = self.counted(&mut used)?;
+            let mut used = self.used_bytes.lock();
+            let already = self.used_bytes_of(&mut used)?;
             if self.capacity_bytes.is_some_and(|capacity| bytes > capacity.saturating_sub(already)) {
                 return Err(DriveError::Full);
             }
-            *used = Some(already + bytes);
+            let used_bytes = already + bytes;
+            assert!(
+                self.capacity_bytes.is_none_or(|capacity| used_bytes <= capacity),
+                "files stay within the capacity"
+            );
+            *used = Some(used_bytes);
         }
-        self.create_file(name, bytes, room).inspect_err(|_| self.uncount(bytes))
+        self.create_file(name, bytes, room).inspect_err(|_| self.release(bytes))
     }
 
-    /// Creates a file whose room is counted already.
-    fn create_file(&self, name: &FileName, bytes: u64, room: Room) -> Result<(), DriveError> {
+    /// Creates a file whose bytes are counted already.
+    fn create_file(&self, name: &FileName, bytes: u64, room: Allocation) -> Result<(), DriveError> {
         let path = self.path(name);
         let removals = self.removals.load(Ordering::SeqCst);
         // For the owner alone: what lies here is somebody's data.
-        let counted = self.files.make_room();
+        let open_count = self.files.make_room();
         let make = || OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
+        assert!(path.parent() == Some(&self.root), "nothing reaches outside the directory");
         let made = match make() {
             Err(error) if is_exhausted(&error) => {
                 self.files.close_unused();
@@ -277,8 +280,8 @@ impl Shared {
         };
         let file = made.map_err(|source| self.error("creating", name, source))?;
         let sized = match room {
-            Room::AtOnce => preallocate(&file, bytes),
-            Room::AsWritten => file.set_len(bytes),
+            Allocation::AtOnce => preallocate(&file, bytes),
+            Allocation::AsWritten => file.set_len(bytes),
         };
         let opened = sized
             .map_err(|source| self.error("preallocating", name, source))
@@ -286,7 +289,7 @@ impl Shared {
         match opened {
             Ok(direct) => {
                 let buffered = direct.is_none().then_some(file);
-                let file = OpenFile::new(name.clone(), bytes, direct, buffered, counted);
+                let file = OpenFile::new(name.clone(), bytes, direct, buffered, open_count);
                 self.files.keep(self.key, file, || self.removals.load(Ordering::SeqCst) == removals);
                 Ok(())
             }
@@ -298,13 +301,13 @@ impl Shared {
         }
     }
 
-    fn uncount(&self, bytes: u64) {
-        let mut used = lock(&self.used_bytes);
+    fn release(&self, bytes: u64) {
+        let mut used = self.used_bytes.lock();
         *used = used.map(|used| used.saturating_sub(bytes));
     }
 
-    /// Bytes of all files, counted once and kept up to date from then on.
-    fn counted(&self, used: &mut Option<u64>) -> Result<u64, DriveError> {
+    /// Bytes of all files, counted once and updated from then on.
+    fn used_bytes_of(&self, used: &mut Option<u64>) -> Result<u64, DriveError> {
         if let Some(used) = *used {
             return Ok(used);
         }
@@ -349,13 +352,14 @@ impl Shared {
 
     fn remove(&self, name: &FileName) -> Result<(), DriveError> {
         let failed = |source| self.error("removing", name, source);
-        self.counted(&mut lock(&self.used_bytes))?;
+        self.used_bytes_of(&mut self.used_bytes.lock())?;
         let path = self.path(name);
         let bytes = fs::metadata(&path).map_err(failed)?.len();
+        assert!(path.parent() == Some(&self.root), "nothing reaches outside the directory");
         fs::remove_file(&path).map_err(failed)?;
         self.removals.fetch_add(1, Ordering::SeqCst);
         self.files.close(self.key, Some(name));
-        self.uncount(bytes);
+        self.release(bytes);
         self.sync_directory().map_err(failed)
     }
 
@@ -391,7 +395,7 @@ impl Shared {
         let Some(capacity_bytes) = self.capacity_bytes else {
             return Ok(Space { capacity_bytes: real.f_blocks * real.f_frsize, free_bytes: real_free_bytes });
         };
-        let used_bytes = self.counted(&mut lock(&self.used_bytes))?;
+        let used_bytes = self.used_bytes_of(&mut self.used_bytes.lock())?;
         let free_bytes = capacity_bytes.saturating_sub(used_bytes).min(real_free_bytes);
         Ok(Space { capacity_bytes, free_bytes })
     }
@@ -432,12 +436,12 @@ fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
 impl Drive for DirectoryDrive {
     fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
         let name = name.clone();
-        self.run(move |shared| shared.create(&name, bytes, Room::AtOnce))
+        self.run(move |shared| shared.create(&name, bytes, Allocation::AtOnce))
     }
 
     fn create_sparse(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
         let name = name.clone();
-        self.run(move |shared| shared.create(&name, bytes, Room::AsWritten))
+        self.run(move |shared| shared.create(&name, bytes, Allocation::AsWritten))
     }
 
     fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer> {
@@ -474,11 +478,11 @@ impl Drive for DirectoryDrive {
     }
 
     fn list(&self) -> DriveFuture<'_, Vec<FileName>> {
-        self.run(Shared::list)
+        self.run(DirectoryState::list)
     }
 
     fn space(&self) -> DriveFuture<'_, Space> {
-        self.run(Shared::space)
+        self.run(DirectoryState::space)
     }
 
     fn spin_up(&self) -> DriveFuture<'_, ()> {

@@ -21,8 +21,9 @@ use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
 use crc_fast::CrcAlgorithm;
 use model::physics::{DrivePhysics, Energy, Fuses, Load, PowerState, Refused};
 use model::{DriveId, RackSpec, Time};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -65,14 +66,14 @@ pub enum News {
 }
 
 /// What all drives of a rack share.
-struct Shared {
+struct RackState {
     clock: Arc<dyn Clock>,
     truth: Mutex<Truth>,
-    told: Notify,
+    notified: Notify,
 }
 
 struct Truth {
-    drives: Vec<One>,
+    drives: Vec<DriveState>,
     fuses: Fuses,
     resource_names: Vec<String>,
     load: Load,
@@ -83,7 +84,7 @@ struct Truth {
 }
 
 /// The truth of one drive.
-struct One {
+struct DriveState {
     physics: DrivePhysics,
     pulled: bool,
     /// The domain whose fuse took its power the last time.
@@ -95,15 +96,15 @@ struct One {
 
 /// A rack of emulated drives.
 pub struct EmulatedRack {
-    shared: Arc<Shared>,
+    shared: Arc<RackState>,
     drives: Vec<Arc<EmulatedDrive>>,
 }
 
-/// One drive of an [`EmulatedRack`].
+/// DriveState drive of an [`EmulatedRack`].
 pub struct EmulatedDrive {
     id: DriveId,
     inner: Arc<dyn Drive>,
-    shared: Arc<Shared>,
+    shared: Arc<RackState>,
     capacity_bytes: u64,
     /// Bytes of all files; counted at the first mount.
     used_bytes: Mutex<Option<u64>>,
@@ -118,13 +119,13 @@ struct Begun {
     lag: Duration,
 }
 
-impl Shared {
+impl RackState {
     /// The truth at this moment: what was due has happened.
     fn truth(&self) -> (MutexGuard<'_, Truth>, Time) {
-        let mut truth = self.truth.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut truth = self.truth.lock();
         let now = self.clock.now();
         if truth.reset_fuses(now) {
-            self.told.notify_waiters();
+            self.notified.notify_waiters();
         }
         (truth, now)
     }
@@ -211,7 +212,7 @@ impl EmulatedRack {
         make_inner: impl Fn(DriveId) -> Arc<dyn Drive>,
     ) -> Self {
         let now = clock.now();
-        let one = |drive: DriveId| One {
+        let one = |drive: DriveId| DriveState {
             physics: DrivePhysics::new(spec.profile.clone(), seed, drive).from(now),
             pulled: false,
             tripped: None,
@@ -227,7 +228,7 @@ impl EmulatedRack {
             resets: BTreeSet::new(),
             overrun: Overrun::default(),
         };
-        let shared = Arc::new(Shared { clock, truth: Mutex::new(truth), told: Notify::new() });
+        let shared = Arc::new(RackState { clock, truth: Mutex::new(truth), notified: Notify::new() });
         let emulated = |id: DriveId| EmulatedDrive {
             id,
             inner: make_inner(id),
@@ -249,10 +250,10 @@ impl EmulatedRack {
         self.drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn Drive>).collect()
     }
 
-    /// The next thing that happens to a drive without being asked for. One listener hears each piece of news once.
+    /// The next thing that happens to a drive without being asked for. DriveState listener hears each piece of news once.
     pub async fn news(&self) -> DriveNews {
         loop {
-            let told = self.shared.told.notified();
+            let notified = self.shared.notified.notified();
             let next_reset = {
                 let (mut truth, _) = self.shared.truth();
                 if let Some(news) = truth.news.pop_front() {
@@ -261,7 +262,7 @@ impl EmulatedRack {
                 truth.resets.first().map_or(Time::MAX, |(at, _)| *at)
             };
             tokio::select! {
-                () = told => {}
+                () = notified => {}
                 () = self.shared.clock.sleep_until(next_reset) => {}
             }
         }
@@ -272,7 +273,7 @@ impl EmulatedRack {
         let (mut truth, now) = self.shared.truth();
         truth.power_off(now, drive, News::Pulled);
         truth.drives[drive.index()].pulled = true;
-        self.shared.told.notify_waiters();
+        self.shared.notified.notify_waiters();
     }
 
     /// Puts a drive that was pulled back into its slot.
@@ -280,7 +281,7 @@ impl EmulatedRack {
         let (mut truth, now) = self.shared.truth();
         truth.drives[drive.index()].pulled = false;
         truth.power_on(now, drive);
-        self.shared.told.notify_waiters();
+        self.shared.notified.notify_waiters();
     }
 
     /// Another drive is in the place of one that failed: what was counted of the old one says nothing of it, and it has
@@ -341,7 +342,10 @@ impl EmulatedDrive {
         let lag = if follows_at_once { one.lag } else { Duration::ZERO };
         let losses = one.physics.losses();
         match timing(&mut one.physics, now - lag, load) {
-            Ok(done) => Ok(Begun { done, losses, lag }),
+            Ok(done) => {
+                assert!(done >= now - lag, "a request ends after it begins");
+                Ok(Begun { done, losses, lag })
+            }
             Err(refused) => Err(truth.excuse(self.id, refused)),
         }
     }
@@ -418,7 +422,7 @@ impl EmulatedDrive {
     }
 
     fn used(&self) -> MutexGuard<'_, Option<u64>> {
-        self.used_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used_bytes.lock()
     }
 
     /// Counts what lies on the drive, once.
@@ -531,7 +535,7 @@ impl Drive for EmulatedDrive {
                 let (mut truth, now) = self.shared.truth();
                 let losses = truth.drives[self.id.index()].physics.losses();
                 let done = truth.spin_up(now, self.id).map_err(|refused| truth.excuse(self.id, refused))?;
-                self.shared.told.notify_waiters();
+                self.shared.notified.notify_waiters();
                 Begun { done, losses, lag: Duration::ZERO }
             };
             self.wait(begun).await?;

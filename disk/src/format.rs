@@ -72,12 +72,12 @@ pub(crate) fn crc32c_digest() -> Digest {
 }
 
 /// Fills a block from front to back.
-pub(crate) struct BlockWriter<'a> {
+pub(crate) struct BlockEncoder<'a> {
     block: &'a mut [u8],
     at: usize,
 }
 
-impl<'a> BlockWriter<'a> {
+impl<'a> BlockEncoder<'a> {
     /// Begins a block in `block`, which must have [`BLOCK_BYTES`] bytes.
     pub(crate) fn new(block: &'a mut [u8], magic: [u8; 8]) -> Self {
         assert_eq!(block.len(), BLOCK_BYTES, "a block has its size");
@@ -104,18 +104,19 @@ impl<'a> BlockWriter<'a> {
 
     /// Writes the checksum: the block is complete.
     pub(crate) fn seal(self) {
+        assert!(self.at > 8, "a sealed block has its magic and version");
         let crc = crc32c(&self.block[..SEAL_OFFSET]);
         self.block[SEAL_OFFSET..].copy_from_slice(&crc.to_le_bytes());
     }
 }
 
 /// Takes a block apart from front to back.
-pub(crate) struct BlockReader<'a> {
+pub(crate) struct BlockDecoder<'a> {
     block: &'a [u8],
     at: usize,
 }
 
-impl<'a> BlockReader<'a> {
+impl<'a> BlockDecoder<'a> {
     /// Checks everything that can be checked without knowing the fields: length, magic, version, checksum.
     pub(crate) fn open(block: &'a [u8], magic: [u8; 8], expected: &'static str) -> Result<Self, FormatError> {
         if block.len() != BLOCK_BYTES {

@@ -16,8 +16,8 @@ mod directory;
 mod drive;
 mod emulated;
 mod format;
-#[doc(hidden)]
-pub mod fuzz;
+#[cfg(test)]
+mod format_tests;
 pub mod label;
 pub mod limit;
 mod memory;

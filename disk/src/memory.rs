@@ -8,10 +8,11 @@
 
 use crate::{Buffer, Drive, DriveError, DriveFuture, FileName, Space};
 use model::Rng;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a torn crash keeps or loses as a whole.
@@ -91,7 +92,7 @@ pub enum Asked<'a> {
 type Hang = Arc<dyn Fn(Asked<'_>) -> Option<Duration> + Send + Sync>;
 
 #[derive(Default)]
-struct State {
+struct Medium {
     capacity_bytes: u64,
     files: BTreeMap<FileName, File>,
     /// Calls until one fails: 1 is the next one.
@@ -106,7 +107,7 @@ struct State {
 /// A drive in memory. Always ready; the power commands do nothing.
 #[derive(Default)]
 pub struct MemoryDrive {
-    state: Mutex<State>,
+    state: Mutex<Medium>,
 }
 
 fn medium_error(what: &str) -> DriveError {
@@ -116,11 +117,11 @@ fn medium_error(what: &str) -> DriveError {
 impl MemoryDrive {
     /// An empty drive of `capacity_bytes`.
     pub fn new(capacity_bytes: u64) -> Self {
-        Self { state: Mutex::new(State { capacity_bytes, ..State::default() }) }
+        Self { state: Mutex::new(Medium { capacity_bytes, ..Medium::default() }) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, Medium> {
+        self.state.lock()
     }
 
     /// The power fails: everything that was not synced is lost, names included.
@@ -210,14 +211,14 @@ impl MemoryDrive {
     }
 
     /// Does `act`, unless a fault says otherwise.
-    fn call<T>(&self, call: Call, act: impl FnOnce(&mut State) -> Result<T, DriveError>) -> Result<T, DriveError> {
+    fn call<T>(&self, call: Call, act: impl FnOnce(&mut Medium) -> Result<T, DriveError>) -> Result<T, DriveError> {
         let mut state = self.state();
         state.admit(call)?;
         act(&mut state)
     }
 }
 
-impl State {
+impl Medium {
     fn admit(&mut self, call: Call) -> Result<(), DriveError> {
         if let Some(calls) = &mut self.calls {
             calls.push(call);
@@ -248,7 +249,7 @@ impl State {
         self.files.get_mut(name).ok_or_else(|| DriveError::NotFound(name.clone()))
     }
 
-    fn spoiled(&self, name: &FileName, offset: u64, bytes: u64) -> bool {
+    fn is_unreadable(&self, name: &FileName, offset: u64, bytes: u64) -> bool {
         self.unreadable.iter().any(|(file, at, len)| file == name && *at < offset + bytes && offset < at + len)
     }
 }
@@ -308,7 +309,11 @@ impl Drive for MemoryDrive {
                 let file = state.file(&name)?;
                 let range = part(&name, file, offset, into.len())?;
                 into.copy_from_slice(&file.bytes[range]);
-                if state.spoiled(&name, offset, len) { Err(medium_error("a sector cannot be read")) } else { Ok(into) }
+                if state.is_unreadable(&name, offset, len) {
+                    Err(medium_error("a sector cannot be read"))
+                } else {
+                    Ok(into)
+                }
             })
         })
     }

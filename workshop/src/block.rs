@@ -9,8 +9,8 @@
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
 use disk::{Buffer, Drive, DriveError, FileName};
-use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use tokio::task::JoinHandle;
 
 /// Length of a block, but for a file's last: what has one checksum and is read and written at once. 1 MiB; this crate's
@@ -43,16 +43,11 @@ pub(crate) fn block_sum(file: FileIdentity, block: u64, bytes: &[u8]) -> u32 {
 }
 
 /// Told how many bytes of the file are written, after each block.
-pub(crate) type Written = Arc<dyn Fn(u64) + Send + Sync>;
+pub(crate) type OnWritten = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// What a file of `file_bytes` bytes is counted as: whole pages. More than any drive has if there is no such number.
 pub(crate) fn charge(file_bytes: u64) -> u64 {
     file_bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
-}
-
-/// The guarded value. A panic elsewhere does not make plain counters wrong, so a poisoned lock is used on.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits for `work` in a task of its own, which goes on if the caller does not.
@@ -111,7 +106,7 @@ pub(crate) struct BlockWriter {
     /// Where in the file `buffer` goes.
     start: u64,
     table: Arc<Mutex<Vec<u32>>>,
-    written: Written,
+    written: OnWritten,
     under_way: Option<JoinHandle<Result<Buffer, DriveError>>>,
     /// Set while a call is under way: a call that was dropped in the middle leaves it set, and the file unusable.
     torn: bool,
@@ -124,7 +119,7 @@ impl BlockWriter {
         name: FileName,
         file: FileIdentity,
         file_bytes: u64,
-        written: Written,
+        written: OnWritten,
     ) -> Self {
         let buffer_bytes = file_bytes.min(BLOCK_BYTES as u64) as usize;
         let table = Arc::default();
@@ -161,6 +156,7 @@ impl BlockWriter {
             let (now, later) = data.split_at(data.len().min(BLOCK_BYTES - self.filled));
             self.buffer[self.filled..self.filled + now.len()].copy_from_slice(now);
             self.filled += now.len();
+            assert!(self.filled <= self.buffer_bytes, "the file has room for what it is given");
             data = later;
             if self.filled == BLOCK_BYTES {
                 self.seal(&mut |_| Vec::new()).await?;
@@ -183,6 +179,7 @@ impl BlockWriter {
     pub(crate) async fn write_apart(&mut self, offset: u64, data: &[u8]) -> Result<(), DriveError> {
         self.begin()?;
         self.settle().await?;
+        assert!(offset >= self.start, "what is written apart lies behind the blocks");
         for (index, piece) in data.chunks(BLOCK_BYTES).enumerate() {
             let mut buffer = Buffer::zeroed(piece.len());
             buffer.copy_from_slice(piece);
@@ -203,8 +200,9 @@ impl BlockWriter {
     async fn seal(&mut self, tail: &mut (dyn FnMut(&[u32]) -> Vec<u8> + Send)) -> Result<(), DriveError> {
         let spare = self.settle().await?;
         let data_end = self.bytes();
+        assert!(self.under_way.is_none(), "one block is on its way at a time");
         let tail = {
-            let mut table = lock(&self.table);
+            let mut table = self.table.lock();
             if self.filled > 0 {
                 table.push(block_sum(self.file, self.blocks, &self.buffer[..self.filled]));
                 self.blocks += 1;
@@ -228,6 +226,8 @@ impl BlockWriter {
 
     /// Starts the write of the buffer, and goes on with `spare`.
     fn send_off(&mut self, spare: Option<Buffer>, data_end: u64) {
+        assert!(self.start <= data_end && data_end <= self.bytes(), "a tail follows the data of its block");
+        assert_eq!(self.blocks, data_end.div_ceil(BLOCK_BYTES as u64), "the table has the checksum of every block");
         let fresh = spare.unwrap_or_else(|| Buffer::zeroed(self.buffer_bytes));
         let mut buffer = std::mem::replace(&mut self.buffer, fresh);
         self.buffer.set_len(self.buffer_bytes);

@@ -12,10 +12,10 @@ use sha2::{Digest as _, Sha256};
 /// Computes a checksum of one kind.
 pub struct Checksummer {
     kind: ChecksumKind,
-    state: State,
+    state: DigestState,
 }
 
-enum State {
+enum DigestState {
     Crc(Digest),
     Sha1(Sha1),
     Sha256(Sha256),
@@ -24,13 +24,13 @@ enum State {
 impl Checksummer {
     /// One that has taken no bytes.
     pub fn new(kind: ChecksumKind) -> Self {
-        let crc = |algorithm| State::Crc(Digest::new(algorithm));
+        let crc = |algorithm| DigestState::Crc(Digest::new(algorithm));
         let state = match kind {
             ChecksumKind::Crc32 => crc(CrcAlgorithm::Crc32IsoHdlc),
             ChecksumKind::Crc32c => crc(CrcAlgorithm::Crc32Iscsi),
             ChecksumKind::Crc64Nvme => crc(CrcAlgorithm::Crc64Nvme),
-            ChecksumKind::Sha1 => State::Sha1(Sha1::new()),
-            ChecksumKind::Sha256 => State::Sha256(Sha256::new()),
+            ChecksumKind::Sha1 => DigestState::Sha1(Sha1::new()),
+            ChecksumKind::Sha256 => DigestState::Sha256(Sha256::new()),
         };
         Self { kind, state }
     }
@@ -38,9 +38,9 @@ impl Checksummer {
     /// Takes the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.state {
-            State::Crc(digest) => digest.update(bytes),
-            State::Sha1(digest) => digest.update(bytes),
-            State::Sha256(digest) => digest.update(bytes),
+            DigestState::Crc(digest) => digest.update(bytes),
+            DigestState::Sha1(digest) => digest.update(bytes),
+            DigestState::Sha256(digest) => digest.update(bytes),
         }
     }
 
@@ -48,10 +48,10 @@ impl Checksummer {
     pub fn finish(self) -> Checksum {
         let encode = |bytes: &[u8]| base64_simd::STANDARD.encode_to_string(bytes);
         let base64 = match (self.kind, self.state) {
-            (ChecksumKind::Crc64Nvme, State::Crc(digest)) => encode(&digest.finalize().to_be_bytes()),
-            (_, State::Crc(digest)) => encode(&(digest.finalize() as u32).to_be_bytes()),
-            (_, State::Sha1(digest)) => encode(&digest.finalize()),
-            (_, State::Sha256(digest)) => encode(&digest.finalize()),
+            (ChecksumKind::Crc64Nvme, DigestState::Crc(digest)) => encode(&digest.finalize().to_be_bytes()),
+            (_, DigestState::Crc(digest)) => encode(&(digest.finalize() as u32).to_be_bytes()),
+            (_, DigestState::Sha1(digest)) => encode(&digest.finalize()),
+            (_, DigestState::Sha256(digest)) => encode(&digest.finalize()),
         };
         Checksum { kind: self.kind, base64 }
     }

@@ -20,11 +20,16 @@ mod block;
 mod checksum;
 mod drain;
 mod format;
+mod names;
 mod pack;
 mod pack_format;
+mod recall;
 mod run_mark;
+mod slots;
 mod spool;
+mod spool_entries;
 mod spool_file;
+mod staged_error;
 mod staged_file;
 mod staged_format;
 mod staging;
@@ -43,10 +48,12 @@ pub use pack_format::{
     IndexEntry, MemberAttributes, PACK_FOOTER_BYTES, PackFooter, PartDigests, Retention, RetentionMode, decode_footer,
     decode_index,
 };
-pub use spool::{ENTRIES_MAX, ReserveError, Spool, SpoolUsage, segments};
-pub use spool_file::{SpoolError, SpoolReader, SpoolWriter};
-pub use staged_file::{ReadError, StageError, StagedFile, StagedReader, StagedWriter};
+pub use recall::SpoolError;
+pub use slots::{Reservation, SlotHold};
+pub use spool::{ReserveError, Spool, SpoolUsage, segments};
+pub use spool_entries::ENTRIES_MAX;
+pub use spool_file::{SpoolReader, SpoolWriter};
+pub use staged_error::{ReadError, StageError};
+pub use staged_file::{StagedFile, StagedReader, StagedWriter, reserved_for};
 pub use staged_format::{Stamp, key_hash};
-pub use staging::{
-    Inventory, Reservation, SlotHold, Staging, StagingUsage, SweepReport, UnknownFile, reserved_for, staged_file_name,
-};
+pub use staging::{Inventory, Staging, StagingUsage, SweepReport, UnknownFile, staged_file_name};

@@ -14,8 +14,10 @@ use crate::pack_format::{
     INDEX_HEADER_BYTES, MEMBER_CHECKSUM_BYTES, MemberAttributes, PACK_FOOTER_BYTES, PackFooter, encode_entry,
     encode_index_header, entry_bytes,
 };
-use crate::staged_file::{ReadError, StagedReader};
-use crate::staging::{SlotHold, Staging};
+use crate::slots::SlotHold;
+use crate::staged_error::ReadError;
+use crate::staged_file::StagedReader;
+use crate::staging::Staging;
 use bytes::Bytes;
 use catalog::{Checksum, ChecksumKind, Object};
 use crc_fast::{CrcAlgorithm, Digest};
@@ -168,16 +170,16 @@ pub struct PackPlan {
 pub struct HeldPack {
     plan: PackPlan,
     /// The pieces of all members, one behind the other.
-    pieces: Vec<Held>,
+    pieces: Vec<Piece>,
 }
 
 /// A piece of a member.
-enum Held {
-    File(HeldFile),
+enum Piece {
+    File(StagedPiece),
     Memory(Bytes),
 }
 
-impl Held {
+impl Piece {
     async fn open(&self) -> Result<BoxStream<'static, Result<Bytes, ReadError>>, PackError> {
         match self {
             Self::File(file) => {
@@ -198,14 +200,14 @@ fn blocks_of(mut bytes: Bytes) -> impl Stream<Item = Result<Bytes, ReadError>> +
 }
 
 /// A staged file that stays, and how much of a member it must hold.
-struct HeldFile {
+struct StagedPiece {
     hold: SlotHold,
     bytes: u64,
     /// Of which version of which object it is.
     of: Arc<(u64, String, String)>,
 }
 
-impl HeldFile {
+impl StagedPiece {
     async fn open(&self) -> Result<StagedReader, PackError> {
         let (version, bucket, key) = &*self.of;
         let reader = self.hold.open().await?.of_version(*version, bucket, key)?;
@@ -242,6 +244,7 @@ impl PackPlan {
             offsets.push(index_offset);
             index_offset = index_offset.checked_add(object.bytes).ok_or(PackError::TooLong)?;
         }
+        assert!(offsets.is_sorted(), "members follow one another");
         if index_offset > i64::MAX as u64 {
             return Err(PackError::TooLong);
         }
@@ -272,7 +275,7 @@ impl PackPlan {
                 let part = object.parts.range(number).filter(|_| slots.len() > 1);
                 let bytes = part.map_or(object.bytes, |part| part.end - part.start);
                 let hold = staging.hold(*slot).ok_or(PackError::MemberGone { slot: *slot })?;
-                Ok(Held::File(HeldFile { hold, bytes, of: Arc::clone(&of) }))
+                Ok(Piece::File(StagedPiece { hold, bytes, of: Arc::clone(&of) }))
             })
         });
         Ok(HeldPack { pieces: pieces.collect::<Result<_, PackError>>()?, plan: self })
@@ -288,7 +291,7 @@ impl PackPlan {
             assert!(member.slots.is_empty(), "a member is in memory or staged");
             assert_eq!(member.object.bytes, bytes.len() as u64, "a member is as long as its record says");
         }
-        HeldPack { pieces: bytes.into_iter().map(Held::Memory).collect(), plan: self }
+        HeldPack { pieces: bytes.into_iter().map(Piece::Memory).collect(), plan: self }
     }
 }
 
@@ -304,7 +307,7 @@ pub struct Sealed {
 /// Yields the payload of a pack.
 pub struct PackSource {
     pack: Arc<HeldPack>,
-    stage: Stage,
+    stage: Step,
     opening: FuturesOrdered<BoxFuture<'static, Opened>>,
     /// How many pieces were opened, or are being.
     opened: usize,
@@ -327,7 +330,7 @@ pub struct PackSource {
 type Opened = Result<BoxStream<'static, Result<Bytes, ReadError>>, PackError>;
 
 /// What comes next.
-enum Stage {
+enum Step {
     /// The next piece of the member of that number, of which so many were read; or the index if there is no such
     /// member.
     File { member: usize, read: usize },
@@ -347,7 +350,7 @@ impl PackSource {
         let digest = Digest::new(CrcAlgorithm::Crc64Nvme);
         Self {
             pack,
-            stage: Stage::File { member: 0, read: 0 },
+            stage: Step::File { member: 0, read: 0 },
             opening: FuturesOrdered::new(),
             opened: 0,
             checksums: Vec::new(),
@@ -378,14 +381,15 @@ impl PackSource {
         };
         self.payload_digest.update(&chunk);
         self.yielded_bytes += chunk.len() as u64;
+        assert!(self.yielded_bytes <= self.pack.plan.payload_bytes(), "a payload has the length that was planned");
         Ok(Some(chunk))
     }
 
     /// The number of the member that is being read, or whose reading failed; `None` behind the last one.
     pub fn reading(&self) -> Option<usize> {
         match &self.stage {
-            Stage::File { member, .. } | Stage::Bytes { member, .. } => Some(*member),
-            Stage::Entry(_) | Stage::Checksums(_) | Stage::Done => None,
+            Step::File { member, .. } | Step::Bytes { member, .. } => Some(*member),
+            Step::Entry(_) | Step::Checksums(_) | Step::Done => None,
         }
     }
 
@@ -413,11 +417,11 @@ impl PackSource {
     async fn next_piece(&mut self) -> Result<Option<Bytes>, PackError> {
         loop {
             match &mut self.stage {
-                Stage::File { member, read } => {
+                Step::File { member, read } => {
                     let (member, read) = (*member, *read);
                     self.begin_file(member, read).await?;
                 }
-                Stage::Bytes { member, read, stream } => {
+                Step::Bytes { member, read, stream } => {
                     let (member, read) = (*member, *read);
                     if let Some(piece) = stream.next().await {
                         let piece = piece?;
@@ -429,17 +433,17 @@ impl PackSource {
                     }
                     let sum = self.piece_sum.take();
                     self.check(sum, member, Some(read))?;
-                    self.stage = Stage::File { member, read: read + 1 };
+                    self.stage = Step::File { member, read: read + 1 };
                 }
-                Stage::Entry(next) => {
+                Step::Entry(next) => {
                     let next = *next;
                     return Ok(Some(self.index_entry(next)));
                 }
-                Stage::Checksums(next) => {
+                Step::Checksums(next) => {
                     let next = *next;
                     return Ok(Some(self.checksums_or_footer(next)));
                 }
-                Stage::Done => return Ok(None),
+                Step::Done => return Ok(None),
             }
         }
     }
@@ -449,12 +453,15 @@ impl PackSource {
         self.open_ahead();
         let pack = Arc::clone(&self.pack);
         self.stage = match pack.plan.members.get(member) {
-            None => Stage::Entry(0),
+            None => {
+                assert_eq!(self.checksums.len(), member, "every member was read and has its checksum");
+                Step::Entry(0)
+            }
             Some(of) if read == of.pieces() => {
                 let sum = self.member_sum.take();
                 self.check(sum, member, None)?;
                 self.checksums.push(self.member_digest.finalize_reset());
-                Stage::File { member: member + 1, read: 0 }
+                Step::File { member: member + 1, read: 0 }
             }
             Some(of) => {
                 let sum = |piece| of.expected(piece).map(|expected| Checksummer::new(expected.kind));
@@ -463,7 +470,7 @@ impl PackSource {
                     self.member_sum = sum(None);
                 }
                 let stream = self.opening.next().await.expect("pieces are opened ahead as long as there are some")?;
-                Stage::Bytes { member, read, stream }
+                Step::Bytes { member, read, stream }
             }
         };
         Ok(())
@@ -498,8 +505,14 @@ impl PackSource {
             bytes.extend_from_slice(&encode_index_header(members as u32));
         }
         let PackMember { bucket, key, object, attributes, .. } = &self.pack.plan.members[index];
-        bytes.extend_from_slice(&encode_entry(bucket, key, self.pack.plan.offsets[index], object, attributes));
-        self.stage = if index + 1 < members { Stage::Entry(index + 1) } else { Stage::Checksums(0) };
+        let entry = encode_entry(bucket, key, self.pack.plan.offsets[index], object, attributes);
+        assert_eq!(
+            entry.len(),
+            entry_bytes(bucket, key, object, attributes),
+            "an entry has the length that was planned"
+        );
+        bytes.extend_from_slice(&entry);
+        self.stage = if index + 1 < members { Step::Entry(index + 1) } else { Step::Checksums(0) };
         self.index_digest.update(&bytes);
         bytes.into()
     }
@@ -508,17 +521,21 @@ impl PackSource {
     fn checksums_or_footer(&mut self, first: usize) -> Bytes {
         let rest = &self.checksums[first..];
         if rest.is_empty() {
-            self.stage = Stage::Done;
+            self.stage = Step::Done;
             return Bytes::from_owner(self.footer().encode());
         }
         let now = &rest[..rest.len().min(BLOCK_BYTES / MEMBER_CHECKSUM_BYTES)];
         let bytes: Vec<u8> = now.iter().flat_map(|checksum| checksum.to_le_bytes()).collect();
-        self.stage = Stage::Checksums(first + now.len());
+        self.stage = Step::Checksums(first + now.len());
         self.index_digest.update(&bytes);
         bytes.into()
     }
 
     fn footer(&self) -> PackFooter {
+        assert_eq!(self.opened, self.pack.pieces.len(), "the footer follows when every piece was read");
+        let ready_bytes = self.yielded_bytes + (self.gathered.len() + self.left_over.len()) as u64;
+        let index_end = self.pack.plan.index_offset + self.pack.plan.index_bytes;
+        assert_eq!(ready_bytes, index_end, "members and index have the lengths that were planned");
         PackFooter {
             members: self.pack.plan.members.len() as u32,
             index_offset: self.pack.plan.index_offset,

@@ -4,33 +4,23 @@
 //! A catalog remembers its own runs. One that does not know the run of the mark is not the one that was used last: it
 //! was put back from a backup, or belongs elsewhere.
 
+use crate::names::{run_mark_name, run_of};
 use crate::staging::Staging;
-use disk::{DriveError, FileName};
+use disk::DriveError;
 use std::collections::BTreeSet;
-
-/// The name of the mark of `run`.
-fn mark_name(run: u64) -> FileName {
-    FileName::new(format!("run-{run:016x}")).expect("`run-` and 16 hexadecimal digits are a file name")
-}
-
-/// The run whose mark is called `name`, if it is a mark.
-pub(crate) fn run_of(name: &FileName) -> Option<u64> {
-    let run = u64::from_str_radix(name.as_str().strip_prefix("run-")?, 16).ok()?;
-    (mark_name(run) == *name).then_some(run)
-}
 
 impl Staging {
     /// The runs that are marked: one, or two if a server ended between making a mark and taking the last one away. None
     /// in a workshop that is new, or lost its marks.
     pub async fn marked_runs(&self) -> Result<BTreeSet<u64>, DriveError> {
-        Ok(self.inner.drive.list().await?.iter().filter_map(run_of).collect())
+        Ok(self.drive().list().await?.iter().filter_map(run_of).collect())
     }
 
     /// Marks `run`, beside what is marked already.
     pub async fn mark_run(&self, run: u64) -> Result<(), DriveError> {
-        let name = mark_name(run);
-        match self.inner.drive.create(&name, 1).await {
-            Ok(()) | Err(DriveError::Exists(_)) => self.inner.drive.sync(&name).await,
+        let name = run_mark_name(run);
+        match self.drive().create(&name, 1).await {
+            Ok(()) | Err(DriveError::Exists(_)) => self.drive().sync(&name).await,
             Err(error) => Err(error),
         }
     }
@@ -38,7 +28,7 @@ impl Staging {
     /// Takes all marks away but that of `run`.
     pub async fn keep_mark(&self, run: u64) -> Result<(), DriveError> {
         for other in self.marked_runs().await?.into_iter().filter(|other| *other != run) {
-            self.inner.drive.remove(&mark_name(other)).await?;
+            self.drive().remove(&run_mark_name(other)).await?;
         }
         Ok(())
     }

@@ -3,92 +3,14 @@
 //! Invariant: a reader gives out no byte that the writer did not announce as written, and none whose block it did not
 //! check against the checksum the writer took of it in memory.
 
-use crate::block::{BLOCK_BYTES, BlockWriter, FileIdentity, lock, read_block};
-use crate::spool::{SpoolHold, spool_name};
+use crate::block::{BLOCK_BYTES, BlockWriter, FileIdentity, read_block};
+use crate::names::spool_name;
+use crate::recall::{Recall, SpoolError};
+use crate::spool_entries::SpoolHold;
 use bytes::Bytes;
-use disk::DriveError;
 use futures::stream::{self, BoxStream, StreamExt};
-use model::BlobId;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock};
-use tokio::sync::watch;
-
-/// Why a recall cannot be written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum SpoolError {
-    /// The recall failed; the writer's reason.
-    #[error("the recall failed: {0}")]
-    Failed(Arc<str>),
-    /// A block is not what was written. The entry is given up; another recall will bring the bytes.
-    #[error("block {block} of a recall of {blob} is damaged")]
-    Damaged {
-        /// The blob.
-        blob: BlobId,
-        /// The block, counted from 0 at the beginning of the entry.
-        block: u64,
-    },
-    /// The entry does not hold what was asked for.
-    #[error("only payload bytes {0:?} are here")]
-    OutOfRange(Range<u64>),
-    /// More or fewer bytes were written than the entry is for.
-    #[error("{written_bytes} bytes for an entry of {entry_bytes}")]
-    WrongLength {
-        /// How many were, or would have been, written.
-        written_bytes: u64,
-        /// How many it is for.
-        entry_bytes: u64,
-    },
-    /// The disk failed.
-    #[error(transparent)]
-    Drive(#[from] DriveError),
-}
-
-/// What a writer and its readers share.
-pub(crate) struct Recall {
-    pub blob: BlobId,
-    pub range: Range<u64>,
-    table: OnceLock<Arc<Mutex<Vec<u32>>>>,
-    progress: watch::Sender<Progress>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Progress {
-    /// How much can be read.
-    bytes: u64,
-    /// Set when no more will come, though the entry is not complete.
-    failed: Option<Arc<str>>,
-}
-
-impl Recall {
-    pub(crate) fn new(blob: BlobId, range: Range<u64>) -> Self {
-        Self { blob, range, table: OnceLock::new(), progress: watch::Sender::default() }
-    }
-
-    /// How long it is when complete.
-    fn bytes(&self) -> u64 {
-        self.range.end.saturating_sub(self.range.start)
-    }
-
-    /// Waits until `bytes` bytes can be read.
-    async fn written(&self, bytes: u64) -> Result<(), SpoolError> {
-        let mut progress = self.progress.subscribe();
-        let seen = progress.wait_for(|now| now.bytes >= bytes || now.failed.is_some()).await;
-        let seen = seen.expect("the sender is part of what this borrows").clone();
-        match seen.failed {
-            Some(reason) if seen.bytes < bytes => Err(SpoolError::Failed(reason)),
-            _ => Ok(()),
-        }
-    }
-
-    /// The checksum of a block that was written.
-    fn crc(&self, block: u64) -> Option<u32> {
-        lock(self.table.get()?).get(block as usize).copied()
-    }
-
-    fn fail(&self, reason: &str) {
-        self.progress.send_modify(|now| now.failed = Some(reason.into()));
-    }
-}
+use std::sync::Arc;
 
 /// The file of a recall. Its number is its own for as long as the process lives, and no file outlives that.
 fn identity(number: u64) -> FileIdentity {
@@ -106,8 +28,8 @@ pub struct SpoolWriter {
 impl SpoolWriter {
     pub(crate) fn new(hold: SpoolHold, recall: Arc<Recall>) -> Self {
         let announced = Arc::clone(&recall);
-        let written = move |bytes| announced.progress.send_modify(|now| now.bytes = bytes);
-        let (drive, name) = (Arc::clone(&hold.inner.drive), spool_name(hold.number));
+        let written = move |bytes| announced.advance(bytes);
+        let (drive, name) = (Arc::clone(&hold.entries.drive), spool_name(hold.number));
         let blocks = BlockWriter::new(drive, name, identity(hold.number), recall.bytes(), Arc::new(written));
         recall.table.get_or_init(|| Arc::clone(blocks.table()));
         Self { hold, recall, blocks, finished: false }
@@ -134,6 +56,11 @@ impl SpoolWriter {
             return Err(SpoolError::WrongLength { written_bytes, entry_bytes });
         }
         self.blocks.finish(&mut |_| Vec::new()).await?;
+        assert_eq!(
+            self.recall.progress.borrow().bytes,
+            entry_bytes,
+            "a recall is complete when its last block is written"
+        );
         self.finished = true;
         Ok(())
     }
@@ -151,7 +78,7 @@ impl Drop for SpoolWriter {
             if self.recall.progress.borrow().failed.is_none() {
                 self.recall.fail("it was given up");
             }
-            self.hold.inner.doom(self.hold.number);
+            self.hold.entries.mark_dead(self.hold.number);
         }
     }
 }
@@ -221,10 +148,10 @@ impl OpenEntry {
         let damaged = SpoolError::Damaged { blob: self.recall.blob, block };
         let Some(crc) = self.recall.crc(block) else { return Err(damaged) };
         let name = spool_name(self.hold.number);
-        let (drive, bytes) = (&*self.hold.inner.drive, (end - start) as usize);
+        let (drive, bytes) = (&*self.hold.entries.drive, (end - start) as usize);
         let data = read_block(drive, &name, identity(self.hold.number), block, bytes, crc).await?;
         let Some(data) = data else {
-            self.hold.inner.doom(self.hold.number);
+            self.hold.entries.mark_dead(self.hold.number);
             return Err(damaged);
         };
         Ok(data.slice((rest.start - start) as usize..(rest.end.min(end) - start) as usize))

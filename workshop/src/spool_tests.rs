@@ -1,8 +1,9 @@
 //! Tests of the spool: growing, failing, evicting, and never more than its capacity.
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::spool_file::SpoolError;
+use crate::recall::SpoolError;
 use crate::testing::{collect, files, run, sample, settle};
+use disk::FileName;
 use disk::MemoryDrive;
 use futures::FutureExt;
 use futures::stream::StreamExt;

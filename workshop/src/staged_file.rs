@@ -5,11 +5,12 @@
 //! Invariants: `finish` returns only when bytes, table, footer and name would survive a power cut; a reader gives out
 //! no byte whose block it did not check.
 
-use crate::block::{BLOCK_BYTES, BlockWriter, FileIdentity, block_sum, charge, joined, lock, read_block, read_bytes};
-use crate::drain::Full;
+use crate::block::{BLOCK_BYTES, BlockWriter, FileIdentity, block_sum, charge, joined, read_block, read_bytes};
 use crate::format::FormatError;
-use crate::staged_format::{FOOTER_BYTES, Footer, Layout, PAGE_BLOCKS, Stamp, blocks, key_hash, staged_name};
-use crate::staging::{Inner, SlotHold, reserved_for};
+use crate::names::staged_name;
+use crate::slots::{SlotHold, Slots};
+use crate::staged_error::{ReadError, StageError};
+use crate::staged_format::{FOOTER_BYTES, PAGE_BLOCKS, StagedFooter, StagedLayout, Stamp, blocks, key_hash};
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
 use disk::{DriveError, FileName};
@@ -21,81 +22,15 @@ use tokio::task::JoinHandle;
 /// How much is read when a file is opened. A file that is no longer comes in with it.
 const OPEN_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 16 << 10 };
 
-/// Why a file was not staged. Nothing of it is left.
-#[derive(Debug, thiserror::Error)]
-pub enum StageError {
-    /// There is no room, in the capacity or on the disk itself.
-    #[error(transparent)]
-    Full(#[from] Full),
-    /// It was given more bytes than were reserved.
-    #[error("more than the {reserved_bytes} bytes that were reserved")]
-    TooLong {
-        /// How many were.
-        reserved_bytes: u64,
-    },
-    /// The disk failed.
-    #[error(transparent)]
-    Drive(#[from] DriveError),
+/// The room of a file that grows, at first, in bytes. Small, since a client that announces much and sends nothing takes it.
+const FIRST_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 1 << 20 };
+
+/// The part of `announced_bytes` that is reserved when `come_bytes` have arrived: as much again, and some at first.
+pub fn reserved_for(come_bytes: u64, announced_bytes: u64) -> u64 {
+    announced_bytes.min(come_bytes.saturating_mul(2).max(FIRST_BYTES))
 }
 
-/// Why a staged file cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// There is none, or it was freed.
-    #[error("slot {slot} is not staged")]
-    NotFound {
-        /// The slot.
-        slot: u64,
-    },
-    /// A block is not what was written.
-    #[error("block {block} of slot {slot} is damaged")]
-    Damaged {
-        /// The slot.
-        slot: u64,
-        /// The block, counted from 0.
-        block: u64,
-    },
-    /// Its footer or table is not what was written.
-    #[error("the file of slot {slot} cannot be used: {source}")]
-    Unusable {
-        /// The slot.
-        slot: u64,
-        /// What is wrong with it.
-        source: FormatError,
-    },
-    /// It is another version's: the catalog is not the one that it was staged with.
-    #[error("the file of slot {slot} was staged for another object than the catalog says: is the catalog the newest?")]
-    AnotherVersion {
-        /// The slot.
-        slot: u64,
-    },
-    /// It is shorter than what was asked for.
-    #[error("slot {slot} ends at byte {bytes}")]
-    OutOfRange {
-        /// The slot.
-        slot: u64,
-        /// Its length in bytes.
-        bytes: u64,
-    },
-    /// The disk failed.
-    #[error(transparent)]
-    Drive(#[from] DriveError),
-}
-
-impl ReadError {
-    /// The slot that cannot be read, where that is not the disk's fault.
-    pub fn slot(&self) -> Option<u64> {
-        match self {
-            Self::NotFound { slot }
-            | Self::Damaged { slot, .. }
-            | Self::Unusable { slot, .. }
-            | Self::AnotherVersion { slot } => Some(*slot),
-            Self::OutOfRange { .. } | Self::Drive(_) => None,
-        }
-    }
-}
-
-/// A file that is staged: durable, and ready to be committed.
+/// A staged file: durable, and ready to be committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StagedFile {
     /// Its slot.
@@ -112,7 +47,7 @@ pub struct StagedFile {
 pub struct StagedWriter {
     hold: SlotHold,
     file: FileIdentity,
-    layout: Layout,
+    layout: StagedLayout,
     blocks: BlockWriter,
     bytes: u64,
     /// Pages of the table that are written already.
@@ -122,8 +57,8 @@ pub struct StagedWriter {
 }
 
 impl StagedWriter {
-    pub(crate) fn new(hold: SlotHold, nonce: u64, layout: Layout) -> Self {
-        let drive = Arc::clone(&hold.inner().drive);
+    pub(crate) fn new(hold: SlotHold, nonce: u64, layout: StagedLayout) -> Self {
+        let drive = Arc::clone(&hold.slots.drive);
         let file = FileIdentity { number: hold.slot(), nonce };
         let blocks = BlockWriter::new(drive, staged_name(hold.slot()), file, layout.file_bytes(), Arc::new(|_| {}));
         let table_digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
@@ -140,6 +75,7 @@ impl StagedWriter {
             self.make_room(self.bytes + piece.len() as u64)?;
             self.blocks.write(piece).await.map_err(|error| self.explain(error))?;
             self.bytes += piece.len() as u64;
+            assert_eq!(self.blocks.bytes(), self.bytes, "the blocks hold every byte that was written");
             self.write_full_pages().await.map_err(|error| self.explain(error))?;
         }
         Ok(())
@@ -148,13 +84,13 @@ impl StagedWriter {
     /// Writes what is missing, and returns when the file would survive a power cut. It says that it was staged for
     /// `version` of `key` in `bucket`, as its part of that number or, as part 0, as the whole of it.
     pub async fn finish_for(self, version: u64, part: u32, bucket: &str, key: &str) -> Result<StagedFile, StageError> {
-        let (run, sequence) = self.hold.inner().now();
+        let (run, sequence) = self.hold.slots.now();
         self.finish_with(Stamp { version, part, key_hash: key_hash(bucket, key), run, sequence }).await
     }
 
     /// As [`StagedWriter::finish_for`], for a version whose name may change: it is not in the file.
     pub async fn finish_for_version(self, version: u64) -> Result<StagedFile, StageError> {
-        let (run, sequence) = self.hold.inner().now();
+        let (run, sequence) = self.hold.slots.now();
         self.finish_with(Stamp { version, run, sequence, ..Stamp::default() }).await
     }
 
@@ -164,7 +100,8 @@ impl StagedWriter {
         // A file counts as all that it may hold.
         self.make_room(self.layout.bytes_max)?;
         self.finish_file(stamp).await.map_err(|error| self.explain(error))?;
-        self.hold.inner().finished(self.hold.slot());
+        assert!(self.bytes <= self.layout.bytes_max, "a file holds at most what it has room for");
+        self.hold.slots.finished(self.hold.slot());
         self.finished = true;
         Ok(StagedFile { slot: self.hold.slot(), bytes: self.bytes, charged_bytes: charge(self.layout.file_bytes()) })
     }
@@ -173,10 +110,12 @@ impl StagedWriter {
         let (file, bytes, bytes_max) = (self.file, self.bytes, self.layout.bytes_max);
         let in_one_go = bytes == bytes_max && self.pages == 0;
         let mut digest = self.table_digest;
+        let table_start = self.pages * PAGE_BLOCKS;
         let mut table_and_footer = |table: &[u32]| {
+            assert_eq!(table_start + table.len() as u64, blocks(bytes), "every block has its checksum in the table");
             let mut tail = table_bytes(table);
             digest.update(&tail);
-            let footer = Footer { file, stamp, bytes, bytes_max, table_crc: digest.finalize() as u32 };
+            let footer = StagedFooter { file, stamp, bytes, bytes_max, table_crc: digest.finalize() as u32 };
             tail.extend_from_slice(&footer.encode());
             tail
         };
@@ -184,22 +123,28 @@ impl StagedWriter {
             self.blocks.finish(&mut table_and_footer).await?;
         } else {
             self.blocks.finish(&mut |_| Vec::new()).await?;
-            let tail = table_and_footer(&lock(self.blocks.table()));
+            let tail = table_and_footer(&self.blocks.table().lock());
             let (table, footer) = tail.split_at(tail.len() - FOOTER_BYTES as usize);
+            let table_end = self.page_offset() + table.len() as u64;
+            assert!(table_end <= self.layout.footer_offset(), "the table ends before the footer");
             self.blocks.write_apart(self.page_offset(), table).await?;
             self.blocks.write_apart(self.layout.footer_offset(), footer).await?;
         }
-        self.hold.inner().drive.sync(&staged_name(file.number)).await
+        self.hold.slots.drive.sync(&staged_name(file.number)).await
     }
 
     /// Writes the pages of the table that are full, so that it takes little memory.
     async fn write_full_pages(&mut self) -> Result<(), DriveError> {
         loop {
             let page = {
-                let mut table = lock(self.blocks.table());
+                let mut table = self.blocks.table().lock();
                 if (table.len() as u64) < PAGE_BLOCKS {
                     return Ok(());
                 }
+                assert!(
+                    self.pages < blocks(self.layout.bytes_max).div_ceil(PAGE_BLOCKS),
+                    "the table has room for the page"
+                );
                 let later = table.split_off(PAGE_BLOCKS as usize);
                 std::mem::replace(&mut *table, later)
             };
@@ -220,18 +165,18 @@ impl StagedWriter {
         let all = charge(self.layout.file_bytes());
         let wanted = charge(reserved_for(bytes, self.layout.bytes_max));
         let wanted = if bytes == self.layout.bytes_max { all } else { wanted.min(all) };
-        Ok(self.hold.inner().grow(self.hold.slot(), charge(bytes).min(wanted), wanted)?)
+        Ok(self.hold.slots.grow(self.hold.slot(), charge(bytes).min(wanted), wanted)?)
     }
 
     fn explain(&self, error: DriveError) -> StageError {
-        self.hold.inner().stage_error(error, self.layout)
+        self.hold.slots.stage_error(error, self.layout)
     }
 }
 
 impl Drop for StagedWriter {
     fn drop(&mut self) {
         if !self.finished {
-            self.hold.inner().doom(self.hold.slot());
+            self.hold.slots.mark_dead(self.hold.slot());
         }
     }
 }
@@ -243,34 +188,41 @@ fn table_bytes(table: &[u32]) -> Vec<u8> {
 /// Reads a staged file. Clones read the same file; it stays as long as any of them, or any of their streams.
 #[derive(Clone)]
 pub struct StagedReader {
-    file: Arc<OpenFile>,
+    file: Arc<OpenStagedFile>,
 }
 
-struct OpenFile {
+struct OpenStagedFile {
     hold: SlotHold,
     name: FileName,
-    footer: Footer,
+    footer: StagedFooter,
     /// All of its data, if it is small.
     data: Option<Bytes>,
     /// The first page of its table.
     first_page: Bytes,
 }
 
+impl SlotHold {
+    /// A reader of the slot's file, also if it was freed meanwhile.
+    pub async fn open(&self) -> Result<StagedReader, ReadError> {
+        StagedReader::open(self.clone()).await
+    }
+}
+
 impl StagedReader {
-    pub(crate) async fn open(hold: SlotHold) -> Result<Self, ReadError> {
+    async fn open(hold: SlotHold) -> Result<Self, ReadError> {
         let (slot, name) = (hold.slot(), staged_name(hold.slot()));
-        let drive = Arc::clone(&hold.inner().drive);
+        let drive = Arc::clone(&hold.slots.drive);
         let file_bytes = drive.len(&name).await.map_err(|error| not_found(slot, error))?;
         if file_bytes < FOOTER_BYTES {
             return Err(ReadError::Unusable { slot, source: FormatError::Length });
         }
         let end_bytes = file_bytes.min(OPEN_BYTES);
         let mut end = read_bytes(&*drive, &name, file_bytes - end_bytes, end_bytes as usize).await?;
-        let footer = Footer::decode(&end.split_off(end.len() - FOOTER_BYTES as usize), slot, file_bytes)
+        let footer = StagedFooter::decode(&end.split_off(end.len() - FOOTER_BYTES as usize), slot, file_bytes)
             .map_err(|source| ReadError::Unusable { slot, source })?;
-        let first_page = check_table(hold.inner(), &name, &footer, &end).await?;
+        let first_page = check_table(&hold.slots, &name, &footer, &end).await?;
         let data = (file_bytes <= OPEN_BYTES).then(|| end.slice(..footer.bytes as usize));
-        Ok(Self { file: Arc::new(OpenFile { hold, name, footer, data, first_page }) })
+        Ok(Self { file: Arc::new(OpenStagedFile { hold, name, footer, data, first_page }) })
     }
 
     /// What the file says of itself.
@@ -298,13 +250,13 @@ impl StagedReader {
             return stream::once(async { Err(error) }).boxed();
         }
         let first_page = self.file.first_page.clone();
-        let cursor = Cursor { file: Arc::clone(&self.file), rest: range, page: (0, first_page), ahead: None };
-        stream::try_unfold(cursor, Cursor::step).boxed()
+        let cursor = BlockCursor { file: Arc::clone(&self.file), rest: range, page: (0, first_page), ahead: None };
+        stream::try_unfold(cursor, BlockCursor::step).boxed()
     }
 }
 
 /// Checks the table of a file whose last bytes before the footer are `end`; gives its first page.
-async fn check_table(inner: &Inner, name: &FileName, footer: &Footer, end: &Bytes) -> Result<Bytes, ReadError> {
+async fn check_table(slots: &Slots, name: &FileName, footer: &StagedFooter, end: &Bytes) -> Result<Bytes, ReadError> {
     let table_bytes = 4 * blocks(footer.bytes);
     let table_start = footer.layout().table_offset();
     let end_start = footer.layout().footer_offset() - end.len() as u64;
@@ -315,7 +267,7 @@ async fn check_table(inner: &Inner, name: &FileName, footer: &Footer, end: &Byte
         let page_bytes = (table_bytes - done).min(4 * PAGE_BLOCKS);
         let page = match (table_start + done).checked_sub(end_start) {
             Some(at) => end.slice(at as usize..(at + page_bytes) as usize),
-            None => read_bytes(&*inner.drive, name, table_start + done, page_bytes as usize).await?,
+            None => read_bytes(&*slots.drive, name, table_start + done, page_bytes as usize).await?,
         };
         digest.update(&page);
         if done == 0 {
@@ -338,18 +290,18 @@ fn not_found(slot: u64, error: DriveError) -> ReadError {
 
 /// A stream's place in a file. The block behind the one that was given out is read meanwhile, so that the drive and
 /// whoever takes the bytes work at the same time: a stream holds two blocks.
-struct Cursor {
-    file: Arc<OpenFile>,
+struct BlockCursor {
+    file: Arc<OpenStagedFile>,
     rest: Range<u64>,
     /// A page of the table, and which.
-    page: Page,
+    page: TablePage,
     /// The block that comes next.
-    ahead: Option<JoinHandle<Result<(Bytes, Page), ReadError>>>,
+    ahead: Option<JoinHandle<Result<(Bytes, TablePage), ReadError>>>,
 }
 
-type Page = (u64, Bytes);
+type TablePage = (u64, Bytes);
 
-impl Cursor {
+impl BlockCursor {
     /// The next chunk.
     async fn step(mut self) -> Result<Option<(Bytes, Self)>, ReadError> {
         if self.rest.is_empty() {
@@ -374,9 +326,9 @@ impl Cursor {
     }
 }
 
-impl OpenFile {
+impl OpenStagedFile {
     /// The bytes of a block, checked, and the page of the table it is in.
-    async fn block(&self, block: u64, page: Page) -> Result<(Bytes, Page), ReadError> {
+    async fn block(&self, block: u64, page: TablePage) -> Result<(Bytes, TablePage), ReadError> {
         let start = block * BLOCK_BYTES as u64;
         let bytes = (self.footer.bytes - start).min(BLOCK_BYTES as u64) as usize;
         let (crc, page) = self.crc(block, page).await?;
@@ -385,20 +337,20 @@ impl OpenFile {
                 let data = data.slice(start as usize..start as usize + bytes);
                 Some(data).filter(|data| block_sum(self.footer.file, block, data) == crc)
             }
-            None => read_block(&*self.hold.inner().drive, &self.name, self.footer.file, block, bytes, crc).await?,
+            None => read_block(&*self.hold.slots.drive, &self.name, self.footer.file, block, bytes, crc).await?,
         };
         Ok((checked.ok_or(ReadError::Damaged { slot: self.hold.slot(), block })?, page))
     }
 
     /// The checksum of a block. The table was checked when the file was opened; a page that was damaged since gives a
     /// wrong checksum, which makes a good block look bad and never a bad one good.
-    async fn crc(&self, block: u64, mut page: Page) -> Result<(u32, Page), ReadError> {
+    async fn crc(&self, block: u64, mut page: TablePage) -> Result<(u32, TablePage), ReadError> {
         let wanted = block / PAGE_BLOCKS;
         if page.0 != wanted {
             let offset = 4 * PAGE_BLOCKS * wanted;
             let bytes = (4 * blocks(self.footer.bytes) - offset).min(4 * PAGE_BLOCKS);
             let table_start = self.footer.layout().table_offset();
-            let drive = &self.hold.inner().drive;
+            let drive = &self.hold.slots.drive;
             page = (wanted, read_bytes(&**drive, &self.name, table_start + offset, bytes as usize).await?);
         }
         let at = 4 * (block % PAGE_BLOCKS) as usize;

@@ -12,7 +12,6 @@
 use crate::block::{BLOCK_BYTES, FileIdentity};
 use crate::format::{Fields, FormatError, check_version, crc32c};
 use crc_fast::{CrcAlgorithm, Digest};
-use disk::FileName;
 
 /// Length of the footer.
 pub(crate) const FOOTER_BYTES: u64 = 128;
@@ -32,26 +31,14 @@ pub(crate) fn blocks(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES as u64)
 }
 
-/// The name of the file of `slot`.
-pub(crate) fn staged_name(slot: u64) -> FileName {
-    FileName::new(format!("s-{slot:016x}")).expect("`s-` and 16 hexadecimal digits are a file name")
-}
-
-/// The slot of the file called `name`, if it is a staged file.
-pub(crate) fn slot_of(name: &FileName) -> Option<u64> {
-    let digits = name.as_str().strip_prefix("s-")?;
-    let slot = u64::from_str_radix(digits, 16).ok()?;
-    (staged_name(slot) == *name).then_some(slot)
-}
-
 /// Where the parts of a staged file lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct StagedLayout {
     /// The most data that the file has room for.
     pub bytes_max: u64,
 }
 
-impl Layout {
+impl StagedLayout {
     /// Where the table begins.
     pub(crate) fn table_offset(self) -> u64 {
         self.bytes_max
@@ -94,7 +81,7 @@ pub fn key_hash(bucket: &str, key: &str) -> u64 {
 
 /// The last bytes of a finished staged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Footer {
+pub(crate) struct StagedFooter {
     /// Whose file it is: its slot, and the nonce that tells it from others of that slot.
     pub file: FileIdentity,
     /// What it says of itself.
@@ -107,10 +94,10 @@ pub(crate) struct Footer {
     pub table_crc: u32,
 }
 
-impl Footer {
+impl StagedFooter {
     /// Where the parts of its file lie.
-    pub(crate) fn layout(&self) -> Layout {
-        Layout { bytes_max: self.bytes_max }
+    pub(crate) fn layout(&self) -> StagedLayout {
+        StagedLayout { bytes_max: self.bytes_max }
     }
 
     /// Its bytes.
@@ -179,21 +166,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn footer() -> Footer {
+    fn footer() -> StagedFooter {
         let stamp = Stamp { version: 12, part: 3, key_hash: key_hash("photos", "a"), run: 99, sequence: 77 };
         let file = FileIdentity { number: 7, nonce: 0xc0ff_ee00 };
-        Footer { file, stamp, bytes: 3 << 20, bytes_max: (3 << 20) + 1, table_crc: 0xfeed_beef }
+        StagedFooter { file, stamp, bytes: 3 << 20, bytes_max: (3 << 20) + 1, table_crc: 0xfeed_beef }
     }
 
     #[test]
     fn a_footer_comes_back_as_it_was_written() {
         let footer = footer();
-        assert_eq!(Footer::decode(&footer.encode(), 7, footer.layout().file_bytes()), Ok(footer));
+        assert_eq!(StagedFooter::decode(&footer.encode(), 7, footer.layout().file_bytes()), Ok(footer));
     }
 
     #[test]
     fn zeros_are_an_unfinished_file() {
-        assert_eq!(Footer::decode(&[0; 128], 7, 128), Err(FormatError::Magic));
+        assert_eq!(StagedFooter::decode(&[0; 128], 7, 128), Err(FormatError::Magic));
     }
 
     #[test]
@@ -201,7 +188,7 @@ mod tests {
         let mut end = vec![0; 128];
         end[64..72].copy_from_slice(&MAGIC);
         end[72] = 1;
-        let refused = Footer::decode(&end, 7, 5000);
+        let refused = StagedFooter::decode(&end, 7, 5000);
         assert_eq!(refused, Err(FormatError::Trial(1)));
         assert!(refused.unwrap_err().to_string().contains("written by an earlier trial version of Larder"));
     }
@@ -210,16 +197,8 @@ mod tests {
     fn a_footer_of_another_slot_or_length_is_refused() {
         let footer = footer();
         let file_bytes = footer.layout().file_bytes();
-        assert_eq!(Footer::decode(&footer.encode(), 8, file_bytes), Err(FormatError::Field("slot")));
-        assert_eq!(Footer::decode(&footer.encode(), 7, file_bytes + 1), Err(FormatError::Length));
-    }
-
-    #[test]
-    fn only_names_of_slots_are_staged_files() {
-        assert_eq!(slot_of(&staged_name(u64::MAX)), Some(u64::MAX));
-        for name in ["s-1", "s-000000000000000g", "r-0000000000000001", "s-+000000000000001"] {
-            assert_eq!(FileName::new(name).and_then(|name| slot_of(&name)), None);
-        }
+        assert_eq!(StagedFooter::decode(&footer.encode(), 8, file_bytes), Err(FormatError::Field("slot")));
+        assert_eq!(StagedFooter::decode(&footer.encode(), 7, file_bytes + 1), Err(FormatError::Length));
     }
 
     proptest! {
@@ -228,12 +207,12 @@ mod tests {
             let footer = footer();
             let mut bytes = footer.encode();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            prop_assert!(Footer::decode(&bytes, 7, footer.layout().file_bytes()).is_err());
+            prop_assert!(StagedFooter::decode(&bytes, 7, footer.layout().file_bytes()).is_err());
         }
 
         #[test]
         fn no_bytes_make_the_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..140)) {
-            prop_assert!(Footer::decode(&bytes, 7, bytes.len() as u64).is_err());
+            prop_assert!(StagedFooter::decode(&bytes, 7, bytes.len() as u64).is_err());
         }
     }
 }

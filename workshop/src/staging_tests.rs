@@ -228,7 +228,7 @@ fn a_reader_of_a_freed_file_finishes_and_then_the_file_goes() {
         drop(stream);
         settle().await;
         assert_eq!((files(&drive).await, usage(&staging)), ((0, 0), (0, 0)));
-        assert!(lock(&staging.inner.state).slots.is_empty());
+        assert!(staging.slots.state.lock().slots.is_empty());
     });
 }
 

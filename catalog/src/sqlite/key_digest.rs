@@ -19,7 +19,7 @@ pub(super) struct KeyDigest {
 
 /// What the file should hold, as its last transaction left it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Expected {
+pub(super) struct ExpectedKeys {
     /// All records.
     pub(super) keys: KeyDigest,
     /// Of those, what was found to be missing and was not accepted yet.
@@ -29,7 +29,7 @@ pub(super) struct Expected {
 /// Bytes of a digest in the file.
 const BYTES: usize = 16;
 
-impl Expected {
+impl ExpectedKeys {
     pub(super) fn to_bytes(self) -> Vec<u8> {
         [self.keys.to_bytes(), self.missing.to_bytes()].concat()
     }

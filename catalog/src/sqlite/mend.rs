@@ -6,12 +6,13 @@
 //! beside it, under another name. What is still missing then is known by number, though not by name: the file stays
 //! **incomplete** until an operator accepts it, and whoever asks can refuse to take what he does not find for deleted.
 
-use super::file::{self, MEND_DAMAGED, unusable};
-use super::key_digest::{Expected, KeyDigest};
+use super::failure::{MEND_DAMAGED, store_error, unusable};
+use super::key_digest::{ExpectedKeys, KeyDigest};
+use super::path::{beside, sync_directory};
+use super::schema::make_new;
 use super::statements::{highest_sequence, read_expected, read_sequence, write_sequence};
-use super::{beside, store_error};
+use crate::error::StoreError;
 use crate::seal::Sealed;
-use crate::store::StoreError;
 use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
 
@@ -19,19 +20,19 @@ use std::path::{Path, PathBuf};
 const KEPT_MAX: u32 = 100;
 
 /// What the walk through a file found.
-pub(super) struct Walked {
+pub(super) struct Walk {
     /// The records that are there.
     found: KeyDigest,
     /// Those that should be.
-    expected: Expected,
+    expected: ExpectedKeys,
     in_order: bool,
 }
 
-impl Walked {
+impl Walk {
     /// Walks the whole file. Where it is damaged what should be there, what is there counts.
     pub(super) fn through(connection: &Connection) -> rusqlite::Result<Self> {
         let (found, in_order) = KeyDigest::of_file(connection)?;
-        let complete = || Expected { keys: found, ..Expected::default() };
+        let complete = || ExpectedKeys { keys: found, ..ExpectedKeys::default() };
         Ok(Self { found, expected: read_expected(connection)?.unwrap_or_else(complete), in_order })
     }
 
@@ -55,9 +56,9 @@ impl Walked {
     }
 
     /// What to expect from now on, if what is missing is accepted, or not.
-    pub(super) fn expected(&self, accepted: bool) -> Expected {
+    pub(super) fn expected(&self, accepted: bool) -> ExpectedKeys {
         let keys = if accepted { self.found } else { self.expected.keys };
-        Expected { keys, missing: keys.minus(self.found) }
+        ExpectedKeys { keys, missing: keys.minus(self.found) }
     }
 }
 
@@ -68,17 +69,18 @@ impl Walked {
 pub(super) fn rewrite(connection: Connection, path: &Path, flaw: &str) -> Result<(), StoreError> {
     let say = |error: rusqlite::Error| store_error(path, &error);
     let failed = |error: std::io::Error| StoreError::Failed(format!("{}: {error}", path.display()));
-    let fresh = kept_name(path, "mended").map_err(failed)?;
+    let fresh = free_name(path, "mended").map_err(failed)?;
     let copied = copy(&connection, &fresh);
     if let Err(error) = copied {
         let _ = std::fs::remove_file(&fresh); // made a moment ago, under a name that nobody had
         return Err(error);
     }
     connection.close().map_err(|(_, error)| say(error))?;
-    let damaged = kept_name(path, "damaged").map_err(failed)?;
+    assert!(fresh != path && fresh.parent() == path.parent(), "the new file replaces the old one by a rename");
+    let damaged = free_name(path, "damaged").map_err(failed)?;
     // At every moment there is a catalog at `path`.
     std::fs::hard_link(path, &damaged).and_then(|()| std::fs::rename(&fresh, path)).map_err(failed)?;
-    file::sync_directory(path).map_err(failed)?;
+    sync_directory(path).map_err(failed)?;
     tracing::error!(
         "THE CATALOG WAS DAMAGED: {flaw}. It was written anew from what can be read; the damaged file is kept as {}",
         damaged.display()
@@ -87,7 +89,7 @@ pub(super) fn rewrite(connection: Connection, path: &Path, flaw: &str) -> Result
 }
 
 /// A name beside `path` that nothing has.
-fn kept_name(path: &Path, what: &str) -> std::io::Result<PathBuf> {
+fn free_name(path: &Path, what: &str) -> std::io::Result<PathBuf> {
     let name = |number| beside(path, &format!(".{what}-{number}"));
     let free = (1..=KEPT_MAX).map(name).find(|name| !name.exists());
     free.ok_or_else(|| std::io::Error::other(format!("there are {KEPT_MAX} files {what}; move them away")))
@@ -96,7 +98,7 @@ fn kept_name(path: &Path, what: &str) -> std::io::Result<PathBuf> {
 /// Copies what is in the file of `from` into a new one.
 fn copy(from: &Connection, into: &Path) -> Result<(), StoreError> {
     let say = |error: rusqlite::Error| store_error(into, &error);
-    let to = file::make_new(into)?;
+    let to = make_new(into)?;
     let copied = || -> rusqlite::Result<()> {
         to.execute_batch("BEGIN IMMEDIATE")?;
         let mut walk = from.prepare("SELECT k, v FROM kv")?;
@@ -111,7 +113,7 @@ fn copy(from: &Connection, into: &Path) -> Result<(), StoreError> {
         }
         let sequence = read_sequence(from)?.map_or_else(|| highest_sequence(from), Ok)?;
         let keys = read_expected(from)?.map_or(found, |expected| expected.keys);
-        write_sequence(&to, sequence, Expected { keys, missing: keys.minus(found) })?;
+        write_sequence(&to, sequence, ExpectedKeys { keys, missing: keys.minus(found) })?;
         to.execute_batch("COMMIT")
     };
     copied().map_err(|error| match store_error(into, &error) {

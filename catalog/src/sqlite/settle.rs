@@ -17,8 +17,9 @@
 //!
 //! Either sync failing fails the open: nothing was believed, nothing is swept, and the next start tries again.
 
-use super::{beside, store_error};
-use crate::store::StoreError;
+use super::failure::store_error;
+use super::path::beside;
+use crate::error::StoreError;
 use rusqlite::Connection;
 use std::fs::File;
 use std::io;

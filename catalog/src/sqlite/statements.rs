@@ -1,16 +1,16 @@
 //! The SQL: point reads, range reads, checks and writes over the one table.
 
-use super::key_digest::{Expected, KeyDigest};
+use super::key_digest::{ExpectedKeys, KeyDigest};
 use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use rusqlite::{Connection, OptionalExtension, params};
 
 /// A connection that reads.
-pub(super) struct Reader<'a> {
+pub(super) struct Statements<'a> {
     connection: &'a Connection,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Statements<'a> {
     pub(super) fn new(connection: &'a Connection) -> Self {
         Self { connection }
     }
@@ -64,7 +64,7 @@ pub(super) fn failed_check(connection: &Connection, batch: &Batch) -> rusqlite::
 }
 
 fn holds(connection: &Connection, check: &Check) -> rusqlite::Result<bool> {
-    let reader = Reader::new(connection);
+    let reader = Statements::new(connection);
     Ok(match check {
         Check::Absent(key) => !is_there(connection, key)?,
         Check::Present(key) => is_there(connection, key)?,
@@ -86,6 +86,7 @@ pub(super) fn write(
 ) -> rusqlite::Result<()> {
     match write {
         Write::Put(key, body) => {
+            assert!(sequence.0 > 0, "a record is sealed with the number of its batch");
             let sealed = Sealed::seal(key, body.clone(), sequence);
             let row = params![key, sealed.as_bytes()];
             if connection.prepare_cached("INSERT OR IGNORE INTO kv (k, v) VALUES (?1, ?2)")?.execute(row)? > 0 {
@@ -129,9 +130,9 @@ pub(super) fn read_sequence(connection: &Connection) -> rusqlite::Result<Option<
 }
 
 /// What the file should hold as of the last transaction; `None` where that is damaged.
-pub(super) fn read_expected(connection: &Connection) -> rusqlite::Result<Option<Expected>> {
-    let Some(sealed) = sealed_sequence(connection)? else { return Ok(Some(Expected::default())) };
-    Ok(sealed.open(SEQUENCE_KEY).ok().and_then(|(body, _)| Expected::from_bytes(body)))
+pub(super) fn read_expected(connection: &Connection) -> rusqlite::Result<Option<ExpectedKeys>> {
+    let Some(sealed) = sealed_sequence(connection)? else { return Ok(Some(ExpectedKeys::default())) };
+    Ok(sealed.open(SEQUENCE_KEY).ok().and_then(|(body, _)| ExpectedKeys::from_bytes(body)))
 }
 
 fn sealed_sequence(connection: &Connection) -> rusqlite::Result<Option<Sealed>> {
@@ -140,7 +141,11 @@ fn sealed_sequence(connection: &Connection) -> rusqlite::Result<Option<Sealed>> 
 }
 
 /// Remembers the number of the last batch, and what the file should hold.
-pub(super) fn write_sequence(connection: &Connection, sequence: Sequence, expected: Expected) -> rusqlite::Result<()> {
+pub(super) fn write_sequence(
+    connection: &Connection,
+    sequence: Sequence,
+    expected: ExpectedKeys,
+) -> rusqlite::Result<()> {
     let sealed = Sealed::seal(SEQUENCE_KEY, expected.to_bytes(), sequence);
     connection
         .prepare_cached("INSERT INTO sequence (one, v) VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET v = excluded.v")?

@@ -1,8 +1,10 @@
 //! What only the embedded store promises: group commit, one process, refusals, a full disk, crashes of the process.
 #![allow(clippy::unwrap_used)]
 
-use super::{SqliteOptions, SqliteStore, SqliteView, beside};
-use crate::store::{Batch, KeyRange, Store, StoreError, Write};
+use super::path::beside;
+use super::{SqliteOptions, SqliteStore};
+use crate::error::StoreError;
+use crate::store::{Batch, KeyRange, Store, Write};
 use rusqlite::Connection;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -196,7 +198,10 @@ async fn records_that_are_missing_stay_known_to_be_until_they_are_accepted() {
         store.commit(put(&[i], b"1")).await.unwrap();
     }
     drop(store);
+    assert_eq!(SqliteStore::open_read_only(&path).unwrap().incomplete(), None);
     Connection::open(&path).unwrap().execute("DELETE FROM kv WHERE k = x'04'", []).unwrap();
+    let seen = SqliteStore::open_read_only(&path).unwrap().incomplete().map(str::to_owned);
+    assert_eq!(seen.as_deref(), Some("1 of 9 records are missing"));
     for kept in [1, 2, 2] {
         let store = SqliteStore::open(&path).unwrap();
         assert!(store.incomplete().unwrap().contains("records are missing"), "{:?}", store.incomplete());
@@ -234,7 +239,7 @@ async fn a_view_sees_what_was_answered_and_changes_nothing() {
     let path = dir.path().join("catalog ?#%41");
     let store = SqliteStore::open(&path).unwrap();
     store.commit(put(b"a", b"1")).await.unwrap();
-    assert!(SqliteView::open(&path).is_err(), "it is open elsewhere");
+    assert!(SqliteStore::open_read_only(&path).is_err(), "it is open elsewhere");
     // What a crash leaves now: a log that was not folded into the file.
     let image = dir.path().join("image");
     std::fs::copy(&path, &image).unwrap();
@@ -242,7 +247,7 @@ async fn a_view_sees_what_was_answered_and_changes_nothing() {
     drop(store);
     for (path, log) in [(&path, false), (&image, true)] {
         let before = (std::fs::read(path).unwrap(), std::fs::read(beside(path, "-wal")).ok());
-        let view = SqliteView::open(path).unwrap();
+        let view = SqliteStore::open_read_only(path).unwrap();
         assert_eq!(view.get(b"a").await.unwrap().unwrap().open(b"a").unwrap().0, b"1");
         assert_eq!(view.check_pages().await.unwrap(), Vec::<String>::new());
         assert!(view.commit(put(b"a", b"2")).await.is_err());

@@ -4,15 +4,16 @@
 //! write, and a write that then fails can only be the medium's fault, for which the whole transaction is rolled back.
 //! If the medium is full, each batch is tried again alone, so that a large one does not take small ones with it.
 
-use super::key_digest::Expected;
+use super::failure::store_error;
+use super::key_digest::ExpectedKeys;
 use super::statements::{failed_check, write, write_sequence};
-use super::{Counters, store_error};
+use crate::error::StoreError;
 use crate::seal::Sequence;
-use crate::store::{Batch, StoreError, StoreFuture};
+use crate::store::{Batch, StoreFuture};
 use rusqlite::{Connection, ErrorCode};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
@@ -20,15 +21,31 @@ use tokio::sync::oneshot;
 /// Writes of one transaction at most, unless a single batch has more: bounds how long the first one waits.
 const GROUP_WRITES_MAX: usize = 16_384;
 
-/// A batch that waits, and who waits for it.
-struct Job {
+/// Counts of the writer, for whoever holds the store.
+#[derive(Debug)]
+pub(super) struct Counters {
+    pub(super) batches: AtomicU64,
+    pub(super) transactions: AtomicU64,
+    /// The number of the last batch that was answered.
+    pub(super) sequence: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn new(last: Sequence) -> Self {
+        let sequence = AtomicU64::new(last.0);
+        Self { batches: AtomicU64::new(0), transactions: AtomicU64::new(0), sequence }
+    }
+}
+
+/// A waiting batch, and where its answer goes.
+struct QueuedBatch {
     batch: Batch,
     answer: oneshot::Sender<Result<(), StoreError>>,
 }
 
 /// The handle on the thread. Dropping it ends the thread once everything queued is done.
 pub(super) struct Writer {
-    jobs: Option<Sender<Job>>,
+    jobs: Option<Sender<QueuedBatch>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -38,10 +55,10 @@ impl Writer {
         path: Arc<Path>,
         counters: Arc<Counters>,
         sequence: Sequence,
-        expected: Expected,
+        expected: ExpectedKeys,
     ) -> Result<Self, StoreError> {
         let (jobs, queue) = channel();
-        let work = Work { connection, path, counters, sequence, expected, broken: None };
+        let work = WriterThread { connection, path, counters, sequence, expected, broken: None };
         let thread = std::thread::Builder::new().name("catalog-writer".into()).spawn(move || work.run(&queue));
         let thread = thread.map_err(|error| StoreError::Failed(error.to_string()))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
@@ -51,7 +68,7 @@ impl Writer {
     pub(super) fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {
         let (answer, answered) = oneshot::channel();
         let jobs = self.jobs.as_ref().expect("the queue is closed only by drop");
-        let sent = jobs.send(Job { batch, answer }).is_ok();
+        let sent = jobs.send(QueuedBatch { batch, answer }).is_ok();
         Box::pin(async move {
             let gone = || StoreError::Failed("the catalog's writer has ended".into());
             if sent { answered.await.unwrap_or_else(|_| Err(gone())) } else { Err(gone()) }
@@ -71,14 +88,14 @@ impl Drop for Writer {
 }
 
 /// What the thread owns.
-struct Work {
+struct WriterThread {
     connection: Connection,
     path: Arc<Path>,
     counters: Arc<Counters>,
     /// Of the last batch that was committed.
     sequence: Sequence,
     /// What should be in the file.
-    expected: Expected,
+    expected: ExpectedKeys,
     /// Why nothing more may be written.
     broken: Option<String>,
 }
@@ -86,8 +103,8 @@ struct Work {
 /// What became of a batch within a transaction: the check that failed, if one did.
 type Verdict = Option<usize>;
 
-impl Work {
-    fn run(mut self, queue: &Receiver<Job>) {
+impl WriterThread {
+    fn run(mut self, queue: &Receiver<QueuedBatch>) {
         while let Ok(first) = queue.recv() {
             let group = gather(first, queue);
             self.counters.batches.fetch_add(group.len() as u64, Ordering::Relaxed);
@@ -95,9 +112,11 @@ impl Work {
         }
     }
 
-    fn commit(&mut self, group: Vec<Job>) {
+    fn commit(&mut self, group: Vec<QueuedBatch>) {
         match self.transaction(&group) {
             Ok(verdicts) => {
+                assert_eq!(verdicts.len(), group.len(), "every batch has its verdict");
+                assert!(self.broken.is_none(), "nothing is acknowledged after a failed sync");
                 for (job, verdict) in group.into_iter().zip(verdicts) {
                     answer(job, verdict.map_or(Ok(()), |check| Err(StoreError::CheckFailed(check))));
                 }
@@ -114,7 +133,7 @@ impl Work {
     }
 
     /// All of `group` in one durable transaction, or nothing of it.
-    fn transaction(&mut self, group: &[Job]) -> Result<Vec<Verdict>, StoreError> {
+    fn transaction(&mut self, group: &[QueuedBatch]) -> Result<Vec<Verdict>, StoreError> {
         if let Some(why) = &self.broken {
             return Err(StoreError::Failed(why.clone()));
         }
@@ -122,6 +141,9 @@ impl Work {
         let done = self.try_transaction(group);
         let done = done.map(|(verdicts, sequence, expected)| {
             assert!(sequence >= self.sequence, "sequence numbers grow");
+            let applied = verdicts.iter().filter(|verdict| verdict.is_none()).count() as u64;
+            assert_eq!(sequence.0 - self.sequence.0, applied, "each batch that changes something has its own number");
+            assert!(self.connection.is_autocommit(), "a batch is answered when its transaction is over");
             (self.sequence, self.expected) = (sequence, expected);
             self.counters.sequence.store(sequence.0, Ordering::Release);
             verdicts
@@ -143,7 +165,8 @@ impl Work {
 
     /// What became of each batch, the number of the last of them that changed something, and what should be in the
     /// file.
-    fn try_transaction(&self, group: &[Job]) -> rusqlite::Result<(Vec<Verdict>, Sequence, Expected)> {
+    fn try_transaction(&self, group: &[QueuedBatch]) -> rusqlite::Result<(Vec<Verdict>, Sequence, ExpectedKeys)> {
+        assert!(self.broken.is_none() && !group.is_empty(), "a transaction has batches, on a file that can be written");
         let (mut sequence, mut expected) = (self.sequence, self.expected);
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         let mut verdicts = Vec::with_capacity(group.len());
@@ -171,7 +194,7 @@ impl Work {
 }
 
 /// `first` and whatever else waits, as far as one transaction goes.
-fn gather(first: Job, queue: &Receiver<Job>) -> Vec<Job> {
+fn gather(first: QueuedBatch, queue: &Receiver<QueuedBatch>) -> Vec<QueuedBatch> {
     let mut writes = first.batch.writes.len();
     let mut group = vec![first];
     while writes < GROUP_WRITES_MAX
@@ -184,6 +207,6 @@ fn gather(first: Job, queue: &Receiver<Job>) -> Vec<Job> {
 }
 
 /// Whoever no longer waits needs no answer.
-fn answer(job: Job, answer: Result<(), StoreError>) {
+fn answer(job: QueuedBatch, answer: Result<(), StoreError>) {
     let _ = job.answer.send(answer);
 }

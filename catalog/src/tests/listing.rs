@@ -201,7 +201,7 @@ async fn a_listing_jumps_over_what_lies_below_a_common_prefix() {
     for i in 0..10_000_u64 {
         let key = format!("{}/{i:05}", i % 10);
         catalog
-            .put_object(&super::bucket(), &key, &object(VersionId(i + 1), 1, 1), i, &PutCondition::None)
+            .put_object(&super::bucket(), &key, &object(VersionId(i + 1), 1, 1), i + 1, &PutCondition::None)
             .await
             .unwrap();
     }

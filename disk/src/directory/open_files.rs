@@ -11,10 +11,11 @@
 //! - the lock is never held while a file is opened or closed: a drive that does not answer keeps no other one waiting.
 
 use crate::FileName;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
@@ -24,9 +25,9 @@ pub const DESCRIPTORS_PER_FILE: u64 = 3;
 
 /// A cache of open files. See the head of this file. Clones share it.
 #[derive(Clone)]
-pub struct OpenFiles(Arc<Inner>);
+pub struct OpenFiles(Arc<FileCache>);
 
-struct Inner {
+struct FileCache {
     files_max: usize,
     places: Arc<Semaphore>,
     /// Files that are open, or for which there is room.
@@ -41,12 +42,12 @@ struct Inner {
 pub(super) struct DriveKey(u64);
 
 /// The right to have a file open for the length of a call.
-pub(super) struct Place {
+pub(super) struct CallPermit {
     _permit: OwnedSemaphorePermit,
 }
 
 /// How a call ended.
-pub(super) type Ended<T> = Result<T, JoinError>;
+pub(super) type CallResult<T> = Result<T, JoinError>;
 
 /// An open file. It is closed when nobody uses it any more.
 pub(super) struct OpenFile {
@@ -56,20 +57,20 @@ pub(super) struct OpenFile {
     pub(super) direct: Option<File>,
     /// Through the page cache; opened when it is needed, if there is another.
     pub(super) buffered: OnceLock<File>,
-    counted: Counted,
+    counted: OpenCount,
 }
 
 /// An open file counts from before it is opened until it is closed.
-pub(super) struct Counted(Arc<Inner>);
+pub(super) struct OpenCount(Arc<FileCache>);
 
-impl Drop for Counted {
+impl Drop for OpenCount {
     fn drop(&mut self) {
         self.0.open_count.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl OpenFile {
-    pub(super) fn new(name: FileName, bytes: u64, direct: Option<File>, buffered: Option<File>, of: Counted) -> Self {
+    pub(super) fn new(name: FileName, bytes: u64, direct: Option<File>, buffered: Option<File>, of: OpenCount) -> Self {
         assert!(direct.is_some() || buffered.is_some(), "an open file has a handle");
         Self { name, bytes, direct, buffered: buffered.map_or_else(OnceLock::new, OnceLock::from), counted: of }
     }
@@ -79,7 +80,7 @@ impl OpenFiles {
     /// Keeps up to `files_max` files open, at least 1. More calls than that wait for one another.
     pub fn new(files_max: usize) -> Self {
         assert!(files_max > 0, "the file in use stays open");
-        Self(Arc::new(Inner {
+        Self(Arc::new(FileCache {
             files_max,
             places: Arc::new(Semaphore::new(files_max)),
             open_count: AtomicUsize::new(0),
@@ -102,22 +103,22 @@ impl OpenFiles {
     /// of its own, so that a caller who is not polled just then (a stream that opens files ahead) keeps it from nobody.
     pub(super) async fn place_for<T: Send + 'static>(
         &self,
-        call: impl FnOnce(Place) -> T + Send + 'static,
-    ) -> Ended<T> {
+        call: impl FnOnce(CallPermit) -> T + Send + 'static,
+    ) -> CallResult<T> {
         let places = Arc::clone(&self.0.places);
         if let Ok(permit) = Arc::clone(&places).try_acquire_owned() {
-            return tokio::task::spawn_blocking(move || call(Place { _permit: permit })).await;
+            return tokio::task::spawn_blocking(move || call(CallPermit { _permit: permit })).await;
         }
         let mut waiting = JoinSet::new(); // whose task ends with it
         waiting.spawn(async move {
             let permit = places.acquire_owned().await.expect("places are given out as long as the cache is there");
-            tokio::task::spawn_blocking(move || call(Place { _permit: permit })).await
+            tokio::task::spawn_blocking(move || call(CallPermit { _permit: permit })).await
         });
         waiting.join_next().await.expect("one task was begun").and_then(|ended| ended)
     }
 
     fn cached(&self) -> MutexGuard<'_, VecDeque<(DriveKey, Arc<OpenFile>)>> {
-        self.0.cached.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.cached.lock()
     }
 
     /// The file `name` of `drive` if it is open, for whoever holds a place.
@@ -136,7 +137,7 @@ impl OpenFiles {
     }
 
     /// Makes room for one more file, for whoever holds a place; another is closed for it.
-    pub(super) fn make_room(&self) -> Counted {
+    pub(super) fn make_room(&self) -> OpenCount {
         let closing = {
             let mut cached = self.cached();
             // Places are as many as files, and this caller uses none yet: if all files are open, one of them is not in
@@ -149,7 +150,7 @@ impl OpenFiles {
             }
             closing
         };
-        let Some((_, file)) = closing else { return Counted(Arc::clone(&self.0)) };
+        let Some((_, file)) = closing else { return OpenCount(Arc::clone(&self.0)) };
         let file = Arc::into_inner(file).expect("nobody but the cache had it, and nobody could come by it since");
         let OpenFile { counted, direct, buffered, .. } = file;
         drop((direct, buffered));
@@ -172,6 +173,7 @@ impl OpenFiles {
         }
         let file = Arc::new(file);
         cached.push_back((drive, Arc::clone(&file)));
+        assert!(cached.len() <= self.0.files_max, "the cache holds open files only");
         file
     }
 

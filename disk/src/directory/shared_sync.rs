@@ -6,8 +6,8 @@
 //!
 //! Invariant: a caller returns only after a sync that began after its call.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Lets those who sync the same thing share.
 #[derive(Default)]
@@ -42,19 +42,24 @@ impl SharedSync {
     /// # Errors
     /// What the sync failed with.
     pub fn run(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let mut rounds = self.lock();
+        let mut rounds = self.rounds.lock();
         let mine = rounds.begun + 1;
         while rounds.running {
-            rounds = self.wait(rounds);
+            self.wait(&mut rounds);
             if rounds.begun > mine || (rounds.begun == mine && !rounds.running) {
                 return rounds.outcome(mine);
             }
         }
+        assert!(
+            !rounds.running && rounds.begun < mine,
+            "one sync runs at a time, and each begins after its caller came"
+        );
         rounds.begun = mine;
         rounds.running = true;
         drop(rounds);
         let result = sync();
-        let mut rounds = self.lock();
+        let mut rounds = self.rounds.lock();
+        assert!(rounds.running && rounds.begun == mine, "nobody begins a sync while one runs");
         rounds.running = false;
         if let Err(error) = &result {
             rounds.failed = Some((mine, error.kind(), error.to_string()));
@@ -64,21 +69,16 @@ impl SharedSync {
         result
     }
 
-    fn lock(&self) -> MutexGuard<'_, Rounds> {
-        self.rounds.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, mut rounds: MutexGuard<'a, Rounds>) -> MutexGuard<'a, Rounds> {
+    fn wait(&self, rounds: &mut MutexGuard<'_, Rounds>) {
         #[cfg(test)]
         {
             rounds.waiting += 1;
         }
-        rounds = self.ended.wait(rounds).unwrap_or_else(PoisonError::into_inner);
+        self.ended.wait(rounds);
         #[cfg(test)]
         {
             rounds.waiting -= 1;
         }
-        rounds
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
             let first = scope.spawn(|| {
                 shared.run(|| {
                     began.store(1, Ordering::SeqCst);
-                    while shared.lock().waiting < callers {
+                    while shared.rounds.lock().waiting < callers {
                         thread::yield_now();
                     }
                     Ok(())

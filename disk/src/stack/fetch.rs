@@ -3,22 +3,22 @@
 //! Invariant: nothing here outlives its request; what is learnt of a stack goes back to the reader, which alone
 //! decides.
 
+use super::flaw::Flaw;
 use super::format::{
-    Batch, Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, fragment_sum, stack_name,
+    Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, StripeBatch, fragment_sum, stack_name,
 };
-use super::inspect::Flaw;
 use crate::format::{BLOCK_BYTES, seal_of};
 use crate::{Buffer, Drive, DriveError, FileName, Meter};
 use std::sync::Arc;
 
 /// A batch to be fetched from one stack.
-pub(super) struct Order {
+pub(super) struct FetchOrder {
     pub(super) blob: Blob,
     pub(super) shape: Shape,
     pub(super) index: u8,
     pub(super) drive: Arc<dyn Drive>,
     pub(super) name: FileName,
-    pub(super) batch: Batch,
+    pub(super) batch: StripeBatch,
     /// The checksum of the stack's header, which its pages must name.
     pub(super) header_crc: u32,
     /// The checksums of the batch's run, if they are known already.
@@ -29,7 +29,7 @@ pub(super) struct Order {
     pub(super) meter: Arc<Meter>,
 }
 
-/// What came of an [`Order`].
+/// What came of an [`FetchOrder`].
 pub(super) struct Fetched {
     /// The checksums of the batch's run, if they are good.
     pub(super) page: Option<Arc<ChecksumPage>>,
@@ -53,7 +53,7 @@ pub(super) async fn open(
     index: u8,
     drive: &Arc<dyn Drive>,
     meter: &Arc<Meter>,
-) -> Result<Ends, DriveError> {
+) -> Result<StackEnds, DriveError> {
     match probe(blob, index, drive, meter).await {
         Ok(ends) => Ok(ends),
         Err(Flaw::Drive(error)) => Err(error),
@@ -66,7 +66,7 @@ pub(super) async fn open(
 }
 
 /// The blocks at both ends of a stack.
-pub(super) struct Ends {
+pub(super) struct StackEnds {
     /// The last checksum page, if it is good.
     pub(super) page: Option<Arc<ChecksumPage>>,
     pub(super) footer: Footer,
@@ -74,7 +74,12 @@ pub(super) struct Ends {
 }
 
 /// Reads the ends of the stack with index `index`, and compares them with what is expected.
-pub(super) async fn probe(blob: &Blob, index: u8, drive: &Arc<dyn Drive>, meter: &Arc<Meter>) -> Result<Ends, Flaw> {
+pub(super) async fn probe(
+    blob: &Blob,
+    index: u8,
+    drive: &Arc<dyn Drive>,
+    meter: &Arc<Meter>,
+) -> Result<StackEnds, Flaw> {
     let shape = Shape::new(blob.code, blob.payload_bytes);
     let name = stack_name(blob.id, index);
     let (expected_bytes, bytes) = (shape.stack_bytes(), drive.len(&name).await?);
@@ -97,7 +102,7 @@ pub(super) async fn probe(blob: &Blob, index: u8, drive: &Arc<dyn Drive>, meter:
     if seal_of(&head) != footer.header_crc {
         return Err(Flaw::Unbound);
     }
-    Ok(Ends { page, footer, provenance: header.provenance })
+    Ok(StackEnds { page, footer, provenance: header.provenance })
 }
 
 /// The checksum page that `block` is, if it is the one of this run, written along with the header of that checksum.
@@ -125,7 +130,7 @@ fn is_local(error: &DriveError) -> bool {
     matches!(error, DriveError::Io { .. })
 }
 
-impl Order {
+impl FetchOrder {
     /// Reads and checks what was ordered.
     pub(super) async fn fetch(mut self) -> Fetched {
         if self.page.is_none() {

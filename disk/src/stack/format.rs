@@ -11,7 +11,7 @@
 //! alone; every checksum covers the identity of what it protects, so that bytes in the wrong place are as bad as wrong
 //! bytes.
 
-use crate::format::{BLOCK_BYTES, BlockReader, BlockWriter, FormatError, crc32c_digest};
+use crate::format::{BLOCK_BYTES, BlockDecoder, BlockEncoder, FormatError, crc32c_digest};
 use crate::label::RackUuid;
 use crate::{FileName, REQUEST_FRAGMENTS_BYTES};
 use model::{BlobId, ClassId, Code, DriveId, GroupId};
@@ -70,7 +70,7 @@ pub(crate) struct Shape {
 
 /// Stripes that are moved together: one request to each drive. Never across the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Batch {
+pub(crate) struct StripeBatch {
     pub(crate) first: u64,
     pub(crate) stripes: u64,
 }
@@ -135,7 +135,7 @@ impl Shape {
     /// Bytes of fragments that the longest request holds.
     pub(crate) fn batch_bytes(&self) -> usize {
         let stripes = self.batch_stripes().min(self.stripes());
-        if stripes == self.stripes() { self.len(Batch { first: 0, stripes }) } else { self.full(stripes) }
+        if stripes == self.stripes() { self.len(StripeBatch { first: 0, stripes }) } else { self.full(stripes) }
     }
 
     fn full(&self, stripes: u64) -> usize {
@@ -143,19 +143,20 @@ impl Shape {
     }
 
     /// The batch that begins with stripe `first` and ends before `end`, the end of its run, or when it is full.
-    pub(crate) fn batch(&self, first: u64, end: u64) -> Batch {
+    pub(crate) fn batch(&self, first: u64, end: u64) -> StripeBatch {
         let end = end.min(self.run_end(first / RUN_STRIPES)).min(first + self.batch_stripes());
         assert!(first < end, "a batch has at least one stripe");
-        Batch { first, stripes: end - first }
+        StripeBatch { first, stripes: end - first }
     }
 
     /// Bytes of a batch on each drive.
-    pub(crate) fn len(&self, batch: Batch) -> usize {
+    pub(crate) fn len(&self, batch: StripeBatch) -> usize {
         self.full(batch.stripes - 1) + self.fragment_bytes(batch.first + batch.stripes - 1)
     }
 
     /// Where in a batch's buffer the fragment of `stripe` lies.
-    pub(crate) fn within(&self, batch: Batch, stripe: u64) -> std::ops::Range<usize> {
+    pub(crate) fn within(&self, batch: StripeBatch, stripe: u64) -> std::ops::Range<usize> {
+        assert!(batch.first <= stripe && stripe < batch.end(), "the stripe is one of the batch");
         let start = self.full(stripe - batch.first);
         start..start + self.fragment_bytes(stripe)
     }
@@ -167,7 +168,7 @@ impl Shape {
     }
 }
 
-impl Batch {
+impl StripeBatch {
     pub(crate) fn end(&self) -> u64 {
         self.first + self.stripes
     }
@@ -231,7 +232,8 @@ impl Header {
     pub fn encode(&self, block: &mut [u8]) {
         let (blob, code, from) = (&self.blob, self.blob.code, &self.provenance);
         assert_eq!(self.drives.len(), code.stacks(), "every stack has its drive");
-        let mut writer = BlockWriter::new(block, HEADER_MAGIC);
+        assert!(usize::from(self.index) < code.stacks(), "the index is one of the code's stacks");
+        let mut writer = BlockEncoder::new(block, HEADER_MAGIC);
         writer.put(&[self.index, code.data, code.parity, 0]);
         writer.put(&blob.rack.0);
         writer.put(&id_bytes(blob.id));
@@ -252,7 +254,7 @@ impl Header {
 
     /// The header that `block` is.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
-        let mut reader = BlockReader::open(block, HEADER_MAGIC, "header of a stack")?;
+        let mut reader = BlockDecoder::open(block, HEADER_MAGIC, "header of a stack")?;
         let [index, data, parity, reserved] = reader.take();
         let rack = RackUuid(reader.take());
         let id = BlobId::new(reader.u64(), reader.u64());
@@ -289,7 +291,8 @@ impl Footer {
     /// Writes the footer into `block`, which must have [`BLOCK_BYTES`] bytes.
     pub fn encode(&self, block: &mut [u8]) {
         let Blob { rack, id, code, payload_bytes } = self.blob;
-        let mut writer = BlockWriter::new(block, FOOTER_MAGIC);
+        assert!(usize::from(self.index) < code.stacks(), "the index is one of the code's stacks");
+        let mut writer = BlockEncoder::new(block, FOOTER_MAGIC);
         writer.put(&[self.index, code.data, code.parity, 0]);
         writer.put(&rack.0);
         writer.put(&id_bytes(id));
@@ -302,7 +305,7 @@ impl Footer {
 
     /// The footer that `block` is.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
-        let mut reader = BlockReader::open(block, FOOTER_MAGIC, "footer of a stack")?;
+        let mut reader = BlockDecoder::open(block, FOOTER_MAGIC, "footer of a stack")?;
         let [index, data, parity, reserved] = reader.take();
         check(reserved == 0, "reserved byte")?;
         let rack = RackUuid(reader.take());
@@ -348,7 +351,8 @@ impl ChecksumPage {
     /// Writes the page into `block`, which must have [`BLOCK_BYTES`] bytes.
     pub fn encode(&self, block: &mut [u8]) {
         assert!((1..=RUN_STRIPES).contains(&(self.sums.len() as u64)), "a page has the checksums of a run");
-        let mut writer = BlockWriter::new(block, PAGE_MAGIC);
+        assert!(self.first_stripe.is_multiple_of(RUN_STRIPES), "a run begins at a multiple of its length");
+        let mut writer = BlockEncoder::new(block, PAGE_MAGIC);
         writer.put(&[self.index, 0, 0, 0]);
         writer.put(&self.rack.0);
         writer.put(&id_bytes(self.id));
@@ -364,7 +368,7 @@ impl ChecksumPage {
 
     /// The page that `block` is.
     pub fn decode(block: &[u8]) -> Result<Self, FormatError> {
-        let mut reader = BlockReader::open(block, PAGE_MAGIC, "checksum page")?;
+        let mut reader = BlockDecoder::open(block, PAGE_MAGIC, "checksum page")?;
         let index = reader.u8();
         reader.zeros_to(16)?;
         let rack = RackUuid(reader.take());

@@ -10,9 +10,9 @@
 //! Invariants: see [`stack`](super); and a fragment is only written back if it matches the checksum that was there
 //! before.
 
-use super::fetch::{Ends, Fetch, Fetched, Order, open};
-use super::format::{Batch, Blob, ChecksumPage, Provenance, RUN_STRIPES, Shape, fragment_sum, stack_name};
-use super::{Report, StackError, StackOutcome};
+use super::fetch::{Fetch, FetchOrder, Fetched, StackEnds, open};
+use super::format::{Blob, ChecksumPage, Provenance, RUN_STRIPES, Shape, StripeBatch, fragment_sum, stack_name};
+use super::outcome::{Report, StackError, StackOutcome};
 use crate::code::Codec;
 use crate::{Buffer, Drive, DriveError, FileName, Meter};
 use crc_fast::{CrcAlgorithm, Digest};
@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 pub enum Policy {
     /// All k + r, so that each is checked (Pelican's policy).
     All,
-    /// The first k, and others only when one of them fails.
+    /// The first k, and others only when one of them mark_failed.
     K,
 }
 
@@ -50,7 +50,7 @@ impl PayloadSink for Vec<u8> {
 }
 
 /// What is known of a stack.
-enum State {
+enum SourceState {
     Unopened,
     Open,
     /// Of no use, and will not come back: the drive answers, but not with this stack.
@@ -59,11 +59,11 @@ enum State {
     Failed(StackOutcome),
 }
 
-struct Stack {
+struct Source {
     index: u8,
     drive: Arc<dyn Drive>,
     name: FileName,
-    state: State,
+    state: SourceState,
     /// The checksum of its header, once it is open.
     header_crc: u32,
     /// The checksum page read last.
@@ -85,7 +85,7 @@ pub struct StackReader {
     repairs: bool,
     /// Whether parity is derived anew and compared; and by stack index the first stripe where it differs.
     parity: Option<BTreeMap<u8, u64>>,
-    stacks: Vec<Stack>,
+    stacks: Vec<Source>,
     payload_crc64: u64,
     /// What the stacks say of where the blob comes from: the first one that was opened.
     provenance: Option<Provenance>,
@@ -96,12 +96,12 @@ pub struct StackReader {
 
 /// A batch that was fetched: for each stack index what came of it, and scratch buffers for what did not come.
 struct Arrived {
-    batch: Batch,
+    batch: StripeBatch,
     /// By stack index: the buffer, and which of its fragments are good.
     by_index: Vec<Option<(Buffer, Vec<bool>)>>,
 }
 
-type InFlight = JoinSet<(usize, Fetched)>;
+type Fetches = JoinSet<(usize, Fetched)>;
 
 impl StackReader {
     /// Opens `blob` from these `stacks`, each given by its index and drive, each index at most once. At least k of them
@@ -110,8 +110,8 @@ impl StackReader {
         let stack = |(index, drive): (u8, Arc<dyn Drive>)| {
             assert!(usize::from(index) < blob.code.stacks(), "the blob has no stack {index}");
             let name = stack_name(blob.id, index);
-            let (state, header_crc, page) = (State::Unopened, 0, None);
-            Stack { index, drive, name, state, header_crc, page, repaired: 0, unsound: false, bad: 0 }
+            let (state, header_crc, page) = (SourceState::Unopened, 0, None);
+            Source { index, drive, name, state, header_crc, page, repaired: 0, unsound: false, bad: 0 }
         };
         let mut reader = Self {
             blob,
@@ -199,7 +199,7 @@ impl StackReader {
 
     /// How each stack has fared so far, in the order in which they were given.
     pub fn outcomes(&self) -> Vec<StackOutcome> {
-        self.stacks.iter().map(Stack::outcome).collect()
+        self.stacks.iter().map(Source::outcome).collect()
     }
 
     /// The most bytes that the buffers of this transfer ever held at once.
@@ -215,8 +215,9 @@ impl StackReader {
     async fn open_enough(&mut self) -> Result<(), StackError> {
         let need = usize::from(self.blob.code.data);
         loop {
-            let open = self.stacks.iter().filter(|stack| matches!(stack.state, State::Open)).count();
-            let unopened = self.stacks.iter().enumerate().filter(|(_, stack)| matches!(stack.state, State::Unopened));
+            let open = self.stacks.iter().filter(|stack| matches!(stack.state, SourceState::Open)).count();
+            let unopened =
+                self.stacks.iter().enumerate().filter(|(_, stack)| matches!(stack.state, SourceState::Unopened));
             let mut unopened: Vec<usize> = unopened.map(|(at, _)| at).collect();
             if self.policy == Policy::K {
                 unopened.sort_by_key(|at| self.stacks[*at].index);
@@ -236,27 +237,27 @@ impl StackReader {
         }))
         .await;
         let crcs: Vec<u64> = opened.iter().flatten().map(|ends| ends.footer.payload_crc64).collect();
-        if self.stacks.iter().all(|stack| !matches!(stack.state, State::Open)) {
+        if self.stacks.iter().all(|stack| !matches!(stack.state, SourceState::Open)) {
             self.payload_crc64 = most_frequent(&crcs);
         }
         for (at, result) in which.iter().zip(opened) {
             let stack = &mut self.stacks[*at];
             match result {
-                Ok(Ends { footer, page, provenance }) if footer.payload_crc64 == self.payload_crc64 => {
-                    stack.state = State::Open;
+                Ok(StackEnds { footer, page, provenance }) if footer.payload_crc64 == self.payload_crc64 => {
+                    stack.state = SourceState::Open;
                     stack.header_crc = footer.header_crc;
                     stack.page = page;
                     self.provenance.get_or_insert(provenance);
                 }
-                Ok(_) => stack.is_bad("its payload checksum differs from the others'"),
-                Err(error) => stack.fails(&error),
+                Ok(_) => stack.mark_bad("its payload checksum differs from the others'"),
+                Err(error) => stack.mark_failed(&error),
             }
         }
     }
 
     /// Places of the stacks to read from by default.
     fn chosen(&self) -> Vec<usize> {
-        let open = self.stacks.iter().enumerate().filter(|(_, stack)| matches!(stack.state, State::Open));
+        let open = self.stacks.iter().enumerate().filter(|(_, stack)| matches!(stack.state, SourceState::Open));
         let mut open: Vec<usize> = open.map(|(at, _)| at).collect();
         if self.policy == Policy::K {
             open.sort_by_key(|at| self.stacks[*at].index);
@@ -266,7 +267,7 @@ impl StackReader {
     }
 
     /// Starts to fetch `batch` from the stacks at `places`.
-    fn fetch(&mut self, batch: Batch, places: &[usize]) -> InFlight {
+    fn fetch(&mut self, batch: StripeBatch, places: &[usize]) -> Fetches {
         let mut in_flight = JoinSet::new();
         for at in places {
             let buffer = self.free.pop();
@@ -274,7 +275,7 @@ impl StackReader {
             let first_stripe = batch.run() * RUN_STRIPES;
             let page = stack.page.clone().filter(|page| page.first_stripe == first_stripe);
             let (drive, name, meter) = (Arc::clone(&stack.drive), stack.name.clone(), Arc::clone(&self.meter));
-            let order = Order {
+            let order = FetchOrder {
                 blob: self.blob,
                 shape: self.shape,
                 index: stack.index,
@@ -298,7 +299,7 @@ impl StackReader {
     }
 
     /// Waits for what is being fetched, and sorts it into `arrived`.
-    async fn land(&mut self, in_flight: &mut InFlight, arrived: &mut Arrived) {
+    async fn land(&mut self, in_flight: &mut Fetches, arrived: &mut Arrived) {
         while let Some(joined) = in_flight.join_next().await {
             let fetched = match joined {
                 Ok(fetched) => fetched,
@@ -318,7 +319,7 @@ impl StackReader {
                     stack.bad += arrived.batch.stripes;
                     self.free.extend(buffer);
                 }
-                Fetch::Failed(error) => stack.fails(&error),
+                Fetch::Failed(error) => stack.mark_failed(&error),
             }
         }
     }
@@ -330,7 +331,7 @@ impl StackReader {
         loop {
             let Some((stripe, good)) = arrived.worst().filter(|(_, good)| *good < need) else { return Ok(()) };
             let left = self.stacks.iter().enumerate().filter(|(at, stack)| {
-                let usable = matches!(stack.state, State::Open | State::Unopened);
+                let usable = matches!(stack.state, SourceState::Open | SourceState::Unopened);
                 usable && arrived.by_index[usize::from(stack.index)].is_none() && !tried.contains(at)
             });
             let mut left: Vec<usize> = left.map(|(at, _)| at).take(need - good).collect();
@@ -338,9 +339,9 @@ impl StackReader {
                 return Err(self.too_few(stripe, good, &arrived.bad(stripe)));
             }
             tried.extend(&left);
-            let unopened = left.iter().copied().filter(|at| matches!(self.stacks[*at].state, State::Unopened));
+            let unopened = left.iter().copied().filter(|at| matches!(self.stacks[*at].state, SourceState::Unopened));
             self.open_stacks(&unopened.collect::<Vec<_>>()).await;
-            left.retain(|at| matches!(self.stacks[*at].state, State::Open));
+            left.retain(|at| matches!(self.stacks[*at].state, SourceState::Open));
             let mut in_flight = self.fetch(arrived.batch, &left);
             self.land(&mut in_flight, arrived).await;
         }
@@ -349,12 +350,12 @@ impl StackReader {
     /// What it means that a stripe has only `good` good fragments.
     fn too_few(&self, stripe: u64, good: usize, bad: &[u8]) -> StackError {
         let need = self.blob.code.data;
-        let failed = self.stacks.iter().filter(|stack| matches!(stack.state, State::Failed(_))).count();
+        let failed = self.stacks.iter().filter(|stack| matches!(stack.state, SourceState::Failed(_))).count();
         let may_come_back = self.blob.code.stacks() - self.stacks.len() + failed;
         if good + may_come_back >= usize::from(need) {
             return StackError::TooFewStacks { need, good: good as u8 };
         }
-        let useless = self.stacks.iter().filter(|stack| stack.unsound || matches!(stack.state, State::Bad));
+        let useless = self.stacks.iter().filter(|stack| stack.unsound || matches!(stack.state, SourceState::Bad));
         let mut bad: Vec<u8> = useless.map(|stack| stack.index).chain(bad.iter().copied()).collect();
         bad.sort_unstable();
         bad.dedup();
@@ -370,6 +371,8 @@ impl StackReader {
         crc: &mut Digest,
         sink: &mut dyn PayloadSink,
     ) -> Result<(), StackError> {
+        let enough = arrived.worst().is_some_and(|(_, good)| good >= usize::from(self.blob.code.data));
+        assert!(enough, "a byte is given out if its fragment is good, or rebuilt from k that are");
         let mut scratch: Vec<Buffer> = Vec::new();
         for stripe in arrived.batch.first..arrived.batch.end() {
             if !arrived.is_whole(stripe, self.blob.code.data) {
@@ -388,6 +391,7 @@ impl StackReader {
                 }
                 let fragment = arrived.fragment(index as usize, &scratch, part.clone(), stripe);
                 let bytes = &fragment[(from - start) as usize..(to - start) as usize];
+                assert!(range.start <= from && to <= range.end, "no byte is given out that was not asked for");
                 crc.update(bytes);
                 sink.take(bytes).await.map_err(|SinkClosed| StackError::SinkClosed)?;
             }
@@ -416,6 +420,7 @@ impl StackReader {
                 fragments.push((&mut buffer[part.clone()], false));
             }
         }
+        assert_eq!(fragments.len(), self.blob.code.stacks(), "a stripe has a fragment, or room for one, in each stack");
         let rebuilt = self.codec.rebuild(&mut fragments);
         rebuilt.expect("a batch is given out only if each of its stripes has k good fragments");
         self.check_rebuilt(arrived, stripe)
@@ -474,11 +479,12 @@ impl StackReader {
                 match stack.drive.write_at(&stack.name, self.shape.fragment_offset(stripe), buffer).await {
                     Ok(back) => buffer = back,
                     Err(error) => {
-                        stack.fails(&error);
+                        stack.mark_failed(&error);
                         buffer = Buffer::zeroed(0);
                         break;
                     }
                 }
+                assert!(stack.page.is_some(), "a repair was compared with the checksum on the drive");
                 stack.repaired += 1;
             }
             if !buffer.is_empty() {
@@ -491,34 +497,36 @@ impl StackReader {
     async fn sync_repairs(&mut self) {
         for stack in self.stacks.iter_mut().filter(|stack| stack.repaired > 0) {
             if let Err(error) = stack.drive.sync(&stack.name).await {
-                stack.fails(&error);
+                stack.mark_failed(&error);
             }
         }
     }
 }
 
-impl Stack {
+impl Source {
     fn outcome(&self) -> StackOutcome {
         match &self.state {
-            State::Failed(how) => how.clone(),
-            State::Bad => StackOutcome::StackBad,
-            State::Open if self.unsound => StackOutcome::StackBad,
-            State::Open if self.repaired > 0 => StackOutcome::Repaired { fragments: self.repaired },
-            State::Open => StackOutcome::Fine,
-            State::Unopened => StackOutcome::Unused,
+            SourceState::Failed(how) => how.clone(),
+            SourceState::Bad => StackOutcome::StackBad,
+            SourceState::Open if self.unsound => StackOutcome::StackBad,
+            SourceState::Open if self.repaired > 0 => StackOutcome::Repaired { fragments: self.repaired },
+            SourceState::Open => StackOutcome::Fine,
+            SourceState::Unopened => StackOutcome::Unused,
         }
     }
 
-    fn is_bad(&mut self, why: &str) {
+    fn mark_bad(&mut self, why: &str) {
         tracing::warn!(stack = %self.name, why, "a stack is bad");
-        self.state = State::Bad;
+        self.state = SourceState::Bad;
     }
 
-    fn fails(&mut self, error: &DriveError) {
+    fn mark_failed(&mut self, error: &DriveError) {
         tracing::warn!(stack = %self.name, %error, "a stack cannot be read");
         self.state = match StackOutcome::of(error) {
-            how @ (StackOutcome::Failed(_) | StackOutcome::NoAnswer | StackOutcome::NotAsked) => State::Failed(how),
-            _ => State::Bad,
+            how @ (StackOutcome::Failed(_) | StackOutcome::NoAnswer | StackOutcome::NotAsked) => {
+                SourceState::Failed(how)
+            }
+            _ => SourceState::Bad,
         };
     }
 }

@@ -9,13 +9,14 @@
 //! Invariants: the footer is written only if the whole payload was right; on a failure the new file is removed. Memory:
 //! what a read takes, and one stripe and one request more.
 
-use super::fetch::{Fetch, Order, open};
+use super::fetch::{Fetch, FetchOrder, open};
 use super::format::{
-    Batch, Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, fragment_sum, stack_name,
+    Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, StripeBatch, fragment_sum, stack_name, stack_of,
 };
+use super::outcome::{Report, StackError, StackOutcome};
 use super::read::{PayloadSink, Policy, SinkClosed, StackReader};
 use super::remove::remove_own;
-use super::{Report, StackError, StackOutcome, Written};
+use super::write::Written;
 use crate::code::Codec;
 use crate::format::{BLOCK_BYTES, seal_of};
 use crate::{Buffer, Drive, DriveError, FileName};
@@ -80,7 +81,7 @@ pub async fn verify_stack(blob: Blob, index: u8, drive: &Arc<dyn Drive>, payload
         let batch = shape.batch(first, shape.stripes());
         let of_run = page.take().filter(|page: &Arc<ChecksumPage>| page.first_stripe == batch.run() * RUN_STRIPES);
         let (drive, name, meter) = (Arc::clone(drive), name.clone(), Arc::clone(&meter));
-        let order = Order { blob, shape, index, drive, name, batch, header_crc, page: of_run, buffer, meter };
+        let order = FetchOrder { blob, shape, index, drive, name, batch, header_crc, page: of_run, buffer, meter };
         let fetched = order.fetch().await;
         match fetched.fetch {
             Fetch::Read { buffer: back, good } if good.iter().all(|good| *good) => buffer = Some(back),
@@ -102,6 +103,8 @@ struct OneStack {
     lost: Lost,
     name: FileName,
     created: bool,
+    /// Set once header, fragments and checksum pages are on the medium; only then the footer is written.
+    body_synced: bool,
     /// The checksum of the header, once that is written.
     header_crc: u32,
     /// The fragments of the stripe that is being filled: k of data, r of parity.
@@ -109,7 +112,7 @@ struct OneStack {
     /// Payload bytes taken so far.
     taken_bytes: u64,
     /// What is written with the next request.
-    batch: Batch,
+    batch: StripeBatch,
     buffer: Buffer,
     sums: Vec<u32>,
     outcome: StackOutcome,
@@ -126,6 +129,7 @@ impl OneStack {
             name: stack_name(blob.id, lost.index),
             lost,
             created: false,
+            body_synced: false,
             header_crc: 0,
             stripe: vec![Vec::new(); blob.code.stacks()],
             taken_bytes: 0,
@@ -139,6 +143,7 @@ impl OneStack {
     async fn begin(&mut self) -> Result<(), StackError> {
         let made = self.create().await;
         self.note(made)?;
+        assert!(self.created && self.taken_bytes == 0, "a header begins a new file");
         self.clear_stripe(0);
         let Self { blob, provenance, lost: Lost { index, ref drives, .. }, .. } = *self;
         let header = Header { blob, index, provenance, drives: drives.clone() };
@@ -186,6 +191,7 @@ impl OneStack {
         let fragment_bytes = self.stripe[0].len();
         let (fragment, at) = (in_stripe / fragment_bytes, in_stripe % fragment_bytes);
         let taken = bytes.len().min(fragment_bytes - at);
+        assert!(fragment < usize::from(self.blob.code.data) && taken > 0, "payload goes into the data fragments");
         self.stripe[fragment][at..at + taken].copy_from_slice(&bytes[..taken]);
         self.taken_bytes += taken as u64;
         taken
@@ -200,6 +206,8 @@ impl OneStack {
             self.codec.encode(&data, &mut parity.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
         }
         let range = self.shape.within(self.batch, stripe);
+        assert_eq!(range.len(), self.stripe[index].len(), "a fragment has the length that follows from its stripe");
+        assert!(stripe < self.batch.end(), "a batch is written before the next one begins");
         self.buffer.set_len(self.shape.len(self.batch) + BLOCK_BYTES);
         self.buffer[range].copy_from_slice(&self.stripe[index]);
         self.sums.push(fragment_sum(&self.blob, self.lost.index, stripe, &self.stripe[index]));
@@ -218,11 +226,13 @@ impl OneStack {
             let first_stripe = self.batch.run() * RUN_STRIPES;
             let Blob { rack, id, .. } = self.blob;
             let (index, header_crc, sums) = (self.lost.index, self.header_crc, std::mem::take(&mut self.sums));
+            assert_eq!(first_stripe + sums.len() as u64, self.batch.end(), "a page has the checksums of its whole run");
             let page = ChecksumPage { rack, id, index, first_stripe, header_crc, sums };
             page.encode(&mut self.buffer[bytes..bytes + BLOCK_BYTES]);
             bytes += BLOCK_BYTES;
         }
         self.buffer.set_len(bytes);
+        assert!(!self.body_synced, "no fragment is written behind the sync");
         self.write(self.shape.fragment_offset(self.batch.first)).await?;
         if self.batch.end() < self.shape.stripes() {
             self.batch = self.shape.batch(self.batch.end(), self.shape.stripes());
@@ -231,10 +241,14 @@ impl OneStack {
     }
 
     async fn finish(&mut self, payload_crc64: u64) -> Result<(), StackError> {
+        assert_eq!(self.taken_bytes, self.blob.payload_bytes, "a stack is finished when the whole payload was read");
+        assert!(self.sums.is_empty(), "every checksum is in its page");
         let synced = self.lost.target.sync(&self.name).await;
         self.note(synced)?;
+        self.body_synced = true;
         let (blob, index, header_crc) = (self.blob, self.lost.index, self.header_crc);
         let footer = Footer { blob, index, payload_crc64, header_crc };
+        assert!(self.body_synced, "a footer proves that everything before it is on the medium");
         self.write_block(self.shape.footer_offset(), |block| footer.encode(block)).await?;
         let synced = self.lost.target.sync(&self.name).await;
         self.note(synced)
@@ -263,6 +277,8 @@ impl OneStack {
     }
 
     async fn remove(&mut self) {
+        let own = (self.blob.id, self.lost.index);
+        assert_eq!(stack_of(&self.name), Some(own), "only the stack that was being rebuilt is removed");
         if self.created
             && let Err(error) = self.lost.target.remove(&self.name).await
         {

@@ -7,8 +7,8 @@
 //!
 //! Invariant: a file that shows itself to be another's is left where it is, and reported.
 
-use super::StackOutcome;
-use super::format::{Blob, Footer, Header, stack_name};
+use super::format::{Blob, Footer, Header, stack_name, stack_of};
+use super::outcome::StackOutcome;
 use crate::format::BLOCK_BYTES;
 use crate::label::RackUuid;
 use crate::{Buffer, Drive, DriveError, FileName};
@@ -30,6 +30,7 @@ pub async fn remove(rack: RackUuid, id: BlobId, stacks: &[(u8, Arc<dyn Drive>)])
 /// Removes stack `index` of blob `id` if it is there. False if the file of that name is another's, which is left.
 pub(super) async fn remove_own(drive: &dyn Drive, rack: RackUuid, id: BlobId, index: u8) -> Result<bool, DriveError> {
     let name = stack_name(id, index);
+    assert_eq!(stack_of(&name), Some((id, index)), "a name leads back to its stack");
     let is_meant = |blob: Blob, found: u8| blob.rack == rack && blob.id == id && found == index;
     let removed = match shown(drive, &name).await {
         Ok(Some((blob, found))) if !is_meant(blob, found) => {

@@ -1,8 +1,8 @@
 //! Whether a blob is what was written.
 
 use super::format::Blob;
+use super::outcome::{Report, StackError, StackOutcome};
 use super::read::{PayloadSink, Policy, SinkClosed, StackReader};
-use super::{Report, StackError, StackOutcome};
 use crate::Drive;
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -28,6 +28,7 @@ pub async fn verify(blob: Blob, drives: &[Arc<dyn Drive>], payload_crc64: u64) -
     };
     let result = reader.read(0..blob.payload_bytes, &mut Forget).await;
     let outcomes = reader.outcomes();
+    assert_eq!(outcomes.len(), blob.code.stacks(), "every stack was read back");
     let found = reader.payload_crc64();
     let result = result.and_then(|()| {
         if found != payload_crc64 {

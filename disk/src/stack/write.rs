@@ -10,8 +10,10 @@
 //! Invariants: two batches of buffers, whatever the blob's size; the write fails as a whole if one stack cannot be
 //! written, and removes what it has made; nobody is told of success before the second sync.
 
-use super::format::{Batch, Blob, ChecksumPage, Footer, Header, Provenance, Shape, fragment_sum, stack_name};
-use super::{Report, StackError, StackOutcome};
+use super::format::{
+    Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, StripeBatch, fragment_sum, stack_name, stack_of,
+};
+use super::outcome::{Report, StackError, StackOutcome};
 use crate::code::Codec;
 use crate::format::{BLOCK_BYTES, seal_of};
 use crate::{Buffer, Drive, DriveError, FileName, Meter};
@@ -36,11 +38,13 @@ pub struct StackWriter {
     blob: Blob,
     shape: Shape,
     codec: Codec,
-    stacks: Vec<Stack>,
+    stacks: Vec<NewStack>,
     /// The batch that is being filled, its buffers, and the payload bytes in it.
-    batch: Batch,
+    batch: StripeBatch,
     buffers: Vec<Buffer>,
     filled_bytes: u64,
+    /// Set once fragments, checksum pages and headers are on the media; only then footers are written.
+    bodies_synced: bool,
     /// The batch that is being written: one task, which gives the buffers back.
     in_flight: JoinSet<Vec<Result<Buffer, DriveError>>>,
     /// Checksums of the current run, for each stack.
@@ -50,7 +54,7 @@ pub struct StackWriter {
     meter: Arc<Meter>,
 }
 
-struct Stack {
+struct NewStack {
     drive: Arc<dyn Drive>,
     name: FileName,
     created: bool,
@@ -59,7 +63,7 @@ struct Stack {
     outcome: StackOutcome,
 }
 
-impl Stack {
+impl NewStack {
     fn note(&mut self, result: Result<(), DriveError>) {
         if let Err(error) = result {
             tracing::warn!(stack = %self.name, %error, "a stack could not be written");
@@ -78,7 +82,7 @@ impl StackWriter {
         let shape = Shape::new(blob.code, blob.payload_bytes);
         let meter = Arc::new(Meter::default());
         let buffer_bytes = shape.batch_bytes() + BLOCK_BYTES;
-        let stack = |(index, (_, drive)): (usize, &(DriveId, Arc<dyn Drive>))| Stack {
+        let stack = |(index, (_, drive)): (usize, &(DriveId, Arc<dyn Drive>))| NewStack {
             drive: Arc::clone(drive),
             name: stack_name(blob.id, index as u8),
             created: false,
@@ -93,6 +97,7 @@ impl StackWriter {
             batch: shape.batch(0, shape.stripes()),
             buffers: drives.iter().map(|_| meter.zeroed(buffer_bytes)).collect(),
             filled_bytes: 0,
+            bodies_synced: false,
             in_flight: JoinSet::new(),
             sums: vec![Vec::new(); drives.len()],
             accepted_bytes: 0,
@@ -115,7 +120,9 @@ impl StackWriter {
         while !bytes.is_empty() {
             let taken = self.fill(bytes);
             bytes = &bytes[taken..];
-            if self.accepted_bytes == self.shape.payload_of(self.batch.end() - 1).end {
+            let batch_end = self.shape.payload_of(self.batch.end() - 1).end;
+            assert!(taken > 0 && self.accepted_bytes <= batch_end, "a batch takes what it has room for");
+            if self.accepted_bytes == batch_end {
                 self.flush().await?;
             }
         }
@@ -135,6 +142,8 @@ impl StackWriter {
     /// Gives up: removes the files as far as their drives let it, and tells how each stack had fared.
     pub async fn abort(mut self) -> Vec<StackOutcome> {
         while self.in_flight.join_next().await.is_some() {}
+        let is_own = |(index, stack): (usize, &NewStack)| stack_of(&stack.name) == Some((self.blob.id, index as u8));
+        assert!(self.stacks.iter().enumerate().all(is_own), "only stacks of the very blob are removed");
         let created = self.stacks.iter().filter(|stack| stack.created);
         for (name, removed) in
             join_all(created.map(|stack| async { (&stack.name, stack.drive.remove(&stack.name).await) })).await
@@ -159,6 +168,7 @@ impl StackWriter {
             stack.note(result);
         }
         self.check()?;
+        assert!(self.stacks.iter().all(|stack| stack.created), "a header goes into a file that this write made");
         let header = |index: usize| Header { blob, index: index as u8, provenance, drives: drives.clone() };
         let mut crcs = vec![0; self.stacks.len()];
         let encode = |index: usize, block: &mut [u8]| {
@@ -174,6 +184,8 @@ impl StackWriter {
 
     /// Writes a block at `offset` of every stack.
     async fn write_blocks(&mut self, offset: u64, mut encode: impl FnMut(usize, &mut [u8])) -> Result<(), StackError> {
+        assert!(self.in_flight.is_empty(), "blocks of their own are written while no batch is");
+        assert!(offset.is_multiple_of(BLOCK_BYTES as u64), "blocks lie at multiples of their length");
         let mut writes = Vec::with_capacity(self.stacks.len());
         for (index, stack) in self.stacks.iter().enumerate() {
             let mut buffer = std::mem::replace(&mut self.buffers[index], Buffer::zeroed(0));
@@ -187,6 +199,7 @@ impl StackWriter {
 
     /// Notes how writes fared, and takes their buffers for the next batch.
     fn take_back(&mut self, written: Vec<Result<Buffer, DriveError>>) -> Result<(), StackError> {
+        assert_eq!(written.len(), self.stacks.len(), "every stack has its answer");
         let stacks = self.stacks.iter_mut().zip(&mut self.buffers);
         for ((stack, buffer), result) in stacks.zip(written) {
             stack.note(result.map(|back| *buffer = back));
@@ -218,6 +231,9 @@ impl StackWriter {
 
     /// Encodes the batch and starts to write it, once the one before is written.
     async fn flush(&mut self) -> Result<(), StackError> {
+        let payload = self.shape.payload_of(self.batch.first).start..self.shape.payload_of(self.batch.end() - 1).end;
+        assert_eq!(self.filled_bytes, payload.end - payload.start, "a batch is full when it is written");
+        assert!(!self.bodies_synced, "no fragment is written behind the sync");
         self.pad();
         for stripe in self.batch.first..self.batch.end() {
             self.encode(stripe);
@@ -230,6 +246,7 @@ impl StackWriter {
         let spare = self.landed().await?;
         let full = std::mem::replace(&mut self.buffers, spare);
         let offset = self.shape.fragment_offset(self.batch.first);
+        assert!(offset + bytes as u64 <= self.shape.footer_offset(), "a batch ends before the footer");
         let writes: Vec<BoxFuture<'static, _>> = std::iter::zip(&self.stacks, full)
             .map(|(stack, mut buffer)| {
                 buffer.set_len(bytes);
@@ -293,12 +310,13 @@ impl StackWriter {
     /// Puts each stack's checksum page behind the last fragment of the run, and begins the next run.
     fn add_pages(&mut self, offset: usize) {
         let Blob { rack, id, .. } = self.blob;
-        let first_stripe = self.batch.run() * super::RUN_STRIPES;
+        let first_stripe = self.batch.run() * RUN_STRIPES;
         let headers = self.stacks.iter().map(|stack| stack.header_crc);
         for (index, ((buffer, sums), header_crc)) in
             self.buffers.iter_mut().zip(&mut self.sums).zip(headers).enumerate()
         {
             let sums = std::mem::take(sums);
+            assert_eq!(first_stripe + sums.len() as u64, self.batch.end(), "a page has the checksums of its whole run");
             let page = ChecksumPage { rack, id, index: index as u8, first_stripe, header_crc, sums };
             page.encode(&mut buffer[offset..offset + BLOCK_BYTES]);
         }
@@ -311,15 +329,20 @@ impl StackWriter {
         }
         self.check()?;
         self.buffers = self.landed().await?;
+        assert!(self.sums.iter().all(Vec::is_empty), "every checksum is in its page");
         self.sync().await?;
+        self.bodies_synced = true;
         let payload_crc64 = self.payload_crc.finalize();
         let blob = self.blob;
         let header_crcs: Vec<u32> = self.stacks.iter().map(|stack| stack.header_crc).collect();
         let encode = |index: usize, block: &mut [u8]| {
             Footer { blob, index: index as u8, payload_crc64, header_crc: header_crcs[index] }.encode(block);
         };
+        assert!(self.bodies_synced, "a footer proves that everything before it is on the medium");
         self.write_blocks(self.shape.footer_offset(), encode).await?;
         self.sync().await?;
+        let fine = self.stacks.iter().all(|stack| stack.created && stack.outcome == StackOutcome::Fine);
+        assert!(fine, "a blob is written only if each of its stacks is");
         Ok(Written { payload_crc64, stack_bytes: self.shape.stack_bytes() })
     }
 

@@ -19,7 +19,7 @@ pub use report::{CatalogCounts, Finding, Kind, Leftovers, RackCounts, Report, Wo
 
 use crate::data_dir::DataDir;
 use ::workshop::Staging;
-use catalog::{Catalog, CatalogError, SqliteView, StoreError};
+use catalog::{Catalog, CatalogError, SqliteStore, StoreError};
 use disk::label::{self, DriveUuid, Label, RackUuid};
 use disk::{DirectoryDrive, Drive, DriveError, OpenFiles};
 use engine::layout::LayoutError;
@@ -124,7 +124,7 @@ async fn open_and_verify(
     watch: &(dyn Fn(Step<'_>) + Sync),
 ) -> Result<Report, VerifyError> {
     watch(Step::Catalog);
-    let store = Arc::new(SqliteView::open(dir.catalog())?);
+    let store = Arc::new(SqliteStore::open_read_only(dir.catalog())?);
     let damage = store.check_pages().await?;
     if !damage.is_empty() {
         let mut report = Report::default();

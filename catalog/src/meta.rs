@@ -1,0 +1,80 @@
+//! Records about the catalog as a whole: the rack it belongs to, its clock, its runs, and values by name.
+
+use crate::catalog::Catalog;
+use crate::error::CatalogError;
+use crate::key;
+use crate::record::{ClockAnchor, encode};
+use crate::store::{Batch, Check, Write};
+
+impl Catalog {
+    /// What was put under `name`, if anything.
+    pub async fn meta_get(&self, name: &str) -> Result<Option<Vec<u8>>, CatalogError> {
+        let at = user_meta(name);
+        let found = self.store.get(&at).await?;
+        found.map(|value| Ok(value.open(&at)?.0.to_vec())).transpose()
+    }
+
+    /// Keeps `value` under `name`.
+    pub async fn meta_put(&self, name: &str, value: Vec<u8>) -> Result<(), CatalogError> {
+        self.put(user_meta(name), value).await
+    }
+
+    /// The UUID of the rack, once it was set. A damaged record counts as none: every label and the data directory have
+    /// it as well.
+    pub async fn rack_uuid(&self) -> Result<Option<[u8; 16]>, CatalogError> {
+        self.look_up_one(&key::meta("rack-uuid")).await
+    }
+
+    /// Sets the UUID of the rack; for ever.
+    ///
+    /// # Errors
+    /// [`CatalogError::PreconditionFailed`] if it has another one already.
+    pub async fn set_rack_uuid(&self, uuid: [u8; 16]) -> Result<(), CatalogError> {
+        let at = key::meta("rack-uuid");
+        let checks = vec![match self.read_to_replace::<[u8; 16]>(&at).await? {
+            Some((None, damaged)) => Check::Is(at.clone(), damaged),
+            _ => Check::Absent(at.clone()),
+        }];
+        let set = self.apply(Batch { checks, writes: vec![Write::Put(at, encode(&uuid))] }).await?;
+        if set || self.rack_uuid().await? == Some(uuid) { Ok(()) } else { Err(CatalogError::PreconditionFailed) }
+    }
+
+    /// What modelled time is counted from, once it was set. A damaged record counts as none.
+    pub async fn clock_anchor(&self) -> Result<Option<ClockAnchor>, CatalogError> {
+        self.look_up_one(&key::meta("clock-anchor")).await
+    }
+
+    /// Sets what modelled time is counted from.
+    pub async fn set_clock_anchor(&self, anchor: ClockAnchor) -> Result<(), CatalogError> {
+        self.put(key::meta("clock-anchor"), encode(&anchor)).await
+    }
+
+    /// The runs of the server that this catalog remembers, each by its random number, the last one last; `None` if
+    /// their record is damaged.
+    pub async fn runs(&self) -> Result<Option<Vec<u64>>, CatalogError> {
+        let found = self.read_to_replace::<Vec<u64>>(&key::meta("runs")).await?;
+        Ok(found.map_or_else(|| Some(Vec::new()), |(runs, _)| runs))
+    }
+
+    /// Remembers these runs, and no others.
+    pub async fn set_runs(&self, runs: &[u64]) -> Result<(), CatalogError> {
+        self.put(key::meta("runs"), encode(&runs)).await
+    }
+
+    /// Why this catalog was found to be older than what it belongs to, if it was.
+    pub async fn found_older(&self) -> Result<Option<String>, CatalogError> {
+        self.look_up_one(&key::meta("found-older")).await
+    }
+
+    /// Remembers why this catalog is older than what it belongs to, or that it counts all the same.
+    pub async fn set_found_older(&self, why: Option<&str>) -> Result<(), CatalogError> {
+        let at = key::meta("found-older");
+        let write = why.map_or_else(|| Write::Delete(at.clone()), |why| Write::Put(at.clone(), encode(&why)));
+        self.apply(Batch { checks: Vec::new(), writes: vec![write] }).await.map(drop)
+    }
+}
+
+/// Names given by others must not meet our own.
+fn user_meta(name: &str) -> Vec<u8> {
+    key::meta(&format!("user/{name}"))
+}

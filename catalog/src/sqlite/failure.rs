@@ -1,0 +1,23 @@
+//! Errors of SQLite as errors of a store; those of the file itself name it and say what to do.
+
+use crate::error::StoreError;
+use rusqlite::ErrorCode;
+use std::path::Path;
+
+pub(super) const MEND_FOREIGN: &str = "point Larder at its own data directory, or at an empty one";
+pub(super) const MEND_DAMAGED: &str = "restore it from a backup";
+
+/// The file at `path` cannot be used: it `what`.
+pub(super) fn unusable(path: &Path, what: &str, mend: &str) -> StoreError {
+    StoreError::Unusable(format!("{} {what}; {mend}", path.display()))
+}
+
+/// An error of SQLite with the file at `path`.
+pub(super) fn store_error(path: &Path, error: &rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreError::Full,
+        Some(ErrorCode::NotADatabase) => unusable(path, "is not a catalog of Larder", MEND_FOREIGN),
+        Some(ErrorCode::DatabaseCorrupt) => unusable(path, &format!("is damaged ({error})"), MEND_DAMAGED),
+        _ => StoreError::Failed(format!("{}: {error}", path.display())),
+    }
+}

@@ -1,0 +1,88 @@
+//! The table, the marks by which the file is known as a catalog, and its permissions.
+
+use super::failure::{MEND_FOREIGN, store_error, unusable};
+use super::path::{beside, sync_directory};
+use crate::error::StoreError;
+use rusqlite::Connection;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+/// `PRAGMA application_id` of a catalog: "LRDR".
+const APPLICATION_ID: i32 = 0x4C52_4452;
+/// Permissions of the file and of all beside it.
+pub(super) const OWNER_ONLY: u32 = 0o600;
+/// `PRAGMA user_version`: the format of the table. Records carry versions of their own.
+const FORMAT_VERSION: i32 = 2;
+
+/// Makes the file for its owner alone, since it holds users' keys, and takes the right to read it from others where an
+/// older Larder has left it to them. SQLite gives its log and its shared memory the rights of the file.
+pub(super) fn close_to_others(path: &Path) {
+    // Where this fails, SQLite says why in a moment.
+    let _ = File::options().create_new(true).write(true).mode(OWNER_ONLY).open(path);
+    for suffix in ["", "-wal", "-shm", "-journal", ".lock"] {
+        let file = beside(path, suffix);
+        let is_open = || file.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0);
+        if !is_open() {
+            continue;
+        }
+        if std::fs::set_permissions(&file, Permissions::from_mode(OWNER_ONLY)).is_err() || is_open() {
+            tracing::warn!(
+                "others may read {0}, which holds users' keys; mend it with `chmod 600 {0}`",
+                file.display()
+            );
+        } else {
+            tracing::warn!("others could read {}, and can no more; its users' keys may be known", file.display());
+        }
+    }
+}
+
+/// True of a file that holds nothing yet.
+pub(super) fn is_new(connection: &Connection) -> rusqlite::Result<bool> {
+    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(application == 0 && tables == 0)
+}
+
+/// A connection to a new file at `path`, with its table.
+pub(super) fn make_new(path: &Path) -> Result<Connection, StoreError> {
+    close_to_others(path);
+    let connection = Connection::open(path).map_err(|error| store_error(path, &error))?;
+    connection.pragma_update(None, "synchronous", "FULL").map_err(|error| store_error(path, &error))?;
+    create(&connection, path)?;
+    Ok(connection)
+}
+
+/// Creates the table. One transaction, so that there is no file with half of it.
+pub(super) fn create(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let script = format!(
+        "BEGIN IMMEDIATE;
+         PRAGMA application_id = {APPLICATION_ID};
+         PRAGMA user_version = {FORMAT_VERSION};
+         CREATE TABLE kv (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID, STRICT;
+         CREATE TABLE sequence (one INTEGER PRIMARY KEY CHECK (one = 1), v BLOB NOT NULL) STRICT;
+         COMMIT;"
+    );
+    connection.execute_batch(&script).map_err(|error| store_error(path, &error))?;
+    sync_directory(path).map_err(|error| StoreError::Failed(format!("{}: {error}", path.display())))
+}
+
+/// The file must be a catalog of this format.
+pub(super) fn check_identity(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let application = pragma("application_id").map_err(|error| store_error(path, &error))?;
+    if application != APPLICATION_ID {
+        return Err(unusable(path, "is not a catalog of Larder", MEND_FOREIGN));
+    }
+    let version = pragma("user_version").map_err(|error| store_error(path, &error))?;
+    if version != FORMAT_VERSION {
+        let what = format!("has catalog format {version}, and this Larder knows {FORMAT_VERSION}");
+        let mend = if version < FORMAT_VERSION {
+            "it is from a trial version of Larder: begin with a new data directory"
+        } else {
+            "use the Larder that wrote it"
+        };
+        return Err(unusable(path, &what, mend));
+    }
+    Ok(())
+}

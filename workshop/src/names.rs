@@ -1,0 +1,44 @@
+//! The names of the workshop's files.
+
+use disk::FileName;
+
+/// The name of the file of `slot`.
+pub(crate) fn staged_name(slot: u64) -> FileName {
+    FileName::new(format!("s-{slot:016x}")).expect("`s-` and 16 hexadecimal digits are a file name")
+}
+
+/// The slot of the file called `name`, if it is a staged file.
+pub(crate) fn slot_of(name: &FileName) -> Option<u64> {
+    let digits = name.as_str().strip_prefix("s-")?;
+    let slot = u64::from_str_radix(digits, 16).ok()?;
+    (staged_name(slot) == *name).then_some(slot)
+}
+
+/// The name of the mark of `run`.
+pub(crate) fn run_mark_name(run: u64) -> FileName {
+    FileName::new(format!("run-{run:016x}")).expect("`run-` and 16 hexadecimal digits are a file name")
+}
+
+/// The run whose mark is called `name`, if it is a mark.
+pub(crate) fn run_of(name: &FileName) -> Option<u64> {
+    let run = u64::from_str_radix(name.as_str().strip_prefix("run-")?, 16).ok()?;
+    (run_mark_name(run) == *name).then_some(run)
+}
+
+/// The name of the file of entry `number`.
+pub(crate) fn spool_name(number: u64) -> FileName {
+    FileName::new(format!("r-{number:016x}")).expect("`r-` and 16 hexadecimal digits are a file name")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_slots_are_staged_files() {
+        assert_eq!(slot_of(&staged_name(u64::MAX)), Some(u64::MAX));
+        for name in ["s-1", "s-000000000000000g", "r-0000000000000001", "s-+000000000000001"] {
+            assert_eq!(FileName::new(name).and_then(|name| slot_of(&name)), None);
+        }
+    }
+}

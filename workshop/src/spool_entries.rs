@@ -1,0 +1,252 @@
+//! The entries of the spool: the room they take, who holds them, and which of them are evicted.
+//!
+//! Invariants:
+//! - an entry that is held, by its writer or a reader, is never evicted; a dead one is never found again;
+//! - the files on the disk never exceed the capacity: a new file is made only after the files it replaces are gone.
+
+use crate::drain::{Drain, Full};
+use crate::names::spool_name;
+use crate::recall::Recall;
+use disk::{Drive, DriveError};
+use model::BlobId;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+/// The most entries at once. More recalls than that evict entries, though there may be room for their bytes.
+pub const ENTRIES_MAX: usize = 65_536;
+
+/// The state that all handles of a spool share.
+pub(crate) struct Entries {
+    pub(crate) drive: Arc<dyn Drive>,
+    pub(crate) capacity_bytes: u64,
+    pub(crate) state: Mutex<EntryTable>,
+    /// Changes whenever there may be more room than before.
+    pub(crate) changes: watch::Sender<u64>,
+}
+
+pub(crate) struct EntryTable {
+    pub(crate) used_bytes: u64,
+    pub(crate) idle_bytes: u64,
+    next: u64,
+    pub(crate) entries: HashMap<u64, SpoolEntry>,
+    /// Blob, start and number of every entry that can be found.
+    places: BTreeSet<(BlobId, u64, u64)>,
+    /// Entries that can be evicted, by when they were last used.
+    idle: BTreeMap<u64, u64>,
+    /// Entries whose files can be removed now, with the room that they take.
+    removable: Vec<(u64, u64)>,
+    drain: Drain,
+}
+
+pub(crate) struct SpoolEntry {
+    recall: Arc<Recall>,
+    charged_bytes: u64,
+    /// Its writer and its readers.
+    holds: u32,
+    /// It cannot be found any more, and goes with its last hold.
+    dead: bool,
+    /// Its place in `idle`, while it is there.
+    idle_since: Option<u64>,
+}
+
+impl EntryTable {
+    pub(crate) fn new() -> Self {
+        Self {
+            used_bytes: 0,
+            idle_bytes: 0,
+            next: 0,
+            entries: HashMap::new(),
+            places: BTreeSet::new(),
+            idle: BTreeMap::new(),
+            removable: Vec::new(),
+            drain: Drain::new(),
+        }
+    }
+
+    /// The entry that holds byte `offset` of `blob` and reaches furthest.
+    pub(crate) fn find(&self, blob: BlobId, offset: u64) -> Option<u64> {
+        let candidates = self.places.range((blob, 0, 0)..=(blob, offset, u64::MAX));
+        let covering = candidates.filter_map(|&(_, _, number)| {
+            let end = self.entries.get(&number)?.recall.range.end;
+            (end > offset).then_some((end, number))
+        });
+        covering.max().map(|(_, number)| number)
+    }
+
+    fn entry(&mut self, number: u64) -> &mut SpoolEntry {
+        self.entries.get_mut(&number).expect("what is held is not forgotten")
+    }
+
+    /// Adds a hold on the entry.
+    pub(crate) fn hold(&mut self, number: u64) -> Arc<Recall> {
+        let entry = self.entry(number);
+        assert!(!entry.dead, "a dead entry is not found");
+        assert_eq!(entry.holds == 0, entry.idle_since.is_some(), "an entry is idle as long as nobody holds it");
+        entry.holds += 1;
+        let (recall, charged_bytes, since) = (Arc::clone(&entry.recall), entry.charged_bytes, entry.idle_since.take());
+        if let Some(since) = since {
+            self.idle.remove(&since);
+            self.idle_bytes -= charged_bytes;
+        }
+        recall
+    }
+
+    /// Takes a hold away. An entry that nobody holds is idle, or is removed if it is dead.
+    fn release(&mut self, number: u64) {
+        let entry = self.entry(number);
+        assert!(entry.idle_since.is_none(), "a held entry is not idle");
+        entry.holds -= 1;
+        if entry.holds > 0 {
+            return;
+        }
+        if entry.dead {
+            self.take_out(number);
+        } else {
+            let charged_bytes = entry.charged_bytes;
+            let since = self.tick();
+            self.entry(number).idle_since = Some(since);
+            self.idle.insert(since, number);
+            self.idle_bytes += charged_bytes;
+        }
+    }
+
+    /// From now on the entry is not found. It goes with its last hold.
+    fn mark_dead(&mut self, number: u64) {
+        let entry = self.entry(number);
+        entry.dead = true;
+        let place = (entry.recall.blob, entry.recall.range.start, number);
+        self.places.remove(&place);
+    }
+
+    /// Forgets an entry that nobody holds; its file can be removed.
+    fn take_out(&mut self, number: u64) {
+        let entry = self.entries.remove(&number).expect("an entry is known until it is taken out");
+        assert_eq!(entry.holds, 0, "an entry that is read or written stays");
+        self.places.remove(&(entry.recall.blob, entry.recall.range.start, number));
+        if let Some(since) = entry.idle_since {
+            self.idle.remove(&since);
+            self.idle_bytes -= entry.charged_bytes;
+        }
+        self.removable.push((number, entry.charged_bytes));
+    }
+
+    /// A number that was not used before, growing.
+    fn tick(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Takes out idle entries, oldest first, until `wanted_bytes` more fit into `capacity_bytes` with all that is
+    /// removable gone. `false`, and nothing taken out, if that cannot be.
+    fn make_room(&mut self, wanted_bytes: u64, capacity_bytes: u64) -> bool {
+        let removable_bytes: u64 = self.removable.iter().map(|(_, bytes)| bytes).sum();
+        let mut used_bytes = self.used_bytes - removable_bytes;
+        assert!(self.idle_bytes <= used_bytes, "idle entries are among those that take room");
+        let must_stay_bytes = used_bytes - self.idle_bytes;
+        let entry_fits = self.entries.len() < ENTRIES_MAX || !self.idle.is_empty();
+        if must_stay_bytes.saturating_add(wanted_bytes) > capacity_bytes || !entry_fits {
+            return false;
+        }
+        while used_bytes + wanted_bytes > capacity_bytes || self.entries.len() >= ENTRIES_MAX {
+            let (_, number) = self.idle.pop_first().expect("the idle bytes are those of idle entries");
+            self.take_out_idle(number, &mut used_bytes);
+        }
+        true
+    }
+
+    fn take_out_idle(&mut self, number: u64, used_bytes: &mut u64) {
+        *used_bytes -= self.entry(number).charged_bytes;
+        self.take_out(number);
+    }
+}
+
+impl Entries {
+    /// Makes the entry; gives the files that must be removed before its own is made.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        recall: &Arc<Recall>,
+        bytes: u64,
+    ) -> Result<(SpoolHold, Vec<(u64, u64)>), Full> {
+        let mut state = self.state.lock();
+        if !state.make_room(bytes, self.capacity_bytes) {
+            return Err(self.full(&state, bytes));
+        }
+        let in_the_way = std::mem::take(&mut state.removable);
+        let number = state.tick();
+        let entry =
+            SpoolEntry { recall: Arc::clone(recall), charged_bytes: bytes, holds: 1, dead: false, idle_since: None };
+        state.entries.insert(number, entry);
+        state.places.insert((recall.blob, recall.range.start, number));
+        state.used_bytes += bytes;
+        let replaced_bytes: u64 = in_the_way.iter().map(|(_, bytes)| bytes).sum();
+        assert!(state.used_bytes - replaced_bytes <= self.capacity_bytes, "an entry fits once the others are removed");
+        assert!(state.entries.len() <= ENTRIES_MAX, "entries are bounded");
+        Ok((SpoolHold { entries: Arc::clone(self), number }, in_the_way))
+    }
+
+    pub(crate) fn full(&self, state: &EntryTable, wanted_bytes: u64) -> Full {
+        let held_bytes = state.used_bytes - state.idle_bytes;
+        state.drain.full(wanted_bytes, self.capacity_bytes.saturating_sub(held_bytes), self.capacity_bytes)
+    }
+
+    /// From now on the entry is not found. It goes with its last hold.
+    pub(crate) fn mark_dead(&self, number: u64) {
+        self.state.lock().mark_dead(number);
+    }
+
+    /// Removes these files. Those that could not be removed are tried again later; the first error is given.
+    pub(crate) async fn remove_files(&self, files: Vec<(u64, u64)>) -> Result<(), DriveError> {
+        let mut result = Ok(());
+        for (number, charged_bytes) in files {
+            assert!(!self.state.lock().entries.contains_key(&number), "the file of a living entry stays");
+            match self.drive.remove(&spool_name(number)).await {
+                Ok(()) | Err(DriveError::NotFound(_)) => {
+                    let mut state = self.state.lock();
+                    state.used_bytes -= charged_bytes;
+                    state.drain.note(charged_bytes);
+                }
+                Err(error) => {
+                    self.state.lock().removable.push((number, charged_bytes));
+                    result = result.and(Err(error));
+                }
+            }
+        }
+        self.changes.send_modify(|count| *count += 1);
+        result
+    }
+
+    /// Removes what can be removed, without anybody waiting for it. Without a runtime it waits for the next reservation, or
+    /// boot.
+    fn remove_in_background(self: &Arc<Self>) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let entries = Arc::clone(self);
+        runtime.spawn(async move {
+            let files = std::mem::take(&mut entries.state.lock().removable);
+            if let Err(error) = entries.remove_files(files).await {
+                tracing::warn!(%error, "a spool file could not be removed; it will be tried again");
+            }
+        });
+    }
+}
+
+/// Keeps an entry from being evicted.
+pub(crate) struct SpoolHold {
+    pub(crate) entries: Arc<Entries>,
+    pub(crate) number: u64,
+}
+
+impl Drop for SpoolHold {
+    fn drop(&mut self) {
+        let mut state = self.entries.state.lock();
+        state.release(self.number);
+        let removable = !state.removable.is_empty();
+        drop(state);
+        if removable {
+            self.entries.remove_in_background();
+        }
+        self.entries.changes.send_modify(|count| *count += 1);
+    }
+}
