@@ -134,7 +134,12 @@ fn drives() {
     let took_s = cpu_s() - begun;
     let each_us = took_s * 1e6 / measured.events as f64;
     println!("  an hour at 348 reads/s: {took_s:.1} s, {} events, {each_us:.2} us an event", measured.events);
-    println!("  {} answered, {} refused, {} KiB at most", measured.answered, measured.refused, peak_kib());
+    println!(
+        "  {} answered, {} refused, {} KiB at most",
+        measured.clients.answered,
+        measured.clients.refused,
+        peak_kib()
+    );
 }
 
 fn main() {

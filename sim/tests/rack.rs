@@ -251,7 +251,7 @@ fn staged_versions_that_cannot_be_read_cost_one_wake_and_keep_nobody_else() {
             world.stage(version, MB, PinnedTo::Anywhere);
         }
         for version in [3, 50, 99] {
-            world.spoil_staged(version);
+            world.corrupt_staged(version);
         }
         world.run_for(10 * MINUTE);
         assert!(world.staged().keys().eq([3, 50, 99].iter()), "all others are in the rack");
@@ -403,7 +403,11 @@ fn a_trace_replays_through_a_fresh_rack_and_any_change_to_it_is_noticed() {
     };
     let records = Rc::new(RefCell::new(Vec::<Record>::new()));
     let recorder = Rc::clone(&records);
-    let mut world = World::traced(rack(), 12, Some(Box::new(move |record| recorder.borrow_mut().push(record))));
+    let mut world = World::with(
+        rack(),
+        12,
+        Setting { recorder: Some(Box::new(move |record| recorder.borrow_mut().push(record))), ..Setting::default() },
+    );
     let blobs = with_blobs(&mut world, 10, 10 * MB);
     world.read(blobs[0], MB).unwrap();
     world.run_for(10 * MINUTE);

@@ -20,6 +20,6 @@ fn ten_thousand_drives_are_laid_out_to_their_bound_and_serve_under_the_judge() {
     experiment.warm_up = Duration::ZERO;
     experiment.duration = Duration::from_mins(20);
     let measured = sim::run_once(&experiment, &layout, 1).unwrap();
-    assert!(measured.answered > 20_000, "{} of some 32,400 reads were answered", measured.answered);
-    assert_eq!(measured.refused, 0);
+    assert!(measured.clients.answered > 20_000, "{} of some 32,400 reads were answered", measured.clients.answered);
+    assert_eq!(measured.clients.refused, 0);
 }

@@ -1,7 +1,7 @@
 //! The measures of a point by name, with the units in which people read them.
 
 use super::Found;
-use crate::measure::Point;
+use crate::point::Point;
 use crate::repartition::Repartitioned;
 
 /// Something that is measured of a point.

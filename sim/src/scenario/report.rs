@@ -4,7 +4,7 @@ use super::key::{KEYS, Key};
 use super::measure::{MEASURES, Measure};
 use super::plot::named_with;
 use super::{Answer, Found, Scenario};
-use crate::measure::Point;
+use crate::point::Point;
 use crate::report::{Cell, Column, Page, Section, Table};
 
 /// What a page says of how it came about, so that it can be made again.

@@ -1,8 +1,8 @@
 //! What is run for a case, and what comes out: a rack that serves, or a repartition job.
 
-use crate::batch::run_each;
 use crate::experiment::{Experiment, ExperimentError};
-use crate::measure::Point;
+use crate::parallel::run_each;
+use crate::point::Point;
 use crate::repartition::{Repartition, RepartitionError, Repartitioned};
 use serde::Serialize;
 use std::num::NonZeroUsize;

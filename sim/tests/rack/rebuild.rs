@@ -137,14 +137,14 @@ fn a_stack_that_is_bad_beside_the_lost_one_is_made_up_for_and_too_many_are_told(
     let mut world = world_of("pelican-mini", 46, |_| {});
     with_blobs(&mut world, 40, 10 * MB);
     let (drive, blobs) = fullest(&world);
-    let spoil = |world: &mut World, blob: BlobId, count: usize| {
+    let corrupt = |world: &mut World, blob: BlobId, count: usize| {
         let others: Vec<DriveId> = world.drives_of(blob).iter().copied().filter(|other| *other != drive).collect();
         for other in others.into_iter().take(count) {
-            world.spoil(blob, other);
+            world.corrupt(blob, other);
         }
     };
-    spoil(&mut world, blobs[0], 1);
-    spoil(&mut world, blobs[1], 2);
+    corrupt(&mut world, blobs[0], 1);
+    corrupt(&mut world, blobs[1], 2);
     world.fail(drive);
     world.run_for(60 * MINUTE);
     assert_eq!(world.left_on(drive), 1, "all but one");

@@ -1,0 +1,244 @@
+//! The drives of a simulated rack: their physics, their fuses, their draw, and their faults.
+//!
+//! Invariants:
+//! - a drive that was lost answers nothing until it is back;
+//! - a drive that hangs answers nothing; whoever asks first waits for the deadline, all others are told at once;
+//! - faults come from a random stream of their own, which is not used where their rate is 0.
+
+use crate::meter::Meter;
+use engine::{Event, Loss};
+use model::physics::{DrivePhysics, Fuses, Load, PowerState, Refused, Trip};
+use model::{Attempt, DriveId, RackSpec, Rng, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// The time after which a fuse that has tripped resets.
+pub(super) const FUSE_RESETS_AFTER: Duration = Duration::from_secs(30);
+
+/// The time after which a command fails whose drive does not spin up.
+const SPIN_UP_FAILS_AFTER: Duration = Duration::from_secs(20);
+
+/// The time for which a drive that hangs does not answer.
+pub const HANG: Duration = Duration::from_secs(100);
+
+/// The rates of faults, in thousandths of the commands given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Starts and mounts that fail.
+    pub command_permille: u64,
+    /// Drives that fail in a transfer.
+    pub transfer_permille: u64,
+    /// Events that are reported twice.
+    pub twice_permille: u64,
+    /// Commands that a drive executes and never answers.
+    pub mute_permille: u64,
+    /// Commands, and drives in a transfer, that hang: for [`HANG`] the drive answers nothing at all.
+    pub hang_permille: u64,
+}
+
+/// A command to a drive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Command {
+    pub drive: DriveId,
+    pub attempt: Attempt,
+    /// The longest time that the rack waits for its answer.
+    pub deadline: Duration,
+}
+
+impl Command {
+    fn failed(self, loss: Loss) -> Event {
+        Event::DriveCommandFailed { drive: self.drive, attempt: self.attempt, loss }
+    }
+}
+
+/// The answer to a command.
+pub(super) enum Answer {
+    Never,
+    /// An event, which does not happen if the drive is lost before.
+    At(Time, Event),
+    /// An event, whatever happens to the drive.
+    Now(Event),
+    /// The command was too much for a fuse.
+    Tripped(Trip),
+}
+
+/// A drive that hangs.
+#[derive(Clone, Copy, Debug)]
+struct Hang {
+    until: Time,
+    /// Somebody has waited for it, so that nobody else does.
+    known: bool,
+}
+
+/// The drives of a rack.
+pub(super) struct Drives {
+    physics: Vec<DrivePhysics>,
+    fuses: Fuses,
+    pub meter: Meter,
+    away: BTreeSet<DriveId>,
+    hung: BTreeMap<DriveId, Hang>,
+    pub faults: Faults,
+    faults_rng: Rng,
+    /// Drives started.
+    pub spin_ups: u64,
+    /// Fuses that tripped.
+    pub trips: u64,
+}
+
+impl Drives {
+    /// The drives of a rack, all in standby.
+    pub fn new(spec: &RackSpec, seed: u64) -> Self {
+        let physics = spec.drives.iter().map(|drive| DrivePhysics::new(spec.profile.clone(), seed, drive.id)).collect();
+        Self {
+            physics,
+            fuses: Fuses::new(spec, FUSE_RESETS_AFTER),
+            meter: Meter::new(spec.drives.len(), spec.profile.watts.standby_mw),
+            away: BTreeSet::new(),
+            hung: BTreeMap::new(),
+            faults: Faults::default(),
+            faults_rng: Rng::for_thing(seed, u64::from_le_bytes(*b"faults  ")),
+            spin_ups: 0,
+            trips: 0,
+        }
+    }
+
+    /// How often a drive has been lost.
+    pub fn losses(&self, drive: DriveId) -> u32 {
+        self.physics[drive.index()].losses()
+    }
+
+    pub fn is_away(&self, drive: DriveId) -> bool {
+        self.away.contains(&drive)
+    }
+
+    /// Whether a fault of this rate happens now.
+    pub fn unlucky(&mut self, permille: u64) -> bool {
+        permille > 0 && self.faults_rng.below(1000) < permille
+    }
+
+    /// Whether a drive that takes part in a transfer fails at once.
+    pub fn fails_transfer(&mut self, now: Time, drive: DriveId) -> bool {
+        self.unlucky(self.faults.transfer_permille) || self.physics[drive.index()].ready(now).is_err()
+    }
+
+    /// Meters a drive again, whose draw may have changed.
+    pub fn update_draw(&mut self, now: Time, drive: DriveId) {
+        let draw_mw = self.physics[drive.index()].draw_mw(now);
+        self.meter.set(now, drive, draw_mw);
+    }
+
+    /// A drive is gone from now on.
+    pub fn lose(&mut self, now: Time, drive: DriveId) {
+        self.away.insert(drive);
+        self.physics[drive.index()].lose(now);
+        self.update_draw(now, drive);
+        self.fuses.lose(drive);
+    }
+
+    /// A drive is back; false if it was not away.
+    pub fn come_back(&mut self, now: Time, drive: DriveId) -> bool {
+        let was_away = self.away.remove(&drive);
+        if was_away {
+            assert!(self.physics[drive.index()].state(now) == PowerState::Away, "{drive} answered while it was away");
+            self.physics[drive.index()].come_back(now);
+            self.update_draw(now, drive);
+        }
+        was_away
+    }
+
+    /// From now on, and for [`HANG`], a drive answers nothing.
+    pub fn hang(&mut self, now: Time, drive: DriveId) {
+        self.hung.insert(drive, Hang { until: now + HANG, known: false });
+    }
+
+    /// If `drive` hangs, or begins to: how long it is waited for, which is not at all if it is known to hang.
+    pub fn hangs(&mut self, now: Time, drive: DriveId, deadline: Duration) -> Option<Duration> {
+        if let Some(hang) = self.hung.get_mut(&drive)
+            && now < hang.until
+        {
+            return Some(if std::mem::replace(&mut hang.known, true) { Duration::ZERO } else { deadline });
+        }
+        self.hung.remove(&drive);
+        if !self.unlucky(self.faults.hang_permille) {
+            return None;
+        }
+        self.hung.insert(drive, Hang { until: now + HANG, known: true });
+        Some(deadline)
+    }
+
+    /// The answer to a command that does not reach its drive, which is known to hang.
+    fn unreached(&self, now: Time, command: Command) -> Option<Answer> {
+        let hangs = self.hung.get(&command.drive).is_some_and(|hang| hang.known && now < hang.until);
+        hangs.then(|| Answer::Now(command.failed(Loss::NoAnswer)))
+    }
+
+    pub fn spin_up(&mut self, now: Time, command: Command) -> Answer {
+        if let Some(answer) = self.unreached(now, command) {
+            return answer;
+        }
+        if self.unlucky(self.faults.command_permille) {
+            return Answer::At(now + SPIN_UP_FAILS_AFTER, command.failed(Loss::SpinUpFailed));
+        }
+        let Command { drive, attempt, .. } = command;
+        let physics = &mut self.physics[drive.index()];
+        let starts = physics.starts();
+        let done = physics.spin_up(now);
+        self.spin_ups += u64::from(physics.starts() - starts);
+        self.update_draw(now, drive);
+        let trip = done.as_ref().ok().and_then(|at_speed| self.fuses.spin_up(now, drive, *at_speed));
+        let Some(trip) = trip else { return self.answer(now, command, done, Event::SpunUp { drive, attempt }) };
+        self.trips += 1;
+        assert!(trip.drives.contains(&drive), "a fuse that {drive} trips is its own");
+        for drive in &trip.drives {
+            self.lose(now, *drive);
+        }
+        Answer::Tripped(trip)
+    }
+
+    /// A server that moves bytes for another group mounts slowly (Pelican, section 5: two load regimes).
+    pub fn mount(&mut self, now: Time, command: Command, load: Load, free_bytes: u64) -> Answer {
+        if let Some(answer) = self.unreached(now, command) {
+            return answer;
+        }
+        if self.unlucky(self.faults.command_permille) {
+            return Answer::At(now, command.failed(Loss::MountFailed));
+        }
+        let Command { drive, attempt, .. } = command;
+        let done = self.physics[drive.index()].mount(now, load);
+        self.answer(now, command, done, Event::Mounted { drive, attempt, free_bytes })
+    }
+
+    pub fn unmount(&mut self, now: Time, command: Command) -> Answer {
+        if let Some(answer) = self.unreached(now, command) {
+            return answer;
+        }
+        let Command { drive, attempt, .. } = command;
+        let done = self.physics[drive.index()].unmount(now);
+        self.answer(now, command, done, Event::Unmounted { drive, attempt })
+    }
+
+    pub fn stop(&mut self, now: Time, command: Command) -> Answer {
+        if let Some(answer) = self.unreached(now, command) {
+            return answer;
+        }
+        let Command { drive, attempt, .. } = command;
+        let done = self.physics[drive.index()].stop(now);
+        if let Ok(still) = done {
+            self.fuses.stop(drive, still);
+            self.update_draw(now, drive);
+        }
+        self.answer(now, command, done, Event::Stopped { drive, attempt })
+    }
+
+    fn answer(&mut self, now: Time, command: Command, done: Result<Time, Refused>, event: Event) -> Answer {
+        let Ok(when) = done else { return Answer::Now(command.failed(Loss::MountFailed)) };
+        assert!(when >= now, "{event:?} is answered before it was asked for");
+        if self.unlucky(self.faults.mute_permille) {
+            return Answer::Never;
+        }
+        match self.hangs(now, command.drive, command.deadline) {
+            None => Answer::At(when, event),
+            Some(waited) => Answer::At(now + waited, command.failed(Loss::NoAnswer)),
+        }
+    }
+}

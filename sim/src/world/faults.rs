@@ -1,0 +1,105 @@
+//! Whatever is done to the drives of a world from outside: they die, fail, hang, come back and are replaced.
+
+use super::blobs::SimBlob;
+use super::drives::{FUSE_RESETS_AFTER, Faults};
+use super::state::{Scheduled, World};
+use engine::{Event, Loss, Mind, Rack};
+use model::{Attempt, BlobId, DriveId, GroupId, ResourceId};
+
+impl World<Rack> {
+    /// Puts an empty drive into the place of one that failed; false if the rack does not take it yet.
+    pub fn replace(&mut self, drive: DriveId) -> bool {
+        if !self.rack.may_be_replaced(drive) {
+            return false;
+        }
+        self.drives.come_back(self.now, drive);
+        let lost_bytes = self.blobs.replace(drive);
+        self.report(Event::DriveReplaced { drive, lost_bytes });
+        true
+    }
+
+    /// Starts a drive without the engine's knowledge, as a broken ledger would.
+    pub fn spin_up_without_permit(&mut self, drive: DriveId) {
+        let command = self.command(drive, Attempt(u32::MAX), |deadlines| deadlines.spin_up);
+        let answer = self.drives.spin_up(self.now, command);
+        self.answered(drive, answer);
+    }
+}
+
+impl<M: Mind> World<M> {
+    /// Sets the rates of faults from now on.
+    pub fn set_faults(&mut self, faults: Faults) {
+        self.drives.faults = faults;
+    }
+
+    /// Takes a drive away, as if its electronics had died.
+    pub fn kill(&mut self, drive: DriveId) {
+        if !self.drives.is_away(drive) {
+            self.drives.lose(self.now, drive);
+            self.report(Event::DriveLost { drive, loss: Loss::Died });
+        }
+    }
+
+    /// From now on, and for [`HANG`](super::HANG), a drive answers nothing.
+    pub fn hang(&mut self, drive: DriveId) {
+        self.drives.hang(self.now, drive);
+    }
+
+    /// Takes a drive away for good: it died, and the operator declares that it will not come back.
+    pub fn fail(&mut self, drive: DriveId) {
+        self.kill(drive);
+        self.blobs.fail(drive);
+        self.report(Event::DriveFailed { drive });
+    }
+
+    /// Brings a drive back that was away.
+    pub fn revive(&mut self, drive: DriveId) {
+        if self.drives.come_back(self.now, drive) {
+            self.report(Event::DriveBack { drive });
+        }
+    }
+
+    /// Trips the fuse of the domain of `resource` that `drive` is in, for no fault of the engine's. It resets by
+    /// itself.
+    pub fn trip(&mut self, resource: ResourceId, drive: DriveId) {
+        let spec = self.rack.spec();
+        let domain = spec.domain_of(drive, resource);
+        let of_domain = spec.drives.iter().map(|drive| drive.id).filter(|id| spec.domain_of(*id, resource) == domain);
+        let drives: Vec<DriveId> = of_domain.filter(|drive| !self.drives.is_away(*drive)).collect();
+        for drive in &drives {
+            self.drives.lose(self.now, *drive);
+        }
+        for drive in &drives {
+            self.report(Event::DriveLost { drive: *drive, loss: Loss::FuseTripped });
+        }
+        self.agenda.plan(self.now + FUSE_RESETS_AFTER, Scheduled::FuseResets(drives));
+    }
+
+    /// The number of blobs that still have a stack on a drive that failed for good, or had it on the drive before the
+    /// one that replaced it.
+    pub fn left_on(&self, drive: DriveId) -> u64 {
+        self.blobs.left_on(drive)
+    }
+
+    /// Whether the stack of `blob` was on the drive that failed before this one took its place.
+    pub fn is_lost(&self, blob: BlobId, drive: DriveId) -> bool {
+        self.blobs.is_lost(blob, drive)
+    }
+
+    /// Makes the stack of `blob` on `drive` unreadable; the drive itself is well.
+    pub fn corrupt(&mut self, blob: BlobId, drive: DriveId) {
+        self.blobs.corrupt(blob, drive);
+    }
+
+    /// Makes a staged version unreadable.
+    pub fn corrupt_staged(&mut self, version: u64) {
+        self.staging.corrupt(version);
+    }
+
+    /// Puts a blob into the rack without writing it, under a number that is new: one that was there when the run began.
+    /// The space that it takes is counted already ([`Setting`](super::Setting)).
+    pub fn place(&mut self, group: GroupId, drives: Vec<DriveId>, stack_bytes: u64) -> BlobId {
+        let bytes = stack_bytes * u64::from(self.rack.spec().code.data);
+        self.blobs.place(SimBlob { group, drives, stack_bytes, bytes, dead_bytes: 0 })
+    }
+}
