@@ -33,7 +33,7 @@ pub(crate) fn run_each<J: Sync, R: Send, E: Send>(
     };
     let mut results: Vec<(usize, Result<R, E>)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads.get().min(jobs.len())).map(|_| scope.spawn(work)).collect();
-        let results = threads.into_iter().map(|thread| thread.join());
+        let results = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
         results.flat_map(|results| results.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
     results.sort_unstable_by_key(|(index, _)| *index);

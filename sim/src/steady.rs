@@ -49,7 +49,7 @@ impl QueueSamples {
     }
 }
 
-/// The number of values of `series`, a whole number of batches, that belong to the beginning. `None` if half the batches or more
+/// The number of values of `series` that belong to the beginning, in whole batches. `None` if half the batches or more
 /// would be dropped, or there are fewer than ten.
 fn beginning(series: &[f64]) -> Option<usize> {
     let batches: Vec<f64> = series.chunks_exact(BATCH).map(|batch| batch.iter().sum::<f64>() / BATCH as f64).collect();

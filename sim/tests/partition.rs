@@ -6,7 +6,7 @@ mod reproduced;
 
 use reproduced::{all_end, are_complete, contradict};
 use sim::reproduce::judge::Verdict;
-use sim::reproduce::partition::{Apart, FIGURES, Reproduction, Sweep, apart};
+use sim::reproduce::partition::{Apart, FIGURES, Reproduction, Runs, Sweep, apart};
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 
@@ -15,7 +15,7 @@ fn quick() -> &'static Reproduction {
     static MADE: OnceLock<Reproduction> = OnceLock::new();
     MADE.get_or_init(|| {
         let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        Reproduction::new(true, threads, &|_, _| {}).unwrap()
+        Reproduction::of(Runs::new(true, threads, &|_, _| {}).unwrap())
     })
 }
 
@@ -79,7 +79,7 @@ fn rows_and_figures_are_complete_and_the_page_stands_alone() {
     assert!(made.rows.len() > 30);
     are_complete(made, &FIGURES, &made.page("larder reproduce partition --quick").html());
     for drawn in &made.figures {
-        let svg = drawn.plate.svg();
+        let svg = drawn.figure.svg();
         let told = ["TourPack (ours)", "HDD cluster", "OffPack, better model (ours)", "longer than foretold"];
         assert!(told.iter().all(|words| svg.contains(words)), "{}", drawn.name);
     }

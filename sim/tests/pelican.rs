@@ -6,7 +6,7 @@ mod reproduced;
 
 use reproduced::{all_end, are_complete, contradict};
 use sim::reproduce::judge::Verdict;
-use sim::reproduce::pelican::{Extent, FIGURES, Reproduction};
+use sim::reproduce::pelican::{Extent, FIGURES, Reproduction, Runs};
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 
@@ -17,7 +17,7 @@ fn quick() -> &'static Reproduction {
         let (name, text) = model::text::SHIPPED.into_iter().find(|(name, _)| *name == "pelican").unwrap();
         let rack = model::text::parse(text, name).unwrap();
         let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        Reproduction::new(rack, Extent::Quick, threads, &|_, _| {}).unwrap()
+        Reproduction::of(Runs::new(rack, Extent::Quick, threads, &|_, _| {}).unwrap())
     })
 }
 
@@ -29,7 +29,7 @@ fn the_quick_form_meets_every_row_that_neither_hours_nor_sizes_decide() {
         "BURST_ANSWERED",
         "PLATEAU",
         "FP_CARD",
-        "STRAW_MAN",
+        "RANDOM_LAYOUT",
         "FP_UNBOUNDED",
         "UNBOUNDED_MOST",
         "NO_REJECTS_FP",

@@ -1,30 +1,30 @@
 //! The measures of a point by name, with the units in which people read them.
 
-use super::Found;
+use super::trial::Found;
 use crate::point::Point;
 use crate::repartition::Repartitioned;
 
-/// Something that is measured of a point.
+/// A measure of a point.
 pub struct Measure {
     /// Its name, as in JSON: `ttfb_s.p99`.
     pub name: &'static str,
     /// For the heads of tables and for axes, with the unit.
     pub label: &'static str,
-    /// How many of that unit one of the point's is.
+    /// The factor from the point's unit to that one.
     scale: f64,
     of: Of,
     half_width: fn(&Point) -> Option<f64>,
-    /// Whether it stands in the short table.
+    /// True if it stands in the short table.
     pub short: bool,
 }
 
-/// Where a measure is found.
+/// The results that have a measure.
 enum Of {
-    /// In what came of a rack that serves.
+    /// Those of a rack that serves.
     Service(fn(&Point) -> Option<f64>),
-    /// In what came of a repartition job.
+    /// Those of a repartition job.
     Job(fn(&Repartitioned) -> Option<f64>),
-    /// In both.
+    /// Both.
     Either(fn(&Point) -> Option<f64>, fn(&Repartitioned) -> Option<f64>),
 }
 
@@ -34,7 +34,7 @@ impl Measure {
         MEASURES.iter().find(|measure| measure.name == name)
     }
 
-    /// In the unit of the label; `None` if nothing was counted.
+    /// Its value in the unit of the label; `None` if nothing was counted.
     pub fn of(&self, found: &Found) -> Option<f64> {
         self.exact(found).map(|value| value * self.scale)
     }
@@ -45,7 +45,7 @@ impl Measure {
         (self.half_width)(point).map(|value| value * self.scale)
     }
 
-    /// As the point has it, in the unit of its name.
+    /// Its value as the point has it, in the unit of its name.
     pub fn exact(&self, found: &Found) -> Option<f64> {
         match (&self.of, found) {
             (Of::Service(of) | Of::Either(of, _), Found::Service(point)) => of(point),
@@ -68,7 +68,7 @@ impl Measure {
         Self { short: true, ..self }
     }
 
-    /// Found in what came of a job as well.
+    /// A measure that jobs have as well.
     const fn and_job(self, of_job: fn(&Repartitioned) -> Option<f64>) -> Self {
         let Of::Service(of_point) = self.of else { panic!("a measure of a rack that serves") };
         Self { of: Of::Either(of_point, of_job), ..self }

@@ -6,6 +6,8 @@ use crate::experiment::{Arrivals, Experiment, System};
 use crate::repartition::{Groups, Method, Reads, Repartition};
 use crate::{Network, Popularity, Sizes};
 use engine::{IdleTimeout, ReadPolicy, Weighing};
+use model::RackSpec;
+use std::path::PathBuf;
 use std::time::Duration;
 
 fn parse(text: &str) -> Result<Scenario, ScenarioError> {
@@ -472,7 +474,7 @@ fn the_answers_of_jobs_become_tables_plots_and_a_page() {
     let keys: Vec<&str> = table.columns.iter().map(|column| column.key.as_str()).collect();
     assert_eq!(keys[..5], ["repartition.strategy", "repartition.memory", "hours", "model_hours", "better_model_hours"]);
     assert!(!keys.iter().any(|key| key.starts_with("ttfb_s") || *key == "throughput_bytes_per_s"), "{keys:?}");
-    let svg = scenario.plot.as_ref().unwrap().plate("t", &answers).svg();
+    let svg = scenario.plot.as_ref().unwrap().figure("t", &answers).svg();
     for words in ["buffpack", "tourpack", "time (h)", "switches", "memory (GB)"] {
         assert!(svg.contains(words), "{words}");
     }
@@ -543,7 +545,7 @@ fn answers_become_tables_plots_and_a_page() {
     let exact: f64 = csv.lines().nth(1).unwrap().split(',').nth(at).unwrap().parse().unwrap();
     let Found::Service(point) = &answers[0].found else { panic!("it serves") };
     assert!((exact - point.throughput_bytes_per_s).abs() < 1e-9, "every digit is there");
-    let svg = scenario.plot.as_ref().unwrap().plate("t", &answers).svg();
+    let svg = scenario.plot.as_ref().unwrap().figure("t", &answers).svg();
     for words in ["idle timeout 1 min", "idle timeout never", "mean TTFB (s)", "mean power (W)", "rate (1/s)"] {
         assert!(svg.contains(words), "{words}");
     }
@@ -570,11 +572,11 @@ fn every_default_is_a_value_of_its_key() {
         if let Some((on, words)) = key.when {
             let Some(Key { kind: Kind::Word(known), .. }) = Key::named(on) else { panic!("{on} has words") };
             let before = |key: &Key, other: &Key| {
-                let at = |key: &Key| in_order().iter().position(|known| known.name == key.name);
+                let at = |key: &Key| case::in_order().iter().position(|known| known.name == key.name);
                 at(key) < at(other)
             };
             assert!(before(Key::named(on).unwrap(), key), "{} is decided first", key.name);
-            assert!(words.iter().all(|word| known.contains(word) || *word == key::UNSAID), "{}", key.name);
+            assert!(words.iter().all(|word| known.contains(word) || *word == key::UNSET), "{}", key.name);
         }
     }
 }

@@ -37,7 +37,7 @@ pub(super) struct StackMove {
 /// The blobs of a rack.
 #[derive(Debug)]
 pub(super) struct Blobs {
-    blobs: BTreeMap<BlobId, SimBlob>,
+    known: BTreeMap<BlobId, SimBlob>,
     next: u64,
     /// The bytes that stacks take on each drive.
     used_bytes: Vec<u64>,
@@ -63,7 +63,7 @@ impl Blobs {
     /// No blobs that are known, on drives of which so much is used.
     pub fn new(used_bytes: Vec<u64>) -> Self {
         Self {
-            blobs: BTreeMap::new(),
+            known: BTreeMap::new(),
             next: 1,
             used_bytes,
             failed: BTreeMap::new(),
@@ -78,11 +78,11 @@ impl Blobs {
     }
 
     pub fn get(&self, blob: BlobId) -> Option<&SimBlob> {
-        self.blobs.get(&blob)
+        self.known.get(&blob)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (BlobId, GroupId)> + '_ {
-        self.blobs.iter().map(|(id, blob)| (*id, blob.group))
+        self.known.iter().map(|(id, blob)| (*id, blob.group))
     }
 
     /// The number that the next blob will have.
@@ -105,7 +105,7 @@ impl Blobs {
         assert!(distinct.len() == blob.drives.len(), "two stacks of a blob on one drive: {:?}", blob.drives);
         let number = self.next();
         self.next += 1;
-        self.blobs.insert(number, blob);
+        self.known.insert(number, blob);
         number
     }
 
@@ -122,7 +122,7 @@ impl Blobs {
 
     /// More bytes of a blob are dead: how many, and in which group. `None` if there is no such blob.
     pub fn kill_bytes(&mut self, blob: BlobId, bytes: u64) -> Option<(GroupId, u64)> {
-        let found = self.blobs.get_mut(&blob)?;
+        let found = self.known.get_mut(&blob)?;
         let bytes = bytes.min(found.bytes - found.dead_bytes);
         found.dead_bytes += bytes;
         if found.dead_bytes > 0 {
@@ -138,7 +138,7 @@ impl Blobs {
     /// Removes the blob that `op` has deleted.
     pub fn deleted(&mut self, op: OpId) {
         let deleted = self.deleting.remove(&op);
-        let Some((id, blob)) = deleted.and_then(|id| Some((id, self.blobs.remove(&id)?))) else { return };
+        let Some((id, blob)) = deleted.and_then(|id| Some((id, self.known.remove(&id)?))) else { return };
         assert!(!blob.is_living(), "{id} was deleted, and {} of its bytes live", blob.bytes - blob.dead_bytes);
         self.dead.entry(blob.group).or_default().remove(&id);
         for drive in blob.drives {
@@ -164,12 +164,12 @@ impl Blobs {
 
     /// A drive failed for good. What it had lost before it took the place of another one counts again.
     pub fn fail(&mut self, drive: DriveId) {
-        let blobs = self.blobs.values().filter(|blob| blob.drives.contains(&drive)).count() as u64;
+        let blobs = self.known.values().filter(|blob| blob.drives.contains(&drive)).count() as u64;
         self.failed.insert(drive, blobs);
         let again: Vec<BlobId> = self.lost.iter().filter(|(of, _)| *of == drive).map(|(_, blob)| *blob).collect();
         for blob in again {
             self.lost.remove(&(drive, blob));
-            self.used_bytes[drive.index()] += self.blobs[&blob].stack_bytes;
+            self.used_bytes[drive.index()] += self.known[&blob].stack_bytes;
         }
     }
 
@@ -177,7 +177,7 @@ impl Blobs {
     pub fn replace(&mut self, drive: DriveId) -> u64 {
         self.failed.remove(&drive);
         let mut lost_bytes = 0;
-        for (id, blob) in self.blobs.iter().filter(|(_, blob)| blob.drives.contains(&drive)) {
+        for (id, blob) in self.known.iter().filter(|(_, blob)| blob.drives.contains(&drive)) {
             self.lost.insert((drive, *id));
             self.corrupt.insert((*id, drive));
             lost_bytes += blob.stack_bytes;
@@ -209,7 +209,7 @@ impl Blobs {
     /// A stack lies elsewhere now; false if its blob is gone.
     pub fn move_stack(&mut self, now: Time, moved: StackMove) -> bool {
         let StackMove { blob, index, from, to } = moved;
-        let Some(found) = self.blobs.get_mut(&blob) else { return false };
+        let Some(found) = self.known.get_mut(&blob) else { return false };
         assert!(found.drives[usize::from(index)] == from, "{blob} has no stack {index} on {from}");
         assert!(!found.drives.contains(&to), "{blob} has a stack on {to} already");
         found.drives[usize::from(index)] = to;
@@ -248,7 +248,7 @@ impl Blobs {
                 living: blob.is_living(),
             })
         };
-        let (blobs, more) = page(self.blobs.range(from..).filter_map(on_drive), limit);
+        let (blobs, more) = page(self.known.range(from..).filter_map(on_drive), limit);
         let next = blobs.last().filter(|_| more).map(|last| last.blob);
         (blobs, next)
     }
@@ -260,7 +260,7 @@ impl Blobs {
         }
         let from = self.dead_after.get(&group).map_or(BlobId::NONE, |after| after.next_number());
         let dead = |id: &BlobId| {
-            let blob = self.blobs.get(id)?;
+            let blob = self.known.get(id)?;
             Some(DoomedBlob {
                 blob: *id,
                 drives: blob.drives.clone(),

@@ -24,7 +24,7 @@ pub fn are_complete<R>(made: &Reproduction<R>, figures: &[&str], page: &str) {
     assert!(made.rows.iter().all(|row| !row.paper.is_empty() && !row.ours.is_empty() && !row.place.is_empty()));
     assert_eq!(made.figures.len(), figures.len());
     for (drawn, name) in made.figures.iter().zip(figures) {
-        let svg = drawn.plate.svg();
+        let svg = drawn.figure.svg();
         assert_eq!(drawn.name, *name);
         assert!(svg.starts_with("<svg") && !svg.contains("NaN") && !svg.contains("href"), "{name}");
     }
