@@ -1,18 +1,22 @@
-//! The engine in a pretended world: sleep and wake, power, faults, migration, reclaiming, closing.
+//! The engine in the simulated world: sleep and wake, power, faults, migration, reclaiming, closing.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use engine::check::TraceCheck;
 use engine::trace::{Record, Replay};
 use engine::{
-    GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Outcome, PinnedTo, Rack, RackPolicy, ReadPolicy, Rejection,
-    SchedulerPolicy, Shares, Weighing,
+    GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Mind, Outcome, PinnedTo, Rack, RackPolicy, ReadPolicy,
+    Rejection, SchedulerPolicy, Shares,
 };
 use model::{BlobId, DriveId, GroupId, OpId, RackSpec, Time};
-use sim::{Faults, Setting, World};
+use sim::{Experiment, Faults, Setting, World};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
+
+mod racks;
+
+use racks::{shipped, shipped_text};
 
 #[path = "rack/anticipation.rs"]
 mod anticipation;
@@ -20,8 +24,8 @@ mod anticipation;
 mod comeback;
 #[path = "rack/hangs.rs"]
 mod hangs;
-#[path = "rack/lives.rs"]
-mod lives;
+#[path = "rack/random_runs.rs"]
+mod random_runs;
 #[path = "rack/rebuild.rs"]
 mod rebuild;
 #[path = "rack/waiting.rs"]
@@ -30,57 +34,37 @@ mod waiting;
 const MB: u64 = 1_000_000;
 const MINUTE: Duration = Duration::from_mins(1);
 
-fn shipped(name: &str) -> RackSpec {
-    let (_, text) = model::text::SHIPPED.into_iter().find(|(shipped, _)| *shipped == name).unwrap();
-    model::text::parse(text, name).unwrap()
-}
-
 fn policy(spec: &RackSpec) -> RackPolicy {
+    let papers = Experiment::pelican(spec.clone()).policy;
     RackPolicy {
-        scheduler: SchedulerPolicy {
-            queue_depth: 1000,
-            overtake_limit: 500_000 * MB,
-            weighing: Weighing::Bytes,
-            wait_limit: None,
-            join_in_service: false,
-            anticipation: Duration::ZERO,
-            shares: Shares { client: 60, rebuild: 30, background: 10 },
-            quantum: MINUTE,
-        },
-        group_choice: GroupChoice::Random,
+        scheduler: SchedulerPolicy { shares: Shares { client: 60, rebuild: 30, background: 10 }, ..papers.scheduler },
         idle_timeout: IdleTimeout::After(5 * MINUTE),
-        read_policy: ReadPolicy::All,
-        starts_per_day: spec.profile.starts_per_day(),
-        host_slack: Duration::from_secs(30),
-        deadlines: engine::Deadlines::default(),
         migration: MigrationPolicy {
             due_age: Some(Duration::from_secs(30)),
             min_age: Duration::from_secs(30),
-            min_bytes: 0,
-            regular_permille: 300,
-            critical_permille: 800,
             pack_bytes: 200 * MB,
-            pack_members: 10_000,
-            linger: Duration::ZERO,
-            window: 64,
             scan_interval: Duration::from_secs(5),
+            ..papers.migration
         },
         rescue_permille: 500,
         rebuild_read_back: true,
-        write_read_back: true,
-        classes: Vec::new(),
+        ..papers
     }
+}
+
+/// A world with its judge around a rack of these settings.
+fn judged(spec: RackSpec, policy: RackPolicy, seed: u64, used_bytes: Vec<u64>) -> World {
+    let layout = engine::layout::synthesise(&spec).unwrap();
+    engine::check::layout(&spec, &layout).unwrap();
+    let judge = Some(TraceCheck::new(&spec, &layout, &policy));
+    World::with(Rack::new(spec, layout, policy, seed), seed, Setting { judge, used_bytes, ..Setting::default() })
 }
 
 fn world_of(name: &str, seed: u64, change: impl FnOnce(&mut RackPolicy)) -> World {
     let spec = shipped(name);
-    let layout = engine::layout::synthesise(&spec).unwrap();
-    engine::check::layout(&spec, &layout).unwrap();
     let mut policy = policy(&spec);
     change(&mut policy);
-    let judge = TraceCheck::new(&spec, &layout, &policy);
-    let setting = Setting { judge: Some(judge), ..Setting::default() };
-    World::with(Rack::new(spec, layout, policy, seed), seed, setting)
+    judged(spec, policy, seed, Vec::new())
 }
 
 /// Writes `count` blobs and lets the rack fall asleep again.
@@ -93,6 +77,14 @@ fn with_blobs(world: &mut World, count: u64, bytes: u64) -> Vec<BlobId> {
     assert!(ended.iter().all(|ended| matches!(ended.outcome, Outcome::Written { .. })), "{ended:?}");
     assert!(is_asleep(world));
     world.blobs().map(|(blob, _)| blob).collect()
+}
+
+/// Ends all faults, and brings every drive back.
+fn heal<M: Mind>(world: &mut World<M>) {
+    world.set_faults(Faults::default());
+    for index in 0..world.rack.spec().drives.len() {
+        world.revive(DriveId(index as u32));
+    }
 }
 
 fn is_asleep(world: &World) -> bool {
@@ -243,7 +235,7 @@ fn spread_at_random_the_same_migration_costs_a_wake_for_nearly_every_group() {
 }
 
 #[test]
-fn staged_versions_that_cannot_be_read_cost_one_wake_and_keep_nobody_else() {
+fn staged_versions_that_cannot_be_read_cost_one_wake_and_hold_nobody_up() {
     for (seed, choice) in [(6, GroupChoice::Random), (7, GroupChoice::Batch { bytes: 20_000 * MB })] {
         let mut world = world_of("pelican", seed, |policy| policy.group_choice = choice);
         world.set_staging(100_000 * MB);
@@ -280,7 +272,7 @@ fn pinned_data_lies_in_its_class() {
 }
 
 #[test]
-fn doomed_blobs_go_at_their_groups_next_wake_and_wake_nothing_themselves() {
+fn dead_blobs_go_at_their_groups_next_wake_and_wake_nothing_themselves() {
     let mut world = world_of("nas8", 8, |_| {});
     let blobs = with_blobs(&mut world, 6, 100 * MB);
     let group_of = |world: &World, blob| world.blobs().find(|(b, _)| *b == blob).unwrap().1;
@@ -424,7 +416,7 @@ fn a_trace_replays_through_a_fresh_rack_and_any_change_to_it_is_noticed() {
     }
 }
 
-/// What is the same in the tests of a box of eight drives: a blob in each of its two groups.
+/// A blob in each of the two groups of a box of eight drives.
 fn one_blob_each(world: &mut World) -> [BlobId; 2] {
     let blobs = with_blobs(world, 12, 10 * MB);
     let of = |world: &World, group| world.blobs().find(|(b, g)| *g == GroupId(group) && blobs.contains(b)).unwrap().0;
@@ -559,17 +551,17 @@ fn work_given_up_for_the_start_budget_is_charged_for_no_switch() {
 }
 
 #[test]
-fn doomed_bytes_are_right_after_more_than_one_page_of_them() {
+fn dead_bytes_are_right_after_more_than_one_page_of_them() {
     let mut world = world_of("nas8", 27, |_| {});
     let blobs = with_blobs(&mut world, 300, 10 * MB);
-    let kept = one_blob_each(&mut world);
+    let living = one_blob_each(&mut world);
     for blob in &blobs {
-        if !kept.contains(blob) {
+        if !living.contains(blob) {
             world.doom(*blob, 10 * MB);
         }
     }
-    world.read(kept[0], MB).unwrap();
-    world.read(kept[1], MB).unwrap();
+    world.read(living[0], MB).unwrap();
+    world.read(living[1], MB).unwrap();
     world.run_for(60 * MINUTE);
     assert!(world.blobs().count() <= 14, "{}", world.blobs().count());
     assert_eq!([0, 1].map(|group| world.rack.doomed_bytes(GroupId(group))), [0, 0]);
@@ -624,23 +616,21 @@ fn room_is_made_where_some_can_be_made() {
 }
 
 #[test]
-fn a_client_of_another_group_does_not_wait_for_all_that_is_doomed() {
-    let (_, text) = model::text::SHIPPED.into_iter().find(|(shipped, _)| *shipped == "nas8").unwrap();
-    let spec = model::text::parse(&text.replace("8.5 ms", "200 ms"), "nas8").unwrap();
-    let layout = engine::layout::synthesise(&spec).unwrap();
+fn a_client_of_another_group_does_not_wait_for_all_that_is_dead() {
+    let spec = model::text::parse(&shipped_text("nas8").replace("8.5 ms", "200 ms"), "nas8").unwrap();
     let mut policy = policy(&spec);
     policy.scheduler.quantum = Duration::from_secs(2);
-    let mut world = World::new(Rack::new(spec, layout, policy, 30), 30);
+    let mut world = judged(spec, policy, 30, Vec::new());
     let blobs = with_blobs(&mut world, 900, MB);
-    let kept = one_blob_each(&mut world);
+    let living = one_blob_each(&mut world);
     for blob in &blobs {
-        if !kept.contains(blob) {
+        if !living.contains(blob) {
             world.doom(*blob, MB);
         }
     }
-    world.read(kept[0], MB).unwrap();
+    world.read(living[0], MB).unwrap();
     world.run_for(Duration::from_secs(1));
-    let op = world.read(kept[1], MB).unwrap();
+    let op = world.read(living[1], MB).unwrap();
     let before = world.now();
     world.run_for(60 * MINUTE);
     let at = world.take_ended().into_iter().find(|ended| ended.op == op).unwrap().at;
@@ -659,13 +649,16 @@ fn a_wait_is_not_longer_than_forecast() {
     // Group 0 is awake and serves; then somebody wants group 1, and then somebody group 0 again.
     world.read(blobs[0], 10 * MB).unwrap();
     world.read(blobs[1], 10 * MB).unwrap();
-    let told = world.rack.forecast(GroupId(0), world.now());
+    let forecast = world.rack.forecast(GroupId(0), world.now());
     let op = world.read(blobs[0], MB).unwrap();
     let before = world.now();
     world.run_for(10 * MINUTE);
     let waited = world.take_ended().into_iter().find(|ended| ended.op == op).unwrap().at.since(before);
-    println!("{told:?} {waited:?}");
-    assert!(told.min <= waited && waited <= told.max + Duration::from_secs(3), "{told:?}, and it took {waited:?}");
+    println!("{forecast:?} {waited:?}");
+    assert!(
+        forecast.min <= waited && waited <= forecast.max + Duration::from_secs(3),
+        "{forecast:?}, and it took {waited:?}"
+    );
 }
 
 #[test]
@@ -680,8 +673,8 @@ fn extreme_shares_forecast_something() {
         world.read_for(engine::Lane::Background, blob, MB).unwrap();
         world.read_for(engine::Lane::Rebuild, blob, MB).unwrap();
     }
-    let told = world.rack.forecast(GroupId(0), world.now());
-    assert!(told.min <= told.max);
+    let forecast = world.rack.forecast(GroupId(0), world.now());
+    assert!(forecast.min <= forecast.max);
 }
 
 #[test]

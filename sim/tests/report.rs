@@ -110,7 +110,7 @@ fn the_same_figure_gives_the_same_picture() {
 fn figures_of_nothing_one_value_or_huge_values_are_drawn_all_the_same() {
     for points in [vec![], vec![(0.0, 0.0)], vec![(1e-300, 1e300), (1e300, -1e300)], vec![(f64::NAN, f64::INFINITY)]] {
         for axis in [Axis::linear("x"), Axis::log("x")] {
-            let series = vec![Series::line("a", points.clone()), Series::styled("b", Style::Marks, points.clone())];
+            let series = vec![Series::line("a", points.clone()), Series::styled("b", Style::Reference, points.clone())];
             let figure = Panel { title: "t".into(), x: axis.clone(), y: axis, series };
             assert!(!texts(&Figure::single(figure).svg(), "text").is_empty());
         }

@@ -152,7 +152,6 @@ impl Pen {
     fn join(self, root: &Area<'_>, points: &[(i32, i32)]) -> Drawn<()> {
         let line = self.color.stroke_width(2);
         match self.style {
-            Style::Marks => Ok(()),
             Style::Line | Style::Steps => root.draw(&PathElement::new(points.to_vec(), line)),
             Style::Reference => {
                 for (from, to) in dashes(points) {

@@ -74,8 +74,6 @@ pub enum Style {
     Reference,
     /// A line that stays level until the next value, without marks, for a distribution.
     Steps,
-    /// Marks alone.
-    Marks,
 }
 
 /// Values that belong together. A name that occurs in several panels of a figure has the same colour in all.

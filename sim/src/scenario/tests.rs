@@ -236,7 +236,7 @@ fn every_refusal_has_its_place_and_its_mend() {
             "s.toml:2:17: `workload.zipf_exponent`: says nothing here; write workload.popularity = \"zipf\", or leave",
         ),
         ("plot = 3", "s.toml:1:1: unknown key `plot`"),
-        ("[plot]\nx = 3", "s.toml:2:5: a plot is told in words; write a name in \"quotes\", or a list of them"),
+        ("[plot]\nx = 3", "s.toml:2:5: a plot is described in words; write a name in \"quotes\", or a list of them"),
         ("[plot]\ny = \"ttfb_s.p99\"", "s.toml: `plot.x`: a plot has one parameter or measure along x; write x ="),
         ("[plot]\nx = \"workload.rate\"", "s.toml: `plot.y`: a plot needs measures; write y = [\"ttfb_s.p99\","),
         (

@@ -1,5 +1,5 @@
-//! Drives that fail for good: what they held is rebuilt inside their group, whatever else happens, and what cannot be
-//! rebuilt is said.
+//! Drives that fail for good: their stacks are rebuilt inside their group, whatever else happens, and losses are
+//! reported.
 
 use super::*;
 use engine::{Lane, RebuildView};
@@ -39,6 +39,32 @@ fn all_whole(world: &World) -> bool {
     world.blobs().all(|(blob, group)| is_whole(world, blob, group))
 }
 
+/// Writes blobs and has the drive fail that holds most of them: the drive, and the blobs that have a stack on it.
+fn fail_fullest(world: &mut World, count: u64, bytes: u64) -> (DriveId, Vec<BlobId>) {
+    with_blobs(world, count, bytes);
+    let (drive, blobs) = fullest(world);
+    world.fail(drive);
+    (drive, blobs)
+}
+
+/// The same, half rebuilt.
+fn half_rebuilt(world: &mut World, count: u64, bytes: u64) -> (DriveId, Vec<BlobId>) {
+    let (drive, blobs) = fail_fullest(world, count, bytes);
+    while world.left_on(drive) > blobs.len() as u64 / 2 {
+        assert!(world.step());
+    }
+    (drive, blobs)
+}
+
+/// As many drives of the group of `drive` die as may, and every blob can be read.
+fn survives_deaths(world: &mut World, drive: DriveId, blobs: Vec<BlobId>) {
+    let parity = usize::from(world.rack.spec().code.parity);
+    mates(world, drive).into_iter().take(parity).for_each(|mate| world.kill(mate));
+    for blob in blobs {
+        assert_eq!(reads(world, blob), Some(Outcome::Read));
+    }
+}
+
 fn reads(world: &mut World, blob: BlobId) -> Option<Outcome> {
     let op = world.read(blob, MB).unwrap();
     world.run_for(30 * MINUTE);
@@ -49,21 +75,15 @@ fn reads(world: &mut World, blob: BlobId) -> Option<Outcome> {
 fn what_a_failed_drive_held_is_rebuilt_in_its_group_and_survives_r_further_deaths() {
     for read_back in [true, false] {
         let mut world = world_of("pelican-mini", 41, |policy| policy.rebuild_read_back = read_back);
-        with_blobs(&mut world, 60, 100 * MB);
-        let (drive, blobs) = fullest(&world);
-        world.fail(drive);
+        let (drive, blobs) = fail_fullest(&mut world, 60, 100 * MB);
         assert_eq!((world.left_on(drive), view(&world, drive).rebuilt_stacks), (blobs.len() as u64, 0));
         world.run_for(30 * MINUTE);
         let done = view(&world, drive);
         assert_eq!((world.left_on(drive), done.left_bytes, done.under_way), (0, 0, 0));
         assert_eq!((done.rebuilt_stacks, done.lost_blobs, done.waiting_blobs), (blobs.len() as u64, 0, 0));
         assert!(all_whole(&world) && is_asleep(&world));
-        assert_eq!(world.rack.stats().group_wakes[Lane::Rebuild as usize], 1, "all of it rides in one wake");
-        let r = usize::from(world.rack.spec().code.parity);
-        mates(&world, drive).into_iter().take(r).for_each(|mate| world.kill(mate));
-        for blob in blobs {
-            assert_eq!(reads(&mut world, blob), Some(Outcome::Read));
-        }
+        assert_eq!(world.rack.stats().group_wakes[Lane::Rebuild as usize], 1, "one wake is enough for all of it");
+        survives_deaths(&mut world, drive, blobs);
     }
 }
 
@@ -81,9 +101,7 @@ fn a_drive_that_merely_went_away_is_not_rebuilt() {
 #[test]
 fn a_failed_drive_stays_out_of_service_even_if_it_comes_back() {
     let mut world = world_of("nas8", 43, |_| {});
-    with_blobs(&mut world, 20, 10 * MB);
-    let (drive, _) = fullest(&world);
-    world.fail(drive);
+    let (drive, _) = fail_fullest(&mut world, 20, 10 * MB);
     world.run_for(30 * MINUTE);
     world.revive(drive);
     for _ in 0..20 {
@@ -98,12 +116,7 @@ fn a_failed_drive_stays_out_of_service_even_if_it_comes_back() {
 #[test]
 fn a_second_drive_of_the_group_may_fail_during_the_rebuild() {
     let mut world = world_of("pelican-mini", 44, |_| {});
-    with_blobs(&mut world, 80, 200 * MB);
-    let (drive, blobs) = fullest(&world);
-    world.fail(drive);
-    while world.left_on(drive) > blobs.len() as u64 / 2 {
-        assert!(world.step());
-    }
+    let (drive, _) = half_rebuilt(&mut world, 80, 200 * MB);
     let second = mates(&world, drive)[0];
     world.fail(second);
     world.run_for(60 * MINUTE);
@@ -133,7 +146,7 @@ fn more_than_r_losses_are_counted_and_a_read_says_that_data_is_lost() {
 }
 
 #[test]
-fn a_stack_that_is_bad_beside_the_lost_one_is_made_up_for_and_too_many_are_told() {
+fn a_stack_that_is_bad_beside_the_lost_one_is_made_up_for_and_too_many_are_reported() {
     let mut world = world_of("pelican-mini", 46, |_| {});
     with_blobs(&mut world, 40, 10 * MB);
     let (drive, blobs) = fullest(&world);
@@ -177,13 +190,8 @@ fn a_rebuild_waits_while_too_few_drives_are_there_and_goes_on_when_they_are_back
 #[test]
 fn a_restart_in_the_middle_goes_on_with_what_is_left() {
     let mut world = world_of("pelican-mini", 48, |_| {});
-    with_blobs(&mut world, 60, 100 * MB);
-    let (drive, blobs) = fullest(&world);
-    world.fail(drive);
-    while world.left_on(drive) > blobs.len() as u64 / 2 {
-        assert!(world.step());
-    }
-    // The next life knows what the catalog knows: where blobs lie, and that the drive failed.
+    let (drive, _) = half_rebuilt(&mut world, 60, 100 * MB);
+    // After a restart the rack knows what the catalog knows: where blobs lie, and that the drive failed.
     let stack_bytes = (100 * MB).div_ceil(u64::from(world.rack.spec().code.data));
     let mut used_bytes = vec![0; world.rack.spec().drives.len()];
     let blobs: Vec<(GroupId, Vec<DriveId>)> =
@@ -193,11 +201,8 @@ fn a_restart_in_the_middle_goes_on_with_what_is_left() {
     }
     let left = world.left_on(drive);
     let spec = world.rack.spec().clone();
-    let layout = engine::layout::synthesise(&spec).unwrap();
     let policy = policy(&spec);
-    let judge = Some(TraceCheck::new(&spec, &layout, &policy));
-    let setting = Setting { judge, used_bytes, ..Setting::default() };
-    let mut world = World::with(Rack::new(spec, layout, policy, 49), 49, setting);
+    let mut world = judged(spec, policy, 49, used_bytes);
     for (group, drives) in blobs {
         world.place(group, drives, stack_bytes);
     }
@@ -211,9 +216,7 @@ fn a_restart_in_the_middle_goes_on_with_what_is_left() {
 #[test]
 fn closing_ends_a_rebuild_between_two_stacks() {
     let mut world = world_of("pelican-mini", 50, |_| {});
-    with_blobs(&mut world, 60, 100 * MB);
-    let (drive, blobs) = fullest(&world);
-    world.fail(drive);
+    let (drive, blobs) = fail_fullest(&mut world, 60, 100 * MB);
     while world.left_on(drive) == blobs.len() as u64 {
         assert!(world.step());
     }
@@ -255,12 +258,7 @@ fn clients_keep_their_share_of_the_class_while_it_is_rebuilt() {
 fn a_failed_drive_is_replaced_while_it_is_rebuilt_and_what_it_held_is_rebuilt_all_the_same() {
     for (name, seed) in [("pelican-mini", 52), ("nas8", 53)] {
         let mut world = world_of(name, seed, |_| {});
-        with_blobs(&mut world, 60, 100 * MB);
-        let (drive, blobs) = fullest(&world);
-        world.fail(drive);
-        while world.left_on(drive) > blobs.len() as u64 / 2 {
-            assert!(world.step());
-        }
+        let (drive, blobs) = half_rebuilt(&mut world, 60, 100 * MB);
         let left = world.left_on(drive);
         assert!(world.replace(drive), "it holds nothing that counts");
         assert!(!world.rack.has_failed(drive) && !world.replace(drive), "once");
@@ -280,11 +278,7 @@ fn a_failed_drive_is_replaced_while_it_is_rebuilt_and_what_it_held_is_rebuilt_al
         }
         assert!(world.blobs().any(|(blob, _)| world.drives_of(blob).contains(&drive)), "and new blobs lie on it");
         assert!(all_whole(&world) && is_asleep(&world));
-        let r = usize::from(world.rack.spec().code.parity);
-        mates(&world, drive).into_iter().take(r).for_each(|mate| world.kill(mate));
-        for blob in blobs {
-            assert_eq!(reads(&mut world, blob), Some(Outcome::Read));
-        }
+        survives_deaths(&mut world, drive, blobs);
     }
 }
 
@@ -311,8 +305,8 @@ fn a_replacement_that_fails_and_is_replaced_loses_sight_of_nothing() {
     assert!(all_whole(&world) && is_asleep(&world));
 }
 
-/// A life with drives that fail for good, at most `failures` of a group; everything heals in the end.
-fn live_and_fail(name: &str, seed: u64, failures: usize, faults: Faults) -> (World, BTreeSet<BlobId>) {
+/// A randomised run with drives that fail for good, at most `failures` of a group; everything heals in the end.
+fn failing_run(name: &str, seed: u64, failures: usize, faults: Faults) -> (World, BTreeSet<BlobId>) {
     let mut world = world_of(name, seed, |policy| {
         policy.idle_timeout = IdleTimeout::After(MINUTE);
         policy.rebuild_read_back = seed.is_multiple_of(2);
@@ -320,7 +314,7 @@ fn live_and_fail(name: &str, seed: u64, failures: usize, faults: Faults) -> (Wor
     });
     let mut rng = Rng::for_thing(seed, 97);
     world.set_faults(faults);
-    let (mut failed, mut doomed): (Vec<DriveId>, BTreeSet<BlobId>) = Default::default();
+    let (mut failed, mut dead): (Vec<DriveId>, BTreeSet<BlobId>) = Default::default();
     for _ in 0..300 {
         world.run_for(Duration::from_millis(rng.below(20_000)));
         let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
@@ -331,7 +325,7 @@ fn live_and_fail(name: &str, seed: u64, failures: usize, faults: Faults) -> (Wor
             7 if !blobs.is_empty() => {
                 let blob = blobs[rng.below(blobs.len() as u64) as usize];
                 world.doom(blob, u64::MAX);
-                doomed.insert(blob);
+                dead.insert(blob);
             }
             8 => world.kill(drive),
             9 => world.revive(drive),
@@ -349,12 +343,9 @@ fn live_and_fail(name: &str, seed: u64, failures: usize, faults: Faults) -> (Wor
         }
         failed.retain(|drive| world.rack.has_failed(*drive) || world.left_on(*drive) > 0);
     }
-    world.set_faults(Faults::default());
-    for index in 0..world.rack.spec().drives.len() {
-        world.revive(DriveId(index as u32));
-    }
+    heal(&mut world);
     world.run_for(5 * 24 * 60 * MINUTE);
-    (world, doomed)
+    (world, dead)
 }
 
 proptest! {
@@ -362,7 +353,7 @@ proptest! {
 
     #[test]
     fn up_to_r_failures_of_a_group_leave_every_blob_whole_in_the_end(seed in any::<u64>(), faulty in any::<bool>()) {
-        // A drive that obeys and never answers is away for good, and nobody says so: such faults are not among these.
+        // A drive that executes commands and never answers is away for good unnoticed: such faults are not among these.
         let bad = Faults {
             command_permille: 20,
             transfer_permille: 20,
@@ -371,7 +362,7 @@ proptest! {
             hang_permille: 10,
         };
         for (name, failures) in [("pelican-mini", 2), ("nas8", 1)] {
-            let (world, doomed) = live_and_fail(name, seed, failures, if faulty { bad } else { Faults::default() });
+            let (world, dead) = failing_run(name, seed, failures, if faulty { bad } else { Faults::default() });
             prop_assert_eq!(world.trips(), 0);
             prop_assert_eq!((world.open_ops(), world.rack.ops_len()), (0, 0), "every operation is answered");
             // A drive that a fault took away stays away until it is told to be back, and a group in which fewer
@@ -383,8 +374,8 @@ proptest! {
                 let drives = &rack.layout().groups[group.index()].drives;
                 drives.len() - drives.iter().filter(away).count()
             };
-            let kept = |(blob, group): &(BlobId, GroupId)| !doomed.contains(blob) && left(*group) >= stacks;
-            for (blob, group) in world.blobs().filter(kept) {
+            let living = |(blob, group): &(BlobId, GroupId)| !dead.contains(blob) && left(*group) >= stacks;
+            for (blob, group) in world.blobs().filter(living) {
                 prop_assert!(is_whole(&world, blob, group), "{} of {}: {:?}", blob, group, world.drives_of(blob));
             }
             for view in rack.rebuilds().filter(|view| left(view.group) >= stacks) {
@@ -398,8 +389,8 @@ proptest! {
 /// when it failed as well, nothing seemed to be on it.
 #[test]
 fn what_a_replacement_holds_is_rebuilt_when_it_fails_although_older_blobs_were_removed() {
-    let (world, doomed) = live_and_fail("nas8", 3_379_894_532_754_156_451, 1, Faults::default());
-    for (blob, group) in world.blobs().filter(|(blob, _)| !doomed.contains(blob)) {
+    let (world, dead) = failing_run("nas8", 3_379_894_532_754_156_451, 1, Faults::default());
+    for (blob, group) in world.blobs().filter(|(blob, _)| !dead.contains(blob)) {
         assert!(is_whole(&world, blob, group), "{blob} of {group}");
     }
 }

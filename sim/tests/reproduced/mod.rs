@@ -12,8 +12,8 @@ pub fn all_end<R>(made: &Reproduction<R>, verdict: Verdict, ids: &[&str]) {
 }
 
 /// Each of these rows is a contradiction of the text, and this is part of its arithmetic.
-pub fn contradict<R>(made: &Reproduction<R>, told: &[(&str, &str)]) {
-    for (id, part) in told {
+pub fn contradict<R>(made: &Reproduction<R>, arithmetic: &[(&str, &str)]) {
+    for (id, part) in arithmetic {
         all_end(made, Verdict::Contradiction, &[id]);
         assert!(made.row(id).is_some_and(|row| row.note.contains(part)), "{:?}", made.row(id));
     }
