@@ -1,6 +1,6 @@
-//! The savings of batching a migration: wakes of groups and starts of drives for each GB that moves to the rack, with one
-//! group taking many packs in turn against a random group for every pack. Counted in modelled time, so a run gives the
-//! same figures on every machine.
+//! The savings of batching a migration: wakes of groups and starts of drives for each GB that moves to the rack, with
+//! one group taking many packs in turn against a random group for every pack. Counted in modelled time, so a run gives
+//! the same figures on every machine.
 //!
 //! `cargo bench -p sim --bench migration`
 

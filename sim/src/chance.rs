@@ -1,5 +1,7 @@
-//! Random draws: gaps between arrivals, sizes, keys. They are integer arithmetic, so that a seed means the same on every
-//! machine; only the weights of Zipf's law are floating point, computed once before anything is drawn.
+//! Random draws: gaps between arrivals, sizes, keys.
+//!
+//! Invariants: draws are integer arithmetic, so that a seed means the same on every machine; only the weights of Zipf's
+//! law are floating point, computed once before anything is drawn.
 
 use model::Rng;
 use serde::{Deserialize, Serialize};

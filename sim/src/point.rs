@@ -94,7 +94,7 @@ pub struct Parameters {
     pub overtake_limit: u64,
     /// Requests that a queue holds.
     pub queue_depth: u32,
-    /// Whether reads ask for spare stacks.
+    /// The stacks that reads ask for.
     pub read_policy: ReadPolicy,
     /// The warm-up, which is not measured, in seconds.
     pub warm_up_s: f64,

@@ -61,7 +61,7 @@ pub enum TraceError {
     Line {
         /// The line, from 1.
         line: u64,
-        /// What is wrong, and what should be there.
+        /// The error, and what should be there.
         error: String,
     },
 }

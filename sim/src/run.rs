@@ -250,7 +250,7 @@ impl<'a, M: Mind> ExperimentRun<'a, M> {
         self.world.fail(failing.fault.drive);
     }
 
-    /// Whether a rebuild is under way that has not taken too long.
+    /// True while a rebuild is under way that has not taken too long.
     fn rebuilds(&self) -> bool {
         let left = |failing: &Failing| self.world.left_on(failing.fault.drive) > 0;
         self.failing.as_ref().is_some_and(left) && self.measuring.so_far(self.world.now()) < REBUILD_MAX

@@ -107,6 +107,6 @@ mod tests {
     fn what_never_levels_off_has_no_steady_state() {
         assert_eq!(beginning(&series(1_000, 1.0, |i| i)), None);
         assert_eq!(beginning(&series(1_000, 1.0, |i| if i < 700.0 { 0.0 } else { 100.0 })), None);
-        assert_eq!(beginning(&[1.0; 49]), None, "too few to tell");
+        assert_eq!(beginning(&[1.0; 49]), None, "too few values");
     }
 }

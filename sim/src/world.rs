@@ -3,7 +3,7 @@
 //! - `state.rs`: the world itself, its clock, its requests, and the reports to the engine;
 //! - `execute.rs` interprets the actions; `transfer.rs` moves bytes, as flows over the links of the rack
 //!   ([`crate::flow`]), and `moving.rs` is a transfer under way;
-//! - `faults.rs`: whatever is done to the rack's drives from outside;
+//! - `faults.rs`: faults that are injected;
 //! - `drives.rs` are the drives; `blobs.rs` and `staging.rs` stand for catalog and workshop, in their smallest form.
 //!
 //! Invariants:

@@ -80,7 +80,7 @@ fn rows_and_figures_are_complete_and_the_page_stands_alone() {
     are_complete(made, &FIGURES, &made.page("larder reproduce partition --quick").html());
     for drawn in &made.figures {
         let svg = drawn.figure.svg();
-        let words = ["TourPack (ours)", "HDD cluster", "OffPack, better model (ours)", "longer than foretold"];
+        let words = ["TourPack (ours)", "HDD cluster", "OffPack, better model (ours)", "longer than the model"];
         assert!(words.iter().all(|words| svg.contains(words)), "{}", drawn.name);
     }
     assert_eq!(made.points().rows.len(), made.runs.jobs.len());

@@ -20,8 +20,8 @@ use racks::{shipped, shipped_text};
 
 #[path = "rack/anticipation.rs"]
 mod anticipation;
-#[path = "rack/comeback.rs"]
-mod comeback;
+#[path = "rack/backoff.rs"]
+mod backoff;
 #[path = "rack/hangs.rs"]
 mod hangs;
 #[path = "rack/random_runs.rs"]
@@ -279,7 +279,7 @@ fn dead_blobs_go_at_their_groups_next_wake_and_wake_nothing_themselves() {
     let group = group_of(&world, blobs[0]);
     let mates: Vec<BlobId> = blobs.iter().copied().filter(|blob| group_of(&world, *blob) == group).collect();
     assert!(mates.len() >= 2, "of six blobs in two groups, some share one");
-    world.doom(mates[0], 100 * MB);
+    world.mark_dead(mates[0], 100 * MB);
     world.run_for(60 * MINUTE);
     assert!(is_asleep(&world));
     assert_eq!(world.rack.doomed_bytes(group), 100 * MB, "nobody wakes a group to delete");
@@ -311,7 +311,7 @@ fn a_full_rack_refuses_and_takes_again_what_was_reclaimed() {
         }
     }
     assert!(blobs.len() >= 8, "{} blobs fit", blobs.len());
-    world.doom(blobs[0], blob);
+    world.mark_dead(blobs[0], blob);
     world.write(blob, PinnedTo::Anywhere);
     assert_eq!(world.take_ended()[0].outcome, Outcome::Failed(Rejection::NoRoom));
     world.run_for(60 * MINUTE);
@@ -557,7 +557,7 @@ fn dead_bytes_are_right_after_more_than_one_page_of_them() {
     let living = one_blob_each(&mut world);
     for blob in &blobs {
         if !living.contains(blob) {
-            world.doom(*blob, 10 * MB);
+            world.mark_dead(*blob, 10 * MB);
         }
     }
     world.read(living[0], MB).unwrap();
@@ -588,7 +588,7 @@ fn room_is_made_on_a_group_that_is_awake_already() {
     let blob = world.rack.spec().profile.capacity_bytes / 4;
     let [of_0, of_1] = filled(&mut world);
     let awake = if world.rack.group_state(GroupId(0)) == GroupState::Idle { &of_0 } else { &of_1 };
-    world.doom(awake[0], blob);
+    world.mark_dead(awake[0], blob);
     world.write(blob, PinnedTo::Anywhere);
     world.run_for(60 * MINUTE);
     world.take_ended();
@@ -603,9 +603,9 @@ fn room_is_made_where_some_can_be_made() {
     let blob = world.rack.spec().profile.capacity_bytes / 4;
     let [of_0, of_1] = filled(&mut world);
     for partly in &of_0 {
-        world.doom(*partly, blob / 2);
+        world.mark_dead(*partly, blob / 2);
     }
-    world.doom(of_1[0], blob);
+    world.mark_dead(of_1[0], blob);
     let mut written = false;
     for _ in 0..5 {
         let op = world.write(blob, PinnedTo::Anywhere);
@@ -625,7 +625,7 @@ fn a_client_of_another_group_does_not_wait_for_all_that_is_dead() {
     let living = one_blob_each(&mut world);
     for blob in &blobs {
         if !living.contains(blob) {
-            world.doom(*blob, MB);
+            world.mark_dead(*blob, MB);
         }
     }
     world.read(living[0], MB).unwrap();

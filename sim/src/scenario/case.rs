@@ -19,7 +19,7 @@ impl Values {
         KEYS.iter().filter(|key| self.of(key.name).len() > 1).map(|key| key.name).collect()
     }
 
-    /// Whether every value of a key is a number along an axis.
+    /// True if every value of a key is a number along an axis.
     pub fn are_numbers(&self, key: &str) -> bool {
         self.of(key).iter().all(|value| value.meaning.along_axis().is_some())
     }
@@ -47,7 +47,7 @@ impl Values {
         Ok(cases)
     }
 
-    /// Whether a key applies in some case.
+    /// True if a key applies in some case.
     pub fn may_apply(&self, key: &Key) -> bool {
         let Some((on, wanted)) = key.when else { return true };
         let other = Key::named(on);
@@ -56,7 +56,7 @@ impl Values {
         applies || (wanted.contains(&UNSET) && other.is_some_and(|other| self.may_not_apply(other)))
     }
 
-    /// Whether a key does not apply in some case.
+    /// True if a key does not apply in some case.
     fn may_not_apply(&self, key: &Key) -> bool {
         let Some((on, wanted)) = key.when else { return !self.0.contains_key(key.name) };
         self.of(on).iter().any(|value| !value.meaning.is_word_of(wanted))
@@ -90,7 +90,7 @@ impl Case {
         Self { values }
     }
 
-    /// Whether `key` applies in this case.
+    /// True if `key` applies in this case.
     fn has(&self, key: &Key) -> bool {
         key.when.is_none_or(|(on, wanted)| match self.values.get(on) {
             Some(value) => value.meaning.is_word_of(wanted),

@@ -17,7 +17,7 @@ const VALUES_MAX: u64 = 1_000;
 pub struct ScenarioError {
     /// `file:line:column`, or the override.
     pub place: String,
-    /// What is wrong; what to write instead.
+    /// The error, and what to write instead.
     pub message: String,
 }
 

@@ -134,9 +134,9 @@ fn explained(scenario: &Scenario, answers: &[Answer]) -> String {
     }
     if answers.iter().any(|answer| matches!(answer.found, Found::Repartition(_))) {
         text.push_str(
-            " A job's time and switches are the rack's own: each step of the planner is an operation in the background \
-             lane. The paper's model is its formula (1), (6) or (7), the better one knows skew and what those leave \
-             out; a rehearsal is the strategy alone, as a fluid; below the lower bound is no strategy at all.",
+            " A job's time and switches are the rack's own: each step of the planner is a background operation. The \
+             paper's model is its formula (1), (6) or (7); the better one knows skew, and costs that those leave \
+             out; a dry run is the strategy alone, as a fluid; no strategy is faster than the lower bound.",
         );
     }
     text + bars

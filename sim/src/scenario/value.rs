@@ -223,7 +223,7 @@ fn frequency(written: &Written) -> Result<Meaning, String> {
 }
 
 impl Meaning {
-    /// Whether it is one of these words.
+    /// True if it is one of these words.
     pub(super) fn is_word_of(&self, words: &[&str]) -> bool {
         matches!(self, Self::Word(word) if words.contains(&word.as_str()))
     }
@@ -343,18 +343,18 @@ mod tests {
 
     #[test]
     fn ranges_that_are_none_are_refused() {
-        let told = |from, to, log, kind| RangeOf { from, to, steps: 3, log }.values(kind).unwrap_err();
+        let refusal = |from, to, log, kind| RangeOf { from, to, steps: 3, log }.values(kind).unwrap_err();
         let number = |number| Written::Whole(number);
-        assert!(told(number(0), number(5), true, Kind::Whole(0, 9)).contains("a logarithmic range begins above 0"));
-        let words = told(text("a"), text("b"), false, Kind::Word(&["a", "b"]));
+        assert!(refusal(number(0), number(5), true, Kind::Whole(0, 9)).contains("a logarithmic range begins above 0"));
+        let words = refusal(text("a"), text("b"), false, Kind::Word(&["a", "b"]));
         assert_eq!(words, "a range goes from a number to a number; write a list of one of \"a\", \"b\"");
-        let kinds = told(text("1 GB"), text("5 min"), false, Kind::Limit);
+        let kinds = refusal(text("1 GB"), text("5 min"), false, Kind::Limit);
         assert_eq!(kinds, "`from` and `to` are of different kinds; write both with like units");
     }
 
     #[test]
     fn what_is_wrong_is_said_with_what_to_write() {
-        for (kind, written, told) in [
+        for (kind, written, refusal) in [
             (Kind::Word(&["all", "k"]), text("al"), "\"al\" is none of \"all\", \"k\"; write \"all\""),
             (Kind::Word(&["all", "k"]), Written::Whole(3), "3 is not what belongs here; write one of \"all\", \"k\""),
             (Kind::Whole(1, 9), Written::Whole(-1), "-1 is out of range; write a whole number from 1 to 9"),
@@ -373,7 +373,7 @@ mod tests {
             (Kind::Name("a rack"), text(""), "\"\" is not what belongs here; write a rack in \"quotes\""),
         ] {
             let found = kind.read(written).unwrap_err();
-            assert!(found.starts_with(told), "{found}");
+            assert!(found.starts_with(refusal), "{found}");
         }
         assert!(Kind::SpanOr("never").read(text("x")).unwrap_err().ends_with("or \"never\""));
         assert!(Kind::RateOr("unbounded").read(text("x")).unwrap_err().ends_with("or \"unbounded\""));

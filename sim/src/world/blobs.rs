@@ -120,8 +120,8 @@ impl Blobs {
         self.place(blob);
     }
 
-    /// More bytes of a blob are dead: how many, and in which group. `None` if there is no such blob.
-    pub fn kill_bytes(&mut self, blob: BlobId, bytes: u64) -> Option<(GroupId, u64)> {
+    /// Marks more bytes of a blob as dead; answers with its group and their number. `None` if there is no such blob.
+    pub fn mark_dead(&mut self, blob: BlobId, bytes: u64) -> Option<(GroupId, u64)> {
         let found = self.known.get_mut(&blob)?;
         let bytes = bytes.min(found.bytes - found.dead_bytes);
         found.dead_bytes += bytes;
@@ -162,7 +162,7 @@ impl Blobs {
         }
     }
 
-    /// A drive failed for good. What it had lost before it took the place of another one counts again.
+    /// A drive failed for good. The stacks lost with its predecessor count as stacks of this one again.
     pub fn fail(&mut self, drive: DriveId) {
         let blobs = self.known.values().filter(|blob| blob.drives.contains(&drive)).count() as u64;
         self.failed.insert(drive, blobs);
@@ -193,7 +193,7 @@ impl Blobs {
         self.failed.get(&drive).copied().unwrap_or_else(lost)
     }
 
-    /// Whether the stack of `blob` was on the drive that failed before this one took its place.
+    /// True if the stack of `blob` was on the predecessor of this drive, which failed.
     pub fn is_lost(&self, blob: BlobId, drive: DriveId) -> bool {
         self.lost.contains(&(drive, blob))
     }
@@ -206,7 +206,7 @@ impl Blobs {
         self.corrupt.contains(&(blob, drive))
     }
 
-    /// A stack lies elsewhere now; false if its blob is gone.
+    /// Moves a stack to another drive; false if its blob is gone.
     pub fn move_stack(&mut self, now: Time, moved: StackMove) -> bool {
         let StackMove { blob, index, from, to } = moved;
         let Some(found) = self.known.get_mut(&blob) else { return false };

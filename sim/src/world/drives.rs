@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - a drive that was lost answers nothing until it is back;
-//! - a drive that hangs answers nothing; whoever asks first waits for the deadline, all others are told at once;
+//! - a drive that hangs answers nothing; the first command waits for the deadline, all others fail at once;
 //! - faults come from a random stream of their own, which is not used where their rate is 0.
 
 use crate::meter::Meter;
@@ -66,7 +66,7 @@ pub(super) enum Answer {
 #[derive(Clone, Copy, Debug)]
 struct Hang {
     until: Time,
-    /// Somebody has waited for it, so that nobody else does.
+    /// An earlier command has waited for it, so that later ones do not.
     known: bool,
 }
 
@@ -102,7 +102,7 @@ impl Drives {
         }
     }
 
-    /// How often a drive has been lost.
+    /// The number of times that a drive has been lost.
     pub fn losses(&self, drive: DriveId) -> u32 {
         self.physics[drive.index()].losses()
     }
@@ -111,12 +111,12 @@ impl Drives {
         self.away.contains(&drive)
     }
 
-    /// Whether a fault of this rate happens now.
+    /// Draws whether a fault of this rate happens now.
     pub fn unlucky(&mut self, permille: u64) -> bool {
         permille > 0 && self.faults_rng.below(1000) < permille
     }
 
-    /// Whether a drive that takes part in a transfer fails at once.
+    /// Draws whether a drive fails at the beginning of a transfer; one that is not ready always does.
     pub fn fails_transfer(&mut self, now: Time, drive: DriveId) -> bool {
         self.unlucky(self.faults.transfer_permille) || self.physics[drive.index()].ready(now).is_err()
     }
@@ -127,7 +127,7 @@ impl Drives {
         self.meter.set(now, drive, draw_mw);
     }
 
-    /// A drive is gone from now on.
+    /// Takes a drive away.
     pub fn lose(&mut self, now: Time, drive: DriveId) {
         self.away.insert(drive);
         self.physics[drive.index()].lose(now);
@@ -135,7 +135,7 @@ impl Drives {
         self.fuses.lose(drive);
     }
 
-    /// A drive is back; false if it was not away.
+    /// Brings a drive back; false if it was not away.
     pub fn come_back(&mut self, now: Time, drive: DriveId) -> bool {
         let was_away = self.away.remove(&drive);
         if was_away {
@@ -151,7 +151,7 @@ impl Drives {
         self.hung.insert(drive, Hang { until: now + HANG, known: false });
     }
 
-    /// If `drive` hangs, or begins to: how long it is waited for, which is not at all if it is known to hang.
+    /// The time for which `drive` is waited for, if it hangs or begins to: none if it is known to hang.
     pub fn hangs(&mut self, now: Time, drive: DriveId, deadline: Duration) -> Option<Duration> {
         if let Some(hang) = self.hung.get_mut(&drive)
             && now < hang.until

@@ -13,7 +13,7 @@ impl<M: Mind> World<M> {
     pub(super) fn execute(&mut self, action: Action) {
         match action {
             // Nothing survives a run, so nothing need be persisted; and bytes are not stored here, so there is nothing
-            // to copy back: what lives in a mostly dead blob stays there.
+            // to copy back: living bytes of a mostly dead blob stay there.
             Action::PersistStarts { .. } | Action::Rescue { .. } => {}
             Action::SpinUp { drive, attempt } => {
                 let command = self.command(drive, attempt, |deadlines| deadlines.spin_up);

@@ -1,4 +1,4 @@
-//! Whatever is done to the drives of a world from outside: they die, fail, hang, come back and are replaced.
+//! Faults that are injected into a world: drives die, fail, hang, come back and are replaced, stacks are corrupted.
 
 use super::blobs::SimBlob;
 use super::drives::{FUSE_RESETS_AFTER, Faults};
@@ -81,7 +81,7 @@ impl<M: Mind> World<M> {
         self.blobs.left_on(drive)
     }
 
-    /// Whether the stack of `blob` was on the drive that failed before this one took its place.
+    /// True if the stack of `blob` was on the predecessor of this drive, which failed.
     pub fn is_lost(&self, blob: BlobId, drive: DriveId) -> bool {
         self.blobs.is_lost(blob, drive)
     }
@@ -96,8 +96,8 @@ impl<M: Mind> World<M> {
         self.staging.corrupt(version);
     }
 
-    /// Puts a blob into the rack without writing it, under a number that is new: one that was there when the run began.
-    /// The space that it takes is counted already ([`Setting`](super::Setting)).
+    /// Adds a blob under a new number without writing it, as one that was there when the run began. Its space is
+    /// counted already ([`Setting`](super::Setting)).
     pub fn place(&mut self, group: GroupId, drives: Vec<DriveId>, stack_bytes: u64) -> BlobId {
         let bytes = stack_bytes * u64::from(self.rack.spec().code.data);
         self.blobs.place(SimBlob { group, drives, stack_bytes, bytes, dead_bytes: 0 })

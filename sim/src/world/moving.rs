@@ -29,7 +29,7 @@ impl Moving {
         self.streams.iter().filter(|stream| stream.result == DriveResult::Fine).map(|stream| stream.drive)
     }
 
-    /// Whether the transfer has succeeded if these drives have.
+    /// True if the transfer has succeeded when these drives have.
     pub fn is_done_by(&self, fine: impl Iterator<Item = DriveId>) -> bool {
         let (mut others, mut target) = (0, self.target.is_none());
         for drive in fine {
@@ -57,7 +57,7 @@ pub(super) struct DriveStream {
     pub drive: DriveId,
     /// Its result, if it is not lost on the way.
     pub result: DriveResult,
-    /// How often it had been lost when the transfer began.
+    /// The number of its losses when the transfer began.
     pub losses: u32,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct TransferPlan {
     pub read: Option<BlobId>,
     /// The drive that is written beside those that are read.
     pub target: Option<DriveId>,
-    /// What is read may leave by the network.
+    /// The bytes read may leave by the network.
     pub sent: bool,
     pub moves: bool,
     pub writes: bool,

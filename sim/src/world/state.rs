@@ -119,7 +119,7 @@ pub struct World<M = Rack> {
     pub(super) staging: Staging,
     pub(super) links: Links,
     pub(super) flows: Flows<Moving>,
-    /// Streams under way on each server, of drives that take part and of those that were asked to.
+    /// The streams under way on each server, those of drives that failed in them included.
     pub(super) streams: Vec<u32>,
     pub(super) counted: Counted,
     pub(super) open: OpMap<OpenOp>,
@@ -263,9 +263,9 @@ impl<M: Mind> World<M> {
         self.report(Event::StagingChanged(self.staging.usage()));
     }
 
-    /// Marks so many more bytes of a blob as dead.
-    pub fn doom(&mut self, blob: BlobId, bytes: u64) {
-        if let Some((group, bytes)) = self.blobs.kill_bytes(blob, bytes) {
+    /// Marks `bytes` more of a blob as dead.
+    pub fn mark_dead(&mut self, blob: BlobId, bytes: u64) {
+        if let Some((group, bytes)) = self.blobs.mark_dead(blob, bytes) {
             self.report(Event::SpaceDoomed { group, bytes });
         }
     }
@@ -322,7 +322,7 @@ impl<M: Mind> World<M> {
         assert!(before.is_none(), "{op} is open already: {before:?}");
     }
 
-    /// Tells the rack to close.
+    /// Closes the rack.
     pub fn close(&mut self) {
         self.report(Event::Closing);
     }

@@ -1,4 +1,4 @@
-//! Who asks for one operation after the other, beside somebody who wants another group of the class.
+//! A client with one operation after the other, beside one that wants another group of the class.
 
 use super::*;
 use engine::Lane;

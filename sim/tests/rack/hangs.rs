@@ -1,4 +1,4 @@
-//! Drives that hang: operations go on without them after a deadline, and they are left alone if they do it again.
+//! Drives that hang: operations go on without them after a deadline, and those that hang again are left alone.
 
 use super::*;
 use engine::{DrivePhase, Loss};

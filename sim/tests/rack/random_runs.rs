@@ -29,7 +29,7 @@ fn random_run(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
                 version += 1;
                 world.stage(version, MB * (1 + rng.below(300)), PinnedTo::Anywhere);
             }
-            8 if !blobs.is_empty() => world.doom(blobs[0], 400 * MB),
+            8 if !blobs.is_empty() => world.mark_dead(blobs[0], 400 * MB),
             9 if deaths => {
                 let drives = world.rack.spec().drives.len() as u64;
                 let drive = DriveId(rng.below(drives) as u32);
@@ -120,7 +120,7 @@ fn rough_run(spec: RackSpec, seed: u64, closes: bool) -> World {
                 }
             }
             6..=7 => world.stage(version, MB * (1 + rng.below(300)), pin),
-            8 => drop(any_blob(&mut rng).map(|blob| world.doom(blob, MB * (1 + rng.below(400))))),
+            8 => drop(any_blob(&mut rng).map(|blob| world.mark_dead(blob, MB * (1 + rng.below(400))))),
             9 => world.kill(drive),
             10 => world.revive(drive),
             _ => world.trip(hard[rng.below(hard.len() as u64) as usize], drive),

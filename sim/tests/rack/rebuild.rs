@@ -324,7 +324,7 @@ fn failing_run(name: &str, seed: u64, failures: usize, faults: Faults) -> (World
             5..=6 if !blobs.is_empty() => drop(world.read(blobs[rng.below(blobs.len() as u64) as usize], MB)),
             7 if !blobs.is_empty() => {
                 let blob = blobs[rng.below(blobs.len() as u64) as usize];
-                world.doom(blob, u64::MAX);
+                world.mark_dead(blob, u64::MAX);
                 dead.insert(blob);
             }
             8 => world.kill(drive),

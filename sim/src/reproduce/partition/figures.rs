@@ -103,7 +103,7 @@ fn off(runs: &Runs, sweep: Sweep, x: &Axis) -> Panel {
     Panel {
         title: "simulated, over the paper's formula and over the better model".to_owned(),
         x: x.clone(),
-        y: Axis::linear("longer than foretold (%)"),
+        y: Axis::linear("longer than the model (%)"),
         series: papers.into_iter().chain(better).collect(),
     }
 }

@@ -58,51 +58,57 @@ fn in_words(points: impl IntoIterator<Item = (f64, f64)>) -> Series {
     Series::styled(IN_WORDS, Style::Reference, points.into_iter().flat_map(|(x, y)| [(x, y), (x, f64::NAN)]))
 }
 
+fn mean_ttfb(point: &Point) -> f64 {
+    point.ttfb_s.mean.unwrap_or(f64::NAN)
+}
+
+fn mean_service(point: &Point) -> f64 {
+    point.service_s.mean.unwrap_or(f64::NAN)
+}
+
+fn reject_percent(point: &Point) -> f64 {
+    point.reject_rate * 100.0
+}
+
+/// A panel of the sweeps by rate.
+struct ByRate<'a> {
+    title: &'a str,
+    y: Axis,
+    curves: &'a [(Of, &'a str)],
+    /// The highest rate.
+    to: f64,
+    of: fn(&Point) -> f64,
+    in_words: &'a [(f64, f64)],
+}
+
+impl ByRate<'_> {
+    fn panel(self, runs: &Runs) -> Panel {
+        let curves = self.curves.iter().map(|(series, name)| curve(runs, *series, name, self.of, self.to));
+        let words = (!self.in_words.is_empty()).then(|| in_words(self.in_words.iter().copied()));
+        let series = curves.chain(words).collect();
+        Panel { title: self.title.to_owned(), x: rate_axis(self.to), y: self.y, series }
+    }
+}
+
 fn by_rate(runs: &Runs) -> Figure {
-    let panel = |title: &str, y: Axis, count: usize, to: f64, of: &dyn Fn(&Point) -> f64, words: &[(f64, f64)]| {
-        let curves = BY_RATE[..count].iter().map(|(series, name)| curve(runs, *series, name, of, to));
-        let words = (!words.is_empty()).then(|| in_words(words.iter().copied()));
-        Panel { title: title.to_owned(), x: rate_axis(to), y, series: curves.chain(words).collect() }
+    let all = |title, y, to, of, in_words| ByRate { title, y, curves: &BY_RATE, to, of, in_words };
+    let times = |title, y, of, in_words| {
+        let curves = &BY_RATE[..WITHOUT_RANDOM];
+        ByRate { title, y, curves, to: 8.0, of, in_words }
     };
-    let seconds = |what: &str| Axis::log(format!("{what} (s)"));
+    let longest_ttfb = |point: &Point| point.ttfb_s.max.unwrap_or(f64::NAN);
+    let rejects = Axis::linear("rejects (%)").range(0.0, 100.0);
+    let panels = [
+        all("throughput", Axis::linear("throughput (Gb/s)"), 16.0, gbit, &[(16.0, 106.0)]),
+        times("service time, mean", Axis::linear("service time (s)"), mean_service, &[(0.0625, 0.65)]),
+        times("time to first byte, mean", Axis::log("TTFB (s)"), mean_ttfb, &[(0.0625, 14.2)]),
+        times("time to first byte, longest", Axis::log("TTFB (s)"), longest_ttfb, &[]),
+        all("rejects", rejects, 8.0, reject_percent, &[(5.0, 35.0), (5.0, 21.0), (5.0, 1.0)]),
+    ];
     Figure::new(
         "Figures 5 and 6: throughput, service time, time to first byte, rejects",
         2,
-        vec![
-            panel("throughput", Axis::linear("throughput (Gb/s)"), BY_RATE.len(), 16.0, &gbit, &[(16.0, 106.0)]),
-            panel(
-                "service time, mean",
-                Axis::linear("service time (s)"),
-                WITHOUT_RANDOM,
-                8.0,
-                &|point| point.service_s.mean.unwrap_or(f64::NAN),
-                &[(0.0625, 0.65)],
-            ),
-            panel(
-                "time to first byte, mean",
-                seconds("TTFB"),
-                WITHOUT_RANDOM,
-                8.0,
-                &|point| point.ttfb_s.mean.unwrap_or(f64::NAN),
-                &[(0.0625, 14.2)],
-            ),
-            panel(
-                "time to first byte, longest",
-                seconds("TTFB"),
-                WITHOUT_RANDOM,
-                8.0,
-                &|point| point.ttfb_s.max.unwrap_or(f64::NAN),
-                &[],
-            ),
-            panel(
-                "rejects",
-                Axis::linear("rejects (%)").range(0.0, 100.0),
-                BY_RATE.len(),
-                8.0,
-                &|point| point.reject_rate * 100.0,
-                &[(5.0, 35.0), (5.0, 21.0), (5.0, 1.0)],
-            ),
-        ],
+        panels.map(|panel| panel.panel(runs)).into(),
     )
 }
 
@@ -124,8 +130,8 @@ fn bursts(runs: &Runs) -> Figure {
             panel("completion time, mean", Axis::log("completion time (s)"), |p| {
                 p.completion_s.mean.unwrap_or(f64::NAN)
             }),
-            panel("time to first byte, mean", Axis::log("TTFB (s)"), |p| p.ttfb_s.mean.unwrap_or(f64::NAN)),
-            panel("service time, mean", Axis::linear("service time (s)"), |p| p.service_s.mean.unwrap_or(f64::NAN)),
+            panel("time to first byte, mean", Axis::log("TTFB (s)"), mean_ttfb),
+            panel("service time, mean", Axis::linear("service time (s)"), mean_service),
         ],
     )
 }
@@ -146,8 +152,7 @@ fn rebuild(runs: &Runs) -> Figure {
         ],
     };
     let without = |point: &&Point| runs.of(Of::Rebuild).any(|other| (rate(other) - rate(point)).abs() < 1e-6);
-    let without =
-        runs.of(Of::Pelican).filter(without).map(|point| (rate(point), point.ttfb_s.mean.unwrap_or(f64::NAN)));
+    let without = runs.of(Of::Pelican).filter(without).map(|point| (rate(point), mean_ttfb(point)));
     let clients = Panel {
         title: "clients meanwhile".into(),
         x: rate_axis(8.0),
@@ -180,7 +185,7 @@ fn by_u(runs: &Runs) -> Figure {
         vec![
             panel("throughput", Axis::linear("throughput (Gb/s)"), gbit, &[]),
             panel("time to first byte, p99", Axis::linear("TTFB (s)"), |p| p.ttfb_s.p99.unwrap_or(f64::NAN), &[]),
-            panel("rejects", rejects, |p| p.reject_rate * 100.0, &[(50.0, 85.0), (1_000.0, 25.0)]),
+            panel("rejects", rejects, reject_percent, &[(50.0, 85.0), (1_000.0, 25.0)]),
         ],
     )
 }
@@ -275,7 +280,7 @@ fn read_policy(runs: &Runs) -> Figure {
         3,
         vec![
             panel("throughput", Axis::linear("throughput (Gb/s)"), gbit),
-            panel("time to first byte, mean", Axis::log("TTFB (s)"), |point| point.ttfb_s.mean.unwrap_or(f64::NAN)),
+            panel("time to first byte, mean", Axis::log("TTFB (s)"), mean_ttfb),
             panel("data", Axis::linear("TB a drive and year"), |point| point.tb_per_drive_year),
         ],
     )

@@ -39,7 +39,7 @@ fn peak<'a>(points: impl Iterator<Item = &'a Point>, of: fn(&Point) -> f64) -> f
     points.max_by(|a, b| of(a).total_cmp(&of(b))).map_or(0.0, rate)
 }
 
-/// Whether a value falls from one point to the next, and the share by which it rises most.
+/// True if a value falls from each point to the next, and the share by which it rises most.
 fn falls<'a>(points: impl Iterator<Item = &'a Point> + Clone, of: fn(&Point) -> f64) -> (bool, f64) {
     let steps = points.clone().zip(points.skip(1)).map(|(one, next)| of(next) / of(one) - 1.0);
     let worst = most(steps);
