@@ -55,7 +55,7 @@ fn migrate(group_choice: GroupChoice, pack_bytes: u64, bytes: u64, seed: u64) ->
         world.stage(version, OBJECT_BYTES, PinnedTo::Anywhere);
     }
     let mut minutes = 0;
-    while !world.staged().is_empty() {
+    while !world.staging.versions().is_empty() {
         world.run_for(MINUTE);
         minutes += 1;
         assert!(minutes < 7 * 24 * 60, "a migration comes to its end");

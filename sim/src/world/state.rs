@@ -13,7 +13,6 @@ use engine::check::TraceCheck;
 use engine::trace::{Record, Told};
 use engine::{Action, DriveReport, Event, Lane, Mind, OpMap, Outcome, PinnedTo, Rack, Request, Work};
 use model::{BlobId, DriveId, GroupId, OpId, Time};
-use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -115,8 +114,10 @@ pub struct World<M = Rack> {
     deadline: Time,
     pub(super) agenda: Agenda<Scheduled>,
     pub(super) drives: Drives,
-    pub(super) blobs: Blobs,
-    pub(super) staging: Staging,
+    /// The blobs in the rack that were written here.
+    pub blobs: Blobs,
+    /// The versions in the workshop.
+    pub staging: Staging,
     pub(super) links: Links,
     pub(super) flows: Flows<Moving>,
     /// The streams under way on each server, those of drives that failed in them included.
@@ -195,11 +196,6 @@ impl<M: Mind> World<M> {
         self.open.len()
     }
 
-    /// Fuses that tripped.
-    pub fn trips(&self) -> u64 {
-        self.drives.trips
-    }
-
     /// The counters.
     pub fn counted(&self) -> Counted {
         let (spin_ups, trips) = (self.drives.spin_ups, self.drives.trips);
@@ -216,16 +212,6 @@ impl<M: Mind> World<M> {
         self.trace.finish()
     }
 
-    /// The versions in the workshop.
-    pub fn staged(&self) -> &BTreeMap<u64, StagedVersion> {
-        self.staging.versions()
-    }
-
-    /// Versions that were found to be unreadable, and are listed no more.
-    pub fn quarantined(&self) -> &BTreeSet<u64> {
-        self.staging.quarantined()
-    }
-
     /// The number that the next blob written here will have.
     pub fn next_blob(&self) -> BlobId {
         self.blobs.next()
@@ -234,21 +220,6 @@ impl<M: Mind> World<M> {
     /// Blobs are numbered from `first` on; the numbers below are left to reads of blobs that the world does not know.
     pub fn number_blobs_from(&mut self, first: BlobId) {
         self.blobs.number_from(first);
-    }
-
-    /// The drive of each stack of a blob that was written here.
-    pub fn drives_of(&self, blob: BlobId) -> &[DriveId] {
-        self.blobs.get(blob).map_or(&[], |blob| &blob.drives)
-    }
-
-    /// The blobs in the rack that were written here.
-    pub fn blobs(&self) -> impl Iterator<Item = (BlobId, GroupId)> + '_ {
-        self.blobs.iter()
-    }
-
-    /// When a stack was rebuilt last.
-    pub fn rebuilt_at(&self) -> Time {
-        self.blobs.rebuilt_at
     }
 
     /// Sets the size of the workshop.
