@@ -35,7 +35,7 @@ pub(super) struct StackMove {
 }
 
 /// The blobs of a rack.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Blobs {
     known: BTreeMap<BlobId, SimBlob>,
     next: u64,
@@ -53,28 +53,14 @@ pub struct Blobs {
     dead_after: BTreeMap<GroupId, BlobId>,
     /// The blobs that operations remove.
     deleting: BTreeMap<OpId, BlobId>,
-    /// Stacks that were regenerated after their drive had failed for good.
-    pub(super) rebuilt_stacks: u64,
-    /// The moment of the last of them.
+    /// The moment at which a stack was rebuilt last.
     rebuilt_at: Time,
 }
 
 impl Blobs {
     /// No blobs that are known, on drives of which so much is used.
     pub(super) fn new(used_bytes: Vec<u64>) -> Self {
-        Self {
-            known: BTreeMap::new(),
-            next: 1,
-            used_bytes,
-            failed: BTreeMap::new(),
-            lost: BTreeSet::new(),
-            corrupt: BTreeSet::new(),
-            dead: BTreeMap::new(),
-            dead_after: BTreeMap::new(),
-            deleting: BTreeMap::new(),
-            rebuilt_stacks: 0,
-            rebuilt_at: Time::ZERO,
-        }
+        Self { next: 1, used_bytes, ..Self::default() }
     }
 
     pub(super) fn get(&self, blob: BlobId) -> Option<&SimBlob> {
@@ -236,7 +222,6 @@ impl Blobs {
         if let Some(left) = self.failed.get_mut(&to) {
             *left += 1;
         }
-        self.rebuilt_stacks += 1;
         self.rebuilt_at = now;
         true
     }

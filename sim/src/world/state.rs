@@ -2,10 +2,10 @@
 
 use super::blobs::Blobs;
 use super::drives::Drives;
-use super::moving::{Begin, Moving};
+use super::moving::Moving;
 use super::staging::{StagedVersion, Staging};
 use crate::agenda::Agenda;
-use crate::flow::Flows;
+use crate::flow::{Demand, Flows};
 use crate::links::{Links, Network};
 use crate::meter::Meter;
 use crate::trace_hash::TraceHasher;
@@ -61,7 +61,7 @@ pub(super) enum Scheduled {
     /// A report to the engine, unless its drive has been lost since (its losses are counted).
     Report(Event, Option<(DriveId, u32)>),
     /// The heads are in place: bytes begin to move.
-    Begin(Begin),
+    Begin(Moving, Demand),
     /// A transfer that moves no bytes is over.
     Over(Moving),
     /// A fuse resets.
@@ -81,8 +81,6 @@ pub struct Counted {
     pub sent_bytes: u64,
     /// Fuses that tripped.
     pub trips: u64,
-    /// Stacks that were regenerated after their drive had failed for good.
-    pub rebuilt_stacks: u64,
 }
 
 /// An operation that has not ended.
@@ -131,13 +129,6 @@ pub struct World<M = Rack> {
     trace: TraceHasher,
     recorder: Option<Recorder>,
     judge: Option<TraceCheck>,
-}
-
-impl World<Rack> {
-    /// A world around `rack`, with every drive reported and booted. `seed` is for physics and faults.
-    pub fn new(rack: Rack, seed: u64) -> Self {
-        Self::with(rack, seed, Setting::default())
-    }
 }
 
 impl<M: Mind> World<M> {
@@ -199,7 +190,7 @@ impl<M: Mind> World<M> {
     /// The counters.
     pub fn counted(&self) -> Counted {
         let (spin_ups, trips) = (self.drives.spin_ups, self.drives.trips);
-        Counted { spin_ups, trips, rebuilt_stacks: self.blobs.rebuilt_stacks, ..self.counted }
+        Counted { spin_ups, trips, ..self.counted }
     }
 
     /// The rack's watt meter.
@@ -345,7 +336,7 @@ impl<M: Mind> World<M> {
                 }
                 self.report_perhaps_twice(event);
             }
-            Scheduled::Begin(begin) => self.begin_flow(begin),
+            Scheduled::Begin(moving, demand) => self.begin_flow(moving, demand),
             Scheduled::Over(moving) => self.transfer_over(&moving),
             Scheduled::FuseResets(drives) => drives.into_iter().for_each(|drive| self.revive(drive)),
         }
