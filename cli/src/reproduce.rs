@@ -33,14 +33,14 @@ pub fn pelican(options: &Evaluation) -> anyhow::Result<()> {
     let extent = if options.quick { pelican::Extent::Quick } else { pelican::Extent::Full };
     let progress = Progress::new("runs")?;
     let told = |done, of| progress.reached(done, of);
-    let made = pelican::Reproduction::new(rack, extent, threads(options.threads), &told)?;
+    let made = pelican::Reproduction::of(pelican::Runs::new(rack, extent, threads(options.threads), &told)?);
     progress.end();
     let of = Made {
         rows: &made.rows,
         page: made.page(&asked()),
         table: made.table(),
         tables: PELICAN_TABLES.into_iter().zip([made.points(), made.fills()]).collect(),
-        figures: made.figures.iter().map(|drawn| (drawn.name, drawn.plate.svg())).collect(),
+        figures: made.figures.iter().map(|drawn| (drawn.name, drawn.figure.svg())).collect(),
     };
     give(options, dir.as_ref(), &of)
 }
@@ -50,14 +50,14 @@ pub fn partition(options: &Evaluation) -> anyhow::Result<()> {
     let dir = report_dir(options, &PARTITION_TABLES, &partition::FIGURES)?;
     let progress = Progress::new("jobs")?;
     let told = |done, of| progress.reached(done, of);
-    let made = partition::Reproduction::new(options.quick, threads(options.threads), &told)?;
+    let made = partition::Reproduction::of(partition::Runs::new(options.quick, threads(options.threads), &told)?);
     progress.end();
     let of = Made {
         rows: &made.rows,
         page: made.page(&asked()),
         table: made.table(),
         tables: PARTITION_TABLES.into_iter().zip([made.points(), made.apart()]).collect(),
-        figures: made.figures.iter().map(|drawn| (drawn.name, drawn.plate.svg())).collect(),
+        figures: made.figures.iter().map(|drawn| (drawn.name, drawn.figure.svg())).collect(),
     };
     give(options, dir.as_ref(), &of)
 }

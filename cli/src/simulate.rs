@@ -120,7 +120,7 @@ fn write(dir: &ReportDir, scenario: &Scenario, answers: &[Answer], text: String)
     dir.write("points.csv", &csv(answers))?;
     dir.write("points.json", &format!("{}\n", serde_json::to_string_pretty(&json(scenario, answers)?)?))?;
     if let Some(plot) = &scenario.plot {
-        dir.write("plot.svg", &plot.plate(&scenario.question, answers).svg())?;
+        dir.write("plot.svg", &plot.figure(&scenario.question, answers).svg())?;
     }
     Ok(())
 }

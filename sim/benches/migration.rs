@@ -1,17 +1,17 @@
-//! What batching a migration saves: wakes of groups and starts of drives for each GB that moves to the rack, with one
-//! group taking many packs in turn against a random group for every pack. Counted in modelled time, so a run gives the
-//! same figures on every machine.
+//! The savings of batching a migration: wakes of groups and starts of drives for each GB that moves to the rack, with
+//! one group taking many packs in turn against a random group for every pack. Counted in modelled time, so a run gives
+//! the same figures on every machine.
 //!
 //! `cargo bench -p sim --bench migration`
 
 #![allow(clippy::unwrap_used)]
 
-use engine::{
-    GroupChoice, IdleTimeout, MigrationPolicy, PinnedTo, Rack, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,
-    Weighing,
-};
+#[path = "../tests/racks/mod.rs"]
+mod racks;
+
+use engine::{GroupChoice, IdleTimeout, MigrationPolicy, PinnedTo, Rack, RackPolicy, SchedulerPolicy, Shares};
 use model::RackSpec;
-use sim::World;
+use sim::{Experiment, Setting, World};
 use std::time::Duration;
 
 const MB: u64 = 1_000_000;
@@ -21,60 +21,41 @@ const OBJECT_BYTES: u64 = 4 * MB;
 const SEEDS: u64 = 5;
 
 fn policy(spec: &RackSpec, group_choice: GroupChoice, pack_bytes: u64) -> RackPolicy {
+    let papers = Experiment::pelican(spec.clone()).policy;
     RackPolicy {
         scheduler: SchedulerPolicy {
-            queue_depth: 1000,
-            overtake_limit: 500 * GB,
-            weighing: Weighing::Bytes,
-            wait_limit: None,
             join_in_service: true,
-            anticipation: Duration::ZERO,
             shares: Shares { client: 60, rebuild: 30, background: 10 },
-            quantum: MINUTE,
+            ..papers.scheduler
         },
         group_choice,
         idle_timeout: IdleTimeout::After(5 * MINUTE),
-        read_policy: ReadPolicy::All,
-        starts_per_day: spec.profile.starts_per_day(),
-        host_slack: Duration::from_secs(30),
-        deadlines: engine::Deadlines::default(),
         migration: MigrationPolicy {
             due_age: Some(Duration::from_secs(30)),
-            min_age: Duration::ZERO,
-            min_bytes: 0,
-            regular_permille: 300,
-            critical_permille: 800,
             pack_bytes,
             pack_members: 50_000,
-            linger: Duration::ZERO,
             window: 32,
             scan_interval: Duration::from_secs(5),
+            ..papers.migration
         },
         rescue_permille: 500,
         rebuild_read_back: true,
-        write_read_back: true,
-        classes: Vec::new(),
+        ..papers
     }
 }
 
-fn pelican() -> RackSpec {
-    let (name, text) = model::text::SHIPPED.into_iter().find(|(name, _)| *name == "pelican").unwrap();
-    model::text::parse(text, name).unwrap()
-}
-
-/// Migrates `bytes` of small objects; gives the wakes and the drive starts for each GB, and how many modelled minutes
-/// it took.
+/// Migrates `bytes` of small objects; answers with the wakes and drive starts for each GB, and the modelled minutes.
 fn migrate(group_choice: GroupChoice, pack_bytes: u64, bytes: u64, seed: u64) -> [f64; 3] {
-    let spec = pelican();
+    let spec = racks::shipped("pelican");
     let layout = engine::layout::synthesise(&spec).unwrap();
     let policy = policy(&spec, group_choice, pack_bytes);
-    let mut world = World::new(Rack::new(spec, layout, policy, seed), seed);
+    let mut world = World::with(Rack::new(spec, layout, policy, seed), seed, Setting::default());
     world.set_staging(10 * bytes);
     for version in 0..bytes / OBJECT_BYTES {
         world.stage(version, OBJECT_BYTES, PinnedTo::Anywhere);
     }
     let mut minutes = 0;
-    while !world.staged().is_empty() {
+    while !world.staging.versions().is_empty() {
         world.run_for(MINUTE);
         minutes += 1;
         assert!(minutes < 7 * 24 * 60, "a migration comes to its end");
@@ -85,8 +66,8 @@ fn migrate(group_choice: GroupChoice, pack_bytes: u64, bytes: u64, seed: u64) ->
     [stats.group_wakes[2] as f64 / gb, stats.drive_starts as f64 / gb, f64::from(minutes)]
 }
 
-/// Prints the means over the seeds, and gives the wakes.
-fn tell(name: &str, group_choice: GroupChoice, pack_bytes: u64, bytes: u64) -> f64 {
+/// Prints the means over the seeds, and answers with the wakes.
+fn report(name: &str, group_choice: GroupChoice, pack_bytes: u64, bytes: u64) -> f64 {
     let mut sums = [0.0; 3];
     for seed in 1..=SEEDS {
         let one = migrate(group_choice, pack_bytes, bytes, seed);
@@ -105,8 +86,8 @@ fn main() {
             OBJECT_BYTES / MB,
             pack_bytes / MB
         );
-        let batch = tell("one group for 20 packs", GroupChoice::Batch { bytes: 20 * pack_bytes }, pack_bytes, bytes);
-        let random = tell("a random group for each pack", GroupChoice::Random, pack_bytes, bytes);
+        let batch = report("one group for 20 packs", GroupChoice::Batch { bytes: 20 * pack_bytes }, pack_bytes, bytes);
+        let random = report("a random group for each pack", GroupChoice::Random, pack_bytes, bytes);
         println!("  batching: {:.1} times fewer wakes", random / batch);
     }
 }

@@ -12,8 +12,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../tests/racks/mod.rs"]
+mod racks;
+
 use engine::Event;
 use model::{RackSpec, Rng, Time};
+use racks::{shipped, shipped_text};
 use sim::{Arrivals, Experiment};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -30,9 +34,8 @@ fn cpu_s() -> f64 {
 
 /// Pelican's rack, so many times as wide.
 fn pelicans(count: u32) -> RackSpec {
-    let (name, text) = model::text::SHIPPED.into_iter().find(|(name, _)| *name == "pelican").unwrap();
-    let wide = text.replace("width = 6\n", &format!("width = {}\n", 6 * count));
-    model::text::parse(&wide, name).unwrap()
+    let wide = shipped_text("pelican").replace("width = 6\n", &format!("width = {}\n", 6 * count));
+    model::text::parse(&wide, "pelican").unwrap()
 }
 
 fn experiment(rack: RackSpec, reads_per_s: f64, duration: Duration) -> Experiment {
@@ -45,7 +48,7 @@ fn experiment(rack: RackSpec, reads_per_s: f64, duration: Duration) -> Experimen
     experiment
 }
 
-/// What lies in the heap: a moment, the number that breaks ties, and the event itself, which is not compared.
+/// An item of the heap: a moment, the number that breaks ties, and the event itself, which is not compared.
 struct Planned(Time, u64, Option<Event>);
 
 impl PartialEq for Planned {
@@ -105,8 +108,7 @@ fn peak_kib() -> u64 {
 }
 
 fn days() {
-    let (name, text) = model::text::SHIPPED.into_iter().find(|(name, _)| *name == "pelican-mini").unwrap();
-    let rack = model::text::parse(text, name).unwrap();
+    let rack = shipped("pelican-mini");
     for days in [1, 10, 100] {
         let point = sim::run(&experiment(rack.clone(), 0.05, Duration::from_hours(24 * days))).unwrap();
         println!(
@@ -134,7 +136,12 @@ fn drives() {
     let took_s = cpu_s() - begun;
     let each_us = took_s * 1e6 / measured.events as f64;
     println!("  an hour at 348 reads/s: {took_s:.1} s, {} events, {each_us:.2} us an event", measured.events);
-    println!("  {} answered, {} refused, {} KiB at most", measured.answered, measured.refused, peak_kib());
+    println!(
+        "  {} answered, {} refused, {} KiB at most",
+        measured.clients.answered,
+        measured.clients.refused,
+        peak_kib()
+    );
 }
 
 fn main() {

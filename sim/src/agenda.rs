@@ -1,21 +1,21 @@
-//! What is going to happen: a heap of moments.
+//! Future events, by their moments.
 
 use model::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Things planned for later, given back in the order of their moments; of one moment, in the order of planning.
+/// Events planned for later, returned in the order of their moments; of one moment, in the order of planning.
 ///
-/// The heap holds moments and places; the things themselves, which may be large, stay where they were put.
+/// The heap holds moments and places; the events themselves, which may be large, are not moved.
 #[derive(Clone, Debug)]
-pub struct Agenda<T> {
+pub(crate) struct Agenda<T> {
     heap: BinaryHeap<Reverse<Planned>>,
-    things: Vec<Option<T>>,
+    events: Vec<Option<T>>,
     free: Vec<u32>,
     planned: u64,
 }
 
-/// A moment, the number of its planning, and the place of what is planned.
+/// The moment of an event, the number of its planning, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Planned {
     when: Time,
@@ -25,43 +25,33 @@ struct Planned {
 
 impl<T> Default for Agenda<T> {
     fn default() -> Self {
-        Self { heap: BinaryHeap::new(), things: Vec::new(), free: Vec::new(), planned: 0 }
+        Self { heap: BinaryHeap::new(), events: Vec::new(), free: Vec::new(), planned: 0 }
     }
 }
 
 impl<T> Agenda<T> {
-    /// Plans `what` for `when`.
-    pub fn plan(&mut self, when: Time, what: T) {
+    /// Plans `event` for `when`.
+    pub fn plan(&mut self, when: Time, event: T) {
         let place = self.free.pop().unwrap_or_else(|| {
-            self.things.push(None);
-            (self.things.len() - 1) as u32
+            self.events.push(None);
+            (self.events.len() - 1) as u32
         });
-        self.things[place as usize] = Some(what);
+        self.events[place as usize] = Some(event);
         let number = self.planned;
         self.planned += 1;
         self.heap.push(Reverse(Planned { when, number, place }));
     }
 
-    /// When the next thing happens.
+    /// The moment of the next event.
     pub fn next_moment(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse(planned)| planned.when)
     }
 
-    /// The next thing and its moment.
+    /// The next event and its moment.
     pub fn pop(&mut self) -> Option<(Time, T)> {
         let Reverse(Planned { when, place, .. }) = self.heap.pop()?;
         self.free.push(place);
-        Some((when, self.things[place as usize].take()?))
-    }
-
-    /// How many things are planned.
-    pub fn len(&self) -> usize {
-        self.heap.len()
-    }
-
-    /// Whether nothing is planned.
-    pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        Some((when, self.events[place as usize].take()?))
     }
 }
 

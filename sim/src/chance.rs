@@ -1,4 +1,7 @@
-//! What is drawn: gaps between arrivals, sizes, keys. In whole numbers, so that a seed means the same on every machine.
+//! Random draws: gaps between arrivals, sizes, keys.
+//!
+//! Invariants: draws are integer arithmetic, so that a seed means the same on every machine; only the weights of Zipf's
+//! law are floating point, computed once before anything is drawn.
 
 use model::Rng;
 use serde::{Deserialize, Serialize};
@@ -7,7 +10,7 @@ use serde::{Deserialize, Serialize};
 const LN2_Q32: u128 = 2_977_044_472;
 
 /// An exponentially distributed number of this mean: the gap between two arrivals of a Poisson process.
-pub fn exponential(mean: u64, rng: &mut Rng) -> u64 {
+pub(crate) fn exponential(mean: u64, rng: &mut Rng) -> u64 {
     let bits = u128::from(neg_log2_q32(rng.next_u64() | 1));
     u64::try_from((bits * LN2_Q32 * u128::from(mean)) >> 64).unwrap_or(u64::MAX)
 }
@@ -27,11 +30,11 @@ fn neg_log2_q32(x: u64) -> u64 {
     (u64::from(zeros + 1) << 32) - fraction
 }
 
-/// How large a request is.
+/// The size of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sizes {
-    /// Always so many bytes.
+    /// Always this number of bytes.
     Fixed(u64),
     /// Between `min` and `max` with this mean, small ones more likely than large ones: a mixture of a uniform draw and
     /// the lesser of two. Pelican's VHD images are 200 MB to 9 GB with a mean of 3.3 GB; their distribution did not
@@ -65,14 +68,14 @@ impl Sizes {
     }
 }
 
-/// Which of the stored blobs a request is for.
+/// The popularity of the stored blobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Popularity {
-    /// Any, with equal chance (Pelican, section 5).
+    /// All are read with equal chance (Pelican, section 5).
     #[default]
     Uniform,
-    /// The i-th with a chance that is proportional to i^-s.
+    /// The i-th is read with a chance proportional to i^-s.
     Zipf {
         /// s in thousandths.
         exponent_permille: u32,
@@ -81,7 +84,7 @@ pub enum Popularity {
 
 /// Draws blobs by their popularity.
 #[derive(Clone, Debug)]
-pub struct Popular {
+pub(crate) struct Popular {
     count: u64,
     /// For Zipf: the sum of the chances up to each blob, scaled to 2^64.
     sums: Vec<u64>,

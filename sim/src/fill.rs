@@ -1,6 +1,6 @@
-//! How full a rack gets: writes until the first one is refused (Pelican, section 5, figure 9(c)).
+//! The utilisation of a rack: writes until the first one is refused (Pelican, section 5, figure 9(c)).
 //!
-//! Nothing but the engine's placement decides what fits where, so no time is simulated. Drives of unequal size come
+//! The engine's placement alone decides what fits where, so no time is simulated. Drives of unequal size come
 //! from a distribution of ours between two bounds: the paper's did not survive, only its mean (4.55 TB) and its
 //! smallest (4.2 TB).
 //!
@@ -15,14 +15,14 @@ use serde::{Deserialize, Serialize};
 
 pub use engine::placement::DriveRule;
 
-/// How the sizes of drives vary: the mean of so many uniform draws.
+/// A distribution of the sizes of drives: the mean of several uniform draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capacities {
     /// The smallest drive, in bytes.
     pub min_bytes: u64,
     /// The largest, in bytes. The mean is half-way.
     pub max_bytes: u64,
-    /// How many uniform draws are averaged: 1 is uniform, 4 is bell-shaped.
+    /// The number of uniform draws that are averaged: 1 is uniform, 4 is bell-shaped.
     pub draws: u8,
 }
 
@@ -47,19 +47,6 @@ pub fn varied(spec: &RackSpec, capacities: Capacities, seed: u64) -> Result<Rack
     RackSpec::validated(draft)
 }
 
-/// `spec` with every drive clipped to the smallest: what a design for equal drives would use of unequal ones.
-///
-/// # Errors
-/// [`SpecError`] if the smallest drive is none.
-pub fn clipped(spec: &RackSpec) -> Result<RackSpec, SpecError> {
-    let smallest = spec.drives.iter().map(|drive| spec.capacity_bytes(drive.id)).min();
-    let mut draft = RackDraft::clone(spec);
-    for drive in &mut draft.drives {
-        drive.capacity_bytes = smallest;
-    }
-    RackSpec::validated(draft)
-}
-
 /// A rack that has refused a write.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Filled {
@@ -67,9 +54,9 @@ pub struct Filled {
     pub blobs: u64,
     /// Their payload, in bytes.
     pub payload_bytes: u64,
-    /// What they take of the drives, in bytes.
+    /// The space that they take on the drives, in bytes.
     pub used_bytes: u64,
-    /// What the drives hold, in bytes.
+    /// The capacity of the drives, in bytes.
     pub capacity_bytes: u64,
     /// The used share of each drive, ascending: the curve of the paper's figure 9(c).
     pub drive_utilisation: Vec<f64>,
@@ -106,6 +93,7 @@ pub fn fill(spec: &RackSpec, layout: &Layout, sizes: Sizes, rule: DriveRule, see
     let mut drive_utilisation: Vec<f64> =
         used_and_capacity.iter().map(|(used, capacity)| *used as f64 / *capacity as f64).collect();
     drive_utilisation.sort_unstable_by(f64::total_cmp);
+    assert!(drive_utilisation.last().is_none_or(|used| *used <= 1.0), "a drive holds more than its capacity");
     Filled {
         blobs,
         payload_bytes,
@@ -130,6 +118,16 @@ mod tests {
         (spec, layout)
     }
 
+    /// `spec` with every drive clipped to the smallest, as a design for equal drives would use unequal ones.
+    fn clipped(spec: &RackSpec) -> RackSpec {
+        let smallest = spec.drives.iter().map(|drive| spec.capacity_bytes(drive.id)).min();
+        let mut draft = RackDraft::clone(spec);
+        for drive in &mut draft.drives {
+            drive.capacity_bytes = smallest;
+        }
+        RackSpec::validated(draft).unwrap()
+    }
+
     const SIZES: Sizes = Sizes::Spread { min: 20_000_000, max: 900_000_000, mean: 330_000_000 };
 
     #[test]
@@ -137,7 +135,7 @@ mod tests {
         let (spec, layout) = small();
         let ours = fill(&spec, &layout, SIZES, DriveRule::MostSpare, 1);
         let random = fill(&spec, &layout, SIZES, DriveRule::Random, 1);
-        let equal = clipped(&spec).unwrap();
+        let equal = clipped(&spec);
         let clipped = fill(&equal, &layout, SIZES, DriveRule::MostSpare, 1);
         println!(
             "used: most spare {:.5}, random {:.5}, clipped {:.5}; against clipping {:.4}",

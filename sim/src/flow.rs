@@ -1,14 +1,14 @@
 //! Bytes in motion: flows that share links by max-min fairness.
 //!
-//! A flow is one transfer: so many streams, one for each drive, all at the same rate since they move in step (fragment
-//! by fragment of one stripe). On each link that it crosses it counts with a multiplicity: how many of its streams
-//! cross there, in thousandths, since a read sends only its k data fragments' worth of k + r streams out by the
-//! network. Rates are shared max-min fairly *per stream* (Pelican, section 5: "max-min fair sharing"), found by
-//! progressive filling: all rates rise together until a link is full or a flow's drives give no more; what is held back
-//! is frozen, the others rise on.
+//! A flow is one transfer: one stream for each drive, all at the same rate since they move in step, fragment by fragment
+//! of one stripe. On each link that it crosses it counts with a multiplicity, the number of its streams there: in
+//! thousandths, since a read of k + r streams sends only k data fragments' worth by the network. Rates are shared
+//! max-min fairly *per stream* (Pelican, section 5: "max-min fair sharing"), found by progressive filling: all rates rise
+//! together until a link is full or a flow's drives give no more; those held back are frozen, the others rise on.
 //!
 //! Invariants:
-//! - no link carries more than its capacity; no flow is faster than its drives;
+//! - no link carries more than its capacity (asserted); no flow is faster than its drives;
+//! - a flow ends when the last of its bytes has moved, and not before (asserted);
 //! - a flow below its drives' rate crosses a full link on which no flow is faster (property-tested against this
 //!   definition);
 //! - rates are whole bytes/s, bytes left are counted in billionths, so that nothing depends on a machine's floating
@@ -22,20 +22,20 @@ mod tests;
 use model::Time;
 use std::time::Duration;
 
-/// Which link, counted from 0.
-pub type LinkId = usize;
+/// The number of a link, from 0.
+pub(crate) type LinkId = usize;
 
-/// What a flow asks of the links.
+/// The demand of a flow on the links.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Demand {
-    /// What one of its streams can do at most, in bytes/s: the rate of a drive.
+pub(crate) struct Demand {
+    /// The highest rate of one of its streams, in bytes/s: that of a drive.
     pub stream_bytes_per_s: u64,
     /// The links that it crosses, each once, with the number of its streams there, in thousandths.
     pub crosses: Vec<(LinkId, u64)>,
 }
 
 impl Demand {
-    /// Adds so many thousandths of a stream on `link`.
+    /// Adds `streams` thousandths of a stream on `link`.
     pub fn add(&mut self, link: LinkId, streams: u64) {
         match self.crosses.iter_mut().find(|(known, _)| *known == link) {
             Some((_, counted)) => *counted += streams,
@@ -47,23 +47,24 @@ impl Demand {
 /// Rates of streams are shared in units of thousandths of a stream.
 const MILLI: u64 = 1_000;
 
-/// The max-min fair rate of a stream of each flow, in bytes/s, over links of these capacities, in bytes/s. A link that
-/// carries nothing at all would hold its flows for ever, so capacities must be above 0; rates are at least 1.
-pub fn fair_rates(capacities: &[u64], demands: &[Demand]) -> Vec<u64> {
+/// The max-min fair rate of a stream of each flow, in bytes/s, over links of these capacities, in bytes/s. Capacities
+/// are above 0, since a link that carries nothing would hold its flows for ever; rates are at least 1.
+#[cfg(test)]
+fn fair_rates(capacities: &[u64], demands: &[Demand]) -> Vec<u64> {
     let mut filling = Filling::new(capacities.len());
     let links: Vec<LinkId> = (0..capacities.len()).collect();
     filling.fill(capacities, &links, demands.len(), |flow| &demands[flow]);
     filling.rates
 }
 
-/// The working memory of progressive filling, kept between calls.
+/// The working memory of progressive filling, reused between calls.
 #[derive(Clone, Debug)]
 struct Filling {
-    /// What is left of each link, in thousandths of bytes/s.
+    /// The capacity left on each link, in thousandths of bytes/s.
     left: Vec<u64>,
     /// The streams on each link that still rise, in thousandths.
     rising: Vec<u64>,
-    /// What a stream on each link could rise to, were it the tightest.
+    /// The rate to which the streams on each link could rise, were it the tightest.
     levels: Vec<u64>,
     /// Flows that still rise.
     open: Vec<usize>,
@@ -109,6 +110,7 @@ impl Filling {
             self.levels[*link] = self.left[*link].checked_div(self.rising[*link]).unwrap_or(u64::MAX);
             level = level.min(self.levels[*link]);
         }
+        let before = self.open.len();
         let slow = self.open.iter().any(|flow| demand_of(*flow).stream_bytes_per_s <= level);
         let mut open = std::mem::take(&mut self.open);
         open.retain(|flow| {
@@ -122,12 +124,15 @@ impl Filling {
             if !stays {
                 self.rates[*flow] = rate.max(1);
                 for (link, streams) in &demand.crosses {
+                    let carried = streams.saturating_mul(rate);
+                    assert!(carried <= self.left[*link], "link {link} carries more than its capacity");
                     self.rising[*link] -= streams;
-                    self.left[*link] = self.left[*link].saturating_sub(streams.saturating_mul(rate));
+                    self.left[*link] -= carried;
                 }
             }
             stays
         });
+        assert!(open.len() < before, "the tightest link holds no flow");
         self.open = open;
     }
 }
@@ -137,29 +142,33 @@ impl Filling {
 struct Flow<T> {
     what: T,
     demand: Demand,
-    /// How many flows began before it.
+    /// The number of flows that began before it.
     number: u64,
     rate: u64,
     /// Since when it has had this rate.
     since: Time,
-    /// Bytes that each stream still had to move then, in billionths.
+    /// Bytes that each stream had yet to move then, in billionths.
     left_nano: u128,
 }
 
 impl<T> Flow<T> {
-    /// From now on it has this rate; answers with when it ends at that.
+    /// Bytes that each stream has yet to move at `now`, in billionths.
+    fn left_nano(&self, now: Time) -> u128 {
+        self.left_nano.saturating_sub(u128::from(self.rate) * now.since(self.since).as_nanos())
+    }
+
+    /// Sets the rate from now on; answers with the moment at which the flow ends at that rate.
     fn set_rate(&mut self, now: Time, rate: u64) -> Time {
-        let moved_nano = u128::from(self.rate) * now.since(self.since).as_nanos();
-        self.left_nano = self.left_nano.saturating_sub(moved_nano);
+        self.left_nano = self.left_nano(now);
         (self.rate, self.since) = (rate, now);
         let span_ns = u64::try_from(self.left_nano.div_ceil(u128::from(rate))).unwrap_or(u64::MAX);
         now + Duration::from_nanos(span_ns)
     }
 }
 
-/// Flows under way over links of given capacities, each carrying a `T` that is given back at its end.
+/// Flows under way over links of given capacities, each carrying a `T` that is returned at its end.
 #[derive(Clone, Debug)]
-pub struct Flows<T> {
+pub(crate) struct Flows<T> {
     capacities: Vec<u64>,
     /// Flows by their places, which stay the same while they are under way.
     places: Vec<Option<Flow<T>>>,
@@ -174,12 +183,12 @@ pub struct Flows<T> {
     filling: Filling,
 }
 
-/// What a change of one flow reaches: links, and the flows on them.
+/// The reach of a change of one flow: links, and the flows on them.
 #[derive(Clone, Debug, Default)]
 struct Affected {
     links: Vec<LinkId>,
     flows: Vec<usize>,
-    /// Whether each link, and each place of a flow, is among them.
+    /// For each link, and each place of a flow, whether it is among them.
     link_known: Vec<bool>,
     flow_known: Vec<bool>,
 }
@@ -253,7 +262,7 @@ impl<T> Flows<T> {
         self.flow(place).rate
     }
 
-    /// When the next flow ends, if none begins before; [`Time::MAX`] without flows.
+    /// The moment at which the next flow ends, if none begins before; [`Time::MAX`] without flows.
     pub fn next_end(&self) -> Time {
         self.next_end
     }
@@ -267,6 +276,7 @@ impl<T> Flows<T> {
         let ending = (0..self.ends.len()).filter(|place| self.ends[*place] == self.next_end);
         let place = ending.min_by_key(|place| self.places[*place].as_ref().map(|flow| flow.number))?;
         let flow = self.places[place].take()?;
+        assert!(flow.left_nano(now) == 0, "a flow ends with bytes left");
         self.ends[place] = Time::MAX;
         self.free.push(place);
         for (link, _) in &flow.demand.crosses {
@@ -277,12 +287,12 @@ impl<T> Flows<T> {
         Some(flow.what)
     }
 
-    /// How many flows are under way.
-    pub fn len(&self) -> usize {
+    /// The number of flows under way.
+    fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// Whether nothing moves.
+    /// True if nothing moves.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -291,7 +301,7 @@ impl<T> Flows<T> {
         self.places[place].as_ref().expect("a place that is referred to holds a flow")
     }
 
-    /// Shares the affected links anew among all the flows that this may concern.
+    /// Shares the affected links anew among all flows on them.
     fn share(&mut self, now: Time) {
         self.reach();
         let Self { affected, filling, places, .. } = self;
@@ -307,7 +317,7 @@ impl<T> Flows<T> {
         affected.clear();
     }
 
-    /// Adds to what is affected whatever shares a link with it.
+    /// Adds all flows that share a link with an affected one, and their links.
     fn reach(&mut self) {
         let mut next = 0;
         while let Some(link) = self.affected.links.get(next) {

@@ -1,88 +1,67 @@
 //! A histogram of durations in constant memory.
 //!
-//! Buckets are as wide as 1/128 of the power of two they lie in (the idea of HdrHistogram), so that a quantile is at
-//! most 0.4 % off; mean and maximum are exact.
+//! Quantiles come from HdrHistogram, whose buckets are 1/128 of a power of two wide with two significant digits: the
+//! middle of a bucket is at most 0.4 % off. Mean and maximum are exact.
 
 use std::time::Duration;
 
-/// Buckets in a power of two: 2^7.
-const FINE_BITS: u32 = 7;
-const BUCKETS: usize = (64 - FINE_BITS as usize + 1) << FINE_BITS;
+/// Two significant digits: 128 buckets in each power of two.
+const SIGNIFICANT_DIGITS: u8 = 2;
 
-/// Durations, counted. See the head of this file.
+/// Durations that were counted.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    buckets: Vec<u64>,
-    count: u64,
+    buckets: hdrhistogram::Histogram<u64>,
     sum_ns: u128,
     max_ns: u64,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { buckets: vec![0; BUCKETS], count: 0, sum_ns: 0, max_ns: 0 }
+        let buckets = hdrhistogram::Histogram::new_with_max(u64::MAX / 2, SIGNIFICANT_DIGITS);
+        Self { buckets: buckets.expect("the bounds are in order"), sum_ns: 0, max_ns: 0 }
     }
 }
 
 impl Histogram {
-    /// How far a quantile may be off, as a share of itself.
-    pub const QUANTILE_ERROR: f64 = 1.0 / (1 << (FINE_BITS + 1)) as f64;
+    /// The largest relative error of a quantile.
+    pub const QUANTILE_ERROR: f64 = 1.0 / 256.0;
 
     /// Counts `span`.
     pub fn add(&mut self, span: Duration) {
         let ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-        self.buckets[bucket_of(ns)] += 1;
-        self.count += 1;
+        self.buckets.saturating_record(ns);
         self.sum_ns += u128::from(ns);
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Counts all that `other` has counted.
+    /// Counts everything that `other` has counted.
     pub fn merge(&mut self, other: &Self) {
-        for (own, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
-            *own += theirs;
-        }
-        self.count += other.count;
+        self.buckets.add(&other.buckets).expect("both have the same bounds");
         self.sum_ns += other.sum_ns;
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// How many were counted.
+    /// The number of durations counted.
     pub fn count(&self) -> u64 {
-        self.count
+        self.buckets.len()
     }
 
     /// The mean in seconds; `None` if nothing was counted.
     pub fn mean_s(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64 / 1e9)
+        (self.count() > 0).then(|| self.sum_ns as f64 / self.count() as f64 / 1e9)
     }
 
-    /// The longest in seconds; `None` if nothing was counted.
+    /// The longest duration in seconds; `None` if nothing was counted.
     pub fn max_s(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.max_ns as f64 / 1e9)
+        (self.count() > 0).then(|| self.max_ns as f64 / 1e9)
     }
 
-    /// What `per_mille` of a thousand are no longer than, in seconds; `None` if nothing was counted.
-    pub fn quantile_s(&self, per_mille: u64) -> Option<f64> {
-        let rank = (self.count * per_mille).div_ceil(1000).max(1);
-        let mut seen = 0;
-        let bucket = self.buckets.iter().position(|count| {
-            seen += count;
-            seen >= rank
-        })?;
-        Some(middle_of(bucket).min(self.max_ns) as f64 / 1e9)
+    /// The duration in seconds that a share `quantile` of all does not exceed; `None` if nothing was counted.
+    pub fn quantile_s(&self, quantile: f64) -> Option<f64> {
+        let ns = self.buckets.median_equivalent(self.buckets.value_at_quantile(quantile)).min(self.max_ns);
+        (self.count() > 0).then(|| ns as f64 / 1e9)
     }
-}
-
-fn bucket_of(ns: u64) -> usize {
-    let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(FINE_BITS + 1);
-    ((shift as usize) << FINE_BITS) + (ns >> shift) as usize
-}
-
-fn middle_of(bucket: usize) -> u64 {
-    let shift = (bucket >> FINE_BITS).saturating_sub(1);
-    let fine = (bucket - (shift << FINE_BITS)) as u64;
-    (fine << shift) + ((1_u64 << shift) >> 1)
 }
 
 #[cfg(test)]
@@ -102,7 +81,7 @@ mod tests {
         all.sort_unstable();
         for per_mille in [1, 10, 500, 990, 999, 1000] {
             let exact = all[(all.len() * per_mille).div_ceil(1000) - 1] as f64 / 1e9;
-            let found = histogram.quantile_s(per_mille as u64).unwrap();
+            let found = histogram.quantile_s(per_mille as f64 / 1000.0).unwrap();
             assert!((found - exact).abs() <= exact * Histogram::QUANTILE_ERROR + 1e-9, "{per_mille}: {found}, {exact}");
         }
         let mean = all.iter().sum::<u64>() as f64 / 1e13;
@@ -112,8 +91,10 @@ mod tests {
 
     #[test]
     fn every_duration_has_a_bucket_and_two_histograms_are_as_one() {
-        assert!(bucket_of(u64::MAX) < BUCKETS);
-        assert_eq!(Histogram::default().quantile_s(500), None);
+        let mut longest = Histogram::default();
+        longest.add(Duration::MAX);
+        assert_eq!(longest.count(), 1);
+        assert_eq!(Histogram::default().quantile_s(0.5), None);
         let (mut one, mut two, mut both) = (Histogram::default(), Histogram::default(), Histogram::default());
         for seconds in 0..100 {
             if seconds % 3 == 0 { &mut one } else { &mut two }.add(Duration::from_secs(seconds));

@@ -12,12 +12,12 @@ use crate::flow::{Demand, LinkId};
 use model::{DomainLimit, DriveId, DriveSpec, RackSpec};
 use serde::{Deserialize, Serialize};
 
-/// What a rack's servers can send.
+/// The network of a rack's servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// Bytes/s of one network card; `None` never holds anything back.
+    /// Bytes/s of one network card; `None` is no limit.
     pub bytes_per_s: Option<u64>,
-    /// Whether all servers share one card (Pelican's prototype) or have one each.
+    /// True if all servers share one card (Pelican's prototype), false if each has its own.
     pub shared: bool,
 }
 
@@ -30,9 +30,9 @@ impl Network {
     pub const PROTOTYPE: Self = Self { bytes_per_s: Some(1_062_500_000), shared: true };
 }
 
-/// The links of a rack. See the head of this file.
+/// The links of a rack.
 #[derive(Clone, Debug)]
-pub struct Links {
+pub(crate) struct Links {
     capacities: Vec<u64>,
     /// The links of resources that each drive crosses, drive after drive: one for each such resource.
     of_drive: Vec<LinkId>,
@@ -76,7 +76,7 @@ impl Links {
         &self.capacities
     }
 
-    /// How many servers there are.
+    /// The number of servers.
     pub fn servers(&self) -> usize {
         self.servers
     }
@@ -86,8 +86,8 @@ impl Links {
         self.server_of[drive.index()]
     }
 
-    /// What a transfer with one stream for each of `drives` asks of the links. For a read, `sent` streams' worth of
-    /// payload leaves by the network.
+    /// The demand of a transfer with one stream for each of `drives`. For a read, `sent` streams' worth of payload
+    /// leaves by the network.
     pub fn demand(&self, drives: impl IntoIterator<Item = DriveId>, sent: u64) -> Demand {
         let mut count = 0;
         let mut demand = Demand { stream_bytes_per_s: self.stream_bytes_per_s, crosses: Vec::with_capacity(4) };
@@ -103,7 +103,7 @@ impl Links {
         demand
     }
 
-    /// Shares out what is sent: what crosses a link of the first kind, a server's own, is counted already.
+    /// Divides the payload among the networks, in proportion to the streams on each server's own link.
     fn send(&self, demand: &mut Demand, sent: u64, count: u64) {
         if self.each_crosses == 0 {
             return demand.add(self.network_of[0], sent * 1_000);

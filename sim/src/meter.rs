@@ -1,4 +1,4 @@
-//! The watt meter of a rack: what all drives draw, added up over time.
+//! The watt meter of a rack: the draw of all drives, added up over time.
 //!
 //! Invariants: energy is in whole picojoules (milliwatts x nanoseconds); a draw that lasts no time is no peak.
 
@@ -7,7 +7,7 @@ use model::{DriveId, Time};
 /// Meters the drives of a rack.
 #[derive(Clone, Debug)]
 pub struct Meter {
-    /// What each drive draws, in milliwatts.
+    /// The draw of each drive, in milliwatts.
     draws_mw: Vec<u32>,
     draw_mw: u64,
     since: Time,
@@ -17,21 +17,21 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter of so many drives, each drawing `each_mw` milliwatts.
+    /// A meter of drives that draw `each_mw` milliwatts each.
     pub fn new(drives: usize, each_mw: u32) -> Self {
         let draw_mw = drives as u64 * u64::from(each_mw);
         let draws_mw = vec![each_mw; drives];
         Self { draws_mw, draw_mw, since: Time::ZERO, seen: Time::ZERO, energy_pj: 0, peak_mw: 0 }
     }
 
-    /// From now on, `drive` draws so much.
+    /// Sets the draw of `drive` from now on.
     pub fn set(&mut self, now: Time, drive: DriveId, draw_mw: u32) {
         self.settle(now);
         let old = std::mem::replace(&mut self.draws_mw[drive.index()], draw_mw);
         self.draw_mw = self.draw_mw - u64::from(old) + u64::from(draw_mw);
     }
 
-    /// Forgets what was, and meters from now on.
+    /// Discards the past, and meters from now on.
     pub fn restart(&mut self, now: Time) {
         self.settle(now);
         (self.since, self.energy_pj, self.peak_mw) = (now, 0, 0);
@@ -51,6 +51,7 @@ impl Meter {
     }
 
     fn settle(&mut self, now: Time) {
+        assert!(now >= self.seen, "time runs forward");
         let span_ns = now.since(self.seen).as_nanos();
         if span_ns > 0 {
             self.energy_pj += span_ns * u128::from(self.draw_mw);

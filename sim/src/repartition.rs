@@ -15,8 +15,8 @@ pub use hardware::Groups;
 pub(crate) use point::paper_s;
 pub use point::{Repartitioned, models};
 
-use crate::batch::run_each;
 use crate::links::Network;
+use crate::parallel::run_each;
 use engine::layout::{Layout, LayoutError};
 use engine::repartition::model::Question;
 use engine::repartition::{Alpha, Books, Choice, Expected, Terms};

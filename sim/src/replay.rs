@@ -5,9 +5,9 @@
 //! are skipped. A read of a key that the trace has written before, if the write has ended well, reads that blob; any
 //! other key stands for one of the stored blobs, always the same.
 //!
-//! Invariant: a trace is read while it is replayed; what is held of it is one line, and the keys that it has written.
+//! Invariant: a trace is read while it is replayed; one line of it is held, and the keys that it has written.
 
-use crate::measure::Taking;
+use crate::measure::Measuring;
 use crate::stored::Stored;
 use crate::world::World;
 use engine::{Mind, Outcome, PinnedTo};
@@ -19,10 +19,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A line that is longer is no request.
+/// A line of this length is no request.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// What a request is.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -35,34 +35,34 @@ pub enum Operation {
 /// One request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// When, since the trace began.
+    /// Its moment, since the trace began.
     pub after: Duration,
-    /// What.
+    /// Its operation.
     pub operation: Operation,
-    /// Of which key.
+    /// Its key.
     pub key: String,
-    /// How many bytes.
+    /// Its length in bytes.
     pub bytes: u64,
 }
 
-/// Why a trace cannot be read.
+/// The reason why a trace cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
     /// The file cannot be opened or read.
-    #[error("trace {}: {what}", path.display())]
+    #[error("trace {}: {error}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
-        what: String,
+        /// The system's error.
+        error: String,
     },
     /// A line is no request.
-    #[error("line {line}: {what}")]
+    #[error("line {line}: {error}")]
     Line {
         /// The line, from 1.
         line: u64,
-        /// What is wrong, and what should be there.
-        what: String,
+        /// The error, and what should be there.
+        error: String,
     },
 }
 
@@ -76,7 +76,7 @@ pub struct Rows<R> {
     ended: bool,
 }
 
-/// What is read from a file.
+/// The requests of a file.
 pub type FileRows = Rows<BufReader<File>>;
 
 /// Opens the trace in this file.
@@ -85,14 +85,14 @@ pub type FileRows = Rows<BufReader<File>>;
 /// [`TraceError::Unreadable`].
 pub fn open(path: &Path) -> Result<FileRows, TraceError> {
     let file = File::open(path);
-    let file = file.map_err(|error| TraceError::Unreadable { path: path.to_owned(), what: error.to_string() })?;
+    let file = file.map_err(|error| TraceError::Unreadable { path: path.to_owned(), error: error.to_string() })?;
     Ok(Rows::new(BufReader::new(file)))
 }
 
 /// Reads the trace in this file from its beginning to its end, and counts its requests.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// The first error in it.
 pub fn check(path: &Path) -> Result<u64, TraceError> {
     open(path)?.try_fold(0, |count, row| row.map(|_| count + 1))
 }
@@ -136,7 +136,7 @@ impl<R: BufRead> Iterator for Rows<R> {
         if self.ended {
             return None;
         }
-        let row = self.read().map_err(|what| TraceError::Line { line: self.line, what }).transpose();
+        let row = self.read().map_err(|error| TraceError::Line { line: self.line, error }).transpose();
         self.ended = !matches!(row, Some(Ok(_)));
         row
     }
@@ -167,21 +167,21 @@ fn seconds(text: &str) -> Option<Duration> {
     Some(Duration::new(whole.parse().ok()?, nanos))
 }
 
-/// Asks for everything in a trace, at its time.
+/// Makes the requests of a trace, each at its moment.
 ///
 /// # Errors
-/// The first thing that is wrong with the trace. What came before it was asked for.
+/// The first error in the trace. The requests before it were made.
 pub(crate) fn play<M: Mind>(
     rows: FileRows,
     world: &mut World<M>,
     stored: &Stored,
-    taking: &mut Taking,
+    measuring: &mut Measuring,
 ) -> Result<(), TraceError> {
     let from = world.now();
     let mut keys = Keys::default();
     for row in rows {
         let Row { after, operation, key, bytes } = row?;
-        keys.run_and_note(world, from + after, taking);
+        keys.run_and_note(world, from + after, measuring);
         match operation {
             Operation::Write => {
                 keys.writing.insert(world.write(bytes, PinnedTo::Anywhere), key);
@@ -209,7 +209,7 @@ struct Keys {
 impl Keys {
     /// Lets time pass, and notes which keys have been written meanwhile: the world numbers its blobs as they are
     /// written.
-    fn run_and_note<M: Mind>(&mut self, world: &mut World<M>, until: Time, taking: &mut Taking) {
+    fn run_and_note<M: Mind>(&mut self, world: &mut World<M>, until: Time, measuring: &mut Measuring) {
         let mut next_blob = world.next_blob();
         world.run_until(until);
         world.drain_ended(|ended| {
@@ -218,7 +218,7 @@ impl Keys {
                 self.written.extend(key.map(|key| (key, next_blob)));
                 next_blob = next_blob.next_number();
             }
-            taking.ended(&ended);
+            measuring.ended(&ended);
         });
     }
 }

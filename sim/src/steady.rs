@@ -1,9 +1,9 @@
-//! When a run has reached its steady state.
+//! The moment at which a run has reached its steady state.
 //!
-//! A run begins with empty queues, and what is measured before they have filled speaks of the beginning. Where the
-//! beginning ends is found by MSER-5 (White, Cobb and Spratt, 2000): the series is cut into batches of five, and as
-//! many of the first batches are dropped as make the mean of the rest surest, that is as minimise the variance of the
-//! rest over the number of the rest. If that is half of them or more, the run was too short to tell, or has no steady
+//! A run begins with empty queues, and measurements taken before they have filled describe the beginning. The end of
+//! the beginning is found by MSER-5 (White, Cobb and Spratt, 2000): the series is cut into batches of five, and as
+//! many of the first batches are dropped as minimise the variance of the rest over its number, so that the mean of the
+//! rest is most certain. If that is half of them or more, the run was too short to tell, or has no steady
 //! state.
 //!
 //! Invariants: no parameter but the batch of five; a series that is level from the start loses none but by chance.
@@ -14,63 +14,63 @@ use std::time::Duration;
 /// Values of a series that make up a batch.
 const BATCH: usize = 5;
 
-/// Looks that are taken at a run: a whole number of batches, each a minute apart in 30 hours.
-const LOOKS: u32 = 1_800;
+/// Samples taken of a run, a whole number of batches: one each minute in 30 hours.
+const SAMPLES: u32 = 1_800;
 
-/// What is seen of a run, at equal intervals from its first request on. See the head of this file.
+/// The lengths of the queues of a run at equal intervals, from its first request on.
 #[derive(Debug)]
-pub(crate) struct Looks {
+pub(crate) struct QueueSamples {
     every: Duration,
     next: Time,
-    seen: Vec<f64>,
+    values: Vec<f64>,
 }
 
-impl Looks {
-    /// Looks at a run that begins at `from` and lasts for `span`.
+impl QueueSamples {
+    /// Samples of a run that begins at `from` and lasts for `span`.
     pub fn new(from: Time, span: Duration) -> Self {
-        let every = (span / LOOKS).max(Duration::from_nanos(1));
-        Self { every, next: from + every, seen: Vec::with_capacity(LOOKS as usize) }
+        let every = (span / SAMPLES).max(Duration::from_nanos(1));
+        Self { every, next: from + every, values: Vec::with_capacity(SAMPLES as usize) }
     }
 
-    /// When to look next; [`Time::MAX`] is never.
+    /// The moment of the next sample; [`Time::MAX`] if there is none.
     pub fn next(&self) -> Time {
-        if self.seen.len() < LOOKS as usize { self.next } else { Time::MAX }
+        if self.values.len() < SAMPLES as usize { self.next } else { Time::MAX }
     }
 
-    /// Takes what was seen at [`Looks::next`].
+    /// Takes the value at [`QueueSamples::next`].
     pub fn take(&mut self, value: f64) {
-        self.seen.push(value);
+        self.values.push(value);
         self.next += self.every;
     }
 
-    /// When the steady state was reached, counted from the beginning.
+    /// The moment of the steady state, counted from the beginning.
     pub fn steady_after(&self) -> Option<Duration> {
-        beginning(&self.seen).map(|dropped| self.every * dropped as u32)
+        beginning(&self.values).map(|dropped| self.every * dropped as u32)
     }
 }
 
-/// How many values of `series`, a whole number of batches, belong to the beginning. `None` if half the batches or more
+/// The number of values of `series` that belong to the beginning, in whole batches. `None` if half the batches or more
 /// would be dropped, or there are fewer than ten.
 fn beginning(series: &[f64]) -> Option<usize> {
     let batches: Vec<f64> = series.chunks_exact(BATCH).map(|batch| batch.iter().sum::<f64>() / BATCH as f64).collect();
     if batches.len() < 10 {
         return None;
     }
-    // From the last batch to the first, so that sums of what would be left need be added up once.
+    // From the last batch to the first, so that the sums of the rest are added up once.
     let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
-    let mut surest = (f64::INFINITY, batches.len());
+    let mut most_certain = (f64::INFINITY, batches.len());
     for (dropped, batch) in batches.iter().enumerate().rev() {
         count += 1.0;
         let off = batch - mean;
         mean += off / count;
         squares += off * (batch - mean);
-        let unsure = squares / (count * count);
-        // A few batches may be alike by chance: what is left is a tenth at least.
-        if (batches.len() - dropped) * 10 >= batches.len() && unsure <= surest.0 {
-            surest = (unsure, dropped);
+        let uncertainty = squares / (count * count);
+        // A few batches may be alike by chance: the rest is at least a tenth.
+        if (batches.len() - dropped) * 10 >= batches.len() && uncertainty <= most_certain.0 {
+            most_certain = (uncertainty, dropped);
         }
     }
-    (surest.1 * 2 < batches.len()).then_some(surest.1 * BATCH)
+    (most_certain.1 * 2 < batches.len()).then_some(most_certain.1 * BATCH)
 }
 
 #[cfg(test)]
@@ -107,6 +107,6 @@ mod tests {
     fn what_never_levels_off_has_no_steady_state() {
         assert_eq!(beginning(&series(1_000, 1.0, |i| i)), None);
         assert_eq!(beginning(&series(1_000, 1.0, |i| if i < 700.0 { 0.0 } else { 100.0 })), None);
-        assert_eq!(beginning(&[1.0; 49]), None, "too few to tell");
+        assert_eq!(beginning(&[1.0; 49]), None, "too few values");
     }
 }

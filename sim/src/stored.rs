@@ -1,9 +1,8 @@
-//! What lies in the rack when a run begins, without simulating how it got there.
+//! The content of a rack when a run begins, without simulating how it got there.
 //!
-//! Blobs are placed by the engine's own placement until the rack is as full as it shall be. So that this need not be
-//! done for the millions of blobs of a full rack, each placed blob stands for many: the rack is divided among `count`
-//! of them. Where requests fall is the same, since what matters of a blob is its group and its drives; and groups are
-//! as evenly filled as in a full rack.
+//! Blobs are placed by the engine's own placement until the rack is as full as it shall be. A full rack has millions of
+//! blobs, so each placed blob stands for many: the rack is divided among `count` of them. Requests fall where they
+//! would in the full rack, since only the group and the drives of a blob matter, and groups are filled as evenly.
 //!
 //! Invariants: memory is one number for each stack of each blob placed.
 
@@ -13,9 +12,9 @@ use engine::placement::{DriveRule, Placement};
 use engine::{GroupChoice, PinnedTo};
 use model::{ClassId, DriveId, GroupId, RackSpec, Rng};
 
-/// Where the stored blobs lie.
+/// The places of the stored blobs.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub(crate) struct Stored {
     stacks: usize,
     drives: Vec<DriveId>,
     groups: Vec<GroupId>,
@@ -23,8 +22,8 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Fills so many thousandths of a rack with `count` blobs of equal size by the engine's placement, or with as many
-    /// as find room.
+    /// Fills `permille` thousandths of a rack with `count` blobs of equal size by the engine's placement, or with as
+    /// many as find room.
     pub fn in_groups(spec: &RackSpec, layout: &Layout, count: u32, permille: u32, rng: &mut Rng) -> Self {
         let groups: Vec<Vec<DriveId>> = layout.groups.iter().map(|group| group.drives.clone()).collect();
         let class_of: Vec<ClassId> = layout.groups.iter().map(|group| group.class).collect();
@@ -43,7 +42,7 @@ impl Stored {
         stored
     }
 
-    /// `count` blobs on random drives, as the straw man has them.
+    /// `count` blobs on random drives, as in the random layout.
     pub fn at_random(spec: &RackSpec, count: u32, rng: &mut Rng) -> Self {
         let mut stored = Self::nothing(spec);
         for _ in 0..count {
@@ -54,21 +53,17 @@ impl Stored {
         stored
     }
 
-    /// The drives of `count` blobs of `group`, each of which has a stack on `drive`, its other stacks being on any
-    /// drives that the rule of domains allows. Nothing if the drive is not of the group.
+    /// The drives of `count` blobs of the group with these members. Each blob has a stack on `drive`, and its others on
+    /// any members that the rule of domains allows.
     pub fn sharing(
         spec: &RackSpec,
-        layout: &Layout,
-        group: GroupId,
+        members: &[DriveId],
         drive: DriveId,
         count: u32,
         rng: &mut Rng,
     ) -> Vec<Vec<DriveId>> {
-        let drives = layout.groups[group.index()].drives.clone();
-        if !drives.contains(&drive) {
-            return Vec::new();
-        }
-        let mut placement = Placement::new(spec, &[drives], &[ClassId(0)]).with_rule(DriveRule::Random);
+        assert!(members.contains(&drive), "{drive} is no member of the group");
+        let mut placement = Placement::new(spec, &[members.to_vec()], &[ClassId(0)]).with_rule(DriveRule::Random);
         let mut blobs = Vec::with_capacity(count as usize);
         while blobs.len() < count as usize {
             let chosen = placement.choose(1, 1, PinnedTo::Anywhere, &GroupChoice::Random, &[], rng);
@@ -94,12 +89,12 @@ impl Stored {
         }
     }
 
-    /// How many blobs there are.
+    /// The number of blobs.
     pub fn len(&self) -> usize {
         self.groups.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no blobs.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
@@ -109,7 +104,7 @@ impl Stored {
         (self.groups[index], &self.drives[index * self.stacks..][..self.stacks])
     }
 
-    /// For each group that holds any, one of its blobs.
+    /// One blob of each group that holds any.
     pub fn one_of_each_group(&self) -> Vec<usize> {
         let mut first = std::collections::BTreeMap::new();
         for (index, group) in self.groups.iter().enumerate() {
@@ -118,7 +113,7 @@ impl Stored {
         first.into_values().collect()
     }
 
-    /// What they take of each drive, in bytes.
+    /// The bytes that they take on each drive.
     pub fn used_bytes(&self) -> &[u64] {
         &self.used_bytes
     }

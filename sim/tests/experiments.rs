@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod racks;
+
+use racks::shipped;
 use sim::{Arrivals, Experiment, Network, Popularity, Sizes, System};
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
@@ -9,8 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn pelican() -> Experiment {
-    let (name, text) = model::text::SHIPPED.into_iter().find(|(name, _)| *name == "pelican").unwrap();
-    let mut experiment = Experiment::pelican(model::text::parse(text, name).unwrap());
+    let mut experiment = Experiment::pelican(shipped("pelican"));
     experiment.seeds = vec![1];
     experiment.stored_blobs = 4_800;
     experiment.warm_up = Duration::from_mins(30);
@@ -41,10 +43,10 @@ fn points_come_in_their_order_and_are_the_same_for_any_number_of_threads() {
         experiment
     });
     let done = AtomicUsize::new(0);
-    let tell = |count| {
+    let progress = |count| {
         done.fetch_max(count, Ordering::Relaxed);
     };
-    let points = sim::run_all(&experiments, NonZeroUsize::new(3).unwrap(), &tell).unwrap();
+    let points = sim::run_all(&experiments, NonZeroUsize::new(3).unwrap(), &progress).unwrap();
     assert_eq!(done.into_inner(), rates.len());
     let one_by_one: Vec<_> = experiments.iter().map(|experiment| sim::run(experiment).unwrap()).collect();
     assert_eq!(points, one_by_one);

@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod racks;
+
 use peak_alloc::PeakAlloc;
+use racks::shipped;
 use sim::{Arrivals, Experiment};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -13,8 +16,7 @@ use std::time::Duration;
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 fn mini() -> Experiment {
-    let (name, text) = model::text::SHIPPED.into_iter().find(|(name, _)| *name == "pelican-mini").unwrap();
-    let mut experiment = Experiment::pelican(model::text::parse(text, name).unwrap());
+    let mut experiment = Experiment::pelican(shipped("pelican-mini"));
     experiment.seeds = vec![1];
     experiment.stored_blobs = 1_000;
     experiment.warm_up = Duration::ZERO;

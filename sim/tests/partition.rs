@@ -6,7 +6,7 @@ mod reproduced;
 
 use reproduced::{all_end, are_complete, contradict};
 use sim::reproduce::judge::Verdict;
-use sim::reproduce::partition::{Apart, FIGURES, Reproduction, Sweep, apart};
+use sim::reproduce::partition::{Apart, FIGURES, Reproduction, Runs, Sweep, apart};
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 
@@ -15,7 +15,7 @@ fn quick() -> &'static Reproduction {
     static MADE: OnceLock<Reproduction> = OnceLock::new();
     MADE.get_or_init(|| {
         let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        Reproduction::new(true, threads, &|_, _| {}).unwrap()
+        Reproduction::of(Runs::new(true, threads, &|_, _| {}).unwrap())
     })
 }
 
@@ -52,13 +52,13 @@ fn the_quick_form_meets_every_row_that_the_size_of_the_data_does_not_decide() {
 
 #[test]
 fn each_contradiction_of_the_text_has_its_arithmetic() {
-    let told = [
+    let arithmetic = [
         ("AGAINST_GAIN", "472 h / 141 h = 3.3x"),
         ("AGAINST_ORDERS", "= 1.9x"),
         ("AGAINST_DAYS", "5.9 days by (6) and (7); to read and write 100 TB once at 1 GB/s alone takes 56 h, 2.3 days"),
         ("AGAINST_WEEKS", "2.8 weeks"),
     ];
-    contradict(quick(), &told);
+    contradict(quick(), &arithmetic);
 }
 
 #[test]
@@ -79,9 +79,9 @@ fn rows_and_figures_are_complete_and_the_page_stands_alone() {
     assert!(made.rows.len() > 30);
     are_complete(made, &FIGURES, &made.page("larder reproduce partition --quick").html());
     for drawn in &made.figures {
-        let svg = drawn.plate.svg();
-        let told = ["TourPack (ours)", "HDD cluster", "OffPack, better model (ours)", "longer than foretold"];
-        assert!(told.iter().all(|words| svg.contains(words)), "{}", drawn.name);
+        let svg = drawn.figure.svg();
+        let words = ["TourPack (ours)", "HDD cluster", "OffPack, better model (ours)", "longer than the model"];
+        assert!(words.iter().all(|words| svg.contains(words)), "{}", drawn.name);
     }
     assert_eq!(made.points().rows.len(), made.runs.jobs.len());
 }

@@ -1,27 +1,31 @@
-//! The engine in a pretended world: sleep and wake, power, faults, migration, reclaiming, closing.
+//! The engine in the simulated world: sleep and wake, power, faults, migration, reclaiming, closing.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use engine::check::TraceCheck;
 use engine::trace::{Record, Replay};
 use engine::{
-    GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Outcome, PinnedTo, Rack, RackPolicy, ReadPolicy, Rejection,
-    SchedulerPolicy, Shares, Weighing,
+    GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Mind, Outcome, PinnedTo, Rack, RackPolicy, ReadPolicy,
+    Rejection, SchedulerPolicy, Shares,
 };
 use model::{BlobId, DriveId, GroupId, OpId, RackSpec, Time};
-use sim::{Faults, Setting, World};
+use sim::{Experiment, Faults, Setting, World};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+mod racks;
+
+use racks::{shipped, shipped_text};
+
 #[path = "rack/anticipation.rs"]
 mod anticipation;
-#[path = "rack/comeback.rs"]
-mod comeback;
+#[path = "rack/backoff.rs"]
+mod backoff;
 #[path = "rack/hangs.rs"]
 mod hangs;
-#[path = "rack/lives.rs"]
-mod lives;
+#[path = "rack/random_runs.rs"]
+mod random_runs;
 #[path = "rack/rebuild.rs"]
 mod rebuild;
 #[path = "rack/waiting.rs"]
@@ -30,57 +34,37 @@ mod waiting;
 const MB: u64 = 1_000_000;
 const MINUTE: Duration = Duration::from_mins(1);
 
-fn shipped(name: &str) -> RackSpec {
-    let (_, text) = model::text::SHIPPED.into_iter().find(|(shipped, _)| *shipped == name).unwrap();
-    model::text::parse(text, name).unwrap()
-}
-
 fn policy(spec: &RackSpec) -> RackPolicy {
+    let papers = Experiment::pelican(spec.clone()).policy;
     RackPolicy {
-        scheduler: SchedulerPolicy {
-            queue_depth: 1000,
-            overtake_limit: 500_000 * MB,
-            weighing: Weighing::Bytes,
-            wait_limit: None,
-            join_in_service: false,
-            anticipation: Duration::ZERO,
-            shares: Shares { client: 60, rebuild: 30, background: 10 },
-            quantum: MINUTE,
-        },
-        group_choice: GroupChoice::Random,
+        scheduler: SchedulerPolicy { shares: Shares { client: 60, rebuild: 30, background: 10 }, ..papers.scheduler },
         idle_timeout: IdleTimeout::After(5 * MINUTE),
-        read_policy: ReadPolicy::All,
-        starts_per_day: spec.profile.starts_per_day(),
-        host_slack: Duration::from_secs(30),
-        deadlines: engine::Deadlines::default(),
         migration: MigrationPolicy {
             due_age: Some(Duration::from_secs(30)),
             min_age: Duration::from_secs(30),
-            min_bytes: 0,
-            regular_permille: 300,
-            critical_permille: 800,
             pack_bytes: 200 * MB,
-            pack_members: 10_000,
-            linger: Duration::ZERO,
-            window: 64,
             scan_interval: Duration::from_secs(5),
+            ..papers.migration
         },
         rescue_permille: 500,
         rebuild_read_back: true,
-        write_read_back: true,
-        classes: Vec::new(),
+        ..papers
     }
+}
+
+/// A world with its judge around a rack of these settings.
+fn judged(spec: RackSpec, policy: RackPolicy, seed: u64, used_bytes: Vec<u64>) -> World {
+    let layout = engine::layout::synthesise(&spec).unwrap();
+    engine::check::layout(&spec, &layout).unwrap();
+    let judge = Some(TraceCheck::new(&spec, &layout, &policy));
+    World::with(Rack::new(spec, layout, policy, seed), seed, Setting { judge, used_bytes, ..Setting::default() })
 }
 
 fn world_of(name: &str, seed: u64, change: impl FnOnce(&mut RackPolicy)) -> World {
     let spec = shipped(name);
-    let layout = engine::layout::synthesise(&spec).unwrap();
-    engine::check::layout(&spec, &layout).unwrap();
     let mut policy = policy(&spec);
     change(&mut policy);
-    let judge = TraceCheck::new(&spec, &layout, &policy);
-    let setting = Setting { judge: Some(judge), ..Setting::default() };
-    World::with(Rack::new(spec, layout, policy, seed), seed, setting)
+    judged(spec, policy, seed, Vec::new())
 }
 
 /// Writes `count` blobs and lets the rack fall asleep again.
@@ -92,7 +76,15 @@ fn with_blobs(world: &mut World, count: u64, bytes: u64) -> Vec<BlobId> {
     let ended = world.take_ended();
     assert!(ended.iter().all(|ended| matches!(ended.outcome, Outcome::Written { .. })), "{ended:?}");
     assert!(is_asleep(world));
-    world.blobs().map(|(blob, _)| blob).collect()
+    world.blobs.iter().map(|(blob, _)| blob).collect()
+}
+
+/// Ends all faults, and brings every drive back.
+fn heal<M: Mind>(world: &mut World<M>) {
+    world.set_faults(Faults::default());
+    for index in 0..world.rack.spec().drives.len() {
+        world.revive(DriveId(index as u32));
+    }
 }
 
 fn is_asleep(world: &World) -> bool {
@@ -121,7 +113,7 @@ fn a_cold_read_wakes_its_group_all_members_at_once_and_lets_it_sleep_again() {
     assert_eq!(world.rack.active_drives(), 24, "it stays awake for a while");
     world.run_for(5 * MINUTE);
     assert!(is_asleep(&world), "and then sleeps");
-    assert_eq!(world.trips(), 0);
+    assert_eq!(world.counted().trips, 0);
 }
 
 #[test]
@@ -164,7 +156,7 @@ fn a_broken_ledger_would_trip_a_fuse_and_the_engine_lives_through_it() {
     let blobs = with_blobs(&mut world, 1, 100 * MB);
     world.read(blobs[0], 100 * MB).unwrap();
     world.run_for(MINUTE);
-    assert_eq!(world.trips(), 0);
+    assert_eq!(world.counted().trips, 0);
     // Another drive of a cooling column in which one turns already: there is one permit, and it is taken.
     let cooling = world.rack.spec().resources_by_id().find(|(_, r)| r.name == "cooling").unwrap().0;
     let (_, domain, ..) = world.rack.domain_usage().find(|(resource, ..)| *resource == cooling).unwrap();
@@ -174,7 +166,7 @@ fn a_broken_ledger_would_trip_a_fuse_and_the_engine_lives_through_it() {
             spec.domain_of(*d, cooling) == domain && world.rack.drive_phase(*d) == engine::DrivePhase::Standby
         });
     world.spin_up_without_permit(sleeping.unwrap());
-    assert_eq!(world.trips(), 1, "the fuse tripped");
+    assert_eq!(world.counted().trips, 1, "the fuse tripped");
     world.run_for(Duration::from_millis(1));
     let away = |world: &World| {
         let spec = world.rack.spec();
@@ -192,7 +184,7 @@ fn a_broken_ledger_would_trip_a_fuse_and_the_engine_lives_through_it() {
 fn a_read_with_too_many_drives_away_is_refused_and_works_again_when_they_are_back() {
     let mut world = world_of("nas8", 5, |_| {});
     let blobs = with_blobs(&mut world, 1, 100 * MB);
-    let (_, group) = world.blobs().next().unwrap();
+    let (_, group) = world.blobs.iter().next().unwrap();
     let members = world.rack.layout().groups[group.index()].drives.clone();
     for drive in &members[..3] {
         world.kill(*drive);
@@ -217,10 +209,10 @@ fn small_objects_migrate_in_packs_that_share_wakes() {
         world.stage(version, MB / 2, PinnedTo::Anywhere);
     }
     world.run_for(20 * MINUTE);
-    assert!(world.staged().is_empty());
+    assert!(world.staging.versions().is_empty());
     let stats = world.rack.stats();
     assert_eq!(stats.migrated_bytes, 10_000 * MB);
-    let blobs = world.blobs().count();
+    let blobs = world.blobs.iter().count();
     assert!((50..=60).contains(&blobs), "{blobs} packs of 200 MB hold 20,000 objects");
     let wakes_per_gb = stats.group_wakes[2] as f64 / 10.0;
     println!("one group for 20 GB: {wakes_per_gb} wakes per GB migrated, {} drive starts", stats.drive_starts);
@@ -235,7 +227,7 @@ fn spread_at_random_the_same_migration_costs_a_wake_for_nearly_every_group() {
         world.stage(version, MB / 2, PinnedTo::Anywhere);
     }
     world.run_for(60 * MINUTE);
-    assert!(world.staged().is_empty());
+    assert!(world.staging.versions().is_empty());
     let stats = world.rack.stats();
     let wakes_per_gb = stats.group_wakes[2] as f64 / 10.0;
     println!("a random group each: {wakes_per_gb} wakes per GB migrated, {} drive starts", stats.drive_starts);
@@ -243,7 +235,7 @@ fn spread_at_random_the_same_migration_costs_a_wake_for_nearly_every_group() {
 }
 
 #[test]
-fn staged_versions_that_cannot_be_read_cost_one_wake_and_keep_nobody_else() {
+fn staged_versions_that_cannot_be_read_cost_one_wake_and_hold_nobody_up() {
     for (seed, choice) in [(6, GroupChoice::Random), (7, GroupChoice::Batch { bytes: 20_000 * MB })] {
         let mut world = world_of("pelican", seed, |policy| policy.group_choice = choice);
         world.set_staging(100_000 * MB);
@@ -251,11 +243,11 @@ fn staged_versions_that_cannot_be_read_cost_one_wake_and_keep_nobody_else() {
             world.stage(version, MB, PinnedTo::Anywhere);
         }
         for version in [3, 50, 99] {
-            world.spoil_staged(version);
+            world.staging.corrupt(version);
         }
         world.run_for(10 * MINUTE);
-        assert!(world.staged().keys().eq([3, 50, 99].iter()), "all others are in the rack");
-        assert!(world.quarantined().iter().eq([3, 50, 99].iter()));
+        assert!(world.staging.versions().keys().eq([3, 50, 99].iter()), "all others are in the rack");
+        assert!(world.staging.quarantined().iter().eq([3, 50, 99].iter()));
         world.run_for(24 * 60 * MINUTE);
         let stats = world.rack.stats();
         assert_eq!(stats.group_wakes, [0, 0, 1], "the pack is composed anew for the group that is awake");
@@ -273,21 +265,21 @@ fn pinned_data_lies_in_its_class() {
         world.stage(version, MB, PinnedTo::Class(class));
     }
     world.run_for(20 * MINUTE);
-    assert!(world.staged().is_empty());
-    for (_, group) in world.blobs() {
+    assert!(world.staging.versions().is_empty());
+    for (_, group) in world.blobs.iter() {
         assert_eq!(world.rack.layout().class_of(group), class);
     }
 }
 
 #[test]
-fn doomed_blobs_go_at_their_groups_next_wake_and_wake_nothing_themselves() {
+fn dead_blobs_go_at_their_groups_next_wake_and_wake_nothing_themselves() {
     let mut world = world_of("nas8", 8, |_| {});
     let blobs = with_blobs(&mut world, 6, 100 * MB);
-    let group_of = |world: &World, blob| world.blobs().find(|(b, _)| *b == blob).unwrap().1;
+    let group_of = |world: &World, blob| world.blobs.iter().find(|(b, _)| *b == blob).unwrap().1;
     let group = group_of(&world, blobs[0]);
     let mates: Vec<BlobId> = blobs.iter().copied().filter(|blob| group_of(&world, *blob) == group).collect();
     assert!(mates.len() >= 2, "of six blobs in two groups, some share one");
-    world.doom(mates[0], 100 * MB);
+    world.mark_dead(mates[0], 100 * MB);
     world.run_for(60 * MINUTE);
     assert!(is_asleep(&world));
     assert_eq!(world.rack.doomed_bytes(group), 100 * MB, "nobody wakes a group to delete");
@@ -298,7 +290,7 @@ fn doomed_blobs_go_at_their_groups_next_wake_and_wake_nothing_themselves() {
     let before = used(&world);
     world.read(mates[1], 100 * MB).unwrap();
     world.run_for(MINUTE);
-    assert!(world.blobs().all(|(blob, _)| blob != mates[0]), "gone at the next wake");
+    assert!(world.blobs.iter().all(|(blob, _)| blob != mates[0]), "gone at the next wake");
     assert_eq!(world.rack.doomed_bytes(group), 0);
     assert_eq!(before - used(&world), 3 * 50 * MB, "and its space is back: three stacks of a 2+1 code");
 }
@@ -313,13 +305,13 @@ fn a_full_rack_refuses_and_takes_again_what_was_reclaimed() {
         world.write(blob, PinnedTo::Anywhere);
         world.run_for(600 * MINUTE);
         match world.take_ended().remove(0).outcome {
-            Outcome::Written { .. } => blobs = world.blobs().map(|(blob, _)| blob).collect(),
+            Outcome::Written { .. } => blobs = world.blobs.iter().map(|(blob, _)| blob).collect(),
             Outcome::Failed(Rejection::NoRoom) => break,
             other => panic!("{other:?}"),
         }
     }
     assert!(blobs.len() >= 8, "{} blobs fit", blobs.len());
-    world.doom(blobs[0], blob);
+    world.mark_dead(blobs[0], blob);
     world.write(blob, PinnedTo::Anywhere);
     assert_eq!(world.take_ended()[0].outcome, Outcome::Failed(Rejection::NoRoom));
     world.run_for(60 * MINUTE);
@@ -347,14 +339,14 @@ fn background_work_stays_within_the_start_budget_and_clients_do_not_wait_for_it(
     let spent = world.rack.stats().drive_starts - starts;
     assert!(spent <= 4, "migration waits for a group with starts left, or for tomorrow: {spent} starts");
     world.run_until(Time::from_secs(2 * 86_400));
-    assert!(world.staged().is_empty(), "and goes on the next day");
+    assert!(world.staging.versions().is_empty(), "and goes on the next day");
 }
 
 #[test]
 fn everything_asked_of_groups_that_are_gone_as_a_whole_is_refused_at_once() {
     let mut world = world_of("pelican-mini", 3, |policy| policy.scheduler.overtake_limit = 0);
     let blobs = with_blobs(&mut world, 60, MB);
-    let homes: std::collections::BTreeMap<_, _> = world.blobs().collect();
+    let homes: std::collections::BTreeMap<_, _> = world.blobs.iter().collect();
     let groups = world.rack.layout().groups.clone();
     let class = groups[homes[&blobs[0]].index()].class;
     let one_of = |group: GroupId| blobs.iter().find(|blob| homes[blob] == group).copied();
@@ -390,7 +382,7 @@ fn closing_lets_what_is_in_service_end_and_puts_everything_to_sleep() {
     world.run_for(10 * MINUTE);
     assert!(world.rack.is_closed() && is_asleep(&world));
     assert_eq!(world.open_ops(), 0, "every operation was answered");
-    assert_eq!(world.trips(), 0);
+    assert_eq!(world.counted().trips, 0);
 }
 
 #[test]
@@ -403,7 +395,11 @@ fn a_trace_replays_through_a_fresh_rack_and_any_change_to_it_is_noticed() {
     };
     let records = Rc::new(RefCell::new(Vec::<Record>::new()));
     let recorder = Rc::clone(&records);
-    let mut world = World::traced(rack(), 12, Some(Box::new(move |record| recorder.borrow_mut().push(record))));
+    let mut world = World::with(
+        rack(),
+        12,
+        Setting { recorder: Some(Box::new(move |record| recorder.borrow_mut().push(record))), ..Setting::default() },
+    );
     let blobs = with_blobs(&mut world, 10, 10 * MB);
     world.read(blobs[0], MB).unwrap();
     world.run_for(10 * MINUTE);
@@ -420,10 +416,11 @@ fn a_trace_replays_through_a_fresh_rack_and_any_change_to_it_is_noticed() {
     }
 }
 
-/// What is the same in the tests of a box of eight drives: a blob in each of its two groups.
+/// A blob in each of the two groups of a box of eight drives.
 fn one_blob_each(world: &mut World) -> [BlobId; 2] {
     let blobs = with_blobs(world, 12, 10 * MB);
-    let of = |world: &World, group| world.blobs().find(|(b, g)| *g == GroupId(group) && blobs.contains(b)).unwrap().0;
+    let of =
+        |world: &World, group| world.blobs.iter().find(|(b, g)| *g == GroupId(group) && blobs.contains(b)).unwrap().0;
     [of(world, 0), of(world, 1)]
 }
 
@@ -456,7 +453,7 @@ fn drives_that_come_back_while_their_group_is_awake_are_used_again() {
         }
         world.run_for(10 * MINUTE);
         world.take_ended();
-        world.blobs().next().unwrap().0
+        world.blobs.iter().next().unwrap().0
     };
     world.read(blobs, MB).unwrap();
     world.run_for(MINUTE);
@@ -489,7 +486,7 @@ fn a_dead_drive_does_not_slow_every_wake_of_another_group() {
     let blobs = one_blob_each(&mut world);
     world.read(blobs[0], MB).unwrap();
     world.run_for(MINUTE);
-    let dead = world.drives_of(blobs[0])[0];
+    let dead = world.blobs.drives_of(blobs[0])[0];
     world.kill(dead);
     world.run_for(10 * MINUTE);
     world.take_ended();
@@ -510,8 +507,8 @@ fn a_permit_that_a_dead_drive_holds_sends_no_other_class_to_sleep() {
     }
     world.run_for(120 * MINUTE);
     world.take_ended();
-    let of = |world: &World, group: GroupId| world.blobs().find(|(_, g)| *g == group).unwrap().0;
-    let groups: Vec<GroupId> = world.blobs().map(|(_, g)| g).collect();
+    let of = |world: &World, group: GroupId| world.blobs.iter().find(|(_, g)| *g == group).unwrap().0;
+    let groups: Vec<GroupId> = world.blobs.iter().map(|(_, g)| g).collect();
     let class = |world: &World, g: &GroupId| world.rack.layout().class_of(*g);
     let a = groups[0];
     let b = *groups.iter().find(|g| **g != a && class(&world, g) == class(&world, &a)).unwrap();
@@ -555,19 +552,19 @@ fn work_given_up_for_the_start_budget_is_charged_for_no_switch() {
 }
 
 #[test]
-fn doomed_bytes_are_right_after_more_than_one_page_of_them() {
+fn dead_bytes_are_right_after_more_than_one_page_of_them() {
     let mut world = world_of("nas8", 27, |_| {});
     let blobs = with_blobs(&mut world, 300, 10 * MB);
-    let kept = one_blob_each(&mut world);
+    let living = one_blob_each(&mut world);
     for blob in &blobs {
-        if !kept.contains(blob) {
-            world.doom(*blob, 10 * MB);
+        if !living.contains(blob) {
+            world.mark_dead(*blob, 10 * MB);
         }
     }
-    world.read(kept[0], MB).unwrap();
-    world.read(kept[1], MB).unwrap();
+    world.read(living[0], MB).unwrap();
+    world.read(living[1], MB).unwrap();
     world.run_for(60 * MINUTE);
-    assert!(world.blobs().count() <= 14, "{}", world.blobs().count());
+    assert!(world.blobs.iter().count() <= 14, "{}", world.blobs.iter().count());
     assert_eq!([0, 1].map(|group| world.rack.doomed_bytes(GroupId(group))), [0, 0]);
 }
 
@@ -583,7 +580,7 @@ fn filled(world: &mut World) -> [Vec<BlobId>; 2] {
             other => panic!("{other:?}"),
         }
     }
-    [0, 1].map(|group| world.blobs().filter(|(_, g)| *g == GroupId(group)).map(|(blob, _)| blob).collect())
+    [0, 1].map(|group| world.blobs.iter().filter(|(_, g)| *g == GroupId(group)).map(|(blob, _)| blob).collect())
 }
 
 #[test]
@@ -592,7 +589,7 @@ fn room_is_made_on_a_group_that_is_awake_already() {
     let blob = world.rack.spec().profile.capacity_bytes / 4;
     let [of_0, of_1] = filled(&mut world);
     let awake = if world.rack.group_state(GroupId(0)) == GroupState::Idle { &of_0 } else { &of_1 };
-    world.doom(awake[0], blob);
+    world.mark_dead(awake[0], blob);
     world.write(blob, PinnedTo::Anywhere);
     world.run_for(60 * MINUTE);
     world.take_ended();
@@ -607,9 +604,9 @@ fn room_is_made_where_some_can_be_made() {
     let blob = world.rack.spec().profile.capacity_bytes / 4;
     let [of_0, of_1] = filled(&mut world);
     for partly in &of_0 {
-        world.doom(*partly, blob / 2);
+        world.mark_dead(*partly, blob / 2);
     }
-    world.doom(of_1[0], blob);
+    world.mark_dead(of_1[0], blob);
     let mut written = false;
     for _ in 0..5 {
         let op = world.write(blob, PinnedTo::Anywhere);
@@ -620,23 +617,21 @@ fn room_is_made_where_some_can_be_made() {
 }
 
 #[test]
-fn a_client_of_another_group_does_not_wait_for_all_that_is_doomed() {
-    let (_, text) = model::text::SHIPPED.into_iter().find(|(shipped, _)| *shipped == "nas8").unwrap();
-    let spec = model::text::parse(&text.replace("8.5 ms", "200 ms"), "nas8").unwrap();
-    let layout = engine::layout::synthesise(&spec).unwrap();
+fn a_client_of_another_group_does_not_wait_for_all_that_is_dead() {
+    let spec = model::text::parse(&shipped_text("nas8").replace("8.5 ms", "200 ms"), "nas8").unwrap();
     let mut policy = policy(&spec);
     policy.scheduler.quantum = Duration::from_secs(2);
-    let mut world = World::new(Rack::new(spec, layout, policy, 30), 30);
+    let mut world = judged(spec, policy, 30, Vec::new());
     let blobs = with_blobs(&mut world, 900, MB);
-    let kept = one_blob_each(&mut world);
+    let living = one_blob_each(&mut world);
     for blob in &blobs {
-        if !kept.contains(blob) {
-            world.doom(*blob, MB);
+        if !living.contains(blob) {
+            world.mark_dead(*blob, MB);
         }
     }
-    world.read(kept[0], MB).unwrap();
+    world.read(living[0], MB).unwrap();
     world.run_for(Duration::from_secs(1));
-    let op = world.read(kept[1], MB).unwrap();
+    let op = world.read(living[1], MB).unwrap();
     let before = world.now();
     world.run_for(60 * MINUTE);
     let at = world.take_ended().into_iter().find(|ended| ended.op == op).unwrap().at;
@@ -655,13 +650,16 @@ fn a_wait_is_not_longer_than_forecast() {
     // Group 0 is awake and serves; then somebody wants group 1, and then somebody group 0 again.
     world.read(blobs[0], 10 * MB).unwrap();
     world.read(blobs[1], 10 * MB).unwrap();
-    let told = world.rack.forecast(GroupId(0), world.now());
+    let forecast = world.rack.forecast(GroupId(0), world.now());
     let op = world.read(blobs[0], MB).unwrap();
     let before = world.now();
     world.run_for(10 * MINUTE);
     let waited = world.take_ended().into_iter().find(|ended| ended.op == op).unwrap().at.since(before);
-    println!("{told:?} {waited:?}");
-    assert!(told.min <= waited && waited <= told.max + Duration::from_secs(3), "{told:?}, and it took {waited:?}");
+    println!("{forecast:?} {waited:?}");
+    assert!(
+        forecast.min <= waited && waited <= forecast.max + Duration::from_secs(3),
+        "{forecast:?}, and it took {waited:?}"
+    );
 }
 
 #[test]
@@ -676,8 +674,8 @@ fn extreme_shares_forecast_something() {
         world.read_for(engine::Lane::Background, blob, MB).unwrap();
         world.read_for(engine::Lane::Rebuild, blob, MB).unwrap();
     }
-    let told = world.rack.forecast(GroupId(0), world.now());
-    assert!(told.min <= told.max);
+    let forecast = world.rack.forecast(GroupId(0), world.now());
+    assert!(forecast.min <= forecast.max);
 }
 
 #[test]
@@ -720,5 +718,5 @@ fn writes_wear_no_drives_down_that_get_no_permit() {
         world.revive(DriveId(drive));
     }
     world.run_for(60 * MINUTE);
-    assert!(world.staged().is_empty(), "and when they are there again it is written");
+    assert!(world.staging.versions().is_empty(), "and when they are there again it is written");
 }

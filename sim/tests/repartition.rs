@@ -1,6 +1,8 @@
-//! Repartition jobs on the rack itself: what they move, what they take, and whom they let ride along.
+//! Repartition jobs on the rack itself: the bytes that they move, their time, and the wakes by clients that they use.
 
 #![allow(clippy::unwrap_used, missing_docs)]
+
+mod racks;
 
 use engine::repartition::{Alpha, Choice};
 use sim::repartition::{Groups, Method, Reads, Repartition, RepartitionError, Repartitioned, run};
@@ -13,10 +15,8 @@ fn job(method: Method, data_gb: u64) -> Repartition {
 }
 
 fn of(name: &str, change: impl FnOnce(&mut Repartition)) -> Repartition {
-    let (name, text) = model::text::SHIPPED.into_iter().find(|(known, _)| *known == name).unwrap();
-    let rack = model::text::parse(text, name).unwrap();
     let mut job = job(Method::Planner, 2_000);
-    job.rack = rack;
+    job.rack = racks::shipped(name);
     job.policy.starts_per_day = u32::MAX;
     change(&mut job);
     job
@@ -172,6 +172,6 @@ fn a_job_that_cannot_be_done_says_why() {
     assert_eq!(nothing(&|job| job.data_bytes = 0), RepartitionError::Nothing);
     assert_eq!(nothing(&|job| job.memory_bytes = 0), RepartitionError::Nothing);
     let full = of("pelican-mini", |job| job.data_bytes = 1_000_000 * GB);
-    let told = run(&full).unwrap_err().to_string();
-    assert!(told.contains("the rack refused an operation of the job: NoRoom"), "{told}");
+    let message = run(&full).unwrap_err().to_string();
+    assert!(message.contains("the rack refused an operation of the job: NoRoom"), "{message}");
 }

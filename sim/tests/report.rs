@@ -3,7 +3,7 @@
 
 use model::GroupId;
 use quick_xml::events::Event;
-use sim::report::{Axis, Cell, Column, Figure, Mark, Page, Plate, Section, Series, Style, Table, Tone, rack_picture};
+use sim::report::{Axis, Cell, Column, Figure, Mark, Page, Panel, Section, Series, Style, Table, Tone, rack_picture};
 
 /// The text of every element of this name; panics where the document is not well-formed.
 fn texts(document: &str, name: &str) -> Vec<String> {
@@ -47,10 +47,10 @@ fn texts(document: &str, name: &str) -> Vec<String> {
     found
 }
 
-fn plate() -> Plate {
+fn figure() -> Figure {
     let rates = [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
     let curve = |ceiling: f64| rates.map(|rate| (rate, (rate * 8.0_f64).min(ceiling)));
-    let throughput = Figure {
+    let throughput = Panel {
         title: "throughput <all>".into(),
         x: Axis::log("requests a second").ticks(rates),
         y: Axis::linear("throughput (Gb/s)"),
@@ -61,7 +61,7 @@ fn plate() -> Plate {
         ],
     };
     let spread = |(x, y): (f64, f64)| Mark { x, y: y + 13.0, spread: Some((y + 12.0, y + 15.0)) };
-    let latency = Figure {
+    let latency = Panel {
         title: "TTFB".into(),
         x: Axis::log("requests a second").ticks(rates),
         y: Axis::log("time to first byte (s)"),
@@ -71,12 +71,12 @@ fn plate() -> Plate {
             Series::line("nothing", [(1.0, f64::NAN)]),
         ],
     };
-    Plate::new("Two <panels>", 2, vec![throughput, latency])
+    Figure::new("Two <panels>", 2, vec![throughput, latency])
 }
 
 #[test]
-fn a_plate_is_well_formed_and_names_every_series_axis_and_title() {
-    let svg = plate().svg();
+fn a_figure_is_well_formed_and_names_every_series_axis_and_title() {
+    let svg = figure().svg();
     let told = texts(&svg, "text");
     let told: Vec<&str> = told.iter().map(|text| text.trim()).collect();
     for expected in [
@@ -102,17 +102,17 @@ fn a_plate_is_well_formed_and_names_every_series_axis_and_title() {
 }
 
 #[test]
-fn the_same_plate_gives_the_same_picture() {
-    assert_eq!(plate().svg(), plate().svg());
+fn the_same_figure_gives_the_same_picture() {
+    assert_eq!(figure().svg(), figure().svg());
 }
 
 #[test]
 fn figures_of_nothing_one_value_or_huge_values_are_drawn_all_the_same() {
     for points in [vec![], vec![(0.0, 0.0)], vec![(1e-300, 1e300), (1e300, -1e300)], vec![(f64::NAN, f64::INFINITY)]] {
         for axis in [Axis::linear("x"), Axis::log("x")] {
-            let series = vec![Series::line("a", points.clone()), Series::styled("b", Style::Marks, points.clone())];
-            let figure = Figure { title: "t".into(), x: axis.clone(), y: axis, series };
-            assert!(!texts(&Plate::single(figure).svg(), "text").is_empty());
+            let series = vec![Series::line("a", points.clone()), Series::styled("b", Style::Reference, points.clone())];
+            let figure = Panel { title: "t".into(), x: axis.clone(), y: axis, series };
+            assert!(!texts(&Figure::single(figure).svg(), "text").is_empty());
         }
     }
 }
@@ -130,8 +130,8 @@ fn a_page_is_well_formed_and_stands_alone() {
             Section::Facts(vec![("seeds".into(), "1, 2".into())]),
             Section::Verbatim("larder simulate x.toml --set 'a=\"b\"'".into()),
             Section::Table(table),
-            Section::Plate(plate()),
-            Section::Picture(plate().svg()),
+            Section::Figure(figure()),
+            Section::Picture(figure().svg()),
         ],
     };
     let html = page.html();

@@ -242,7 +242,7 @@ impl Run<'_> {
             bytes -= part;
             *left -= part;
             if *left == 0 {
-                self.world.doom(*blob, u64::MAX);
+                self.world.mark_dead(*blob, u64::MAX);
                 blobs.pop_front();
             }
         }

@@ -1,4 +1,4 @@
-//! Where an axis begins and ends, and what is written along it.
+//! The range of an axis, and the labels along it.
 
 use super::figure::{Axis, Scale};
 
@@ -18,7 +18,7 @@ pub(super) struct Tick {
 }
 
 impl Laid {
-    /// Lays out `axis` for these values in this room.
+    /// Lays out `axis` for these values in this space.
     pub fn new(axis: &Axis, values: impl Iterator<Item = f64> + Clone, room: Room) -> Self {
         let (low, high) = axis.range.unwrap_or_else(|| found(axis.scale, values));
         let at = |value| position(axis.scale, value).unwrap_or(0.0);
@@ -42,7 +42,7 @@ impl Laid {
         laid
     }
 
-    /// Where `value` lies, if it can be shown.
+    /// The position of `value`, if it can be shown.
     pub fn at(&self, value: f64) -> Option<f64> {
         let at = position(self.scale, value)?;
         let slack = (self.to - self.from) * 1e-6;
@@ -64,14 +64,14 @@ impl Laid {
     }
 }
 
-/// The room for labels along an axis.
+/// The space for labels along an axis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// How long it is.
+    /// Its length.
     pub pixels: f64,
-    /// Whether labels stand side by side, so that their length counts, or one above the other.
+    /// True if labels stand side by side, so that their length counts; false if one stands above the other.
     pub side_by_side: bool,
-    /// Whether the first value stays clear of the beginning.
+    /// True if the first value stays clear of the beginning.
     pub margin: bool,
 }
 
@@ -88,7 +88,7 @@ fn position(scale: Scale, value: f64) -> Option<f64> {
     }
 }
 
-/// The least and the greatest of what can be shown; a linear axis begins at 0 where nothing lies below.
+/// The range of the values that can be shown; a linear axis begins at 0 unless a value lies below.
 fn found(scale: Scale, values: impl Iterator<Item = f64>) -> (f64, f64) {
     let shown = values.filter(|value| position(scale, *value).is_some());
     let (low, high) =

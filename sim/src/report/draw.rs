@@ -1,10 +1,11 @@
-//! Draws plates with `plotters`, into SVG.
+//! Draws figures with `plotters`, as SVG.
 //!
-//! A plate is a title, a legend whose rows wrap, and its figures in a grid. Everything is in pixels; the picture
+//! A figure is a title, a legend whose rows wrap, and its panels in a grid. Everything is in pixels; the picture
 //! scales.
 
 use super::axis::{Laid, Room};
-use super::figure::{Axis, Figure, Plate, Series, Style};
+use super::escape::escaped;
+use super::figure::{Axis, Figure, Panel, Series, Style};
 use super::palette::{Tone, all_dark_twins};
 use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
@@ -17,18 +18,18 @@ use std::ops::Range;
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(super) type Drawn<T> = Result<T, DrawingAreaErrorKind<std::io::Error>>;
 
-/// A figure that stands alone is this wide and high; those of a row are narrower.
+/// The width and height of a panel that stands alone; those of a row are narrower.
 const ALONE: (u32, u32) = (820, 440);
 const IN_ROW: (u32, u32) = (540, 350);
 const TITLE_HEIGHT: u32 = 36;
 /// Above a legend without a title.
 const HEAD_MARGIN: u32 = 6;
 const LEGEND_ROW_HEIGHT: u32 = 22;
-/// A character of 13 pixels' height is about so wide.
+/// The approximate width of a character of 13 pixels' height.
 const CHARACTER_WIDTH: f64 = 7.0;
 const FONT: &str = "system-ui, sans-serif";
 
-/// What SVG's sizes of text are divided by on their way through the library.
+/// The library divides sizes of text by this on their way to SVG.
 const TEXT_SCALE: f64 = 1.24;
 
 pub(super) fn color(tone: Tone) -> RGBColor {
@@ -40,53 +41,51 @@ pub(super) fn words(pixels: f64, tone: Tone, horizontal: HPos, vertical: VPos) -
     (FONT, pixels * TEXT_SCALE).into_font().color(&color(tone)).pos(Pos::new(horizontal, vertical))
 }
 
-/// The plate as SVG.
-pub(super) fn plate(plate: &Plate) -> String {
-    let columns = plate.columns.max(1);
-    let (width, height) = if columns == 1 { ALONE } else { IN_ROW };
-    let total_width = width * columns as u32;
-    let legend = Legend::new(plate, f64::from(total_width));
-    let head = legend.top + legend.rows() * LEGEND_ROW_HEIGHT;
-    let total_height = head + height * plate.figures.len().div_ceil(columns) as u32;
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (total_width, total_height)).into_drawing_area();
-        let drawn = drawn(plate, &legend, &root, (head, width, height, columns));
-        assert!(drawn.is_ok(), "a picture of this layout can be drawn into memory: {drawn:?}");
+impl Figure {
+    /// The figure as SVG, which refers to nothing outside itself.
+    pub fn svg(&self) -> String {
+        let columns = self.columns.max(1);
+        let panel_size = if columns == 1 { ALONE } else { IN_ROW };
+        let width = panel_size.0 * columns as u32;
+        let legend = Legend::new(self, f64::from(width));
+        let head = legend.top + legend.rows() * LEGEND_ROW_HEIGHT;
+        let height = head + panel_size.1 * self.panels.len().div_ceil(columns) as u32;
+        let mut svg = String::new();
+        {
+            let root = SVGBackend::with_string(&mut svg, (width, height)).into_drawing_area();
+            let drawn = self.draw(&legend, &root, head, panel_size);
+            assert!(drawn.is_ok(), "a picture of this layout can be drawn into memory: {drawn:?}");
+        }
+        with_head(&svg, &self.title)
     }
-    with_head(&svg, &plate.title)
+
+    fn draw(&self, legend: &Legend<'_>, root: &Area<'_>, head: u32, (width, height): (u32, u32)) -> Drawn<()> {
+        root.fill(&color(Tone::PAPER))?;
+        let title = words(17.0, Tone::INK, HPos::Left, VPos::Top).transform(FontTransform::None);
+        root.draw_text(&self.title, &title, (14, 10))?;
+        legend.draw(root)?;
+        let columns = self.columns.max(1);
+        for (index, panel) in self.panels.iter().enumerate() {
+            let (row, column) = ((index / columns) as u32, (index % columns) as u32);
+            let corner = ((column * width).cast_signed(), (head + row * height).cast_signed());
+            let area = root.clone().shrink(corner, (width, height));
+            Chart { root, legend, panel }.draw(&area)?;
+        }
+        root.present()
+    }
 }
 
-/// `svg` with a name for those who cannot see it, and its colours for dark pages.
+/// `svg` with a title for screen readers, and its colours for dark pages.
 pub(super) fn with_head(svg: &str, title: &str) -> String {
     let (opening, rest) = svg.split_once('>').unwrap_or((svg, ""));
-    let title = super::escaped(title);
+    let title = escaped(title);
     format!("{opening} role=\"img\"><title>{title}</title><style>{}</style>{rest}", all_dark_twins())
-}
-
-fn drawn(
-    plate: &Plate,
-    legend: &Legend<'_>,
-    root: &Area<'_>,
-    (head, width, height, columns): (u32, u32, u32, usize),
-) -> Drawn<()> {
-    root.fill(&color(Tone::PAPER))?;
-    let title = words(17.0, Tone::INK, HPos::Left, VPos::Top).transform(FontTransform::None);
-    root.draw_text(&plate.title, &title, (14, 10))?;
-    legend.draw(root)?;
-    for (index, figure) in plate.figures.iter().enumerate() {
-        let (row, column) = ((index / columns) as u32, (index % columns) as u32);
-        let corner = ((column * width).cast_signed(), (head + row * height).cast_signed());
-        let area = root.clone().shrink(corner, (width, height));
-        Panel { root, legend, figure }.draw(&area)?;
-    }
-    root.present()
 }
 
 /// The names of all series, each with its place.
 struct Legend<'a> {
     entries: Vec<Entry<'a>>,
-    /// Where it begins, below the title.
+    /// The height at which it begins, below the title.
     top: u32,
 }
 
@@ -98,9 +97,9 @@ struct Entry<'a> {
 }
 
 impl<'a> Legend<'a> {
-    fn new(plate: &'a Plate, width: f64) -> Self {
+    fn new(figure: &'a Figure, width: f64) -> Self {
         let (mut x, mut row, mut entries) = (14.0, 0, Vec::new());
-        for (name, style) in plate.legend() {
+        for (name, style) in figure.legend() {
             let needs = 46.0 + name.chars().count() as f64 * CHARACTER_WIDTH;
             if x + needs > width && x > 14.0 {
                 (x, row) = (14.0, row + 1);
@@ -108,7 +107,7 @@ impl<'a> Legend<'a> {
             entries.push(Entry { name, style, x: x as i32, row });
             x += needs;
         }
-        let top = if plate.title.is_empty() { HEAD_MARGIN } else { TITLE_HEIGHT };
+        let top = if figure.title.is_empty() { HEAD_MARGIN } else { TITLE_HEIGHT };
         Self { entries, top }
     }
 
@@ -153,7 +152,6 @@ impl Pen {
     fn join(self, root: &Area<'_>, points: &[(i32, i32)]) -> Drawn<()> {
         let line = self.color.stroke_width(2);
         match self.style {
-            Style::Marks => Ok(()),
             Style::Line | Style::Steps => root.draw(&PathElement::new(points.to_vec(), line)),
             Style::Reference => {
                 for (from, to) in dashes(points) {
@@ -256,14 +254,14 @@ impl ValueFormatter<f64> for Ticked {
     }
 }
 
-/// One figure on its way into its area. Marks are drawn on the root, in pixels.
-struct Panel<'a, 'b> {
+/// One panel on its way into its area. Marks are drawn on the root, in pixels.
+struct Chart<'a, 'b> {
     root: &'a Area<'b>,
     legend: &'a Legend<'a>,
-    figure: &'a Figure,
+    panel: &'a Panel,
 }
 
-impl<'b> Panel<'_, 'b> {
+impl<'b> Chart<'_, 'b> {
     fn draw(&self, area: &Area<'b>) -> Drawn<()> {
         let (width, height) = area.dim_in_pixel();
         let (x, y) = self.axes(f64::from(width), f64::from(height));
@@ -271,8 +269,8 @@ impl<'b> Panel<'_, 'b> {
         let mut builder = ChartBuilder::on(area);
         builder.margin_right(18).margin_bottom(6).margin_left(6).margin_top(8);
         builder.x_label_area_size(46).y_label_area_size(30 + (widest as f64 * CHARACTER_WIDTH) as u32);
-        if !self.figure.title.is_empty() {
-            builder.caption(&self.figure.title, words(14.0, Tone::INK, HPos::Left, VPos::Top));
+        if !self.panel.title.is_empty() {
+            builder.caption(&self.panel.title, words(14.0, Tone::INK, HPos::Left, VPos::Top));
         }
         let mut chart = builder.build_cartesian_2d(ticked(&x), ticked(&y))?;
         chart
@@ -282,23 +280,23 @@ impl<'b> Panel<'_, 'b> {
             .axis_style(color(Tone::FAINT))
             .label_style(words(12.0, Tone::INK, HPos::Center, VPos::Center))
             .axis_desc_style(words(13.0, Tone::INK, HPos::Center, VPos::Center))
-            .x_desc(&self.figure.x.label)
-            .y_desc(&self.figure.y.label)
+            .x_desc(&self.panel.x.label)
+            .y_desc(&self.panel.y.label)
             .draw()?;
         let plot = chart.plotting_area();
-        for series in &self.figure.series {
+        for series in &self.panel.series {
             self.series(series, plot, &x, &y)?;
         }
         Ok(())
     }
 
     fn axes(&self, width: f64, height: f64) -> (Laid, Laid) {
-        let marks = self.figure.series.iter().flat_map(|series| &series.marks);
+        let marks = self.panel.series.iter().flat_map(|series| &series.marks);
         let across = Room { pixels: width - 90.0, side_by_side: true, margin: true };
-        let x = Laid::new(&with_own_ticks(&self.figure.x, self.figure), marks.clone().map(|mark| mark.x), across);
+        let x = Laid::new(&with_own_ticks(&self.panel.x, self.panel), marks.clone().map(|mark| mark.x), across);
         let ends = marks.flat_map(|mark| [Some(mark.y), mark.spread.map(|s| s.0), mark.spread.map(|s| s.1)]);
         let up = Room { pixels: height - 80.0, side_by_side: false, margin: false };
-        (x, Laid::new(&self.figure.y, ends.flatten(), up))
+        (x, Laid::new(&self.panel.y, ends.flatten(), up))
     }
 
     fn series(
@@ -335,16 +333,16 @@ fn ticked(laid: &Laid) -> Ticked {
     Ticked { inner: (laid.from..laid.to).into(), laid: laid.clone() }
 }
 
-/// The axis with the values that were asked for written along it, where they are few.
-fn with_own_ticks(axis: &Axis, figure: &Figure) -> Axis {
-    let mut values: Vec<f64> = figure.series.iter().flat_map(|series| series.marks.iter().map(|mark| mark.x)).collect();
+/// The axis with the x values of the panel written along it, if they are few.
+fn with_own_ticks(axis: &Axis, panel: &Panel) -> Axis {
+    let mut values: Vec<f64> = panel.series.iter().flat_map(|series| series.marks.iter().map(|mark| mark.x)).collect();
     values.sort_by(f64::total_cmp);
     values.dedup();
     let few = (2..=10).contains(&values.len());
     if axis.ticks.is_empty() && few { axis.clone().ticks(values) } else { axis.clone() }
 }
 
-/// Each point reached on the level of the one before.
+/// A line that reaches each point on the level of the one before.
 fn stairs(points: &[(i32, i32)]) -> Vec<(i32, i32)> {
     let first = points.first().copied();
     let rest = points.windows(2).flat_map(|pair| [(pair[1].0, pair[0].1), pair[1]]);

@@ -1,6 +1,6 @@
-//! What a picture shows, before it is drawn.
+//! The content of a figure, before it is drawn.
 
-/// How values lie along an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
     /// Equal steps are equally wide.
@@ -13,13 +13,13 @@ pub enum Scale {
 /// An axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
-    /// What is along it, with its unit: `throughput (Gb/s)`.
+    /// The quantity along it, with its unit: `throughput (Gb/s)`.
     pub label: String,
-    /// How.
+    /// Its scale.
     pub scale: Scale,
-    /// From where to where; `None` is wherever there are values, and from 0 on for a linear axis.
+    /// The range; `None` is the range of the values, from 0 on for a linear axis.
     pub range: Option<(f64, f64)>,
-    /// The values that are written along it; empty is what suits the range.
+    /// The values that are written along it; if it is empty, some that suit the range.
     pub ticks: Vec<f64>,
 }
 
@@ -47,14 +47,14 @@ impl Axis {
     }
 }
 
-/// A value, and how sure it is.
+/// A value, and its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mark {
-    /// Where along the x axis.
+    /// The place along the x axis.
     pub x: f64,
-    /// Where along the y axis; what is not finite is a gap in the line.
+    /// The place along the y axis; a value that is not finite is a gap in the line.
     pub y: f64,
-    /// From where to where it may lie, such as its confidence interval.
+    /// The ends of an interval in which it lies.
     pub spread: Option<(f64, f64)>,
 }
 
@@ -64,28 +64,26 @@ impl From<(f64, f64)> for Mark {
     }
 }
 
-/// How a series is drawn.
+/// The style of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// Marks joined by a line: what was measured.
+    /// Marks joined by a line, for measurements.
     #[default]
     Line,
-    /// Hollow marks joined by dashes: what it is compared with.
+    /// Hollow marks joined by dashes, for what they are compared with.
     Reference,
-    /// A line that goes on level until the next value, without marks: a distribution.
+    /// A line that stays level until the next value, without marks, for a distribution.
     Steps,
-    /// Marks alone.
-    Marks,
 }
 
-/// Values that belong together. A name that occurs in several figures of a plate has the same colour in all.
+/// Values that belong together. A name that occurs in several panels of a figure has the same colour in all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// As the legend has it.
+    /// The name in the legend.
     pub name: String,
     /// The values, in the order in which they are joined.
     pub marks: Vec<Mark>,
-    /// How they are drawn.
+    /// Their style.
     pub style: Style,
 }
 
@@ -100,7 +98,7 @@ impl Series {
         Self::styled(name, Style::Reference, points)
     }
 
-    /// `points`, drawn as `style` says.
+    /// `points` in this style.
     pub fn styled(name: impl Into<String>, style: Style, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self { name: name.into(), marks: points.into_iter().map(Mark::from).collect(), style }
     }
@@ -108,49 +106,44 @@ impl Series {
 
 /// One picture with two axes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figure {
-    /// Above it.
+pub struct Panel {
+    /// The title above it.
     pub title: String,
     /// From left to right.
     pub x: Axis,
     /// From the bottom up.
     pub y: Axis,
-    /// What it shows.
+    /// The series that it shows.
     pub series: Vec<Series>,
 }
 
-/// One or more figures under one title and one legend.
+/// One or more panels under one title and one legend.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plate {
-    /// Above all of them.
+pub struct Figure {
+    /// The title above all of them.
     pub title: String,
-    /// The figures, row by row.
-    pub figures: Vec<Figure>,
-    /// How many there are in a row; at least 1.
+    /// The panels, row by row.
+    pub panels: Vec<Panel>,
+    /// The number of panels in a row; at least 1.
     pub columns: usize,
 }
 
-impl Plate {
-    /// A plate of one figure, under its title.
-    pub fn single(figure: Figure) -> Self {
-        let title = figure.title.clone();
-        Self { title, figures: vec![Figure { title: String::new(), ..figure }], columns: 1 }
+impl Figure {
+    /// A figure of one panel, under the title of the panel.
+    pub fn single(panel: Panel) -> Self {
+        let title = panel.title.clone();
+        Self { title, panels: vec![Panel { title: String::new(), ..panel }], columns: 1 }
     }
 
-    /// A plate of several figures.
-    pub fn new(title: impl Into<String>, columns: usize, figures: Vec<Figure>) -> Self {
-        Self { title: title.into(), figures, columns }
-    }
-
-    /// The picture as SVG, with nothing from elsewhere in it.
-    pub fn svg(&self) -> String {
-        super::draw::plate(self)
+    /// A figure of several panels.
+    pub fn new(title: impl Into<String>, columns: usize, panels: Vec<Panel>) -> Self {
+        Self { title: title.into(), panels, columns }
     }
 
     /// The names of all series, each once, in the order in which they first occur; with the style they first have.
     pub(super) fn legend(&self) -> Vec<(&str, Style)> {
         let mut names: Vec<(&str, Style)> = Vec::new();
-        for series in self.figures.iter().flat_map(|figure| &figure.series) {
+        for series in self.panels.iter().flat_map(|panel| &panel.series) {
             if !names.iter().any(|(name, _)| *name == series.name) {
                 names.push((&series.name, series.style));
             }

@@ -1,26 +1,26 @@
-//! A page: one HTML file with words, tables and pictures, and nothing from elsewhere.
+//! A page: one HTML file with text, tables and pictures, which refers to nothing outside itself.
 
-use super::escaped;
-use super::figure::Plate;
+use super::escape::escaped;
+use super::figure::Figure;
 use super::table::{Cell, Table};
 use std::fmt::Write;
 
-/// What stands on a page, one below the other.
+/// A section of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Section {
     /// A heading.
     Heading(String),
     /// A paragraph.
     Words(String),
-    /// Names and what they are: parameters, versions, hashes.
+    /// Names and values: parameters, versions, hashes.
     Facts(Vec<(String, String)>),
-    /// What is to be typed or was read, as it is.
+    /// A command or a file, verbatim.
     Verbatim(String),
     /// A table.
     Table(Table),
-    /// Figures.
-    Plate(Plate),
-    /// A picture that was drawn already, by Larder itself: SVG, taken as it is.
+    /// A figure.
+    Figure(Figure),
+    /// A picture that Larder itself has drawn already: SVG, which is not escaped.
     Picture(String),
 }
 
@@ -29,7 +29,7 @@ pub enum Section {
 pub struct Page {
     /// Its title, which is its first heading as well.
     pub title: String,
-    /// What stands on it.
+    /// Its sections, one below the other.
     pub sections: Vec<Section>,
 }
 
@@ -78,7 +78,7 @@ impl Section {
             Self::Heading(words) => writeln!(html, "<h2>{}</h2>", escaped(words)),
             Self::Words(words) => writeln!(html, "<p>{}</p>", escaped(words)),
             Self::Verbatim(text) => writeln!(html, "<pre>{}</pre>", escaped(text)),
-            Self::Plate(plate) => writeln!(html, "{}", plate.svg()),
+            Self::Figure(figure) => writeln!(html, "{}", figure.svg()),
             Self::Picture(svg) => writeln!(html, "{svg}"),
             Self::Facts(facts) => {
                 let row = |(name, value): &(String, String)| {

@@ -1,4 +1,4 @@
-//! Colours that people who see fewer of them can tell apart (after Okabe and Ito), each for light and for dark
+//! Colours that people with colour blindness can tell apart (after Okabe and Ito), each for light and for dark
 //! backgrounds.
 //!
 //! Pictures are written in the light colours. A style sheet at their head turns each into its dark twin where the
@@ -23,13 +23,13 @@ const fn tone(light: u32, dark: u32) -> Tone {
 }
 
 impl Tone {
-    /// What pictures stand on.
+    /// The background of pictures.
     pub const PAPER: Self = tone(0x00FF_FFFF, 0x0015_181D);
-    /// Words and axes.
+    /// Text and axes.
     pub const INK: Self = tone(0x0022_2222, 0x00E8_E8E8);
-    /// Words of less weight.
+    /// Text of less weight.
     pub const FAINT: Self = tone(0x0063_6363, 0x00A9_A9A9);
-    /// The lines of a grid, and what is there but not meant.
+    /// The lines of a grid, and spare parts.
     pub const GRID: Self = tone(0x00DE_DEDE, 0x0034_383F);
     /// Blue, vermilion, green, purple, ochre, teal, grey: of series, in their order.
     pub const SERIES: [Self; 7] = [
@@ -47,7 +47,7 @@ impl Tone {
         Self::SERIES[index % Self::SERIES.len()]
     }
 
-    /// As it is written in pictures: `#0072B2`.
+    /// Its notation in pictures: `#0072B2`.
     pub fn hex(self) -> String {
         hex(self.light)
     }

@@ -1,4 +1,4 @@
-//! A rack as a picture: where the drives of each class are, and which of them make one group.
+//! A picture of a rack: the drives of each class, and those of one group.
 //!
 //! Drives are drawn by their slots. A rack of several widths is drawn as one panel for each, depth along x and height
 //! along y, as one looks at its chassis from the side; a box whose slots differ in one coordinate is a row.
@@ -11,12 +11,12 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 use std::collections::BTreeSet;
 
-/// The picture is about so wide.
+/// The approximate width of the picture.
 const WIDTH: u32 = 1_040;
 const MARGIN: u32 = 16;
 const HEAD: u32 = 62;
 const LINE: u32 = 22;
-/// What a panel needs beside its cells: its name above, a gap around.
+/// The space of a panel beside its cells: its name above, a gap around.
 const PANEL_HEAD: u32 = 24;
 const PANEL_GAP: u32 = 24;
 
@@ -37,7 +37,7 @@ pub fn rack_picture(spec: &RackSpec, layout: &Layout, group: GroupId) -> String 
     with_head(&svg, &title)
 }
 
-/// What the marks mean: the words, and the look of the cell before them.
+/// The legend: the words, and the look of the cell before them.
 fn legend(layout: &Layout, group: GroupId) -> Vec<(String, Look)> {
     let mut lines: Vec<(String, Look)> = Vec::new();
     for (class, groups) in layout.classes.iter().enumerate() {
@@ -62,13 +62,13 @@ enum Look {
     Spare,
 }
 
-/// Which slots there are, and how large they are drawn.
+/// The slots, and the size in which they are drawn.
 struct Grid {
     /// The different coordinates of each axis, ascending: panels, columns, rows.
     axes: [Vec<u16>; 3],
     /// The names of these axes, as in descriptions.
     names: [&'static str; 3],
-    /// Which coordinate of a slot each of them is.
+    /// The coordinate of a slot that each of them is.
     order: [usize; 3],
     cell: u32,
     panels_in_row: u32,

@@ -1,13 +1,13 @@
-//! Tables: as people read them, and with every digit.
+//! Tables, for people and with every digit for programs.
 
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its head, for people: `p99 TTFB (s)`.
+    /// Its heading: `p99 TTFB (s)`.
     pub name: String,
     /// Its name in CSV: `ttfb_s_p99`.
     pub key: String,
-    /// Whether its cells stand at the right, as numbers do.
+    /// True if its cells are aligned to the right, as numbers are.
     pub right: bool,
 }
 
@@ -23,25 +23,25 @@ impl Column {
     }
 }
 
-/// What stands in a row and column.
+/// The content of a row and column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Nothing was counted or stated.
+    /// Nothing.
     Empty,
     /// Words.
     Words(String),
-    /// A number, and as people read it.
+    /// A number.
     Number {
-        /// The number.
+        /// Its value.
         value: f64,
-        /// As it is shown.
+        /// Its text, in few digits.
         shown: String,
     },
-    /// Words that say whether something is as it should be.
+    /// A verdict.
     Verdict {
         /// The words.
         words: String,
-        /// Whether it is.
+        /// True if all is as it should be.
         good: bool,
     },
 }
@@ -67,7 +67,7 @@ impl Cell {
         Self::Verdict { words: words.into(), good }
     }
 
-    /// As people read it.
+    /// The text for people.
     pub fn shown(&self) -> &str {
         match self {
             Self::Empty => "-",
@@ -76,7 +76,7 @@ impl Cell {
         }
     }
 
-    /// With every digit; nothing for nothing.
+    /// The text with every digit; empty for nothing.
     fn exact(&self) -> String {
         match self {
             Self::Empty => String::new(),
@@ -86,12 +86,15 @@ impl Cell {
     }
 }
 
-/// Rows below a head.
+/// A column, and its cell of an item.
+pub type ColumnOf<T> = (Column, fn(&T) -> Cell);
+
+/// Rows below headings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// The head.
+    /// The columns.
     pub columns: Vec<Column>,
-    /// Rows, each with a cell for every column.
+    /// The rows, each with a cell for every column.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -99,6 +102,15 @@ impl Table {
     /// An empty table.
     pub fn new(columns: Vec<Column>) -> Self {
         Self { columns, rows: Vec::new() }
+    }
+
+    /// A table with a row for each of `items`: each column with its cell of an item.
+    pub fn of<'a, T: 'a>(items: impl IntoIterator<Item = &'a T>, columns: &[ColumnOf<T>]) -> Self {
+        let mut table = Self::new(columns.iter().map(|(column, _)| column.clone()).collect());
+        for item in items {
+            table.push(columns.iter().map(|(_, cell)| cell(item)).collect());
+        }
+        table
     }
 
     /// Adds a row, which has a cell for every column.

@@ -1,16 +1,16 @@
-//! Rows of a paper's evaluation: what its text says, what comes out here, by how much it differs, and a verdict.
+//! Rows of a paper's evaluation: a claim of its text, our result, the deviation, and a verdict.
 //!
 //! The verdicts follow from the claim and the measurement alone, by the rules in [`RULES`]; none is written down by
 //! hand, except that a row may say that the text contradicts itself (with the arithmetic), or that nothing can be
 //! judged (with the reason).
 
-use crate::report::{Cell, Column, Table, short};
+use crate::report::{Cell, Column, ColumnOf, Table, short};
 use serde::Serialize;
 
-/// How far a number may be off and be met, as a share of the text's.
+/// The largest deviation with which a number is met, as a share of the text's.
 pub const NEAR: f64 = 0.05;
 
-/// How many points a percentage may be off at most and be met.
+/// The largest deviation with which a percentage is met, in points.
 pub const NEAR_POINTS: f64 = 2.0;
 
 /// The rules of the verdicts, for readers.
@@ -45,37 +45,26 @@ macro_rules! claims {
         /// All of them, in the order of the text.
         #[cfg(test)]
         pub const ALL: &[$crate::reproduce::judge::Claim] = &[$($name),*];
-
-        #[cfg(test)]
-        mod tests {
-            #[test]
-            fn every_claim_has_a_name_of_its_own_and_a_place() {
-                for (index, claim) in super::ALL.iter().enumerate() {
-                    assert!(super::ALL[..index].iter().all(|other| other.id != claim.id), "{}", claim.id);
-                    assert!(!claim.place.is_empty() && !claim.what.is_empty());
-                }
-            }
-        }
     };
 }
 pub(crate) use claims;
 
-/// What the text says.
+/// The content of a claim.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Says {
-    /// It is this.
+    /// A number.
     Number(f64),
-    /// It is no more than this.
+    /// An upper bound.
     AtMost(f64),
-    /// It is no less than this.
+    /// A lower bound.
     AtLeast(f64),
-    /// It is from this to that.
+    /// A range.
     Between(f64, f64),
-    /// It goes this way.
+    /// A course along a sweep, in words.
     Course(&'static str),
 }
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -117,7 +106,7 @@ impl Unit {
         }
     }
 
-    /// A number of ours, in as many digits as its unit needs.
+    /// A number of ours, with the digits that suit its unit.
     fn shown(self, value: f64) -> String {
         let number = match self {
             // As many digits as the text has: 99.998 %.
@@ -130,8 +119,8 @@ impl Unit {
         number + self.suffix()
     }
 
-    /// A number of the text, in the digits that it has there.
-    fn told(self, value: f64) -> String {
+    /// A number of the text, with the digits that it has there.
+    fn quoted(self, value: f64) -> String {
         format!("{value}{}", self.suffix())
     }
 }
@@ -141,36 +130,36 @@ impl Unit {
 pub struct Claim {
     /// Its short name, for programs and tests.
     pub id: &'static str,
-    /// What it is about.
+    /// Its subject.
     pub what: &'static str,
-    /// Where the text says it, or what it is derived from.
+    /// Its place in the text, or its derivation.
     pub place: &'static str,
-    /// What it says.
+    /// Its content.
     pub says: Says,
-    /// What its numbers count.
+    /// The unit of its numbers.
     pub unit: Unit,
 }
 
-/// How a row ends.
+/// The verdict of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Ours is as the text says.
+    /// Our result agrees with the text.
     Met,
-    /// It is so because it was calibrated to be.
+    /// It agrees because it was calibrated to.
     Calibrated,
-    /// It is so whatever is simulated: it follows from what was put in.
+    /// It agrees whatever is simulated, since it follows from the input.
     ByConstruction,
-    /// It is not.
+    /// It does not agree.
     Missed,
     /// The text contradicts itself here.
     Contradiction,
-    /// Nothing can be judged.
+    /// There is nothing to judge by.
     Open,
 }
 
 impl Verdict {
-    /// As people read it.
+    /// The verdict in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Met => "met",
@@ -188,30 +177,30 @@ impl Verdict {
 pub struct Row {
     /// Its short name.
     pub id: &'static str,
-    /// What it is about.
+    /// Its subject.
     pub what: &'static str,
-    /// Where the text says it.
+    /// Its place in the text.
     pub place: &'static str,
-    /// What the text says.
+    /// The number of the text.
     pub paper: String,
-    /// What comes out here.
+    /// Our result.
     pub ours: String,
-    /// The number of it, if it is one.
+    /// Our result as a number, if it is one.
     pub ours_value: Option<f64>,
-    /// What it counts.
+    /// The unit.
     pub unit: Unit,
-    /// By how much ours differs: as a share of the text's number, or in points of a percentage.
+    /// The deviation of our result: as a share of the text's number, or in points of a percentage.
     pub deviation: Option<f64>,
-    /// The same for people.
+    /// The deviation in words.
     pub differs: String,
-    /// How it ends.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What a reader should know: arithmetic, reasons.
+    /// A note for readers: arithmetic, reasons.
     pub note: String,
 }
 
 impl Claim {
-    /// The row in which ours is `ours`.
+    /// The row in which our result is `ours`.
     pub fn judge(&self, ours: f64) -> Row {
         let off = |from: f64| match self.unit {
             Unit::Percent => ours - from,
@@ -237,13 +226,13 @@ impl Claim {
         Row { ours_value: Some(ours), deviation, ..self.row(self.unit.shown(ours), self.differs(deviation), verdict) }
     }
 
-    /// The row of a course that was seen to go that way, or not; `seen` says how.
+    /// The row of a course that our results follow, or not; `seen` describes them.
     pub fn seen(&self, goes: bool, seen: String) -> Row {
         assert!(matches!(self.says, Says::Course(_)), "a number is measured, not seen: {}", self.id);
         self.row(seen, String::new(), if goes { Verdict::Met } else { Verdict::Missed })
     }
 
-    /// The row of something about which nothing can be judged.
+    /// The row of a claim that cannot be judged.
     pub fn open(&self, ours: String, why: &str) -> Row {
         self.row(ours, String::new(), Verdict::Open).noted(why)
     }
@@ -271,11 +260,11 @@ impl Claim {
 
     fn paper(&self) -> String {
         match self.says {
-            Says::Number(number) => self.unit.told(number),
+            Says::Number(number) => self.unit.quoted(number),
             Says::AtMost(0.0) => "none".to_owned(),
-            Says::AtMost(most) => format!("at most {}", self.unit.told(most)),
-            Says::AtLeast(least) => format!("at least {}", self.unit.told(least)),
-            Says::Between(least, most) => format!("{least} to {}", self.unit.told(most)),
+            Says::AtMost(most) => format!("at most {}", self.unit.quoted(most)),
+            Says::AtLeast(least) => format!("at least {}", self.unit.quoted(least)),
+            Says::Between(least, most) => format!("{least} to {}", self.unit.quoted(most)),
             Says::Course(words) => words.to_owned(),
         }
     }
@@ -296,14 +285,14 @@ impl Row {
         Self { note: note.into(), ..self }
     }
 
-    /// The row of what follows from what was put in; one that is missed all the same stays missed.
+    /// The row of a result that follows from the input; one that is missed all the same stays missed.
     #[must_use]
     pub fn by_construction(self) -> Self {
         let verdict = if self.verdict == Verdict::Met { Verdict::ByConstruction } else { self.verdict };
         Self { verdict, ..self }
     }
 
-    /// The row of what was calibrated; one that is missed all the same stays missed.
+    /// The row of a result that was calibrated; one that is missed all the same stays missed.
     #[must_use]
     pub fn calibrated(self) -> Self {
         let verdict = if self.verdict == Verdict::Met { Verdict::Calibrated } else { self.verdict };
@@ -314,40 +303,46 @@ impl Row {
 /// All rows as a table.
 pub fn table(rows: &[Row]) -> Table {
     let words = Column::words;
-    let mut table = Table::new(vec![
-        words("row of the text", "row"),
-        words("where", "where"),
-        Column { right: true, ..words("paper", "paper") },
-        Column { right: true, ..words("ours", "ours") },
-        Column { right: true, ..words("deviation", "deviation") },
-        words("verdict", "verdict"),
-        words("note", "note"),
-    ]);
-    for row in rows {
-        let verdict = match row.verdict {
+    let right = |name| Column { right: true, ..words(name, name) };
+    let columns: &[ColumnOf<Row>] = &[
+        (words("row of the text", "row"), |row| Cell::words(row.what)),
+        (words("where", "where"), |row| Cell::words(row.place)),
+        (right("paper"), |row| Cell::words(&*row.paper)),
+        (right("ours"), |row| Cell::words(&*row.ours)),
+        (right("deviation"), |row| Cell::words(&*row.differs)),
+        (words("verdict", "verdict"), |row| match row.verdict {
             Verdict::Met | Verdict::Calibrated => Cell::verdict(true, row.verdict.words()),
             Verdict::Missed => Cell::verdict(false, row.verdict.words()),
             _ => Cell::words(row.verdict.words()),
-        };
-        let cells = [row.what, row.place, &row.paper, &row.ours, &row.differs].map(Cell::words);
-        table.push(cells.into_iter().chain([verdict, Cell::words(&*row.note)]).collect());
-    }
-    table
+        }),
+        (words("note", "note"), |row| Cell::words(&*row.note)),
+    ];
+    Table::of(rows, columns)
 }
 
-/// How many rows end how: `31 met, 2 met (calibrated), 9 missed, ...`.
+/// The number of rows of each verdict: `31 met, 2 met (calibrated), 9 missed, ...`.
 pub fn summary(rows: &[Row]) -> String {
     use Verdict::{ByConstruction, Calibrated, Contradiction, Met, Missed, Open};
     let count = |verdict| rows.iter().filter(|row| row.verdict == verdict).count();
     let kinds = [Met, Calibrated, ByConstruction, Missed, Contradiction, Open].into_iter();
-    let told =
-        kinds.filter(|verdict| count(*verdict) > 0).map(|verdict| format!("{} {}", count(verdict), verdict.words()));
-    told.collect::<Vec<_>>().join(", ")
+    let kinds = kinds.filter(|verdict| count(*verdict) > 0);
+    kinds.map(|verdict| format!("{} {}", count(verdict), verdict.words())).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reproduce::{partition, pelican};
+
+    #[test]
+    fn every_claim_has_a_name_of_its_own_and_a_place() {
+        for all in [partition::CLAIMS, pelican::CLAIMS] {
+            for (index, claim) in all.iter().enumerate() {
+                assert!(all[..index].iter().all(|other| other.id != claim.id), "{}", claim.id);
+                assert!(!claim.place.is_empty() && !claim.what.is_empty());
+            }
+        }
+    }
 
     const fn claim(says: Says, unit: Unit) -> Claim {
         Claim { id: "id", what: "what", place: "5", says, unit }

@@ -1,12 +1,12 @@
-//! The evaluation of BuffPack and OffPack (section V), reproduced: what its text says beside what the simulator says.
+//! The evaluation of BuffPack and OffPack (section V), reproduced: the claims of its text beside our results.
 //!
 //! - `paper.rs` is the one table of the text's numbers;
 //! - `runs.rs` simulates what rows and figures need, each job once, on the rack that serves;
-//! - `rows.rs` holds them against each other, and states the text's contradictions with their arithmetic;
-//! - `apart.rs` says where formulas and simulation differ, and why;
+//! - `rows.rs` compares the two, and states the text's contradictions with their arithmetic;
+//! - `apart.rs` explains where formulas and simulation differ;
 //! - `figures.rs` draws the paper's figures.
 //!
-//! Nothing was calibrated: Table III is all that goes in. What is ours and not the paper's is called so.
+//! Nothing was calibrated: Table III is all the input. Whatever is ours and not the paper's is marked so.
 
 mod apart;
 mod figures;
@@ -18,11 +18,14 @@ pub use apart::{Apart, apart};
 pub use figures::FIGURES;
 pub use runs::{Job, Runs, RunsError, Sweep};
 
-use crate::report::{Cell, Column, Page, Table};
-use std::num::NonZeroUsize;
+#[cfg(test)]
+pub(super) use paper::ALL as CLAIMS;
+
+use super::evaluation;
+use crate::report::{Cell, Column, ColumnOf, Page, Table};
 
 /// The evaluation, reproduced.
-pub type Reproduction = super::Reproduction<Runs>;
+pub type Reproduction = evaluation::Reproduction<Runs>;
 
 const ABOUT: &str = "Every number of the text of \"BuffPack and OffPack\", section V, beside what the simulator says: \
                      the planner that serves, on the rack's own scheduler, which counts the switches. Each write is \
@@ -30,17 +33,12 @@ const ABOUT: &str = "Every number of the text of \"BuffPack and OffPack\", secti
                      the paper's figures. TourPack, the better models and the lower bound are ours.";
 
 impl Reproduction {
-    /// Simulates the evaluation on so many threads; `quick` is with 10 TB instead of 100 wherever something else than
-    /// the data is varied, and fewer values. `done` is told how many of how many jobs are done.
-    ///
-    /// # Errors
-    /// [`RunsError`].
-    pub fn new(quick: bool, threads: NonZeroUsize, done: &(dyn Fn(usize, usize) + Sync)) -> Result<Self, RunsError> {
-        let runs = Runs::new(quick, threads, done)?;
-        Ok(Self { rows: rows::rows(&runs), figures: figures::figures(&runs), runs })
+    /// The evaluation by these runs.
+    pub fn of(runs: Runs) -> Self {
+        Self { rows: rows::rows(&runs), figures: figures::figures(&runs), runs }
     }
 
-    /// Where the paper's formulas are more than 5 % off, and why.
+    /// The points at which the paper's formulas are more than 5 % off, and the reasons.
     pub fn apart(&self) -> Table {
         apart::table(&self.runs)
     }
@@ -50,7 +48,7 @@ impl Reproduction {
         points(&self.runs)
     }
 
-    /// Everything on one page. `command` is what makes it.
+    /// Everything on one page. `command` is what makes it again.
     pub fn page(&self, command: &str) -> Page {
         let tables =
             [("Where the paper's formulas are more than 5 % off", self.apart()), ("All points", self.points())];
@@ -60,44 +58,34 @@ impl Reproduction {
 
 fn points(runs: &Runs) -> Table {
     let (words, numbers) = (Column::words, Column::numbers);
-    let mut table = Table::new(vec![
-        words("varied", "varied"),
-        numbers("value", "value"),
-        words("strategy", "strategy"),
-        numbers("time (h)", "hours"),
-        numbers("the paper's model (h)", "model_hours"),
-        numbers("off by (%)", "model_off_percent"),
-        numbers("better model (h)", "better_model_hours"),
-        numbers("off by (%)", "better_model_off_percent"),
-        numbers("rehearsed (h)", "rehearsed_hours"),
-        numbers("lower bound (h)", "bound_hours"),
-        numbers("switching (h)", "switching_hours"),
-        numbers("switches", "switches"),
-        numbers("read (TB)", "read_tb"),
-        numbers("written (TB)", "written_tb"),
-        numbers("most offloaded on a group (TB)", "peak_offloaded_tb"),
-    ]);
-    for job in &runs.jobs {
-        let point = &job.point;
-        let tb = |bytes: u64| Cell::number(bytes as f64 / 1e12);
-        let off = |model: Option<f64>| Some((point.hours / model? - 1.0) * 100.0);
-        table.push(vec![
-            Cell::words(job.sweep.words()),
-            Cell::number(job.x),
-            Cell::words(point.strategy.to_string()),
-            Cell::number(point.hours),
-            Cell::maybe(point.model_hours),
-            Cell::maybe(off(point.model_hours)),
-            Cell::maybe(point.better_model_hours),
-            Cell::maybe(off(point.better_model_hours)),
-            Cell::number(point.rehearsed_hours),
-            Cell::maybe(point.bound_hours),
-            Cell::number(point.switching_hours),
-            Cell::number(point.switches),
-            tb(point.bytes_read),
-            tb(point.bytes_written),
-            tb(point.peak_offloaded_bytes),
-        ]);
-    }
-    table
+    let columns: &[ColumnOf<Job>] = &[
+        (words("varied", "varied"), |job| Cell::words(job.sweep.words())),
+        (numbers("value", "value"), |job| Cell::number(job.x)),
+        (words("strategy", "strategy"), |job| Cell::words(job.point.strategy.to_string())),
+        (numbers("time (h)", "hours"), |job| Cell::number(job.point.hours)),
+        (numbers("the paper's model (h)", "model_hours"), |job| Cell::maybe(job.point.model_hours)),
+        (numbers("off by (%)", "model_off_percent"), |job| Cell::maybe(percent_off(job, job.point.model_hours))),
+        (numbers("better model (h)", "better_model_hours"), |job| Cell::maybe(job.point.better_model_hours)),
+        (numbers("off by (%)", "better_model_off_percent"), |job| {
+            Cell::maybe(percent_off(job, job.point.better_model_hours))
+        }),
+        (numbers("dry run (h)", "rehearsed_hours"), |job| Cell::number(job.point.rehearsed_hours)),
+        (numbers("lower bound (h)", "bound_hours"), |job| Cell::maybe(job.point.bound_hours)),
+        (numbers("switching (h)", "switching_hours"), |job| Cell::number(job.point.switching_hours)),
+        (numbers("switches", "switches"), |job| Cell::number(job.point.switches)),
+        (numbers("read (TB)", "read_tb"), |job| terabytes(job.point.bytes_read)),
+        (numbers("written (TB)", "written_tb"), |job| terabytes(job.point.bytes_written)),
+        (numbers("most offloaded on a group (TB)", "peak_offloaded_tb"), |job| {
+            terabytes(job.point.peak_offloaded_bytes)
+        }),
+    ];
+    Table::of(&runs.jobs, columns)
+}
+
+fn percent_off(job: &Job, model_hours: Option<f64>) -> Option<f64> {
+    Some((job.point.hours / model_hours? - 1.0) * 100.0)
+}
+
+fn terabytes(bytes: u64) -> Cell {
+    Cell::number(bytes as f64 / 1e12)
 }

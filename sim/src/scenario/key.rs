@@ -7,12 +7,12 @@ use super::value::Kind;
 pub struct Key {
     /// Its name, with that of its table: `policy.queue_depth`.
     pub name: &'static str,
-    /// What may be written for it.
+    /// The kind of value that may be written for it.
     pub kind: Kind,
-    /// What holds where it is not set, as it would be written; `None` where it must be.
+    /// Its value where it is not set, as it would be written; `None` where it must be set.
     pub default: Option<&'static str>,
-    /// The key and the words of it without which this one says nothing; an empty word stands for that key saying
-    /// nothing.
+    /// The key on which this one depends, and the words of it with which this one applies; an empty word stands for a
+    /// key that does not apply itself.
     pub when: Option<(&'static str, &'static [&'static str])>,
 }
 
@@ -25,8 +25,8 @@ impl Key {
         Self { when: Some((key, values)), ..self }
     }
 
-    /// How many others decide, one after the other, whether it says something, the kind of scenario and of hardware
-    /// being the first two of all.
+    /// The number of keys that decide, one after the other, whether it applies: the kinds of scenario and of hardware
+    /// are the first two of all.
     pub(super) fn depth(&self) -> usize {
         match self.when {
             _ if self.name == KIND => 0,
@@ -42,17 +42,17 @@ impl Key {
     }
 }
 
-/// Among the words of [`Key::when`]: the other key says nothing.
-pub const UNSAID: &str = "";
+/// Among the words of [`Key::when`]: the other key does not apply.
+pub const UNSET: &str = "";
 
 const KIND: &str = "kind";
 const SERVICE: &[&str] = &["service"];
 const REPARTITION: &[&str] = &["repartition"];
-/// Groups that the scenario makes up, or those of a rack.
+/// Groups made up by the scenario, or those of a rack.
 const HARDWARE: &str = "repartition.hardware";
 const GROUPS: &[&str] = &["groups"];
-/// Whatever is of a rack that is described.
-const DESCRIBED: &[&str] = &["rack", UNSAID];
+/// Keys of a rack that is described.
+const DESCRIBED: &[&str] = &["rack", UNSET];
 const ARRIVALS: &str = "workload.arrivals";
 const DRAWN: &[&str] = &["poisson", "burst"];
 const COUNT: u64 = u32::MAX as u64;
@@ -120,10 +120,10 @@ pub const KEYS: &[Key] = &[
     key("network.shared", Kind::Flag, "false").when(HARDWARE, DESCRIBED),
 ];
 
-/// Keys that are no parameters of a point.
+/// Keys that are not parameters of a point.
 pub const OTHER_KEYS: &[&str] = &["question", "seeds", "plot.x", "plot.y", "plot.series", "plot.x_scale", "plot.log_y"];
 
-/// Every key there is.
+/// The names of all keys.
 pub fn known() -> Vec<&'static str> {
     KEYS.iter().map(|key| key.name).chain(OTHER_KEYS.iter().copied()).collect()
 }

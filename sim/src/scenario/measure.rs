@@ -1,30 +1,30 @@
 //! The measures of a point by name, with the units in which people read them.
 
-use super::Found;
-use crate::measure::Point;
+use super::trial::Found;
+use crate::point::Point;
 use crate::repartition::Repartitioned;
 
-/// Something that is measured of a point.
+/// A measure of a point.
 pub struct Measure {
     /// Its name, as in JSON: `ttfb_s.p99`.
     pub name: &'static str,
     /// For the heads of tables and for axes, with the unit.
     pub label: &'static str,
-    /// How many of that unit one of the point's is.
+    /// The factor from the point's unit to that one.
     scale: f64,
     of: Of,
     half_width: fn(&Point) -> Option<f64>,
-    /// Whether it stands in the short table.
+    /// True if it stands in the short table.
     pub short: bool,
 }
 
-/// Where a measure is found.
+/// The results that have a measure.
 enum Of {
-    /// In what came of a rack that serves.
+    /// Those of a rack that serves.
     Service(fn(&Point) -> Option<f64>),
-    /// In what came of a repartition job.
+    /// Those of a repartition job.
     Job(fn(&Repartitioned) -> Option<f64>),
-    /// In both.
+    /// Both.
     Either(fn(&Point) -> Option<f64>, fn(&Repartitioned) -> Option<f64>),
 }
 
@@ -34,7 +34,7 @@ impl Measure {
         MEASURES.iter().find(|measure| measure.name == name)
     }
 
-    /// In the unit of the label; `None` if nothing was counted.
+    /// Its value in the unit of the label; `None` if nothing was counted.
     pub fn of(&self, found: &Found) -> Option<f64> {
         self.exact(found).map(|value| value * self.scale)
     }
@@ -45,7 +45,7 @@ impl Measure {
         (self.half_width)(point).map(|value| value * self.scale)
     }
 
-    /// As the point has it, in the unit of its name.
+    /// Its value as the point has it, in the unit of its name.
     pub fn exact(&self, found: &Found) -> Option<f64> {
         match (&self.of, found) {
             (Of::Service(of) | Of::Either(of, _), Found::Service(point)) => of(point),
@@ -68,7 +68,7 @@ impl Measure {
         Self { short: true, ..self }
     }
 
-    /// Found in what came of a job as well.
+    /// A measure that jobs have as well.
     const fn and_job(self, of_job: fn(&Repartitioned) -> Option<f64>) -> Self {
         let Of::Service(of_point) = self.of else { panic!("a measure of a rack that serves") };
         Self { of: Of::Either(of_point, of_job), ..self }
@@ -85,12 +85,12 @@ pub const MEASURES: &[Measure] = &[
     job("hours", "time (h)", 1.0, |job| Some(job.hours)).short(),
     job("model_hours", "the paper's model (h)", 1.0, |job| job.model_hours).short(),
     job("better_model_hours", "better model (h)", 1.0, |job| job.better_model_hours).short(),
-    job("rehearsed_hours", "rehearsed (h)", 1.0, |job| Some(job.rehearsed_hours)).short(),
+    job("rehearsed_hours", "dry run (h)", 1.0, |job| Some(job.rehearsed_hours)).short(),
     job("bound_hours", "lower bound (h)", 1.0, |job| job.bound_hours).short(),
     job("switching_hours", "switching (h)", 1.0, |job| Some(job.switching_hours)).short(),
     job("switches", "switches", 1.0, |job| Some(job.switches)).short(),
     job("switches_saved", "switches saved", 1.0, |job| Some(job.switches_saved)),
-    job("free_rides", "free rides", 1.0, |job| Some(job.free_rides)),
+    job("free_rides", "piggybacks", 1.0, |job| Some(job.free_rides)),
     job("client_wakes", "wakes by clients", 1.0, |job| Some(job.client_wakes)),
     job("bytes_read", "read (TB)", 1e-12, |job| Some(job.bytes_read as f64)).short(),
     job("bytes_written", "written (TB)", 1e-12, |job| Some(job.bytes_written as f64)).short(),

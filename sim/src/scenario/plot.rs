@@ -1,13 +1,14 @@
-//! What of a scenario's answers is drawn: the table `plot`.
+//! The plot of a scenario's answers: the table `plot`.
 
-use super::key::Key;
+use super::case::Values;
+use super::key::{KEYS, Key};
 use super::measure::{MEASURES, Measure};
-use super::{Answer, Scenario};
-use crate::report::{Axis, Figure, Mark, Plate, Scale, Series, Style};
+use super::trial::Answer;
+use crate::report::{Axis, Figure, Mark, Panel, Scale, Series, Style};
 use model::text::nearest;
 use std::collections::BTreeMap;
 
-/// How answers are drawn: a figure for each measure, a line for each combination of what makes the series.
+/// A figure of answers: a panel for each measure, a line for each combination of the values that make the series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
     x: String,
@@ -22,7 +23,7 @@ type Wrong = (&'static str, String);
 
 impl Plot {
     /// Reads the keys of the table `plot`.
-    pub(super) fn read(keys: &BTreeMap<String, Vec<String>>, scenario: &Scenario) -> Result<Self, Wrong> {
+    pub(super) fn read(keys: &BTreeMap<String, Vec<String>>, values: &Values) -> Result<Self, Wrong> {
         let get = |name: &str| keys.get(name).cloned().unwrap_or_default();
         let [x] = get("plot.x").try_into().map_err(|_| {
             ("plot.x", "a plot has one parameter or measure along x; write x = \"workload.rate\"".to_owned())
@@ -36,23 +37,18 @@ impl Plot {
         }
         let is_parameter = Key::named(&x).is_some();
         if !is_parameter && Measure::named(&x).is_none() {
-            let mut known: Vec<&str> = super::KEYS.iter().map(|key| key.name).collect();
+            let mut known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
             known.extend(measures());
             return Err(("plot.x", no_such(&x, "parameter or measure", &known)));
         }
         let series = series(&get("plot.series"))?;
-        for varied in scenario.varied() {
+        for varied in values.varied() {
             if varied != x && !series.contains(&varied) {
-                let told = format!("`{varied}` has several values, and the plot must say where; write it into series");
-                return Err(("plot.series", told));
+                let why = format!("`{varied}` has several values, and the plot must say where; write it into series");
+                return Err(("plot.series", why));
             }
         }
-        let words = is_parameter
-            && scenario
-                .values
-                .get(x.as_str())
-                .is_some_and(|values| values.iter().any(|value| value.meaning.along_axis().is_none()));
-        if words {
+        if is_parameter && !values.are_numbers(&x) {
             return Err(("plot.x", format!("the values of `{x}` are no numbers; write it into series instead")));
         }
         let log_y = get("plot.log_y");
@@ -63,14 +59,14 @@ impl Plot {
         Ok(Self { x, y, series, x_scale: scale("plot.x_scale", &get("plot.x_scale"))?, log_y })
     }
 
-    /// The plate of `answers`.
-    pub fn plate(&self, title: &str, answers: &[Answer]) -> Plate {
+    /// The figure of `answers`.
+    pub fn figure(&self, title: &str, answers: &[Answer]) -> Figure {
         let measures: Vec<&Measure> = self.y.iter().filter_map(|name| Measure::named(name)).collect();
         let columns = if measures.len() == 1 { 1 } else { 2 };
-        Plate::new(title, columns, measures.into_iter().map(|measure| self.figure(measure, answers)).collect())
+        Figure::new(title, columns, measures.into_iter().map(|measure| self.panel(measure, answers)).collect())
     }
 
-    fn figure(&self, measure: &Measure, answers: &[Answer]) -> Figure {
+    fn panel(&self, measure: &Measure, answers: &[Answer]) -> Panel {
         let mut series: Vec<Series> = Vec::new();
         for answer in answers {
             let Some(x) = self.along_x(answer) else { continue };
@@ -87,7 +83,7 @@ impl Plot {
         let scale = self.x_scale.unwrap_or_else(|| suited(&values));
         let log_y = self.log_y.iter().any(|name| name == measure.name);
         let y_scale = if log_y { Scale::Log } else { Scale::Linear };
-        Figure {
+        Panel {
             title: String::new(),
             x: Axis { label: self.x_label(answers), scale, ..Axis::default() },
             y: Axis { label: measure.label.to_owned(), scale: y_scale, ..Axis::default() },
@@ -111,7 +107,7 @@ impl Plot {
         named_with(&self.x, unit.unwrap_or_default())
     }
 
-    /// What tells the series of `answer` from others.
+    /// The name of the series that `answer` belongs to.
     fn name(&self, answer: &Answer) -> String {
         let part = |key: &&'static str| {
             let value = answer.case.values.get(key)?;
@@ -150,7 +146,7 @@ fn no_such(name: &str, what: &str, known: &[&str]) -> String {
 
 fn series(names: &[String]) -> Result<Vec<&'static str>, Wrong> {
     let key = |name: &String| {
-        let known: Vec<&str> = super::KEYS.iter().map(|key| key.name).collect();
+        let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
         Key::named(name).map(|key| key.name).ok_or_else(|| ("plot.series", no_such(name, "parameter", &known)))
     };
     names.iter().map(key).collect()

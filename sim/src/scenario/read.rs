@@ -1,6 +1,5 @@
 //! From TOML to settings, each with its place for messages.
 
-use super::ScenarioError;
 use super::key::{KEYS, Key, known};
 use super::value::{Kind, RangeOf, Value, Written};
 use model::text::nearest;
@@ -9,25 +8,35 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Values that one key may take in a list or range.
+/// The highest number of values of one key in a list or range.
 const VALUES_MAX: u64 = 1_000;
 
-/// What a text or an override says.
+/// The reason why a text is no scenario: where, what is wrong, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {message}")]
+pub struct ScenarioError {
+    /// `file:line:column`, or the override.
+    pub place: String,
+    /// The error, and what to write instead.
+    pub message: String,
+}
+
+/// The content of a text and its overrides.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Draft {
     /// The values of each key that is set.
     pub settings: BTreeMap<&'static str, Vec<Value>>,
-    /// What is asked.
+    /// The question.
     pub question: Option<String>,
     /// The seeds.
     pub seeds: Option<Vec<u64>>,
     /// The keys of the table `plot`: words, one or several.
     pub plot: BTreeMap<String, Vec<String>>,
-    /// Where each of all these is.
+    /// The place of each of all these.
     pub places: BTreeMap<String, String>,
 }
 
-/// Where a text comes from.
+/// A text and its name.
 struct Source<'a> {
     label: &'a str,
     /// The text in which lines are counted; `None` if it has only one.
@@ -49,18 +58,18 @@ impl Source<'_> {
 }
 
 impl Draft {
-    /// Takes what `text` says. `label` names it in messages.
+    /// Reads `text`. `label` names it in messages.
     pub fn take_text(&mut self, text: &str, label: &str) -> Result<(), ScenarioError> {
         let source = Source { label, text: Some(text) };
         let root = DeTable::parse(text).map_err(|error| {
             let what = error.message().replace('\n', ", ");
-            let told = format!("this is not TOML: {what}; write key = value, with text in \"quotes\"");
-            source.refuse(&error.span().unwrap_or(0..0), told)
+            let why = format!("this is not TOML: {what}; write key = value, with text in \"quotes\"");
+            source.refuse(&error.span().unwrap_or(0..0), why)
         })?;
         self.take_table("", root.get_ref(), &source)
     }
 
-    /// Takes an override, `key=value`. A value that is not TOML is taken as text, so that quotes can be left out.
+    /// Reads an override, `key=value`. A value that is not TOML is taken as text, so that quotes can be left out.
     pub fn take_override(&mut self, setting: &str) -> Result<(), ScenarioError> {
         let label = format!("--set {setting}");
         let refused = |message: String| ScenarioError { place: label.clone(), message };
@@ -103,7 +112,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Keys that are no parameters of a point.
+    /// Reads a key that is not a parameter of a point.
     fn take_other(
         &mut self,
         name: &str,
@@ -122,14 +131,14 @@ impl Draft {
             },
             _ => match words(value.get_ref()) {
                 Some(words) if !words.is_empty() => drop(self.plot.insert(name.to_owned(), words)),
-                _ => return refuse("a plot is told in words; write a name in \"quotes\", or a list of them"),
+                _ => return refuse("a plot is described in words; write a name in \"quotes\", or a list of them"),
             },
         }
         Ok(())
     }
 }
 
-/// What to say of a key that there is not. `prefix` is the table it was written in.
+/// The message about an unknown key. `prefix` is the table it was written in.
 fn unknown(name: &str, prefix: &str) -> String {
     let own = name.strip_prefix(prefix).unwrap_or(name);
     let elsewhere = KEYS.iter().find(|key| key.name.rsplit('.').next() == Some(own));
@@ -148,10 +157,10 @@ fn unknown(name: &str, prefix: &str) -> String {
 }
 
 fn values(key: &Key, value: &Spanned<DeValue<'_>>, source: &Source<'_>) -> Result<Vec<Value>, ScenarioError> {
-    let refuse = |span: &Range<usize>, told: String| source.refuse(span, format!("`{}`: {told}", key.name));
+    let refuse = |span: &Range<usize>, why: String| source.refuse(span, format!("`{}`: {why}", key.name));
     let read = |value: &Spanned<DeValue<'_>>| {
         let scalar = written(value.get_ref());
-        let refused = |told| refuse(&value.span(), told);
+        let refused = |why| refuse(&value.span(), why);
         let scalar = scalar.ok_or_else(|| refused(format!("this is no value; write {}", key.kind.example())))?;
         key.kind.read(scalar).map_err(refused)
     };
@@ -164,8 +173,8 @@ fn values(key: &Key, value: &Spanned<DeValue<'_>>, source: &Source<'_>) -> Resul
         }
         DeValue::Array(list) => list.iter().map(read).collect(),
         DeValue::Table(table) => {
-            let range = range(table).map_err(|told| refuse(&value.span(), told))?;
-            range.values(key.kind).map_err(|told| refuse(&value.span(), told))
+            let range = range(table).map_err(|why| refuse(&value.span(), why))?;
+            range.values(key.kind).map_err(|why| refuse(&value.span(), why))
         }
         _ => Ok(vec![read(value)?]),
     }
@@ -235,5 +244,5 @@ pub(super) fn default_of(key: &Key) -> Option<Value> {
     let root = DeTable::parse(&text).unwrap_or_else(|error| panic!("the default of {} is TOML: {error}", key.name));
     let value = root.get_ref().iter().find_map(|(_, value)| written(value.get_ref()));
     let read = |written| Kind::read(key.kind, written);
-    Some(value.map_or_else(|| Err("a table".to_owned()), read).unwrap_or_else(|told| panic!("{}: {told}", key.name)))
+    Some(value.map_or_else(|| Err("a table".to_owned()), read).unwrap_or_else(|why| panic!("{}: {why}", key.name)))
 }

@@ -2,12 +2,13 @@
 
 use super::key::{KEYS, Key};
 use super::measure::{MEASURES, Measure};
-use super::plot::named_with;
-use super::{Answer, Found, Scenario};
-use crate::measure::Point;
+use super::plot::plain_name;
+use super::question::Scenario;
+use super::trial::{Answer, Found};
+use crate::point::Point;
 use crate::report::{Cell, Column, Page, Section, Table};
 
-/// What a page says of how it came about, so that it can be made again.
+/// The origin of a page, so that it can be made again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The command.
@@ -18,7 +19,7 @@ pub struct Asked {
     pub text: String,
 }
 
-/// What was varied, and the measures that matter most.
+/// A table of the keys that vary, and of the measures that matter most.
 pub fn short_table(scenario: &Scenario, answers: &[Answer]) -> Table {
     let varied = scenario.varied();
     let measures: Vec<&Measure> = MEASURES.iter().filter(|measure| measure.short).collect();
@@ -26,7 +27,7 @@ pub fn short_table(scenario: &Scenario, answers: &[Answer]) -> Table {
     table(&keys, &measures, answers, false)
 }
 
-/// That drives start more often than they are rated for, if they do in some of the answers.
+/// A warning that drives start more often than they are rated for, if they do in some of the answers.
 pub fn wear(answers: &[Answer]) -> Option<String> {
     let points = answers.iter().filter_map(|answer| match &answer.found {
         Found::Service(point) => Some(&**point),
@@ -57,13 +58,11 @@ pub fn csv(answers: &[Answer]) -> String {
 fn table(keys: &[&Key], measures: &[&Measure], answers: &[Answer], exact: bool) -> Table {
     let counted = |measure: &&&Measure| answers.iter().any(|answer| measure.exact(&answer.found).is_some());
     let measures: Vec<&Measure> = measures.iter().filter(counted).copied().collect();
-    let mut columns: Vec<Column> = keys.iter().map(|key| Column::words(named_with(key.name, ""), key.name)).collect();
+    let mut columns = columns_of(keys);
     columns.extend(measures.iter().map(|measure| Column::numbers(measure.label, measure.name)));
     let mut table = Table::new(columns);
     for answer in answers {
-        let value =
-            |key: &&Key| answer.case.written(key.name).map_or(Cell::Empty, |written| Cell::words(written.to_string()));
-        let mut row: Vec<Cell> = keys.iter().map(value).collect();
+        let mut row = cells_of(keys, answer);
         row.extend(measures.iter().map(|measure| {
             let (shown, value) = (measure.of(&answer.found), measure.exact(&answer.found));
             match Cell::maybe(shown) {
@@ -76,11 +75,21 @@ fn table(keys: &[&Key], measures: &[&Measure], answers: &[Answer], exact: bool) 
     table
 }
 
+fn columns_of(keys: &[&Key]) -> Vec<Column> {
+    keys.iter().map(|key| Column::words(plain_name(key.name), key.name)).collect()
+}
+
+/// The values of these keys, as they are written.
+fn cells_of(keys: &[&Key], answer: &Answer) -> Vec<Cell> {
+    let written = |key: &&Key| answer.case.written(key.name);
+    keys.iter().map(|key| written(key).map_or(Cell::Empty, |written| Cell::words(written.to_string()))).collect()
+}
+
 /// The page of a scenario's answers.
 pub fn page(scenario: &Scenario, answers: &[Answer], asked: &Asked) -> Page {
     let mut sections = Vec::new();
     if let Some(plot) = &scenario.plot {
-        sections.push(Section::Plate(plot.plate("", answers)));
+        sections.push(Section::Figure(plot.figure("", answers)));
     }
     sections.push(Section::Heading("Results".to_owned()));
     sections.push(Section::Words(explained(scenario, answers)));
@@ -116,21 +125,21 @@ fn explained(scenario: &Scenario, answers: &[Answer]) -> String {
     };
     let bars =
         if scenario.seeds.len() > 1 { " Bars in the plots are 95 % confidence intervals over the seeds." } else { "" };
-    let mut told = format!("{runs}.");
+    let mut text = format!("{runs}.");
     if answers.iter().any(|answer| matches!(answer.found, Found::Service(_))) {
-        told.push_str(
+        text.push_str(
             " TTFB, the time to the first byte, and completion count from the moment of the request; service from the \
              moment it leaves its queue, the wake it caused included. 1 Gb/s is 125,000,000 bytes/s.",
         );
     }
     if answers.iter().any(|answer| matches!(answer.found, Found::Repartition(_))) {
-        told.push_str(
-            " A job's time and switches are the rack's own: each step of the planner is an operation in the background \
-             lane. The paper's model is its formula (1), (6) or (7), the better one knows skew and what those leave \
-             out; a rehearsal is the strategy alone, as a fluid; below the lower bound is no strategy at all.",
+        text.push_str(
+            " A job's time and switches are the rack's own: each step of the planner is a background operation. The \
+             paper's model is its formula (1), (6) or (7); the better one knows skew, and costs that those leave \
+             out; a dry run is the strategy alone, as a fluid; no strategy is faster than the lower bound.",
         );
     }
-    told + bars
+    text + bars
 }
 
 /// Parameters that are the same in all cases.
@@ -142,14 +151,11 @@ fn constants(scenario: &Scenario, answers: &[Answer]) -> Vec<(String, String)> {
 }
 
 fn hashes(keys: &[&Key], answers: &[Answer]) -> Table {
-    let mut columns: Vec<Column> = keys.iter().map(|key| Column::words(named_with(key.name, ""), key.name)).collect();
+    let mut columns = columns_of(keys);
     columns.push(Column::words("trace hashes, by seed", "trace_hashes"));
     let mut table = Table::new(columns);
     for answer in answers {
-        let mut row: Vec<Cell> = keys
-            .iter()
-            .map(|key| answer.case.written(key.name).map_or(Cell::Empty, |w| Cell::words(w.to_string())))
-            .collect();
+        let mut row = cells_of(keys, answer);
         let hashes: Vec<String> = answer.found.trace_hashes().iter().map(|hash| format!("{hash:016x}")).collect();
         row.push(Cell::words(hashes.join(" ")));
         table.push(row);

@@ -1,11 +1,15 @@
 //! Scenarios from text: what they mean, their cases, and every refusal.
 #![allow(clippy::unwrap_used)]
 
+use super::key::{KEYS, Key};
+use super::value::Kind;
 use super::*;
 use crate::experiment::{Arrivals, Experiment, System};
 use crate::repartition::{Groups, Method, Reads, Repartition};
 use crate::{Network, Popularity, Sizes};
 use engine::{IdleTimeout, ReadPolicy, Weighing};
+use model::RackSpec;
+use std::path::PathBuf;
 use std::time::Duration;
 
 fn parse(text: &str) -> Result<Scenario, ScenarioError> {
@@ -17,7 +21,7 @@ fn with(text: &str, overrides: &[&str]) -> Result<Scenario, ScenarioError> {
     Scenario::parse(text, "s.toml", &overrides)
 }
 
-fn told(text: &str) -> String {
+fn refusal(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }
 
@@ -180,14 +184,14 @@ fn wrong_overrides_are_refused_with_the_nearest_key() {
         ("system=enigne", "--set system=enigne: `system`: \"enigne\" is none of \"engine\", \"fully_provisioned\""),
         ("rack=a\nb=1", "rack=a\nb=1: `rack`: there is no rack"),
     ] {
-        let told = match with("", &[setting]) {
+        let refusal = match with("", &[setting]) {
             Err(error) => error.to_string(),
             Ok(scenario) => {
                 let case = scenario.cases().unwrap().remove(0);
                 scenario.trial(&case, &mut Sources::new(&rack, &trace)).unwrap_err().to_string()
             }
         };
-        assert!(told.contains(expected), "{setting:?} gives {told}");
+        assert!(refusal.contains(expected), "{setting:?} gives {refusal}");
     }
 }
 
@@ -234,7 +238,7 @@ fn every_refusal_has_its_place_and_its_mend() {
             "s.toml:2:17: `workload.zipf_exponent`: says nothing here; write workload.popularity = \"zipf\", or leave",
         ),
         ("plot = 3", "s.toml:1:1: unknown key `plot`"),
-        ("[plot]\nx = 3", "s.toml:2:5: a plot is told in words; write a name in \"quotes\", or a list of them"),
+        ("[plot]\nx = 3", "s.toml:2:5: a plot is described in words; write a name in \"quotes\", or a list of them"),
         ("[plot]\ny = \"ttfb_s.p99\"", "s.toml: `plot.x`: a plot has one parameter or measure along x; write x ="),
         ("[plot]\nx = \"workload.rate\"", "s.toml: `plot.y`: a plot needs measures; write y = [\"ttfb_s.p99\","),
         (
@@ -269,8 +273,8 @@ fn every_refusal_has_its_place_and_its_mend() {
             write \"ttfb_s.max\" (known: ttfb_s.max)",
         ),
     ] {
-        let told = told(text);
-        assert!(told.contains(expected), "{text:?} gives {told}");
+        let refusal = refusal(text);
+        assert!(refusal.contains(expected), "{text:?} gives {refusal}");
     }
 }
 
@@ -304,8 +308,8 @@ fn values_that_do_not_fit_together_are_refused_at_their_place() {
             "s.toml:2:12: `workload.arrivals`: a replay needs a trace; write workload.trace = \"trace.csv\"",
         ),
     ] {
-        let told = experiments(text).unwrap_err().to_string();
-        assert!(told.contains(expected), "{text:?} gives {told}");
+        let refusal = experiments(text).unwrap_err().to_string();
+        assert!(refusal.contains(expected), "{text:?} gives {refusal}");
     }
 }
 
@@ -323,8 +327,11 @@ fn limits_over_the_whole_rack_are_obeyed_by_its_layout() {
         let layout = engine::layout::synthesise(&experiment.rack).unwrap();
         assert_eq!((layout.active_groups_max(), layout.groups.len()), (groups, 48), "{text}");
     }
-    let told = experiments("[limit]\nwatts = 2000").unwrap_err().to_string();
-    assert!(told.contains("s.toml:2:9: `limit.watts`: `limit.watts` lets 10 drives be awake at once, and a"), "{told}");
+    let refusal = experiments("[limit]\nwatts = 2000").unwrap_err().to_string();
+    assert!(
+        refusal.contains("s.toml:2:9: `limit.watts`: `limit.watts` lets 10 drives be awake at once, and a"),
+        "{refusal}"
+    );
 }
 
 #[test]
@@ -345,8 +352,8 @@ fn a_drive_may_fail() {
             "s.toml:2:18: `fault.kind`: the random layout rebuilds nothing; leave it out of `system`",
         ),
     ] {
-        let told = experiments(text).unwrap_err().to_string();
-        assert!(told.contains(expected), "{text:?} gives {told}");
+        let refusal = experiments(text).unwrap_err().to_string();
+        assert!(refusal.contains(expected), "{text:?} gives {refusal}");
     }
 }
 
@@ -433,8 +440,8 @@ fn what_a_repartition_has_no_use_for_is_refused() {
         ),
         ("kind = \"repartition\"\n[repartition]\nswitch = \"25 h\"", "s.toml:3:10: `repartition.switch`: longer than"),
     ] {
-        let told = jobs(text).unwrap_err().to_string();
-        assert!(told.contains(expected), "{text:?} gives {told}");
+        let refusal = jobs(text).unwrap_err().to_string();
+        assert!(refusal.contains(expected), "{text:?} gives {refusal}");
     }
 }
 
@@ -446,6 +453,18 @@ fn jobs_and_racks_that_serve_may_stand_side_by_side() {
     let expected =
         [["service", "-", "nas8", "-"], ["repartition", "groups", "-", "12"], ["repartition", "rack", "nas8", "-"]];
     assert_eq!(cases, expected);
+}
+
+/// A scenario, and the answers of all its cases.
+fn answered(text: &str) -> (Scenario, Vec<Answer>) {
+    let scenario = parse(text).unwrap();
+    let mut sources = Sources::new(&rack, &trace);
+    let run = |case: Case| {
+        let found = scenario.trial(&case, &mut sources).unwrap().run().unwrap();
+        Answer { case, found }
+    };
+    let answers = scenario.cases().unwrap().into_iter().map(run).collect();
+    (scenario, answers)
 }
 
 #[test]
@@ -461,25 +480,19 @@ fn the_answers_of_jobs_become_tables_plots_and_a_page() {
         y = ["hours", "switches"]
         series = "repartition.strategy"
     "#;
-    let scenario = parse(text).unwrap();
-    let mut sources = Sources::new(&rack, &trace);
-    let run = |case: Case| {
-        let found = scenario.trial(&case, &mut sources).unwrap().run().unwrap();
-        Answer { case, found }
-    };
-    let answers: Vec<Answer> = scenario.cases().unwrap().into_iter().map(run).collect();
+    let (scenario, answers) = answered(text);
     let table = short_table(&scenario, &answers);
     let keys: Vec<&str> = table.columns.iter().map(|column| column.key.as_str()).collect();
     assert_eq!(keys[..5], ["repartition.strategy", "repartition.memory", "hours", "model_hours", "better_model_hours"]);
     assert!(!keys.iter().any(|key| key.starts_with("ttfb_s") || *key == "throughput_bytes_per_s"), "{keys:?}");
-    let svg = scenario.plot.as_ref().unwrap().plate("t", &answers).svg();
+    let svg = scenario.plot.as_ref().unwrap().figure("t", &answers).svg();
     for words in ["buffpack", "tourpack", "time (h)", "switches", "memory (GB)"] {
         assert!(svg.contains(words), "{words}");
     }
     let asked = Asked { command: "larder simulate".into(), version: "1".into(), text: text.into() };
     let html = page(&scenario, &answers, &asked).html();
     let hash = format!("{:016x}", answers[5].found.trace_hashes()[0]);
-    assert!(html.contains(&hash) && html.contains("background lane") && !html.contains("TTFB"));
+    assert!(html.contains(&hash) && html.contains("background operation") && !html.contains("TTFB"));
 }
 
 #[test]
@@ -525,13 +538,7 @@ fn answers_become_tables_plots_and_a_page() {
         y = ["ttfb_s.mean", "power_w.mean"]
         series = "policy.idle_timeout"
     "#;
-    let scenario = parse(text).unwrap();
-    let mut sources = Sources::new(&rack, &trace);
-    let run = |case: Case| {
-        let found = scenario.trial(&case, &mut sources).unwrap().run().unwrap();
-        Answer { case, found }
-    };
-    let answers: Vec<Answer> = scenario.cases().unwrap().into_iter().map(run).collect();
+    let (scenario, answers) = answered(text);
     let table = short_table(&scenario, &answers);
     let keys: Vec<&str> = table.columns.iter().map(|column| column.key.as_str()).collect();
     assert_eq!(keys[..3], ["workload.rate", "policy.idle_timeout", "throughput_bytes_per_s"]);
@@ -543,7 +550,7 @@ fn answers_become_tables_plots_and_a_page() {
     let exact: f64 = csv.lines().nth(1).unwrap().split(',').nth(at).unwrap().parse().unwrap();
     let Found::Service(point) = &answers[0].found else { panic!("it serves") };
     assert!((exact - point.throughput_bytes_per_s).abs() < 1e-9, "every digit is there");
-    let svg = scenario.plot.as_ref().unwrap().plate("t", &answers).svg();
+    let svg = scenario.plot.as_ref().unwrap().figure("t", &answers).svg();
     for words in ["idle timeout 1 min", "idle timeout never", "mean TTFB (s)", "mean power (W)", "rate (1/s)"] {
         assert!(svg.contains(words), "{words}");
     }
@@ -559,8 +566,11 @@ fn answers_become_tables_plots_and_a_page() {
 fn a_scenario_of_too_many_cases_is_refused() {
     let list = (1..=101).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
     let text = format!("stored_blobs = [{list}]\n[policy]\nqueue_depth = [{list}]");
-    let told = parse(&text).unwrap().cases().unwrap_err().to_string();
-    assert!(told.contains("`policy.queue_depth`: the values make more than 10000 cases; write fewer values"), "{told}");
+    let refusal = parse(&text).unwrap().cases().unwrap_err().to_string();
+    assert!(
+        refusal.contains("`policy.queue_depth`: the values make more than 10000 cases; write fewer values"),
+        "{refusal}"
+    );
 }
 
 #[test]
@@ -570,11 +580,11 @@ fn every_default_is_a_value_of_its_key() {
         if let Some((on, words)) = key.when {
             let Some(Key { kind: Kind::Word(known), .. }) = Key::named(on) else { panic!("{on} has words") };
             let before = |key: &Key, other: &Key| {
-                let at = |key: &Key| in_order().iter().position(|known| known.name == key.name);
+                let at = |key: &Key| case::in_order().iter().position(|known| known.name == key.name);
                 at(key) < at(other)
             };
             assert!(before(Key::named(on).unwrap(), key), "{} is decided first", key.name);
-            assert!(words.iter().all(|word| known.contains(word) || *word == key::UNSAID), "{}", key.name);
+            assert!(words.iter().all(|word| known.contains(word) || *word == key::UNSET), "{}", key.name);
         }
     }
 }

@@ -1,13 +1,14 @@
-//! What is run for a case, and what comes out: a rack that serves, or a repartition job.
+//! The trial of a case and its result: a rack that serves, or a repartition job.
 
-use crate::batch::run_each;
+use super::case::Case;
 use crate::experiment::{Experiment, ExperimentError};
-use crate::measure::Point;
+use crate::parallel::run_each;
+use crate::point::Point;
 use crate::repartition::{Repartition, RepartitionError, Repartitioned};
 use serde::Serialize;
 use std::num::NonZeroUsize;
 
-/// What is run for a case.
+/// The simulation of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trial {
     /// A rack serves requests.
@@ -16,23 +17,32 @@ pub enum Trial {
     Repartition(Box<Repartition>),
 }
 
-/// What came out.
+/// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Found {
-    /// Of a rack that serves.
+    /// That of a rack that serves.
     Service(Box<Point>),
-    /// Of a job.
+    /// That of a job.
     Repartition(Box<Repartitioned>),
 }
 
-/// Why a trial came to nothing.
+/// A case, and its result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The case.
+    pub case: Case,
+    /// Its result.
+    pub found: Found,
+}
+
+/// The reason why a trial has no result.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrialError {
-    /// The rack that was to serve.
+    /// The experiment cannot be run.
     #[error(transparent)]
     Service(#[from] ExperimentError),
-    /// The job.
+    /// The job cannot be run.
     #[error(transparent)]
     Repartition(#[from] RepartitionError),
 }
@@ -49,10 +59,10 @@ impl Trial {
         })
     }
 
-    /// Runs all of them on so many threads; calls `done` after each with how many are done.
+    /// Runs all of them on so many threads; calls `done` after each with the number of those done.
     ///
     /// # Errors
-    /// The [`TrialError`] of the first that has one; the others are not begun any more.
+    /// The [`TrialError`] of the first that has one; those behind it are not begun any more.
     pub fn run_all(
         trials: &[Self],
         threads: NonZeroUsize,

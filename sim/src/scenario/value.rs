@@ -1,6 +1,6 @@
-//! The values of a scenario: as they are written, what they mean, and ranges of them.
+//! The values of a scenario: their text, their meaning, and ranges of them.
 //!
-//! Invariants: what is written is kept as it is, so that a report repeats it; a value between the ends of a range is
+//! Invariants: the text of a value is preserved, so that a report repeats it; a value between the ends of a range is
 //! rounded to three digits, so that it can be written down and given again.
 
 use model::text;
@@ -33,7 +33,7 @@ impl fmt::Display for Written {
     }
 }
 
-/// What a value means.
+/// The meaning of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Meaning {
     /// true or false.
@@ -50,20 +50,20 @@ pub enum Meaning {
     Span(Duration),
     /// Bytes/s.
     BytesPerS(u64),
-    /// So many in a second.
+    /// A frequency: times a second.
     PerS(f64),
 }
 
-/// A value: written, and meant.
+/// A value: its text, and its meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
     /// As it is written.
     pub written: Written,
-    /// What it means.
+    /// Its meaning.
     pub meaning: Meaning,
 }
 
-/// What may be written for a key.
+/// The kind of value that may be written for a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// One of these words.
@@ -86,21 +86,21 @@ pub enum Kind {
     Span,
     /// A duration, or this word.
     SpanOr(&'static str),
-    /// Bytes in a second above 0.
+    /// Bytes a second above 0.
     Rate,
-    /// Bytes in a second above 0, or this word.
+    /// Bytes a second above 0, or this word.
     RateOr(&'static str),
-    /// So many in a second, above 0.
+    /// A frequency above 0: times a second.
     Frequency,
-    /// What overtaking is limited to: a size, a number of operations or a duration.
+    /// A limit to overtaking: a size, a number of operations or a duration.
     Limit,
 }
 
 impl Kind {
-    /// What `written` means.
+    /// Finds the meaning of `written`.
     ///
     /// # Errors
-    /// What is wrong with it, and what to write instead.
+    /// A message that says what is wrong with it, and what to write instead.
     pub fn read(self, written: Written) -> Result<Value, String> {
         let meaning = self.meaning(&written)?;
         Ok(Value { written, meaning })
@@ -130,11 +130,11 @@ impl Kind {
                 above_zero(span.as_nanos()).map(|_| Meaning::Span(span))
             }
             (Self::SpanOr(word), Written::Text(text)) => {
-                text::duration(text).map(Meaning::Span).map_err(|told| format!("{told}, or \"{word}\""))
+                text::duration(text).map(Meaning::Span).map_err(|why| format!("{why}, or \"{word}\""))
             }
             (Self::Rate, Written::Text(text)) => above_zero(text::rate(text)?).map(Meaning::BytesPerS),
             (Self::RateOr(word), Written::Text(text)) => {
-                let rate = text::rate(text).map_err(|told| format!("{told}, or \"{word}\""))?;
+                let rate = text::rate(text).map_err(|why| format!("{why}, or \"{word}\""))?;
                 above_zero(rate).map(Meaning::BytesPerS)
             }
             (Self::Frequency, written) => frequency(written),
@@ -147,7 +147,7 @@ impl Kind {
         }
     }
 
-    /// What may be written, in words.
+    /// The kind in words, with an example.
     pub fn example(self) -> String {
         match self {
             Self::Word(words) => format!("one of {}", quoted(words)),
@@ -223,6 +223,11 @@ fn frequency(written: &Written) -> Result<Meaning, String> {
 }
 
 impl Meaning {
+    /// True if it is one of these words.
+    pub(super) fn is_word_of(&self, words: &[&str]) -> bool {
+        matches!(self, Self::Word(word) if words.contains(&word.as_str()))
+    }
+
     /// As a number for an axis, and its unit there; `None` for what is no number.
     pub fn along_axis(&self) -> Option<(f64, &'static str)> {
         match self {
@@ -338,18 +343,18 @@ mod tests {
 
     #[test]
     fn ranges_that_are_none_are_refused() {
-        let told = |from, to, log, kind| RangeOf { from, to, steps: 3, log }.values(kind).unwrap_err();
+        let refusal = |from, to, log, kind| RangeOf { from, to, steps: 3, log }.values(kind).unwrap_err();
         let number = |number| Written::Whole(number);
-        assert!(told(number(0), number(5), true, Kind::Whole(0, 9)).contains("a logarithmic range begins above 0"));
-        let words = told(text("a"), text("b"), false, Kind::Word(&["a", "b"]));
+        assert!(refusal(number(0), number(5), true, Kind::Whole(0, 9)).contains("a logarithmic range begins above 0"));
+        let words = refusal(text("a"), text("b"), false, Kind::Word(&["a", "b"]));
         assert_eq!(words, "a range goes from a number to a number; write a list of one of \"a\", \"b\"");
-        let kinds = told(text("1 GB"), text("5 min"), false, Kind::Limit);
+        let kinds = refusal(text("1 GB"), text("5 min"), false, Kind::Limit);
         assert_eq!(kinds, "`from` and `to` are of different kinds; write both with like units");
     }
 
     #[test]
     fn what_is_wrong_is_said_with_what_to_write() {
-        for (kind, written, told) in [
+        for (kind, written, refusal) in [
             (Kind::Word(&["all", "k"]), text("al"), "\"al\" is none of \"all\", \"k\"; write \"all\""),
             (Kind::Word(&["all", "k"]), Written::Whole(3), "3 is not what belongs here; write one of \"all\", \"k\""),
             (Kind::Whole(1, 9), Written::Whole(-1), "-1 is out of range; write a whole number from 1 to 9"),
@@ -368,7 +373,7 @@ mod tests {
             (Kind::Name("a rack"), text(""), "\"\" is not what belongs here; write a rack in \"quotes\""),
         ] {
             let found = kind.read(written).unwrap_err();
-            assert!(found.starts_with(told), "{found}");
+            assert!(found.starts_with(refusal), "{found}");
         }
         assert!(Kind::SpanOr("never").read(text("x")).unwrap_err().ends_with("or \"never\""));
         assert!(Kind::RateOr("unbounded").read(text("x")).unwrap_err().ends_with("or \"unbounded\""));

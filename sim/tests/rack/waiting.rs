@@ -1,4 +1,4 @@
-//! How long clients wait beside others who never stop, and what was said of it beforehand.
+//! Waits of clients beside others that never stop, and their forecasts.
 
 use super::*;
 use engine::Forecast;
@@ -17,18 +17,18 @@ fn as_served(wait_limit: Option<Duration>) -> impl FnOnce(&mut RackPolicy) {
 /// Blobs by their group, of the groups of class 0.
 fn blobs_of_class(world: &World) -> Vec<Vec<BlobId>> {
     let groups = world.rack.layout().classes[0].clone();
-    let of = |group: GroupId| world.blobs().filter(|(_, of)| *of == group).map(|(blob, _)| blob).collect();
+    let of = |group: GroupId| world.blobs.iter().filter(|(_, of)| *of == group).map(|(blob, _)| blob).collect();
     groups.into_iter().map(of).filter(|blobs: &Vec<_>| !blobs.is_empty()).collect()
 }
 
-/// Four readers loop over 1.5 GB objects of one group, and somebody wants 16 KiB of another one of the class: how long
-/// he waits for his first byte (an hour, if he waits longer), and what was forecast.
+/// Four readers loop over 1.5 GB objects of one group, and a client wants 16 KiB of another one of the class: its wait
+/// for the first byte (an hour, if it is longer), and the forecast.
 fn beside_four_readers(wait_limit: Option<Duration>) -> (Duration, Forecast) {
     let mut world = world_of("nas8", 4, as_served(wait_limit));
     with_blobs(&mut world, 12, 1_500 * MB);
     let groups = blobs_of_class(&world);
     assert!(groups.len() > 1, "the class has blobs in several groups");
-    let wanted = world.blobs().find(|(blob, _)| *blob == groups[1][0]).unwrap();
+    let wanted = world.blobs.iter().find(|(blob, _)| *blob == groups[1][0]).unwrap();
     for reader in 0..4 {
         world.read(groups[0][reader % groups[0].len()], 1_500 * MB).unwrap();
     }
@@ -53,23 +53,23 @@ fn beside_four_readers(wait_limit: Option<Duration>) -> (Duration, Forecast) {
 }
 
 #[test]
-fn four_readers_of_one_group_do_not_keep_who_wants_another_waiting() {
+fn four_readers_of_one_group_do_not_starve_a_client_of_another() {
     let (unlimited, said) = beside_four_readers(None);
-    assert!(unlimited > Duration::from_secs(230), "without a limit in time he waits {unlimited:?}");
+    assert!(unlimited > Duration::from_secs(230), "without a limit in time it waits {unlimited:?}");
     assert!(said.max >= unlimited.min(5 * MINUTE), "and that is not hidden: {said:?}");
     let (limited, said) = beside_four_readers(Some(2 * MINUTE));
     let spec = shipped("nas8");
     let (profile, code) = (&spec.profile, spec.code);
     let switch = profile.unmount.max + profile.spin_down.max + profile.spin_up.max + profile.mount_busy.max;
     let one = model::transfer_time(1_500 * MB / u64::from(code.data), profile.bytes_per_s) + profile.seek * 2;
-    assert!(limited <= 2 * MINUTE + switch + one, "with it he waits {limited:?}");
-    assert!(limited >= 2 * MINUTE, "and is overtaken before: {limited:?}");
-    assert!((said.min..=said.max).contains(&limited), "{said:?} was said of {limited:?}");
-    println!("four readers: {unlimited:?} without a limit, {limited:?} with one of 2 min, of which {said:?} was said");
+    assert!(limited <= 2 * MINUTE + switch + one, "with it the wait is {limited:?}");
+    assert!(limited >= 2 * MINUTE, "and it is overtaken before: {limited:?}");
+    assert!((said.min..=said.max).contains(&limited), "{said:?} was forecast of {limited:?}");
+    println!("four readers: {unlimited:?} without a limit, {limited:?} with one of 2 min, forecast as {said:?}");
 }
 
 /// Clients read at random, now and then many at once, from all groups of a class: every wait for a first byte lies
-/// within what was said when the read was submitted. The longest.
+/// within the forecast at its submission. Answers with the longest wait.
 fn forecasts_hold(
     seed: u64,
     name: &str,
@@ -82,7 +82,7 @@ fn forecasts_hold(
     });
     with_blobs(&mut world, 120, 400 * MB);
     let groups = blobs_of_class(&world);
-    let group_of: BTreeMap<BlobId, GroupId> = world.blobs().collect();
+    let group_of: BTreeMap<BlobId, GroupId> = world.blobs.iter().collect();
     let mut rng = Rng::new(seed);
     let mut said = BTreeMap::new();
     let mut longest = Duration::ZERO;
@@ -103,7 +103,7 @@ fn forecasts_hold(
             longest = longest.max(waited);
             assert!(
                 (forecast.min..=forecast.max).contains(&waited),
-                "{forecast:?} was said of {waited:?}, seed {seed}"
+                "{forecast:?} was forecast of {waited:?}, seed {seed}"
             );
         }
     }
@@ -112,7 +112,7 @@ fn forecasts_hold(
 }
 
 #[test]
-fn every_wait_lies_within_what_was_said_of_it() {
+fn every_wait_lies_within_its_forecast() {
     let mut longest = [Duration::ZERO; 3];
     for seed in 0..6 {
         let waited = [
@@ -128,10 +128,10 @@ fn every_wait_lies_within_what_was_said_of_it() {
 }
 
 #[test]
-fn an_idle_rack_says_how_long_a_wake_takes_and_nothing_more() {
+fn an_idle_rack_forecasts_a_wake_and_nothing_more() {
     let mut world = world_of("pelican", 3, as_served(Some(2 * MINUTE)));
     let blobs = with_blobs(&mut world, 3, 100 * MB);
-    let group = world.blobs().next().unwrap().1;
+    let group = world.blobs.iter().next().unwrap().1;
     let said = world.rack.forecast(group, world.now());
     let profile = world.rack.spec().profile.clone();
     assert!(said.min >= profile.spin_up.min + profile.mount.min);
@@ -140,5 +140,5 @@ fn an_idle_rack_says_how_long_a_wake_takes_and_nothing_more() {
     world.read(blobs[0], 100 * MB).unwrap();
     world.run_for(MINUTE);
     let waited = world.take_ended()[0].first_byte.unwrap().since(asked_at);
-    assert!((said.min..=said.max).contains(&waited), "{said:?} was said of {waited:?}");
+    assert!((said.min..=said.max).contains(&waited), "{said:?} was forecast of {waited:?}");
 }

@@ -12,8 +12,8 @@ pub fn all_end<R>(made: &Reproduction<R>, verdict: Verdict, ids: &[&str]) {
 }
 
 /// Each of these rows is a contradiction of the text, and this is part of its arithmetic.
-pub fn contradict<R>(made: &Reproduction<R>, told: &[(&str, &str)]) {
-    for (id, part) in told {
+pub fn contradict<R>(made: &Reproduction<R>, arithmetic: &[(&str, &str)]) {
+    for (id, part) in arithmetic {
         all_end(made, Verdict::Contradiction, &[id]);
         assert!(made.row(id).is_some_and(|row| row.note.contains(part)), "{:?}", made.row(id));
     }
@@ -24,7 +24,7 @@ pub fn are_complete<R>(made: &Reproduction<R>, figures: &[&str], page: &str) {
     assert!(made.rows.iter().all(|row| !row.paper.is_empty() && !row.ours.is_empty() && !row.place.is_empty()));
     assert_eq!(made.figures.len(), figures.len());
     for (drawn, name) in made.figures.iter().zip(figures) {
-        let svg = drawn.plate.svg();
+        let svg = drawn.figure.svg();
         assert_eq!(drawn.name, *name);
         assert!(svg.starts_with("<svg") && !svg.contains("NaN") && !svg.contains("href"), "{name}");
     }

@@ -1,35 +1,35 @@
-//! Where the paper's formulas and the simulation are more than 5 % apart, and why: by switches, by bytes moved, or by
-//! what the formulas leave out altogether. All of it is computed from the runs.
+//! The points at which the paper's formulas and the simulation are more than 5 % apart, and the reasons: switches,
+//! bytes moved, or costs that the formulas leave out altogether. All of it is computed from the runs.
 
 use super::runs::{Job, PAPERS, Runs, Sweep};
 use crate::repartition::{Method, paper_s};
-use crate::report::{Cell, Column, Table};
+use crate::report::{Cell, Column, ColumnOf, Table};
 use engine::repartition::model::Question;
 use std::time::Duration;
 
-/// How far a formula may be off before it is explained.
+/// The difference from which on a formula is explained.
 pub const APART: f64 = 0.05;
 
 /// A job and its formula, in hours.
 #[derive(Clone, Copy, Debug)]
 pub struct Apart {
-    /// What was varied.
+    /// The parameter that was varied.
     pub sweep: Sweep,
     /// Its value.
     pub x: f64,
-    /// By whom.
+    /// The method of the job.
     pub method: Method,
-    /// Simulated.
+    /// The simulated time.
     pub hours: f64,
-    /// By the paper's formula.
+    /// The time by the paper's formula.
     pub model_hours: f64,
-    /// Of the difference: more switches than the formula has.
+    /// The part of the difference due to more switches than the formula has.
     pub by_switches: f64,
-    /// More bytes read and written.
+    /// The part due to more bytes read and written.
     pub by_bytes: f64,
-    /// All else: seeks, and the removal of runs that are home.
+    /// The rest: seeks, and the removal of runs that have arrived.
     pub by_rest: f64,
-    /// By the formula that knows skew.
+    /// The time by the formula that knows skew.
     pub better_hours: f64,
 }
 
@@ -44,7 +44,7 @@ impl Apart {
         self.hours / self.better_hours - 1.0
     }
 
-    /// What most of the difference comes of.
+    /// The main reason of the difference.
     pub fn because(&self) -> &'static str {
         let parts = [
             (self.by_switches, ["more switches", "fewer switches"]),
@@ -80,7 +80,7 @@ impl Apart {
     }
 }
 
-/// Every job of the paper's methods beside its formula.
+/// Every job of the paper's methods, with its formula.
 pub fn beside(runs: &Runs) -> impl Iterator<Item = Apart> + Clone + '_ {
     let papers = |job: &&Job| PAPERS.contains(&job.what.method) && job.sweep != Sweep::Disks;
     runs.jobs.iter().filter(papers).filter_map(Apart::of)
@@ -91,38 +91,22 @@ pub fn apart(runs: &Runs) -> Vec<Apart> {
     beside(runs).filter(|one| one.off().abs() > APART).collect()
 }
 
-/// Them as a table.
+/// Those as a table.
 pub fn table(runs: &Runs) -> Table {
     let (words, numbers) = (Column::words, Column::numbers);
-    let mut table = Table::new(vec![
-        words("varied", "varied"),
-        numbers("value", "value"),
-        words("strategy", "strategy"),
-        numbers("simulated (h)", "hours"),
-        numbers("the paper's model (h)", "model_hours"),
-        numbers("off by (%)", "model_off_percent"),
-        words("mostly because of", "because"),
-        numbers("of it switches (h)", "by_switches_hours"),
-        numbers("bytes (h)", "by_bytes_hours"),
-        numbers("the rest (h)", "by_rest_hours"),
-        numbers("better model (h)", "better_model_hours"),
-        numbers("off by (%)", "better_model_off_percent"),
-    ]);
-    for one in apart(runs) {
-        table.push(vec![
-            Cell::words(one.sweep.words()),
-            Cell::number(one.x),
-            Cell::words(one.method.word()),
-            Cell::number(one.hours),
-            Cell::number(one.model_hours),
-            Cell::number(one.off() * 100.0),
-            Cell::words(one.because()),
-            Cell::number(one.by_switches),
-            Cell::number(one.by_bytes),
-            Cell::number(one.by_rest),
-            Cell::number(one.better_hours),
-            Cell::number(one.better_off() * 100.0),
-        ]);
-    }
-    table
+    let columns: &[ColumnOf<Apart>] = &[
+        (words("varied", "varied"), |one| Cell::words(one.sweep.words())),
+        (numbers("value", "value"), |one| Cell::number(one.x)),
+        (words("strategy", "strategy"), |one| Cell::words(one.method.word())),
+        (numbers("simulated (h)", "hours"), |one| Cell::number(one.hours)),
+        (numbers("the paper's model (h)", "model_hours"), |one| Cell::number(one.model_hours)),
+        (numbers("off by (%)", "model_off_percent"), |one| Cell::number(one.off() * 100.0)),
+        (words("mostly because of", "because"), |one| Cell::words(one.because())),
+        (numbers("of it switches (h)", "by_switches_hours"), |one| Cell::number(one.by_switches)),
+        (numbers("bytes (h)", "by_bytes_hours"), |one| Cell::number(one.by_bytes)),
+        (numbers("the rest (h)", "by_rest_hours"), |one| Cell::number(one.by_rest)),
+        (numbers("better model (h)", "better_model_hours"), |one| Cell::number(one.better_hours)),
+        (numbers("off by (%)", "better_model_off_percent"), |one| Cell::number(one.better_off() * 100.0)),
+    ];
+    Table::of(&apart(runs), columns)
 }

@@ -1,10 +1,10 @@
 //! The figures of the evaluation, numbered as there: simulated on the left, by the paper's formulas on the right, both
-//! over the same hours; below them, by how much the formulas are off, and the time that is spent switching alone.
+//! over the same hours; below them, the errors of the formulas, and the time spent switching alone.
 
 use super::runs::{Job, METHODS, PAPERS, Runs, Sweep};
 use crate::repartition::{Method, Repartitioned};
-use crate::report::{Axis, Figure, Plate, Scale, Series};
-use crate::reproduce::Drawn;
+use crate::report::{Axis, Figure, Panel, Scale, Series};
+use crate::reproduce::evaluation::NamedFigure;
 
 /// The names of the files of all figures.
 pub const FIGURES: [&str; 5] = [
@@ -29,15 +29,15 @@ fn name(method: Method) -> &'static str {
 }
 
 /// All figures.
-pub fn figures(runs: &Runs) -> Vec<Drawn> {
-    let plates = [
+pub fn figures(runs: &Runs) -> Vec<NamedFigure> {
+    let figures = [
         even(runs, Sweep::Data, "Figure 4: data size", &Axis::linear("data (TB)"), Axis::linear),
         even(runs, Sweep::Memory, "Figure 5: buffer size", &Axis::log("buffer (GB)"), Axis::log),
         even(runs, Sweep::Groups, "Figure 6: number of groups", &Axis::log("groups"), Axis::log),
         even(runs, Sweep::Switch, "Figure 7: switch latency", &Axis::linear("switch (s)"), Axis::linear),
         skewed(runs),
     ];
-    FIGURES.into_iter().zip(plates).map(|(name, plate)| Drawn { name, plate }).collect()
+    FIGURES.into_iter().zip(figures).map(|(name, figure)| NamedFigure { name, figure }).collect()
 }
 
 fn curve(runs: &Runs, sweep: Sweep, method: Method, of: impl Fn(&Repartitioned) -> f64) -> Series {
@@ -48,27 +48,27 @@ fn reference(runs: &Runs, sweep: Sweep, name: &str, of: impl Fn(&Job) -> f64) ->
     Series::reference(name, runs.of(sweep, Method::Baseline).map(|job| (job.x, of(job))))
 }
 
-fn simulated(runs: &Runs, sweep: Sweep, title: &str, x: &Axis, y: &Axis) -> Figure {
+fn simulated(runs: &Runs, sweep: Sweep, title: &str, x: &Axis, y: &Axis) -> Panel {
     let mut series: Vec<Series> =
         METHODS.iter().map(|method| curve(runs, sweep, *method, |point| point.hours)).collect();
     series.push(reference(runs, sweep, DISKS, |job| runs.disks_hours(&job.what)));
     if sweep != Sweep::OutputSkew {
         series.push(reference(runs, sweep, BOUND, |job| job.point.bound_hours.unwrap_or(f64::NAN)));
     }
-    Figure { title: title.to_owned(), x: x.clone(), y: y.clone(), series }
+    Panel { title: title.to_owned(), x: x.clone(), y: y.clone(), series }
 }
 
 /// `scale` is that of the hours.
-fn even(runs: &Runs, sweep: Sweep, title: &str, x: &Axis, scale: fn(&'static str) -> Axis) -> Plate {
+fn even(runs: &Runs, sweep: Sweep, title: &str, x: &Axis, scale: fn(&'static str) -> Axis) -> Figure {
     let y = scale("time (h)");
     let model = |method| curve(runs, sweep, method, |point| point.model_hours.unwrap_or(f64::NAN));
-    let by_model = Figure {
+    let by_model = Panel {
         title: "by the paper's formulas".to_owned(),
         x: x.clone(),
         y: y.clone(),
         series: PAPERS.map(model).to_vec(),
     };
-    let switching = Figure {
+    let switching = Panel {
         title: "simulated, switching alone".to_owned(),
         x: x.clone(),
         y: scale("switching (h)"),
@@ -77,45 +77,45 @@ fn even(runs: &Runs, sweep: Sweep, title: &str, x: &Axis, scale: fn(&'static str
     let mut both = [simulated(runs, sweep, "simulated", x, &y), by_model];
     over_the_same(&mut both);
     let [simulated, by_model] = both;
-    Plate::new(title, 2, vec![simulated, by_model, off(runs, sweep, x), switching])
+    Figure::new(title, 2, vec![simulated, by_model, off(runs, sweep, x), switching])
 }
 
-/// Gives figures the range of all their values.
-fn over_the_same(figures: &mut [Figure]) {
-    let values = figures.iter().flat_map(|figure| &figure.series).flat_map(|series| &series.marks).map(|mark| mark.y);
+/// Gives panels the range of all their values.
+fn over_the_same(panels: &mut [Panel]) {
+    let values = panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.marks).map(|mark| mark.y);
     let (least, most) = values
         .filter(|value| value.is_finite())
         .fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), value| (least.min(value), most.max(value)));
-    for figure in figures {
-        let from = if figure.y.scale == Scale::Log { least / 1.1 } else { 0.0 };
-        figure.y = figure.y.clone().range(from, most * 1.1);
+    for panel in panels {
+        let from = if panel.y.scale == Scale::Log { least / 1.1 } else { 0.0 };
+        panel.y = panel.y.clone().range(from, most * 1.1);
     }
 }
 
-/// By how much the paper's formulas and the better ones are off.
-fn off(runs: &Runs, sweep: Sweep, x: &Axis) -> Figure {
+/// The errors of the paper's formulas and of the better ones.
+fn off(runs: &Runs, sweep: Sweep, x: &Axis) -> Panel {
     let over = |point: &Repartitioned, model: Option<f64>| (point.hours / model.unwrap_or(f64::NAN) - 1.0) * 100.0;
     let papers = PAPERS.map(|method| curve(runs, sweep, method, |point| over(point, point.model_hours)));
     let better = PAPERS.map(|method| {
         let points = runs.of(sweep, method).map(|job| (job.x, over(&job.point, job.point.better_model_hours)));
         Series::reference(format!("{}, better model (ours)", name(method)), points)
     });
-    Figure {
+    Panel {
         title: "simulated, over the paper's formula and over the better model".to_owned(),
         x: x.clone(),
-        y: Axis::linear("longer than foretold (%)"),
+        y: Axis::linear("longer than the model (%)"),
         series: papers.into_iter().chain(better).collect(),
     }
 }
 
-fn skewed(runs: &Runs) -> Plate {
+fn skewed(runs: &Runs) -> Figure {
     let (x, y) = (Axis::linear("s"), Axis::linear("time (h)"));
     let sweeps = [Sweep::InputSkew, Sweep::OutputSkew];
-    let mut figures: Vec<Figure> = sweeps
+    let mut panels: Vec<Panel> = sweeps
         .into_iter()
         .zip(["skew of the input", "skew of the output"])
         .map(|(sweep, what)| simulated(runs, sweep, what, &x, &y))
         .collect();
-    figures.extend(sweeps.map(|sweep| off(runs, sweep, &x)));
-    Plate::new("Figure 8: skew", 2, figures)
+    panels.extend(sweeps.map(|sweep| off(runs, sweep, &x)));
+    Figure::new("Figure 8: skew", 2, panels)
 }

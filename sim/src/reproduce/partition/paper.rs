@@ -1,5 +1,5 @@
-//! What the text of BuffPack and OffPack says in numbers and words, each with its place. Nothing here was read off a
-//! figure. "Derived" is arithmetic on the text's own formulas and its Table III, which the place spells out.
+//! The claims of the text of BuffPack and OffPack, in numbers and words, each with its place. Nothing here was read off
+//! a figure. "Derived" is arithmetic on the text's own formulas and its Table III, which the place spells out.
 
 use crate::reproduce::judge::Says::{AtMost, Course, Number};
 use crate::reproduce::judge::Unit::{Count, Gigabytes, Hours, Percent, Times};

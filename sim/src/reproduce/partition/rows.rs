@@ -1,4 +1,4 @@
-//! The rows: each claim of the text beside what the runs say.
+//! The rows: each claim of the text beside the results of the runs.
 
 use super::apart::{Apart, beside};
 use super::paper;
@@ -6,10 +6,8 @@ use super::runs::{CROSSING_GB, Job, PAPERS, Runs, Sweep};
 use crate::repartition::{Method, Repartitioned};
 use crate::report::short;
 use crate::reproduce::judge::{Claim, NEAR, Row};
+use crate::reproduce::sweep::{STEP, from_to, range, spread};
 use Method::{Baseline, Buffpack, Offpack, Tourpack};
-
-/// A step of a sweep that is smaller goes no way.
-const STEP: f64 = 0.01;
 
 /// All rows, in the order of the text.
 pub fn rows(runs: &Runs) -> Vec<Row> {
@@ -19,15 +17,6 @@ pub fn rows(runs: &Runs) -> Vec<Row> {
 
 fn hours(job: &Job) -> f64 {
     job.point.hours
-}
-
-fn range(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
-    (values.clone().fold(f64::INFINITY, f64::min), values.fold(f64::NEG_INFINITY, f64::max))
-}
-
-/// Two numbers for readers: `3.2 to 3.4`.
-fn from_to((least, most): (f64, f64)) -> String {
-    format!("{} to {}", short(least), short(most))
 }
 
 /// The fastest of the paper's three at a value.
@@ -54,11 +43,7 @@ fn defaults(runs: &Runs) -> Vec<Row> {
 
 fn data(runs: &Runs) -> Vec<Row> {
     let per_tb = |method| range(runs.of(Sweep::Data, method).map(|job| hours(job) / job.x));
-    let linear = PAPERS.map(|method| {
-        let (least, most) = per_tb(method);
-        most / least - 1.0
-    });
-    let (_, worst) = range(linear.into_iter());
+    let (_, worst) = range(PAPERS.map(|method| spread(per_tb(method))));
     let fastest: Vec<Method> =
         runs.values(Sweep::Data).iter().map(|x| fastest(runs, Sweep::Data, *x, |point| point.hours)).collect();
     let same = fastest.iter().all(|method| *method == fastest[0]);
@@ -68,7 +53,7 @@ fn data(runs: &Runs) -> Vec<Row> {
     ]
 }
 
-/// Where BuffPack becomes faster than OffPack, in GB: along a straight line between the values around it.
+/// The buffer at which BuffPack becomes faster than OffPack, in GB: along a straight line between the values around it.
 fn crossing(runs: &Runs) -> Option<f64> {
     let gap = |x: f64| hours(runs.at(Sweep::Memory, Buffpack, x)) - hours(runs.at(Sweep::Memory, Offpack, x));
     let values = runs.values(Sweep::Memory);
@@ -78,15 +63,9 @@ fn crossing(runs: &Runs) -> Option<f64> {
 }
 
 fn buffer(runs: &Runs) -> Vec<Row> {
-    let times_memory = |method| range(runs.of(Sweep::Memory, method).map(|job| job.point.switches * job.x));
-    let spreads = PAPERS.map(|method| {
-        let (least, most) = times_memory(method);
-        format!("{} {:.1} %", method.word(), (most / least - 1.0) * 100.0)
-    });
-    let inverse = PAPERS.iter().all(|method| {
-        let (least, most) = times_memory(*method);
-        most / least - 1.0 <= NEAR
-    });
+    let times_memory = |method| spread(range(runs.of(Sweep::Memory, method).map(|job| job.point.switches * job.x)));
+    let spreads = PAPERS.map(|method| format!("{} {:.1} %", method.word(), times_memory(method) * 100.0));
+    let inverse = PAPERS.iter().all(|method| times_memory(*method) <= NEAR);
     let at = |method, x| hours(runs.at(Sweep::Memory, method, x));
     let values = runs.values(Sweep::Memory);
     // At the crossing itself neither is faster.
@@ -116,20 +95,15 @@ fn groups(runs: &Runs) -> Vec<Row> {
     let (Some(few), Some(many)) = (values.first().copied(), values.last().copied()) else { return Vec::new() };
     let at = |method, x| hours(runs.at(Sweep::Groups, method, x));
     let grows = |method| at(method, many) / at(method, few);
-    let told = PAPERS.map(|method| format!("{} {}x", method.word(), short(grows(method))));
-    let steepest = |method| {
-        let slopes = values.windows(2).map(|pair| (at(method, pair[1]) - at(method, pair[0])) / (pair[1] - pair[0]));
-        range(slopes.collect::<Vec<_>>().into_iter())
-    };
-    let linear = [Baseline, Buffpack].map(|method| {
-        let (least, most) = steepest(method);
-        most / least - 1.0
-    });
+    let growths = PAPERS.map(|method| format!("{} {}x", method.word(), short(grows(method))));
+    let slopes =
+        |method| range(values.windows(2).map(|pair| (at(method, pair[1]) - at(method, pair[0])) / (pair[1] - pair[0])));
+    let linear = [Baseline, Buffpack].map(|method| spread(slopes(method)));
     vec![
         paper::GROUPS_OFFPACK
             .seen(
                 grows(Offpack) < grows(Buffpack).min(grows(Baseline)),
-                format!("from {few} to {many}: {}", told.join(", ")),
+                format!("from {few} to {many}: {}", growths.join(", ")),
             )
             .noted("most of OffPack's growth is that 1/K of the output is home at once"),
         paper::GROUPS_LINEAR.seen(
@@ -144,12 +118,12 @@ fn latency(runs: &Runs) -> Vec<Row> {
     let Some(high) = values.last().copied() else { return Vec::new() };
     let best = fastest(runs, Sweep::Switch, high, |point| point.hours);
     let at = |method| short(hours(runs.at(Sweep::Switch, method, high)));
-    let told = format!("at {high} s: {} h, {} h, {} h", at(Baseline), at(Buffpack), at(Offpack));
+    let hours = format!("at {high} s: {} h, {} h, {} h", at(Baseline), at(Buffpack), at(Offpack));
     let total = |job: &Job| job.point.switching_hours * 3_600.0 / (job.point.switches * job.x);
     let all = PAPERS.iter().flat_map(|method| runs.of(Sweep::Switch, *method).map(total));
-    let (least, most) = range(all.collect::<Vec<_>>().into_iter());
+    let (least, most) = range(all);
     vec![
-        paper::LATENCY_OFFPACK.seen(best == Offpack, told).noted("baseline, BuffPack, OffPack"),
+        paper::LATENCY_OFFPACK.seen(best == Offpack, hours).noted("baseline, BuffPack, OffPack"),
         paper::LATENCY_TOTAL.judge(if most - 1.0 > 1.0 - least { most } else { least }).by_construction(),
     ]
 }
@@ -181,14 +155,14 @@ fn models(runs: &Runs) -> Vec<Row> {
             }
         }
     }
-    let told = if wrong.is_empty() { String::new() } else { format!("what it costs: {}", wrong.join(", ")) };
+    let cost = if wrong.is_empty() { String::new() } else { format!("what it costs: {}", wrong.join(", ")) };
     vec![
         row(&paper::MODEL_BASELINE, Baseline),
         row(&paper::MODEL_BUFFPACK, Buffpack),
         row(&paper::MODEL_OFFPACK, Offpack),
         paper::MODEL_CHOOSES
             .seen(wrong.is_empty(), format!("at {} of {points} points", points - wrong.len()))
-            .noted(told),
+            .noted(cost),
     ]
 }
 
@@ -199,32 +173,32 @@ fn skew(runs: &Runs) -> Vec<Row> {
     let gain = |method, x| at(Sweep::InputSkew, Baseline, x) / at(Sweep::InputSkew, method, x);
     let both = [Buffpack, Offpack];
     let reduces = both.iter().all(|method| gain(*method, most) < gain(*method, 0.0) * (1.0 - STEP));
-    let told =
+    let gains =
         both.map(|method| format!("{} {}x to {}x", method.word(), short(gain(method, 0.0)), short(gain(method, most))));
     let switches = |method, x| runs.at(Sweep::InputSkew, method, x).point.switches;
     let more = both.map(|method| switches(method, most) / switches(method, 0.0));
     let even = |method| at(Sweep::OutputSkew, method, 0.0);
     let moved = |method| {
         let all = runs.of(Sweep::OutputSkew, method).filter(|job| job.x > 0.0);
-        range(all.map(|job| hours(job) / even(method) - 1.0).collect::<Vec<_>>().into_iter())
+        range(all.map(|job| hours(job) / even(method) - 1.0))
     };
-    let foretold = |x: f64| {
+    let forecast = |x: f64| {
         let model = |x| runs.at(Sweep::OutputSkew, Buffpack, x).point.better_model_hours.unwrap_or(f64::NAN);
         model(x) / model(0.0) - 1.0
     };
     let above: Vec<f64> = runs.values(Sweep::OutputSkew).into_iter().filter(|x| *x > 0.0).collect();
-    let foretold = range(above.into_iter().map(foretold).collect::<Vec<_>>().into_iter());
+    let forecast = range(above.into_iter().map(forecast));
     let percent = |(least, most): (f64, f64)| format!("{:+.1} to {:+.1} %", least * 100.0, most * 100.0);
     let (buffpack, offpack) = (moved(Buffpack), moved(Offpack));
     vec![
-        paper::INPUT_GAIN.seen(reduces, format!("{}, from s = 0 to {most}", told.join(", "))),
+        paper::INPUT_GAIN.seen(reduces, format!("{}, from s = 0 to {most}", gains.join(", "))),
         paper::INPUT_SWITCHES.seen(
             more.iter().all(|more| *more > 1.0 + STEP),
             format!("buffpack {}x, offpack {}x at s = {most}", short(more[0]), short(more[1])),
         ),
         paper::OUTPUT_BUFFPACK
             .seen(buffpack.1 < -STEP, format!("{} of its time", percent(buffpack)))
-            .noted(format!("against even output, over all s above 0; by the better model {}", percent(foretold))),
+            .noted(format!("against even output, over all s above 0; by the better model {}", percent(forecast))),
         paper::OUTPUT_OFFPACK
             .seen(offpack.0 > STEP, format!("{} of its time", percent(offpack)))
             .noted("against even output, over all s above 0"),
@@ -235,7 +209,7 @@ fn disks(runs: &Runs) -> Vec<Row> {
     let over = |sweep| {
         let ratio = |job: &Job| hours(job) / runs.disks_hours(&job.what);
         let least = |x: &f64| ratio(runs.at(sweep, Buffpack, *x)).min(ratio(runs.at(sweep, Offpack, *x)));
-        range(runs.values(sweep).iter().map(least).collect::<Vec<_>>().into_iter())
+        range(runs.values(sweep).iter().map(least))
     };
     let default = hours(runs.default(Offpack)) / runs.disks_hours(&runs.default(Offpack).what);
     let ours = format!("{}x at the defaults, {}x over the buffers", short(default), from_to(over(Sweep::Memory)));
@@ -278,7 +252,7 @@ fn contradictions(runs: &Runs) -> Vec<Row> {
     ]
 }
 
-/// How far the formulas are off, over all points of all figures, and the better ones.
+/// The errors of the formulas over all points of all figures, and of the better ones.
 fn errors(runs: &Runs) -> Vec<Row> {
     let of = |method, off: fn(&Apart) -> f64| {
         let all: Vec<f64> =
@@ -286,7 +260,7 @@ fn errors(runs: &Runs) -> Vec<Row> {
         let worst = all.iter().copied().fold(0.0, f64::max);
         (worst, all.iter().sum::<f64>() / all.len() as f64)
     };
-    let told = |off: fn(&Apart) -> f64| {
+    let shown = |off: fn(&Apart) -> f64| {
         let each = PAPERS.map(|method| {
             let (worst, mean) = of(method, off);
             format!("{} {worst:.1} and {mean:.1} %", method.word())
@@ -296,18 +270,18 @@ fn errors(runs: &Runs) -> Vec<Row> {
     let worst = beside(runs).max_by(|a, b| a.better_off().abs().total_cmp(&b.better_off().abs()));
     let Some(worst) = worst else { return Vec::new() };
     vec![
-        paper::ERRORS.open(told(Apart::off), "where they are more than 5 % off is in the table of the report"),
+        paper::ERRORS.open(shown(Apart::off), "where they are more than 5 % off is in the table of the report"),
         paper::ERRORS_OURS.judge(worst.better_off().abs() * 100.0).noted(format!(
             "{}, at {} = {}; {}",
             worst.method.word(),
             worst.sweep.words(),
             short(worst.x),
-            told(Apart::better_off)
+            shown(Apart::better_off)
         )),
     ]
 }
 
-/// What is beyond the paper has no verdict.
+/// Results beyond the paper, which have no verdict.
 fn ours(runs: &Runs) -> Vec<Row> {
     let at = |method| hours(runs.at(Sweep::Memory, method, CROSSING_GB));
     let better = at(Buffpack).min(at(Offpack));

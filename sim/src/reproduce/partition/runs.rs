@@ -1,11 +1,11 @@
-//! What is simulated for the evaluation of BuffPack and OffPack, each job once. Rows and figures share the runs.
+//! The runs of the evaluation of BuffPack and OffPack, each job once. Rows and figures share them.
 
 use crate::repartition::{Groups, Method, Repartition, RepartitionError, Repartitioned, run_all};
 use model::SpecError;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// What is varied.
+/// A parameter that is varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
     /// S_D in TB (figure 4).
@@ -28,7 +28,7 @@ impl Sweep {
     /// Those of figures 4 to 7, in which nothing is skewed.
     pub const EVEN: [Self; 4] = [Self::Data, Self::Memory, Self::Groups, Self::Switch];
 
-    /// What is varied, in words.
+    /// The parameter in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Data => "data (TB)",
@@ -45,13 +45,13 @@ impl Sweep {
 /// A job that was simulated.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What was varied.
+    /// The parameter that was varied.
     pub sweep: Sweep,
     /// Its value.
     pub x: f64,
-    /// What was asked.
+    /// The description of the job.
     pub what: Repartition,
-    /// What came out.
+    /// The result.
     pub point: Repartitioned,
 }
 
@@ -66,26 +66,27 @@ pub const CROSSING_GB: f64 = 24.5;
 /// All runs.
 #[derive(Debug)]
 pub struct Runs {
-    /// Whether it is the quick form.
+    /// True for the quick form.
     pub quick: bool,
     /// Every job.
     pub jobs: Vec<Job>,
 }
 
-/// Why nothing came out.
+/// The reason why there are no runs.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunsError {
     /// A job cannot be run.
     #[error(transparent)]
     Repartition(#[from] RepartitionError),
-    /// There are no such groups.
+    /// The groups are not valid.
     #[error("these groups are no rack: {0}")]
     Spec(#[from] SpecError),
 }
 
 impl Runs {
-    /// Simulates everything on so many threads. `done` is told how many of how many jobs are done: one that several
-    /// sweeps have, such as that of the defaults, is simulated once.
+    /// Simulates the evaluation on so many threads; calls `done` with the number of jobs done, and of all. A job that
+    /// several sweeps have, such as that of the defaults, is simulated once. The quick form has fewer values, and 10 TB
+    /// instead of 100 wherever something else than the data is varied.
     ///
     /// # Errors
     /// [`RunsError`].
@@ -126,7 +127,7 @@ impl Runs {
         self.at(Sweep::Data, method, 100.0)
     }
 
-    /// What the same data takes without switches, in hours.
+    /// The time for the same data without switches, in hours.
     pub fn disks_hours(&self, what: &Repartition) -> f64 {
         let same = |job: &&Job| job.sweep == Sweep::Disks && job.what.data_bytes == what.data_bytes;
         self.jobs.iter().find(same).map_or(f64::NAN, |job| job.point.hours)

@@ -2,8 +2,8 @@
 
 use super::runs::{FilledRack, GB, Runs, Series as Of, gbit, rate};
 use crate::Point;
-use crate::report::{Axis, Figure, Plate, Series, Style};
-use crate::reproduce::Drawn;
+use crate::report::{Axis, Figure, Panel, Series, Style};
+use crate::reproduce::evaluation::NamedFigure;
 
 /// The names of the files of all figures; a quick form lacks the last one.
 pub const FIGURES: [&str; 8] = [
@@ -17,7 +17,7 @@ pub const FIGURES: [&str; 8] = [
     "reading-k-or-all.svg",
 ];
 
-/// How the sweeps by rate are called, and how they are drawn.
+/// The sweeps by rate, with their names in legends.
 const BY_RATE: [(Of, &str); 5] = [
     (Of::Pelican, "Pelican, 40 Gb/s"),
     (Of::PelicanUnbounded, "Pelican, unbounded"),
@@ -33,11 +33,11 @@ const WITHOUT_RANDOM: usize = 4;
 const IN_WORDS: &str = "number in the text";
 
 /// All figures.
-pub fn figures(runs: &Runs) -> Vec<Drawn> {
-    let plates = [bursts, by_rate, rebuild, by_u, wear, power, utilisation, read_policy];
+pub fn figures(runs: &Runs) -> Vec<NamedFigure> {
+    let figures = [bursts, by_rate, rebuild, by_u, wear, power, utilisation, read_policy];
     let with_policy = runs.of(Of::ReadK).next().is_some();
-    let drawn = FIGURES.into_iter().zip(plates).take(plates.len() - usize::from(!with_policy));
-    drawn.map(|(name, plate)| Drawn { name, plate: plate(runs) }).collect()
+    let drawn = FIGURES.into_iter().zip(figures).take(figures.len() - usize::from(!with_policy));
+    drawn.map(|(name, figure)| NamedFigure { name, figure: figure(runs) }).collect()
 }
 
 fn rate_axis(to: f64) -> Axis {
@@ -58,56 +58,62 @@ fn in_words(points: impl IntoIterator<Item = (f64, f64)>) -> Series {
     Series::styled(IN_WORDS, Style::Reference, points.into_iter().flat_map(|(x, y)| [(x, y), (x, f64::NAN)]))
 }
 
-fn by_rate(runs: &Runs) -> Plate {
-    let figure = |title: &str, y: Axis, count: usize, to: f64, of: &dyn Fn(&Point) -> f64, words: &[(f64, f64)]| {
-        let curves = BY_RATE[..count].iter().map(|(series, name)| curve(runs, *series, name, of, to));
-        let words = (!words.is_empty()).then(|| in_words(words.iter().copied()));
-        Figure { title: title.to_owned(), x: rate_axis(to), y, series: curves.chain(words).collect() }
+fn mean_ttfb(point: &Point) -> f64 {
+    point.ttfb_s.mean.unwrap_or(f64::NAN)
+}
+
+fn mean_service(point: &Point) -> f64 {
+    point.service_s.mean.unwrap_or(f64::NAN)
+}
+
+fn reject_percent(point: &Point) -> f64 {
+    point.reject_rate * 100.0
+}
+
+/// A panel of the sweeps by rate.
+struct ByRate<'a> {
+    title: &'a str,
+    y: Axis,
+    curves: &'a [(Of, &'a str)],
+    /// The highest rate.
+    to: f64,
+    of: fn(&Point) -> f64,
+    in_words: &'a [(f64, f64)],
+}
+
+impl ByRate<'_> {
+    fn panel(self, runs: &Runs) -> Panel {
+        let curves = self.curves.iter().map(|(series, name)| curve(runs, *series, name, self.of, self.to));
+        let words = (!self.in_words.is_empty()).then(|| in_words(self.in_words.iter().copied()));
+        let series = curves.chain(words).collect();
+        Panel { title: self.title.to_owned(), x: rate_axis(self.to), y: self.y, series }
+    }
+}
+
+fn by_rate(runs: &Runs) -> Figure {
+    let all = |title, y, to, of, in_words| ByRate { title, y, curves: &BY_RATE, to, of, in_words };
+    let times = |title, y, of, in_words| {
+        let curves = &BY_RATE[..WITHOUT_RANDOM];
+        ByRate { title, y, curves, to: 8.0, of, in_words }
     };
-    let seconds = |what: &str| Axis::log(format!("{what} (s)"));
-    Plate::new(
+    let longest_ttfb = |point: &Point| point.ttfb_s.max.unwrap_or(f64::NAN);
+    let rejects = Axis::linear("rejects (%)").range(0.0, 100.0);
+    let panels = [
+        all("throughput", Axis::linear("throughput (Gb/s)"), 16.0, gbit, &[(16.0, 106.0)]),
+        times("service time, mean", Axis::linear("service time (s)"), mean_service, &[(0.0625, 0.65)]),
+        times("time to first byte, mean", Axis::log("TTFB (s)"), mean_ttfb, &[(0.0625, 14.2)]),
+        times("time to first byte, longest", Axis::log("TTFB (s)"), longest_ttfb, &[]),
+        all("rejects", rejects, 8.0, reject_percent, &[(5.0, 35.0), (5.0, 21.0), (5.0, 1.0)]),
+    ];
+    Figure::new(
         "Figures 5 and 6: throughput, service time, time to first byte, rejects",
         2,
-        vec![
-            figure("throughput", Axis::linear("throughput (Gb/s)"), BY_RATE.len(), 16.0, &gbit, &[(16.0, 106.0)]),
-            figure(
-                "service time, mean",
-                Axis::linear("service time (s)"),
-                WITHOUT_RANDOM,
-                8.0,
-                &|point| point.service_s.mean.unwrap_or(f64::NAN),
-                &[(0.0625, 0.65)],
-            ),
-            figure(
-                "time to first byte, mean",
-                seconds("TTFB"),
-                WITHOUT_RANDOM,
-                8.0,
-                &|point| point.ttfb_s.mean.unwrap_or(f64::NAN),
-                &[(0.0625, 14.2)],
-            ),
-            figure(
-                "time to first byte, longest",
-                seconds("TTFB"),
-                WITHOUT_RANDOM,
-                8.0,
-                &|point| point.ttfb_s.max.unwrap_or(f64::NAN),
-                &[],
-            ),
-            figure(
-                "rejects",
-                Axis::linear("rejects (%)").range(0.0, 100.0),
-                BY_RATE.len(),
-                8.0,
-                &|point| point.reject_rate * 100.0,
-                &[(5.0, 35.0), (5.0, 21.0), (5.0, 1.0)],
-            ),
-        ],
+        panels.map(|panel| panel.panel(runs)).into(),
     )
 }
 
-fn bursts(runs: &Runs) -> Plate {
-    let figure = |title: &str, y: Axis, of: fn(&Point) -> f64| Figure {
+fn bursts(runs: &Runs) -> Figure {
+    let panel = |title: &str, y: Axis, of: fn(&Point) -> f64| Panel {
         title: title.to_owned(),
         x: Axis::log("reads of the burst").ticks([15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1_920.0]),
         y,
@@ -116,26 +122,26 @@ fn bursts(runs: &Runs) -> Plate {
             runs.of(Of::Burst).map(|point| (f64::from(point.parameters.burst_reads.unwrap_or(0)), of(point))),
         )],
     };
-    Plate::new(
+    Figure::new(
         "Figure 4: the prototype under bursts of 1 GB reads over 60 s",
         2,
         vec![
-            figure("throughput", Axis::linear("throughput (Gb/s)"), gbit),
-            figure("completion time, mean", Axis::log("completion time (s)"), |p| {
+            panel("throughput", Axis::linear("throughput (Gb/s)"), gbit),
+            panel("completion time, mean", Axis::log("completion time (s)"), |p| {
                 p.completion_s.mean.unwrap_or(f64::NAN)
             }),
-            figure("time to first byte, mean", Axis::log("TTFB (s)"), |p| p.ttfb_s.mean.unwrap_or(f64::NAN)),
-            figure("service time, mean", Axis::linear("service time (s)"), |p| p.service_s.mean.unwrap_or(f64::NAN)),
+            panel("time to first byte, mean", Axis::log("TTFB (s)"), mean_ttfb),
+            panel("service time, mean", Axis::linear("service time (s)"), mean_service),
         ],
     )
 }
 
-fn rebuild(runs: &Runs) -> Plate {
+fn rebuild(runs: &Runs) -> Figure {
     let points = |series, of: &dyn Fn(&Point) -> Option<f64>| {
         runs.of(series).map(|point| (rate(point), of(point).unwrap_or(f64::NAN))).collect::<Vec<_>>()
     };
     let hours = |point: &Point| Some(point.rebuild?.rebuild_s? / 3_600.0);
-    let took = Figure {
+    let took = Panel {
         title: "until every blob is whole again".into(),
         x: rate_axis(8.0),
         y: Axis::linear("rebuild time (h)"),
@@ -146,9 +152,8 @@ fn rebuild(runs: &Runs) -> Plate {
         ],
     };
     let without = |point: &&Point| runs.of(Of::Rebuild).any(|other| (rate(other) - rate(point)).abs() < 1e-6);
-    let without =
-        runs.of(Of::Pelican).filter(without).map(|point| (rate(point), point.ttfb_s.mean.unwrap_or(f64::NAN)));
-    let clients = Figure {
+    let without = runs.of(Of::Pelican).filter(without).map(|point| (rate(point), mean_ttfb(point)));
+    let clients = Panel {
         title: "clients meanwhile".into(),
         x: rate_axis(8.0),
         y: Axis::log("TTFB, mean (s)"),
@@ -161,41 +166,41 @@ fn rebuild(runs: &Runs) -> Plate {
             Series::reference("without a failure", without),
         ],
     };
-    Plate::new("Figure 7: rebuild time, and its effect on clients", 2, vec![took, clients])
+    Figure::new("Figure 7: rebuild time, and its effect on clients", 2, vec![took, clients])
 }
 
-fn by_u(runs: &Runs) -> Plate {
-    let figure = |title: &str, y: Axis, of: fn(&Point) -> f64, words: &[(f64, f64)]| {
+fn by_u(runs: &Runs) -> Figure {
+    let panel = |title: &str, y: Axis, of: fn(&Point) -> f64, words: &[(f64, f64)]| {
         let limit = |point: &Point| (point.parameters.overtake_limit / GB) as f64;
         // FIFO, u = 0, would dwarf the others.
         let points = runs.of(Of::ByU).map(|point| (limit(point), of(point))).filter(|(limit, _)| *limit > 0.0);
         let words = (!words.is_empty()).then(|| in_words(words.iter().copied()));
         let series = [Series::line("Pelican, 40 Gb/s", points)].into_iter().chain(words).collect();
-        Figure { title: title.to_owned(), x: Axis::linear("u (GB)"), y, series }
+        Panel { title: title.to_owned(), x: Axis::linear("u (GB)"), y, series }
     };
     let rejects = Axis::linear("rejects (%)").range(0.0, 100.0);
-    Plate::new(
+    Figure::new(
         "Figure 8: the reorder limit u at 5 requests a second",
         3,
         vec![
-            figure("throughput", Axis::linear("throughput (Gb/s)"), gbit, &[]),
-            figure("time to first byte, p99", Axis::linear("TTFB (s)"), |p| p.ttfb_s.p99.unwrap_or(f64::NAN), &[]),
-            figure("rejects", rejects, |p| p.reject_rate * 100.0, &[(50.0, 85.0), (1_000.0, 25.0)]),
+            panel("throughput", Axis::linear("throughput (Gb/s)"), gbit, &[]),
+            panel("time to first byte, p99", Axis::linear("TTFB (s)"), |p| p.ttfb_s.p99.unwrap_or(f64::NAN), &[]),
+            panel("rejects", rejects, reject_percent, &[(50.0, 85.0), (1_000.0, 25.0)]),
         ],
     )
 }
 
-fn wear(runs: &Runs) -> Plate {
+fn wear(runs: &Runs) -> Figure {
     let code = runs.rack.code;
     let data = f64::from(code.data) / code.stacks() as f64;
     let curve = |name: &str, of: &dyn Fn(&Point) -> f64| curve(runs, Of::Pelican, name, of, 8.0);
-    let starts = Figure {
+    let starts = Panel {
         title: "spin-ups".into(),
         x: rate_axis(8.0),
         y: Axis::linear("spin-ups a drive and year"),
         series: vec![curve("Pelican, 40 Gb/s", &|point| point.spin_ups_per_drive_year)],
     };
-    let read = Figure {
+    let read = Panel {
         title: "data".into(),
         x: rate_axis(8.0),
         y: Axis::linear("TB a drive and year"),
@@ -205,14 +210,14 @@ fn wear(runs: &Runs) -> Plate {
             in_words([(8.0, 99.0)]),
         ],
     };
-    Plate::new("Figure 9(a): wear", 2, vec![starts, read])
+    Figure::new("Figure 9(a): wear", 2, vec![starts, read])
 }
 
-fn power(runs: &Runs) -> Plate {
+fn power(runs: &Runs) -> Figure {
     let watts = runs.rack.profile.watts;
     let all = |each_mw: u32| [0.0625, 8.0].map(|rate| (rate, runs.rack.drives.len() as f64 * f64::from(each_mw) / 1e6));
     let curve = |name: &str, of: &dyn Fn(&Point) -> f64| curve(runs, Of::Pelican, name, of, 8.0);
-    Plate::single(Figure {
+    Figure::single(Panel {
         title: "Figure 9(b): power of all drives".into(),
         x: rate_axis(8.0),
         y: Axis::linear("power (kW)"),
@@ -229,7 +234,7 @@ fn power(runs: &Runs) -> Plate {
 /// Values of a distribution that are drawn.
 const STEPS: usize = 200;
 
-fn utilisation(runs: &Runs) -> Plate {
+fn utilisation(runs: &Runs) -> Figure {
     let steps = |rack: &FilledRack| {
         let used = &rack.filled.drive_utilisation;
         let at = |step: usize| {
@@ -238,7 +243,7 @@ fn utilisation(runs: &Runs) -> Plate {
         };
         (0..=STEPS).map(at).collect::<Vec<_>>()
     };
-    let figure = |title: &str, racks: &mut dyn Iterator<Item = (String, &FilledRack)>| Figure {
+    let panel = |title: &str, racks: &mut dyn Iterator<Item = (String, &FilledRack)>| Panel {
         title: title.to_owned(),
         x: Axis::linear("used share of a drive (%)").range(90.0, 100.0),
         y: Axis::linear("share of drives").range(0.0, 1.0),
@@ -250,18 +255,18 @@ fn utilisation(runs: &Runs) -> Plate {
     let rules = rules.chain(runs.filled(true, true).filter(two).map(|rack| ("random, drives vary".to_owned(), rack)));
     let mut rules = rules.chain(runs.filled(false, false).map(|rack| ("most spare, equal drives".to_owned(), rack)));
     let shape = |rack| (format!("most spare, mean of {} draws", draws(rack)), rack);
-    Plate::new(
+    Figure::new(
         "Figure 9(c): how full drives are at the first reject",
         2,
         vec![
-            figure("by the rule within a group (mean of 2 draws)", &mut rules),
-            figure("by the distribution of sizes", &mut runs.filled(true, false).map(shape)),
+            panel("by the rule within a group (mean of 2 draws)", &mut rules),
+            panel("by the distribution of sizes", &mut runs.filled(true, false).map(shape)),
         ],
     )
 }
 
-fn read_policy(runs: &Runs) -> Plate {
-    let figure = |title: &str, y: Axis, of: fn(&Point) -> f64| Figure {
+fn read_policy(runs: &Runs) -> Figure {
+    let panel = |title: &str, y: Axis, of: fn(&Point) -> f64| Panel {
         title: title.to_owned(),
         x: rate_axis(8.0),
         y,
@@ -270,13 +275,13 @@ fn read_policy(runs: &Runs) -> Plate {
             curve(runs, Of::ReadK, "15 are read", of, 8.0),
         ],
     };
-    Plate::new(
+    Figure::new(
         "Not in the paper: reading k stacks instead of all k + r",
         3,
         vec![
-            figure("throughput", Axis::linear("throughput (Gb/s)"), gbit),
-            figure("time to first byte, mean", Axis::log("TTFB (s)"), |point| point.ttfb_s.mean.unwrap_or(f64::NAN)),
-            figure("data", Axis::linear("TB a drive and year"), |point| point.tb_per_drive_year),
+            panel("throughput", Axis::linear("throughput (Gb/s)"), gbit),
+            panel("time to first byte, mean", Axis::log("TTFB (s)"), mean_ttfb),
+            panel("data", Axis::linear("TB a drive and year"), |point| point.tb_per_drive_year),
         ],
     )
 }

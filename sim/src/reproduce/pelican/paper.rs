@@ -1,5 +1,5 @@
-//! What the text of Pelican's evaluation says in numbers and words, each with its place. Nothing here was read off a
-//! figure. "Derived" is arithmetic on the text's own numbers, which the place spells out.
+//! The claims of the text of Pelican's evaluation, in numbers and words, each with its place. Nothing here was read off
+//! a figure. "Derived" is arithmetic on the text's own numbers, which the place spells out.
 
 use crate::reproduce::judge::Says::{AtLeast, AtMost, Between, Course, Number};
 use crate::reproduce::judge::Unit::{
@@ -25,7 +25,7 @@ claims! {
     WITHIN_FP: "throughput below FP's, 40 Gb/s, at any rate", "5, figure 5(a)", AtMost(20.0), Percent;
     PLATEAU: "throughput past 5 requests/s, 40 Gb/s, both systems", "5, figure 5(a)", Course("plateaus"), Gbit;
     FP_CARD: "throughput of FP at its plateau, 40 Gb/s", "5, figure 5(a)", Number(40.0), Gbit;
-    STRAW_MAN: "throughput of the random layout, any rate", "5, figure 5(a)", AtMost(0.7), Gbit;
+    RANDOM_LAYOUT: "throughput of the random layout, any rate", "5, figure 5(a)", AtMost(0.7), Gbit;
     FP_UNBOUNDED: "throughput of FP, unbounded network", "5, figure 5(a); derived: 2 x 64 Gb/s x 15/18",
         Number(106.0), Gbit;
     UNBOUNDED_MOST: "throughput of Pelican, unbounded network: its target", "5, figure 5(a)", AtMost(40.0), Gbit;

@@ -1,13 +1,11 @@
-//! The rows: each claim of the text beside what the runs say.
+//! The rows: each claim of the text beside the results of the runs.
 
 use super::paper;
 use super::runs::{Extent, GB, Runs, Series, gbit, rate};
 use crate::Point;
 use crate::report::short;
-use crate::reproduce::judge::{Claim, Row, Says};
-
-/// A step of a sweep that is smaller goes no way.
-const STEP: f64 = 0.01;
+use crate::reproduce::judge::{Claim, NEAR, Row, Says};
+use crate::reproduce::sweep::{STEP, from_to, most, range, spread};
 
 /// All rows, in the order of the text.
 pub fn rows(runs: &Runs) -> Vec<Row> {
@@ -36,16 +34,12 @@ fn service_mean(point: &Point) -> f64 {
     point.service_s.mean.unwrap_or(0.0)
 }
 
-fn most(values: impl Iterator<Item = f64>) -> f64 {
-    values.fold(f64::NEG_INFINITY, f64::max)
-}
-
-/// Where `of` is highest.
+/// The rate at which `of` is highest.
 fn peak<'a>(points: impl Iterator<Item = &'a Point>, of: fn(&Point) -> f64) -> f64 {
     points.max_by(|a, b| of(a).total_cmp(&of(b))).map_or(0.0, rate)
 }
 
-/// Whether a value goes down from one point to the next, and by how much it goes up where it does most.
+/// True if a value falls from each point to the next, and the share by which it rises most.
 fn falls<'a>(points: impl Iterator<Item = &'a Point> + Clone, of: fn(&Point) -> f64) -> (bool, f64) {
     let steps = points.clone().zip(points.skip(1)).map(|(one, next)| of(next) / of(one) - 1.0);
     let worst = most(steps);
@@ -58,15 +52,14 @@ fn method(runs: &Runs) -> Vec<Row> {
     let late =
         |(_, point): &&(Series, Point)| point.steady_after_s.is_none_or(|after| after > point.parameters.warm_up_s);
     let count = poisson.clone().count();
-    let told = |(series, point): &(Series, Point)| {
+    let shown = |(series, point): &(Series, Point)| {
         let after = point.steady_after_s.map_or("not".to_owned(), |s| format!("after {} h", short(s / 3_600.0)));
         let u = point.parameters.overtake_limit / GB;
         let of = if *series == Series::ByU { format!("u = {u} GB") } else { format!("{}/s", short(rate(point))) };
         format!("{series:?} at {of} {after}")
     };
-    let late: Vec<String> = poisson.clone().filter(late).map(told).collect();
-    let warm_ups = || poisson.clone().map(|(_, point)| point.parameters.warm_up_s / 3_600.0);
-    let (shortest, longest) = (warm_ups().fold(f64::INFINITY, f64::min), most(warm_ups()));
+    let late: Vec<String> = poisson.clone().filter(late).map(shown).collect();
+    let (shortest, longest) = range(poisson.clone().map(|(_, point)| point.parameters.warm_up_s / 3_600.0));
     let near = if shortest < longest {
         format!(", or {} h where about as much is offered as can be served", short(longest))
     } else {
@@ -94,7 +87,7 @@ fn bursts(runs: &Runs) -> Vec<Row> {
         let asked = u64::from(point.parameters.burst_reads.unwrap_or(0)) * seeds(point);
         point.answered == asked && point.refused == 0
     };
-    let told = |point: &Point| {
+    let shown = |point: &Point| {
         format!(
             "b = {}: {} Gb/s, {} s, {} s, {} s",
             point.parameters.burst_reads.unwrap_or(0),
@@ -106,7 +99,7 @@ fn bursts(runs: &Runs) -> Vec<Row> {
     };
     let points = || runs.of(Series::Burst);
     let asked: u32 = points().filter_map(|point| point.parameters.burst_reads).sum();
-    let all: Vec<String> = points().map(told).collect();
+    let all: Vec<String> = points().map(shown).collect();
     vec![
         paper::BURST_ANSWERED.seen(
             points().all(whole),
@@ -123,20 +116,16 @@ fn throughput(runs: &Runs) -> Vec<Row> {
         let pairs = runs.of(Series::Pelican).zip(runs.of(Series::Fp)).filter(move |(point, _)| rate(point) <= limit);
         percent(most(pairs.map(|(ours, fp)| 1.0 - ours.throughput_bytes_per_s / fp.throughput_bytes_per_s)).max(0.0))
     };
-    let plateau = |series| {
-        let beyond = || runs.of(series).filter(|point| rate(point) >= 5.0).map(gbit);
-        (beyond().fold(f64::INFINITY, f64::min), most(beyond()))
-    };
+    let plateau = |series| range(runs.of(series).filter(|point| rate(point) >= 5.0).map(gbit));
     let (ours, fp) = (plateau(Series::Pelican), plateau(Series::Fp));
-    let level = |(least, most): (f64, f64)| most / least - 1.0 <= 2.0 * STEP;
-    let seen =
-        format!("Pelican {} to {} Gb/s, FP {} to {} Gb/s", short(ours.0), short(ours.1), short(fp.0), short(fp.1));
+    let level = |plateau| spread(plateau) <= 2.0 * STEP;
+    let seen = format!("Pelican {} Gb/s, FP {} Gb/s", from_to(ours), from_to(fp));
     vec![
         paper::ALMOST_FP.judge(below(4.0)).noted("at 4/s, where it is refused; nothing is lost below"),
         paper::WITHIN_FP.judge(below(f64::INFINITY)).noted("contradiction (a)"),
         paper::PLATEAU.seen(level(ours) && level(fp), seen),
         paper::FP_CARD.judge(fp.1),
-        paper::STRAW_MAN.judge(most(runs.of(Series::Random).map(gbit))),
+        paper::RANDOM_LAYOUT.judge(most(runs.of(Series::Random).map(gbit))),
         paper::FP_UNBOUNDED.judge(most(runs.of(Series::FpUnbounded).map(gbit))),
         paper::UNBOUNDED_MOST.judge(most(runs.of(Series::PelicanUnbounded).map(gbit))),
     ]
@@ -209,10 +198,10 @@ fn rebuild(runs: &Runs) -> Vec<Row> {
     // A quick form rebuilds a twentieth: its time is scaled, so that the row means the same.
     let scale = if runs.extent == Extent::Full { 1.0 } else { 20.0 };
     let took: Vec<f64> = runs.of(Series::Rebuild).map(|point| rebuild_hours(point) * scale).collect();
-    let told: Vec<String> =
+    let courses: Vec<String> =
         runs.of(Series::Rebuild).zip(&took).map(|(p, h)| format!("{h:.1} h at {}/s", short(rate(p)))).collect();
     let longest = most(took.iter().copied());
-    let level = took.iter().rev().take(2).all(|hours| longest / hours - 1.0 <= 0.05);
+    let level = took.iter().rev().take(2).all(|hours| longest / hours - 1.0 <= NEAR);
     let grows = took.first().is_some_and(|first| *first < longest) && level;
     let in_long_turns = most(runs.of(Series::RebuildInLongTurns).map(rebuild_hours));
     let note = if scale > 1.0 {
@@ -223,7 +212,7 @@ fn rebuild(runs: &Runs) -> Vec<Row> {
     // 4.28 TB at the drive's rate, half of the class's time.
     let arithmetic_h = 4.28e12 / runs.rack.profile.bytes_per_s as f64 / 0.5 / 3_600.0;
     let mut rows =
-        vec![paper::REBUILD_TIME.judge(longest).noted(note), paper::REBUILD_GROWS.seen(grows, told.join(", "))];
+        vec![paper::REBUILD_TIME.judge(longest).noted(note), paper::REBUILD_GROWS.seen(grows, courses.join(", "))];
     rows.extend(rebuild_clients(runs));
     rows.push(
         paper::REBUILD_ARITHMETIC.judge(arithmetic_h).by_construction().noted("leaves 6 % for switching inside 24 h"),
@@ -283,8 +272,7 @@ fn reordering(runs: &Runs) -> Vec<Row> {
 
 fn wear(runs: &Runs) -> Vec<Row> {
     let starts = |point: &Point| point.spin_ups_per_drive_year;
-    let past: Vec<f64> = runs.of(Series::Pelican).filter(|point| rate(point) >= 4.0).map(starts).collect();
-    let (least, greatest) = (past.iter().copied().fold(f64::INFINITY, f64::min), most(past.iter().copied()));
+    let past = range(runs.of(Series::Pelican).filter(|point| rate(point) >= 4.0).map(starts));
     let tb = runs.at(Series::Pelican, 8.0).tb_per_drive_year;
     let highest = most(runs.of(Series::Pelican).map(|point| point.tb_per_drive_year));
     let code = runs.rack.code;
@@ -292,7 +280,7 @@ fn wear(runs: &Runs) -> Vec<Row> {
     vec![
         paper::SPIN_UPS_PEAK.judge(peak(runs.of(Series::Pelican), starts)),
         paper::SPIN_UPS_LEVEL
-            .seen(greatest / least - 1.0 <= 0.05, format!("{} to {}", short(least), short(greatest)))
+            .seen(spread(past) <= NEAR, from_to(past))
             .noted("a drive and year; at 4/s queues are not full all the time at 40 Gb/s"),
         paper::DATA_YEAR.judge(tb).noted(format!("contradiction (a); at 8/s, and {highest:.1} TB at most")),
         paper::DATA_YEAR_PAYLOAD
@@ -346,9 +334,9 @@ fn boot(runs: &Runs) -> Vec<Row> {
 
 fn fills(runs: &Runs) -> Vec<Row> {
     let share = |rack: &super::runs::FilledRack| percent(rack.filled.utilisation());
-    let range = |values: Vec<f64>| {
-        let (least, greatest) = (values.iter().copied().fold(f64::INFINITY, f64::min), most(values.iter().copied()));
-        if values.len() == 1 { format!("{least:.3} %") } else { format!("{least:.3} to {greatest:.3} %") }
+    let shown = |values: Vec<f64>| match range(values.iter().copied()) {
+        (only, _) if values.len() == 1 => format!("{only:.3} %"),
+        (least, greatest) => format!("{least:.3} to {greatest:.3} %"),
     };
     let (vary, random): (Vec<f64>, Vec<f64>) =
         (runs.filled(true, false).map(share).collect(), runs.filled(true, true).map(share).collect());
@@ -370,10 +358,10 @@ fn fills(runs: &Runs) -> Vec<Row> {
     vec![
         equal,
         paper::FILL_VARIED
-            .open(range(vary), "the drives' sizes of figure 3(e) did not survive; by the shape of ours")
+            .open(shown(vary), "the drives' sizes of figure 3(e) did not survive; by the shape of ours")
             .noted(format!("figure 3(e) did not survive: {note}")),
-        paper::FILL_RANDOM.seen(worse, range(random)),
-        paper::FILL_CLIPPED.judge(mean).noted(format!("{}; the text: 99.4 x 4.55 / 4.2", range(over))),
+        paper::FILL_RANDOM.seen(worse, shown(random)),
+        paper::FILL_CLIPPED.judge(mean).noted(format!("{}; the text: 99.4 x 4.55 / 4.2", shown(over))),
     ]
 }
 
@@ -440,12 +428,11 @@ fn contradictions_of_power(runs: &Runs) -> [Row; 3] {
     let watts = runs.rack.profile.watts;
     let drives = runs.rack.drives.len() as f64;
     let (spin_up, active) = (drives * f64::from(watts.spin_up_mw) / 1e6, drives * f64::from(watts.active_mw) / 1e6);
-    let means = || runs.of(Series::Pelican).map(|point| active / (point.power_w.mean / 1e3));
-    let (least, greatest) = (means().fold(f64::INFINITY, f64::min), most(means()));
+    let ratios = range(runs.of(Series::Pelican).map(|point| active / (point.power_w.mean / 1e3)));
     let highest = number(&paper::POWER_HIGHEST);
     [
         paper::AGAINST_POWER.contradiction(
-            format!("{} to {}x", short(least), short(greatest)),
+            format!("{}x", from_to(ratios)),
             format!("{active:.2} kW / {highest} kW = {:.2}x", active / highest),
         ),
         paper::AGAINST_SPIN_UP.contradiction(

@@ -1,15 +1,15 @@
-//! What is simulated for Pelican's evaluation, and how it is found again. Rows and figures share the runs.
+//! The runs of Pelican's evaluation. Rows and figures share them.
 
 use crate::fill::{Capacities, DriveRule, Filled, fill, varied};
+use crate::parallel::run_each;
 use crate::{Arrivals, Experiment, ExperimentError, Network, Point, Sizes, System};
 use engine::ReadPolicy;
 use model::{DomainLimit, RackDraft, RackSpec, Resource, SpecError};
 use serde::Serialize;
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
 use std::time::Duration;
 
-/// How much is simulated.
+/// The extent of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Extent {
@@ -21,7 +21,7 @@ pub enum Extent {
     Quick,
 }
 
-/// What a point is of.
+/// The series of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Series {
@@ -43,23 +43,23 @@ pub enum Series {
     Burst,
     /// Pelican, 40 Gb/s, while a drive is rebuilt, by rate.
     Rebuild,
-    /// The same, lanes taking turns of 300 s instead of 60 s.
+    /// The same, with turns of 300 s instead of 60 s for each class of work.
     RebuildInLongTurns,
 }
 
-/// GB in bytes, as the text has them.
+/// A GB of the text in bytes.
 pub const GB: u64 = 1_000_000_000;
 
 /// A rack that was filled.
 #[derive(Clone, Debug, Serialize)]
 pub struct FilledRack {
-    /// How the sizes of its drives vary; `None` if they do not.
+    /// The distribution of the sizes of its drives; `None` if they are equal.
     pub capacities: Option<Capacities>,
-    /// Whether the drives of a group are chosen at random.
+    /// True if the drives of a group are chosen at random.
     pub random: bool,
-    /// What is used of it, over what a full rack holds whose drives are all clipped to 4.2 TB.
+    /// The bytes used, over the capacity of a rack whose drives are all clipped to 4.2 TB.
     pub over_clipped: f64,
-    /// What came out.
+    /// The result.
     pub filled: Filled,
 }
 
@@ -70,27 +70,28 @@ pub struct Runs {
     pub rack: RackSpec,
     /// Its classes.
     pub classes: usize,
-    /// How much was simulated.
+    /// The extent of the simulation.
     pub extent: Extent,
-    /// Every point, and what it is of.
+    /// Every point, and its series.
     pub points: Vec<(Series, Point)>,
     /// Racks that were filled.
     pub fills: Vec<FilledRack>,
 }
 
-/// Why nothing came out.
+/// The reason why there are no runs.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunsError {
     /// An experiment cannot be run.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
-    /// A variant of the rack is none.
+    /// A variant of the rack is not valid.
     #[error("a variant of the rack does not stand: {0}")]
     Spec(#[from] SpecError),
 }
 
 impl Runs {
-    /// Simulates everything on so many threads. `done` is told how many of how many runs are done.
+    /// Simulates the evaluation of `rack`, which is Pelican's, on so many threads; calls `done` with the number of runs
+    /// done, and of all.
     ///
     /// # Errors
     /// [`RunsError`].
@@ -105,7 +106,8 @@ impl Runs {
         let to_fill = to_fill(extent);
         let all = experiments.len() + to_fill.len();
         let points = crate::run_all(&experiments, threads, &|count| done(count, all))?;
-        let fills = fill_all(&rack, extent, &to_fill, threads, &|count| done(experiments.len() + count, all))?;
+        let filled = |count| done(experiments.len() + count, all);
+        let fills = run_each(&to_fill, threads, &|to_fill| fill_one(&rack, *to_fill, extent), &filled)?;
         Ok(Self { rack, classes, extent, points: series.into_iter().zip(points).collect(), fills })
     }
 
@@ -185,7 +187,7 @@ fn experiments(rack: &RackSpec, extent: Extent) -> Result<Vec<(Series, Experimen
             all.push((series, experiment));
         }
     };
-    // What takes longest comes first, so that no thread is left with it at the end.
+    // The longest runs come first, so that no thread is left with one at the end.
     let beyond: &[f64] = if full { &[16.0, 14.0, 12.0, 10.0] } else { &[16.0] };
     sweep(Series::FpUnbounded, System::FullyProvisioned, Network::UNBOUNDED, beyond);
     sweep(Series::FpUnbounded, System::FullyProvisioned, Network::UNBOUNDED, rates(extent));
@@ -220,8 +222,8 @@ fn rebuilds(base: &Experiment, full: bool, all: &mut Vec<(Series, Experiment)>) 
     }
 }
 
-/// How long it takes until queues have settled: longer where about as much is offered as can be served, and where
-/// queues of 48,000 requests fill slowly.
+/// The time until queues have settled: longer where the load is near the capacity, and where queues of 48,000 requests
+/// fill slowly.
 fn warm_up(full: bool, system: System, network: Network, reads_per_s: f64) -> Duration {
     let slow = match system {
         System::FullyProvisioned if network == Network::UNBOUNDED => reads_per_s > 13.0,
@@ -267,51 +269,24 @@ fn bursts(base: &Experiment, full: bool, all: &mut Vec<(Series, Experiment)>) ->
     Ok(())
 }
 
-/// Which racks to fill: how drives vary, and whether those of a group are chosen at random.
-fn to_fill(extent: Extent) -> Vec<(Option<Capacities>, bool)> {
+/// The racks to be filled.
+fn to_fill(extent: Extent) -> Vec<ToFill> {
     let shapes: &[u8] = if extent == Extent::Full { &[2, 1, 4] } else { &[2] };
     let shape = |draws: u8| Some(Capacities { draws, ..Capacities::PELICAN });
     let by_rule = shapes.iter().map(|draws| (shape(*draws), false));
     [(None, false), (shape(2), true)].into_iter().chain(by_rule).collect()
 }
 
-fn fill_all(
-    rack: &RackSpec,
-    extent: Extent,
-    to_fill: &[(Option<Capacities>, bool)],
-    threads: NonZeroUsize,
-    done: &(dyn Fn(usize) + Sync),
-) -> Result<Vec<FilledRack>, RunsError> {
-    let scale = if extent == Extent::Full { 1 } else { 20 };
-    let jobs = Mutex::new((0, Vec::new()));
-    let lock = || jobs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let next = || {
-        let mut jobs = lock();
-        jobs.0 += 1;
-        to_fill.get(jobs.0 - 1).map(|(capacities, random)| (jobs.0 - 1, *capacities, *random))
-    };
-    let work = || {
-        while let Some((index, capacities, random)) = next() {
-            let filled = fill_one(rack, capacities, random, scale);
-            let mut jobs = lock();
-            jobs.1.push((index, filled));
-            done(jobs.1.len());
-        }
-    };
-    std::thread::scope(|scope| (0..threads.get().min(to_fill.len())).for_each(|_| drop(scope.spawn(work))));
-    let mut filled = jobs.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).1;
-    filled.sort_unstable_by_key(|(index, _)| *index);
-    filled.into_iter().map(|(_, filled)| filled).collect()
-}
+/// A rack to be filled: how its drives vary, and whether those of a group are chosen at random.
+type ToFill = (Option<Capacities>, bool);
 
-fn fill_one(rack: &RackSpec, shape: Option<Capacities>, random: bool, scale: u64) -> Result<FilledRack, RunsError> {
-    let mean = u64::midpoint(Capacities::PELICAN.min_bytes, Capacities::PELICAN.max_bytes);
-    let sized = match shape {
-        Some(Capacities { min_bytes, max_bytes, draws }) => {
-            varied(rack, Capacities { min_bytes: min_bytes / scale, max_bytes: max_bytes / scale, draws }, 1)?
-        }
-        None => varied(rack, Capacities { min_bytes: mean / scale, max_bytes: mean / scale, draws: 1 }, 1)?,
-    };
+fn fill_one(rack: &RackSpec, (shape, random): ToFill, extent: Extent) -> Result<FilledRack, RunsError> {
+    let scale = if extent == Extent::Full { 1 } else { 20 };
+    let Capacities { min_bytes, max_bytes, .. } = Capacities::PELICAN;
+    let mean = u64::midpoint(min_bytes, max_bytes);
+    let Capacities { min_bytes, max_bytes, draws } =
+        shape.unwrap_or(Capacities { min_bytes: mean, max_bytes: mean, draws: 1 });
+    let sized = varied(rack, Capacities { min_bytes: min_bytes / scale, max_bytes: max_bytes / scale, draws }, 1)?;
     let layout = engine::layout::synthesise(&sized).map_err(ExperimentError::from)?;
     let rule = if random { DriveRule::Random } else { DriveRule::MostSpare };
     let filled = fill(&sized, &layout, Sizes::VHD, rule, 1);

@@ -1,15 +1,17 @@
 //! From the values of one case to a repartition job.
 
-use super::{Case, Meaning, Sources, Wrong, network, policy, rack};
+use super::system::{Wrong, network, policy, rack};
 use crate::experiment::pelican_policy;
 use crate::links::Network;
 use crate::repartition::{Groups, Method, Reads, Repartition};
+use crate::scenario::case::Case;
+use crate::scenario::sources::Sources;
 use engine::repartition::Alpha;
 use model::RackSpec;
 use std::time::Duration;
 
-/// Alpha as a fraction is counted in these.
-const PARTS: u64 = 1_000_000;
+/// The denominator of alpha as a fraction.
+const MILLIONTHS: u64 = 1_000_000;
 
 pub(super) fn job(case: &Case, seeds: &[u64], sources: &mut Sources<'_>) -> Result<Repartition, Wrong> {
     let made = case.word("repartition.hardware") == "groups";
@@ -17,16 +19,17 @@ pub(super) fn job(case: &Case, seeds: &[u64], sources: &mut Sources<'_>) -> Resu
     let mut settings = pelican_policy(rack.profile.starts_per_day());
     policy(case, &rack, &mut settings)?;
     settings.write_read_back = case.flag("repartition.read_back");
+    let output = (case.number("repartition.alpha") * MILLIONTHS as f64).round() as u64;
     Ok(Repartition {
         policy: settings,
         rack,
         network: if made { Network::UNBOUNDED } else { network(case) },
         data_bytes: case.bytes("repartition.data").unwrap_or(0),
         memory_bytes: memory(case)?,
-        alpha: Alpha { output: (case.number("repartition.alpha") * PARTS as f64).round() as u64, input: PARTS },
+        alpha: Alpha { output, input: MILLIONTHS },
         input_skew_permille: permille(case, "repartition.input_skew"),
         output_skew_permille: permille(case, "repartition.output_skew"),
-        method: method(&case.word("repartition.strategy")),
+        method: method(case.word("repartition.strategy")),
         operation_bytes: case.bytes("repartition.operation"),
         reads: reads(case),
         seeds: seeds.to_vec(),
@@ -41,7 +44,7 @@ fn permille(case: &Case, key: &'static str) -> u32 {
     (case.number(key) * 1_000.0).round() as u32
 }
 
-/// What a planner cannot divide among pieces is no buffer.
+/// A buffer that a planner can divide among pieces.
 fn memory(case: &Case) -> Result<u64, Wrong> {
     const LEAST_BYTES: u64 = 1_000_000;
     match case.bytes("repartition.memory") {
@@ -56,10 +59,7 @@ fn groups(case: &Case) -> Result<RackSpec, Wrong> {
         switch: case.span("repartition.switch").unwrap_or_default(),
         spread_permille: permille(case, "repartition.switch_spread"),
         seek: case.span("repartition.seek").unwrap_or_default(),
-        bytes_per_s: match case.meaning("repartition.rate") {
-            Meaning::BytesPerS(rate) => *rate,
-            _ => 0,
-        },
+        bytes_per_s: case.bytes_per_s("repartition.rate").unwrap_or(0),
     };
     groups.rack().map_err(|error| {
         let key = match error.key.as_str() {

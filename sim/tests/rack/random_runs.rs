@@ -1,4 +1,4 @@
-//! Random lives of racks: whatever happens, no fuse trips and nothing waits for ever.
+//! Randomised runs of racks: whatever happens, no fuse trips and nothing waits for ever.
 
 use super::*;
 use engine::baseline::{RandomLayout, random_stacks};
@@ -6,8 +6,8 @@ use engine::{DrivePhase, Mind};
 use model::Rng;
 use proptest::prelude::*;
 
-/// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.
-fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
+/// A randomised run: reads, writes, cancels, deletes, deaths and revivals of drives, all with faults.
+fn random_run(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
     let mut world = world_of(name, seed, |policy| policy.idle_timeout = IdleTimeout::After(MINUTE));
     let mut rng = Rng::for_thing(seed, 99);
     world.set_staging(2000 * MB);
@@ -16,7 +16,7 @@ fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
     let mut away: Vec<DriveId> = Vec::new();
     for _ in 0..300 {
         world.run_for(Duration::from_millis(rng.below(20_000)));
-        let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
+        let blobs: Vec<BlobId> = world.blobs.iter().map(|(blob, _)| blob).collect();
         match rng.below(10) {
             0..=2 => drop(world.write(MB * (1 + rng.below(50)), PinnedTo::Anywhere)),
             3..=6 if !blobs.is_empty() => {
@@ -29,7 +29,7 @@ fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
                 version += 1;
                 world.stage(version, MB * (1 + rng.below(300)), PinnedTo::Anywhere);
             }
-            8 if !blobs.is_empty() => world.doom(blobs[0], 400 * MB),
+            8 if !blobs.is_empty() => world.mark_dead(blobs[0], 400 * MB),
             9 if deaths => {
                 let drives = world.rack.spec().drives.len() as u64;
                 let drive = DriveId(rng.below(drives) as u32);
@@ -43,16 +43,13 @@ fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
         }
     }
     // The world heals; what is left must come to rest.
-    world.set_faults(Faults::default());
-    for index in 0..world.rack.spec().drives.len() {
-        world.revive(DriveId(index as u32));
-    }
+    heal(&mut world);
     world.run_for(3 * 24 * 60 * MINUTE);
     world
 }
 
 fn came_to_rest(world: &World) {
-    assert_eq!(world.trips(), 0, "no fuse ever trips");
+    assert_eq!(world.counted().trips, 0, "no fuse ever trips");
     assert_eq!(world.open_ops(), 0, "every operation is answered");
     assert_eq!(world.rack.ops_len(), 0, "and forgotten");
     assert!(is_asleep(world), "and everything sleeps");
@@ -60,7 +57,7 @@ fn came_to_rest(world: &World) {
 
 /// The small rack as the prototype of Pelican's cross-validation was: one drive of a tray starts at a time.
 fn small_prototype() -> RackSpec {
-    let (_, text) = model::text::SHIPPED.into_iter().find(|(shipped, _)| *shipped == "pelican-mini").unwrap();
+    let text = shipped_text("pelican-mini");
     let starts = "[resources.starts]\nsame = [\"width\", \"height\"]\nstarting_drives = 1\nhard = true\n\n";
     model::text::parse(&text.replacen("[resources.power]", &(starts.to_owned() + "[resources.power]"), 1), "mini")
         .unwrap()
@@ -68,16 +65,14 @@ fn small_prototype() -> RackSpec {
 
 /// The box of eight, limited by watts instead of drives, and so small that it is soon full.
 fn small_box_of_watts() -> RackSpec {
-    let (_, text) = model::text::SHIPPED.into_iter().find(|(shipped, _)| *shipped == "nas8").unwrap();
-    let changed = text.replace("active_drives = 4", "watts = 100").replace("\"12 TB\"", "\"2 GB\"");
+    let changed = shipped_text("nas8").replace("active_drives = 4", "watts = 100").replace("\"12 TB\"", "\"2 GB\"");
     model::text::parse(&changed, "nas8").unwrap()
 }
 
-/// A rougher life: drives that never answer, fuses that trip by themselves, full racks, pins, and a rack that may close
+/// A rougher run: drives that never answer, fuses that trip by themselves, full racks, pins, and a rack that may close
 /// at any moment of it.
-fn live_roughly(spec: RackSpec, seed: u64, closes: bool) -> World {
+fn rough_run(spec: RackSpec, seed: u64, closes: bool) -> World {
     let mut rng = Rng::for_thing(seed, 98);
-    let layout = engine::layout::synthesise(&spec).unwrap();
     let mut policy = policy(&spec);
     policy.idle_timeout =
         if rng.below(3) == 0 { IdleTimeout::Never } else { IdleTimeout::After(Duration::from_secs(rng.below(120))) };
@@ -86,10 +81,9 @@ fn live_roughly(spec: RackSpec, seed: u64, closes: bool) -> World {
     policy.scheduler.anticipation = Duration::from_secs(rng.below(4));
     policy.scheduler.queue_depth = 20;
     policy.starts_per_day = 1 + rng.below(20) as u32;
+    let mut world = judged(spec, policy, seed, Vec::new());
+    let layout = world.rack.layout();
     let (classes, groups) = (layout.classes.len() as u64, layout.groups.len() as u64);
-    let judge = Some(TraceCheck::new(&spec, &layout, &policy));
-    let setting = Setting { judge, ..Setting::default() };
-    let mut world = World::with(Rack::new(spec, layout, policy, seed), seed, setting);
     world.set_staging(2000 * MB);
     let bad = Faults {
         command_permille: 30,
@@ -106,7 +100,7 @@ fn live_roughly(spec: RackSpec, seed: u64, closes: bool) -> World {
         }
         let longest_ms = 1 << rng.below(17);
         world.run_for(Duration::from_millis(rng.below(longest_ms)));
-        let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
+        let blobs: Vec<BlobId> = world.blobs.iter().map(|(blob, _)| blob).collect();
         let any_blob = |rng: &mut Rng| blobs.get(rng.below(blobs.len().max(1) as u64) as usize).copied();
         let drive = DriveId(rng.below(world.rack.spec().drives.len() as u64) as u32);
         let pin = match rng.below(6) {
@@ -126,29 +120,26 @@ fn live_roughly(spec: RackSpec, seed: u64, closes: bool) -> World {
                 }
             }
             6..=7 => world.stage(version, MB * (1 + rng.below(300)), pin),
-            8 => drop(any_blob(&mut rng).map(|blob| world.doom(blob, MB * (1 + rng.below(400))))),
+            8 => drop(any_blob(&mut rng).map(|blob| world.mark_dead(blob, MB * (1 + rng.below(400))))),
             9 => world.kill(drive),
             10 => world.revive(drive),
             _ => world.trip(hard[rng.below(hard.len() as u64) as usize], drive),
         }
         let group = GroupId(rng.below(world.rack.layout().groups.len() as u64) as u32);
-        let told = world.rack.forecast(group, world.now());
-        assert!(told.min <= told.max);
+        let forecast = world.rack.forecast(group, world.now());
+        assert!(forecast.min <= forecast.max);
     }
     if closes {
         world.close();
     }
-    world.set_faults(Faults::default());
-    for index in 0..world.rack.spec().drives.len() {
-        world.revive(DriveId(index as u32));
-    }
+    heal(&mut world);
     world.run_for(2 * 24 * 60 * MINUTE);
     world
 }
 
-/// A life of the straw man: reads of random drives, deaths, revivals, fuses that trip by themselves, and commands that
+/// A run of a random layout: reads of random drives, deaths, revivals, fuses that trip by themselves, and commands that
 /// fail or are answered twice.
-fn live_at_random(spec: RackSpec, seed: u64) -> World<RandomLayout> {
+fn random_layout_run(spec: RackSpec, seed: u64) -> World<RandomLayout> {
     let mut rng = Rng::for_thing(seed, 97);
     let judge = Some(TraceCheck::without_classes(&spec));
     let setting = Setting { judge, ..Setting::default() };
@@ -176,10 +167,7 @@ fn live_at_random(spec: RackSpec, seed: u64) -> World<RandomLayout> {
             }
         }
     }
-    world.set_faults(Faults::default());
-    for index in 0..world.rack.spec().drives.len() {
-        world.revive(DriveId(index as u32));
-    }
+    heal(&mut world);
     world.run_for(24 * 60 * MINUTE);
     world
 }
@@ -190,9 +178,9 @@ proptest! {
     #[test]
     fn under_random_load_no_fuse_trips_and_every_operation_is_answered(seed in any::<u64>()) {
         for name in ["pelican-mini", "nas8"] {
-            let world = live(name, seed, Faults::default(), false);
+            let world = random_run(name, seed, Faults::default(), false);
             came_to_rest(&world);
-            prop_assert!(world.staged().is_empty(), "everything staged has migrated");
+            prop_assert!(world.staging.versions().is_empty(), "everything staged has migrated");
         }
     }
 
@@ -206,7 +194,7 @@ proptest! {
             ..Faults::default()
         };
         for name in ["pelican-mini", "nas8"] {
-            let mut world = live(name, seed, faults, true);
+            let mut world = random_run(name, seed, faults, true);
             came_to_rest(&world);
             world.take_ended();
             // Liveness: once the world is well, whatever is written can be read.
@@ -215,7 +203,7 @@ proptest! {
             let ended = world.take_ended();
             let written = ended.iter().find(|ended| ended.op == op).unwrap();
             prop_assert!(matches!(written.outcome, Outcome::Written { .. }), "{:?}", written);
-            let blob = world.blobs().last().unwrap().0;
+            let blob = world.blobs.iter().last().unwrap().0;
             world.read(blob, MB).unwrap();
             world.run_for(30 * MINUTE);
             prop_assert_eq!(&world.take_ended()[0].outcome, &Outcome::Read);
@@ -223,10 +211,10 @@ proptest! {
     }
 
     #[test]
-    fn a_rough_life_trips_no_fuse_and_leaves_nothing_waiting(seed in any::<u64>(), closes in any::<bool>()) {
+    fn a_rough_run_trips_no_fuse_and_leaves_nothing_waiting(seed in any::<u64>(), closes in any::<bool>()) {
         for spec in [shipped("pelican-mini"), small_prototype(), shipped("nas8"), small_box_of_watts()] {
-            let mut world = live_roughly(spec, seed, closes);
-            prop_assert_eq!(world.trips(), 0, "no fuse trips by the engine's doing");
+            let mut world = rough_run(spec, seed, closes);
+            prop_assert_eq!(world.counted().trips, 0, "no fuse trips by the engine's doing");
             prop_assert_eq!((world.open_ops(), world.rack.ops_len()), (0, 0), "every operation is answered");
             if closes {
                 prop_assert!(world.rack.is_closed(), "whatever never answered is given up on");
@@ -236,9 +224,9 @@ proptest! {
             let away = |drive: &&model::DriveSpec| matches!(world.rack.drive_phase(drive.id), DrivePhase::Away(_));
             prop_assert_eq!(world.rack.spec().drives.iter().find(away), None);
             world.take_ended();
-            let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
+            let blobs: Vec<BlobId> = world.blobs.iter().map(|(blob, _)| blob).collect();
             for blob in blobs.into_iter().take(5) {
-                if world.blobs().all(|(there, _)| there != blob) {
+                if world.blobs.iter().all(|(there, _)| there != blob) {
                     continue; // reclaimed while another was read
                 }
                 let op = world.read(blob, MB).unwrap();
@@ -249,10 +237,10 @@ proptest! {
     }
 
     #[test]
-    fn the_straw_man_trips_no_fuse_and_answers_everything_whatever_is_lost(seed in any::<u64>()) {
+    fn a_random_layout_trips_no_fuse_and_answers_everything_whatever_is_lost(seed in any::<u64>()) {
         for spec in [shipped("pelican-mini"), small_prototype(), shipped("nas8"), small_box_of_watts()] {
-            let mut world = live_at_random(spec, seed);
-            prop_assert_eq!((world.trips(), world.open_ops()), (0, 0));
+            let mut world = random_layout_run(spec, seed);
+            prop_assert_eq!((world.counted().trips, world.open_ops()), (0, 0));
             let mut rng = Rng::for_thing(seed, 96);
             let drives = random_stacks(world.rack.spec(), &mut rng).unwrap();
             world.take_ended();
@@ -265,7 +253,7 @@ proptest! {
     #[test]
     fn the_same_seed_gives_the_same_trace(seed in any::<u64>()) {
         let faults = Faults { command_permille: 20, transfer_permille: 20, twice_permille: 50, ..Faults::default() };
-        let once = live("nas8", seed, faults, true).trace_hash();
-        prop_assert_eq!(once, live("nas8", seed, faults, true).trace_hash());
+        let once = random_run("nas8", seed, faults, true).trace_hash();
+        prop_assert_eq!(once, random_run("nas8", seed, faults, true).trace_hash());
     }
 }

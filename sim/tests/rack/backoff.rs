@@ -1,12 +1,12 @@
-//! Drives that were given up on come back by themselves, and hold nobody else up for good.
+//! Drives that were given up are tried again by themselves, less and less often, and hold nobody else up for good.
 
 use super::*;
 
-/// Nothing that a drive does is answered.
+/// Drives execute every command, and answer none.
 const MUTE: Faults =
     Faults { command_permille: 0, transfer_permille: 0, twice_permille: 0, mute_permille: 1000, hang_permille: 0 };
 
-/// A rack in which the drives of one blob have gone silent, until all of them are out, and what another blob is, whose
+/// A rack in which the drives of one blob have gone silent until all of them are out of service, and another blob whose
 /// group needs power from the same domains.
 fn silenced() -> (World, [BlobId; 2]) {
     let mut world = world_of("nas8", 61, |policy| policy.starts_per_day = 10_000);
@@ -33,16 +33,16 @@ fn read(world: &mut World, blob: BlobId) -> Outcome {
 fn silent_drives_hold_the_permits_of_others_for_a_while_and_not_for_good() {
     let (mut world, blobs) = silenced();
     let held = world.rack.active_drives();
-    assert!(held > 0, "who is silent may still turn");
+    assert!(held > 0, "a silent drive may still turn");
     let waits = read(&mut world, blobs[1]);
     world.run_for(24 * 60 * MINUTE);
-    assert_eq!(world.rack.active_drives(), 0, "all were told to stop once more, and did");
+    assert_eq!(world.rack.active_drives(), 0, "all were stopped once more");
     assert_eq!((waits, read(&mut world, blobs[1])), (Outcome::Failed(Rejection::TooManyDrivesAway), Outcome::Read));
-    assert_eq!(world.trips(), 0);
+    assert_eq!(world.counted().trips, 0);
 }
 
 #[test]
-fn drives_that_are_out_come_back_when_nobody_says_so() {
+fn drives_that_are_out_of_service_come_back_unasked() {
     let (mut world, blobs) = silenced();
     world.run_for(24 * 60 * MINUTE);
     assert_eq!(read(&mut world, blobs[0]), Outcome::Read);
@@ -61,7 +61,7 @@ fn a_drive_that_stays_broken_is_started_less_and_less_often() {
         }
         starts.push(world.rack.stats().drive_starts - before);
     }
-    let members = world.drives_of(blobs[0]).len() as u64;
+    let members = world.blobs.drives_of(blobs[0]).len() as u64;
     assert!(starts[5] <= 2 * members && starts[5] < starts[0], "starts of each day: {starts:?}");
     world.set_faults(Faults::default());
     world.run_for(2 * 24 * 60 * MINUTE);

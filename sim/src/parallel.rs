@@ -1,0 +1,41 @@
+//! Many jobs on several processors.
+//!
+//! Each job is taken by the next thread that is free, in their order. Results come out in the order of the jobs, and
+//! are the same for any number of threads.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Runs all jobs on so many threads; calls `done` after each with the number of those done. A job that panics ends all
+/// of them with its panic.
+///
+/// # Errors
+/// The error of the first job that has one; jobs behind it are not begun any more.
+pub(crate) fn run_each<J: Sync, R: Send, E: Send>(
+    jobs: &[J],
+    threads: NonZeroUsize,
+    run: &(dyn Fn(&J) -> Result<R, E> + Sync),
+    done: &(dyn Fn(usize) + Sync),
+) -> Result<Vec<R>, E> {
+    let (next, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || {
+        let mut results = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(index) else { return results };
+            let result = run(job);
+            if result.is_err() {
+                next.store(jobs.len(), Ordering::Relaxed);
+            }
+            results.push((index, result));
+            done(ended.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+    };
+    let mut results: Vec<(usize, Result<R, E>)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.get().min(jobs.len())).map(|_| scope.spawn(work)).collect();
+        let results = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+        results.flat_map(|results| results.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    results.sort_unstable_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}

@@ -1,0 +1,278 @@
+//! The measurements of several runs of one experiment taken together: a point of a sweep.
+
+use crate::experiment::{Arrivals, Experiment, System};
+use crate::histogram::Histogram;
+use crate::links::Network;
+use crate::measure::{Clients, Measured, Summary};
+use engine::ReadPolicy;
+use serde::{Deserialize, Serialize};
+
+/// The experience of the clients of some classes, over all seeds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClientSummary {
+    /// From issue to first byte.
+    pub ttfb_s: Summary,
+    /// From issue to last byte.
+    pub completion_s: Summary,
+    /// The share of requests that were refused.
+    pub reject_rate: f64,
+}
+
+impl ClientSummary {
+    fn of<'a>(runs: impl Iterator<Item = &'a Clients>) -> Self {
+        let mut all = Clients::default();
+        runs.for_each(|run| all.merge(run));
+        Self {
+            ttfb_s: Summary::of(&all.first_byte),
+            completion_s: Summary::of(&all.completion),
+            reject_rate: all.reject_rate(),
+        }
+    }
+}
+
+/// The consequences of a drive's failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RebuildPoint {
+    /// From the failure until every blob was whole again, in seconds, on average over the seeds; `None` if one of them
+    /// did not get that far.
+    pub rebuild_s: Option<f64>,
+    /// Clients of the class of the failed drive, while it was rebuilt.
+    pub in_class: ClientSummary,
+    /// Clients of all other classes, meanwhile.
+    pub elsewhere: ClientSummary,
+}
+
+impl RebuildPoint {
+    fn of(runs: &[Measured]) -> Option<Self> {
+        let clients: Option<Vec<&[Clients; 2]>> = runs.iter().map(|run| run.by_class.as_ref()).collect();
+        let clients = clients?;
+        let took: Option<Vec<f64>> = runs.iter().map(|run| Some(run.rebuild?.as_secs_f64())).collect();
+        Some(Self {
+            rebuild_s: took.map(|took| took.iter().sum::<f64>() / took.len() as f64),
+            in_class: ClientSummary::of(clients.iter().map(|[in_class, _]| in_class)),
+            elsewhere: ClientSummary::of(clients.iter().map(|[_, elsewhere]| elsewhere)),
+        })
+    }
+}
+
+/// The draw of all drives together, in watts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Power {
+    /// The mean.
+    pub mean: f64,
+    /// The highest.
+    pub peak: f64,
+}
+
+/// Half the width of the 95 % confidence interval of a mean over the seeds (Student's t); `None` for a single seed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Confidence {
+    /// Of the throughput, in bytes/s.
+    pub throughput_bytes_per_s: Option<f64>,
+    /// Of the mean time to first byte, in seconds.
+    pub ttfb_mean_s: Option<f64>,
+    /// Of the mean service time, in seconds.
+    pub service_mean_s: Option<f64>,
+    /// Of the share of requests refused.
+    pub reject_rate: Option<f64>,
+}
+
+/// The parameters of a point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// The rack's name.
+    pub rack: String,
+    /// The system that decided.
+    pub system: System,
+    /// The servers' network.
+    pub network: Network,
+    /// Reads a second, for a Poisson load.
+    pub reads_per_s: Option<f64>,
+    /// Reads of a burst.
+    pub burst_reads: Option<u32>,
+    /// u, in the unit of the policy's weighing.
+    pub overtake_limit: u64,
+    /// Requests that a queue holds.
+    pub queue_depth: u32,
+    /// The stacks that reads ask for.
+    pub read_policy: ReadPolicy,
+    /// The warm-up, which is not measured, in seconds.
+    pub warm_up_s: f64,
+    /// The time measured, in seconds, on average over the seeds.
+    pub measured_s: f64,
+    /// The seeds.
+    pub seeds: Vec<u64>,
+}
+
+/// A point: its parameters, and its measurements over all seeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The parameters.
+    pub parameters: Parameters,
+    /// Payload that left by the network, in bytes/s.
+    pub throughput_bytes_per_s: f64,
+    /// From issue to first byte.
+    pub ttfb_s: Summary,
+    /// From issue to last byte.
+    pub completion_s: Summary,
+    /// From the queue to the last byte, wakes included.
+    pub service_s: Summary,
+    /// The share of requests that were refused.
+    pub reject_rate: f64,
+    /// The share of the schedulers' time in which they waited for drives to rest and wake.
+    pub wake_time_fraction: f64,
+    /// Starts of a drive in a year.
+    pub spin_ups_per_drive_year: f64,
+    /// Starts that a drive is rated for in a year of its life.
+    pub rated_starts_per_drive_year: f64,
+    /// Drives start more often than that, so that they wear out before their time.
+    pub beyond_rating: bool,
+    /// Data that a drive transfers in a year, in 10^12 bytes, redundancy included.
+    pub tb_per_drive_year: f64,
+    /// The draw of all drives.
+    pub power_w: Power,
+    /// The time it took to wake every group once, before anything else, in seconds.
+    pub boot_s: f64,
+    /// When the number of open requests of a Poisson load was steady, in seconds from the first request, in the slowest
+    /// run (MSER-5); `None` if half of some run was not enough.
+    pub steady_after_s: Option<f64>,
+    /// The consequences of a drive's failure, if one failed.
+    pub rebuild: Option<RebuildPoint>,
+    /// The confidence intervals of the means.
+    pub ci95: Confidence,
+    /// Requests answered, over all seeds.
+    pub answered: u64,
+    /// Requests refused, over all seeds.
+    pub refused: u64,
+    /// Events reported to the engine while it was measured, over all seeds.
+    pub events: u64,
+    /// For each seed, a number that is the same whenever the same happened.
+    pub trace_hashes: Vec<u64>,
+}
+
+impl Point {
+    pub(crate) fn of(experiment: &Experiment, runs: &[Measured]) -> Self {
+        let mean = |of: &dyn Fn(&Measured) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
+        let spin_ups_per_drive_year = mean(&|run| run.per_drive_year(run.spin_ups as f64));
+        let profile = &experiment.rack.profile;
+        let rated_starts_per_drive_year = f64::from(profile.rated_starts) / f64::from(profile.life_years);
+        let all = |of: fn(&Measured) -> &Histogram| {
+            let mut merged = Histogram::default();
+            for run in runs {
+                merged.merge(of(run));
+            }
+            Summary::of(&merged)
+        };
+        Self {
+            parameters: parameters(experiment, mean(&|run| run.span.as_secs_f64())),
+            throughput_bytes_per_s: mean(&Measured::throughput_bytes_per_s),
+            ttfb_s: all(|run| &run.clients.first_byte),
+            completion_s: all(|run| &run.clients.completion),
+            service_s: all(|run| &run.service),
+            reject_rate: mean(&|run| run.clients.reject_rate()),
+            wake_time_fraction: mean(&|run| run.wake_time_fraction),
+            spin_ups_per_drive_year,
+            rated_starts_per_drive_year,
+            beyond_rating: spin_ups_per_drive_year > rated_starts_per_drive_year,
+            tb_per_drive_year: mean(&|run| run.per_drive_year(run.drive_bytes as f64) / 1e12),
+            power_w: Power {
+                mean: mean(&|run| run.mean_power_mw as f64 / 1e3),
+                peak: runs.iter().map(|run| run.peak_power_mw).max().unwrap_or(0) as f64 / 1e3,
+            },
+            boot_s: mean(&|run| run.boot.as_secs_f64()),
+            steady_after_s: runs.iter().try_fold(0.0_f64, |most, run| Some(most.max(run.steady_after?.as_secs_f64()))),
+            rebuild: RebuildPoint::of(runs),
+            ci95: Confidence {
+                throughput_bytes_per_s: half_width(runs.iter().map(Measured::throughput_bytes_per_s)),
+                ttfb_mean_s: half_width(runs.iter().filter_map(|run| run.clients.first_byte.mean_s())),
+                service_mean_s: half_width(runs.iter().filter_map(|run| run.service.mean_s())),
+                reject_rate: half_width(runs.iter().map(|run| run.clients.reject_rate())),
+            },
+            answered: runs.iter().map(|run| run.clients.answered).sum(),
+            refused: runs.iter().map(|run| run.clients.refused).sum(),
+            events: runs.iter().map(|run| run.events).sum(),
+            trace_hashes: runs.iter().map(|run| run.trace_hash).collect(),
+        }
+    }
+}
+
+fn parameters(experiment: &Experiment, measured_s: f64) -> Parameters {
+    let arrivals = &experiment.workload.arrivals;
+    let poisson = matches!(arrivals, Arrivals::Poisson { .. });
+    Parameters {
+        rack: experiment.rack.name.clone(),
+        system: experiment.system,
+        network: experiment.network,
+        reads_per_s: match arrivals {
+            Arrivals::Poisson { mean_gap } => Some(mean_gap.as_secs_f64().recip()),
+            _ => None,
+        },
+        burst_reads: match arrivals {
+            Arrivals::Burst { reads, .. } => Some(*reads),
+            _ => None,
+        },
+        overtake_limit: experiment.policy.scheduler.overtake_limit,
+        queue_depth: experiment.policy.scheduler.queue_depth,
+        read_policy: experiment.policy.read_policy,
+        warm_up_s: if poisson { experiment.warm_up.as_secs_f64() } else { 0.0 },
+        measured_s,
+        seeds: experiment.seeds.clone(),
+    }
+}
+
+/// Half the width of the 95 % confidence interval of the mean of `values` (Student's t); `None` for fewer than two.
+fn half_width(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
+    let count = values.clone().count();
+    if count < 2 {
+        return None;
+    }
+    let mean = values.clone().sum::<f64>() / count as f64;
+    let variance = values.map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1) as f64;
+    Some(t_95((count - 1) as f64) * (variance / count as f64).sqrt())
+}
+
+/// The quantile of Student's t distribution that bounds 95 % on both sides.
+fn t_95(degrees_of_freedom: f64) -> f64 {
+    distrs::StudentsT::ppf(0.975, degrees_of_freedom)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        for (degrees_of_freedom, tabulated) in [
+            (1.0, 12.706),
+            (2.0, 4.303),
+            (3.0, 3.182),
+            (4.0, 2.776),
+            (5.0, 2.571),
+            (6.0, 2.447),
+            (7.0, 2.365),
+            (8.0, 2.306),
+            (9.0, 2.262),
+            (10.0, 2.228),
+            (11.0, 2.201),
+            (12.0, 2.179),
+            (15.0, 2.131),
+            (20.0, 2.086),
+            (30.0, 2.042),
+            (60.0, 2.000),
+            (120.0, 1.980),
+        ] {
+            let found = t_95(degrees_of_freedom);
+            assert!((found - tabulated).abs() < 0.000_6, "{degrees_of_freedom}: {found}, {tabulated}");
+        }
+    }
+
+    #[test]
+    fn confidence_is_students() {
+        assert_eq!(half_width([1.0].into_iter()), None);
+        let three = half_width([1.0, 2.0, 3.0].into_iter()).unwrap();
+        assert!((three - 4.302_652_73 / 3_f64.sqrt()).abs() < 1e-8, "{three}");
+        let twelve = half_width((1..=12).map(f64::from)).unwrap();
+        assert!((twelve - 2.200_985 * (13.0_f64 / 12.0).sqrt()).abs() < 1e-5, "{twelve}");
+    }
+}

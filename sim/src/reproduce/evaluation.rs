@@ -1,0 +1,63 @@
+//! An evaluation of a paper, run again: its runs, its rows and its figures.
+
+use super::judge::{self, RULES, Row};
+use crate::report::{Figure, Page, Section, Table};
+
+/// A figure of an evaluation, and the name of its file.
+pub struct NamedFigure {
+    /// The name of its file, one of the evaluation's `FIGURES`.
+    pub name: &'static str,
+    /// The figure.
+    pub figure: Figure,
+}
+
+/// An evaluation, reproduced from runs of its own kind.
+pub struct Reproduction<R> {
+    /// The runs.
+    pub runs: R,
+    /// The rows, in the order of the text.
+    pub rows: Vec<Row>,
+    /// The figures.
+    pub figures: Vec<NamedFigure>,
+}
+
+impl<R> Reproduction<R> {
+    /// The row of a claim.
+    pub fn row(&self, id: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.id == id)
+    }
+
+    /// The rows as a table.
+    pub fn table(&self) -> Table {
+        judge::table(&self.rows)
+    }
+
+    /// The number of rows of each verdict.
+    pub fn summary(&self) -> String {
+        judge::summary(&self.rows)
+    }
+
+    /// A page of rows, rules, figures and then `tables`, each below its heading. `command` is what makes it again.
+    pub(super) fn page_of<const N: usize>(
+        &self,
+        title: &str,
+        about: &str,
+        command: &str,
+        tables: [(&str, Table); N],
+    ) -> Page {
+        let mut sections = vec![
+            Section::Words(about.to_owned()),
+            Section::Verbatim(command.to_owned()),
+            Section::Words(format!("{}.", self.summary())),
+            Section::Table(self.table()),
+            Section::Heading("How rows are judged".to_owned()),
+        ];
+        sections.extend(RULES.map(|rule| Section::Words(rule.to_owned())));
+        sections.push(Section::Heading("Figures".to_owned()));
+        sections.extend(self.figures.iter().map(|named| Section::Figure(named.figure.clone())));
+        for (heading, table) in tables {
+            sections.extend([Section::Heading(heading.to_owned()), Section::Table(table)]);
+        }
+        Page { title: title.to_owned(), sections }
+    }
+}

@@ -1,0 +1,27 @@
+//! Values along a sweep.
+
+use crate::report::short;
+
+/// A step of a sweep goes up or down if it is larger than this share.
+pub(super) const STEP: f64 = 0.01;
+
+/// The greatest of `values`.
+pub(super) fn most(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// The least and the greatest of `values`.
+pub(super) fn range(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    let ends = (f64::INFINITY, f64::NEG_INFINITY);
+    values.into_iter().fold(ends, |(least, most), value| (least.min(value), most.max(value)))
+}
+
+/// The share by which the greatest value of a range exceeds the least.
+pub(super) fn spread((least, most): (f64, f64)) -> f64 {
+    most / least - 1.0
+}
+
+/// A range for readers: `3.2 to 3.4`.
+pub(super) fn from_to((least, most): (f64, f64)) -> String {
+    format!("{} to {}", short(least), short(most))
+}

@@ -1,0 +1,291 @@
+//! Runs experiments.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (name, text) = model::text::SHIPPED.into_iter().find(|(name, _)| *name == "pelican").ok_or("no such rack")?;
+//! let rack = model::text::parse(text, name)?;
+//! let mut experiment = sim::Experiment::pelican(rack);
+//! experiment.workload.arrivals = sim::Arrivals::poisson(4.0);
+//! let point = sim::run(&experiment)?;
+//! println!("{} Gb/s", point.throughput_bytes_per_s * 8.0 / 1e9);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A run begins with every group waked once (Pelican's boot: an initialisation request for each group), then a warm-up
+//! that is not measured, then the time that is measured. A burst and a trace are measured from their first request to
+//! their last answer instead.
+//!
+//! Invariants: the same experiment gives the same point, to the last bit; memory does not grow with simulated time.
+
+use crate::chance::{Popular, exponential};
+use crate::experiment::{Arrivals, Experiment, ExperimentError, Fault, System};
+use crate::measure::{Measured, Measuring};
+use crate::parallel::run_each;
+use crate::point::Point;
+use crate::replay;
+use crate::steady::QueueSamples;
+use crate::stored::Stored;
+use crate::world::{Setting, World};
+use engine::check::TraceCheck;
+use engine::layout::Layout;
+use engine::{IdleTimeout, Mind, Rack};
+use model::{BlobId, ClassId, DriveId, GroupId, RackSpec, Rng, Time};
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+/// The longest time for which a rebuild is simulated.
+const REBUILD_MAX: Duration = Duration::from_hours(30 * 24);
+
+/// Runs an experiment: every seed, and all of them taken together. A trace is read to its end before it is replayed, so
+/// that an error in its last line is reported first.
+///
+/// # Errors
+/// [`ExperimentError`], before anything is simulated; or later, if the file of a trace changes meanwhile.
+pub fn run(experiment: &Experiment) -> Result<Point, ExperimentError> {
+    if experiment.seeds.is_empty() {
+        return Err(ExperimentError::NoSeed);
+    }
+    if experiment.workload.arrivals == (Arrivals::Poisson { mean_gap: Duration::ZERO }) {
+        return Err(ExperimentError::NoArrivals);
+    }
+    if let Arrivals::Replay(path) = &experiment.workload.arrivals {
+        replay::check(path)?;
+    }
+    let layout = engine::layout::synthesise(&experiment.rack)?;
+    let runs: Result<Vec<Measured>, _> =
+        experiment.seeds.iter().map(|seed| run_once(experiment, &layout, *seed)).collect();
+    Ok(Point::of(experiment, &runs?))
+}
+
+/// Runs all experiments on so many threads; calls `done` after each with the number of those done. A run whose judge
+/// finds a fault ends all of them with its panic.
+///
+/// # Errors
+/// The [`ExperimentError`] of the first experiment that has one; those behind it are not begun any more.
+pub fn run_all(
+    experiments: &[Experiment],
+    threads: NonZeroUsize,
+    done: &(dyn Fn(usize) + Sync),
+) -> Result<Vec<Point>, ExperimentError> {
+    run_each(experiments, threads, &run, done)
+}
+
+/// Runs one seed of an experiment in a rack of this layout.
+///
+/// # Errors
+/// [`ExperimentError`], before anything is simulated, or at the first line of a trace that is no request.
+pub fn run_once(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<Measured, ExperimentError> {
+    let stored = stored(experiment, layout, seed)?;
+    let mut setting = Setting { network: Some(experiment.network), ..Setting::default() };
+    setting.used_bytes = stored.used_bytes().to_vec();
+    if let Some(fault) = experiment.fault {
+        let rebuilds = |_: &&mut u64| experiment.system != System::RandomLayout;
+        let used = setting.used_bytes.get_mut(fault.drive.index()).filter(rebuilds);
+        *used.ok_or(ExperimentError::NothingToRebuild)? = fault.stack_bytes() * u64::from(fault.blobs);
+    }
+    let (spec, mut policy) = (&experiment.rack, experiment.policy.clone());
+    let (spec, layout) = match experiment.system {
+        System::Engine => (spec.clone(), layout.clone()),
+        System::FullyProvisioned => {
+            policy.scheduler.overtake_limit = 0;
+            policy.idle_timeout = IdleTimeout::Never;
+            engine::baseline::fully_provisioned(spec, layout)?
+        }
+        System::RandomLayout => {
+            let depth = policy.scheduler.queue_depth;
+            let random = engine::baseline::RandomLayout::new(spec.clone(), depth, policy.read_policy);
+            setting.judge = Some(TraceCheck::without_classes(spec));
+            return ExperimentRun::new(experiment, World::with(random, seed, setting), stored, seed).measure();
+        }
+    };
+    let failing = experiment.fault.map(|fault| Failing::of(fault, &spec, &layout, seed)).transpose()?;
+    setting.judge = Some(TraceCheck::new(&spec, &layout, &policy));
+    let world = World::with(Rack::new(spec, layout, policy, seed), seed, setting);
+    ExperimentRun { failing, ..ExperimentRun::new(experiment, world, stored, seed) }.measure()
+}
+
+/// The blobs that an experiment begins with.
+fn stored(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<Stored, ExperimentError> {
+    let mut rng = Rng::for_thing(seed, u64::from_le_bytes(*b"stored  "));
+    let (spec, count) = (&experiment.rack, experiment.stored_blobs);
+    let stored = match experiment.system {
+        System::RandomLayout => Stored::at_random(spec, count, &mut rng),
+        _ => Stored::in_groups(spec, layout, count, experiment.stored_permille, &mut rng),
+    };
+    if stored.is_empty() { Err(ExperimentError::NothingStored) } else { Ok(stored) }
+}
+
+/// A drive that is going to fail.
+struct Failing {
+    fault: Fault,
+    group: GroupId,
+    /// The drives of each blob on it.
+    blobs: Vec<Vec<DriveId>>,
+    class_of: Vec<ClassId>,
+}
+
+impl Failing {
+    fn of(fault: Fault, spec: &RackSpec, layout: &Layout, seed: u64) -> Result<Self, ExperimentError> {
+        let group = layout.group_of(fault.drive).ok_or(ExperimentError::NothingToRebuild)?;
+        let mut rng = Rng::for_thing(seed, u64::from_le_bytes(*b"sharing "));
+        let members = &layout.groups[group.index()].drives;
+        let blobs = Stored::sharing(spec, members, fault.drive, fault.blobs, &mut rng);
+        Ok(Self { fault, group, blobs, class_of: layout.groups.iter().map(|group| group.class).collect() })
+    }
+}
+
+/// One run under way.
+struct ExperimentRun<'a, M> {
+    experiment: &'a Experiment,
+    world: World<M>,
+    stored: Stored,
+    popular: Popular,
+    arrivals_rng: Rng,
+    keys_rng: Rng,
+    sizes_rng: Rng,
+    samples: Option<QueueSamples>,
+    measuring: Measuring,
+    failing: Option<Failing>,
+}
+
+impl<'a, M: Mind> ExperimentRun<'a, M> {
+    fn new(experiment: &'a Experiment, world: World<M>, stored: Stored, seed: u64) -> Self {
+        let rng = |thing: &[u8; 8]| Rng::for_thing(seed, u64::from_le_bytes(*thing));
+        Self {
+            popular: Popular::new(experiment.workload.popularity, stored.len()),
+            experiment,
+            world,
+            stored,
+            arrivals_rng: rng(b"arrivals"),
+            keys_rng: rng(b"keys    "),
+            sizes_rng: rng(b"sizes   "),
+            samples: None,
+            measuring: Measuring::default(),
+            failing: None,
+        }
+    }
+
+    fn measure(mut self) -> Result<Measured, ExperimentError> {
+        self.boot();
+        match &self.experiment.workload.arrivals {
+            Arrivals::Poisson { mean_gap } => self.poisson(in_ns(*mean_gap)),
+            Arrivals::Burst { reads, over } => self.burst(*reads, in_ns(*over)),
+            Arrivals::Replay(path) => {
+                self.start_measuring();
+                replay::play(replay::open(path)?, &mut self.world, &self.stored, &mut self.measuring)?;
+                self.run_dry();
+            }
+        }
+        if let Some(failing) = &self.failing {
+            let left = self.world.blobs.left_on(failing.fault.drive);
+            self.measuring.rebuilt((left == 0).then(|| self.world.blobs.rebuilt_at()));
+        }
+        let steady_after = self.samples.as_ref().and_then(QueueSamples::steady_after);
+        Ok(Measured { steady_after, ..self.measuring.end(&mut self.world) })
+    }
+
+    /// Wakes every group once, as at Pelican's boot (section 4).
+    fn boot(&mut self) {
+        if self.experiment.system == System::RandomLayout {
+            return;
+        }
+        for index in self.stored.one_of_each_group() {
+            let (group, drives) = self.stored.blob(index);
+            self.world.read_at(BlobId::numbered(index as u64), group, drives.to_vec(), 1);
+        }
+        self.run_dry();
+        self.measuring.booted(self.world.now());
+    }
+
+    fn poisson(&mut self, mean_gap_ns: u64) {
+        let begun = self.world.now();
+        let measured_from = begun + self.experiment.warm_up;
+        let until = measured_from + self.experiment.duration;
+        if self.failing.is_none() {
+            self.samples = Some(QueueSamples::new(begun, until.since(begun)));
+        }
+        let mut next = self.arrive_until(mean_gap_ns, begun, measured_from);
+        self.start_measuring();
+        if self.failing.is_none() {
+            self.arrive_until(mean_gap_ns, next, until);
+        }
+        // With a drive that fails: until its rebuild is over, to the minute.
+        while self.rebuilds() {
+            next = self.arrive_until(mean_gap_ns, next, self.world.now() + Duration::from_mins(1));
+        }
+    }
+
+    fn burst(&mut self, reads: u32, over_ns: u64) {
+        let begun = self.world.now();
+        let mut moments: Vec<u64> = (0..reads).map(|_| self.arrivals_rng.between(0, over_ns)).collect();
+        moments.sort_unstable();
+        self.start_measuring();
+        for moment in moments {
+            self.world.run_until(begun + Duration::from_nanos(moment));
+            self.read_any();
+        }
+        self.run_dry();
+    }
+
+    /// Lets time pass until everything is answered, and rebuilt.
+    fn run_dry(&mut self) {
+        while self.world.open_ops() > 0 || self.rebuilds() {
+            assert!(self.world.step(), "every operation is answered");
+            self.measuring.collect(&mut self.world);
+        }
+    }
+
+    /// Measures from now on; a drive that is to fail does so now.
+    fn start_measuring(&mut self) {
+        self.measuring.collect(&mut self.world);
+        self.measuring.start(&mut self.world);
+        let Some(failing) = &mut self.failing else { return };
+        let stack_bytes = failing.fault.stack_bytes();
+        self.world.number_blobs_from(BlobId::numbered(self.stored.len() as u64));
+        for drives in std::mem::take(&mut failing.blobs) {
+            self.world.place(failing.group, drives, stack_bytes);
+        }
+        self.measuring.watch_class(std::mem::take(&mut failing.class_of), failing.group);
+        self.world.fail(failing.fault.drive);
+    }
+
+    /// True while a rebuild is under way that has not taken too long.
+    fn rebuilds(&self) -> bool {
+        let left = |failing: &Failing| self.world.blobs.left_on(failing.fault.drive) > 0;
+        self.failing.as_ref().is_some_and(left) && self.measuring.so_far(self.world.now()) < REBUILD_MAX
+    }
+
+    /// Poisson arrivals from moment `next` on; answers with the first one that is not before `until`.
+    fn arrive_until(&mut self, mean_gap_ns: u64, mut next: Time, until: Time) -> Time {
+        while next < until {
+            self.pass_until(next);
+            self.read_any();
+            next += Duration::from_nanos(exponential(mean_gap_ns, &mut self.arrivals_rng).max(1));
+        }
+        self.pass_until(until);
+        self.measuring.collect(&mut self.world);
+        next
+    }
+
+    /// Lets time pass, and samples the queues in between.
+    fn pass_until(&mut self, until: Time) {
+        while let Some(samples) = self.samples.as_mut().filter(|samples| samples.next() <= until) {
+            self.world.run_until(samples.next());
+            samples.take(self.world.open_ops() as f64);
+        }
+        self.world.run_until(until);
+    }
+
+    fn read_any(&mut self) {
+        let index = self.popular.draw(&mut self.keys_rng);
+        let bytes = self.experiment.workload.sizes.draw(&mut self.sizes_rng);
+        let (group, drives) = self.stored.blob(index);
+        self.world.read_at(BlobId::numbered(index as u64), group, drives.to_vec(), bytes);
+        self.measuring.collect(&mut self.world);
+    }
+}
+
+fn in_ns(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,89 @@
+//! The rack of a trial, its network, and the policy of its engine.
+
+use crate::links::Network;
+use crate::scenario::case::Case;
+use crate::scenario::sources::Sources;
+use crate::scenario::value::Meaning;
+use engine::{IdleTimeout, RackPolicy, ReadPolicy, Shares, Weighing};
+use model::{DomainId, DomainLimit, RackSpec, Resource};
+
+/// An error in a value, once all are known: the key, and what to write.
+pub(in crate::scenario) type Wrong = (&'static str, String);
+
+pub(super) fn network(case: &Case) -> Network {
+    Network { bytes_per_s: case.bytes_per_s("network.bytes_per_s"), shared: case.flag("network.shared") }
+}
+
+/// The rack, with the limits that the scenario sets over all of its drives. They are resources like those of the
+/// description, so that the layout is made for them, the ledger grants by them, and the judge of the trace counts them.
+pub(super) fn rack(case: &Case, sources: &mut Sources<'_>) -> Result<RackSpec, Wrong> {
+    let name = case.word("rack");
+    let limit = |key: &'static str| case.whole_or_word(key).map(|number| number as u32);
+    let (groups, watts) = (limit("limit.active_groups"), limit("limit.watts"));
+    let spec = sources.rack(name).map_err(|why| ("rack", why))?;
+    if groups.is_none() && watts.is_none() {
+        return Ok(spec);
+    }
+    let key = if groups.is_some() { "limit.active_groups" } else { "limit.watts" };
+    sources.limited((name.to_owned(), groups, watts), || limited(&spec, groups, watts)).map_err(|why| (key, why))
+}
+
+fn limited(spec: &RackSpec, groups: Option<u32>, watts: Option<u32>) -> Result<RackSpec, String> {
+    let mut draft = (**spec).clone();
+    let drives = groups.map(|groups| DomainLimit::ActiveDrives(groups.saturating_mul(draft.group_drives)));
+    for (name, limit) in [("limit.active_groups", drives), ("limit.watts", watts.map(DomainLimit::Watts))] {
+        let Some(limit) = limit else { continue };
+        draft.resources.push(Resource { name: name.to_owned(), limit, hard: true });
+        for drive in &mut draft.drives {
+            drive.resource_domains.push(DomainId(0));
+        }
+    }
+    let spec = RackSpec::validated(draft).map_err(|error| error.to_string())?;
+    engine::layout::synthesise(&spec).map_err(|error| error.to_string())?;
+    Ok(spec)
+}
+
+pub(super) fn policy(case: &Case, rack: &RackSpec, policy: &mut RackPolicy) -> Result<(), Wrong> {
+    let scheduler = &mut policy.scheduler;
+    scheduler.weighing = match case.word("policy.weighing") {
+        "operations" => Weighing::Operations,
+        "time" => Weighing::Time,
+        _ => Weighing::Bytes,
+    };
+    scheduler.overtake_limit = overtake_limit(case, scheduler.weighing)?;
+    scheduler.queue_depth = case.whole("policy.queue_depth") as u32;
+    scheduler.wait_limit = case.span("policy.wait_limit");
+    scheduler.join_in_service = case.flag("policy.join_in_service");
+    scheduler.quantum = case.span("policy.quantum").unwrap_or(scheduler.quantum);
+    scheduler.anticipation = case.span("policy.anticipation").unwrap_or_default();
+    let share = |key: &'static str| case.whole(key) as u32;
+    scheduler.shares = Shares {
+        client: share("policy.shares.client"),
+        rebuild: share("policy.shares.rebuild"),
+        background: share("policy.shares.background"),
+    };
+    if scheduler.shares == (Shares { client: 0, rebuild: 0, background: 0 }) {
+        return Err(("policy.shares.client", "all shares are 0; write 1 for the client, say".to_owned()));
+    }
+    policy.read_policy = if case.word("policy.read_policy") == "k" { ReadPolicy::K } else { ReadPolicy::All };
+    policy.idle_timeout = case.span("policy.idle_timeout").map_or(IdleTimeout::Never, IdleTimeout::After);
+    let starts_per_day = case.whole_or_word("policy.starts_per_day");
+    policy.starts_per_day = starts_per_day.map_or_else(|| rack.profile.starts_per_day(), |starts| starts as u32);
+    Ok(())
+}
+
+fn overtake_limit(case: &Case, weighing: Weighing) -> Result<u64, Wrong> {
+    let (limit, wanted) = match (weighing, case.meaning("policy.overtake_limit")) {
+        (Weighing::Bytes, Meaning::Bytes(bytes)) => (Some(*bytes), ""),
+        (Weighing::Operations, Meaning::Whole(operations)) => (Some(*operations), ""),
+        (Weighing::Time, Meaning::Span(span)) => (u64::try_from(span.as_millis()).ok(), "less"),
+        (_, Meaning::Whole(0)) => (Some(0), ""),
+        (Weighing::Bytes, _) => (None, "a size such as \"500 GB\""),
+        (Weighing::Operations, _) => (None, "a number such as 500"),
+        (Weighing::Time, _) => (None, "a duration such as \"5 min\""),
+    };
+    limit.ok_or_else(|| {
+        let weighing = case.word("policy.weighing");
+        ("policy.overtake_limit", format!("does not fit weighing = \"{weighing}\"; write {wanted}"))
+    })
+}

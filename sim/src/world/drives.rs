@@ -1,0 +1,235 @@
+//! The drives of a simulated rack: their physics, their fuses, their draw, and their faults.
+//!
+//! Invariants:
+//! - a drive that was lost answers nothing until it is back;
+//! - a drive that hangs answers nothing; the first command waits for the deadline, all others fail at once;
+//! - faults come from a random stream of their own, which is not used where their rate is 0.
+
+use crate::meter::Meter;
+use engine::{Event, Loss};
+use model::physics::{DrivePhysics, Fuses, Load, PowerState, Refused, Trip};
+use model::{Attempt, DriveId, RackSpec, Rng, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// The time after which a fuse that has tripped resets.
+pub(super) const FUSE_RESETS_AFTER: Duration = Duration::from_secs(30);
+
+/// The time after which a command fails whose drive does not spin up.
+const SPIN_UP_FAILS_AFTER: Duration = Duration::from_secs(20);
+
+/// The time for which a drive that hangs does not answer.
+pub const HANG: Duration = Duration::from_secs(100);
+
+/// The rates of faults, in thousandths of the commands given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Starts and mounts that fail.
+    pub command_permille: u64,
+    /// Drives that fail in a transfer.
+    pub transfer_permille: u64,
+    /// Events that are reported twice.
+    pub twice_permille: u64,
+    /// Commands that a drive executes and never answers.
+    pub mute_permille: u64,
+    /// Commands, and drives in a transfer, that hang: for [`HANG`] the drive answers nothing at all.
+    pub hang_permille: u64,
+}
+
+/// A command to a drive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Command {
+    pub drive: DriveId,
+    pub attempt: Attempt,
+    /// The longest time that the rack waits for its answer.
+    pub deadline: Duration,
+    pub kind: CommandKind,
+}
+
+/// The kinds of commands.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CommandKind {
+    SpinUp,
+    /// A server that moves bytes for another group mounts slowly (Pelican, section 5: two load regimes).
+    Mount {
+        load: Load,
+        free_bytes: u64,
+    },
+    Unmount,
+    Stop,
+}
+
+/// The answer to a command.
+pub(super) enum Answer {
+    Never,
+    /// An event, which does not happen if the drive is lost before.
+    At(Time, Event),
+    /// An event, whatever happens to the drive.
+    Now(Event),
+    /// The command was too much for a fuse.
+    Tripped(Trip),
+}
+
+/// A drive that hangs.
+#[derive(Clone, Copy, Debug)]
+struct Hang {
+    until: Time,
+    /// An earlier command has waited for it, so that later ones do not.
+    known: bool,
+}
+
+/// The drives of a rack.
+pub(super) struct Drives {
+    physics: Vec<DrivePhysics>,
+    fuses: Fuses,
+    pub meter: Meter,
+    away: BTreeSet<DriveId>,
+    hung: BTreeMap<DriveId, Hang>,
+    pub faults: Faults,
+    faults_rng: Rng,
+    /// Drives started.
+    pub spin_ups: u64,
+    /// Fuses that tripped.
+    pub trips: u64,
+}
+
+impl Drives {
+    /// The drives of a rack, all in standby.
+    pub fn new(spec: &RackSpec, seed: u64) -> Self {
+        let physics = spec.drives.iter().map(|drive| DrivePhysics::new(spec.profile.clone(), seed, drive.id)).collect();
+        Self {
+            physics,
+            fuses: Fuses::new(spec, FUSE_RESETS_AFTER),
+            meter: Meter::new(spec.drives.len(), spec.profile.watts.standby_mw),
+            away: BTreeSet::new(),
+            hung: BTreeMap::new(),
+            faults: Faults::default(),
+            faults_rng: Rng::for_thing(seed, u64::from_le_bytes(*b"faults  ")),
+            spin_ups: 0,
+            trips: 0,
+        }
+    }
+
+    /// The number of times that a drive has been lost.
+    pub fn losses(&self, drive: DriveId) -> u32 {
+        self.physics[drive.index()].losses()
+    }
+
+    pub fn is_away(&self, drive: DriveId) -> bool {
+        self.away.contains(&drive)
+    }
+
+    /// Draws whether a fault of this rate happens now.
+    pub fn unlucky(&mut self, permille: u64) -> bool {
+        permille > 0 && self.faults_rng.below(1000) < permille
+    }
+
+    /// Draws whether a drive fails at the beginning of a transfer; one that is not ready always does.
+    pub fn fails_transfer(&mut self, now: Time, drive: DriveId) -> bool {
+        self.unlucky(self.faults.transfer_permille) || self.physics[drive.index()].ready(now).is_err()
+    }
+
+    /// Meters a drive again, whose draw may have changed.
+    pub fn update_draw(&mut self, now: Time, drive: DriveId) {
+        let draw_mw = self.physics[drive.index()].draw_mw(now);
+        self.meter.set(now, drive, draw_mw);
+    }
+
+    /// Takes a drive away.
+    pub fn lose(&mut self, now: Time, drive: DriveId) {
+        self.away.insert(drive);
+        self.physics[drive.index()].lose(now);
+        self.update_draw(now, drive);
+        self.fuses.lose(drive);
+    }
+
+    /// Brings a drive back; false if it was not away.
+    pub fn come_back(&mut self, now: Time, drive: DriveId) -> bool {
+        let was_away = self.away.remove(&drive);
+        if was_away {
+            assert!(self.physics[drive.index()].state(now) == PowerState::Away, "{drive} answered while it was away");
+            self.physics[drive.index()].come_back(now);
+            self.update_draw(now, drive);
+        }
+        was_away
+    }
+
+    /// From now on, and for [`HANG`], a drive answers nothing.
+    pub fn hang(&mut self, now: Time, drive: DriveId) {
+        self.hung.insert(drive, Hang { until: now + HANG, known: false });
+    }
+
+    /// The time for which `drive` is waited for, if it hangs or begins to: none if it is known to hang.
+    pub fn hangs(&mut self, now: Time, drive: DriveId, deadline: Duration) -> Option<Duration> {
+        if let Some(hang) = self.hung.get_mut(&drive)
+            && now < hang.until
+        {
+            return Some(if std::mem::replace(&mut hang.known, true) { Duration::ZERO } else { deadline });
+        }
+        self.hung.remove(&drive);
+        if !self.unlucky(self.faults.hang_permille) {
+            return None;
+        }
+        self.hung.insert(drive, Hang { until: now + HANG, known: true });
+        Some(deadline)
+    }
+
+    /// Executes a command, and plans its answer.
+    pub fn execute(&mut self, now: Time, command: Command) -> Answer {
+        let Command { drive, attempt, deadline, kind } = command;
+        let failed = |loss| Event::DriveCommandFailed { drive, attempt, loss };
+        if self.hung.get(&drive).is_some_and(|hang| hang.known && now < hang.until) {
+            return Answer::Now(failed(Loss::NoAnswer));
+        }
+        let (done, event) = match kind {
+            CommandKind::SpinUp if self.unlucky(self.faults.command_permille) => {
+                return Answer::At(now + SPIN_UP_FAILS_AFTER, failed(Loss::SpinUpFailed));
+            }
+            CommandKind::Mount { .. } if self.unlucky(self.faults.command_permille) => {
+                return Answer::At(now, failed(Loss::MountFailed));
+            }
+            CommandKind::SpinUp => match self.spin_up(now, drive) {
+                (_, Some(trip)) => return Answer::Tripped(trip),
+                (done, None) => (done, Event::SpunUp { drive, attempt }),
+            },
+            CommandKind::Mount { load, free_bytes } => {
+                let done = self.physics[drive.index()].mount(now, load);
+                (done, Event::Mounted { drive, attempt, free_bytes })
+            }
+            CommandKind::Unmount => (self.physics[drive.index()].unmount(now), Event::Unmounted { drive, attempt }),
+            CommandKind::Stop => (self.stop(now, drive), Event::Stopped { drive, attempt }),
+        };
+        let Ok(when) = done else { return Answer::Now(failed(Loss::MountFailed)) };
+        assert!(when >= now, "{event:?} is answered before it was asked for");
+        if self.unlucky(self.faults.mute_permille) {
+            return Answer::Never;
+        }
+        match self.hangs(now, drive, deadline) {
+            None => Answer::At(when, event),
+            Some(waited) => Answer::At(now + waited, failed(Loss::NoAnswer)),
+        }
+    }
+
+    /// Starts a drive: the moment when it is at speed, and the fuse that trips for it.
+    fn spin_up(&mut self, now: Time, drive: DriveId) -> (Result<Time, Refused>, Option<Trip>) {
+        let physics = &mut self.physics[drive.index()];
+        let starts = physics.starts();
+        let done = physics.spin_up(now);
+        self.spin_ups += u64::from(physics.starts() - starts);
+        self.update_draw(now, drive);
+        let trip = done.as_ref().ok().and_then(|at_speed| self.fuses.spin_up(now, drive, *at_speed));
+        if let Some(trip) = &trip {
+            self.trips += 1;
+            assert!(trip.drives.contains(&drive), "a fuse that {drive} trips is its own");
+            trip.drives.iter().for_each(|drive| self.lose(now, *drive));
+        }
+        (done, trip)
+    }
+
+    fn stop(&mut self, now: Time, drive: DriveId) -> Result<Time, Refused> {
+        let still = self.physics[drive.index()].stop(now)?;
+        self.fuses.stop(drive, still);
+        self.update_draw(now, drive);
+        Ok(still)
+    }
+}

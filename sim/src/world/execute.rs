@@ -1,0 +1,106 @@
+//! The interpreter: each action, executed.
+
+use super::blobs::{SimBlob, StackMove};
+use super::drives::{Answer, Command, CommandKind};
+use super::staging::StagedQuery;
+use super::state::{Ended, OpenOp, Scheduled, World};
+use engine::{Action, Event, Lane, Loss, Mind, Outcome, PinnedTo, Request, Work};
+use model::physics::Load;
+use model::{Attempt, DriveId, GroupId, OpId};
+
+impl<M: Mind> World<M> {
+    pub(super) fn execute(&mut self, action: Action) {
+        match action {
+            // Nothing survives a run, so nothing need be persisted; and bytes are not stored here, so there is nothing
+            // to copy back: living bytes of a mostly dead blob stay there.
+            Action::PersistStarts { .. } | Action::Rescue { .. } => {}
+            Action::SpinUp { drive, attempt } => self.command(drive, attempt, CommandKind::SpinUp),
+            Action::Mount { drive, attempt } => {
+                let load = if self.streams[self.links.server_of(drive)] > 0 { Load::Busy } else { Load::Idle };
+                let capacity_bytes = self.rack.spec().capacity_bytes(drive);
+                let free_bytes = capacity_bytes.saturating_sub(self.blobs.used_bytes(drive));
+                self.command(drive, attempt, CommandKind::Mount { load, free_bytes });
+            }
+            Action::Unmount { drive, attempt } => self.command(drive, attempt, CommandKind::Unmount),
+            Action::Stop { drive, attempt } => self.command(drive, attempt, CommandKind::Stop),
+            Action::Rejected { op, reason } => self.end(op, Outcome::Failed(reason)),
+            Action::Finished { op, outcome } => self.end(op, outcome),
+            Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, &transfer),
+            Action::ListStaged { attempt, older_than, coldest_bytes, limit, restart } => {
+                let query = StagedQuery { older_than, coldest_bytes, limit, restart };
+                let (entries, more) = self.staging.page(self.now, query);
+                self.plan(self.now, Event::StagedPage { attempt, entries, more }, None);
+            }
+            Action::Compose { op, versions, pin } => self.compose(op, versions, pin),
+            Action::Recompose { op, of, pin } => match self.staging.decompose(of) {
+                versions if versions.is_empty() => self.plan(self.now, Event::Cancelled { op }, None),
+                versions => self.compose(op, versions, pin),
+            },
+            Action::ListOnDrive { drive, attempt, after, limit } => {
+                let (blobs, next) = self.blobs.page_on_drive(drive, after, limit);
+                self.plan(self.now, Event::OnDrivePage { drive, attempt, blobs, next }, None);
+            }
+            Action::MoveStack { op, attempt, blob, index, from, to } => {
+                let done = self.blobs.move_stack(self.now, StackMove { blob, index, from, to });
+                self.plan(self.now, Event::StackMoved { op, attempt, done }, None);
+            }
+            Action::ListDoomed { group, attempt, limit, restart } => {
+                let (blobs, more) = self.blobs.page_dead(group, limit, restart);
+                self.plan(self.now, Event::DoomedPage { group, attempt, blobs, held_bytes: 0, more }, None);
+            }
+        }
+    }
+
+    pub(super) fn command(&mut self, drive: DriveId, attempt: Attempt, kind: CommandKind) {
+        let deadlines = self.rack.drive_deadlines();
+        let deadline = match kind {
+            CommandKind::SpinUp => deadlines.spin_up,
+            CommandKind::Mount { .. } => deadlines.mount,
+            CommandKind::Unmount => deadlines.unmount,
+            CommandKind::Stop => deadlines.stop,
+        };
+        match self.drives.execute(self.now, Command { drive, attempt, deadline, kind }) {
+            Answer::Never => {}
+            Answer::At(when, event) => self.plan(when, event, Some(drive)),
+            Answer::Now(event) => self.plan(self.now, event, None),
+            Answer::Tripped(trip) => {
+                for drive in &trip.drives {
+                    self.plan(self.now, Event::DriveLost { drive: *drive, loss: Loss::FuseTripped }, None);
+                }
+                self.agenda.plan(trip.reset_at, Scheduled::FuseResets(trip.drives));
+            }
+        }
+    }
+
+    fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: PinnedTo) {
+        let lane = Lane::Background;
+        let bytes = self.staging.compose(op, versions);
+        let stack_bytes = self.stack_bytes(bytes);
+        self.open(op, OpenOp { bytes, stack_bytes, ..OpenOp::new(lane, None, self.now) });
+        let work = Work::Write { bytes, stack_bytes, pin, migration: true };
+        self.plan(self.now, Event::Submitted(Request { op, lane, overtake_limit: None, work }), None);
+    }
+
+    fn end(&mut self, op: OpId, outcome: Outcome) {
+        let Some(open) = self.open.remove(&op) else {
+            panic!("{op} ended twice, or was never begun: {outcome:?}");
+        };
+        match &outcome {
+            Outcome::Written { group, drives } => self.written(op, &open, *group, drives),
+            Outcome::Deleted => self.blobs.deleted(op),
+            _ => {}
+        }
+        self.staging.forget(op);
+        let OpenOp { lane, group, bytes, issued, picked, first_byte, .. } = open;
+        self.ended.push(Ended { op, lane, group, outcome, bytes, issued, picked, first_byte, at: self.now });
+    }
+
+    fn written(&mut self, op: OpId, open: &OpenOp, group: GroupId, drives: &[DriveId]) {
+        let OpenOp { bytes, stack_bytes, .. } = *open;
+        assert!(drives.len() == self.rack.spec().code.stacks(), "{op} wrote {} stacks", drives.len());
+        self.blobs.add(SimBlob { group, drives: drives.to_vec(), stack_bytes, bytes, dead_bytes: 0 });
+        if self.staging.migrated(op) {
+            self.plan(self.now, Event::StagingChanged(self.staging.usage()), None);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Faults that are injected into a world: drives die, fail, hang, come back and are replaced, stacks are corrupted.
+
+use super::blobs::SimBlob;
+use super::drives::{CommandKind, FUSE_RESETS_AFTER, Faults};
+use super::state::{Scheduled, World};
+use engine::{Event, Loss, Mind, Rack};
+use model::{Attempt, BlobId, DriveId, GroupId, ResourceId};
+
+impl World<Rack> {
+    /// Puts an empty drive into the place of one that failed; false if the rack does not take it yet.
+    pub fn replace(&mut self, drive: DriveId) -> bool {
+        if !self.rack.may_be_replaced(drive) {
+            return false;
+        }
+        self.drives.come_back(self.now, drive);
+        let lost_bytes = self.blobs.replace(drive);
+        self.report(Event::DriveReplaced { drive, lost_bytes });
+        true
+    }
+
+    /// Starts a drive without the engine's knowledge, as a broken ledger would.
+    pub fn spin_up_without_permit(&mut self, drive: DriveId) {
+        self.command(drive, Attempt(u32::MAX), CommandKind::SpinUp);
+    }
+}
+
+impl<M: Mind> World<M> {
+    /// Sets the rates of faults from now on.
+    pub fn set_faults(&mut self, faults: Faults) {
+        self.drives.faults = faults;
+    }
+
+    /// Takes a drive away, as if its electronics had died.
+    pub fn kill(&mut self, drive: DriveId) {
+        if !self.drives.is_away(drive) {
+            self.drives.lose(self.now, drive);
+            self.report(Event::DriveLost { drive, loss: Loss::Died });
+        }
+    }
+
+    /// From now on, and for [`HANG`](super::HANG), a drive answers nothing.
+    pub fn hang(&mut self, drive: DriveId) {
+        self.drives.hang(self.now, drive);
+    }
+
+    /// Takes a drive away for good: it died, and the operator declares that it will not come back.
+    pub fn fail(&mut self, drive: DriveId) {
+        self.kill(drive);
+        self.blobs.fail(drive);
+        self.report(Event::DriveFailed { drive });
+    }
+
+    /// Brings a drive back that was away.
+    pub fn revive(&mut self, drive: DriveId) {
+        if self.drives.come_back(self.now, drive) {
+            self.report(Event::DriveBack { drive });
+        }
+    }
+
+    /// Trips the fuse of the domain of `resource` that `drive` is in, for no fault of the engine's. It resets by
+    /// itself.
+    pub fn trip(&mut self, resource: ResourceId, drive: DriveId) {
+        let spec = self.rack.spec();
+        let domain = spec.domain_of(drive, resource);
+        let of_domain = spec.drives.iter().map(|drive| drive.id).filter(|id| spec.domain_of(*id, resource) == domain);
+        let drives: Vec<DriveId> = of_domain.filter(|drive| !self.drives.is_away(*drive)).collect();
+        for drive in &drives {
+            self.drives.lose(self.now, *drive);
+        }
+        for drive in &drives {
+            self.report(Event::DriveLost { drive: *drive, loss: Loss::FuseTripped });
+        }
+        self.agenda.plan(self.now + FUSE_RESETS_AFTER, Scheduled::FuseResets(drives));
+    }
+
+    /// Adds a blob under a new number without writing it, as one that was there when the run began. Its space is
+    /// counted already ([`Setting`](super::Setting)).
+    pub fn place(&mut self, group: GroupId, drives: Vec<DriveId>, stack_bytes: u64) -> BlobId {
+        let bytes = stack_bytes * u64::from(self.rack.spec().code.data);
+        self.blobs.place(SimBlob { group, drives, stack_bytes, bytes, dead_bytes: 0 })
+    }
+}

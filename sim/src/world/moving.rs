@@ -1,0 +1,111 @@
+//! Transfers under way, and the drives that take part in them.
+
+use engine::{DriveOutcome, DriveResult, ReadPolicy, Transfer};
+use model::{Attempt, BlobId, DriveId, OpId};
+use std::time::Duration;
+
+/// A transfer that is under way, or about to be.
+#[derive(Clone, Debug)]
+pub(super) struct Moving {
+    pub op: OpId,
+    pub attempt: Attempt,
+    /// The number of drives, beside the target, that must succeed for the transfer to succeed.
+    pub need: usize,
+    /// A drive that must succeed, too: the one that a rebuilt stack is written to.
+    pub target: Option<DriveId>,
+    pub streams: Vec<DriveStream>,
+    /// Bytes of each stream.
+    pub stream_bytes: u64,
+    /// Payload bytes that leave by the network: those that clients read. What a server reads for itself stays there.
+    pub sent_bytes: u64,
+    /// The time for which the others waited for drives that hang.
+    pub waited: Duration,
+}
+
+impl Moving {
+    /// The drives that take part.
+    pub fn fine(&self) -> impl Iterator<Item = DriveId> {
+        self.streams.iter().filter(|stream| stream.result == DriveResult::Fine).map(|stream| stream.drive)
+    }
+
+    /// True if the transfer has succeeded when these drives have.
+    pub fn is_done_by(&self, fine: impl Iterator<Item = DriveId>) -> bool {
+        let (mut others, mut target) = (0, self.target.is_none());
+        for drive in fine {
+            let is_target = self.target == Some(drive);
+            target |= is_target;
+            others += usize::from(!is_target);
+        }
+        target && others >= self.need
+    }
+
+    /// The outcome of each drive, some of which may have been lost on the way.
+    pub fn outcomes(&self, losses: impl Fn(DriveId) -> u32) -> Vec<DriveOutcome> {
+        let outcome = |stream: &DriveStream| {
+            let lost = losses(stream.drive) != stream.losses;
+            let result = if lost && stream.result == DriveResult::Fine { DriveResult::Failed } else { stream.result };
+            DriveOutcome { drive: stream.drive, result }
+        };
+        self.streams.iter().map(outcome).collect()
+    }
+}
+
+/// A drive in a transfer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DriveStream {
+    pub drive: DriveId,
+    /// Its result, if it is not lost on the way.
+    pub result: DriveResult,
+    /// The number of its losses when the transfer began.
+    pub losses: u32,
+}
+
+/// The demands of a kind of transfer.
+pub(super) struct TransferPlan {
+    pub need: usize,
+    /// The number of drives that are to take part, of those that can.
+    pub streams: usize,
+    /// The blob that is read.
+    pub read: Option<BlobId>,
+    /// The drive that is written beside those that are read.
+    pub target: Option<DriveId>,
+    /// The bytes read may leave by the network.
+    pub sent: bool,
+    pub moves: bool,
+    pub writes: bool,
+}
+
+impl TransferPlan {
+    pub fn of(transfer: &Transfer) -> Self {
+        let nothing = Self { need: 0, streams: 0, read: None, target: None, sent: false, moves: true, writes: false };
+        let reading = |blob: BlobId, stacks: usize, need: u8, policy: ReadPolicy| {
+            let need = usize::from(need);
+            let streams = if policy == ReadPolicy::All { stacks } else { need };
+            Self { need, streams, read: Some(blob), ..nothing }
+        };
+        match transfer {
+            Transfer::Read { blob, stacks, need, policy } => {
+                Self { sent: true, ..reading(*blob, stacks.len(), *need, *policy) }
+            }
+            Transfer::Rebuild { blob, stacks, need, policy, target, .. } => {
+                Self { target: Some(*target), ..reading(*blob, stacks.len(), *need, *policy) }
+            }
+            Transfer::Write { drives, .. } => {
+                Self { need: drives.len(), streams: drives.len(), writes: true, ..nothing }
+            }
+            Transfer::Verify { drives } => Self { need: drives.len(), streams: drives.len(), ..nothing },
+            Transfer::Delete { stacks, .. } => Self { streams: stacks.len(), moves: false, writes: true, ..nothing },
+        }
+    }
+}
+
+/// The drives of a transfer, in its order.
+pub(super) fn drives_of(transfer: &Transfer) -> impl ExactSizeIterator<Item = DriveId> {
+    let (stacks, drives): (&[(u8, DriveId)], &[DriveId]) = match transfer {
+        Transfer::Read { stacks, .. } | Transfer::Delete { stacks, .. } => (stacks, &[]),
+        Transfer::Rebuild { stacks, target, .. } => (stacks, std::slice::from_ref(target)),
+        Transfer::Write { drives, .. } | Transfer::Verify { drives } => (&[], drives),
+    };
+    let drive = move |at: usize| stacks.get(at).map_or_else(|| drives[at - stacks.len()], |(_, drive)| *drive);
+    (0..stacks.len() + drives.len()).map(drive)
+}

@@ -1,0 +1,161 @@
+//! The staged versions of a simulated rack, in place of the workshop.
+//!
+//! Invariants: a version leaves only when a blob that holds it was written and read back (asserted); the bytes staged
+//! are those of the versions that are there.
+
+use engine::{PinnedTo, StagedEntry, Usage};
+use model::{OpId, Time};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A version in the workshop.
+#[derive(Clone, Copy, Debug)]
+pub struct StagedVersion {
+    /// Its length.
+    pub bytes: u64,
+    /// The moment at which it was staged.
+    pub since: Time,
+    /// The class or group it is pinned to.
+    pub pin: PinnedTo,
+}
+
+/// A request for a page of staged versions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StagedQuery {
+    pub older_than: Duration,
+    /// Only versions among the coldest of so many bytes.
+    pub coldest_bytes: Option<u64>,
+    pub limit: u32,
+    /// From the first version on, instead of behind the last page.
+    pub restart: bool,
+}
+
+/// The staged versions.
+#[derive(Debug, Default)]
+pub struct Staging {
+    versions: BTreeMap<u64, StagedVersion>,
+    /// The same, the oldest first.
+    by_age: BTreeSet<(Time, u64)>,
+    bytes: u64,
+    pub(super) capacity_bytes: u64,
+    /// The last version that was listed.
+    after: Option<u64>,
+    /// The versions of each pack that is under way.
+    packs: BTreeMap<OpId, Vec<u64>>,
+    /// Versions that cannot be read.
+    unreadable: BTreeSet<u64>,
+    /// Those of them that were found out, and are listed no more.
+    quarantined: BTreeSet<u64>,
+}
+
+impl Staging {
+    /// The versions.
+    pub fn versions(&self) -> &BTreeMap<u64, StagedVersion> {
+        &self.versions
+    }
+
+    /// Versions that were found to be unreadable, and are listed no more.
+    pub fn quarantined(&self) -> &BTreeSet<u64> {
+        &self.quarantined
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        Usage { staged_bytes: self.bytes, capacity_bytes: self.capacity_bytes }
+    }
+
+    /// Stages a version, in place of one of the same number.
+    pub(super) fn stage(&mut self, number: u64, version: StagedVersion) {
+        self.remove(number);
+        self.versions.insert(number, version);
+        self.by_age.insert((version.since, number));
+        self.bytes += version.bytes;
+    }
+
+    fn remove(&mut self, number: u64) -> bool {
+        let Some(StagedVersion { bytes, since, .. }) = self.versions.remove(&number) else { return false };
+        assert!(self.by_age.remove(&(since, number)), "version {number} has an age");
+        self.bytes -= bytes;
+        true
+    }
+
+    /// Makes a version unreadable.
+    pub fn corrupt(&mut self, number: u64) {
+        self.unreadable.insert(number);
+    }
+
+    /// A page of versions, and whether there are more.
+    pub(super) fn page(&mut self, now: Time, query: StagedQuery) -> (Vec<StagedEntry>, bool) {
+        if query.restart {
+            self.after = None;
+        }
+        let cutoff = self.coldest_cutoff(query.coldest_bytes);
+        let under_way: BTreeSet<u64> = self.packs.values().flatten().copied().collect();
+        let from = self.after.map_or(0, |after| after + 1);
+        let mut entries = Vec::new();
+        for (version, staged) in self.versions.range(from..) {
+            let age = now.since(staged.since);
+            let left_out = under_way.contains(version) || self.quarantined.contains(version);
+            if age < query.older_than || staged.since > cutoff || left_out {
+                continue;
+            }
+            if entries.len() == query.limit as usize {
+                return (entries, true);
+            }
+            self.after = Some(*version);
+            entries.push(StagedEntry { version: *version, bytes: staged.bytes, age, pin: staged.pin });
+        }
+        (entries, false)
+    }
+
+    fn coldest_cutoff(&self, coldest_bytes: Option<u64>) -> Time {
+        let Some(wanted) = coldest_bytes else { return Time::MAX };
+        let mut sum = 0;
+        for (since, version) in &self.by_age {
+            sum += self.versions[version].bytes;
+            if sum >= wanted {
+                return *since;
+            }
+        }
+        Time::MAX
+    }
+
+    /// Makes a pack of these versions; answers with its bytes.
+    pub(super) fn compose(&mut self, op: OpId, versions: Vec<u64>) -> u64 {
+        let bytes = |version: &u64| match self.versions.get(version) {
+            Some(staged) => staged.bytes,
+            None => panic!("version {version} is packed and not staged"),
+        };
+        let bytes = versions.iter().map(bytes).sum();
+        self.packs.insert(op, versions);
+        bytes
+    }
+
+    /// Takes the readable versions out of the pack of `op`, and quarantines the others.
+    pub(super) fn decompose(&mut self, op: OpId) -> Vec<u64> {
+        self.quarantined.extend(self.unreadable_of(op));
+        let mut versions = self.packs.remove(&op).unwrap_or_default();
+        versions.retain(|version| !self.quarantined.contains(version));
+        versions
+    }
+
+    /// The versions of a pack that cannot be read.
+    pub(super) fn unreadable_of(&self, op: OpId) -> Vec<u64> {
+        let versions = self.packs.get(&op).into_iter().flatten();
+        versions.copied().filter(|version| self.unreadable.contains(version)).collect()
+    }
+
+    /// The pack of `op` was written and read back: its versions leave. False if it wrote no pack.
+    pub(super) fn migrated(&mut self, op: OpId) -> bool {
+        let Some(versions) = self.packs.remove(&op) else { return false };
+        for version in versions {
+            assert!(!self.unreadable.contains(&version), "version {version} was written and cannot be read");
+            assert!(self.remove(version), "version {version} migrated twice");
+        }
+        true
+    }
+
+    /// The operation of a pack has ended, however it did.
+    pub(super) fn forget(&mut self, op: OpId) {
+        self.packs.remove(&op);
+    }
+}

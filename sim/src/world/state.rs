@@ -1,0 +1,386 @@
+//! The simulator's world: its clock, its requests, and the reports to the engine.
+
+use super::blobs::Blobs;
+use super::drives::Drives;
+use super::moving::Moving;
+use super::staging::{StagedVersion, Staging};
+use crate::agenda::Agenda;
+use crate::flow::{Demand, Flows};
+use crate::links::{Links, Network};
+use crate::meter::Meter;
+use crate::trace_hash::TraceHasher;
+use engine::check::TraceCheck;
+use engine::trace::{Record, Told};
+use engine::{Action, DriveReport, Event, Lane, Mind, OpMap, Outcome, PinnedTo, Rack, Request, Work};
+use model::{BlobId, DriveId, GroupId, OpId, Time};
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+/// The end of an operation, and its moments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The operation.
+    pub op: OpId,
+    /// The class of work that it was charged to.
+    pub lane: Lane,
+    /// The group it was for, where the request named one.
+    pub group: Option<GroupId>,
+    /// Its outcome.
+    pub outcome: Outcome,
+    /// Payload bytes that it was to move.
+    pub bytes: u64,
+    /// When it was requested.
+    pub issued: Time,
+    /// When it was taken out of its queue, if it ever was in service.
+    pub picked: Option<Time>,
+    /// When its first stripe had been moved, if it got that far.
+    pub first_byte: Option<Time>,
+    /// When it ended.
+    pub at: Time,
+}
+
+/// Takes the records of a trace.
+pub type Recorder = Box<dyn FnMut(Record)>;
+
+/// The parameters of a world, beside its rack and a seed.
+#[derive(Default)]
+pub struct Setting {
+    /// The servers' network; unbounded unless it is given.
+    pub network: Option<Network>,
+    /// The bytes stored on each drive already; none if it is empty.
+    pub used_bytes: Vec<u64>,
+    /// Takes every record of the trace.
+    pub recorder: Option<Recorder>,
+    /// Judges the trace as it comes into being. A violation ends the run with a panic.
+    pub judge: Option<TraceCheck>,
+}
+
+/// Something that is going to happen.
+#[derive(Clone, Debug)]
+pub(super) enum Scheduled {
+    /// A report to the engine, unless its drive has been lost since (its losses are counted).
+    Report(Event, Option<(DriveId, u32)>),
+    /// The heads are in place: bytes begin to move.
+    Begin(Moving, Demand),
+    /// A transfer that moves no bytes is over.
+    Over(Moving),
+    /// A fuse resets.
+    FuseResets(Vec<DriveId>),
+}
+
+/// The counters of a world; all of them only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Events reported to the engine.
+    pub events: u64,
+    /// Drives started.
+    pub spin_ups: u64,
+    /// Bytes that drives have read or written, redundancy included.
+    pub drive_bytes: u64,
+    /// Payload bytes that left by the network.
+    pub sent_bytes: u64,
+    /// Fuses that tripped.
+    pub trips: u64,
+}
+
+/// An operation that has not ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenOp {
+    pub lane: Lane,
+    pub group: Option<GroupId>,
+    pub bytes: u64,
+    /// The space of each stack of a write.
+    pub stack_bytes: u64,
+    pub issued: Time,
+    pub picked: Option<Time>,
+    pub first_byte: Option<Time>,
+}
+
+impl OpenOp {
+    /// An operation that moves nothing, issued at `now`.
+    pub fn new(lane: Lane, group: Option<GroupId>, now: Time) -> Self {
+        Self { lane, group, bytes: 0, stack_bytes: 0, issued: now, picked: None, first_byte: None }
+    }
+}
+
+/// The simulator's world.
+pub struct World<M = Rack> {
+    /// The engine.
+    pub rack: M,
+    pub(super) now: Time,
+    /// When the engine wants to be woken.
+    deadline: Time,
+    pub(super) agenda: Agenda<Scheduled>,
+    pub(super) drives: Drives,
+    /// The blobs in the rack that were written here.
+    pub blobs: Blobs,
+    /// The versions in the workshop.
+    pub staging: Staging,
+    pub(super) links: Links,
+    pub(super) flows: Flows<Moving>,
+    /// The streams under way on each server, those of drives that failed in them included.
+    pub(super) streams: Vec<u32>,
+    pub(super) counted: Counted,
+    pub(super) open: OpMap<OpenOp>,
+    next_op: u64,
+    pub(super) ended: Vec<Ended>,
+    /// Reused by every event.
+    actions: Vec<Action>,
+    trace: TraceHasher,
+    recorder: Option<Recorder>,
+    judge: Option<TraceCheck>,
+}
+
+impl<M: Mind> World<M> {
+    /// A world around `rack`, with every drive reported and booted. `seed` is for physics and faults.
+    pub fn with(rack: M, seed: u64, setting: Setting) -> Self {
+        let spec = rack.spec().clone();
+        let links = Links::new(&spec, setting.network.unwrap_or(Network::UNBOUNDED));
+        let mut used_bytes = setting.used_bytes;
+        used_bytes.resize(spec.drives.len(), 0);
+        let mut world = Self {
+            rack,
+            now: Time::ZERO,
+            deadline: Time::MAX,
+            agenda: Agenda::default(),
+            drives: Drives::new(&spec, seed),
+            blobs: Blobs::new(used_bytes),
+            staging: Staging::default(),
+            flows: Flows::new(links.capacities().to_vec()),
+            streams: vec![0; links.servers()],
+            links,
+            counted: Counted::default(),
+            open: OpMap::default(),
+            next_op: 1,
+            ended: Vec::new(),
+            actions: Vec::new(),
+            trace: TraceHasher::default(),
+            recorder: setting.recorder,
+            judge: setting.judge,
+        };
+        for drive in spec.drives.iter().map(|drive| drive.id) {
+            let (capacity_bytes, used_bytes) = (spec.capacity_bytes(drive), world.blobs.used_bytes(drive));
+            let report = DriveReport { drive, capacity_bytes, used_bytes, day: 0, starts: 0, present: true };
+            world.report(Event::DriveReported(report));
+        }
+        world.report(Event::Booted);
+        world
+    }
+
+    /// The current moment.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The operations that have ended since the last call.
+    pub fn take_ended(&mut self) -> Vec<Ended> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Passes on the operations that have ended since the last call, in their order.
+    pub fn drain_ended(&mut self, take: impl FnMut(Ended)) {
+        self.ended.drain(..).for_each(take);
+    }
+
+    /// Operations that have not ended yet.
+    pub fn open_ops(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The counters.
+    pub fn counted(&self) -> Counted {
+        let (spin_ups, trips) = (self.drives.spin_ups, self.drives.trips);
+        Counted { spin_ups, trips, ..self.counted }
+    }
+
+    /// The rack's watt meter.
+    pub(crate) fn meter(&mut self) -> &mut Meter {
+        &mut self.drives.meter
+    }
+
+    /// A number that is the same for two runs in which the same happened.
+    pub fn trace_hash(&self) -> u64 {
+        self.trace.finish()
+    }
+
+    /// The number that the next blob written here will have.
+    pub fn next_blob(&self) -> BlobId {
+        self.blobs.next()
+    }
+
+    /// Blobs are numbered from `first` on; the numbers below are left to reads of blobs that the world does not know.
+    pub fn number_blobs_from(&mut self, first: BlobId) {
+        self.blobs.number_from(first);
+    }
+
+    /// Sets the size of the workshop.
+    pub fn set_staging(&mut self, capacity_bytes: u64) {
+        self.staging.capacity_bytes = capacity_bytes;
+        self.report(Event::StagingChanged(self.staging.usage()));
+    }
+
+    /// Stages a version; numbers are in key order.
+    pub fn stage(&mut self, version: u64, bytes: u64, pin: PinnedTo) {
+        self.staging.stage(version, StagedVersion { bytes, since: self.now, pin });
+        self.report(Event::StagingChanged(self.staging.usage()));
+    }
+
+    /// Marks `bytes` more of a blob as dead.
+    pub fn mark_dead(&mut self, blob: BlobId, bytes: u64) {
+        if let Some((group, bytes)) = self.blobs.mark_dead(blob, bytes) {
+            self.report(Event::SpaceDoomed { group, bytes });
+        }
+    }
+
+    /// Requests a read of `bytes` of a blob that was written here.
+    pub fn read(&mut self, blob: BlobId, bytes: u64) -> Option<OpId> {
+        self.read_for(Lane::Client, blob, bytes)
+    }
+
+    /// The same, in any class of work.
+    pub fn read_for(&mut self, lane: Lane, blob: BlobId, bytes: u64) -> Option<OpId> {
+        let found = self.blobs.get(blob)?;
+        let work = Work::Read { blob, group: found.group, drives: found.drives.clone(), bytes };
+        Some(self.ask(lane, work))
+    }
+
+    /// Requests a read of `bytes` of a blob that lies on these drives.
+    pub fn read_at(&mut self, blob: BlobId, group: GroupId, drives: Vec<DriveId>, bytes: u64) -> OpId {
+        self.ask(Lane::Client, Work::Read { blob, group, drives, bytes })
+    }
+
+    /// Requests a write by a client, past the workshop.
+    pub fn write(&mut self, bytes: u64, pin: PinnedTo) -> OpId {
+        let stack_bytes = self.stack_bytes(bytes);
+        self.ask(Lane::Client, Work::Write { bytes, stack_bytes, pin, migration: false })
+    }
+
+    pub(super) fn stack_bytes(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(u64::from(self.rack.spec().code.data))
+    }
+
+    /// Cancels an operation, if it is still queued.
+    pub fn cancel(&mut self, op: OpId) {
+        self.report(Event::Cancelled { op });
+    }
+
+    /// Requests any operation, in any class of work.
+    pub fn ask(&mut self, lane: Lane, work: Work) -> OpId {
+        let op = OpId(self.next_op);
+        self.next_op += 1;
+        let (group, stack_bytes) = match &work {
+            Work::Read { group, .. } => (Some(*group), 0),
+            Work::Write { stack_bytes, .. } => (None, *stack_bytes),
+            _ => (None, 0),
+        };
+        let bytes = work.transfer_bytes();
+        self.open(op, OpenOp { bytes, stack_bytes, ..OpenOp::new(lane, group, self.now) });
+        self.report(Event::Submitted(Request { op, lane, overtake_limit: None, work }));
+        op
+    }
+
+    pub(super) fn open(&mut self, op: OpId, open: OpenOp) {
+        let before = self.open.insert(op, open);
+        assert!(before.is_none(), "{op} is open already: {before:?}");
+    }
+
+    /// Closes the rack.
+    pub fn close(&mut self) {
+        self.report(Event::Closing);
+    }
+
+    /// Lets everything happen that happens until `until`.
+    pub fn run_until(&mut self, until: Time) {
+        while self.step_until(until) {}
+        self.now = until.max(self.now);
+    }
+
+    /// Lets `span` pass.
+    pub fn run_for(&mut self, span: Duration) {
+        self.run_until(self.now + span);
+    }
+
+    /// Lets the next thing happen, whenever that is; false if nothing will.
+    pub fn step(&mut self) -> bool {
+        self.step_until(Time::MAX)
+    }
+
+    /// Lets the next thing happen, if it does so by `until`; false if nothing does, and no time passes then.
+    pub(crate) fn step_until(&mut self, until: Time) -> bool {
+        let planned = self.agenda.next_moment().unwrap_or(Time::MAX);
+        let flows = self.flows.next_end();
+        let next = planned.min(flows).min(self.deadline);
+        if next > until || next == Time::MAX {
+            return false;
+        }
+        self.now = next.max(self.now);
+        if planned <= self.now {
+            self.happen();
+        } else if flows <= self.now {
+            self.flow_ended();
+        } else {
+            self.report(Event::DeadlineReached);
+        }
+        true
+    }
+
+    fn happen(&mut self) {
+        let Some((_, scheduled)) = self.agenda.pop() else { return };
+        match scheduled {
+            Scheduled::Report(event, about) => {
+                if let Some((drive, losses)) = about {
+                    if self.drives.losses(drive) != losses {
+                        return;
+                    }
+                    self.drives.update_draw(self.now, drive);
+                }
+                self.report_perhaps_twice(event);
+            }
+            Scheduled::Begin(moving, demand) => self.begin_flow(moving, demand),
+            Scheduled::Over(moving) => self.transfer_over(&moving),
+            Scheduled::FuseResets(drives) => drives.into_iter().for_each(|drive| self.revive(drive)),
+        }
+    }
+
+    pub(super) fn report_perhaps_twice(&mut self, event: Event) {
+        if self.drives.unlucky(self.drives.faults.twice_permille) {
+            self.report(event.clone());
+        }
+        self.report(event);
+    }
+
+    /// Reports an event to the engine, and executes the actions that it answers with.
+    pub(super) fn report(&mut self, event: Event) {
+        self.counted.events += 1;
+        (self.now, &event).hash(&mut self.trace);
+        if let Some(recorder) = &mut self.recorder {
+            recorder(Record { now: self.now, told: Told::Event(event.clone()) });
+        }
+        if let Some(judge) = &mut self.judge {
+            judge.event(self.now, &event).unwrap_or_else(|fault| panic!("at {}, before {event:?}: {fault}", self.now));
+        }
+        let mut actions = std::mem::take(&mut self.actions);
+        self.rack.apply(self.now, event, &mut actions);
+        self.deadline = self.rack.next_deadline();
+        for action in &actions {
+            action.hash(&mut self.trace);
+            if let Some(judge) = &mut self.judge {
+                judge.action(action).unwrap_or_else(|fault| panic!("at {}, {action:?}: {fault}", self.now));
+            }
+            if let Some(recorder) = &mut self.recorder {
+                recorder(Record { now: self.now, told: Told::Action(action.clone()) });
+            }
+        }
+        for action in actions.drain(..) {
+            self.execute(action);
+        }
+        self.actions = actions;
+    }
+
+    /// Schedules a report, unless `drive` is lost before.
+    pub(super) fn plan(&mut self, when: Time, event: Event, drive: Option<DriveId>) {
+        assert!(when >= self.now, "{event:?} is scheduled for the past");
+        let about = drive.map(|drive| (drive, self.drives.losses(drive)));
+        self.agenda.plan(when, Scheduled::Report(event, about));
+    }
+}
