@@ -8,11 +8,11 @@
 
 mod text;
 
-use crate::s3::{Domain, Limits};
 use engine::{
     Deadlines, GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing,
 };
 use model::{ClassId, RackSpec};
+use s3::{Domain, Limits};
 use serde::Deserialize;
 use std::fmt;
 use std::net::SocketAddr;

@@ -7,10 +7,6 @@
 //! - Lists and HEADs ask the catalog alone.
 
 use crate::recall::{RecallError, Recalls};
-use crate::s3::store::{
-    Committed, Completion, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, Restatement,
-    StoreError, StoreFuture, UploadMeta, UploadPage, UploadQuery,
-};
 use crate::users::ROOT;
 use crate::whole;
 use crate::world::{Means, WorldHandle, usage_of};
@@ -22,6 +18,10 @@ use catalog::{
 use engine::{Event, Rejection};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
+use s3::store::{
+    Committed, Completion, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, Restatement,
+    StoreError, StoreFuture, UploadMeta, UploadPage, UploadQuery,
+};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -6,14 +6,14 @@
 //! no bytes: the object is read from the files of its parts until it has migrated as a whole.
 
 use crate::house::{House, Staged, catalog_condition, catalog_error, damaged, is_refusal, stage_error, workshop_full};
-use crate::s3::store::{Committed, Completion, ObjectStore, PutMeta, PutSink, StoreError, StoreFuture, UploadMeta};
-use crate::s3::store::{UploadPage, UploadQuery};
 use crate::stale::{Ends, Watch};
 use crate::world::Counters;
 use bytes::Bytes;
 use catalog::{CatalogError, Object, Part, Place, PlacedObject, Upload, UploadListRequest, VersionId};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use s3::store::{Committed, Completion, ObjectStore, PutMeta, PutSink, StoreError, StoreFuture, UploadMeta};
+use s3::store::{UploadPage, UploadQuery};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;

@@ -8,8 +8,8 @@
 
 use crate::data_dir::{CREDENTIALS, Credentials, DataDirError, replace_credentials};
 use crate::report::{NewKeys, UserReport};
-use crate::s3::Keys;
 use catalog::{Catalog, CatalogError, User};
+use s3::Keys;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -2,9 +2,9 @@
 //!
 //! Invariant: no value is rounded or clamped; what is out of range is refused with what to write instead.
 
-use crate::s3::Domain;
 use engine::{IdleTimeout, Weighing};
 use model::text::{duration as parse_duration, nearest, size as parse_size};
+use s3::Domain;
 use serde::de::{Deserialize, Deserializer, Error};
 use std::fmt::Write;
 use std::time::Duration;

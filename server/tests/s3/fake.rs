@@ -4,7 +4,7 @@ use bytes::Bytes;
 use catalog::{Bucket, BucketChange, Object, ObjectChange, Part, PartLengths, Upload, VersionId};
 use futures::future::{BoxFuture, ready};
 use futures::{FutureExt, StreamExt};
-use server::s3::{
+use s3::{
     Committed, Completion, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, Restatement,
     StoreError, StoreFuture, UploadMeta, UploadPage, UploadQuery,
 };

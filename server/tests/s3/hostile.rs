@@ -3,7 +3,7 @@
 use super::{House, eventually};
 use crate::client::{Call, Signed, read_reply};
 use crate::fake::Mood;
-use server::s3::Limits;
+use s3::Limits;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -3,7 +3,7 @@
 use super::{House, eventually};
 use crate::client::{Call, read_reply};
 use crate::fake::Mood;
-use server::s3::Limits;
+use s3::Limits;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

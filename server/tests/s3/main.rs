@@ -22,7 +22,7 @@ mod versions;
 
 use client::{Call, Reply};
 use fake::Fake;
-use server::s3::{Domain, Keys, Limits, Traffic, serve};
+use s3::{Domain, Keys, Limits, Traffic, serve};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::join_all;
 use model::{DriveId, Rng};
-use server::s3::store::{Condition, ObjectStore, StoreError};
+use s3::store::{Condition, ObjectStore, StoreError};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 

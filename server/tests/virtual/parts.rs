@@ -4,7 +4,7 @@ use crate::site::{BUCKET, HOUR, KIB, Larder, MIB, SECOND, Site, content};
 use bytes::Bytes;
 use catalog::{Acl, Bucket, Checksum, ChecksumKind, ChosenPart, Place, VersionId};
 use futures::future::join_all;
-use server::s3::store::{Completion, Condition, ObjectStore, PutMeta, StoreError, UploadMeta, UploadQuery};
+use s3::store::{Completion, Condition, ObjectStore, PutMeta, StoreError, UploadMeta, UploadQuery};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -309,7 +309,7 @@ fn a_reader_of_an_object_of_parts_finishes_though_it_is_overwritten_and_moved() 
         larder.put("o", 2, KIB).await.unwrap();
         larder.settle_but_for_readers().await;
         let rest = futures::stream::once(async { Ok(first) }).chain(body.bytes);
-        let body = server::s3::store::GetBody { object: body.object, bytes: rest.boxed() };
+        let body = s3::store::GetBody { object: body.object, bytes: rest.boxed() };
         assert_eq!(crate::site::read_out("o", body, None).await.unwrap(), 1);
         larder.settle().await;
         larder.audit(&facts).await;

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use catalog::{Acl, HIDDEN_BUCKET, ListRequest, Place, VersionId};
 use futures::StreamExt;
 use model::Rng;
+use s3::store::{Condition, ObjectStore, PutMeta};
 use server::repartition::{self, JobReport, Repartitions, Request};
-use server::s3::store::{Condition, ObjectStore, PutMeta};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 

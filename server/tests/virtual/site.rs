@@ -15,10 +15,10 @@ use engine::{
 use futures::{FutureExt, StreamExt};
 use model::physics::PowerState;
 use model::{BlobId, ClassId, DriveId, GroupId, RackSpec, Rng};
+use s3::store::{Condition, GetBody, ListQuery, ObjectStore, PutMeta, StoreError};
 use server::boot;
 use server::holds::Holds;
 use server::house::House;
-use server::s3::store::{Condition, GetBody, ListQuery, ObjectStore, PutMeta, StoreError};
 use server::world::{Counters, Means, Spawn, Tracer, WorldHandle};
 use std::collections::BTreeSet;
 use std::ops::Range;

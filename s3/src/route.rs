@@ -3,7 +3,7 @@
 use super::ask::{Ask, Operation};
 use super::error::{Code, Fault};
 use super::gate::Entry;
-use super::md5::Md5Workers;
+use super::parallel_md5::Md5Workers;
 use super::{
     Domain, Keys, Limits, ObjectStore, Traffic, access, attributes, bucket, complete, configuration, copy, delete, get,
     list, parts, put, tagging, upload, versions, xml,

@@ -4,7 +4,7 @@
 //! socket gives, and are computed where the bytes pass.
 
 use super::error::{Code, Fault};
-use super::md5::{self, HashingEnded, Md5, Md5Workers};
+use super::parallel_md5::{self, HashingEnded, Md5, Md5Workers};
 use bytes::Bytes;
 use catalog::{Checksum, ChecksumKind};
 use crc_fast::CrcAlgorithm;
@@ -123,7 +123,7 @@ impl Claims {
     pub fn digests(&self, bytes: &[u8]) -> Digests {
         let mut checksum = Checksummer::new(self.kind().unwrap_or(ChecksumKind::Crc64Nvme));
         checksum.sums.update(bytes);
-        Digests { md5: md5::digest(bytes), checksum: checksum.finish(), also: None }
+        Digests { md5: parallel_md5::digest(bytes), checksum: checksum.finish(), also: None }
     }
 
     /// Holds the claims against what the bytes are.
@@ -315,7 +315,7 @@ fn raw(checksum: &Checksum) -> Result<Vec<u8>, Fault> {
 
 /// The MD5 of the MD5s of parts, as S3 makes an ETag of it.
 pub(super) fn etag_of_parts(md5s: &[[u8; 16]]) -> String {
-    let md5 = hex_simd::encode_to_string(md5::digest(md5s.as_flattened()), hex_simd::AsciiCase::Lower);
+    let md5 = hex_simd::encode_to_string(parallel_md5::digest(md5s.as_flattened()), hex_simd::AsciiCase::Lower);
     format!("{md5}-{}", md5s.len())
 }
 
@@ -399,7 +399,8 @@ mod tests {
         assert_eq!(whole.base64, format!("{}-2", sha(&both).base64));
         assert!(whole.is_composite());
         let empty = md5_of_etag("d41d8cd98f00b204e9800998ecf8427e").unwrap();
-        let expected = hex_simd::encode_to_string(md5::digest(&[empty, empty].concat()), hex_simd::AsciiCase::Lower);
+        let expected =
+            hex_simd::encode_to_string(parallel_md5::digest(&[empty, empty].concat()), hex_simd::AsciiCase::Lower);
         assert_eq!(etag_of_parts(&[empty, empty]), format!("{expected}-2"));
         assert_eq!((md5_of_etag("d41d8cd98f00b204e9800998ecf8427e-2"), md5_of_etag("x")), (None, None));
     }

@@ -1,15 +1,15 @@
 //! How fast is MD5 of sixteen messages side by side, and of one, against the plain crate? All on one core, in turns.
 //!
-//! `cargo bench -p server --bench md5`. Takes seconds.
+//! `cargo bench -p s3 --bench md5`. Takes seconds.
 
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code, unused_imports, reason = "its tests run elsewhere")]
-#[path = "../src/s3/md5/lanes.rs"]
+#[path = "../src/parallel_md5/lanes.rs"]
 mod lanes;
 
 #[allow(dead_code, unused_imports, reason = "uploads are finished, and its tests run, elsewhere")]
-#[path = "../src/s3/md5/state.rs"]
+#[path = "../src/parallel_md5/state.rs"]
 mod state;
 
 use fearless_simd::Level;

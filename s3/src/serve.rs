@@ -2,7 +2,7 @@
 
 use super::error::Code;
 use super::gate::Gate;
-use super::md5::Md5Workers;
+use super::parallel_md5::Md5Workers;
 use super::route::Route;
 use super::stall::StallGuard;
 use super::traffic::{Connected, Traffic};
