@@ -15,7 +15,7 @@ mod state;
 use fearless_simd::Level;
 use lanes::{LANES, Words};
 use md5::{Digest, Md5};
-use state::{BLOCK_BYTES, State};
+use state::{BLOCK_BYTES, Md5State};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -45,7 +45,7 @@ fn contenders(messages: &[Vec<u8>]) -> Vec<Contender<'_>> {
     };
     let alone = move || {
         for message in messages {
-            let mut state = State::new();
+            let mut state = Md5State::new();
             state.update(message);
             black_box(state.words);
         }

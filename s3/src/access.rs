@@ -4,12 +4,12 @@
 //! `public-read`: a bucket's ACL opens its listings, an object's ACL its bytes. There is nothing in between: any other
 //! ACL is refused, so that none ever means less, or more, than it says.
 
-use super::ask::Ask;
-use super::bucket::owner;
-use super::error::{Code, Fault};
-use super::route::{Answer, Route, empty, xml};
-use super::store::{ObjectStore, StoreError};
-use super::versions;
+use crate::error::{ErrorCode, ErrorResponse};
+use crate::frontend::Frontend;
+use crate::request::S3Request;
+use crate::response::{Answer, document, empty, owner};
+use crate::store::{ObjectStore, StoreError};
+use crate::versions;
 use catalog::{Acl, Authority, Bucket, BucketChange, Object, ObjectChange, Ownership};
 use http::StatusCode;
 use s3s::dto::{
@@ -25,10 +25,10 @@ const ALL_USERS: &str = "http://acs.amazonaws.com/groups/global/AllUsers";
 const OTHER_ACLS: [&str; 5] =
     ["authenticated-read", "aws-exec-read", "bucket-owner-read", "log-delivery-write", "public-read-write"];
 
-/// The bucket of a request whose owner asks.
-pub(super) struct Owned {
+/// The bucket of a request by its owner.
+pub(crate) struct Owned {
     bucket: Bucket,
-    /// Where the owner may change things, for as long as the bucket is the owner's and the owner's keys are good.
+    /// The store, for changes that succeed only while the bucket is the owner's and the owner's keys are valid.
     pub store: Arc<dyn ObjectStore>,
 }
 
@@ -40,142 +40,152 @@ impl Deref for Owned {
     }
 }
 
-impl Route {
+impl Frontend {
     /// The bucket of a request, which must be the one that was expected.
-    async fn bucket(&self, ask: &Ask) -> Result<Bucket, Fault> {
-        let bucket = self.store.head_bucket(&ask.bucket).await?;
-        let expected = ask.header("x-amz-expected-bucket-owner")?;
+    async fn bucket(&self, request: &S3Request) -> Result<Bucket, ErrorResponse> {
+        let bucket = self.store.head_bucket(&request.bucket).await?;
+        let expected = request.header("x-amz-expected-bucket-owner")?;
         if expected.is_some_and(|expected| expected != bucket.owner) {
-            return Err(Code::AccessDenied.into());
+            return Err(ErrorCode::AccessDenied.into());
         }
         Ok(bucket)
     }
 
-    /// The bucket of a request, which must belong to who asks.
-    pub async fn owned_bucket(&self, ask: &Ask) -> Result<Owned, Fault> {
-        // Who is nobody is not even told which buckets there are not.
-        ask.user()?;
-        let bucket = self.bucket(ask).await?;
-        if !ask.owns(&bucket) {
-            return Err(Code::AccessDenied.into());
+    /// The bucket of a request, which must belong to its user.
+    pub(crate) async fn owned_bucket(&self, request: &S3Request) -> Result<Owned, ErrorResponse> {
+        // Strangers are not even told which buckets do not exist.
+        request.user()?;
+        let bucket = self.bucket(request).await?;
+        if !request.owns(&bucket) {
+            return Err(ErrorCode::AccessDenied.into());
         }
-        let authority = Authority { bucket: Some(bucket.clone()), access_key: ask.access_key.clone() };
+        let authority = Authority { bucket: Some(bucket.clone()), access_key: request.access_key.clone() };
         Ok(Owned { bucket, store: self.store.authorised(authority) })
     }
 
-    /// The bucket of a request, if who asks may list it.
-    pub async fn listable_bucket(&self, ask: &Ask) -> Result<Bucket, Fault> {
-        let bucket = self.bucket(ask).await?;
-        let may = ask.owns(&bucket) || is_public(&bucket, bucket.acl);
-        if may { Ok(bucket) } else { Err(Code::AccessDenied.into()) }
+    /// The bucket of a request, if its user may list it.
+    pub(crate) async fn listable_bucket(&self, request: &S3Request) -> Result<Bucket, ErrorResponse> {
+        let bucket = self.bucket(request).await?;
+        let may = request.owns(&bucket) || is_public(&bucket, bucket.acl);
+        if may { Ok(bucket) } else { Err(ErrorCode::AccessDenied.into()) }
     }
 
     /// The bucket of a request that reads an object, which [`Self::readable_object`] has to allow.
-    pub async fn bucket_to_read(&self, ask: &Ask) -> Result<Bucket, Fault> {
-        self.bucket(ask).await
+    pub(crate) async fn bucket_to_read(&self, request: &S3Request) -> Result<Bucket, ErrorResponse> {
+        self.bucket(request).await
     }
 
-    /// The object of a request, if who asks may read it. Only who may list the bucket is told that there is none.
-    pub async fn readable_object(&self, ask: &Ask, bucket: &Bucket) -> Result<Object, Fault> {
-        let found = self.store.head(&ask.bucket, &ask.key).await;
-        if ask.owns(bucket) {
+    /// The object of a request, if its user may read it. Only those who may list the bucket are told that there is none.
+    pub(crate) async fn readable_object(&self, request: &S3Request, bucket: &Bucket) -> Result<Object, ErrorResponse> {
+        self.readable_object_at(request, bucket, &request.key).await
+    }
+
+    /// As [`Self::readable_object`], of another object than the request's own.
+    pub(crate) async fn readable_object_at(
+        &self,
+        request: &S3Request,
+        bucket: &Bucket,
+        key: &str,
+    ) -> Result<Object, ErrorResponse> {
+        let found = self.store.head(&bucket.name, key).await;
+        if request.owns(bucket) {
             return Ok(found?);
         }
         match found {
             Ok(object) if is_public(bucket, object.acl) => Ok(object),
-            Err(StoreError::NoSuchKey) if is_public(bucket, bucket.acl) => Err(Code::NoSuchKey.into()),
-            Ok(_) | Err(StoreError::NoSuchKey) => Err(Code::AccessDenied.into()),
+            Err(StoreError::NoSuchKey) if is_public(bucket, bucket.acl) => Err(ErrorCode::NoSuchKey.into()),
+            Ok(_) | Err(StoreError::NoSuchKey) => Err(ErrorCode::AccessDenied.into()),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// Whether who is not its owner may read what is in `bucket` and has this ACL.
-pub(super) fn is_public(bucket: &Bucket, acl: Acl) -> bool {
+/// True if anybody may read what is in `bucket` and has this ACL.
+fn is_public(bucket: &Bucket, acl: Acl) -> bool {
     acl == Acl::PublicRead && bucket.ownership != Some(Ownership::BucketOwnerEnforced)
 }
 
-/// The ACL that the header of a request asks for, under this object ownership; nothing if there is no such header.
+/// The ACL in the header of a request, under this object ownership; `None` without such a header.
 ///
 /// # Errors
 /// `AccessControlListNotSupported` where ACLs do not count, `NotImplemented` for those of S3 that are not served,
-/// `InvalidArgument` for those that are none.
-pub(super) fn canned(ask: &Ask, ownership: Option<Ownership>) -> Result<Option<Acl>, Fault> {
-    let Some(name) = ask.header("x-amz-acl")? else { return Ok(None) };
+/// `InvalidArgument` for any other value.
+pub(crate) fn canned(request: &S3Request, ownership: Option<Ownership>) -> Result<Option<Acl>, ErrorResponse> {
+    let Some(name) = request.header("x-amz-acl")? else { return Ok(None) };
     let acl = match name {
         // The owner of the bucket has full control of everything in it.
         "bucket-owner-full-control" => return Ok(Some(Acl::Private)),
         "private" => Some(Acl::Private),
         "public-read" => Some(Acl::PublicRead),
         _ if OTHER_ACLS.contains(&name) => None,
-        _ => return Err(Fault::new(Code::InvalidArgument, "x-amz-acl is no canned ACL.")),
+        _ => return Err(ErrorResponse::new(ErrorCode::InvalidArgument, "x-amz-acl is no canned ACL.")),
     };
     if ownership == Some(Ownership::BucketOwnerEnforced) {
-        return Err(Code::AccessControlListNotSupported.into());
+        return Err(ErrorCode::AccessControlListNotSupported.into());
     }
-    acl.map(Some).ok_or_else(|| Fault::not_implemented(&format!("The ACL {name}")))
+    acl.map(Some).ok_or_else(|| ErrorResponse::not_implemented(&format!("The ACL {name}")))
 }
 
-/// The object ownership that the header of a request asks for.
+/// The object ownership in the header of a request.
 ///
 /// # Errors
-/// `InvalidArgument` for what is none.
-pub(super) fn ownership_asked(ask: &Ask) -> Result<Option<Ownership>, Fault> {
-    ask.header("x-amz-object-ownership")?.map(ownership_of).transpose()
+/// `InvalidArgument` for any other value.
+pub(crate) fn requested_ownership(request: &S3Request) -> Result<Option<Ownership>, ErrorResponse> {
+    request.header("x-amz-object-ownership")?.map(ownership_of).transpose()
 }
 
-fn ownership_of(name: &str) -> Result<Ownership, Fault> {
+fn ownership_of(name: &str) -> Result<Ownership, ErrorResponse> {
     match name {
         ObjectOwnership::BUCKET_OWNER_ENFORCED => Ok(Ownership::BucketOwnerEnforced),
         ObjectOwnership::BUCKET_OWNER_PREFERRED => Ok(Ownership::BucketOwnerPreferred),
         ObjectOwnership::OBJECT_WRITER => Ok(Ownership::ObjectWriter),
-        _ => Err(Fault::new(Code::InvalidArgument, "Invalid value for object ownership.")),
+        _ => Err(ErrorResponse::new(ErrorCode::InvalidArgument, "Invalid value for object ownership.")),
     }
 }
 
-/// Refuses a bucket that is public and takes no ACLs.
+/// Refuses a public bucket in which ACLs do not count.
 ///
 /// # Errors
 /// `InvalidBucketAclWithObjectOwnership`.
-pub(super) fn must_agree(acl: Acl, ownership: Option<Ownership>) -> Result<(), Fault> {
+pub(crate) fn must_agree(acl: Acl, ownership: Option<Ownership>) -> Result<(), ErrorResponse> {
     if acl == Acl::PublicRead && ownership == Some(Ownership::BucketOwnerEnforced) {
-        return Err(Code::InvalidBucketAclWithObjectOwnership.into());
+        return Err(ErrorCode::InvalidBucketAclWithObjectOwnership.into());
     }
     Ok(())
 }
 
-/// Answers who may list a bucket.
-pub(super) async fn bucket_acl(route: &Route, ask: &Ask) -> Answer {
-    let bucket = route.owned_bucket(ask).await?;
-    xml(&told(&bucket, bucket.acl))
+/// GetBucketAcl.
+pub(crate) async fn bucket_acl(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.owned_bucket(request).await?;
+    document(&policy(&bucket, bucket.acl))
 }
 
-/// Answers who may read an object.
-pub(super) async fn object_acl(route: &Route, ask: &Ask) -> Answer {
-    let bucket = route.owned_bucket(ask).await?;
-    let object = route.readable_object(ask, &bucket).await?;
-    versions::check(ask)?;
-    xml(&told(&bucket, object.acl))
+/// GetObjectAcl.
+pub(crate) async fn object_acl(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.owned_bucket(request).await?;
+    let object = front.readable_object(request, &bucket).await?;
+    versions::check(request)?;
+    document(&policy(&bucket, object.acl))
 }
 
-/// Sets who may list a bucket.
-pub(super) async fn put_bucket_acl(route: &Route, mut ask: Ask) -> Answer {
-    let bucket = route.owned_bucket(&ask).await?;
-    let acl = acl_asked(&mut ask, &bucket).await?;
-    bucket.store.change_bucket(&ask.bucket, BucketChange::Acl(acl)).await?;
+/// PutBucketAcl.
+pub(crate) async fn put_bucket_acl(front: &Frontend, mut request: S3Request) -> Answer {
+    let bucket = front.owned_bucket(&request).await?;
+    let acl = requested_acl(&mut request, &bucket).await?;
+    bucket.store.change_bucket(&request.bucket, BucketChange::Acl(acl)).await?;
     Ok(empty(StatusCode::OK))
 }
 
-/// Sets who may read an object.
-pub(super) async fn put_object_acl(route: &Route, mut ask: Ask) -> Answer {
-    let bucket = route.owned_bucket(&ask).await?;
-    versions::check(&ask)?;
-    let acl = acl_asked(&mut ask, &bucket).await?;
-    bucket.store.change(&ask.bucket, &ask.key, ObjectChange::Acl(acl)).await?;
+/// PutObjectAcl.
+pub(crate) async fn put_object_acl(front: &Frontend, mut request: S3Request) -> Answer {
+    let bucket = front.owned_bucket(&request).await?;
+    versions::check(&request)?;
+    let acl = requested_acl(&mut request, &bucket).await?;
+    bucket.store.change(&request.bucket, &request.key, ObjectChange::Acl(acl)).await?;
     Ok(empty(StatusCode::OK))
 }
 
-fn told(bucket: &Bucket, acl: Acl) -> GetBucketAclOutput {
+fn policy(bucket: &Bucket, acl: Acl) -> GetBucketAclOutput {
     let owner = owner(&bucket.owner);
     let grant = |permission: &'static str, grantee| Grant {
         grantee: Some(grantee),
@@ -197,75 +207,76 @@ fn told(bucket: &Bucket, acl: Acl) -> GetBucketAclOutput {
     GetBucketAclOutput { grants: Some(grants), owner: Some(owner) }
 }
 
-/// The ACL of a request that sets one, canned or spelled out.
-async fn acl_asked(ask: &mut Ask, bucket: &Bucket) -> Result<Acl, Fault> {
-    let canned = canned(ask, bucket.ownership)?;
-    match (canned, ask.small_body::<AccessControlPolicy>().await?) {
+/// The ACL of a request that sets one, as a header or a document.
+async fn requested_acl(request: &mut S3Request, bucket: &Bucket) -> Result<Acl, ErrorResponse> {
+    let canned = canned(request, bucket.ownership)?;
+    match (canned, request.small_body::<AccessControlPolicy>().await?) {
         (Some(acl), None) => Ok(acl),
-        (Some(_), Some(_)) => Err(Code::UnexpectedContent.into()),
-        (None, None) => Err(Fault::new(
-            Code::MissingSecurityHeader,
+        (Some(_), Some(_)) => Err(ErrorCode::UnexpectedContent.into()),
+        (None, None) => Err(ErrorResponse::new(
+            ErrorCode::MissingSecurityHeader,
             "Your request was missing a required header: x-amz-acl, or an ACL as its body.",
         )),
         (None, Some(policy)) => {
-            let acl = spelled_out(&policy, bucket)?;
+            let acl = canned_like(&policy, bucket)?;
             if acl == Acl::PublicRead && bucket.ownership == Some(Ownership::BucketOwnerEnforced) {
-                return Err(Code::AccessControlListNotSupported.into());
+                return Err(ErrorCode::AccessControlListNotSupported.into());
             }
             Ok(acl)
         }
     }
 }
 
-/// The canned ACL that says the same as `policy`.
-fn spelled_out(policy: &AccessControlPolicy, bucket: &Bucket) -> Result<Acl, Fault> {
+/// The canned ACL that means the same as `policy`.
+fn canned_like(policy: &AccessControlPolicy, bucket: &Bucket) -> Result<Acl, ErrorResponse> {
     if policy.owner.as_ref().and_then(|owner| owner.id.as_ref()).is_some_and(|id| *id != bucket.owner) {
-        return Err(Code::AccessDenied.into());
+        return Err(ErrorCode::AccessDenied.into());
     }
-    let (mut owners, mut everybodys, mut others) = (0, 0, 0);
+    let (mut owners, mut public, mut others) = (0, 0, 0);
     for grant in policy.grants.iter().flatten() {
         let grantee = grant.grantee.as_ref();
         let is_owner = grantee.and_then(|grantee| grantee.id.as_deref()) == Some(bucket.owner.as_str());
-        let is_everybody = grantee.and_then(|grantee| grantee.uri.as_deref()) == Some(ALL_USERS);
+        let is_everyone = grantee.and_then(|grantee| grantee.uri.as_deref()) == Some(ALL_USERS);
         match grant.permission.as_ref().map(Permission::as_str) {
             Some(Permission::FULL_CONTROL) if is_owner => owners += 1,
-            Some(Permission::READ) if is_everybody => everybodys += 1,
+            Some(Permission::READ) if is_everyone => public += 1,
             _ => others += 1,
         }
     }
-    match (owners, everybodys, others) {
+    match (owners, public, others) {
         (1.., 0, 0) => Ok(Acl::Private),
         (1.., 1.., 0) => Ok(Acl::PublicRead),
-        _ => Err(Fault::not_implemented("An ACL that is neither private nor public-read")),
+        _ => Err(ErrorResponse::not_implemented("An ACL that is neither private nor public-read")),
     }
 }
 
-/// Answers whether ACLs count in a bucket, if anybody ever said so.
-pub(super) async fn ownership(route: &Route, ask: &Ask) -> Answer {
-    let bucket = route.owned_bucket(ask).await?;
-    let name = match bucket.ownership.ok_or(Code::OwnershipControlsNotFoundError)? {
+/// GetBucketOwnershipControls: whether ACLs count in a bucket, if it was ever set.
+pub(crate) async fn ownership(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.owned_bucket(request).await?;
+    let name = match bucket.ownership.ok_or(ErrorCode::OwnershipControlsNotFoundError)? {
         Ownership::BucketOwnerEnforced => ObjectOwnership::BUCKET_OWNER_ENFORCED,
         Ownership::BucketOwnerPreferred => ObjectOwnership::BUCKET_OWNER_PREFERRED,
         Ownership::ObjectWriter => ObjectOwnership::OBJECT_WRITER,
     };
     let rule = OwnershipControlsRule { object_ownership: ObjectOwnership::from_static(name) };
-    xml(&OwnershipControls { rules: vec![rule] })
+    document(&OwnershipControls { rules: vec![rule] })
 }
 
-/// Sets whether ACLs count in a bucket.
-pub(super) async fn put_ownership(route: &Route, mut ask: Ask) -> Answer {
-    let bucket = route.owned_bucket(&ask).await?;
-    let controls = ask.small_body::<OwnershipControls>().await?.ok_or(Code::MalformedXml)?;
-    let [rule] = controls.rules.as_slice() else { return Err(Code::MalformedXml.into()) };
-    let ownership = ownership_of(rule.object_ownership.as_str()).map_err(|_| Fault::from(Code::MalformedXml))?;
+/// PutBucketOwnershipControls.
+pub(crate) async fn put_ownership(front: &Frontend, mut request: S3Request) -> Answer {
+    let bucket = front.owned_bucket(&request).await?;
+    let controls = request.small_body::<OwnershipControls>().await?.ok_or(ErrorCode::MalformedXml)?;
+    let [rule] = controls.rules.as_slice() else { return Err(ErrorCode::MalformedXml.into()) };
+    let ownership =
+        ownership_of(rule.object_ownership.as_str()).map_err(|_| ErrorResponse::from(ErrorCode::MalformedXml))?;
     must_agree(bucket.acl, Some(ownership))?;
-    bucket.store.change_bucket(&ask.bucket, BucketChange::Ownership(Some(ownership))).await?;
+    bucket.store.change_bucket(&request.bucket, BucketChange::Ownership(Some(ownership))).await?;
     Ok(empty(StatusCode::OK))
 }
 
-/// Forgets whether ACLs count in a bucket; they do then.
-pub(super) async fn delete_ownership(route: &Route, ask: &Ask) -> Answer {
-    let bucket = route.owned_bucket(ask).await?;
-    bucket.store.change_bucket(&ask.bucket, BucketChange::Ownership(None)).await?;
+/// DeleteBucketOwnershipControls; ACLs count then.
+pub(crate) async fn delete_ownership(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.owned_bucket(request).await?;
+    bucket.store.change_bucket(&request.bucket, BucketChange::Ownership(None)).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }

@@ -1,69 +1,74 @@
-//! GetObjectAttributes: what is known of an object, in XML.
+//! GetObjectAttributes.
 
-use super::ask::Ask;
-use super::digest;
-use super::error::{Code, Fault};
-use super::list::number;
-use super::route::{Answer, Route, xml};
-use super::{get, versions};
+use crate::digest;
+use crate::error::{ErrorCode, ErrorResponse};
+use crate::frontend::Frontend;
+use crate::list::number;
+use crate::request::S3Request;
+use crate::response::{Answer, base64_of, document, validators};
+use crate::versions;
 use catalog::{ChecksumKind, Object, Part};
 use s3s::dto::{Checksum, ChecksumType, GetObjectAttributesParts, ObjectPart, StorageClass};
 use s3s::xml::{SerResult, Serialize, SerializeContent, Serializer};
 use std::io::Write;
 
 const NAMESPACE: &str = "http://s3.amazonaws.com/doc/2006-03-01/";
-/// Attributes there are.
+/// The attributes that can be requested.
 const NAMES: [&str; 5] = ["Checksum", "ETag", "ObjectParts", "ObjectSize", "StorageClass"];
 
-/// Parts that one answer tells of at most.
+/// The most parts of one response.
 const PAGE: usize = 1_000;
 
-/// Answers the attributes that were asked for.
-pub(super) async fn of_object(route: &Route, ask: &Ask) -> Answer {
-    let wanted = wanted(ask)?;
-    let bucket = route.owned_bucket(ask).await?;
-    let object = route.readable_object(ask, &bucket).await?;
-    versions::check(ask)?;
+/// The requested attributes of an object.
+pub(crate) async fn of_object(front: &Frontend, request: &S3Request) -> Answer {
+    let wanted = wanted(request)?;
+    let bucket = front.owned_bucket(request).await?;
+    let object = front.readable_object(request, &bucket).await?;
+    versions::check(request)?;
     let is_wanted = |name: &str| wanted.contains(&name);
-    let parts = if is_wanted("ObjectParts") { parts(route, ask, &object).await? } else { None };
-    let mut answer = xml(&Attributes {
+    let parts = if is_wanted("ObjectParts") { parts(front, request, &object).await? } else { None };
+    let mut answer = document(&Attributes {
         parts,
         checksum: is_wanted("Checksum").then(|| checksum(&object)).flatten(),
         etag: is_wanted("ETag").then(|| object.etag.clone()),
         bytes: is_wanted("ObjectSize").then(|| i64::try_from(object.bytes).unwrap_or(i64::MAX)),
         storage_class: is_wanted("StorageClass").then(|| StorageClass::from_static(StorageClass::STANDARD)),
     })?;
-    let mut validators = get::validators(&object)?;
+    let mut validators = validators(&object)?;
     validators.remove(http::header::ETAG);
     answer.headers.extend(validators);
     Ok(answer)
 }
 
-fn wanted(ask: &Ask) -> Result<Vec<&'static str>, Fault> {
-    let values = ask.headers.get_all("x-amz-object-attributes").iter();
+fn wanted(request: &S3Request) -> Result<Vec<&'static str>, ErrorResponse> {
+    let values = request.headers.get_all("x-amz-object-attributes").iter();
     let names = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     let wanted: Option<Vec<&str>> =
         names.map(|name| NAMES.into_iter().find(|known| known.as_bytes() == name.trim_ascii())).collect();
     let Some(wanted) = wanted else {
-        return Err(Fault::new(Code::InvalidArgument, "Invalid attribute name specified."));
+        return Err(ErrorResponse::new(ErrorCode::InvalidArgument, "Invalid attribute name specified."));
     };
     if wanted.is_empty() {
         let message =
             "The x-amz-object-attributes header specifying the attributes to be retrieved is missing or empty";
-        return Err(Fault::new(Code::InvalidArgument, message));
+        return Err(ErrorResponse::new(ErrorCode::InvalidArgument, message));
     }
     Ok(wanted)
 }
 
 /// A page of the parts of an object that was uploaded in parts.
-async fn parts(route: &Route, ask: &Ask, object: &Object) -> Result<Option<GetObjectAttributesParts>, Fault> {
+async fn parts(
+    front: &Frontend,
+    request: &S3Request,
+    object: &Object,
+) -> Result<Option<GetObjectAttributesParts>, ErrorResponse> {
     if object.parts.is_empty() {
         return Ok(None);
     }
-    let max = number(ask.header("x-amz-max-parts")?, "x-amz-max-parts", PAGE)?.min(PAGE);
-    let marker = number(ask.header("x-amz-part-number-marker")?, "x-amz-part-number-marker", 0)?;
+    let max = number(request.header("x-amz-max-parts")?, "x-amz-max-parts", PAGE)?.min(PAGE);
+    let marker = number(request.header("x-amz-part-number-marker")?, "x-amz-part-number-marker", 0)?;
     let after = u32::try_from(marker).unwrap_or(u32::MAX - 1);
-    let mut found = route.store.parts(object.version, after, max + 1).await?;
+    let mut found = front.store.parts(object.version, after, max + 1).await?;
     // A page of none leads nowhere, so it is not said to go on.
     let truncated = max > 0 && found.len() > max;
     found.truncate(max);
@@ -79,7 +84,7 @@ async fn parts(route: &Route, ask: &Ask, object: &Object) -> Result<Option<GetOb
 }
 
 fn part(part: &Part) -> ObjectPart {
-    let of = |kind| (part.checksum.kind == kind).then(|| part.checksum.base64.clone());
+    let of = |kind| base64_of(std::slice::from_ref(&part.checksum), kind);
     ObjectPart {
         checksum_crc32: of(ChecksumKind::Crc32),
         checksum_crc32c: of(ChecksumKind::Crc32c),
@@ -92,21 +97,18 @@ fn part(part: &Part) -> ObjectPart {
 }
 
 fn checksum(object: &Object) -> Option<Checksum> {
-    let sum = |spelling: &str| {
-        let found = object.checksums.iter().find(|sum| digest::spelling(sum.kind) == spelling);
-        found.map(|sum| sum.base64.clone())
-    };
+    let sum = |kind| base64_of(&object.checksums, kind);
     (!object.checksums.is_empty()).then(|| Checksum {
-        checksum_crc32: sum("crc32"),
-        checksum_crc32c: sum("crc32c"),
-        checksum_crc64nvme: sum("crc64nvme"),
-        checksum_sha1: sum("sha1"),
-        checksum_sha256: sum("sha256"),
+        checksum_crc32: sum(ChecksumKind::Crc32),
+        checksum_crc32c: sum(ChecksumKind::Crc32c),
+        checksum_crc64nvme: sum(ChecksumKind::Crc64Nvme),
+        checksum_sha1: sum(ChecksumKind::Sha1),
+        checksum_sha256: sum(ChecksumKind::Sha256),
         checksum_type: Some(ChecksumType::from_static(digest::type_of(&object.checksums))),
     })
 }
 
-/// The answer. Unlike everywhere else the ETag has no quotes, which the library's form would give it.
+/// The response. Unlike everywhere else the ETag has no quotes, which the library's type would give it.
 struct Attributes {
     checksum: Option<Checksum>,
     parts: Option<GetObjectAttributesParts>,

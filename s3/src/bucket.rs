@@ -1,116 +1,119 @@
 //! Operations on buckets.
 
-use super::ask::Ask;
-use super::error::{Code, Fault};
-use super::list::{Token, number};
-use super::precondition::seconds;
-use super::route::{Answer, Route, empty, xml};
-use super::{REGION, access, store};
+use crate::access;
+use crate::error::{ErrorCode, ErrorResponse};
+use crate::frontend::Frontend;
+use crate::keys::REGION;
+use crate::list::{ContinuationToken, number};
+use crate::precondition::seconds;
+use crate::request::S3Request;
+use crate::response::{Answer, document, empty, owner};
+use crate::store::StoreError;
 use catalog::{Acl, Authority, Bucket, BucketChange, Ownership};
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
-use s3s::dto::{self, CreateBucketConfiguration, GetBucketLocationOutput, ListBucketsOutput, Owner};
+use s3s::dto::{self, CreateBucketConfiguration, GetBucketLocationOutput, ListBucketsOutput};
 
-/// How many buckets one answer names.
+/// The most buckets of one response.
 const PAGE: usize = 10_000;
 
-/// Lists the buckets of who asks.
-pub(super) async fn list(route: &Route, ask: &Ask) -> Answer {
-    let max = number(ask.query("max-buckets"), "max-buckets", PAGE)?.min(PAGE);
+/// Lists the buckets of a user.
+pub(crate) async fn list(front: &Frontend, request: &S3Request) -> Answer {
+    let max = number(request.query("max-buckets"), "max-buckets", PAGE)?.min(PAGE);
     if max == 0 {
-        return Err(Fault::new(Code::InvalidArgument, "max-buckets must be at least 1."));
+        return Err(ErrorResponse::new(ErrorCode::InvalidArgument, "max-buckets must be at least 1."));
     }
-    let prefix = ask.query("prefix").unwrap_or_default();
-    let after = ask.query("continuation-token").map(Token::read).transpose()?.unwrap_or_default();
-    let elsewhere = ask.query("bucket-region").is_some_and(|region| region != REGION);
+    let prefix = request.query("prefix").unwrap_or_default();
+    let after = request.query("continuation-token").map(ContinuationToken::read).transpose()?.unwrap_or_default();
+    let elsewhere = request.query("bucket-region").is_some_and(|region| region != REGION);
 
-    let mut buckets = route.store.list_buckets(ask.user()?).await?;
+    let mut buckets = front.store.list_buckets(request.user()?).await?;
     buckets.retain(|bucket| !elsewhere && bucket.name.starts_with(prefix) && bucket.name > after);
     let truncated = buckets.len() > max;
     buckets.truncate(max);
-    let next = if truncated { buckets.last().map(|bucket| Token::write(&bucket.name)) } else { None };
-    xml(&ListBucketsOutput {
-        buckets: Some(buckets.into_iter().map(told).collect()),
+    let next = if truncated { buckets.last().map(|bucket| ContinuationToken::write(&bucket.name)) } else { None };
+    document(&ListBucketsOutput {
+        buckets: Some(buckets.into_iter().map(entry).collect()),
         continuation_token: next,
-        owner: Some(owner(ask.user()?)),
-        prefix: ask.query("prefix").map(str::to_owned),
+        owner: Some(owner(request.user()?)),
+        prefix: request.query("prefix").map(str::to_owned),
     })
 }
 
-fn told(bucket: Bucket) -> dto::Bucket {
+fn entry(bucket: Bucket) -> dto::Bucket {
     let creation_date = Some(seconds(bucket.created_ms).into());
     dto::Bucket { bucket_region: Some(REGION.to_owned()), creation_date, name: Some(bucket.name) }
 }
 
-/// Who owns things, as listings tell it.
-pub(super) fn owner(user: &str) -> Owner {
-    Owner { display_name: Some(user.to_owned()), id: Some(user.to_owned()) }
-}
-
 /// Makes a bucket.
-pub(super) async fn create(route: &Route, mut ask: Ask) -> Answer {
-    ask.user()?;
-    if let Some(configuration) = ask.small_body::<CreateBucketConfiguration>().await? {
+pub(crate) async fn create(front: &Frontend, mut request: S3Request) -> Answer {
+    request.user()?;
+    if let Some(configuration) = request.small_body::<CreateBucketConfiguration>().await? {
         if configuration.bucket.is_some() || configuration.location.is_some() {
-            return Err(Fault::not_implemented("A bucket of this type or place"));
+            return Err(ErrorResponse::not_implemented("A bucket of this type or place"));
         }
         let here =
             configuration.location_constraint.as_ref().is_none_or(|place| [REGION, ""].contains(&place.as_str()));
         if !here {
-            return Err(Code::IllegalLocationConstraintException.into());
+            return Err(ErrorCode::IllegalLocationConstraintException.into());
         }
     }
-    let ownership = access::ownership_asked(&ask)?;
-    let acl = access::canned(&ask, None)?.unwrap_or_default();
+    let ownership = access::requested_ownership(&request)?;
+    let acl = access::canned(&request, None)?.unwrap_or_default();
     access::must_agree(acl, ownership)?;
-    let bucket = Bucket { acl, ownership, ..Bucket::new(&ask.bucket, 0, ask.user()?) };
-    let authority = Authority { bucket: None, access_key: ask.access_key.clone() };
-    match route.store.authorised(authority).create_bucket(bucket).await {
+    let bucket = Bucket { acl, ownership, ..Bucket::new(&request.bucket, 0, request.user()?) };
+    let authority = Authority { bucket: None, access_key: request.access_key.clone() };
+    match front.store.authorised(authority).create_bucket(bucket).await {
         Ok(_) => {}
         // The store may not know whose request it is; the front does.
-        Err(store::StoreError::BucketExists { .. }) => again(route, &ask, acl, ownership).await?,
+        Err(StoreError::BucketExists { .. }) => create_again(front, &request, acl, ownership).await?,
         Err(error) => return Err(error.into()),
     }
     let mut answer = empty(StatusCode::OK);
-    let location = HeaderValue::try_from(format!("/{}", ask.bucket));
-    answer.headers.insert(LOCATION, location.map_err(|_| Fault::from(Code::InvalidBucketName))?);
+    let location = HeaderValue::try_from(format!("/{}", request.bucket));
+    answer.headers.insert(LOCATION, location.map_err(|_| ErrorResponse::from(ErrorCode::InvalidBucketName))?);
     Ok(answer)
 }
 
-/// A bucket that is there already is made again to who has it, as in us-east-1, the one region there is: its ACL is
-/// then what this request says.
-async fn again(route: &Route, ask: &Ask, acl: Acl, ownership: Option<Ownership>) -> Result<(), Fault> {
-    if !ask.owns(&route.store.head_bucket(&ask.bucket).await?) {
-        return Err(store::StoreError::BucketExists { owned_by_you: false }.into());
+/// Creates a bucket that its owner has already, which succeeds in us-east-1, the only region here: the request sets its
+/// ACL.
+async fn create_again(
+    front: &Frontend,
+    request: &S3Request,
+    acl: Acl,
+    ownership: Option<Ownership>,
+) -> Result<(), ErrorResponse> {
+    if !request.owns(&front.store.head_bucket(&request.bucket).await?) {
+        return Err(StoreError::BucketExists { owned_by_you: false }.into());
     }
-    let bucket = route.owned_bucket(ask).await?;
+    let bucket = front.owned_bucket(request).await?;
     access::must_agree(acl, ownership.or(bucket.ownership))?;
     if acl != bucket.acl {
-        bucket.store.change_bucket(&ask.bucket, BucketChange::Acl(acl)).await?;
+        bucket.store.change_bucket(&request.bucket, BucketChange::Acl(acl)).await?;
     }
     if ownership.is_some() && ownership != bucket.ownership {
-        bucket.store.change_bucket(&ask.bucket, BucketChange::Ownership(ownership)).await?;
+        bucket.store.change_bucket(&request.bucket, BucketChange::Ownership(ownership)).await?;
     }
     Ok(())
 }
 
-/// Answers whether a bucket is there and who asks may use it.
-pub(super) async fn head(route: &Route, ask: &Ask) -> Answer {
-    route.listable_bucket(ask).await?;
+/// HeadBucket: the bucket exists, and the user may list it.
+pub(crate) async fn head(front: &Frontend, request: &S3Request) -> Answer {
+    front.listable_bucket(request).await?;
     let mut answer = empty(StatusCode::OK);
     answer.headers.insert("x-amz-bucket-region", HeaderValue::from_static(REGION));
     Ok(answer)
 }
 
-/// Answers where a bucket is: in the region whose name S3 leaves out.
-pub(super) async fn location(route: &Route, ask: &Ask) -> Answer {
-    route.owned_bucket(ask).await?;
-    xml(&GetBucketLocationOutput { location_constraint: None })
+/// GetBucketLocation: the region whose name S3 leaves out.
+pub(crate) async fn location(front: &Frontend, request: &S3Request) -> Answer {
+    front.owned_bucket(request).await?;
+    document(&GetBucketLocationOutput { location_constraint: None })
 }
 
 /// Removes an empty bucket.
-pub(super) async fn delete(route: &Route, ask: &Ask) -> Answer {
-    let bucket = route.owned_bucket(ask).await?;
-    bucket.store.delete_bucket(&ask.bucket).await?;
+pub(crate) async fn delete(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.owned_bucket(request).await?;
+    bucket.store.delete_bucket(&request.bucket).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }

@@ -1,59 +1,60 @@
 //! DeleteObject and DeleteObjects.
 
-use super::access::Owned;
-use super::ask::Ask;
-use super::error::{Code, Fault};
-use super::route::{Answer, Route, empty, xml};
-use super::store::Condition;
-use super::versions;
+use crate::access::Owned;
+use crate::error::{ErrorCode, ErrorResponse};
+use crate::frontend::Frontend;
+use crate::request::S3Request;
+use crate::response::{Answer, document, empty};
+use crate::versions;
+use catalog::PutCondition;
 use futures::StreamExt;
 use http::StatusCode;
 use s3s::dto::{Delete, DeleteObjectsOutput, DeletedObject, ETag, Error, ObjectIdentifier};
 
-/// How many keys one request may name.
+/// The most keys that one request may name.
 const KEYS: usize = 1000;
-/// How many of them are deleted at once, so that they share the catalog's commits.
+/// Deletes at once, which share the catalog's commits.
 const AT_ONCE: usize = 32;
 
-/// Removes an object; well if there is none.
-pub(super) async fn one(route: &Route, ask: &Ask) -> Answer {
-    let bucket = route.owned_bucket(ask).await?;
-    if is_no_version(versions::check(ask))? {
+/// Removes an object; succeeds if there is none.
+pub(crate) async fn one(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.owned_bucket(request).await?;
+    if is_no_version(versions::check(request))? {
         return Ok(empty(StatusCode::NO_CONTENT));
     }
-    let condition = condition(ask.header("if-match")?);
-    bucket.store.delete(&ask.bucket, &ask.key, condition).await?;
+    let condition = condition(request.header("if-match")?);
+    bucket.store.delete(&request.bucket, &request.key, condition).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
-/// Whether a version was named that is not there, whose deletion is well.
-fn is_no_version(checked: Result<(), Fault>) -> Result<bool, Fault> {
+/// True if a version was named that does not exist; deleting it succeeds.
+fn is_no_version(checked: Result<(), ErrorResponse>) -> Result<bool, ErrorResponse> {
     match checked {
-        Err(fault) if fault.code == Code::NoSuchVersion => Ok(true),
+        Err(error) if error.code == ErrorCode::NoSuchVersion => Ok(true),
         checked => checked.map(|()| false),
     }
 }
 
-/// What must hold of an object for this `If-Match` to let it go.
-fn condition(if_match: Option<&str>) -> Condition {
+/// The condition of a delete with this `If-Match`.
+fn condition(if_match: Option<&str>) -> PutCondition {
     match if_match {
-        None => Condition::Always,
-        Some("*") => Condition::IfPresent,
-        Some(etag) => Condition::IfMatch(etag.trim_matches('"').to_owned()),
+        None => PutCondition::None,
+        Some("*") => PutCondition::IfMatchAny,
+        Some(etag) => PutCondition::IfMatch(etag.trim_matches('"').to_owned()),
     }
 }
 
-/// Removes objects, and says of each what came of it.
-pub(super) async fn many(route: &Route, mut ask: Ask) -> Answer {
-    let bucket = route.owned_bucket(&ask).await?;
-    let Some(delete) = ask.small_body::<Delete>().await? else { return Err(Code::MalformedXml.into()) };
+/// Removes objects, and reports the outcome of each.
+pub(crate) async fn many(front: &Frontend, mut request: S3Request) -> Answer {
+    let bucket = front.owned_bucket(&request).await?;
+    let Some(delete) = request.small_body::<Delete>().await? else { return Err(ErrorCode::MalformedXml.into()) };
     if delete.objects.is_empty() || delete.objects.len() > KEYS {
-        return Err(Code::MalformedXml.into());
+        return Err(ErrorCode::MalformedXml.into());
     }
-    let (ask, bucket) = (&ask, &bucket);
+    let (request, bucket) = (&request, &bucket);
     let results: Vec<_> = futures::stream::iter(delete.objects)
         .map(|object| async move {
-            let result = delete_listed(bucket, ask, &object).await;
+            let result = delete_listed(bucket, request, &object).await;
             (object.key, object.version_id, result)
         })
         .buffered(AT_ONCE)
@@ -66,33 +67,33 @@ pub(super) async fn many(route: &Route, mut ask: Ask) -> Answer {
         match result {
             Ok(()) if delete.quiet == Some(true) => {}
             Ok(()) => deleted.push(DeletedObject { key: Some(key), version_id, ..DeletedObject::default() }),
-            Err(fault) => {
-                fault.log("DeleteObjects", &key);
+            Err(error) => {
+                error.log("DeleteObjects", &key);
                 errors.push(Error {
-                    code: Some(fault.code.as_str().to_owned()),
-                    message: Some(fault.message().to_owned()),
+                    code: Some(error.code.as_str().to_owned()),
+                    message: Some(error.message().to_owned()),
                     key: Some(key),
                     version_id,
                 });
             }
         }
     }
-    xml(&output)
+    document(&output)
 }
 
-async fn delete_listed(bucket: &Owned, ask: &Ask, object: &ObjectIdentifier) -> Result<(), Fault> {
+async fn delete_listed(bucket: &Owned, request: &S3Request, object: &ObjectIdentifier) -> Result<(), ErrorResponse> {
     if object.last_modified_time.is_some() || object.size.is_some() {
-        return Err(Fault::not_implemented("Deleting on a condition other than the ETag"));
+        return Err(ErrorResponse::not_implemented("Deleting on a condition other than the ETag"));
     }
     if object.key.is_empty() {
-        return Err(Fault::new(Code::InvalidArgument, "The key is empty."));
+        return Err(ErrorResponse::new(ErrorCode::InvalidArgument, "The key is empty."));
     }
     if !s3s::path::check_key(&object.key) {
-        return Err(Code::KeyTooLongError.into());
+        return Err(ErrorCode::KeyTooLongError.into());
     }
     if is_no_version(object.version_id.as_deref().map_or(Ok(()), versions::check_id))? {
         return Ok(());
     }
     let etag = object.e_tag.as_ref().map(ETag::value);
-    Ok(bucket.store.delete(&ask.bucket, &object.key, condition(etag)).await?)
+    Ok(bucket.store.delete(&request.bucket, &object.key, condition(etag)).await?)
 }

@@ -1,10 +1,10 @@
 //! Content digests: what a client claims of its bytes, and what they really are.
 //!
-//! MD5 (the `ETag`) is by far the slowest and runs beside all else, in [`super::md5`]. The others keep pace with what a
+//! MD5 (the `ETag`) is by far the slowest and runs beside all else, in [`crate::md5`]. The others keep pace with what a
 //! socket gives, and are computed where the bytes pass.
 
-use super::error::{Code, Fault};
-use super::parallel_md5::{self, HashingEnded, Md5, Md5Workers};
+use crate::error::{ErrorCode, ErrorResponse};
+use crate::parallel_md5::{self, HashingEnded, Md5, Md5Workers};
 use bytes::Bytes;
 use catalog::{Checksum, ChecksumKind};
 use crc_fast::CrcAlgorithm;
@@ -25,7 +25,7 @@ const KINDS: [(ChecksumKind, &str, usize); 5] = [
 const PREFIX: &str = "x-amz-checksum-";
 
 /// How S3 spells a checksum's kind in headers.
-pub(super) fn spelling(kind: ChecksumKind) -> &'static str {
+pub(crate) fn spelling(kind: ChecksumKind) -> &'static str {
     row(kind).1
 }
 
@@ -34,14 +34,14 @@ fn row(kind: ChecksumKind) -> &'static (ChecksumKind, &'static str, usize) {
 }
 
 /// The kind whose header is `name` (lower-case), if it is a checksum's.
-pub(super) fn kind_of_header(name: &str) -> Option<ChecksumKind> {
+pub(crate) fn kind_of_header(name: &str) -> Option<ChecksumKind> {
     let end = name.strip_prefix(PREFIX)?;
     KINDS.iter().find(|row| row.1 == end).map(|row| row.0)
 }
 
 /// Where a claimed checksum is to be found.
 #[derive(Debug, PartialEq, Eq)]
-enum Claim {
+enum ChecksumClaim {
     /// Already read, as canonical base64.
     Header(ChecksumKind, String),
     /// In the trailer, behind the body.
@@ -50,28 +50,28 @@ enum Claim {
 
 /// What a client says of the bytes it sends.
 #[derive(Debug, Default)]
-pub(super) struct Claims {
+pub(crate) struct DigestClaims {
     md5: Option<[u8; 16]>,
-    checksum: Option<Claim>,
+    checksum: Option<ChecksumClaim>,
 }
 
-impl Claims {
+impl DigestClaims {
     /// The claims of a request's headers.
     ///
     /// # Errors
-    /// Claims that cannot be read, contradict each other, or are of a kind that cannot be verified.
-    pub fn of(headers: &HeaderMap) -> Result<Self, Fault> {
+    /// DigestClaims that cannot be read, contradict each other, or are of a kind that cannot be verified.
+    pub fn of(headers: &HeaderMap) -> Result<Self, ErrorResponse> {
         let md5 = headers.get("content-md5").map(parse_md5).transpose()?;
         let mut checksum = None;
         for (name, value) in headers {
             let claim = match kind_of_header(name.as_str()) {
-                Some(kind) => Claim::Header(kind, parse_checksum(kind, value)?),
-                None if name == "x-amz-trailer" => Claim::Trailer(parse_trailer_name(value)?),
+                Some(kind) => ChecksumClaim::Header(kind, parse_checksum(kind, value)?),
+                None if name == "x-amz-trailer" => ChecksumClaim::Trailer(parse_trailer_name(value)?),
                 None => continue,
             };
             if checksum.replace(claim).is_some() {
                 let message = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.";
-                return Err(Fault::new(Code::InvalidRequest, message));
+                return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
             }
         }
         let claims = Self { md5, checksum };
@@ -83,24 +83,24 @@ impl Claims {
     ///
     /// # Errors
     /// `InvalidDigest` for an MD5 that is none.
-    pub fn of_md5(headers: &HeaderMap) -> Result<Self, Fault> {
+    pub fn of_md5(headers: &HeaderMap) -> Result<Self, ErrorResponse> {
         Ok(Self { md5: headers.get("content-md5").map(parse_md5).transpose()?, checksum: None })
     }
 
     /// A client that names its algorithm must send a checksum of it.
-    fn check_announced(&self, headers: &HeaderMap) -> Result<(), Fault> {
+    fn check_announced(&self, headers: &HeaderMap) -> Result<(), ErrorResponse> {
         let Some(announced) = headers.get("x-amz-sdk-checksum-algorithm") else { return Ok(()) };
         let announced = announced.to_str().unwrap_or_default();
         match self.kind() {
             Some(kind) if spelling(kind).eq_ignore_ascii_case(announced) => Ok(()),
             Some(_) => {
                 let message = "Value for x-amz-sdk-checksum-algorithm header is invalid.";
-                Err(Fault::new(Code::InvalidRequest, message))
+                Err(ErrorResponse::new(ErrorCode::InvalidRequest, message))
             }
             None => {
                 let message = "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or \
                                x-amz-trailer headers were found.";
-                Err(Fault::new(Code::InvalidRequest, message))
+                Err(ErrorResponse::new(ErrorCode::InvalidRequest, message))
             }
         }
     }
@@ -108,20 +108,20 @@ impl Claims {
     /// The kind of the claimed checksum, if there is one.
     pub fn kind(&self) -> Option<ChecksumKind> {
         match self.checksum {
-            Some(Claim::Header(kind, _) | Claim::Trailer(kind)) => Some(kind),
+            Some(ChecksumClaim::Header(kind, _) | ChecksumClaim::Trailer(kind)) => Some(kind),
             None => None,
         }
     }
 
     /// A hasher for all that these claims are about. Without a claimed checksum CRC-64/NVME is taken, as S3 does, so
     /// that every object has one.
-    pub fn hasher(&self, workers: &Md5Workers) -> Hasher {
-        Hasher::new(workers, self.kind().unwrap_or(ChecksumKind::Crc64Nvme))
+    pub fn hasher(&self, workers: &Md5Workers) -> StreamHasher {
+        StreamHasher::new(workers, self.kind().unwrap_or(ChecksumKind::Crc64Nvme))
     }
 
     /// The same of `bytes` that are few, at once.
     pub fn digests(&self, bytes: &[u8]) -> Digests {
-        let mut checksum = Checksummer::new(self.kind().unwrap_or(ChecksumKind::Crc64Nvme));
+        let mut checksum = KindHasher::new(self.kind().unwrap_or(ChecksumKind::Crc64Nvme));
         checksum.sums.update(bytes);
         Digests { md5: parallel_md5::digest(bytes), checksum: checksum.finish(), also: None }
     }
@@ -130,54 +130,64 @@ impl Claims {
     ///
     /// # Errors
     /// `BadDigest` where a claim is wrong, `MalformedTrailerError` where an announced one did not come.
-    pub fn verify(&self, trailers: Option<&HeaderMap>, digests: &Digests) -> Result<(), Fault> {
+    pub fn verify(&self, trailers: Option<&HeaderMap>, digests: &Digests) -> Result<(), ErrorResponse> {
         if self.md5.is_some_and(|md5| md5 != digests.md5) {
-            return Err(Fault::new(Code::BadDigest, "The Content-MD5 you specified did not match what we received."));
+            return Err(ErrorResponse::new(
+                ErrorCode::BadDigest,
+                "The Content-MD5 you specified did not match what we received.",
+            ));
         }
         let claimed = match &self.checksum {
             None => None,
-            Some(Claim::Header(_, base64)) => Some(base64.clone()),
-            Some(Claim::Trailer(kind)) => Some(from_trailer(*kind, trailers)?),
+            Some(ChecksumClaim::Header(_, base64)) => Some(base64.clone()),
+            Some(ChecksumClaim::Trailer(kind)) => Some(from_trailer(*kind, trailers)?),
         };
         if claimed.is_some_and(|claimed| claimed != digests.checksum.base64) {
             let kind = spelling(digests.checksum.kind).to_uppercase();
             let message = format!("The {kind} you specified did not match the calculated checksum.");
-            return Err(Fault::new(Code::BadDigest, message));
+            return Err(ErrorResponse::new(ErrorCode::BadDigest, message));
         }
         Ok(())
     }
 }
 
-fn parse_md5(value: &HeaderValue) -> Result<[u8; 16], Fault> {
+fn parse_md5(value: &HeaderValue) -> Result<[u8; 16], ErrorResponse> {
     let bytes = base64_simd::STANDARD.decode_to_vec(value.as_bytes()).unwrap_or_default();
-    bytes.try_into().map_err(|_| Fault::from(Code::InvalidDigest))
+    bytes.try_into().map_err(|_| ErrorResponse::from(ErrorCode::InvalidDigest))
 }
 
-fn parse_checksum(kind: ChecksumKind, value: &HeaderValue) -> Result<String, Fault> {
+fn parse_checksum(kind: ChecksumKind, value: &HeaderValue) -> Result<String, ErrorResponse> {
     let (_, spelling, bytes) = row(kind);
     match base64_simd::STANDARD.decode_to_vec(value.as_bytes()) {
         Ok(decoded) if decoded.len() == *bytes => Ok(base64_simd::STANDARD.encode_to_string(decoded)),
-        _ => Err(Fault::new(Code::InvalidRequest, format!("Value for {PREFIX}{spelling} header is invalid."))),
+        _ => Err(ErrorResponse::new(
+            ErrorCode::InvalidRequest,
+            format!("Value for {PREFIX}{spelling} header is invalid."),
+        )),
     }
 }
 
-fn parse_trailer_name(value: &HeaderValue) -> Result<ChecksumKind, Fault> {
+fn parse_trailer_name(value: &HeaderValue) -> Result<ChecksumKind, ErrorResponse> {
     let name = value.to_str().unwrap_or_default().trim().to_ascii_lowercase();
     kind_of_header(&name).ok_or_else(|| {
-        Fault::new(Code::InvalidRequest, "The value specified in the x-amz-trailer header is not supported")
+        ErrorResponse::new(
+            ErrorCode::InvalidRequest,
+            "The value specified in the x-amz-trailer header is not supported",
+        )
     })
 }
 
-fn from_trailer(kind: ChecksumKind, trailers: Option<&HeaderMap>) -> Result<String, Fault> {
+fn from_trailer(kind: ChecksumKind, trailers: Option<&HeaderMap>) -> Result<String, ErrorResponse> {
     let name = format!("{PREFIX}{}", spelling(kind));
-    let value =
-        trailers.and_then(|trailers| trailers.get(&name)).ok_or_else(|| Fault::from(Code::MalformedTrailerError))?;
+    let value = trailers
+        .and_then(|trailers| trailers.get(&name))
+        .ok_or_else(|| ErrorResponse::from(ErrorCode::MalformedTrailerError))?;
     parse_checksum(kind, value)
 }
 
 /// What bytes are.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Digests {
+pub(crate) struct Digests {
     /// Their MD5.
     pub md5: [u8; 16],
     /// Their checksum of the kind the client claimed one of.
@@ -194,12 +204,12 @@ impl Digests {
 }
 
 /// Computes a checksum of one kind.
-struct Checksummer {
+struct KindHasher {
     kind: ChecksumKind,
     sums: ChecksumHasher,
 }
 
-impl Checksummer {
+impl KindHasher {
     fn new(kind: ChecksumKind) -> Self {
         let mut sums = ChecksumHasher::default();
         match kind {
@@ -226,21 +236,21 @@ impl Checksummer {
 }
 
 /// Digests a stream of bytes beside whoever else handles them.
-pub(super) struct Hasher {
+pub(crate) struct StreamHasher {
     md5: Md5,
-    checksum: Checksummer,
-    also: Option<Checksummer>,
+    checksum: KindHasher,
+    also: Option<KindHasher>,
 }
 
-impl Hasher {
+impl StreamHasher {
     /// A hasher that also computes a checksum of kind `kind`.
     pub fn new(workers: &Md5Workers, kind: ChecksumKind) -> Self {
-        Self { md5: workers.upload(), checksum: Checksummer::new(kind), also: None }
+        Self { md5: workers.upload(), checksum: KindHasher::new(kind), also: None }
     }
 
     /// The same hasher, which also computes a checksum of kind `kind` if that is another one.
     pub fn and(mut self, kind: ChecksumKind) -> Self {
-        self.also = (self.checksum.kind != kind).then(|| Checksummer::new(kind));
+        self.also = (self.checksum.kind != kind).then(|| KindHasher::new(kind));
         self
     }
 
@@ -248,7 +258,7 @@ impl Hasher {
     ///
     /// # Errors
     /// `InternalError` if the runtime ended the hashing.
-    pub async fn feed(&mut self, piece: Bytes) -> Result<(), Fault> {
+    pub async fn feed(&mut self, piece: Bytes) -> Result<(), ErrorResponse> {
         self.checksum.sums.update(&piece);
         if let Some(also) = &mut self.also {
             also.sums.update(&piece);
@@ -260,8 +270,8 @@ impl Hasher {
     ///
     /// # Errors
     /// `InternalError` if the runtime ended the hashing.
-    pub async fn finish(self) -> Result<Digests, Fault> {
-        let (checksum, also) = (self.checksum.finish(), self.also.map(Checksummer::finish));
+    pub async fn finish(self) -> Result<Digests, ErrorResponse> {
+        let (checksum, also) = (self.checksum.finish(), self.also.map(KindHasher::finish));
         Ok(Digests { md5: self.md5.finish().await.map_err(ended)?, checksum, also })
     }
 }
@@ -270,8 +280,8 @@ impl Hasher {
 ///
 /// # Errors
 /// `InternalError` if one of them is no checksum.
-pub(super) fn composite(kind: ChecksumKind, parts: &[Checksum]) -> Result<Checksum, Fault> {
-    let mut sums = Checksummer::new(kind);
+pub(crate) fn composite(kind: ChecksumKind, parts: &[Checksum]) -> Result<Checksum, ErrorResponse> {
+    let mut sums = KindHasher::new(kind);
     for part in parts {
         sums.sums.update(&raw(part)?);
     }
@@ -284,7 +294,7 @@ pub(super) fn composite(kind: ChecksumKind, parts: &[Checksum]) -> Result<Checks
 ///
 /// # Errors
 /// `InternalError` if one of them is no checksum.
-pub(super) fn combined(kind: ChecksumKind, parts: &[(Checksum, u64)]) -> Result<Option<Checksum>, Fault> {
+pub(crate) fn combined(kind: ChecksumKind, parts: &[(Checksum, u64)]) -> Result<Option<Checksum>, ErrorResponse> {
     let algorithm = match kind {
         ChecksumKind::Crc32 => CrcAlgorithm::Crc32IsoHdlc,
         ChecksumKind::Crc32c => CrcAlgorithm::Crc32Iscsi,
@@ -293,7 +303,7 @@ pub(super) fn combined(kind: ChecksumKind, parts: &[(Checksum, u64)]) -> Result<
     };
     let number = |checksum: &Checksum| {
         let bytes = raw(checksum)?.into_iter();
-        Ok::<u64, Fault>(bytes.fold(0, |number, byte| number << 8 | u64::from(byte)))
+        Ok::<u64, ErrorResponse>(bytes.fold(0, |number, byte| number << 8 | u64::from(byte)))
     };
     let mut whole = None;
     for (checksum, bytes) in parts {
@@ -305,37 +315,41 @@ pub(super) fn combined(kind: ChecksumKind, parts: &[(Checksum, u64)]) -> Result<
     Ok(Some(Checksum { kind, base64 }))
 }
 
-fn raw(checksum: &Checksum) -> Result<Vec<u8>, Fault> {
+fn raw(checksum: &Checksum) -> Result<Vec<u8>, ErrorResponse> {
     let bytes = base64_simd::STANDARD.decode_to_vec(checksum.base64.as_bytes()).unwrap_or_default();
     if bytes.len() == row(checksum.kind).2 {
         return Ok(bytes);
     }
-    Err(Fault::new(Code::InternalError, format!("{} is no checksum", checksum.base64)))
+    Err(ErrorResponse::new(ErrorCode::InternalError, format!("{} is no checksum", checksum.base64)))
+}
+
+/// The ETag, without quotes, of an object of these bytes that was put in one piece.
+pub fn etag_of(bytes: &[u8]) -> String {
+    hex_simd::encode_to_string(parallel_md5::digest(bytes), hex_simd::AsciiCase::Lower)
 }
 
 /// The MD5 of the MD5s of parts, as S3 makes an ETag of it.
-pub(super) fn etag_of_parts(md5s: &[[u8; 16]]) -> String {
-    let md5 = hex_simd::encode_to_string(parallel_md5::digest(md5s.as_flattened()), hex_simd::AsciiCase::Lower);
-    format!("{md5}-{}", md5s.len())
+pub(crate) fn etag_of_parts(md5s: &[[u8; 16]]) -> String {
+    format!("{}-{}", etag_of(md5s.as_flattened()), md5s.len())
 }
 
 /// The MD5 that an ETag of bytes in one piece is.
-pub(super) fn md5_of_etag(etag: &str) -> Option<[u8; 16]> {
+pub(crate) fn md5_of_etag(etag: &str) -> Option<[u8; 16]> {
     hex_simd::decode_to_vec(etag.as_bytes()).ok()?.try_into().ok()
 }
 
 /// What S3 calls the way in which an object has its checksums.
-pub(super) fn type_of(checksums: &[Checksum]) -> &'static str {
+pub(crate) fn type_of(checksums: &[Checksum]) -> &'static str {
     if checksums.iter().any(Checksum::is_composite) { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT }
 }
 
 /// The kind of checksum that S3 calls `name`, in whichever case.
-pub(super) fn kind_named(name: &str) -> Option<ChecksumKind> {
+pub(crate) fn kind_named(name: &str) -> Option<ChecksumKind> {
     KINDS.iter().find(|row| row.1.eq_ignore_ascii_case(name)).map(|row| row.0)
 }
 
-fn ended(error: HashingEnded) -> Fault {
-    Fault::new(Code::InternalError, error.to_string())
+fn ended(error: HashingEnded) -> ErrorResponse {
+    ErrorResponse::new(ErrorCode::InternalError, error.to_string())
 }
 
 #[cfg(test)]
@@ -343,8 +357,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn claiming(kind: ChecksumKind) -> Claims {
-        Claims { md5: None, checksum: Some(Claim::Trailer(kind)) }
+    fn claiming(kind: ChecksumKind) -> DigestClaims {
+        DigestClaims { md5: None, checksum: Some(ChecksumClaim::Trailer(kind)) }
     }
 
     #[tokio::test]
@@ -411,15 +425,15 @@ mod tests {
 
     #[test]
     fn claims_that_cannot_be_verified_are_refused() {
-        let refused = |pairs: &[(&'static str, &str)]| Claims::of(&headers(pairs)).unwrap_err().code;
-        assert_eq!(refused(&[("content-md5", "bm90IDE2IGJ5dGVz")]), Code::InvalidDigest);
-        assert_eq!(refused(&[("content-md5", "!")]), Code::InvalidDigest);
-        assert_eq!(refused(&[("x-amz-checksum-crc32", "AAAA")]), Code::InvalidRequest);
-        assert_eq!(refused(&[("x-amz-trailer", "x-amz-meta-late")]), Code::InvalidRequest);
-        assert_eq!(refused(&[("x-amz-sdk-checksum-algorithm", "CRC32")]), Code::InvalidRequest);
+        let refused = |pairs: &[(&'static str, &str)]| DigestClaims::of(&headers(pairs)).unwrap_err().code;
+        assert_eq!(refused(&[("content-md5", "bm90IDE2IGJ5dGVz")]), ErrorCode::InvalidDigest);
+        assert_eq!(refused(&[("content-md5", "!")]), ErrorCode::InvalidDigest);
+        assert_eq!(refused(&[("x-amz-checksum-crc32", "AAAA")]), ErrorCode::InvalidRequest);
+        assert_eq!(refused(&[("x-amz-trailer", "x-amz-meta-late")]), ErrorCode::InvalidRequest);
+        assert_eq!(refused(&[("x-amz-sdk-checksum-algorithm", "CRC32")]), ErrorCode::InvalidRequest);
         let two = [("x-amz-checksum-crc32", "AAAAAA=="), ("x-amz-checksum-crc32c", "AAAAAA==")];
-        assert_eq!(refused(&two), Code::InvalidRequest);
+        assert_eq!(refused(&two), ErrorCode::InvalidRequest);
         let other = [("x-amz-checksum-crc32", "AAAAAA=="), ("x-amz-sdk-checksum-algorithm", "SHA256")];
-        assert_eq!(refused(&other), Code::InvalidRequest);
+        assert_eq!(refused(&other), ErrorCode::InvalidRequest);
     }
 }

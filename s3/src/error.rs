@@ -1,17 +1,20 @@
 //! The one place that says what S3 calls a failure: code, status, message and headers.
 //!
 //! Invariant: a client is told what it can act on. What only the operator can act on goes to the log, once, in
-//! [`Fault::log`]; the client reads `InternalError` or `ServiceUnavailable`.
+//! [`ErrorResponse::log`]; the client reads `InternalError` or `ServiceUnavailable`.
 
-use super::store::StoreError;
+use crate::store::StoreError;
+use crate::xml;
 use http::header::{CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use s3s::{S3Error, S3ErrorCode, StdError};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use s3s::xml::{DeError, DeResult, Deserialize, Deserializer, SerResult, Serialize, Serializer};
+use s3s::{Body, S3Error, S3ErrorCode, StdError};
 use std::borrow::Cow;
+use std::io::Write;
 
 /// S3's codes that this front uses or that the protocol library answers with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Code {
+pub(crate) enum ErrorCode {
     AccessControlListNotSupported,
     AccessDenied,
     AuthorizationHeaderMalformed,
@@ -74,295 +77,313 @@ pub(super) enum Code {
 }
 
 /// Every code with its spelling, its status and what AWS says with it.
-const SPELLING: &[(Code, &str, u16, &str)] = &[
-    (Code::AccessControlListNotSupported, "AccessControlListNotSupported", 400, "The bucket does not allow ACLs"),
-    (Code::AccessDenied, "AccessDenied", 403, "Access Denied"),
+const SPELLING: &[(ErrorCode, &str, u16, &str)] = &[
+    (ErrorCode::AccessControlListNotSupported, "AccessControlListNotSupported", 400, "The bucket does not allow ACLs"),
+    (ErrorCode::AccessDenied, "AccessDenied", 403, "Access Denied"),
     (
-        Code::AuthorizationHeaderMalformed,
+        ErrorCode::AuthorizationHeaderMalformed,
         "AuthorizationHeaderMalformed",
         400,
         "The authorization header you provided is invalid.",
     ),
     (
-        Code::AuthorizationQueryParametersError,
+        ErrorCode::AuthorizationQueryParametersError,
         "AuthorizationQueryParametersError",
         400,
         "The authorization query parameters that you provided are not valid.",
     ),
     (
-        Code::BadDigest,
+        ErrorCode::BadDigest,
         "BadDigest",
         400,
         "The Content-MD5 or checksum value that you specified did not match what the server received.",
     ),
-    (Code::BadRequest, "BadRequest", 400, "Bad Request"),
+    (ErrorCode::BadRequest, "BadRequest", 400, "Bad Request"),
     (
-        Code::BucketAlreadyExists,
+        ErrorCode::BucketAlreadyExists,
         "BucketAlreadyExists",
         409,
         "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please \
          select a different name and try again.",
     ),
     (
-        Code::BucketAlreadyOwnedByYou,
+        ErrorCode::BucketAlreadyOwnedByYou,
         "BucketAlreadyOwnedByYou",
         409,
         "Your previous request to create the named bucket succeeded and you already own it.",
     ),
-    (Code::BucketNotEmpty, "BucketNotEmpty", 409, "The bucket you tried to delete is not empty"),
-    (Code::EntityTooLarge, "EntityTooLarge", 400, "Your proposed upload exceeds the maximum allowed size"),
-    (Code::EntityTooSmall, "EntityTooSmall", 400, "Your proposed upload is smaller than the minimum allowed size"),
+    (ErrorCode::BucketNotEmpty, "BucketNotEmpty", 409, "The bucket you tried to delete is not empty"),
+    (ErrorCode::EntityTooLarge, "EntityTooLarge", 400, "Your proposed upload exceeds the maximum allowed size"),
+    (ErrorCode::EntityTooSmall, "EntityTooSmall", 400, "Your proposed upload is smaller than the minimum allowed size"),
     (
-        Code::IllegalLocationConstraintException,
+        ErrorCode::IllegalLocationConstraintException,
         "IllegalLocationConstraintException",
         400,
         "The location constraint is incompatible for the region specific endpoint this request was sent to.",
     ),
     (
-        Code::IncompleteBody,
+        ErrorCode::IncompleteBody,
         "IncompleteBody",
         400,
         "You did not provide the number of bytes specified by the Content-Length HTTP header.",
     ),
     // Not one of AWS's, which is never full. SDKs try 500, 502, 503 and 504 again, and not this.
-    (Code::InsufficientStorage, "InsufficientStorage", 507, "There is no room left in the rack."),
-    (Code::InternalError, "InternalError", 500, "We encountered an internal error. Please try again."),
+    (ErrorCode::InsufficientStorage, "InsufficientStorage", 507, "There is no room left in the rack."),
+    (ErrorCode::InternalError, "InternalError", 500, "We encountered an internal error. Please try again."),
     (
-        Code::InvalidAccessKeyId,
+        ErrorCode::InvalidAccessKeyId,
         "InvalidAccessKeyId",
         403,
         "The AWS Access Key Id you provided does not exist in our records.",
     ),
-    (Code::InvalidArgument, "InvalidArgument", 400, "Invalid Argument"),
+    (ErrorCode::InvalidArgument, "InvalidArgument", 400, "Invalid Argument"),
     (
-        Code::InvalidBucketAclWithObjectOwnership,
+        ErrorCode::InvalidBucketAclWithObjectOwnership,
         "InvalidBucketAclWithObjectOwnership",
         400,
         "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting",
     ),
-    (Code::InvalidBucketName, "InvalidBucketName", 400, "The specified bucket is not valid."),
-    (Code::InvalidDigest, "InvalidDigest", 400, "The Content-MD5 you specified is not valid."),
+    (ErrorCode::InvalidBucketName, "InvalidBucketName", 400, "The specified bucket is not valid."),
+    (ErrorCode::InvalidDigest, "InvalidDigest", 400, "The Content-MD5 you specified is not valid."),
     (
-        Code::InvalidPart,
+        ErrorCode::InvalidPart,
         "InvalidPart",
         400,
         "One or more of the specified parts could not be found.  The part may not have been uploaded, or the specified \
          entity tag may not match the part's entity tag.",
     ),
-    (Code::InvalidPartNumber, "InvalidPartNumber", 416, "The requested partnumber is not satisfiable"),
+    (ErrorCode::InvalidPartNumber, "InvalidPartNumber", 416, "The requested partnumber is not satisfiable"),
     (
-        Code::InvalidPartOrder,
+        ErrorCode::InvalidPartOrder,
         "InvalidPartOrder",
         400,
         "The list of parts was not in ascending order. Parts must be ordered by part number.",
     ),
-    (Code::InvalidRange, "InvalidRange", 416, "The requested range is not satisfiable"),
-    (Code::InvalidRequest, "InvalidRequest", 400, "Invalid Request"),
-    (Code::InvalidTag, "InvalidTag", 400, "The tag provided was not a valid tag."),
-    (Code::InvalidToken, "InvalidToken", 400, "The provided token is malformed or otherwise not valid."),
-    (Code::InvalidUri, "InvalidURI", 400, "Couldn't parse the specified URI."),
-    (Code::KeyTooLongError, "KeyTooLongError", 400, "Your key is too long"),
+    (ErrorCode::InvalidRange, "InvalidRange", 416, "The requested range is not satisfiable"),
+    (ErrorCode::InvalidRequest, "InvalidRequest", 400, "Invalid Request"),
+    (ErrorCode::InvalidTag, "InvalidTag", 400, "The tag provided was not a valid tag."),
+    (ErrorCode::InvalidToken, "InvalidToken", 400, "The provided token is malformed or otherwise not valid."),
+    (ErrorCode::InvalidUri, "InvalidURI", 400, "Couldn't parse the specified URI."),
+    (ErrorCode::KeyTooLongError, "KeyTooLongError", 400, "Your key is too long"),
     (
-        Code::MalformedTrailerError,
+        ErrorCode::MalformedTrailerError,
         "MalformedTrailerError",
         400,
         "The request contained trailing data that was not well-formed or did not conform to our published schema.",
     ),
     (
-        Code::MalformedXml,
+        ErrorCode::MalformedXml,
         "MalformedXML",
         400,
         "The XML you provided was not well-formed or did not validate against our published schema",
     ),
-    (Code::MaxMessageLengthExceeded, "MaxMessageLengthExceeded", 400, "Your request was too big."),
-    (Code::MetadataTooLarge, "MetadataTooLarge", 400, "Your metadata headers exceed the maximum allowed metadata size"),
-    (Code::MethodNotAllowed, "MethodNotAllowed", 405, "The specified method is not allowed against this resource."),
-    (Code::MissingContentLength, "MissingContentLength", 411, "You must provide the Content-Length HTTP header."),
-    (Code::MissingSecurityHeader, "MissingSecurityHeader", 400, "Your request was missing a required header"),
-    (Code::NoSuchBucket, "NoSuchBucket", 404, "The specified bucket does not exist"),
-    (Code::NoSuchBucketPolicy, "NoSuchBucketPolicy", 404, "The bucket policy does not exist"),
-    (Code::NoSuchCorsConfiguration, "NoSuchCORSConfiguration", 404, "The CORS configuration does not exist"),
-    (Code::NoSuchKey, "NoSuchKey", 404, "The specified key does not exist."),
+    (ErrorCode::MaxMessageLengthExceeded, "MaxMessageLengthExceeded", 400, "Your request was too big."),
     (
-        Code::NoSuchLifecycleConfiguration,
+        ErrorCode::MetadataTooLarge,
+        "MetadataTooLarge",
+        400,
+        "Your metadata headers exceed the maximum allowed metadata size",
+    ),
+    (
+        ErrorCode::MethodNotAllowed,
+        "MethodNotAllowed",
+        405,
+        "The specified method is not allowed against this resource.",
+    ),
+    (ErrorCode::MissingContentLength, "MissingContentLength", 411, "You must provide the Content-Length HTTP header."),
+    (ErrorCode::MissingSecurityHeader, "MissingSecurityHeader", 400, "Your request was missing a required header"),
+    (ErrorCode::NoSuchBucket, "NoSuchBucket", 404, "The specified bucket does not exist"),
+    (ErrorCode::NoSuchBucketPolicy, "NoSuchBucketPolicy", 404, "The bucket policy does not exist"),
+    (ErrorCode::NoSuchCorsConfiguration, "NoSuchCORSConfiguration", 404, "The CORS configuration does not exist"),
+    (ErrorCode::NoSuchKey, "NoSuchKey", 404, "The specified key does not exist."),
+    (
+        ErrorCode::NoSuchLifecycleConfiguration,
         "NoSuchLifecycleConfiguration",
         404,
         "The lifecycle configuration does not exist",
     ),
     (
-        Code::NoSuchPublicAccessBlockConfiguration,
+        ErrorCode::NoSuchPublicAccessBlockConfiguration,
         "NoSuchPublicAccessBlockConfiguration",
         404,
         "The public access block configuration was not found",
     ),
-    (Code::NoSuchTagSet, "NoSuchTagSet", 404, "The TagSet does not exist"),
+    (ErrorCode::NoSuchTagSet, "NoSuchTagSet", 404, "The TagSet does not exist"),
     (
-        Code::NoSuchUpload,
+        ErrorCode::NoSuchUpload,
         "NoSuchUpload",
         404,
         "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or \
          completed.",
     ),
-    (Code::NoSuchVersion, "NoSuchVersion", 404, "The specified version does not exist."),
+    (ErrorCode::NoSuchVersion, "NoSuchVersion", 404, "The specified version does not exist."),
     (
-        Code::NoSuchWebsiteConfiguration,
+        ErrorCode::NoSuchWebsiteConfiguration,
         "NoSuchWebsiteConfiguration",
         404,
         "The specified bucket does not have a website configuration",
     ),
     (
-        Code::NotImplemented,
+        ErrorCode::NotImplemented,
         "NotImplemented",
         501,
         "A header or query you provided implies functionality that is not implemented",
     ),
     (
-        Code::ObjectLockConfigurationNotFoundError,
+        ErrorCode::ObjectLockConfigurationNotFoundError,
         "ObjectLockConfigurationNotFoundError",
         404,
         "Object Lock configuration does not exist for this bucket",
     ),
     (
-        Code::OwnershipControlsNotFoundError,
+        ErrorCode::OwnershipControlsNotFoundError,
         "OwnershipControlsNotFoundError",
         404,
         "The bucket ownership controls were not found",
     ),
     (
-        Code::PreconditionFailed,
+        ErrorCode::PreconditionFailed,
         "PreconditionFailed",
         412,
         "At least one of the pre-conditions you specified did not hold",
     ),
     (
-        Code::ReplicationConfigurationNotFoundError,
+        ErrorCode::ReplicationConfigurationNotFoundError,
         "ReplicationConfigurationNotFoundError",
         404,
         "The replication configuration was not found",
     ),
     (
-        Code::RequestTimeTooSkewed,
+        ErrorCode::RequestTimeTooSkewed,
         "RequestTimeTooSkewed",
         403,
         "The difference between the request time and the current time is too large.",
     ),
     (
-        Code::RequestTimeout,
+        ErrorCode::RequestTimeout,
         "RequestTimeout",
         400,
         "Your socket connection to the server was not read from or written to within the timeout period.",
     ),
     (
-        Code::ServerSideEncryptionConfigurationNotFoundError,
+        ErrorCode::ServerSideEncryptionConfigurationNotFoundError,
         "ServerSideEncryptionConfigurationNotFoundError",
         404,
         "The server side encryption configuration was not found",
     ),
-    (Code::ServiceUnavailable, "ServiceUnavailable", 503, "Service is unable to handle request. Please try again."),
     (
-        Code::SignatureDoesNotMatch,
+        ErrorCode::ServiceUnavailable,
+        "ServiceUnavailable",
+        503,
+        "Service is unable to handle request. Please try again.",
+    ),
+    (
+        ErrorCode::SignatureDoesNotMatch,
         "SignatureDoesNotMatch",
         403,
         "The request signature we calculated does not match the signature you provided. Check your key and \
              signing method.",
     ),
-    (Code::SlowDown, "SlowDown", 503, "Please reduce your request rate."),
-    (Code::UnexpectedContent, "UnexpectedContent", 400, "This request does not support content"),
+    (ErrorCode::SlowDown, "SlowDown", 503, "Please reduce your request rate."),
+    (ErrorCode::UnexpectedContent, "UnexpectedContent", 400, "This request does not support content"),
     (
-        Code::XAmzContentSha256Mismatch,
+        ErrorCode::XAmzContentSha256Mismatch,
         "XAmzContentSHA256Mismatch",
         400,
         "The provided 'x-amz-content-sha256' header does not match what was computed.",
     ),
 ];
 
-impl Code {
+impl ErrorCode {
     fn row(self) -> &'static (Self, &'static str, u16, &'static str) {
         SPELLING.iter().find(|row| row.0 == self).expect("every code has its row, which a test counts")
     }
 
     /// The status of an answer with it.
-    pub(super) fn status(self) -> StatusCode {
+    fn status(self) -> StatusCode {
         StatusCode::from_u16(self.row().2).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     /// How S3 spells it.
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         self.row().1
     }
-}
-
-/// What AWS says with the code of this spelling, for errors that come without a message.
-pub(super) fn usual_message(spelling: &str) -> &'static str {
-    SPELLING.iter().find(|row| row.1 == spelling).map_or("The request could not be served.", |row| row.3)
 }
 
 /// What is said of an object that is lost. S3 has no code for that: stores like it answer InternalError, which no
 /// client takes for an object that is not there; that trying again is in vain only words can say.
 const LOST: &str = "The data of this object is lost: more of its stacks are damaged, or on failed drives, than its \
-                    code makes up for. Trying again does not help; ask whoever runs this server.";
+                    code makes up for. Trying again does not help; request whoever runs this server.";
 
 /// What is said where the server's own disk has damaged what it holds.
-const DAMAGED: &str = "What the server holds of this on its own disk is damaged. Trying again does not help; ask \
+const DAMAGED: &str = "What the server holds of this on its own disk is damaged. Trying again does not help; request \
                        whoever runs this server.";
 
 /// What the protocol library says of a request that does not get as far as its signature, and what S3 says of it.
-const RENAMED: [(&str, Code, &str); 4] = [
-    ("invalid header: authorization", Code::AuthorizationHeaderMalformed, "The authorization header is malformed."),
+const RENAMED: [(&str, ErrorCode, &str); 4] = [
+    (
+        "invalid header: authorization",
+        ErrorCode::AuthorizationHeaderMalformed,
+        "The authorization header is malformed.",
+    ),
     (
         "missing presigned url v4 fields",
-        Code::AuthorizationQueryParametersError,
+        ErrorCode::AuthorizationQueryParametersError,
         "Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, X-Amz-Signature, \
          X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters.",
     ),
-    ("missing header: x-amz-date", Code::AccessDenied, "AWS authentication requires a valid Date or x-amz-date header"),
+    (
+        "missing header: x-amz-date",
+        ErrorCode::AccessDenied,
+        "AWS authentication requires a valid Date or x-amz-date header",
+    ),
     (
         "missing header: x-amz-content-sha256",
-        Code::InvalidRequest,
+        ErrorCode::InvalidRequest,
         "Missing required header for this request: x-amz-content-sha256",
     ),
 ];
 
 /// S3's code and message in the place of this message of the protocol library's, if there is a better one.
-pub(super) fn renamed(message: &str) -> Option<(Code, &'static str)> {
+fn renamed(message: &str) -> Option<(ErrorCode, &'static str)> {
     RENAMED.iter().find(|row| row.0 == message).map(|row| (row.1, row.2))
 }
 
 /// A failure on its way to the client.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(crate) struct ErrorResponse {
     /// What kind.
-    pub code: Code,
+    pub code: ErrorCode,
     message: Cow<'static, str>,
     headers: Vec<(HeaderName, HeaderValue)>,
     cause: Option<StoreError>,
 }
 
-impl Fault {
+impl ErrorResponse {
     /// A failure with a message of its own.
-    pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+    pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: message.into(), headers: Vec::new(), cause: None }
     }
 
     /// The client asks for `what`, which is not here.
     pub fn not_implemented(what: &str) -> Self {
-        Self::new(Code::NotImplemented, format!("{what} implies functionality that is not implemented."))
+        Self::new(ErrorCode::NotImplemented, format!("{what} implies functionality that is not implemented."))
     }
 
     /// The range asked for lies outside an object of `bytes` bytes.
     pub fn invalid_range(bytes: u64) -> Self {
-        let mut fault = Self::from(Code::InvalidRange);
+        let mut error = Self::from(ErrorCode::InvalidRange);
         if let Ok(value) = HeaderValue::try_from(format!("bytes */{bytes}")) {
-            fault.headers.push((CONTENT_RANGE, value));
+            error.headers.push((CONTENT_RANGE, value));
         }
-        fault
+        error
     }
 
     /// Come again in `seconds`.
     pub fn slow_down(seconds: u32, message: impl Into<Cow<'static, str>>) -> Self {
-        let mut fault = Self::new(Code::SlowDown, message);
-        fault.headers.push((RETRY_AFTER, HeaderValue::from(seconds)));
-        fault
+        let mut error = Self::new(ErrorCode::SlowDown, message);
+        error.headers.push((RETRY_AFTER, HeaderValue::from(seconds)));
+        error
     }
 
     /// What went wrong with a request's body as it was read.
@@ -371,18 +392,29 @@ impl Fault {
     pub fn of_body(error: &StdError) -> Self {
         let name = error.to_string();
         let code = if name.contains("Sha256Mismatch") {
-            Code::XAmzContentSha256Mismatch
+            ErrorCode::XAmzContentSha256Mismatch
         } else if name.contains("SignatureMismatch") {
-            Code::SignatureDoesNotMatch
+            ErrorCode::SignatureDoesNotMatch
         } else if name.contains("FormatError") || name.contains("TooLarge") || name.contains("Trailer") {
-            Code::InvalidRequest
+            ErrorCode::InvalidRequest
         } else {
-            Code::IncompleteBody
+            ErrorCode::IncompleteBody
         };
-        if code == Code::InvalidRequest {
+        if code == ErrorCode::InvalidRequest {
             return Self::new(code, format!("The chunked body is not well-formed ({name})."));
         }
         Self::from(code)
+    }
+
+    /// The answer to the request `request_id` for `resource`.
+    pub fn into_http(mut self, resource: &str, request_id: &str) -> Response<Body> {
+        let document = xml::write(&ErrorDocument { error: &self, resource, request_id });
+        let mut response = Response::new(document.map_or_else(|_| Body::empty(), Body::from));
+        *response.status_mut() = self.code.status();
+        response.headers_mut().extend(self.headers.drain(..));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+        response.extensions_mut().insert(Complete);
+        response
     }
 
     /// The message the client reads.
@@ -398,7 +430,7 @@ impl Fault {
                 tracing::error!(operation, path, %cause, "request failed");
             }
             Some(cause @ StoreError::Unavailable { .. }) => tracing::warn!(operation, path, %cause, "request failed"),
-            _ if self.code == Code::InternalError => {
+            _ if self.code == ErrorCode::InternalError => {
                 tracing::error!(operation, path, message = self.message(), "request failed");
             }
             _ => tracing::debug!(operation, path, code = self.code.as_str(), message = self.message(), "refused"),
@@ -406,48 +438,115 @@ impl Fault {
     }
 }
 
-impl From<Code> for Fault {
-    fn from(code: Code) -> Self {
+impl From<ErrorCode> for ErrorResponse {
+    fn from(code: ErrorCode) -> Self {
         Self::new(code, code.row().3)
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for ErrorResponse {
     fn from(error: StoreError) -> Self {
-        let mut fault = match &error {
-            StoreError::NoSuchBucket => Code::NoSuchBucket.into(),
-            StoreError::NoSuchKey => Code::NoSuchKey.into(),
-            StoreError::NoSuchUpload => Code::NoSuchUpload.into(),
-            StoreError::NoSuchPart(_) => Code::InvalidPart.into(),
-            StoreError::BucketExists { owned_by_you: true } => Code::BucketAlreadyOwnedByYou.into(),
-            StoreError::BucketExists { owned_by_you: false } => Code::BucketAlreadyExists.into(),
-            StoreError::NoSuchAccessKey => Code::InvalidAccessKeyId.into(),
-            StoreError::BucketNotEmpty => Code::BucketNotEmpty.into(),
-            StoreError::PreconditionFailed => Code::PreconditionFailed.into(),
+        let mut response: Self = match &error {
+            StoreError::NoSuchBucket => ErrorCode::NoSuchBucket.into(),
+            StoreError::NoSuchKey => ErrorCode::NoSuchKey.into(),
+            StoreError::NoSuchUpload => ErrorCode::NoSuchUpload.into(),
+            StoreError::NoSuchPart(_) => ErrorCode::InvalidPart.into(),
+            StoreError::BucketExists { owned_by_you: true } => ErrorCode::BucketAlreadyOwnedByYou.into(),
+            StoreError::BucketExists { owned_by_you: false } => ErrorCode::BucketAlreadyExists.into(),
+            StoreError::NoSuchAccessKey => ErrorCode::InvalidAccessKeyId.into(),
+            StoreError::BucketNotEmpty => ErrorCode::BucketNotEmpty.into(),
+            StoreError::PreconditionFailed => ErrorCode::PreconditionFailed.into(),
             StoreError::SlowDown { retry_after_s, reason } => Self::slow_down(*retry_after_s, reason.clone()),
-            StoreError::TooLarge { reason } => Self::new(Code::EntityTooLarge, reason.clone()),
-            StoreError::NoRoom { reason } => Self::new(Code::InsufficientStorage, reason.clone()),
-            StoreError::Unavailable { .. } => Code::ServiceUnavailable.into(),
-            StoreError::DataLost { .. } => Self::new(Code::InternalError, LOST),
-            StoreError::Damaged(_) => Self::new(Code::InternalError, DAMAGED),
-            StoreError::Internal(_) => Code::InternalError.into(),
+            StoreError::TooLarge { reason } => Self::new(ErrorCode::EntityTooLarge, reason.clone()),
+            StoreError::NoRoom { reason } => Self::new(ErrorCode::InsufficientStorage, reason.clone()),
+            StoreError::Unavailable { .. } => ErrorCode::ServiceUnavailable.into(),
+            StoreError::DataLost { .. } => Self::new(ErrorCode::InternalError, LOST),
+            StoreError::Damaged(_) => Self::new(ErrorCode::InternalError, DAMAGED),
+            StoreError::Internal(_) => ErrorCode::InternalError.into(),
         };
-        fault.cause = Some(error);
-        fault
+        response.cause = Some(error);
+        response
     }
 }
 
-impl From<Fault> for S3Error {
-    fn from(fault: Fault) -> Self {
-        let (spelling, status) = (fault.code.as_str(), fault.code.status());
+impl From<ErrorResponse> for S3Error {
+    fn from(error: ErrorResponse) -> Self {
+        let (spelling, status) = (error.code.as_str(), error.code.status());
         let code = S3ErrorCode::from_bytes(spelling.as_bytes()).unwrap_or(S3ErrorCode::InternalError);
-        let mut error = Self::with_message(code, fault.message);
-        error.set_status_code(status);
-        // These replace the headers the library would have set, so the content type is among them.
-        let mut headers = HeaderMap::from_iter(fault.headers);
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
-        error.set_headers(headers);
-        error
+        let mut library = Self::with_message(code, error.message);
+        library.set_status_code(status);
+        library
+    }
+}
+
+/// Marks a response that is an [`ErrorResponse`] already.
+#[derive(Clone, Copy)]
+struct Complete;
+
+/// S3's document of an error.
+struct ErrorDocument<'a> {
+    error: &'a ErrorResponse,
+    resource: &'a str,
+    request_id: &'a str,
+}
+
+impl Serialize for ErrorDocument<'_> {
+    fn serialize<W: Write>(&self, writer: &mut Serializer<W>) -> SerResult {
+        writer.element("Error", |writer| {
+            writer.content("Code", self.error.code.as_str())?;
+            writer.content("Message", self.error.message())?;
+            writer.content("Resource", self.resource)?;
+            writer.content("RequestId", self.request_id)
+        })
+    }
+}
+
+/// The document of an error that the protocol library answers with.
+struct LibraryError {
+    code: String,
+    message: Option<String>,
+}
+
+impl<'xml> Deserialize<'xml> for LibraryError {
+    fn deserialize(reader: &mut Deserializer<'xml>) -> DeResult<Self> {
+        let (mut code, mut message) = (None, None);
+        reader.named_element("Error", |reader| {
+            reader.for_each_element(|reader, name| {
+                let text: String = reader.content()?;
+                match name {
+                    b"Code" => code = Some(text),
+                    b"Message" => message = Some(text),
+                    _ => {}
+                }
+                Ok(())
+            })
+        })?;
+        Ok(Self { code: code.ok_or(DeError::MissingField)?, message })
+    }
+}
+
+impl LibraryError {
+    /// The same as one of ours, with S3's code and message where the library has others.
+    fn translated(self, status: StatusCode) -> ErrorResponse {
+        if let Some((code, message)) = self.message.as_deref().and_then(renamed) {
+            return ErrorResponse::new(code, message);
+        }
+        let unknown = if status.is_server_error() { ErrorCode::InternalError } else { ErrorCode::InvalidRequest };
+        let code = SPELLING.iter().find(|row| row.1 == self.code).map_or(unknown, |row| row.0);
+        self.message.map_or_else(|| code.into(), |message| ErrorResponse::new(code, message))
+    }
+}
+
+/// `response` as it is, unless the protocol library refused the request itself: then with S3's code and message,
+/// and with the resource and the request id, which its document lacks.
+pub(crate) fn completed(response: Response<Body>, resource: &str, request_id: &str) -> Response<Body> {
+    let failed = response.status().is_client_error() || response.status().is_server_error();
+    if !failed || response.extensions().get::<Complete>().is_some() {
+        return response;
+    }
+    match response.body().bytes().and_then(|document| xml::read::<LibraryError>(&document)) {
+        Some(error) => error.translated(response.status()).into_http(resource, request_id),
+        None => response,
     }
 }
 
@@ -458,28 +557,56 @@ mod tests {
 
     #[test]
     fn every_code_of_the_table_is_there_once_and_keeps_its_spelling() {
-        assert_eq!(SPELLING.len(), Code::XAmzContentSha256Mismatch as usize + 1);
+        assert_eq!(SPELLING.len(), ErrorCode::XAmzContentSha256Mismatch as usize + 1);
         for (at, (code, spelling, status, message)) in SPELLING.iter().enumerate() {
             assert_eq!(*code as usize, at, "the table is in the order of the enum");
             assert!(!message.is_empty());
-            let error = S3Error::from(Fault::from(*code));
+            let error = S3Error::from(ErrorResponse::from(*code));
             assert_eq!(error.code().as_str(), *spelling);
             assert_eq!(error.status_code().unwrap().as_u16(), *status);
+            let response = ErrorResponse::from(*code).into_http("/shelf/k", "1");
+            assert_eq!(response.status().as_u16(), *status);
         }
+    }
+
+    fn answer(error: StoreError) -> (Response<Body>, LibraryError) {
+        let response = ErrorResponse::from(error).into_http("/shelf/k", "1");
+        let document = xml::read(&response.body().bytes().unwrap()).unwrap();
+        (response, document)
     }
 
     #[test]
     fn a_lost_object_is_said_to_be_so() {
-        let error = S3Error::from(Fault::from(StoreError::DataLost { what: "stripe 7".into() }));
-        assert_eq!(error.status_code(), Some(StatusCode::INTERNAL_SERVER_ERROR));
-        assert_eq!((error.code().as_str(), error.message()), ("InternalError", Some(LOST)));
+        let (response, document) = answer(StoreError::DataLost { what: "stripe 7".into() });
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!((document.code.as_str(), document.message.as_deref()), ("InternalError", Some(LOST)));
     }
 
     #[test]
     fn slow_down_says_when_to_come_again_and_why() {
-        let error = S3Error::from(Fault::from(StoreError::SlowDown { retry_after_s: 17, reason: "waking".into() }));
-        assert_eq!(error.headers().unwrap()[RETRY_AFTER], "17");
-        assert_eq!(error.message(), Some("waking"));
-        assert_eq!(error.status_code(), Some(StatusCode::SERVICE_UNAVAILABLE));
+        let (response, document) = answer(StoreError::SlowDown { retry_after_s: 17, reason: "waking".into() });
+        assert_eq!(response.headers()[RETRY_AFTER], "17");
+        assert_eq!((document.code.as_str(), document.message.as_deref()), ("SlowDown", Some("waking")));
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
+
+    #[test]
+    fn errors_of_the_library_become_complete_and_ours_stay_as_they_are() {
+        let of_library = |code, message| S3Error::with_message(code, message).to_http_response().unwrap();
+        let document = |response: Response<Body>| {
+            let bytes = response.body().bytes().unwrap();
+            String::from_utf8(bytes.to_vec()).unwrap().split_once("<Error>").unwrap().1.to_owned()
+        };
+        let response = completed(of_library(S3ErrorCode::InvalidRequest, "missing header: x-amz-date"), "/b&c", "7");
+        assert_eq!(response.status(), StatusCode::FORBIDDEN);
+        assert_eq!(
+            document(response),
+            "<Code>AccessDenied</Code><Message>AWS authentication requires a valid Date or x-amz-date header</Message>\
+             <Resource>/b&amp;c</Resource><RequestId>7</RequestId></Error>"
+        );
+        let response = completed(of_library(S3ErrorCode::RequestTimeTooSkewed, "too <late>"), "/", "7");
+        assert!(document(response).contains("<Message>too &lt;late&gt;</Message>"));
+        let ours = ErrorResponse::from(ErrorCode::NoSuchKey).into_http("/k", "1");
+        assert!(document(completed(ours, "/other", "2")).contains("<Resource>/k</Resource><RequestId>1</RequestId>"));
     }
 }

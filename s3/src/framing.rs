@@ -18,7 +18,7 @@ const SIGNED_BYTES: u64 = 16 << 20;
 const LINE_BYTES: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum ChunkMode {
     /// Not in chunks.
     Plain,
     /// In chunks that are not signed.
@@ -27,7 +27,7 @@ enum Mode {
     Signed,
 }
 
-enum State {
+enum ChunkState {
     /// In the line before a chunk.
     Line(Vec<u8>),
     /// In a chunk of which so many bytes are to come.
@@ -39,29 +39,29 @@ enum State {
 }
 
 /// A body whose chunks are bounded.
-pub(super) struct Framing<B> {
+pub(crate) struct ChunkedBody<B> {
     inner: B,
-    mode: Mode,
-    state: State,
+    mode: ChunkMode,
+    state: ChunkState,
     ready: VecDeque<Bytes>,
 }
 
-impl<B> Framing<B> {
+impl<B> ChunkedBody<B> {
     /// The body of a request with these headers.
     pub fn of(headers: &HeaderMap, inner: B) -> Self {
         let kind = headers.get("x-amz-content-sha256").map(http::HeaderValue::as_bytes).unwrap_or_default();
         let mode = match kind {
-            b"STREAMING-UNSIGNED-PAYLOAD-TRAILER" => Mode::Unsigned,
-            _ if kind.starts_with(b"STREAMING-") => Mode::Signed,
-            _ => Mode::Plain,
+            b"STREAMING-UNSIGNED-PAYLOAD-TRAILER" => ChunkMode::Unsigned,
+            _ if kind.starts_with(b"STREAMING-") => ChunkMode::Signed,
+            _ => ChunkMode::Plain,
         };
-        Self { inner, mode, state: State::Line(Vec::new()), ready: VecDeque::new() }
+        Self { inner, mode, state: ChunkState::Line(Vec::new()), ready: VecDeque::new() }
     }
 
     fn take(&mut self, mut piece: Bytes) -> Result<(), StdError> {
         while !piece.is_empty() {
             match &mut self.state {
-                State::Line(line) => {
+                ChunkState::Line(line) => {
                     let end = piece.iter().position(|byte| *byte == b'\n').map_or(piece.len(), |at| at + 1);
                     line.extend_from_slice(&piece.split_to(end));
                     if line.len() > LINE_BYTES {
@@ -72,28 +72,28 @@ impl<B> Framing<B> {
                         self.begin_chunk(line)?;
                     }
                 }
-                State::Data(left) => {
+                ChunkState::Data(left) => {
                     let data = piece.split_to((*left).min(piece.len() as u64) as usize);
                     *left -= data.len() as u64;
                     if *left == 0 {
-                        self.state = State::End(2);
+                        self.state = ChunkState::End(2);
                     }
                     self.pass_data(data);
                 }
-                State::End(left) => {
+                ChunkState::End(left) => {
                     let byte = piece.split_to(1);
                     if byte[0] != [b'\n', b'\r'][usize::from(*left) - 1] {
                         return Err("FormatError: a chunk is longer than it says".into());
                     }
                     *left -= 1;
                     if *left == 0 {
-                        self.state = State::Line(Vec::new());
+                        self.state = ChunkState::Line(Vec::new());
                     }
-                    if self.mode == Mode::Signed {
+                    if self.mode == ChunkMode::Signed {
                         self.ready.push_back(byte);
                     }
                 }
-                State::Trailer => self.ready.push_back(piece.split_to(piece.len())),
+                ChunkState::Trailer => self.ready.push_back(piece.split_to(piece.len())),
             }
         }
         Ok(())
@@ -103,18 +103,18 @@ impl<B> Framing<B> {
         let digits = line.split(|byte| matches!(byte, b';' | b'\r' | b'\n')).next().unwrap_or_default();
         let size = std::str::from_utf8(digits).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok());
         let size = size.ok_or("FormatError: a chunk without a size")?;
-        if self.mode == Mode::Signed && size > SIGNED_BYTES {
+        if self.mode == ChunkMode::Signed && size > SIGNED_BYTES {
             return Err(format!("ChunkTooLarge: a signed chunk may have {SIGNED_BYTES} bytes").into());
         }
-        self.state = if size == 0 { State::Trailer } else { State::Data(size) };
-        if size == 0 || self.mode == Mode::Signed {
+        self.state = if size == 0 { ChunkState::Trailer } else { ChunkState::Data(size) };
+        if size == 0 || self.mode == ChunkMode::Signed {
             self.ready.push_back(line.into());
         }
         Ok(())
     }
 
     fn pass_data(&mut self, data: Bytes) {
-        if self.mode == Mode::Signed {
+        if self.mode == ChunkMode::Signed {
             self.ready.push_back(data);
         } else {
             self.ready.extend([format!("{:x}\r\n", data.len()).into(), data, Bytes::from_static(b"\r\n")]);
@@ -122,7 +122,7 @@ impl<B> Framing<B> {
     }
 }
 
-impl<B: HttpBody<Data = Bytes, Error = StdError> + Unpin> HttpBody for Framing<B> {
+impl<B: HttpBody<Data = Bytes, Error = StdError> + Unpin> HttpBody for ChunkedBody<B> {
     type Data = Bytes;
     type Error = StdError;
 
@@ -132,7 +132,7 @@ impl<B: HttpBody<Data = Bytes, Error = StdError> + Unpin> HttpBody for Framing<B
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             let frame = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
-                Some(Ok(frame)) if self.mode != Mode::Plain => frame,
+                Some(Ok(frame)) if self.mode != ChunkMode::Plain => frame,
                 other => return Poll::Ready(other),
             };
             if let Ok(piece) = frame.into_data() {
@@ -146,7 +146,7 @@ impl<B: HttpBody<Data = Bytes, Error = StdError> + Unpin> HttpBody for Framing<B
     }
 
     fn size_hint(&self) -> SizeHint {
-        if self.mode == Mode::Plain { self.inner.size_hint() } else { SizeHint::default() }
+        if self.mode == ChunkMode::Plain { self.inner.size_hint() } else { SizeHint::default() }
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
     fn framed(kind: &'static str, bytes: &[u8], cut: usize) -> Result<Vec<Bytes>, StdError> {
         let mut headers = HeaderMap::new();
         headers.insert("x-amz-content-sha256", kind.try_into().unwrap());
-        let mut framing = Framing::of(&headers, ());
+        let mut framing = ChunkedBody::of(&headers, ());
         for piece in bytes.chunks(cut) {
             framing.take(Bytes::copy_from_slice(piece))?;
         }

@@ -1,25 +1,24 @@
 //! GetObject and HeadObject.
 
-use super::ask::Ask;
-use super::digest;
-use super::error::{Code, Fault};
-use super::precondition::{Part, Verdict, judge, part, seconds};
-use super::route::{Answer, Route, empty};
-use super::store::GetBody;
-use super::upload::part_number;
-use super::versions;
+use crate::error::{ErrorCode, ErrorResponse};
+use crate::frontend::Frontend;
+use crate::precondition::{ConditionOutcome, RequestedRange, evaluate, requested_range};
+use crate::request::S3Request;
+use crate::response::{Answer, add_checksums, empty, set, validators};
+use crate::store::GetBody;
+use crate::versions;
 use catalog::{Bucket, Checksum, Object};
 use futures::StreamExt;
-use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use s3s::{Body, S3Response, StdError};
 
-/// How often a read begins again because the object was replaced between looking at it and opening it.
+/// Attempts at a read whose object is replaced between looking at it and opening it.
 const TRIES: usize = 4;
 
-/// What S3 calls bytes of no stated type.
+/// S3's content type for bytes of no stated type.
 const NO_TYPE: &str = "binary/octet-stream";
 
 /// Headers of an answer that the query of a signed request may replace.
@@ -33,111 +32,123 @@ const REPLACEABLE: [(&str, &str); 6] = [
 ];
 
 /// Answers an object without its bytes.
-pub(super) async fn head(route: &Route, ask: &Ask) -> Answer {
-    let bucket = route.bucket_to_read(ask).await?;
-    let object = route.readable_object(ask, &bucket).await?;
-    versions::check(ask)?;
-    match weigh(ask, &object)? {
-        Weighed::NotModified(answer) => Ok(answer),
-        Weighed::Send(part) => {
-            let checksums = checksums(route, ask, &object, &part).await?;
-            describe(ask, &bucket, &object, &checksums, &part, Body::empty())
+pub(crate) async fn head(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.bucket_to_read(request).await?;
+    let object = front.readable_object(request, &bucket).await?;
+    versions::check(request)?;
+    match weigh(request, &object)? {
+        ReadOutcome::NotModified(answer) => Ok(answer),
+        ReadOutcome::Send(part) => {
+            let checksums = checksums(front, request, &object, &part).await?;
+            describe(request, &bucket, &object, &checksums, &part, Body::empty())
         }
     }
 }
 
 /// Answers an object, or a part of it.
-pub(super) async fn object(route: &Route, ask: &Ask) -> Answer {
-    let bucket = route.bucket_to_read(ask).await?;
+pub(crate) async fn object(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.bucket_to_read(request).await?;
     for _ in 0..TRIES {
-        let object = route.readable_object(ask, &bucket).await?;
-        versions::check(ask)?;
-        let part = match weigh(ask, &object)? {
-            Weighed::NotModified(answer) => return Ok(answer),
-            Weighed::Send(part) => part,
+        let object = front.readable_object(request, &bucket).await?;
+        versions::check(request)?;
+        let part = match weigh(request, &object)? {
+            ReadOutcome::NotModified(answer) => return Ok(answer),
+            ReadOutcome::Send(part) => part,
         };
-        let range = if let Part::Bytes(range) = &part { Some(range.clone()) } else { None };
-        let checksums = checksums(route, ask, &object, &part).await?;
-        let got = route.store.get(&ask.bucket, &ask.key, range).await?;
+        let range = if let RequestedRange::Bytes(range) = &part { Some(range.clone()) } else { None };
+        let checksums = checksums(front, request, &object, &part).await?;
+        let got = front.store.get(&request.bucket, &request.key, range).await?;
         // Conditions and range were weighed for the version that was looked at.
         if got.object.version == object.version {
-            return describe(ask, &bucket, &object, &checksums, &part, body_of(got, ask));
+            return describe(request, &bucket, &object, &checksums, &part, body_of(got, request));
         }
     }
-    Err(Fault::slow_down(1, "The object is being replaced faster than it can be read."))
+    Err(ErrorResponse::slow_down(1, "The object is being replaced faster than it can be read."))
 }
 
-enum Weighed {
+enum ReadOutcome {
     NotModified(S3Response<Body>),
-    Send(Part),
+    Send(RequestedRange),
 }
 
-fn weigh(ask: &Ask, object: &Object) -> Result<Weighed, Fault> {
-    match judge(&ask.headers, &object.etag, object.modified_ms) {
-        Verdict::Failed => return Err(Code::PreconditionFailed.into()),
-        Verdict::NotModified => {
+fn weigh(request: &S3Request, object: &Object) -> Result<ReadOutcome, ErrorResponse> {
+    match evaluate(&request.headers, &object.etag, object.modified_ms) {
+        ConditionOutcome::Failed => return Err(ErrorCode::PreconditionFailed.into()),
+        ConditionOutcome::NotModified => {
             let mut answer = empty(StatusCode::NOT_MODIFIED);
             answer.headers = validators(object)?;
-            return Ok(Weighed::NotModified(answer));
+            return Ok(ReadOutcome::NotModified(answer));
         }
-        Verdict::Proceed => {}
+        ConditionOutcome::Proceed => {}
     }
-    if ask.query("partNumber").is_some() {
-        return Ok(Weighed::Send(part_of_upload(ask, object)?));
+    if request.query("partNumber").is_some() {
+        return Ok(ReadOutcome::Send(part_of_upload(request, object)?));
     }
-    match part(&ask.headers, &object.etag, object.modified_ms, object.bytes) {
-        Part::Unsatisfiable => Err(Fault::invalid_range(object.bytes)),
-        part => Ok(Weighed::Send(part)),
+    match requested_range(&request.headers, &object.etag, object.modified_ms, object.bytes) {
+        RequestedRange::Unsatisfiable => Err(ErrorResponse::invalid_range(object.bytes)),
+        part => Ok(ReadOutcome::Send(part)),
     }
 }
 
 /// The part of an upload that a read is for; all of what came in one piece is its part 1.
-fn part_of_upload(ask: &Ask, object: &Object) -> Result<Part, Fault> {
-    if ask.headers.contains_key("range") {
+fn part_of_upload(request: &S3Request, object: &Object) -> Result<RequestedRange, ErrorResponse> {
+    if request.headers.contains_key("range") {
         let message = "Cannot specify both Range header and partNumber query parameter";
-        return Err(Fault::new(Code::InvalidRequest, message));
+        return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
     }
-    let number = part_number(ask)?;
+    let number = request.part_number()?;
     let whole = Some(0..object.bytes).filter(|_| object.parts.is_empty() && number == 1);
-    let range = object.parts.range(number).or(whole).ok_or(Code::InvalidPartNumber)?;
+    let range = object.parts.range(number).or(whole).ok_or(ErrorCode::InvalidPartNumber)?;
     if !range.is_empty() {
-        return Ok(Part::Bytes(range));
+        return Ok(RequestedRange::Bytes(range));
     }
-    if object.bytes == 0 { Ok(Part::Whole) } else { Err(Fault::invalid_range(object.bytes)) }
+    if object.bytes == 0 { Ok(RequestedRange::Whole) } else { Err(ErrorResponse::invalid_range(object.bytes)) }
 }
 
 /// The checksums of what is answered, if they are asked for: of the whole, or of a part of an upload. Of another part
 /// there are none, and a client would hold those of the whole against it.
-async fn checksums(route: &Route, ask: &Ask, object: &Object, part: &Part) -> Result<Vec<Checksum>, Fault> {
-    if !ask.headers.contains_key("x-amz-checksum-mode") {
+async fn checksums(
+    front: &Frontend,
+    request: &S3Request,
+    object: &Object,
+    part: &RequestedRange,
+) -> Result<Vec<Checksum>, ErrorResponse> {
+    if !request.headers.contains_key("x-amz-checksum-mode") {
         return Ok(Vec::new());
     }
     match part {
-        Part::Whole | Part::Unsatisfiable => Ok(object.checksums.clone()),
-        Part::Bytes(_) if ask.query("partNumber").is_none() => Ok(Vec::new()),
-        Part::Bytes(_) if object.parts.is_empty() => Ok(object.checksums.clone()),
-        Part::Bytes(_) => {
-            let number = part_number(ask)?;
-            let found = route.store.parts(object.version, number - 1, 1).await?;
+        RequestedRange::Whole | RequestedRange::Unsatisfiable => Ok(object.checksums.clone()),
+        RequestedRange::Bytes(_) if request.query("partNumber").is_none() => Ok(Vec::new()),
+        RequestedRange::Bytes(_) if object.parts.is_empty() => Ok(object.checksums.clone()),
+        RequestedRange::Bytes(_) => {
+            let number = request.part_number()?;
+            let found = front.store.parts(object.version, number - 1, 1).await?;
             Ok(found.into_iter().filter(|part| part.number == number).map(|part| part.checksum).collect())
         }
     }
 }
 
 /// The bytes as a body. What goes wrong on the way can only break the connection, so it is logged here.
-fn body_of(got: GetBody, ask: &Ask) -> Body {
-    let path = format!("/{}/{}", ask.bucket, ask.key);
+fn body_of(got: GetBody, request: &S3Request) -> Body {
+    let path = format!("/{}/{}", request.bucket, request.key);
     let frames = got.bytes.map(move |piece| {
         piece.map(Frame::data).map_err(|error| {
             let message = error.to_string();
-            Fault::from(error).log("GetObject, underway", &path);
+            ErrorResponse::from(error).log("GetObject, underway", &path);
             StdError::from(message)
         })
     });
     Body::http_body_unsync(StreamBody::new(frames))
 }
 
-fn describe(ask: &Ask, bucket: &Bucket, object: &Object, checksums: &[Checksum], part: &Part, body: Body) -> Answer {
+fn describe(
+    request: &S3Request,
+    bucket: &Bucket,
+    object: &Object,
+    checksums: &[Checksum],
+    part: &RequestedRange,
+    body: Body,
+) -> Answer {
     let mut answer = S3Response::new(body);
     let headers = &mut answer.headers;
     *headers = validators(object)?;
@@ -149,66 +160,34 @@ fn describe(ask: &Ask, bucket: &Bucket, object: &Object, checksums: &[Checksum],
     for (name, value) in &object.metadata {
         set(headers, &format!("x-amz-meta-{name}"), value)?;
     }
-    if ask.owns(bucket) && !object.tags.is_empty() {
+    if request.owns(bucket) && !object.tags.is_empty() {
         headers.insert("x-amz-tagging-count", HeaderValue::from(object.tags.len()));
     }
-    replace_headers(ask, headers)?;
+    replace_headers(request, headers)?;
     match part {
-        Part::Bytes(range) => {
+        RequestedRange::Bytes(range) => {
             answer.status = Some(StatusCode::PARTIAL_CONTENT);
             let value = format!("bytes {}-{}/{}", range.start, range.end - 1, object.bytes);
             set(headers, "content-range", &value)?;
             headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
         }
-        Part::Whole | Part::Unsatisfiable => {
+        RequestedRange::Whole | RequestedRange::Unsatisfiable => {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(object.bytes));
         }
     }
     add_checksums(headers, checksums)?;
-    if ask.query("partNumber").is_some() && !object.parts.is_empty() {
+    if request.query("partNumber").is_some() && !object.parts.is_empty() {
         headers.insert("x-amz-mp-parts-count", HeaderValue::from(object.parts.count()));
     }
     Ok(answer)
 }
 
-fn replace_headers(ask: &Ask, headers: &mut HeaderMap) -> Result<(), Fault> {
+fn replace_headers(request: &S3Request, headers: &mut HeaderMap) -> Result<(), ErrorResponse> {
     for (parameter, name) in REPLACEABLE {
-        let Some(value) = ask.query(parameter) else { continue };
+        let Some(value) = request.query(parameter) else { continue };
         let value = HeaderValue::from_bytes(value.as_bytes())
-            .map_err(|_| Fault::new(Code::InvalidArgument, format!("{parameter} cannot be a header.")))?;
+            .map_err(|_| ErrorResponse::new(ErrorCode::InvalidArgument, format!("{parameter} cannot be a header.")))?;
         headers.insert(name, value);
-    }
-    Ok(())
-}
-
-/// ETag and time of an object.
-pub(super) fn validators(object: &Object) -> Result<HeaderMap, Fault> {
-    let mut headers = HeaderMap::new();
-    headers.insert(ETAG, etag_value(&object.etag)?);
-    let modified = httpdate::fmt_http_date(seconds(object.modified_ms));
-    set(&mut headers, "last-modified", &modified)?;
-    Ok(headers)
-}
-
-fn set(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), Fault> {
-    let pair = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_bytes(value.as_bytes()).ok());
-    let (name, value) =
-        pair.ok_or_else(|| Fault::new(Code::InternalError, format!("header {name} cannot be given back")))?;
-    headers.insert(name, value);
-    Ok(())
-}
-
-/// An ETag as a header spells it.
-pub(super) fn etag_value(etag: &str) -> Result<HeaderValue, Fault> {
-    HeaderValue::try_from(format!("\"{etag}\""))
-        .map_err(|_| Fault::new(Code::InternalError, "an ETag cannot be given back"))
-}
-
-/// Adds checksums of a whole object to an answer.
-pub(super) fn add_checksums(headers: &mut HeaderMap, checksums: &[Checksum]) -> Result<(), Fault> {
-    for checksum in checksums {
-        set(headers, &format!("x-amz-checksum-{}", digest::spelling(checksum.kind)), &checksum.base64)?;
-        headers.insert("x-amz-checksum-type", HeaderValue::from_static(digest::type_of(checksums)));
     }
     Ok(())
 }

@@ -5,9 +5,9 @@ use s3s::host::{S3Host, VirtualHost};
 
 /// The domain whose subdomains are buckets. Requests to any other host are path style.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Domain(String);
+pub struct HostDomain(String);
 
-impl Domain {
+impl HostDomain {
     /// `name` in lower case; nothing if it is no domain of letters, digits, hyphens and dots.
     pub fn new(name: &str) -> Option<Self> {
         let sound = |label: &str| {
@@ -33,7 +33,7 @@ impl Domain {
     }
 }
 
-impl S3Host for Domain {
+impl S3Host for HostDomain {
     fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
         let virtual_host = VirtualHost::new(host);
         Ok(match self.bucket(host) {
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn only_subdomains_are_buckets() {
-        let domain = Domain::new("S3.localhost").unwrap();
+        let domain = HostDomain::new("S3.localhost").unwrap();
         for (host, bucket) in [
             ("attic.s3.localhost", Some("attic")),
             ("attic.s3.localhost:9000", Some("attic")),
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn what_is_no_domain_is_refused() {
         for name in ["", "a..b", "-a.b", "a_b", "a b", "127.0.0.1", ".a", "a."] {
-            assert_eq!(Domain::new(name), None, "{name}");
+            assert_eq!(HostDomain::new(name), None, "{name}");
         }
     }
 }

@@ -20,7 +20,7 @@ mod state;
 use bytes::{Buf, Bytes};
 use fearless_simd::Level;
 use lanes::{LANES, Words};
-use state::{BLOCK_BYTES, Block, State};
+use state::{BLOCK_BYTES, Block, Md5State};
 use std::collections::VecDeque;
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,21 +36,21 @@ const SLICE_BLOCKS: usize = 1024;
 
 /// Hashes the uploads of one server. A clone is another handle to the same workers.
 #[derive(Clone)]
-pub(super) struct Md5Workers {
-    shared: Arc<Shared>,
+pub(crate) struct Md5Workers {
+    shared: Arc<SharedWorkers>,
 }
 
-struct Shared {
+struct SharedWorkers {
     level: Level,
     /// How many go side by side rather than one after another.
     together_from: usize,
     workers_max: usize,
-    queue: Mutex<Queue>,
+    queue: Mutex<LaneQueue>,
 }
 
 #[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Lane>,
+struct LaneQueue {
+    waiting: VecDeque<LaneBatch>,
     workers: usize,
 }
 
@@ -64,16 +64,21 @@ impl Md5Workers {
     fn with_workers(workers_max: usize) -> Self {
         let level = Level::new();
         let together_from = lanes::pay_from(level);
-        Self { shared: Arc::new(Shared { level, together_from, workers_max, queue: Mutex::default() }) }
+        Self { shared: Arc::new(SharedWorkers { level, together_from, workers_max, queue: Mutex::default() }) }
     }
 
     /// The MD5 of an upload that begins.
     pub fn upload(&self) -> Md5 {
-        Md5 { workers: self.clone(), work: Work::Here(State::new()), gathered: VecDeque::new(), gathered_bytes: 0 }
+        Md5 {
+            workers: self.clone(),
+            work: StateAt::Here(Md5State::new()),
+            gathered: VecDeque::new(),
+            gathered_bytes: 0,
+        }
     }
 
     /// Queues a batch, and starts another worker if there may be one.
-    fn add(&self, lane: Lane, runtime: &Handle) {
+    fn add(&self, lane: LaneBatch, runtime: &Handle) {
         let mut queue = self.shared.lock();
         queue.waiting.push_back(lane);
         if queue.workers == self.shared.workers_max {
@@ -81,21 +86,21 @@ impl Md5Workers {
         }
         queue.workers += 1;
         drop(queue);
-        let worker = Worker { shared: Arc::clone(&self.shared), lanes: Vec::new(), left: false };
+        let worker = Md5Worker { shared: Arc::clone(&self.shared), lanes: Vec::new(), left: false };
         runtime.spawn_blocking(move || worker.work());
     }
 }
 
-impl Shared {
+impl SharedWorkers {
     /// A panic elsewhere leaves the queue as it should be, so a poisoned lock is used on.
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, LaneQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The MD5 of `bytes`, in place.
-pub(super) fn digest(bytes: &[u8]) -> [u8; 16] {
-    let mut state = State::new();
+pub(crate) fn digest(bytes: &[u8]) -> [u8; 16] {
+    let mut state = Md5State::new();
     state.update(bytes);
     state.finish()
 }
@@ -103,19 +108,19 @@ pub(super) fn digest(bytes: &[u8]) -> [u8; 16] {
 /// The runtime ended a worker before its time.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("hashing ended")]
-pub(super) struct HashingEnded;
+pub(crate) struct HashingEnded;
 
 /// Where an upload's state is.
-enum Work {
-    Here(State),
-    Away(oneshot::Receiver<State>),
+enum StateAt {
+    Here(Md5State),
+    Away(oneshot::Receiver<Md5State>),
     Lost,
 }
 
 /// The MD5 of one upload.
-pub(super) struct Md5 {
+pub(crate) struct Md5 {
     workers: Md5Workers,
-    work: Work,
+    work: StateAt,
     gathered: VecDeque<Bytes>,
     gathered_bytes: usize,
 }
@@ -154,12 +159,12 @@ impl Md5 {
 
     /// Whether the last batch is done.
     fn is_back(&mut self) -> bool {
-        if let Work::Away(back) = &mut self.work
+        if let StateAt::Away(back) = &mut self.work
             && let Ok(state) = back.try_recv()
         {
-            self.work = Work::Here(state);
+            self.work = StateAt::Here(state);
         }
-        matches!(self.work, Work::Here(_))
+        matches!(self.work, StateAt::Here(_))
     }
 
     /// Sends what has gathered after the batch before it.
@@ -172,39 +177,39 @@ impl Md5 {
             for piece in pieces {
                 state.update(&piece);
             }
-            self.work = Work::Here(state);
+            self.work = StateAt::Here(state);
         } else {
             let (done, back) = oneshot::channel();
-            self.work = Work::Away(back);
-            self.workers.add(Lane { state, pieces, done }, &runtime);
+            self.work = StateAt::Away(back);
+            self.workers.add(LaneBatch { state, pieces, done }, &runtime);
         }
         Ok(())
     }
 
-    async fn state(&mut self) -> Result<State, HashingEnded> {
+    async fn state(&mut self) -> Result<Md5State, HashingEnded> {
         match &mut self.work {
             // Awaited where it is: whoever drops this call may go on with the next.
-            Work::Away(back) => {
+            StateAt::Away(back) => {
                 let state = back.await.map_err(|_| HashingEnded);
-                self.work = Work::Lost;
+                self.work = StateAt::Lost;
                 state
             }
-            Work::Here(_) | Work::Lost => match std::mem::replace(&mut self.work, Work::Lost) {
-                Work::Here(state) => Ok(state),
-                Work::Away(_) | Work::Lost => Err(HashingEnded),
+            StateAt::Here(_) | StateAt::Lost => match std::mem::replace(&mut self.work, StateAt::Lost) {
+                StateAt::Here(state) => Ok(state),
+                StateAt::Away(_) | StateAt::Lost => Err(HashingEnded),
             },
         }
     }
 }
 
 /// A batch, with or waiting for a worker.
-struct Lane {
-    state: State,
+struct LaneBatch {
+    state: Md5State,
     pieces: VecDeque<Bytes>,
-    done: oneshot::Sender<State>,
+    done: oneshot::Sender<Md5State>,
 }
 
-impl Lane {
+impl LaneBatch {
     /// Goes on to where the next piece has whole blocks; whether there is one.
     fn settle(&mut self) -> bool {
         while let Some(piece) = self.pieces.front_mut() {
@@ -244,14 +249,14 @@ impl Lane {
 }
 
 /// Works through batches until none waits.
-struct Worker {
-    shared: Arc<Shared>,
-    lanes: Vec<Lane>,
+struct Md5Worker {
+    shared: Arc<SharedWorkers>,
+    lanes: Vec<LaneBatch>,
     /// Whether it is no longer counted.
     left: bool,
 }
 
-impl Worker {
+impl Md5Worker {
     fn work(mut self) {
         while self.admit() {
             self.settle();
@@ -313,7 +318,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for Md5Worker {
     /// A runtime that goes down ends workers before they began. Who waits for one that will not come is told so.
     fn drop(&mut self) {
         if !self.left {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 /// What the conditions of a read come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum ConditionOutcome {
     /// Answer it.
     Proceed,
     /// 304: the client has it.
@@ -19,24 +19,26 @@ pub(super) enum Verdict {
 ///
 /// RFC 9110, section 13.2.2, which is also what AWS documents: `If-Match` overrules `If-Unmodified-Since`, and
 /// `If-None-Match` overrules `If-Modified-Since`. Times count in whole seconds; those that are no time are ignored.
-pub(super) fn judge(headers: &HeaderMap, etag: &str, modified_ms: u64) -> Verdict {
+pub(crate) fn evaluate(headers: &HeaderMap, etag: &str, modified_ms: u64) -> ConditionOutcome {
     let modified = seconds(modified_ms);
     if let Some(matches) = etag_listed(headers, "if-match", etag) {
         if !matches {
-            return Verdict::Failed;
+            return ConditionOutcome::Failed;
         }
     } else if date(headers, "if-unmodified-since").is_some_and(|since| modified > since) {
-        return Verdict::Failed;
+        return ConditionOutcome::Failed;
     }
     match etag_listed(headers, "if-none-match", etag) {
-        Some(true) => Verdict::NotModified,
-        None if date(headers, "if-modified-since").is_some_and(|since| modified <= since) => Verdict::NotModified,
-        Some(false) | None => Verdict::Proceed,
+        Some(true) => ConditionOutcome::NotModified,
+        None if date(headers, "if-modified-since").is_some_and(|since| modified <= since) => {
+            ConditionOutcome::NotModified
+        }
+        Some(false) | None => ConditionOutcome::Proceed,
     }
 }
 
 /// A time of the Unix epoch in milliseconds, as HTTP tells it: whole seconds.
-pub(super) fn seconds(ms: u64) -> SystemTime {
+pub(crate) fn seconds(ms: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(ms / 1000)
 }
 
@@ -56,7 +58,7 @@ fn bare(etag: &str) -> &str {
 
 /// What a `Range` header comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(crate) enum RequestedRange {
     /// All of the object: no range, one that is none, or several (S3 gives the whole then).
     Whole,
     /// These bytes; never empty.
@@ -66,12 +68,12 @@ pub(super) enum Part {
 }
 
 /// The part of an object of `bytes` bytes that a read is for.
-pub(super) fn part(headers: &HeaderMap, etag: &str, modified_ms: u64, bytes: u64) -> Part {
-    let Some(value) = headers.get("range").and_then(|value| value.to_str().ok()) else { return Part::Whole };
+pub(crate) fn requested_range(headers: &HeaderMap, etag: &str, modified_ms: u64, bytes: u64) -> RequestedRange {
+    let Some(value) = headers.get("range").and_then(|value| value.to_str().ok()) else { return RequestedRange::Whole };
     if headers.contains_key("if-range") && !if_range_holds(headers, etag, modified_ms) {
-        return Part::Whole;
+        return RequestedRange::Whole;
     }
-    resolve(value, bytes).unwrap_or(Part::Whole)
+    resolve(value, bytes).unwrap_or(RequestedRange::Whole)
 }
 
 fn if_range_holds(headers: &HeaderMap, etag: &str, modified_ms: u64) -> bool {
@@ -83,7 +85,7 @@ fn if_range_holds(headers: &HeaderMap, etag: &str, modified_ms: u64) -> bool {
 }
 
 /// `bytes=a-b`, `bytes=a-`, `bytes=-n`; nothing for all else.
-fn resolve(value: &str, bytes: u64) -> Option<Part> {
+fn resolve(value: &str, bytes: u64) -> Option<RequestedRange> {
     let (unit, set) = value.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
         return None;
@@ -95,7 +97,7 @@ fn resolve(value: &str, bytes: u64) -> Option<Part> {
         (None, Some(suffix)) if first.is_empty() => bytes.saturating_sub(suffix)..bytes,
         _ => return None,
     };
-    Some(if range.start < range.end { Part::Bytes(range) } else { Part::Unsatisfiable })
+    Some(if range.start < range.end { RequestedRange::Bytes(range) } else { RequestedRange::Unsatisfiable })
 }
 
 /// Digits only, unlike `parse`, which takes a sign; numbers beyond 64 bits are as good as the largest.
@@ -117,65 +119,70 @@ mod tests {
         pairs.iter().map(|(name, value)| ((*name).try_into().unwrap(), (*value).try_into().unwrap())).collect()
     }
 
-    fn judged(pairs: &[(&'static str, &'static str)]) -> Verdict {
-        judge(&headers(pairs), "abc", MODIFIED_MS)
+    fn evaluated(pairs: &[(&'static str, &'static str)]) -> ConditionOutcome {
+        evaluate(&headers(pairs), "abc", MODIFIED_MS)
     }
 
     #[test]
     fn conditions_alone() {
-        assert_eq!(judged(&[]), Verdict::Proceed);
-        assert_eq!(judged(&[("if-match", "\"abc\"")]), Verdict::Proceed);
-        assert_eq!(judged(&[("if-match", "\"x\", abc")]), Verdict::Proceed);
-        assert_eq!(judged(&[("if-match", "\"x\"")]), Verdict::Failed);
-        assert_eq!(judged(&[("if-none-match", "*")]), Verdict::NotModified);
-        assert_eq!(judged(&[("if-none-match", "W/\"abc\"")]), Verdict::NotModified);
-        assert_eq!(judged(&[("if-none-match", "\"x\"")]), Verdict::Proceed);
-        assert_eq!(judged(&[("if-modified-since", SAME)]), Verdict::NotModified);
-        assert_eq!(judged(&[("if-modified-since", BEFORE)]), Verdict::Proceed);
-        assert_eq!(judged(&[("if-unmodified-since", SAME)]), Verdict::Proceed);
-        assert_eq!(judged(&[("if-unmodified-since", BEFORE)]), Verdict::Failed);
-        assert_eq!(judged(&[("if-modified-since", "yesterday")]), Verdict::Proceed);
+        assert_eq!(evaluated(&[]), ConditionOutcome::Proceed);
+        assert_eq!(evaluated(&[("if-match", "\"abc\"")]), ConditionOutcome::Proceed);
+        assert_eq!(evaluated(&[("if-match", "\"x\", abc")]), ConditionOutcome::Proceed);
+        assert_eq!(evaluated(&[("if-match", "\"x\"")]), ConditionOutcome::Failed);
+        assert_eq!(evaluated(&[("if-none-match", "*")]), ConditionOutcome::NotModified);
+        assert_eq!(evaluated(&[("if-none-match", "W/\"abc\"")]), ConditionOutcome::NotModified);
+        assert_eq!(evaluated(&[("if-none-match", "\"x\"")]), ConditionOutcome::Proceed);
+        assert_eq!(evaluated(&[("if-modified-since", SAME)]), ConditionOutcome::NotModified);
+        assert_eq!(evaluated(&[("if-modified-since", BEFORE)]), ConditionOutcome::Proceed);
+        assert_eq!(evaluated(&[("if-unmodified-since", SAME)]), ConditionOutcome::Proceed);
+        assert_eq!(evaluated(&[("if-unmodified-since", BEFORE)]), ConditionOutcome::Failed);
+        assert_eq!(evaluated(&[("if-modified-since", "yesterday")]), ConditionOutcome::Proceed);
     }
 
     #[test]
     fn etags_overrule_times() {
-        assert_eq!(judged(&[("if-match", "abc"), ("if-unmodified-since", BEFORE)]), Verdict::Proceed);
-        assert_eq!(judged(&[("if-none-match", "\"x\""), ("if-modified-since", SAME)]), Verdict::Proceed);
-        assert_eq!(judged(&[("if-match", "abc"), ("if-none-match", "abc")]), Verdict::NotModified);
+        assert_eq!(evaluated(&[("if-match", "abc"), ("if-unmodified-since", BEFORE)]), ConditionOutcome::Proceed);
+        assert_eq!(evaluated(&[("if-none-match", "\"x\""), ("if-modified-since", SAME)]), ConditionOutcome::Proceed);
+        assert_eq!(evaluated(&[("if-match", "abc"), ("if-none-match", "abc")]), ConditionOutcome::NotModified);
     }
 
     #[test]
     fn ranges_resolve_as_s3_resolves_them() {
         for (value, bytes, expected) in [
-            ("bytes=0-0", 10, Part::Bytes(0..1)),
-            ("bytes=2-5", 10, Part::Bytes(2..6)),
-            ("bytes=2-", 10, Part::Bytes(2..10)),
-            ("bytes=-3", 10, Part::Bytes(7..10)),
-            ("bytes=-30", 10, Part::Bytes(0..10)),
-            ("bytes=8-99999999999999999999999", 10, Part::Bytes(8..10)),
-            ("bytes=10-", 10, Part::Unsatisfiable),
-            ("bytes=10-11", 10, Part::Unsatisfiable),
-            ("bytes=-0", 10, Part::Unsatisfiable),
-            ("bytes=0-", 0, Part::Unsatisfiable),
-            ("bytes=-5", 0, Part::Unsatisfiable),
-            ("bytes=0-1,3-4", 10, Part::Whole),
-            ("bytes=5-2", 10, Part::Whole),
-            ("bytes=-", 10, Part::Whole),
-            ("bytes=a-b", 10, Part::Whole),
-            ("bytes=+1-2", 10, Part::Whole),
-            ("items=0-1", 10, Part::Whole),
+            ("bytes=0-0", 10, RequestedRange::Bytes(0..1)),
+            ("bytes=2-5", 10, RequestedRange::Bytes(2..6)),
+            ("bytes=2-", 10, RequestedRange::Bytes(2..10)),
+            ("bytes=-3", 10, RequestedRange::Bytes(7..10)),
+            ("bytes=-30", 10, RequestedRange::Bytes(0..10)),
+            ("bytes=8-99999999999999999999999", 10, RequestedRange::Bytes(8..10)),
+            ("bytes=10-", 10, RequestedRange::Unsatisfiable),
+            ("bytes=10-11", 10, RequestedRange::Unsatisfiable),
+            ("bytes=-0", 10, RequestedRange::Unsatisfiable),
+            ("bytes=0-", 0, RequestedRange::Unsatisfiable),
+            ("bytes=-5", 0, RequestedRange::Unsatisfiable),
+            ("bytes=0-1,3-4", 10, RequestedRange::Whole),
+            ("bytes=5-2", 10, RequestedRange::Whole),
+            ("bytes=-", 10, RequestedRange::Whole),
+            ("bytes=a-b", 10, RequestedRange::Whole),
+            ("bytes=+1-2", 10, RequestedRange::Whole),
+            ("items=0-1", 10, RequestedRange::Whole),
         ] {
-            assert_eq!(part(&headers(&[("range", value)]), "abc", MODIFIED_MS, bytes), expected, "{value} of {bytes}");
+            assert_eq!(
+                requested_range(&headers(&[("range", value)]), "abc", MODIFIED_MS, bytes),
+                expected,
+                "{value} of {bytes}"
+            );
         }
     }
 
     #[test]
     fn a_range_of_another_version_gives_the_whole() {
-        let asked =
-            |if_range| part(&headers(&[("range", "bytes=0-1"), ("if-range", if_range)]), "abc", MODIFIED_MS, 10);
-        assert_eq!(asked("\"abc\""), Part::Bytes(0..2));
-        assert_eq!(asked(SAME), Part::Bytes(0..2));
-        assert_eq!(asked("\"old\""), Part::Whole);
-        assert_eq!(asked(BEFORE), Part::Whole);
+        let asked = |if_range| {
+            requested_range(&headers(&[("range", "bytes=0-1"), ("if-range", if_range)]), "abc", MODIFIED_MS, 10)
+        };
+        assert_eq!(asked("\"abc\""), RequestedRange::Bytes(0..2));
+        assert_eq!(asked(SAME), RequestedRange::Bytes(0..2));
+        assert_eq!(asked("\"old\""), RequestedRange::Whole);
+        assert_eq!(asked(BEFORE), RequestedRange::Whole);
     }
 }

@@ -1,179 +1,198 @@
 //! PutObject: bytes into a sink, digests beside them, and a commit only when everything the client claimed holds.
 
-use super::ask::{Ask, text};
-use super::digest::{Claims, Digests, Hasher};
-use super::error::{Code, Fault};
-use super::get::{add_checksums, etag_value};
-use super::route::{Answer, Route, empty};
-use super::stall::Pace;
-use super::store::{Committed, Condition, PutMeta, PutSink, StoreError};
-use super::{access, tagging};
+use crate::digest::{DigestClaims, Digests, StreamHasher};
+use crate::error::{ErrorCode, ErrorResponse};
+use crate::frontend::Frontend;
+use crate::request::{S3Request, text};
+use crate::response::{Answer, add_checksums, empty, etag_value};
+use crate::stall::MinimumPace;
+use crate::store::{PutSink, StoreError};
+use crate::{access, tagging};
+use catalog::{Checksum, Object, PutCondition};
 use futures::StreamExt;
 use http::{HeaderMap, StatusCode};
 use s3s::TrailingHeaders;
 use tokio::time::Instant;
 
-/// How much user metadata an object may have, in bytes of names and values.
+/// The most user metadata of an object, in bytes of names and values.
 const METADATA_BYTES: usize = 2048;
-/// How much system headers an object may have, in bytes of names and values. With the metadata it is what AWS takes as
-/// the headers of a whole PUT, and bounds what an entry of a listing takes.
+/// The most system headers of an object, in bytes of names and values. Together with the metadata this is AWS's limit for
+/// the headers of a whole PUT, and bounds the size of a listing's entry.
 const HEADERS_BYTES: usize = 8192 - METADATA_BYTES;
-/// System headers that are kept and given back.
-const KEPT: [&str; 6] =
+/// System headers that are stored and returned.
+const STORED_HEADERS: [&str; 6] =
     ["cache-control", "content-disposition", "content-encoding", "content-language", "content-type", "expires"];
 
 /// Stores an object.
-pub(super) async fn object(route: &Route, mut ask: Ask) -> Answer {
-    let claims = Claims::of(&ask.headers)?;
-    let headers = kept_headers(&ask)?;
-    let metadata = metadata(&ask.headers)?;
-    let condition = condition(&ask)?;
-    let tags = tagging::of_header(&ask)?;
-    let length = length(&ask.headers)?;
-    check_length(route, length)?;
-    let bucket = route.owned_bucket(&ask).await?;
-    let acl = access::canned(&ask, bucket.ownership)?.unwrap_or_default();
-    check_early(route, &ask, &condition).await?;
+pub(crate) async fn object(front: &Frontend, mut request: S3Request) -> Answer {
+    let claims = DigestClaims::of(&request.headers)?;
+    let (headers, metadata) = (stored_headers(&request)?, metadata(&request.headers)?);
+    let condition = condition(&request)?;
+    let tags = tagging::of_header(&request)?;
+    let bytes = length(&request.headers)?;
+    check_length(front, bytes)?;
+    let bucket = front.owned_bucket(&request).await?;
+    let acl = access::canned(&request, bucket.ownership)?.unwrap_or_default();
+    check_early(front, &request, &condition).await?;
 
-    let mut sink = bucket.store.begin_put(&bucket, &ask.key, Some(length)).await?;
-    let received = receive(&mut ask, &claims, claims.hasher(&route.md5), route, sink.as_mut(), length).await;
-    let (sink, digests) = or_abort(sink, received).await?;
-    let checksum = digests.checksum.clone();
-    let meta = PutMeta {
-        etag: digests.etag(),
-        headers,
-        metadata,
-        checksums: vec![checksum.clone()],
-        acl,
-        tags,
-        created_ms: None,
-        condition,
-    };
-    let committed = commit(sink, meta).await?;
+    let object = Object { bytes, headers, metadata, acl, tags, ..Object::default() };
+    let sink = bucket.store.begin_put(&bucket, &request.key, object, condition).await?;
+    let hasher = claims.hasher(&front.md5);
+    let reception = Reception { front, request: &mut request, claims: &claims, bytes };
+    let (sink, digests) = reception.into_sink(sink, hasher).await?;
+    let (etag, checksums) = (digests.etag(), vec![digests.checksum]);
+    commit(sink, etag.clone(), checksums.clone()).await?;
 
     let mut answer = empty(StatusCode::OK);
-    answer.headers.insert(http::header::ETAG, etag_value(&committed.etag)?);
-    add_checksums(&mut answer.headers, &[checksum])?;
+    answer.headers.insert(http::header::ETAG, etag_value(&etag)?);
+    add_checksums(&mut answer.headers, &checksums)?;
     Ok(answer)
 }
 
-/// Refuses what one PUT may not bring.
-pub(super) fn check_length(route: &Route, length: u64) -> Result<(), Fault> {
-    let limit_bytes = route.limits.put_bytes;
+/// Refuses more bytes than one PUT may bring.
+pub(crate) fn check_length(front: &Frontend, length: u64) -> Result<(), ErrorResponse> {
+    let limit_bytes = front.traffic.limits().put_bytes;
     if length <= limit_bytes {
         return Ok(());
     }
     let message = format!("Your proposed upload exceeds the maximum allowed size of {limit_bytes} bytes (put_limit).");
-    Err(Fault::new(Code::EntityTooLarge, message))
+    Err(ErrorResponse::new(ErrorCode::EntityTooLarge, message))
 }
 
-/// Goes on with a sink that has received what it should, and gives up any other.
-pub(super) async fn or_abort<T>(
+/// Returns a sink that received all it should, and aborts it otherwise.
+pub(crate) async fn or_abort<T>(
     sink: Box<dyn PutSink>,
-    received: Result<T, Fault>,
-) -> Result<(Box<dyn PutSink>, T), Fault> {
+    received: Result<T, ErrorResponse>,
+) -> Result<(Box<dyn PutSink>, T), ErrorResponse> {
     match received {
         Ok(received) => Ok((sink, received)),
-        Err(fault) => {
+        Err(error) => {
             sink.abort().await;
-            Err(fault)
+            Err(error)
         }
     }
 }
 
-/// Moves the body into the sink and verifies it.
-pub(super) async fn receive(
-    ask: &mut Ask,
-    claims: &Claims,
-    mut hasher: Hasher,
-    route: &Route,
-    sink: &mut dyn PutSink,
-    length: u64,
-) -> Result<Digests, Fault> {
-    let stall = route.limits.stall;
-    let mut pace = Pace::new(stall, route.limits.min_bytes_per_s);
-    let mut received = 0_u64;
-    loop {
-        let asked = Instant::now();
-        let too_slow = || {
-            route.traffic.too_slow();
-            Fault::from(Code::RequestTimeout)
-        };
-        let next = tokio::time::timeout(stall, ask.body.next()).await.map_err(|_| too_slow())?;
-        let Some(piece) = next else { break };
-        let piece = piece.map_err(|error| Fault::of_body(&error))?;
-        received += piece.len() as u64;
-        if !pace.passed(piece.len() as u64, asked.elapsed()) {
-            return Err(too_slow());
-        }
-        if received > length {
-            return Err(Code::IncompleteBody.into());
-        }
-        hasher.feed(piece.clone()).await?;
-        sink.write(piece).await?;
-    }
-    if received != length {
-        return Err(Code::IncompleteBody.into());
-    }
-    let digests = hasher.finish().await?;
-    let trailers = ask.trailers.as_ref().and_then(TrailingHeaders::take);
-    claims.verify(trailers.as_ref(), &digests)?;
-    Ok(digests)
+/// The body of a request on its way into a sink.
+pub(crate) struct Reception<'a> {
+    pub front: &'a Frontend,
+    pub request: &'a mut S3Request,
+    pub claims: &'a DigestClaims,
+    /// Its length, as the client claims.
+    pub bytes: u64,
 }
 
-/// Commits in a task of its own, so that a client that leaves now cannot cut the commit in half.
-pub(super) async fn commit(sink: Box<dyn PutSink>, meta: PutMeta) -> Result<Committed, Fault> {
-    match tokio::spawn(sink.commit(meta)).await {
-        Ok(committed) => committed.map_err(Fault::from),
-        Err(error) => Err(Fault::new(Code::InternalError, format!("the commit ended: {error}"))),
+impl Reception<'_> {
+    /// Moves the body into `sink` and verifies it.
+    ///
+    /// # Errors
+    /// Errors of the body, and claims that do not hold; the sink is aborted then.
+    pub async fn into_sink(
+        mut self,
+        mut sink: Box<dyn PutSink>,
+        hasher: StreamHasher,
+    ) -> Result<(Box<dyn PutSink>, Digests), ErrorResponse> {
+        let received = self.receive(sink.as_mut(), hasher).await;
+        or_abort(sink, received).await
+    }
+
+    async fn receive(&mut self, sink: &mut dyn PutSink, mut hasher: StreamHasher) -> Result<Digests, ErrorResponse> {
+        let limits = self.front.traffic.limits();
+        let mut pace = MinimumPace::new(limits.stall, limits.min_bytes_per_s);
+        let mut received = 0_u64;
+        loop {
+            let waiting_since = Instant::now();
+            let next = tokio::time::timeout(limits.stall, self.request.body.next()).await;
+            let Some(piece) = next.map_err(|_| self.too_slow())? else { break };
+            let piece = piece.map_err(|error| ErrorResponse::of_body(&error))?;
+            received += piece.len() as u64;
+            if !pace.passed(piece.len() as u64, waiting_since.elapsed()) {
+                return Err(self.too_slow());
+            }
+            if received > self.bytes {
+                return Err(ErrorCode::IncompleteBody.into());
+            }
+            hasher.feed(piece.clone()).await?;
+            sink.write(piece).await?;
+        }
+        if received != self.bytes {
+            return Err(ErrorCode::IncompleteBody.into());
+        }
+        let digests = hasher.finish().await?;
+        let trailers = self.request.trailers.as_ref().and_then(TrailingHeaders::take);
+        self.claims.verify(trailers.as_ref(), &digests)?;
+        Ok(digests)
+    }
+
+    fn too_slow(&self) -> ErrorResponse {
+        self.front.traffic.too_slow();
+        ErrorCode::RequestTimeout.into()
+    }
+}
+
+/// Commits in a task of its own, so that a client that leaves now cannot cut the commit in half. Returns the time of
+/// change.
+pub(crate) async fn commit(
+    sink: Box<dyn PutSink>,
+    etag: String,
+    checksums: Vec<Checksum>,
+) -> Result<u64, ErrorResponse> {
+    match tokio::spawn(sink.commit(etag, checksums)).await {
+        Ok(committed) => committed.map_err(ErrorResponse::from),
+        Err(error) => Err(ErrorResponse::new(ErrorCode::InternalError, format!("the commit ended: {error}"))),
     }
 }
 
 /// Spares the client an upload that would be refused at its end. The commit decides.
-pub(super) async fn check_early(route: &Route, ask: &Ask, condition: &Condition) -> Result<(), Fault> {
-    if *condition == Condition::Always {
+pub(crate) async fn check_early(
+    front: &Frontend,
+    request: &S3Request,
+    condition: &PutCondition,
+) -> Result<(), ErrorResponse> {
+    if *condition == PutCondition::None {
         return Ok(());
     }
-    match (route.store.head(&ask.bucket, &ask.key).await, condition) {
-        (Ok(_), Condition::IfAbsent) => Err(Code::PreconditionFailed.into()),
-        (Ok(object), Condition::IfMatch(etag)) if object.etag != *etag => Err(Code::PreconditionFailed.into()),
-        (Ok(_), _) | (Err(StoreError::NoSuchKey), Condition::IfAbsent) => Ok(()),
+    match (front.store.head(&request.bucket, &request.key).await, condition) {
+        (Ok(_), PutCondition::IfNoneMatchAny) => Err(ErrorCode::PreconditionFailed.into()),
+        (Ok(object), PutCondition::IfMatch(etag)) if object.etag != *etag => Err(ErrorCode::PreconditionFailed.into()),
+        (Ok(_), _) | (Err(StoreError::NoSuchKey), PutCondition::IfNoneMatchAny) => Ok(()),
         (Err(error), _) => Err(error.into()),
     }
 }
 
-pub(super) fn condition(ask: &Ask) -> Result<Condition, Fault> {
-    match (ask.header("if-match")?, ask.header("if-none-match")?) {
-        (None, None) => Ok(Condition::Always),
-        (None, Some(_)) => Ok(Condition::IfAbsent),
-        (Some(etag), None) => Ok(Condition::IfMatch(etag.trim_matches('"').to_owned())),
-        (Some(_), Some(_)) => Err(Fault::not_implemented("If-Match together with If-None-Match")),
+/// The condition of a request that makes an object.
+pub(crate) fn condition(request: &S3Request) -> Result<PutCondition, ErrorResponse> {
+    match (request.header("if-match")?, request.header("if-none-match")?) {
+        (None, None) => Ok(PutCondition::None),
+        (None, Some(_)) => Ok(PutCondition::IfNoneMatchAny),
+        (Some(etag), None) => Ok(PutCondition::IfMatch(etag.trim_matches('"').to_owned())),
+        (Some(_), Some(_)) => Err(ErrorResponse::not_implemented("If-Match together with If-None-Match")),
     }
 }
 
-/// How many bytes the object will have.
-pub(super) fn length(headers: &HeaderMap) -> Result<u64, Fault> {
+/// The length of the object, in bytes, as the client claims.
+pub(crate) fn length(headers: &HeaderMap) -> Result<u64, ErrorResponse> {
     // A body in chunks says its own length; that of the request counts the framing as well.
     let streams = headers.get("x-amz-content-sha256").is_some_and(|value| value.as_bytes().starts_with(b"STREAMING-"));
     let name = if streams { "x-amz-decoded-content-length" } else { "content-length" };
-    let value = headers.get(name).and_then(|value| value.to_str().ok()).ok_or(Code::MissingContentLength)?;
-    value.parse().map_err(|_| Fault::new(Code::InvalidArgument, format!("{name} is not a length.")))
+    let value = headers.get(name).and_then(|value| value.to_str().ok()).ok_or(ErrorCode::MissingContentLength)?;
+    value.parse().map_err(|_| ErrorResponse::new(ErrorCode::InvalidArgument, format!("{name} is not a length.")))
 }
 
-pub(super) fn kept_headers(ask: &Ask) -> Result<Vec<(String, String)>, Fault> {
-    let mut kept = Vec::new();
-    for name in KEPT {
-        let Some(value) = ask.header(name)? else { continue };
+pub(crate) fn stored_headers(request: &S3Request) -> Result<Vec<(String, String)>, ErrorResponse> {
+    let mut stored = Vec::new();
+    for name in STORED_HEADERS {
+        let Some(value) = request.header(name)? else { continue };
         let value = if name == "content-encoding" { without_aws_chunked(value) } else { value.to_owned() };
         if !value.is_empty() {
-            kept.push((name.to_owned(), value));
+            stored.push((name.to_owned(), value));
         }
     }
-    if kept.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > HEADERS_BYTES {
+    if stored.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > HEADERS_BYTES {
         let message = format!("What is kept of the headers is more than {HEADERS_BYTES} bytes.");
-        return Err(Fault::new(Code::MetadataTooLarge, message));
+        return Err(ErrorResponse::new(ErrorCode::MetadataTooLarge, message));
     }
-    Ok(kept)
+    Ok(stored)
 }
 
 /// `aws-chunked` is how the request was sent, not what the object is.
@@ -182,7 +201,7 @@ fn without_aws_chunked(value: &str) -> String {
     codings.filter(|coding| !coding.is_empty()).collect::<Vec<_>>().join(",")
 }
 
-pub(super) fn metadata(headers: &HeaderMap) -> Result<Vec<(String, String)>, Fault> {
+pub(crate) fn metadata(headers: &HeaderMap) -> Result<Vec<(String, String)>, ErrorResponse> {
     let mut metadata = Vec::new();
     for name in headers.keys() {
         let Some(end) = name.as_str().strip_prefix("x-amz-meta-") else { continue };
@@ -191,7 +210,7 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<Vec<(String, String)>, Fau
     }
     metadata.sort();
     if metadata.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > METADATA_BYTES {
-        return Err(Code::MetadataTooLarge.into());
+        return Err(ErrorCode::MetadataTooLarge.into());
     }
     Ok(metadata)
 }

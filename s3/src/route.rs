@@ -1,135 +1,103 @@
-//! From a verified request to its operation, and from what that gave to an answer.
+//! The one route of the protocol library: from a verified request to its operation and back.
+//!
+//! The library's hook for a route of one's own takes every request before the library resolves an operation of its own:
+//! that would ignore the headers and parameters it does not know, and this front refuses them.
 
-use super::ask::{Ask, Operation};
-use super::error::{Code, Fault};
-use super::gate::Entry;
-use super::parallel_md5::Md5Workers;
-use super::{
-    Domain, Keys, Limits, ObjectStore, Traffic, access, attributes, bucket, complete, configuration, copy, delete, get,
-    list, parts, put, tagging, upload, versions, xml,
+use crate::admission::PendingRequest;
+use crate::frontend::Frontend;
+use crate::operation::Operation;
+use crate::request::S3Request;
+use crate::response::Answer;
+use crate::{
+    access, attributes, bucket, complete, configuration, copy, delete, get, list, parts, put, tagging, upload, versions,
 };
-use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Uri};
 use s3s::route::S3Route;
-use s3s::xml::{Serialize, Serializer};
-use s3s::{Body, S3Request, S3Response, S3Result};
+use s3s::{Body, S3Response, S3Result};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
-/// What an operation answers.
-pub(super) type Answer = Result<S3Response<Body>, Fault>;
-
-/// Takes every request there is.
-pub(super) struct Route {
-    pub store: Arc<dyn ObjectStore>,
-    pub keys: Arc<dyn Keys>,
-    pub limits: Limits,
-    pub traffic: Arc<Traffic>,
-    pub domain: Option<Domain>,
-    pub md5: Md5Workers,
-    /// Completions at once: each holds what is known of up to 10,000 parts.
-    pub completing: Semaphore,
-}
+/// Takes every request.
+pub(crate) struct CatchAll(pub Arc<Frontend>);
 
 #[async_trait::async_trait]
-impl S3Route for Route {
+impl S3Route for CatchAll {
     fn is_match(&self, _: &Method, _: &Uri, _: &HeaderMap, _: &mut Extensions) -> bool {
         true
     }
 
-    /// Who may do what is said by [`access`], bucket by bucket.
-    async fn check_access(&self, _: &mut S3Request<Body>) -> S3Result<()> {
+    /// [`access`] decides, once it knows the bucket.
+    async fn check_access(&self, _: &mut s3s::S3Request<Body>) -> S3Result<()> {
         Ok(())
     }
 
-    async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
+    async fn call(&self, request: s3s::S3Request<Body>) -> S3Result<S3Response<Body>> {
+        let front = &*self.0;
         let path = request.uri.path().to_owned();
-        let entry = request.extensions.get::<Arc<Entry>>().cloned();
-        let (name, answer) = match Ask::of(request, &*self.keys, self.domain.as_ref()) {
-            Ok(ask) => (format!("{:?}", ask.operation), self.admitted(ask, entry.as_deref()).await),
-            Err(fault) => ("request".to_owned(), Err(fault)),
+        let pending = request.extensions.get::<Arc<PendingRequest>>().cloned();
+        let pending = pending.expect("admission gives every request its own");
+        let (operation, answer) = match S3Request::parse(request, &*front.keys, front.domain.as_ref()) {
+            Ok(request) => (format!("{:?}", request.operation), admitted(front, request, &pending).await),
+            Err(error) => ("request".to_owned(), Err(error)),
         };
-        answer.map_err(|fault| {
-            fault.log(&name, &path);
-            fault.into()
-        })
+        Ok(answer.unwrap_or_else(|error| {
+            error.log(&operation, &path);
+            let (parts, body) = error.into_http(pending.resource(), pending.id()).into_parts();
+            let mut response = S3Response::with_status(body, parts.status);
+            (response.headers, response.extensions) = (parts.headers, parts.extensions);
+            response
+        }))
     }
 }
 
-impl Route {
-    /// Takes a place for a request, which its answer keeps. Only now is it known for whom.
-    async fn admitted(&self, ask: Ask, entry: Option<&Entry>) -> Answer {
-        if let Some(entry) = entry {
-            entry.admit(&self.traffic, ask.user().ok())?;
-        }
-        self.dispatch(ask).await
+/// Takes a permit for a request, which its response keeps. Only now is it known whose request it is.
+async fn admitted(front: &Frontend, request: S3Request, pending: &PendingRequest) -> Answer {
+    pending.admit(&front.traffic, request.user().ok())?;
+    let names_version = request.query("versionId").is_some();
+    let mut answer = operate(front, request).await?;
+    if names_version {
+        answer.headers.insert("x-amz-version-id", HeaderValue::from_static(versions::NULL));
     }
-
-    async fn dispatch(&self, ask: Ask) -> Answer {
-        let names_version = ask.query("versionId").is_some();
-        let mut answer = self.operate(ask).await?;
-        if names_version {
-            answer.headers.insert("x-amz-version-id", HeaderValue::from_static(versions::NULL));
-        }
-        Ok(answer)
-    }
-
-    async fn operate(&self, ask: Ask) -> Answer {
-        match ask.operation {
-            Operation::ListBuckets => bucket::list(self, &ask).await,
-            Operation::CreateBucket => bucket::create(self, ask).await,
-            Operation::HeadBucket => bucket::head(self, &ask).await,
-            Operation::GetBucketLocation => bucket::location(self, &ask).await,
-            Operation::DeleteBucket => bucket::delete(self, &ask).await,
-            Operation::ListObjects => list::v1(self, &ask).await,
-            Operation::ListObjectsV2 => list::v2(self, &ask).await,
-            Operation::DeleteObjects => delete::many(self, ask).await,
-            Operation::PutObject => put::object(self, ask).await,
-            Operation::GetObject => get::object(self, &ask).await,
-            Operation::HeadObject => get::head(self, &ask).await,
-            Operation::DeleteObject => delete::one(self, &ask).await,
-            Operation::GetBucketAcl => access::bucket_acl(self, &ask).await,
-            Operation::PutBucketAcl => access::put_bucket_acl(self, ask).await,
-            Operation::GetBucketTagging => tagging::of_bucket(self, &ask).await,
-            Operation::PutBucketTagging => tagging::put_of_bucket(self, ask).await,
-            Operation::DeleteBucketTagging => tagging::delete_of_bucket(self, &ask).await,
-            Operation::GetBucketOwnershipControls => access::ownership(self, &ask).await,
-            Operation::PutBucketOwnershipControls => access::put_ownership(self, ask).await,
-            Operation::DeleteBucketOwnershipControls => access::delete_ownership(self, &ask).await,
-            Operation::GetConfiguration => configuration::get(self, &ask).await,
-            Operation::DeleteConfiguration => configuration::delete(self, &ask).await,
-            Operation::ListObjectVersions => versions::list(self, &ask).await,
-            Operation::GetObjectAcl => access::object_acl(self, &ask).await,
-            Operation::PutObjectAcl => access::put_object_acl(self, ask).await,
-            Operation::GetObjectTagging => tagging::of_object(self, &ask).await,
-            Operation::PutObjectTagging => tagging::put_of_object(self, ask).await,
-            Operation::DeleteObjectTagging => tagging::delete_of_object(self, &ask).await,
-            Operation::GetObjectAttributes => attributes::of_object(self, &ask).await,
-            Operation::CopyObject => copy::object(self, ask).await,
-            Operation::CreateMultipartUpload => upload::create(self, &ask).await,
-            Operation::UploadPart => upload::part(self, ask).await,
-            Operation::UploadPartCopy => copy::part(self, ask).await,
-            Operation::CompleteMultipartUpload => complete::upload(self, ask).await,
-            Operation::AbortMultipartUpload => upload::abort(self, &ask).await,
-            Operation::ListMultipartUploads => parts::uploads(self, &ask).await,
-            Operation::ListParts => parts::of_upload(self, &ask).await,
-        }
-    }
-}
-
-/// An answer without a body.
-pub(super) fn empty(status: StatusCode) -> S3Response<Body> {
-    S3Response::with_status(Body::empty(), status)
-}
-
-/// An answer in XML.
-pub(super) fn xml<T: Serialize>(value: &T) -> Answer {
-    let mut bytes = Vec::with_capacity(1024);
-    let mut writer = Serializer::new(&mut bytes);
-    let written = writer.decl().and_then(|()| value.serialize(&mut writer));
-    written.map_err(|error| Fault::new(Code::InternalError, format!("cannot write the answer: {error}")))?;
-    let mut answer = S3Response::new(Body::from(Bytes::from(xml::carried(bytes))));
-    answer.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
     Ok(answer)
+}
+
+async fn operate(front: &Frontend, request: S3Request) -> Answer {
+    match request.operation {
+        Operation::ListBuckets => bucket::list(front, &request).await,
+        Operation::CreateBucket => bucket::create(front, request).await,
+        Operation::HeadBucket => bucket::head(front, &request).await,
+        Operation::GetBucketLocation => bucket::location(front, &request).await,
+        Operation::DeleteBucket => bucket::delete(front, &request).await,
+        Operation::ListObjects => list::v1(front, &request).await,
+        Operation::ListObjectsV2 => list::v2(front, &request).await,
+        Operation::DeleteObjects => delete::many(front, request).await,
+        Operation::PutObject => put::object(front, request).await,
+        Operation::GetObject => get::object(front, &request).await,
+        Operation::HeadObject => get::head(front, &request).await,
+        Operation::DeleteObject => delete::one(front, &request).await,
+        Operation::GetBucketAcl => access::bucket_acl(front, &request).await,
+        Operation::PutBucketAcl => access::put_bucket_acl(front, request).await,
+        Operation::GetBucketTagging => tagging::of_bucket(front, &request).await,
+        Operation::PutBucketTagging => tagging::put_of_bucket(front, request).await,
+        Operation::DeleteBucketTagging => tagging::delete_of_bucket(front, &request).await,
+        Operation::GetBucketOwnershipControls => access::ownership(front, &request).await,
+        Operation::PutBucketOwnershipControls => access::put_ownership(front, request).await,
+        Operation::DeleteBucketOwnershipControls => access::delete_ownership(front, &request).await,
+        Operation::GetConfiguration => configuration::get(front, &request).await,
+        Operation::DeleteConfiguration => configuration::delete(front, &request).await,
+        Operation::ListObjectVersions => versions::list(front, &request).await,
+        Operation::GetObjectAcl => access::object_acl(front, &request).await,
+        Operation::PutObjectAcl => access::put_object_acl(front, request).await,
+        Operation::GetObjectTagging => tagging::of_object(front, &request).await,
+        Operation::PutObjectTagging => tagging::put_of_object(front, request).await,
+        Operation::DeleteObjectTagging => tagging::delete_of_object(front, &request).await,
+        Operation::GetObjectAttributes => attributes::of_object(front, &request).await,
+        Operation::CopyObject => copy::object(front, request).await,
+        Operation::CreateMultipartUpload => upload::create(front, &request).await,
+        Operation::UploadPart => upload::part(front, request).await,
+        Operation::UploadPartCopy => copy::part(front, request).await,
+        Operation::CompleteMultipartUpload => complete::upload(front, request).await,
+        Operation::AbortMultipartUpload => upload::abort(front, &request).await,
+        Operation::ListMultipartUploads => parts::uploads(front, &request).await,
+        Operation::ListParts => parts::of_upload(front, &request).await,
+    }
 }

@@ -1,12 +1,13 @@
 //! The listener: connections, their time limits, and a shutdown that lets requests finish.
 
-use super::error::Code;
-use super::gate::Gate;
-use super::parallel_md5::Md5Workers;
-use super::route::Route;
-use super::stall::StallGuard;
-use super::traffic::{Connected, Traffic};
-use super::{Domain, Keys, ObjectStore};
+use crate::admission::Admission;
+use crate::error::{ErrorCode, ErrorResponse};
+use crate::frontend::Frontend;
+use crate::keys::AccessKeys;
+use crate::route::CatchAll;
+use crate::stall::StallGuard;
+use crate::traffic::{ConnectionPermit, Traffic};
+use futures::future::BoxFuture;
 use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -20,61 +21,52 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Completions of uploads at once. Each holds what is known of up to 10,000 parts, a few MiB; others wait.
-const COMPLETING: usize = 4;
 /// How long the listener rests when the system has no socket for it.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
-/// Serves S3 on `listener`, with subdomains of `domain` as buckets, until `shutdown` is done, then lets the requests
-/// in flight go on for the grace time of the limits that `traffic` keeps to.
+/// Serves S3 on `listener` until `shutdown` resolves, then lets the requests in flight go on for the grace time of the
+/// limits.
+///
+/// Neither it nor its parts are generic, so that what is instantiated of hyper and s3s is compiled once, here.
 ///
 /// # Errors
 /// When the listener itself is no longer usable.
-pub async fn serve(
-    listener: TcpListener,
-    store: Arc<dyn ObjectStore>,
-    keys: Arc<dyn Keys>,
-    traffic: Arc<Traffic>,
-    domain: Option<Domain>,
-    shutdown: impl Future<Output = ()> + Send,
-) -> io::Result<()> {
-    let limits = traffic.limits().clone();
-    let gate = Arc::new(Gate::new(protocol(store, keys, &traffic, domain), Arc::clone(&traffic)));
+pub async fn serve(listener: TcpListener, front: Frontend, mut shutdown: BoxFuture<'_, ()>) -> io::Result<()> {
+    let traffic = Arc::clone(&front.traffic);
+    let admission = Arc::new(Admission::new(protocol(front), Arc::clone(&traffic)));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
-    tokio::pin!(shutdown);
     loop {
         let accepted = tokio::select! {
             () = &mut shutdown => break,
             Some(_) = connections.join_next() => continue,
             accepted = accept(&listener, &traffic) => accepted?,
         };
-        let Some((stream, connected)) = accepted else { continue };
-        let connected = Arc::new(connected);
-        let connection = connection(&gate, stream, &connected, &graceful);
+        let Some((stream, permit)) = accepted else { continue };
+        let permit = Arc::new(permit);
+        let connection = connection(&admission, stream, &permit, &graceful);
         connections.spawn(async move {
             tokio::select! {
-                // What ends a connection early is the client's business, and was answered as far as it could be.
+                // A connection that ends early is the client's doing, and was answered as far as possible.
                 ended = connection => tracing::trace!(?ended, "connection closed"),
-                () = connected.evicted() => tracing::trace!("an idle connection made room for another"),
+                () = permit.evicted() => tracing::trace!("an idle connection made room for another"),
             }
         });
     }
     drop(listener);
-    if tokio::time::timeout(limits.grace, graceful.shutdown()).await.is_err() {
+    if tokio::time::timeout(traffic.limits().grace, graceful.shutdown()).await.is_err() {
         tracing::warn!(connections = connections.len(), "requests still in flight were cut off");
     }
     connections.shutdown().await;
     Ok(())
 }
 
-/// The next connection, when there is room for it; nothing if the system refused it for now, or its peer has too many.
-async fn accept(listener: &TcpListener, traffic: &Arc<Traffic>) -> io::Result<Option<(TcpStream, Connected)>> {
+/// The next connection, when there is room for it; `None` if the system refused it for now, or its peer has too many.
+async fn accept(listener: &TcpListener, traffic: &Arc<Traffic>) -> io::Result<Option<(TcpStream, ConnectionPermit)>> {
     match listener.accept().await {
-        Ok((stream, address)) => Ok(traffic.connect(address.ip()).await.map(|connected| (stream, connected))),
+        Ok((stream, address)) => Ok(traffic.connect(address.ip()).await.map(|permit| (stream, permit))),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(error),
         Err(error) => {
             tracing::warn!(%error, "cannot accept a connection");
@@ -85,55 +77,49 @@ async fn accept(listener: &TcpListener, traffic: &Arc<Traffic>) -> io::Result<Op
 }
 
 fn connection(
-    gate: &Arc<Gate>,
+    admission: &Arc<Admission>,
     stream: TcpStream,
-    connected: &Arc<Connected>,
+    permit: &Arc<ConnectionPermit>,
     graceful: &GracefulShutdown,
 ) -> impl Future<Output = hyper::Result<()>> + Send + 'static {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "answers may be delayed");
     }
-    let stream = StallGuard::new(stream, gate.traffic());
-    let limits = gate.traffic().limits().clone();
-    let (gate, connected) = (gate.clone(), connected.clone());
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (gate, connected) = (gate.clone(), connected.clone());
-        async move { gate.serve(request, &connected).await }
-    });
+    let stream = StallGuard::new(stream, admission.traffic());
     let mut builder = http1::Builder::new();
+    let limits = admission.traffic().limits();
     builder.timer(TokioTimer::new()).header_read_timeout(limits.stall).max_header_size(limits.head_bytes);
+    let (admission, permit) = (Arc::clone(admission), Arc::clone(permit));
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (admission, permit) = (Arc::clone(&admission), Arc::clone(&permit));
+        async move { admission.serve(request, &permit).await }
+    });
     graceful.watch(builder.serve_connection(TokioIo::new(stream), service))
 }
 
-/// The protocol library, with everything routed to us.
-fn protocol(
-    store: Arc<dyn ObjectStore>,
-    keys: Arc<dyn Keys>,
-    traffic: &Arc<Traffic>,
-    domain: Option<Domain>,
-) -> S3Service {
-    let mut builder = S3ServiceBuilder::new(Nothing);
-    builder.set_auth(Secrets(keys.clone()));
-    if let Some(domain) = &domain {
+/// The protocol library as it is used here: its verification of signatures, and one route for everything else.
+fn protocol(front: Frontend) -> S3Service {
+    let mut builder = S3ServiceBuilder::new(NoOperations);
+    builder.set_auth(Secrets(Arc::clone(&front.keys)));
+    if let Some(domain) = &front.domain {
         builder.set_host(domain.clone());
     }
-    let completing = Semaphore::new(COMPLETING);
-    let (limits, traffic) = (traffic.limits().clone(), Arc::clone(traffic));
-    builder.set_route(Route { store, keys, limits, traffic, domain, md5: Md5Workers::new(), completing });
+    builder.set_route(CatchAll(Arc::new(front)));
     builder.build()
 }
 
-/// The library's own idea of operations: none. [`Route`] takes every request before it.
-struct Nothing;
+/// The library's own operations: none. [`CatchAll`] takes every request before it.
+struct NoOperations;
 
-impl S3 for Nothing {}
+impl S3 for NoOperations {}
 
-struct Secrets(Arc<dyn Keys>);
+/// The secrets by which signatures are verified.
+struct Secrets(Arc<dyn AccessKeys>);
 
 #[async_trait::async_trait]
 impl S3Auth for Secrets {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        let unknown = || super::error::Fault::from(Code::InvalidAccessKeyId).into();
+        let unknown = || ErrorResponse::from(ErrorCode::InvalidAccessKeyId).into();
         self.0.secret(access_key).map(SecretKey::from).ok_or_else(unknown)
     }
 }

@@ -1,9 +1,9 @@
 //! Cuts off a client that takes nothing of an answer for too long, or hardly anything, so that it cannot hold a place
 //! and a spool for ever.
 //!
-//! Only the time counts in which bytes wait to be taken: an answer that waits for a drive is nobody's fault.
+//! Only the time counts in which bytes wait to be taken: an answer that waits for a drive is nobody's error.
 
-use super::traffic::Traffic;
+use crate::traffic::Traffic;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 /// How much passed while somebody was waited for.
-pub(super) struct Pace {
+pub(crate) struct MinimumPace {
     stall: Duration,
     min_bytes_per_s: u64,
     waited: Duration,
     bytes: u64,
 }
 
-impl Pace {
+impl MinimumPace {
     /// At least `min_bytes_per_s` while waiting for `stall` in all; any, if that is 0.
     pub fn new(stall: Duration, min_bytes_per_s: u64) -> Self {
         Self { stall, min_bytes_per_s, waited: Duration::ZERO, bytes: 0 }
@@ -41,10 +41,10 @@ impl Pace {
 }
 
 /// A connection on which a write that makes no progress for a time fails.
-pub(super) struct StallGuard {
+pub(crate) struct StallGuard {
     stream: TcpStream,
     traffic: Arc<Traffic>,
-    pace: Pace,
+    pace: MinimumPace,
     pending: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
@@ -52,7 +52,7 @@ impl StallGuard {
     /// Guards `stream`.
     pub fn new(stream: TcpStream, traffic: &Arc<Traffic>) -> Self {
         let limits = traffic.limits();
-        let pace = Pace::new(limits.stall, limits.min_bytes_per_s);
+        let pace = MinimumPace::new(limits.stall, limits.min_bytes_per_s);
         Self { stream, traffic: Arc::clone(traffic), pace, pending: None }
     }
 
@@ -119,13 +119,13 @@ mod tests {
 
     #[test]
     fn only_who_is_waited_for_long_and_takes_little_is_too_slow() {
-        let mut pace = Pace::new(Duration::from_mins(1), 1000);
+        let mut pace = MinimumPace::new(Duration::from_mins(1), 1000);
         assert!(pace.passed(1, Duration::from_secs(59)));
         assert!(pace.passed(59_999, Duration::from_secs(1)), "60 kB in a minute");
         assert!(pace.passed(10, Duration::from_secs(30)));
         assert!(!pace.passed(59_000, Duration::from_secs(30)));
         assert!(pace.passed(0, Duration::from_secs(59)), "it begins anew");
-        let mut any = Pace::new(Duration::from_mins(1), 0);
+        let mut any = MinimumPace::new(Duration::from_mins(1), 0);
         assert!(any.passed(1, Duration::from_mins(1)));
     }
 }

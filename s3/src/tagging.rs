@@ -1,21 +1,22 @@
 //! Tags of objects and buckets. They are in the catalog alone: setting them makes no version and wakes no drive.
 
-use super::ask::Ask;
-use super::error::{Code, Fault};
-use super::route::{Answer, Route, empty, xml};
-use super::versions;
+use crate::error::{ErrorCode, ErrorResponse};
+use crate::frontend::Frontend;
+use crate::request::S3Request;
+use crate::response::{Answer, document, empty};
+use crate::versions;
 use catalog::{BucketChange, ObjectChange};
 use http::StatusCode;
 use s3s::dto::{GetBucketTaggingOutput, GetObjectTaggingOutput, Tag, Tagging};
 use std::collections::BTreeSet;
 
-/// How many tags an object may have.
+/// The most tags of an object.
 const OF_OBJECT: usize = 10;
-/// How many tags a bucket may have.
+/// The most tags of a bucket.
 const OF_BUCKET: usize = 50;
-/// How long a tag's key may be, in characters.
+/// The longest key of a tag, in characters.
 const KEY_CHARS: usize = 128;
-/// How long a tag's value may be, in characters.
+/// The longest value of a tag, in characters.
 const VALUE_CHARS: usize = 256;
 
 type Tags = Vec<(String, String)>;
@@ -23,84 +24,84 @@ type Tags = Vec<(String, String)>;
 /// The tags that the header of a request gives a new object.
 ///
 /// # Errors
-/// What is wrong with them.
-pub(super) fn of_header(ask: &Ask) -> Result<Tags, Fault> {
-    let Some(text) = ask.header("x-amz-tagging")? else { return Ok(Tags::new()) };
+/// Tags that are malformed or too many.
+pub(crate) fn of_header(request: &S3Request) -> Result<Tags, ErrorResponse> {
+    let Some(text) = request.header("x-amz-tagging")? else { return Ok(Tags::new()) };
     let tags: Tags = form_urlencoded::parse(text.as_bytes()).into_owned().collect();
     let keys: BTreeSet<_> = tags.iter().map(|tag| &tag.0).collect();
-    // What is not UTF-8 is decoded to this.
+    // Bytes that are not UTF-8 are decoded to this.
     let damaged = tags.iter().any(|(key, value)| [key, value].iter().any(|part| part.contains('\u{fffd}')));
     if keys.len() < tags.len() || damaged {
         let message = "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters \
                        without tag name duplicates.";
-        return Err(Fault::new(Code::InvalidArgument, message));
+        return Err(ErrorResponse::new(ErrorCode::InvalidArgument, message));
     }
     check(tags, OF_OBJECT, "Object")
 }
 
 /// Answers the tags of an object.
-pub(super) async fn of_object(route: &Route, ask: &Ask) -> Answer {
-    let bucket = route.owned_bucket(ask).await?;
-    let object = route.readable_object(ask, &bucket).await?;
-    versions::check(ask)?;
-    xml(&GetObjectTaggingOutput { tag_set: told(object.tags), version_id: None })
+pub(crate) async fn of_object(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.owned_bucket(request).await?;
+    let object = front.readable_object(request, &bucket).await?;
+    versions::check(request)?;
+    document(&GetObjectTaggingOutput { tag_set: tag_set(object.tags), version_id: None })
 }
 
 /// Gives an object these tags and no others.
-pub(super) async fn put_of_object(route: &Route, mut ask: Ask) -> Answer {
-    let bucket = route.owned_bucket(&ask).await?;
-    versions::check(&ask)?;
-    let tags = asked(&mut ask, OF_OBJECT, "Object").await?;
-    bucket.store.change(&ask.bucket, &ask.key, ObjectChange::Tags(tags)).await?;
+pub(crate) async fn put_of_object(front: &Frontend, mut request: S3Request) -> Answer {
+    let bucket = front.owned_bucket(&request).await?;
+    versions::check(&request)?;
+    let tags = requested(&mut request, OF_OBJECT, "Object").await?;
+    bucket.store.change(&request.bucket, &request.key, ObjectChange::Tags(tags)).await?;
     Ok(empty(StatusCode::OK))
 }
 
 /// Takes all tags off an object.
-pub(super) async fn delete_of_object(route: &Route, ask: &Ask) -> Answer {
-    let bucket = route.owned_bucket(ask).await?;
-    versions::check(ask)?;
-    bucket.store.change(&ask.bucket, &ask.key, ObjectChange::Tags(Tags::new())).await?;
+pub(crate) async fn delete_of_object(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.owned_bucket(request).await?;
+    versions::check(request)?;
+    bucket.store.change(&request.bucket, &request.key, ObjectChange::Tags(Tags::new())).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
 /// Answers the tags of a bucket.
-pub(super) async fn of_bucket(route: &Route, ask: &Ask) -> Answer {
-    let bucket = route.owned_bucket(ask).await?;
+pub(crate) async fn of_bucket(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.owned_bucket(request).await?;
     if bucket.tags.is_empty() {
-        return Err(Code::NoSuchTagSet.into());
+        return Err(ErrorCode::NoSuchTagSet.into());
     }
-    xml(&GetBucketTaggingOutput { tag_set: told(bucket.tags.clone()) })
+    document(&GetBucketTaggingOutput { tag_set: tag_set(bucket.tags.clone()) })
 }
 
 /// Gives a bucket these tags and no others.
-pub(super) async fn put_of_bucket(route: &Route, mut ask: Ask) -> Answer {
-    let bucket = route.owned_bucket(&ask).await?;
-    let tags = asked(&mut ask, OF_BUCKET, "Bucket").await?;
-    bucket.store.change_bucket(&ask.bucket, BucketChange::Tags(tags)).await?;
+pub(crate) async fn put_of_bucket(front: &Frontend, mut request: S3Request) -> Answer {
+    let bucket = front.owned_bucket(&request).await?;
+    let tags = requested(&mut request, OF_BUCKET, "Bucket").await?;
+    bucket.store.change_bucket(&request.bucket, BucketChange::Tags(tags)).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
 /// Takes all tags off a bucket.
-pub(super) async fn delete_of_bucket(route: &Route, ask: &Ask) -> Answer {
-    let bucket = route.owned_bucket(ask).await?;
-    bucket.store.change_bucket(&ask.bucket, BucketChange::Tags(Tags::new())).await?;
+pub(crate) async fn delete_of_bucket(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.owned_bucket(request).await?;
+    bucket.store.change_bucket(&request.bucket, BucketChange::Tags(Tags::new())).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
-fn told(tags: Tags) -> Vec<Tag> {
+fn tag_set(tags: Tags) -> Vec<Tag> {
     tags.into_iter().map(|(key, value)| Tag { key: Some(key), value: Some(value) }).collect()
 }
 
 /// The tags of a request's body.
-async fn asked(ask: &mut Ask, most: usize, of: &str) -> Result<Tags, Fault> {
-    let Some(tagging) = ask.small_body::<Tagging>().await? else { return Err(Code::MalformedXml.into()) };
+async fn requested(request: &mut S3Request, most: usize, of: &str) -> Result<Tags, ErrorResponse> {
+    let Some(tagging) = request.small_body::<Tagging>().await? else { return Err(ErrorCode::MalformedXml.into()) };
     let tags = tagging.tag_set.into_iter().map(|tag| tag.key.zip(tag.value));
-    check(tags.collect::<Option<Tags>>().ok_or(Code::MalformedXml)?, most, of)
+    check(tags.collect::<Option<Tags>>().ok_or(ErrorCode::MalformedXml)?, most, of)
 }
 
-fn check(tags: Tags, most: usize, of: &str) -> Result<Tags, Fault> {
+fn check(tags: Tags, most: usize, of: &str) -> Result<Tags, ErrorResponse> {
     if tags.len() > most {
-        return Err(Fault::new(Code::BadRequest, format!("{of} tags cannot be greater than {most}")));
+        return Err(ErrorResponse::new(ErrorCode::BadRequest, format!("{of} tags cannot be greater than {most}")));
     }
     let mut keys = BTreeSet::new();
     for (key, value) in &tags {
@@ -115,7 +116,7 @@ fn check(tags: Tags, most: usize, of: &str) -> Result<Tags, Fault> {
         } else {
             continue;
         };
-        return Err(Fault::new(Code::InvalidTag, wrong));
+        return Err(ErrorResponse::new(ErrorCode::InvalidTag, wrong));
     }
     Ok(tags)
 }
@@ -130,9 +131,9 @@ fn may_be_in_tag(char: char) -> bool {
 mod tests {
     use super::*;
 
-    fn checked(tags: &[(&str, &str)]) -> Option<Code> {
+    fn checked(tags: &[(&str, &str)]) -> Option<ErrorCode> {
         let tags = tags.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        check(tags, OF_OBJECT, "Object").err().map(|fault| fault.code)
+        check(tags, OF_OBJECT, "Object").err().map(|error| error.code)
     }
 
     #[test]
@@ -147,11 +148,11 @@ mod tests {
             [("a".into(), "<b>".into())],
             [("aws:a".into(), "b".into())],
         ] {
-            assert_eq!(checked(&wrong.each_ref().map(|(k, v)| (k.as_str(), v.as_str()))), Some(Code::InvalidTag));
+            assert_eq!(checked(&wrong.each_ref().map(|(k, v)| (k.as_str(), v.as_str()))), Some(ErrorCode::InvalidTag));
         }
-        assert_eq!(checked(&[("a", "1"), ("a", "2")]), Some(Code::InvalidTag));
+        assert_eq!(checked(&[("a", "1"), ("a", "2")]), Some(ErrorCode::InvalidTag));
         let keys: Vec<String> = (0..=OF_OBJECT).map(|i| i.to_string()).collect();
         let many: Vec<_> = keys.iter().map(|key| (key.as_str(), "")).collect();
-        assert_eq!((checked(&many[1..]), checked(&many)), (None, Some(Code::BadRequest)));
+        assert_eq!((checked(&many[1..]), checked(&many)), (None, Some(ErrorCode::BadRequest)));
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Memory: a few words for each connection and each request under way, whose numbers are bounded here.
 
-use super::Limits;
+use crate::S3Limits;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ const IDLE_MIN: Duration = Duration::from_millis(100);
 
 /// For whom a request counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Party {
+pub(crate) enum Requester {
     /// A user, who signed it.
     User(String),
     /// Nobody who is known, at this address.
@@ -42,7 +42,7 @@ fn peer_of(address: IpAddr) -> IpAddr {
 
 /// What the front has under way, and what it has turned away since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TrafficSeen {
+pub struct TrafficStats {
     /// Connections now.
     pub connections: usize,
     /// Of those, how many have no request under way.
@@ -62,17 +62,17 @@ pub struct TrafficSeen {
 }
 
 #[derive(Default)]
-struct State {
+struct TrafficState {
     requests: usize,
     unsigned: usize,
-    by_party: HashMap<Party, usize>,
-    connections: BTreeMap<u64, Connection>,
+    by_party: HashMap<Requester, usize>,
+    connections: BTreeMap<u64, ConnectionRecord>,
     by_peer: HashMap<IpAddr, usize>,
     next: u64,
     drains: usize,
 }
 
-struct Connection {
+struct ConnectionRecord {
     peer: IpAddr,
     /// Since when no request is under way.
     idle_since: Option<Instant>,
@@ -81,8 +81,8 @@ struct Connection {
 
 /// What all connections of a listener share.
 pub struct Traffic {
-    limits: Limits,
-    state: Mutex<State>,
+    limits: S3Limits,
+    state: Mutex<TrafficState>,
     /// A connection has ended or become idle.
     changed: Notify,
     refused_requests: AtomicU64,
@@ -103,7 +103,7 @@ enum NoPlace {
 
 impl Traffic {
     /// Nothing is under way.
-    pub fn new(limits: &Limits) -> Arc<Self> {
+    pub fn new(limits: &S3Limits) -> Arc<Self> {
         Arc::new(Self {
             limits: limits.clone(),
             state: Mutex::default(),
@@ -116,14 +116,14 @@ impl Traffic {
     }
 
     /// How much may be under way.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &S3Limits {
         &self.limits
     }
 
     /// What is under way now.
-    pub fn seen(&self) -> TrafficSeen {
+    pub fn stats(&self) -> TrafficStats {
         let state = self.lock();
-        TrafficSeen {
+        TrafficStats {
             connections: state.connections.len(),
             idle_connections: state.connections.values().filter(|connection| connection.idle_since.is_some()).count(),
             requests: state.requests,
@@ -136,21 +136,21 @@ impl Traffic {
     }
 
     /// A client was too slow and is cut off.
-    pub(super) fn too_slow(&self) {
+    pub(crate) fn too_slow(&self) {
         self.slow_clients.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TrafficState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for a request of `party`; who has as many as it may is told so.
-    pub(super) fn admit(self: &Arc<Self>, party: Party) -> Result<Place, &'static str> {
+    pub(crate) fn admit(self: &Arc<Self>, party: Requester) -> Result<RequestPermit, &'static str> {
         let mut state = self.lock();
         let limits = &self.limits;
         let (is_unsigned, most) = match &party {
-            Party::User(_) => (false, limits.user_requests),
-            Party::Peer(_) => (true, limits.peer_requests),
+            Requester::User(_) => (false, limits.user_requests),
+            Requester::Peer(_) => (true, limits.peer_requests),
         };
         let refusal = if state.requests >= limits.requests {
             Some("Too many requests at once.")
@@ -168,20 +168,20 @@ impl Traffic {
         state.requests += 1;
         state.unsigned += usize::from(is_unsigned);
         *state.by_party.entry(party.clone()).or_default() += 1;
-        Ok(Place { traffic: Arc::clone(self), party })
+        Ok(RequestPermit { traffic: Arc::clone(self), party })
     }
 
     /// Leave to read on what a refused request's client sends, unless too many are being read on already.
-    pub(super) fn drain(self: &Arc<Self>) -> Option<Draining> {
+    pub(crate) fn drain(self: &Arc<Self>) -> Option<DrainPermit> {
         let mut state = self.lock();
         (state.drains < DRAINS).then(|| {
             state.drains += 1;
-            Draining(Arc::clone(self))
+            DrainPermit(Arc::clone(self))
         })
     }
 
     /// Takes on a connection from `address`, as soon as there is room for it; `None` if its peer has too many.
-    pub(super) async fn connect(self: &Arc<Self>, address: IpAddr) -> Option<Connected> {
+    pub(crate) async fn connect(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let peer = peer_of(address);
         loop {
             let changed = self.changed.notified();
@@ -197,7 +197,7 @@ impl Traffic {
         }
     }
 
-    fn try_connect(self: &Arc<Self>, peer: IpAddr) -> Result<Connected, NoPlace> {
+    fn try_connect(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, NoPlace> {
         let mut state = self.lock();
         if state.by_peer.get(&peer).is_some_and(|connections| *connections >= self.limits.peer_connections) {
             self.evict(&mut state, |connection| connection.peer == peer)
@@ -209,18 +209,22 @@ impl Traffic {
         state.next += 1;
         let number = state.next;
         let evicted = Arc::<Notify>::default();
-        let connection = Connection { peer, idle_since: Some(Instant::now()), evicted: Arc::clone(&evicted) };
+        let connection = ConnectionRecord { peer, idle_since: Some(Instant::now()), evicted: Arc::clone(&evicted) };
         state.connections.insert(number, connection);
         *state.by_peer.entry(peer).or_default() += 1;
-        Ok(Connected { traffic: Arc::clone(self), number, peer, evicted })
+        Ok(ConnectionPermit { traffic: Arc::clone(self), number, peer, evicted })
     }
 
     /// Closes the one of those that are meant that has been idle longest.
     ///
     /// # Errors
-    /// If none may be closed: when the first may, if any is idle. Who is about to ask must come to it: many clients at
+    /// If none may be closed: when the first may, if any is idle. Who is about to request must come to it: many clients at
     /// once would close each other's connections for ever.
-    fn evict(&self, state: &mut State, is_meant: impl Fn(&Connection) -> bool) -> Result<(), Option<Duration>> {
+    fn evict(
+        &self,
+        state: &mut TrafficState,
+        is_meant: impl Fn(&ConnectionRecord) -> bool,
+    ) -> Result<(), Option<Duration>> {
         let meant = state.connections.iter().filter(|(_, connection)| is_meant(connection));
         let idle = meant.filter_map(|(number, connection)| Some((connection.idle_since?, *number)));
         let (since, number) = idle.min().ok_or(None)?;
@@ -235,9 +239,9 @@ impl Traffic {
     }
 }
 
-impl State {
+impl TrafficState {
     /// Counts a connection no more.
-    fn leave(&mut self, number: u64) -> Option<Connection> {
+    fn leave(&mut self, number: u64) -> Option<ConnectionRecord> {
         let connection = self.connections.remove(&number)?;
         if let Some(connections) = self.by_peer.get_mut(&connection.peer) {
             *connections -= 1;
@@ -250,16 +254,16 @@ impl State {
 }
 
 /// A request that counts, until it is dropped.
-pub(super) struct Place {
+pub(crate) struct RequestPermit {
     traffic: Arc<Traffic>,
-    party: Party,
+    party: Requester,
 }
 
-impl Drop for Place {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         let mut state = self.traffic.lock();
         state.requests -= 1;
-        state.unsigned -= usize::from(matches!(self.party, Party::Peer(_)));
+        state.unsigned -= usize::from(matches!(self.party, Requester::Peer(_)));
         if let Some(requests) = state.by_party.get_mut(&self.party) {
             *requests -= 1;
             if *requests == 0 {
@@ -270,23 +274,23 @@ impl Drop for Place {
 }
 
 /// A refused body that is read on, until it is dropped.
-pub(super) struct Draining(Arc<Traffic>);
+pub(crate) struct DrainPermit(Arc<Traffic>);
 
-impl Drop for Draining {
+impl Drop for DrainPermit {
     fn drop(&mut self) {
         self.0.lock().drains -= 1;
     }
 }
 
 /// A connection that counts, until it is dropped or evicted.
-pub(super) struct Connected {
+pub(crate) struct ConnectionPermit {
     traffic: Arc<Traffic>,
     number: u64,
     peer: IpAddr,
     evicted: Arc<Notify>,
 }
 
-impl Connected {
+impl ConnectionPermit {
     /// Whose it is.
     pub fn peer(&self) -> IpAddr {
         self.peer
@@ -298,9 +302,9 @@ impl Connected {
     }
 
     /// It has a request under way, until this is dropped.
-    pub fn busy(self: &Arc<Self>) -> Busy {
+    pub fn busy(self: &Arc<Self>) -> BusyConnection {
         self.set_idle(None);
-        Busy(Arc::clone(self))
+        BusyConnection(Arc::clone(self))
     }
 
     fn set_idle(&self, idle_since: Option<Instant>) {
@@ -310,7 +314,7 @@ impl Connected {
     }
 }
 
-impl Drop for Connected {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.traffic.lock().leave(self.number);
         self.traffic.changed.notify_waiters();
@@ -318,9 +322,9 @@ impl Drop for Connected {
 }
 
 /// A request is under way on a connection.
-pub(super) struct Busy(Arc<Connected>);
+pub(crate) struct BusyConnection(Arc<ConnectionPermit>);
 
-impl Drop for Busy {
+impl Drop for BusyConnection {
     fn drop(&mut self) {
         self.0.set_idle(Some(Instant::now()));
         self.0.traffic.changed.notify_waiters();
@@ -333,37 +337,37 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn limits() -> Limits {
-        let limits = Limits { requests: 8, connections: 4, ..Limits::default() };
-        Limits { user_requests: 6, peer_requests: 2, unsigned_requests: 4, peer_connections: 2, ..limits }
+    fn limits() -> S3Limits {
+        let limits = S3Limits { requests: 8, connections: 4, ..S3Limits::default() };
+        S3Limits { user_requests: 6, peer_requests: 2, unsigned_requests: 4, peer_connections: 2, ..limits }
     }
 
     fn address(last: u8) -> IpAddr {
         IpAddr::from([10, 0, 0, last])
     }
 
-    fn user(name: &str) -> Party {
-        Party::User(name.to_owned())
+    fn user(name: &str) -> Requester {
+        Requester::User(name.to_owned())
     }
 
     #[test]
     fn neither_one_user_nor_strangers_take_all_places() {
         let traffic = Traffic::new(&limits());
-        let take = |party: Party, times: usize| -> Vec<Place> {
+        let take = |party: Requester, times: usize| -> Vec<RequestPermit> {
             (0..times).map_while(|_| traffic.admit(party.clone()).ok()).collect()
         };
         let alice = take(user("alice"), 9);
         assert_eq!(alice.len(), 6);
-        let strangers: Vec<Vec<Place>> = (0..4).map(|last| take(Party::Peer(address(last)), 9)).collect();
+        let strangers: Vec<Vec<RequestPermit>> = (0..4).map(|last| take(Requester::Peer(address(last)), 9)).collect();
         assert_eq!(strangers.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0, 0, 0], "there are eight places");
         drop(alice);
-        let more: Vec<Vec<Place>> = (1..4).map(|last| take(Party::Peer(address(last)), 9)).collect();
+        let more: Vec<Vec<RequestPermit>> = (1..4).map(|last| take(Requester::Peer(address(last)), 9)).collect();
         assert_eq!(more.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0, 0], "four of them are for strangers");
         assert_eq!(take(user("bob"), 9).len(), 4);
-        let seen = traffic.seen();
+        let seen = traffic.stats();
         assert_eq!((seen.requests, seen.unsigned_requests, seen.refused_requests > 0), (4, 4, true));
         drop((strangers, more));
-        assert_eq!(traffic.seen().requests, 0);
+        assert_eq!(traffic.stats().requests, 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -377,7 +381,7 @@ mod tests {
         let busy = connected[0].busy();
         let fifth = traffic.connect(address(9)).await.unwrap();
         connected[1].evicted().await;
-        assert_eq!((traffic.seen().connections, traffic.seen().evicted_connections), (4, 1));
+        assert_eq!((traffic.stats().connections, traffic.stats().evicted_connections), (4, 1));
         let all_busy = (connected[2].busy(), connected[3].busy(), Arc::new(fifth).busy());
         let waits = tokio::time::timeout(Duration::from_secs(9), traffic.connect(address(8))).await;
         assert!(waits.is_err(), "nobody is idle");
@@ -395,10 +399,10 @@ mod tests {
         let second = Arc::new(traffic.connect(address(1)).await.unwrap());
         let _third = traffic.connect(address(1)).await.unwrap();
         first.evicted().await;
-        assert_eq!(traffic.seen().connections, 2);
+        assert_eq!(traffic.stats().connections, 2);
         let _busy = (second.busy(), traffic.connect(address(1)).await.map(|third| Arc::new(third).busy()).unwrap());
         assert!(traffic.connect(address(1)).await.is_none());
-        assert_eq!(traffic.seen().refused_connections, 1);
+        assert_eq!(traffic.stats().refused_connections, 1);
         assert!(traffic.connect(address(2)).await.is_some());
     }
 

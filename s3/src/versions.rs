@@ -1,15 +1,16 @@
 //! Versions, as far as there are any: every object has one, which S3 calls `null`, since no bucket ever had versioning
 //! switched on.
 
-use super::ask::Ask;
-use super::error::{Code, Fault};
-use super::list::Terms;
-use super::route::{Answer, Route, xml};
+use crate::error::{ErrorCode, ErrorResponse};
+use crate::frontend::Frontend;
+use crate::list::{ListParameters, last_entry};
+use crate::request::S3Request;
+use crate::response::{Answer, document};
 use catalog::{Bucket, Object};
 use s3s::dto::{ListObjectVersionsOutput, ObjectVersion, ObjectVersionStorageClass};
 
 /// The one version an object has.
-pub(super) const NULL: &str = "null";
+pub(crate) const NULL: &str = "null";
 /// How long the version ids of S3 are.
 const ID_BYTES: usize = 32;
 
@@ -17,52 +18,52 @@ const ID_BYTES: usize = 32;
 ///
 /// # Errors
 /// `NoSuchVersion` for any other, `InvalidArgument` for what is no version id.
-pub(super) fn check(ask: &Ask) -> Result<(), Fault> {
-    ask.query("versionId").map_or(Ok(()), check_id)
+pub(crate) fn check(request: &S3Request) -> Result<(), ErrorResponse> {
+    request.query("versionId").map_or(Ok(()), check_id)
 }
 
 /// As [`check`], of one id.
-pub(super) fn check_id(id: &str) -> Result<(), Fault> {
+pub(crate) fn check_id(id: &str) -> Result<(), ErrorResponse> {
     let well_formed =
         id.len() == ID_BYTES && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
     match id {
         NULL => Ok(()),
-        "" => Err(Fault::new(Code::InvalidArgument, "Version id cannot be the empty string")),
-        _ if well_formed => Err(Code::NoSuchVersion.into()),
-        _ => Err(Fault::new(Code::InvalidArgument, "Invalid version id specified")),
+        "" => Err(ErrorResponse::new(ErrorCode::InvalidArgument, "Version id cannot be the empty string")),
+        _ if well_formed => Err(ErrorCode::NoSuchVersion.into()),
+        _ => Err(ErrorResponse::new(ErrorCode::InvalidArgument, "Invalid version id specified")),
     }
 }
 
 /// Lists the versions of all objects: the one of each.
-pub(super) async fn list(route: &Route, ask: &Ask) -> Answer {
-    let mut terms = Terms::of(ask)?;
-    let key_marker = ask.query("key-marker").unwrap_or_default();
-    let version_marker = ask.query("version-id-marker");
+pub(crate) async fn list(front: &Frontend, request: &S3Request) -> Answer {
+    let mut terms = ListParameters::of(request)?;
+    let key_marker = request.query("key-marker").unwrap_or_default();
+    let version_marker = request.query("version-id-marker");
     match version_marker {
         Some(_) if key_marker.is_empty() => {
             let message = "A version-id marker cannot be specified without a key marker.";
-            return Err(Fault::new(Code::InvalidArgument, message));
+            return Err(ErrorResponse::new(ErrorCode::InvalidArgument, message));
         }
-        Some("") => return Err(Fault::new(Code::InvalidArgument, "A version-id marker cannot be empty.")),
+        Some("") => return Err(ErrorResponse::new(ErrorCode::InvalidArgument, "A version-id marker cannot be empty.")),
         // Behind any version of a key lies the next key, since each has only one.
         Some(id) => {
-            check_id(id).or_else(|fault| if fault.code == Code::NoSuchVersion { Ok(()) } else { Err(fault) })?;
+            check_id(id).or_else(|error| if error.code == ErrorCode::NoSuchVersion { Ok(()) } else { Err(error) })?;
         }
         None => {}
     }
-    let bucket = route.listable_bucket(ask).await?;
+    let bucket = front.listable_bucket(request).await?;
     let after = Some(key_marker.to_owned()).filter(|marker| !marker.is_empty());
-    let page = terms.page_with_end(route, ask, after).await?;
-    let next = page.last().filter(|_| page.truncated);
+    let page = terms.page_with_end(front, request, after).await?;
+    let next = last_entry(&page).filter(|_| page.truncated);
     let ends_with_key = page.objects.last().map(|(key, _)| key.as_str()) == next;
-    xml(&ListObjectVersionsOutput {
+    document(&ListObjectVersionsOutput {
         name: Some(bucket.name.clone()),
         prefix: Some(terms.spell(terms.prefix)),
         key_marker: Some(terms.spell(key_marker)),
         version_id_marker: Some(version_marker.unwrap_or_default().to_owned()),
         max_keys: i32::try_from(terms.max_keys).ok(),
         is_truncated: Some(page.truncated),
-        versions: Some(page.objects.iter().map(|(key, object)| told(&terms, &bucket, key, object)).collect()),
+        versions: Some(page.objects.iter().map(|(key, object)| entry(&terms, &bucket, key, object)).collect()),
         delete_markers: None,
         common_prefixes: Some(terms.prefixes(&page)),
         delimiter: terms.delimiter.map(|delimiter| terms.spell(delimiter)),
@@ -73,8 +74,8 @@ pub(super) async fn list(route: &Route, ask: &Ask) -> Answer {
     })
 }
 
-fn told(terms: &Terms<'_>, bucket: &Bucket, key: &str, object: &Object) -> ObjectVersion {
-    let listed = terms.told(key, object, Some(&bucket.owner));
+fn entry(terms: &ListParameters<'_>, bucket: &Bucket, key: &str, object: &Object) -> ObjectVersion {
+    let listed = terms.entry(key, object, Some(&bucket.owner));
     ObjectVersion {
         checksum_algorithm: listed.checksum_algorithm,
         checksum_type: listed.checksum_type,
@@ -96,11 +97,11 @@ mod tests {
 
     #[test]
     fn there_is_one_version_and_the_others_are_told_apart() {
-        let code = |id: &str| check_id(id).err().map(|fault| fault.code);
+        let code = |id: &str| check_id(id).err().map(|error| error.code);
         assert_eq!(code("null"), None);
-        assert_eq!(code("3HL4kqtJlcpXroDTDmJ.rmSpXd3dIbrH"), Some(Code::NoSuchVersion));
+        assert_eq!(code("3HL4kqtJlcpXroDTDmJ.rmSpXd3dIbrH"), Some(ErrorCode::NoSuchVersion));
         for id in ["", "1", "Null", "3HL4kqtJlcpXroDTDmJ rmSpXd3dIbrH"] {
-            assert_eq!(code(id), Some(Code::InvalidArgument), "{id}");
+            assert_eq!(code(id), Some(ErrorCode::InvalidArgument), "{id}");
         }
     }
 }

@@ -108,8 +108,9 @@ pub async fn run(
     ready(address);
     let store = Arc::new(House::new(house.means.clone(), house.world.clone(), config.patience));
     let stale = config.workshop.abort_uploads_after.map(|age| tokio::spawn(abort_stale(Arc::clone(&store), age)));
-    let keys = Arc::clone(&house.users) as Arc<dyn s3::Keys>;
-    let served = s3::serve(listener, store, keys, Arc::clone(&house.traffic), config.domain.clone(), shutdown).await;
+    let front =
+        s3::Frontend::new(store, Arc::clone(&house.users) as _, Arc::clone(&house.traffic), config.domain.clone());
+    let served = s3::serve(listener, front, Box::pin(shutdown)).await;
     if let Some(stale) = stale {
         stale.abort();
     }

@@ -479,7 +479,7 @@ fn capacity(rack: &Rack) -> CapacityStatus {
 }
 
 fn front(traffic: &Traffic) -> FrontStatus {
-    let (seen, limits) = (traffic.seen(), traffic.limits());
+    let (seen, limits) = (traffic.stats(), traffic.limits());
     FrontStatus {
         connections: seen.connections as u64,
         idle_connections: seen.idle_connections as u64,

@@ -11,14 +11,14 @@ pub(super) type Block = [u8; BLOCK_BYTES];
 
 /// MD5 of the bytes so far.
 #[derive(Clone, Debug)]
-pub(super) struct State {
-    /// A, B, C and D of the RFC. Whoever puts whole blocks through them elsewhere says so by [`State::skip`].
+pub(super) struct Md5State {
+    /// A, B, C and D of the RFC. Whoever puts whole blocks through them elsewhere says so by [`Md5State::skip`].
     pub words: [u32; 4],
     held: Block,
     bytes: u64,
 }
 
-impl State {
+impl Md5State {
     /// MD5 of nothing.
     pub fn new() -> Self {
         Self { words: [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476], held: [0; BLOCK_BYTES], bytes: 0 }
@@ -84,7 +84,7 @@ mod tests {
             let expected: [u8; 16] = Md5::digest(&bytes[..length]).into();
             for cut in [0, 1, 55, 63, 64, 65, length / 2, length] {
                 let (head, tail) = bytes[..length].split_at(cut.min(length));
-                let mut state = State::new();
+                let mut state = Md5State::new();
                 state.update(head);
                 state.update(tail);
                 assert_eq!(state.finish(), expected, "{length} bytes cut at {cut}");

@@ -84,10 +84,10 @@ async fn workers_leave_when_nothing_waits() {
 }
 
 /// A batch, and where its state comes back.
-fn lane() -> (Lane, oneshot::Receiver<State>) {
+fn lane() -> (Lane, oneshot::Receiver<Md5State>) {
     let (done, back) = oneshot::channel();
     let pieces = VecDeque::from([Bytes::from(vec![7; 4 * SLICE_BLOCKS * BLOCK_BYTES])]);
-    (Lane { state: State::new(), pieces, done }, back)
+    (Lane { state: Md5State::new(), pieces, done }, back)
 }
 
 /// A worker that is counted and has not begun.
@@ -121,7 +121,7 @@ fn lanes_take_what_comes_while_others_are_half_done() {
     assert!(worker.admit());
     assert_eq!(worker.lanes.len(), 2);
     worker.work();
-    let digest = |back: &mut oneshot::Receiver<State>| back.try_recv().unwrap().finish();
+    let digest = |back: &mut oneshot::Receiver<Md5State>| back.try_recv().unwrap().finish();
     assert_eq!(digest(&mut first_back), digest(&mut second_back));
     assert_eq!(workers.shared.lock().workers, 0);
 }

@@ -1,16 +1,15 @@
-//! Which headers and query parameters each operation honours. Whatever else a client sends is refused rather than
-//! ignored, so that no success ever means less than was asked for.
+//! Validation: the headers and query parameters that each operation honours. Any other is refused rather than ignored,
+//! so that no success ever means less than was asked for.
 //!
 //! The rule covers all query parameters and all headers that could change what an operation means: those of S3
 //! (`x-amz-*`) and HTTP's conditions. Headers of the transport, and those that AWS says it ignores, pass.
 
-use super::ask::Operation;
-use super::configuration;
-use super::digest::kind_of_header;
-use super::error::{Code, Fault};
+use crate::digest::kind_of_header;
+use crate::error::{ErrorCode, ErrorResponse};
+use crate::operation::{self, Operation};
 use http::HeaderMap;
 
-/// Parameters of a presigned URL, and the name of the operation that some clients add.
+/// Parameters of a presigned URL, and the operation's name, which some clients add.
 const SIGNING: [&str; 8] = [
     "X-Amz-Algorithm",
     "X-Amz-Content-Sha256",
@@ -111,8 +110,8 @@ fn parameters(operation: Operation) -> &'static [&'static str] {
 
 fn parameter_is_honoured(operation: Operation, name: &str) -> bool {
     let configures = match operation {
-        Operation::GetConfiguration => configuration::can_be_read(name),
-        Operation::DeleteConfiguration => configuration::can_be_deleted(name),
+        Operation::GetConfiguration => operation::is_readable_configuration(name),
+        Operation::DeleteConfiguration => operation::is_deletable_configuration(name),
         _ => false,
     };
     configures || parameters(operation).contains(&name)
@@ -124,29 +123,29 @@ fn parameter_is_honoured(operation: Operation, name: &str) -> bool {
 /// `NotImplemented`, naming the header or parameter; `InvalidToken` for the tokens of sessions, which there are none
 /// of; `AccessDenied` for a header that was added to a signed request; for a request that nobody signed, what only a
 /// signature allows.
-pub(super) fn check(
+pub(crate) fn check(
     operation: Operation,
     signed: bool,
     query: &[(String, String)],
     headers: &HeaderMap,
-) -> Result<(), Fault> {
+) -> Result<(), ErrorResponse> {
     for (name, _) in query {
-        if name == "X-Amz-Security-Token" {
-            return Err(Code::InvalidToken.into());
+        if name == "X-Amz-Security-ContinuationToken" {
+            return Err(ErrorCode::InvalidToken.into());
         }
         let name = name.as_str();
         let signs = SIGNING.contains(&name) || may_be_presigned_v2(operation) && SIGNING_V2.contains(&name);
         if !signs && !parameter_is_honoured(operation, name) {
-            return Err(Fault::not_implemented(&format!("The query parameter {name}")));
+            return Err(ErrorResponse::not_implemented(&format!("The query parameter {name}")));
         }
     }
     for (name, value) in headers {
         let (name, value) = (name.as_str(), value.to_str().unwrap_or_default());
         if name == "x-amz-security-token" {
-            return Err(Code::InvalidToken.into());
+            return Err(ErrorCode::InvalidToken.into());
         }
         if !header_is_honoured(operation, name, value) {
-            return Err(Fault::not_implemented(&format!("The header {name} with this value")));
+            return Err(ErrorResponse::not_implemented(&format!("The header {name} with this value")));
         }
     }
     if signed { check_signed(query, headers) } else { check_unsigned(query) }
@@ -156,9 +155,9 @@ fn header_is_honoured(operation: Operation, name: &str, value: &str) -> bool {
     let copies = matches!(operation, Operation::CopyObject | Operation::UploadPartCopy);
     let begins = operation == Operation::CreateMultipartUpload;
     let completes = operation == Operation::CompleteMultipartUpload;
-    // What makes an object, at once or later, and says all that is known of it.
+    // These describe an object that is made now or later.
     let describes = operation == Operation::PutObject || operation == Operation::CopyObject || begins;
-    // What makes an object now.
+    // These make an object now.
     let puts = operation == Operation::PutObject || operation == Operation::CopyObject || completes;
     let reads = matches!(operation, Operation::GetObject | Operation::HeadObject);
     let creates = operation == Operation::CreateBucket;
@@ -169,7 +168,7 @@ fn header_is_honoured(operation: Operation, name: &str, value: &str) -> bool {
         "if-none-match" => reads || puts && value == "*",
         "if-modified-since" | "if-unmodified-since" => reads,
         "content-range" => operation != Operation::PutObject && operation != Operation::UploadPart,
-        // Which ACLs there are is told by `access`.
+        // `access` knows which ACLs there are.
         "x-amz-acl" => describes || creates || takes_acl,
         "x-amz-tagging" => describes,
         "x-amz-object-attributes" | "x-amz-max-parts" | "x-amz-part-number-marker" => {
@@ -195,7 +194,7 @@ fn header_is_honoured(operation: Operation, name: &str, value: &str) -> bool {
             deletes && (value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false"))
         }
         "x-amz-bucket-object-lock-enabled" => creates && value.eq_ignore_ascii_case("false"),
-        // What the SDK for C++ says with every request, and so pyarrow and others built on it.
+        // Sent with every request by the SDK for C++, and so by pyarrow and others built on it.
         "x-amz-api-version" => value == API_VERSION,
         "x-amz-sdk-checksum-algorithm" | "x-amz-trailer" => has_body(operation),
         _ if kind_of_header(name).is_some() => has_body(operation),
@@ -233,22 +232,22 @@ fn may_be_presigned_v2(operation: Operation) -> bool {
 }
 
 /// A request without a signature must be one that does not try to have one.
-fn check_unsigned(query: &[(String, String)]) -> Result<(), Fault> {
+fn check_unsigned(query: &[(String, String)]) -> Result<(), ErrorResponse> {
     let signing = |name: &str| SIGNING_V2.contains(&name) || name.starts_with("X-Amz-");
     if let Some((name, _)) = query.iter().find(|(name, _)| signing(name)) {
         let message = format!("Query-string authentication requires a signature, which is missing besides {name}.");
-        return Err(Fault::new(Code::AuthorizationQueryParametersError, message));
+        return Err(ErrorResponse::new(ErrorCode::AuthorizationQueryParametersError, message));
     }
     if query.iter().any(|(name, _)| name.starts_with("response-")) {
         let message = "Request specific response headers cannot be used for anonymous GET requests.";
-        return Err(Fault::new(Code::InvalidRequest, message));
+        return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
     }
     Ok(())
 }
 
 /// The protocol library verifies what was signed; this makes sure that nothing of meaning was left unsigned, so that
 /// whoever holds a presigned URL cannot add headers to it.
-fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), Fault> {
+fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), ErrorResponse> {
     if query.iter().any(|pair| pair.0 == "Signature") {
         return Ok(());
     }
@@ -262,13 +261,13 @@ fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), F
     if expires.is_some_and(|expires_s| expires_s > PRESIGNED_MAX_S) {
         let message = "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be \
                        less than 604800 seconds";
-        return Err(Fault::new(Code::AuthorizationQueryParametersError, message));
+        return Err(ErrorResponse::new(ErrorCode::AuthorizationQueryParametersError, message));
     }
     // Version 2 in a header covers too little and never expires, whatever unsigned parameters say beside it.
     let is_v4 = authorization.starts_with("AWS4-") || !headers.contains_key("authorization");
     let Some(signed) = from_query.or(from_header).filter(|_| is_v4) else {
         let message = "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
-        return Err(Fault::new(Code::InvalidRequest, message));
+        return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
     };
     let is_signed = |name: &str| signed.split(';').any(|signed| signed.eq_ignore_ascii_case(name));
     let unsigned = headers
@@ -277,9 +276,13 @@ fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), F
         .find(|name| name.starts_with("x-amz-") && !UNSIGNED.contains(name) && !is_signed(name));
     if let Some(name) = unsigned {
         let message = format!("There were headers present in the request which were not signed: {name}");
-        return Err(Fault::new(Code::AccessDenied, message));
+        return Err(ErrorResponse::new(ErrorCode::AccessDenied, message));
     }
-    if is_signed("host") { Ok(()) } else { Err(Fault::new(Code::AccessDenied, "The host header must be signed.")) }
+    if is_signed("host") {
+        Ok(())
+    } else {
+        Err(ErrorResponse::new(ErrorCode::AccessDenied, "The host header must be signed."))
+    }
 }
 
 #[cfg(test)]
@@ -347,7 +350,7 @@ mod tests {
         headers.insert("x-amz-meta-a", "1".parse().unwrap());
         check(Operation::PutObject, true, &query, &headers).unwrap();
         headers.insert("x-amz-meta-b", "1".parse().unwrap());
-        assert_eq!(check(Operation::PutObject, true, &query, &headers).unwrap_err().code, Code::AccessDenied);
+        assert_eq!(check(Operation::PutObject, true, &query, &headers).unwrap_err().code, ErrorCode::AccessDenied);
     }
 
     #[test]
@@ -355,6 +358,6 @@ mod tests {
         let query = [("X-Amz-SignedHeaders".to_owned(), "host".to_owned())];
         let mut headers = HeaderMap::new();
         headers.insert("authorization", "AWS key:signature".parse().unwrap());
-        assert_eq!(check(Operation::GetObject, true, &query, &headers).unwrap_err().code, Code::InvalidRequest);
+        assert_eq!(check(Operation::GetObject, true, &query, &headers).unwrap_err().code, ErrorCode::InvalidRequest);
     }
 }
