@@ -1,5 +1,5 @@
-//! What every request passes before and after the protocol library: a request id, a permit, the rest of a refused body,
-//! and complete error responses.
+//! Admission of requests, before and after the protocol library: request ids, permits, complete error responses, and the
+//! rest of refused bodies.
 //!
 //! A request takes its permit once its signature is verified ([`PendingRequest`]) and keeps it until its response was
 //! sent. A refused request gives it back before the rest of its body is read, of which only as much is read as a client
@@ -32,7 +32,7 @@ use std::time::{Duration, SystemTime};
 /// a user, and of a stranger.
 const DRAIN_BYTES: u64 = 8 << 20;
 const DRAIN_BYTES_UNKNOWN: u64 = 1 << 20;
-/// How long that may take in all, and how long for one piece.
+/// The time for that in all, and for one piece.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 const DRAIN_STALL: Duration = Duration::from_millis(500);
 /// Retry-After for a request that is one too many, in seconds.

@@ -1,4 +1,4 @@
-//! CompleteMultipartUpload: what a client says of the parts is held against what was uploaded, the object's ETag and
+//! CompleteMultipartUpload: the client's list of parts is held against what was uploaded, the object's ETag and
 //! checksum are made of theirs, and the store makes one object of them.
 //!
 //! It can be asked for again: while the object that became of an upload is the one at its key, whoever completes it
@@ -16,9 +16,9 @@ use crate::upload::{check_kind, checksum_type};
 use catalog::{Checksum, ChecksumKind, ChosenPart, Object, PARTS_MAX, Part, Upload, VersionId};
 use s3s::dto::{ChecksumType, CompleteMultipartUploadOutput, CompletedMultipartUpload, CompletedPart, ETag};
 
-/// How long every part but the last must be, in bytes.
+/// The shortest part, in bytes, except for the last.
 const PART_BYTES_MIN: u64 = 5 << 20;
-/// How long an object may be, in bytes.
+/// The longest object, in bytes.
 const OBJECT_BYTES_MAX: u64 = 5 << 40;
 /// Parts that are looked up at once.
 const PAGE: usize = 1_000;
@@ -245,7 +245,7 @@ fn checksum_of(upload: &Upload, parts: &[Part]) -> Result<Checksum, ErrorRespons
     composite(upload.checksum, &parts.iter().map(|part| part.checksum.clone()).collect::<Vec<_>>())
 }
 
-/// Holds what the headers say of the object's checksum against what it is.
+/// Holds the checksum in the headers against that of the object.
 fn check_claim(
     request: &S3Request,
     upload: &Upload,

@@ -121,7 +121,7 @@ fn replaces(request: &S3Request, name: &str) -> Result<bool, ErrorResponse> {
 
 type Pairs = Vec<(String, String)>;
 
-/// What a request says about the object that it makes by copying.
+/// The object that a copy makes, as the request describes it.
 struct CopyTarget {
     /// Headers and metadata; those of the source, if there are none here.
     described: Option<(Pairs, Pairs)>,

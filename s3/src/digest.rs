@@ -1,6 +1,6 @@
-//! Content digests: what a client claims of its bytes, and what they really are.
+//! Content digests: those that a client claims of its bytes, and those that they have.
 //!
-//! MD5 (the `ETag`) is by far the slowest and runs beside all else, in [`crate::md5`]. The others keep pace with what a
+//! MD5 (the `ETag`) is by far the slowest and runs beside all else, in [`crate::parallel_md5`]. The others keep pace with what a
 //! socket gives, and are computed where the bytes pass.
 
 use crate::error::{ErrorCode, ErrorResponse};
@@ -24,7 +24,7 @@ const KINDS: [(ChecksumKind, &str, usize); 5] = [
 
 const PREFIX: &str = "x-amz-checksum-";
 
-/// How S3 spells a checksum's kind in headers.
+/// S3's name of a kind of checksum, as in headers.
 pub(crate) fn spelling(kind: ChecksumKind) -> &'static str {
     row(kind).1
 }
@@ -39,7 +39,7 @@ pub(crate) fn kind_of_header(name: &str) -> Option<ChecksumKind> {
     KINDS.iter().find(|row| row.1 == end).map(|row| row.0)
 }
 
-/// Where a claimed checksum is to be found.
+/// Where a claimed checksum stands.
 #[derive(Debug, PartialEq, Eq)]
 enum ChecksumClaim {
     /// Already read, as canonical base64.
@@ -48,7 +48,7 @@ enum ChecksumClaim {
     Trailer(ChecksumKind),
 }
 
-/// What a client says of the bytes it sends.
+/// The digests that a client claims of the bytes it sends.
 #[derive(Debug, Default)]
 pub(crate) struct DigestClaims {
     md5: Option<[u8; 16]>,
@@ -126,7 +126,7 @@ impl DigestClaims {
         Digests { md5: parallel_md5::digest(bytes), checksum: checksum.finish(), also: None }
     }
 
-    /// Holds the claims against what the bytes are.
+    /// Verifies the claims against the digests of the bytes.
     ///
     /// # Errors
     /// `BadDigest` where a claim is wrong, `MalformedTrailerError` where an announced one did not come.
@@ -185,7 +185,7 @@ fn from_trailer(kind: ChecksumKind, trailers: Option<&HeaderMap>) -> Result<Stri
     parse_checksum(kind, value)
 }
 
-/// What bytes are.
+/// The digests of bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Digests {
     /// Their MD5.
@@ -338,7 +338,7 @@ pub(crate) fn md5_of_etag(etag: &str) -> Option<[u8; 16]> {
     hex_simd::decode_to_vec(etag.as_bytes()).ok()?.try_into().ok()
 }
 
-/// What S3 calls the way in which an object has its checksums.
+/// S3's name for how an object's checksums are made.
 pub(crate) fn type_of(checksums: &[Checksum]) -> &'static str {
     if checksums.iter().any(Checksum::is_composite) { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT }
 }

@@ -1,4 +1,4 @@
-//! The one place that says what S3 calls a failure: code, status, message and headers.
+//! S3's error responses: code, status, message and headers, all in this one place.
 //!
 //! Invariant: a client is told what it can act on. What only the operator can act on goes to the log, once, in
 //! [`ErrorResponse::log`]; the client reads `InternalError` or `ServiceUnavailable`.
@@ -304,22 +304,22 @@ impl ErrorCode {
         StatusCode::from_u16(self.row().2).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// How S3 spells it.
+    /// S3's spelling.
     pub(crate) fn as_str(self) -> &'static str {
         self.row().1
     }
 }
 
-/// What is said of an object that is lost. S3 has no code for that: stores like it answer InternalError, which no
+/// The message for an object that is lost. S3 has no code for that: stores like it answer InternalError, which no
 /// client takes for an object that is not there; that trying again is in vain only words can say.
 const LOST: &str = "The data of this object is lost: more of its stacks are damaged, or on failed drives, than its \
                     code makes up for. Trying again does not help; request whoever runs this server.";
 
-/// What is said where the server's own disk has damaged what it holds.
+/// The message where the server's own disk has damaged what it holds.
 const DAMAGED: &str = "What the server holds of this on its own disk is damaged. Trying again does not help; request \
                        whoever runs this server.";
 
-/// What the protocol library says of a request that does not get as far as its signature, and what S3 says of it.
+/// Messages of the protocol library for requests whose signature it cannot verify, with S3's code and message for them.
 const RENAMED: [(&str, ErrorCode, &str); 4] = [
     (
         "invalid header: authorization",
@@ -349,10 +349,10 @@ fn renamed(message: &str) -> Option<(ErrorCode, &'static str)> {
     RENAMED.iter().find(|row| row.0 == message).map(|row| (row.1, row.2))
 }
 
-/// A failure on its way to the client.
+/// An error on its way to the client.
 #[derive(Debug)]
 pub(crate) struct ErrorResponse {
-    /// What kind.
+    /// Its code.
     pub code: ErrorCode,
     message: Cow<'static, str>,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -360,7 +360,7 @@ pub(crate) struct ErrorResponse {
 }
 
 impl ErrorResponse {
-    /// A failure with a message of its own.
+    /// An error with a message of its own.
     pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: message.into(), headers: Vec::new(), cause: None }
     }
@@ -379,14 +379,14 @@ impl ErrorResponse {
         error
     }
 
-    /// Come again in `seconds`.
+    /// `SlowDown`, with a Retry-After in seconds.
     pub fn slow_down(seconds: u32, message: impl Into<Cow<'static, str>>) -> Self {
         let mut error = Self::new(ErrorCode::SlowDown, message);
         error.headers.push((RETRY_AFTER, HeaderValue::from(seconds)));
         error
     }
 
-    /// What went wrong with a request's body as it was read.
+    /// An error that came while a request's body was read.
     ///
     /// The protocol library keeps the types of these errors to itself, so their names are all there is to tell them by.
     pub fn of_body(error: &StdError) -> Self {
@@ -422,7 +422,7 @@ impl ErrorResponse {
         &self.message
     }
 
-    /// Tells the operator what only the operator can mend.
+    /// Logs what only the operator can mend.
     pub fn log(&self, operation: &str, path: &str) {
         match &self.cause {
             Some(StoreError::DataLost { what }) => tracing::error!(operation, path, what, "DATA LOST"),

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// How much the front takes on.
+/// Limits of the front.
 #[derive(Clone, Debug)]
 pub struct S3Limits {
-    /// Requests at once, those whose answer is still being sent included; more are told to slow down.
+    /// Requests at once, including those whose response is still being sent; one more gets `SlowDown`.
     pub requests: usize,
     /// Of those, requests of one user.
     pub user_requests: usize,
@@ -23,19 +23,19 @@ pub struct S3Limits {
     pub min_bytes_per_s: u64,
     /// The largest object of one PUT, in bytes.
     pub put_bytes: u64,
-    /// How long a client may take to send a request's head, or the next piece of its body, or to take the next piece of
+    /// Time for a client to send a request's head, or the next piece of its body, or to take the next piece of
     /// an answer.
     pub stall: Duration,
-    /// How long requests in flight may go on after shutdown was asked for.
+    /// Time for requests in flight after shutdown was requested.
     pub grace: Duration,
 }
 
-/// What a usual client of many threads takes. With fewer, it would be cut off again and again where a low limit of open
-/// files leaves few connections in all; there, idle ones that make room for others have to do.
+/// Connections of a typical client with many threads. With fewer, it would be cut off again and again where a low limit
+/// of open files leaves few connections in all; there, idle ones make room for others.
 const PEER_CONNECTIONS_MIN: usize = 32;
 
 impl S3Limits {
-    /// S3Limits with the shares of `requests` and `connections` that nobody said otherwise about: three quarters of the
+    /// Limits with the default shares of `requests` and `connections`: three quarters of the
     /// requests for one user, a quarter for one address without a signature, half for all of those; half of the
     /// connections for one address, but no fewer than 32 as long as there are so many.
     #[must_use]

@@ -1,4 +1,4 @@
-//! MD5, which S3's `ETag` asks of every upload, beside whoever receives and writes the bytes.
+//! MD5, which S3's `ETag` needs of every upload, computed beside the receiving and writing of the bytes.
 //!
 //! MD5 cannot be cut into parts, so one upload's takes a core of its own; but many uploads' go through one core
 //! together, each in a lane of its vectors ([`lanes`]), at several times the rate. Each upload gathers a batch of what
@@ -20,18 +20,19 @@ mod state;
 use bytes::{Buf, Bytes};
 use fearless_simd::Level;
 use lanes::{LANES, Words};
+use parking_lot::{Mutex, MutexGuard};
 use state::{BLOCK_BYTES, Block, Md5State};
 use std::collections::VecDeque;
 use std::num::NonZero;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
-/// How many bytes an upload gathers before it waits for its last batch.
+/// Bytes that an upload gathers before it waits for its last batch.
 const BATCH_BYTES: usize = 1 << 20;
-/// How many bytes an upload gathers at least before it hands them to an idle worker: 80 microseconds' work and more.
+/// The fewest bytes that an upload hands to an idle worker: 80 microseconds' work.
 const HANDOVER_BYTES: usize = 64 << 10;
-/// How many blocks a worker goes on before it looks who else waits.
+/// Blocks that a worker hashes before it looks for other batches.
 const SLICE_BLOCKS: usize = 1024;
 
 /// Hashes the uploads of one server. A clone is another handle to the same workers.
@@ -42,7 +43,7 @@ pub(crate) struct Md5Workers {
 
 struct SharedWorkers {
     level: Level,
-    /// How many go side by side rather than one after another.
+    /// Batches from which on hashing side by side pays.
     together_from: usize,
     workers_max: usize,
     queue: Mutex<LaneQueue>,
@@ -92,9 +93,8 @@ impl Md5Workers {
 }
 
 impl SharedWorkers {
-    /// A panic elsewhere leaves the queue as it should be, so a poisoned lock is used on.
     fn lock(&self) -> MutexGuard<'_, LaneQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 }
 
@@ -157,7 +157,7 @@ impl Md5 {
         Ok(state.finish())
     }
 
-    /// Whether the last batch is done.
+    /// True if the last batch is done.
     fn is_back(&mut self) -> bool {
         if let StateAt::Away(back) = &mut self.work
             && let Ok(state) = back.try_recv()
@@ -252,7 +252,7 @@ impl LaneBatch {
 struct Md5Worker {
     shared: Arc<SharedWorkers>,
     lanes: Vec<LaneBatch>,
-    /// Whether it is no longer counted.
+    /// True once it is no longer counted.
     left: bool,
 }
 
@@ -271,6 +271,7 @@ impl Md5Worker {
         let now = queue.waiting.len().min(room);
         self.lanes.extend(queue.waiting.drain(..now));
         if self.lanes.is_empty() {
+            assert!(queue.waiting.is_empty(), "a worker leaves only when no batch waits");
             queue.workers -= 1;
             self.left = true;
         }

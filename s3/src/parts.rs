@@ -16,7 +16,7 @@ use s3s::dto::{
 };
 use std::time::{Duration, SystemTime};
 
-/// How many entries one page holds at most.
+/// The most entries of a page.
 const PAGE: usize = 1000;
 
 fn initiator(user: &str) -> Initiator {

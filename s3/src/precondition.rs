@@ -4,7 +4,7 @@ use http::HeaderMap;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
-/// What the conditions of a read come to.
+/// The outcome of the conditions of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConditionOutcome {
     /// Answer it.
@@ -15,7 +15,7 @@ pub(crate) enum ConditionOutcome {
     Failed,
 }
 
-/// Weighs the conditions of a read of an object with this ETag (without quotes) and this modification time.
+/// Evaluates the conditions of a read of an object with this ETag (without quotes) and this modification time.
 ///
 /// RFC 9110, section 13.2.2, which is also what AWS documents: `If-Match` overrules `If-Unmodified-Since`, and
 /// `If-None-Match` overrules `If-Modified-Since`. Times count in whole seconds; those that are no time are ignored.
@@ -37,7 +37,7 @@ pub(crate) fn evaluate(headers: &HeaderMap, etag: &str, modified_ms: u64) -> Con
     }
 }
 
-/// A time of the Unix epoch in milliseconds, as HTTP tells it: whole seconds.
+/// A time of the Unix epoch in milliseconds, with HTTP's precision of whole seconds.
 pub(crate) fn seconds(ms: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(ms / 1000)
 }
@@ -46,7 +46,7 @@ fn date(headers: &HeaderMap, name: &str) -> Option<SystemTime> {
     httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
 }
 
-/// Whether the header lists the ETag; nothing if there is no such header.
+/// True if the header lists the ETag; `None` without such a header.
 fn etag_listed(headers: &HeaderMap, name: &str, etag: &str) -> Option<bool> {
     let value = headers.get(name)?.to_str().unwrap_or_default();
     Some(value.split(',').map(str::trim).any(|listed| listed == "*" || bare(listed) == etag))
@@ -56,7 +56,7 @@ fn bare(etag: &str) -> &str {
     etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')
 }
 
-/// What a `Range` header comes to.
+/// The outcome of a `Range` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RequestedRange {
     /// All of the object: no range, one that is none, or several (S3 gives the whole then).
@@ -84,7 +84,7 @@ fn if_range_holds(headers: &HeaderMap, etag: &str, modified_ms: u64) -> bool {
     }
 }
 
-/// `bytes=a-b`, `bytes=a-`, `bytes=-n`; nothing for all else.
+/// `bytes=a-b`, `bytes=a-`, `bytes=-n`; `None` for anything else.
 fn resolve(value: &str, bytes: u64) -> Option<RequestedRange> {
     let (unit, set) = value.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The largest body of a request that is not an object, in bytes (AWS takes 1,000 keys of 1,024 bytes to delete at
 /// once, and 10,000 parts with a checksum each to complete).
 const SMALL_BODY_BYTES: usize = 4 << 20;
-/// How long a client may take to send such a body.
+/// The time for a client to send such a body.
 const SMALL_BODY_TIME: Duration = Duration::from_mins(2);
 
 /// A valid request for an operation that is served.

@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// How long the listener rests when the system has no socket for it.
+/// Pause of the listener when the system has no socket for it.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 /// Serves S3 on `listener` until `shutdown` resolves, then lets the requests in flight go on for the grace time of the

@@ -1,4 +1,4 @@
-//! Cuts off a client that takes nothing of an answer for too long, or hardly anything, so that it cannot hold a place
+//! Cuts off a client that takes nothing of a response for too long, or hardly anything, so that it cannot hold a permit
 //! and a spool for ever.
 //!
 //! Only the time counts in which bytes wait to be taken: an answer that waits for a drive is nobody's error.
@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-/// How much passed while somebody was waited for.
+/// The pace of a peer: bytes that passed, over the time in which the peer was waited for.
 pub(crate) struct MinimumPace {
     stall: Duration,
     min_bytes_per_s: u64,
@@ -27,7 +27,7 @@ impl MinimumPace {
         Self { stall, min_bytes_per_s, waited: Duration::ZERO, bytes: 0 }
     }
 
-    /// `bytes` bytes passed after a wait. Whether it goes fast enough.
+    /// Notes that `bytes` bytes passed after a wait. False if the peer is too slow.
     pub fn passed(&mut self, bytes: u64, waited: Duration) -> bool {
         self.bytes += bytes;
         self.waited += waited;

@@ -154,7 +154,7 @@ pub struct Completion {
     pub object: Object,
     /// Its parts, in ascending order of their numbers.
     pub parts: Vec<ChosenPart>,
-    /// What must hold of the version that is replaced.
+    /// The condition on the version that is replaced.
     pub condition: PutCondition,
 }
 
@@ -202,7 +202,7 @@ pub enum StoreError {
     SlowDown {
         /// Seconds to wait before the next attempt.
         retry_after_s: u32,
-        /// What is being waited for; shown to the client.
+        /// The reason to wait; shown to the client.
         reason: String,
     },
     /// More bytes than one object may ever have here.
@@ -214,7 +214,7 @@ pub enum StoreError {
     /// No room is left, and waiting makes none.
     #[error("no room: {reason}")]
     NoRoom {
-        /// What is full; shown to the client.
+        /// The full resource; shown to the client.
         reason: String,
     },
     /// A part of the store does not answer; a later attempt may succeed.

@@ -1,38 +1,39 @@
-//! Who takes how much of the front: connections by peer, requests by user and by peer, and what was turned away.
+//! Shares of the front: connections by peer, requests by user and by peer, and counts of what was refused.
 //!
-//! - A request counts from when its signature was verified until its answer was sent. Requests of a user count for the
+//! - A request counts from when its signature was verified until its response was sent. Requests of a user count for the
 //!   user, unsigned ones for the address they come from; all unsigned ones together have a share as well. So neither
-//!   one user nor strangers can take all places.
+//!   one user nor strangers can take all permits.
 //! - A connection without a request under way is idle. When there are as many connections as there may be, the one
 //!   that has been idle longest makes room for the next; when one peer has as many as it may, its own does.
 //!
 //! Memory: a few words for each connection and each request under way, whose numbers are bounded here.
 
 use crate::S3Limits;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Refused bodies that are read on at once, so that their senders read the answer. Others are cut off.
+/// Refused bodies that are drained at once, so that their senders read the response. Others are cut off.
 const DRAINS: usize = 64;
 
-/// How long a connection is idle before it may be closed for another.
+/// Idle time after which a connection may be closed for another.
 const IDLE_MIN: Duration = Duration::from_millis(100);
 
-/// For whom a request counts.
+/// The requester that a request counts for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Requester {
-    /// A user, who signed it.
+    /// The user who signed it.
     User(String),
-    /// Nobody who is known, at this address.
+    /// A stranger at this address.
     Peer(IpAddr),
 }
 
-/// The addresses that count as one: an IPv6 network of 64 bits is what one customer has.
+/// The peer that an address belongs to: one customer has an IPv6 network of 64 bits.
 fn peer_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
@@ -40,16 +41,16 @@ fn peer_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What the front has under way, and what it has turned away since it began.
+/// Connections and requests under way, and counts of what was refused since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrafficStats {
     /// Connections now.
     pub connections: usize,
-    /// Of those, how many have no request under way.
+    /// Of those, connections without a request under way.
     pub idle_connections: usize,
     /// Requests now.
     pub requests: usize,
-    /// Of those, how many nobody signed.
+    /// Of those, unsigned ones.
     pub unsigned_requests: usize,
     /// Requests that were told to slow down because there were too many.
     pub refused_requests: u64,
@@ -65,7 +66,7 @@ pub struct TrafficStats {
 struct TrafficState {
     requests: usize,
     unsigned: usize,
-    by_party: HashMap<Requester, usize>,
+    by_requester: HashMap<Requester, usize>,
     connections: BTreeMap<u64, ConnectionRecord>,
     by_peer: HashMap<IpAddr, usize>,
     next: u64,
@@ -79,7 +80,7 @@ struct ConnectionRecord {
     evicted: Arc<Notify>,
 }
 
-/// What all connections of a listener share.
+/// Connections and requests of one listener, within its limits.
 pub struct Traffic {
     limits: S3Limits,
     state: Mutex<TrafficState>,
@@ -91,8 +92,8 @@ pub struct Traffic {
     slow_clients: AtomicU64,
 }
 
-/// Why a connection is not taken on yet.
-enum NoPlace {
+/// Why a connection is not admitted yet.
+enum NotYet {
     /// Its peer has as many as it may, and none of them is idle.
     OfPeer,
     /// All are busy.
@@ -102,7 +103,7 @@ enum NoPlace {
 }
 
 impl Traffic {
-    /// Nothing is under way.
+    /// A listener without connections.
     pub fn new(limits: &S3Limits) -> Arc<Self> {
         Arc::new(Self {
             limits: limits.clone(),
@@ -115,12 +116,12 @@ impl Traffic {
         })
     }
 
-    /// How much may be under way.
+    /// The limits.
     pub fn limits(&self) -> &S3Limits {
         &self.limits
     }
 
-    /// What is under way now.
+    /// The current figures.
     pub fn stats(&self) -> TrafficStats {
         let state = self.lock();
         TrafficStats {
@@ -135,26 +136,26 @@ impl Traffic {
         }
     }
 
-    /// A client was too slow and is cut off.
+    /// Counts a client that was too slow and is cut off.
     pub(crate) fn too_slow(&self) {
         self.slow_clients.fetch_add(1, Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, TrafficState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
-    /// A place for a request of `party`; who has as many as it may is told so.
-    pub(crate) fn admit(self: &Arc<Self>, party: Requester) -> Result<RequestPermit, &'static str> {
+    /// A permit for a request of `requester`, or why there is none.
+    pub(crate) fn admit(self: &Arc<Self>, requester: Requester) -> Result<RequestPermit, &'static str> {
         let mut state = self.lock();
         let limits = &self.limits;
-        let (is_unsigned, most) = match &party {
+        let (is_unsigned, most) = match &requester {
             Requester::User(_) => (false, limits.user_requests),
             Requester::Peer(_) => (true, limits.peer_requests),
         };
         let refusal = if state.requests >= limits.requests {
             Some("Too many requests at once.")
-        } else if state.by_party.get(&party).is_some_and(|requests| *requests >= most) {
+        } else if state.by_requester.get(&requester).is_some_and(|requests| *requests >= most) {
             Some("Too many requests of yours at once.")
         } else if is_unsigned && state.unsigned >= limits.unsigned_requests {
             Some("Too many unsigned requests at once.")
@@ -166,12 +167,13 @@ impl Traffic {
             return Err(refusal);
         }
         state.requests += 1;
+        assert!(state.requests <= limits.requests, "admitted within the limit");
         state.unsigned += usize::from(is_unsigned);
-        *state.by_party.entry(party.clone()).or_default() += 1;
-        Ok(RequestPermit { traffic: Arc::clone(self), party })
+        *state.by_requester.entry(requester.clone()).or_default() += 1;
+        Ok(RequestPermit { traffic: Arc::clone(self), requester })
     }
 
-    /// Leave to read on what a refused request's client sends, unless too many are being read on already.
+    /// A permit to drain a refused request's body, unless too many are being drained.
     pub(crate) fn drain(self: &Arc<Self>) -> Option<DrainPermit> {
         let mut state = self.lock();
         (state.drains < DRAINS).then(|| {
@@ -180,31 +182,31 @@ impl Traffic {
         })
     }
 
-    /// Takes on a connection from `address`, as soon as there is room for it; `None` if its peer has too many.
+    /// Admits a connection from `address` as soon as there is room for it; `None` if its peer has too many.
     pub(crate) async fn connect(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
         let peer = peer_of(address);
         loop {
             let changed = self.changed.notified();
             match self.try_connect(peer) {
                 Ok(connected) => return Some(connected),
-                Err(NoPlace::OfPeer) => {
+                Err(NotYet::OfPeer) => {
                     self.refused_connections.fetch_add(1, Ordering::Relaxed);
                     return None;
                 }
-                Err(NoPlace::AtAll) => changed.await,
-                Err(NoPlace::Soon(wait)) => tokio::time::sleep(wait).await,
+                Err(NotYet::AtAll) => changed.await,
+                Err(NotYet::Soon(wait)) => tokio::time::sleep(wait).await,
             }
         }
     }
 
-    fn try_connect(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, NoPlace> {
+    fn try_connect(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, NotYet> {
         let mut state = self.lock();
         if state.by_peer.get(&peer).is_some_and(|connections| *connections >= self.limits.peer_connections) {
             self.evict(&mut state, |connection| connection.peer == peer)
-                .map_err(|soon| soon.map_or(NoPlace::OfPeer, NoPlace::Soon))?;
+                .map_err(|soon| soon.map_or(NotYet::OfPeer, NotYet::Soon))?;
         }
         if state.connections.len() >= self.limits.connections {
-            self.evict(&mut state, |_| true).map_err(|soon| soon.map_or(NoPlace::AtAll, NoPlace::Soon))?;
+            self.evict(&mut state, |_| true).map_err(|soon| soon.map_or(NotYet::AtAll, NotYet::Soon))?;
         }
         state.next += 1;
         let number = state.next;
@@ -253,27 +255,28 @@ impl TrafficState {
     }
 }
 
-/// A request that counts, until it is dropped.
+/// Lets a request be served, and counts it until it is dropped.
 pub(crate) struct RequestPermit {
     traffic: Arc<Traffic>,
-    party: Requester,
+    requester: Requester,
 }
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
         let mut state = self.traffic.lock();
+        assert!(state.requests > 0, "a permit counts while it lives");
         state.requests -= 1;
-        state.unsigned -= usize::from(matches!(self.party, Requester::Peer(_)));
-        if let Some(requests) = state.by_party.get_mut(&self.party) {
+        state.unsigned -= usize::from(matches!(self.requester, Requester::Peer(_)));
+        if let Some(requests) = state.by_requester.get_mut(&self.requester) {
             *requests -= 1;
             if *requests == 0 {
-                state.by_party.remove(&self.party);
+                state.by_requester.remove(&self.requester);
             }
         }
     }
 }
 
-/// A refused body that is read on, until it is dropped.
+/// Lets a refused body be drained, and counts it until it is dropped.
 pub(crate) struct DrainPermit(Arc<Traffic>);
 
 impl Drop for DrainPermit {
@@ -282,7 +285,7 @@ impl Drop for DrainPermit {
     }
 }
 
-/// A connection that counts, until it is dropped or evicted.
+/// Lets a connection be open, and counts it until it is dropped or evicted.
 pub(crate) struct ConnectionPermit {
     traffic: Arc<Traffic>,
     number: u64,
@@ -291,17 +294,17 @@ pub(crate) struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Whose it is.
+    /// Its peer's address.
     pub fn peer(&self) -> IpAddr {
         self.peer
     }
 
-    /// Returns when it has to make room for another.
+    /// Resolves when it must make room for another.
     pub async fn evicted(&self) {
         self.evicted.notified().await;
     }
 
-    /// It has a request under way, until this is dropped.
+    /// Marks it as busy until the mark is dropped.
     pub fn busy(self: &Arc<Self>) -> BusyConnection {
         self.set_idle(None);
         BusyConnection(Arc::clone(self))
@@ -321,7 +324,7 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// A request is under way on a connection.
+/// Marks a connection as busy while it lives.
 pub(crate) struct BusyConnection(Arc<ConnectionPermit>);
 
 impl Drop for BusyConnection {
@@ -353,8 +356,8 @@ mod tests {
     #[test]
     fn neither_one_user_nor_strangers_take_all_places() {
         let traffic = Traffic::new(&limits());
-        let take = |party: Requester, times: usize| -> Vec<RequestPermit> {
-            (0..times).map_while(|_| traffic.admit(party.clone()).ok()).collect()
+        let take = |requester: Requester, times: usize| -> Vec<RequestPermit> {
+            (0..times).map_while(|_| traffic.admit(requester.clone()).ok()).collect()
         };
         let alice = take(user("alice"), 9);
         assert_eq!(alice.len(), 6);

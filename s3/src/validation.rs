@@ -40,7 +40,7 @@ const UNSIGNED: [&str; 3] = ["x-amz-content-sha256", "x-amz-user-agent", "x-amz-
 /// The one version of S3's interface there is.
 const API_VERSION: &str = "2006-03-01";
 
-/// How long a presigned URL may be good for, in seconds.
+/// The longest validity of a presigned URL, in seconds.
 const PRESIGNED_MAX_S: u64 = 7 * 24 * 3600;
 
 /// The query parameters of `operation`.

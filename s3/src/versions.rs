@@ -1,5 +1,4 @@
-//! Versions, as far as there are any: every object has one, which S3 calls `null`, since no bucket ever had versioning
-//! switched on.
+//! Versions: every object has exactly one, which S3 calls `null`, since versioning was never enabled on any bucket.
 
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
@@ -11,10 +10,10 @@ use s3s::dto::{ListObjectVersionsOutput, ObjectVersion, ObjectVersionStorageClas
 
 /// The one version an object has.
 pub(crate) const NULL: &str = "null";
-/// How long the version ids of S3 are.
+/// The length of S3's version ids.
 const ID_BYTES: usize = 32;
 
-/// Whether the version a request names is the one there is; well if it names none.
+/// Checks that the version a request names, if any, is the only one there is.
 ///
 /// # Errors
 /// `NoSuchVersion` for any other, `InvalidArgument` for what is no version id.

@@ -9,7 +9,7 @@
 use super::state::Block;
 use fearless_simd::{Level, dispatch, prelude::*, u32x16};
 
-/// How many messages go side by side.
+/// Messages that are hashed side by side.
 pub(super) const LANES: usize = 16;
 
 /// A, B, C and D of RFC 1321, each of all messages.

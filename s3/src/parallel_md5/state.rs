@@ -3,7 +3,7 @@
 //! Invariant: `held` is the beginning of a block that is not whole yet, `bytes % 64` bytes of it; all before it is in
 //! `words`.
 
-/// What MD5 works through at once, in bytes.
+/// MD5's block, in bytes.
 pub(super) const BLOCK_BYTES: usize = 64;
 
 /// A whole block.
@@ -24,7 +24,7 @@ impl Md5State {
         Self { words: [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476], held: [0; BLOCK_BYTES], bytes: 0 }
     }
 
-    /// How many bytes are held back until their block is whole.
+    /// Bytes that are held back until their block is whole.
     pub fn held_bytes(&self) -> usize {
         (self.bytes % BLOCK_BYTES as u64) as usize
     }
