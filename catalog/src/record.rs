@@ -45,7 +45,7 @@ fn decode_body<T: DeserializeOwned>(key: &[u8], body: &[u8]) -> Result<T, Catalo
 }
 
 /// The number of an object version; unique in a store for ever, and growing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct VersionId(pub u64);
 
@@ -150,7 +150,7 @@ impl Checksum {
 }
 
 /// What S3 knows of an object: everything but where its bytes lie.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
     /// Its version.
     pub version: VersionId,

@@ -17,7 +17,6 @@ use crate::house::House;
 use crate::lineage::Lineage;
 use crate::notices::Notices;
 use crate::repartition::Repartitions;
-use crate::s3::{self, Traffic};
 use crate::tell::Teller;
 use crate::trace_file;
 use crate::users::Users;
@@ -27,6 +26,7 @@ use disk::{Clock, DirectoryDrive, Drive, DriveError, EmulatedRack, OpenFiles};
 use engine::trace::{Header, TRACE_FORMAT};
 use futures::future::{BoxFuture, FutureExt};
 use model::RackSpec;
+use s3::Traffic;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -117,8 +117,9 @@ async fn serve(dir: DataDir, config: Config, ready: Ready, shutdown: BoxFuture<'
     ready(address);
     let store = Arc::new(House::new(house.means.clone(), house.world.clone(), config.patience));
     let stale = config.workshop.abort_uploads_after.map(|age| tokio::spawn(abort_stale(Arc::clone(&store), age)));
-    let keys = Arc::clone(&house.users) as Arc<dyn s3::Keys>;
-    let served = s3::serve(listener, store, keys, Arc::clone(&house.traffic), config.domain.clone(), shutdown).await;
+    let front =
+        s3::Frontend::new(store, Arc::clone(&house.users) as _, Arc::clone(&house.traffic), config.domain.clone());
+    let served = s3::serve(listener, front, Box::pin(shutdown)).await;
     if let Some(stale) = stale {
         stale.abort();
     }

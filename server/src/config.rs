@@ -8,11 +8,11 @@
 
 mod text;
 
-use crate::s3::{Domain, Limits};
 use engine::{
     Deadlines, GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing,
 };
 use model::{ClassId, RackSpec};
+use s3::{HostDomain, S3Limits};
 use serde::Deserialize;
 use std::fmt;
 use std::net::SocketAddr;
@@ -41,7 +41,7 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The domain whose subdomains are buckets, if there is one.
     #[serde(deserialize_with = "text::some_domain")]
-    pub domain: Option<Domain>,
+    pub domain: Option<HostDomain>,
     /// How long a GET may wait for its group, in wall time.
     #[serde(deserialize_with = "text::duration")]
     pub patience: Duration,
@@ -446,10 +446,10 @@ impl Config {
     }
 
     /// How much the front takes on, with so many connections as the system allows.
-    pub fn limits(&self, connections: usize) -> Limits {
-        let usual = Limits::of(self.request_limit as usize, connections.min(self.connection_limit as usize));
+    pub fn limits(&self, connections: usize) -> S3Limits {
+        let usual = S3Limits::of(self.request_limit as usize, connections.min(self.connection_limit as usize));
         let set = |limit: Option<u32>, usual: usize| limit.map_or(usual, |limit| limit as usize);
-        Limits {
+        S3Limits {
             user_requests: set(self.user_request_limit, usual.user_requests),
             peer_requests: set(self.peer_request_limit, usual.peer_requests),
             unsigned_requests: set(self.unsigned_request_limit, usual.unsigned_requests),

@@ -7,21 +7,18 @@
 //! - Lists and HEADs ask the catalog alone.
 
 use crate::recall::{RecallError, Recalls};
-use crate::s3::store::{
-    Committed, Completion, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, Restatement,
-    StoreError, StoreFuture, UploadMeta, UploadPage, UploadQuery,
-};
 use crate::users::ROOT;
 use crate::whole;
 use crate::world::{Means, WorldHandle, usage_of};
 use bytes::Bytes;
 use catalog::{
-    Authority, Bucket, BucketChange, CatalogError, Displaced, ListRequest, Object, ObjectChange, Part, PartLengths,
-    Place, PutCondition, Restated, Upload, VersionId,
+    Authority, Bucket, BucketChange, CatalogError, Checksum, Displaced, ListRequest, Listing, Object, ObjectChange,
+    Part, Place, PutCondition, Restated, Upload, UploadListRequest, UploadListing, VersionId,
 };
 use engine::{Event, Rejection};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
+use s3::store::{Completion, GetBody, ObjectStore, PartId, PutSink, StoreError, StoreFuture};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -188,18 +185,16 @@ impl ObjectStore for House {
         &'a self,
         bucket: &'a Bucket,
         key: &'a str,
-        length: Option<u64>,
+        object: Object,
+        condition: PutCondition,
     ) -> StoreFuture<'a, Box<dyn PutSink>> {
         Box::pin(async move {
-            let Some(bytes) = length else {
-                return Err(StoreError::Internal("the length of a put is not known".into()));
-            };
-            self.check_room(bytes)?;
-            let reservation = self.means.staging.reserve_growing(bytes).map_err(|full| workshop_full(&full))?;
+            self.check_room(object.bytes)?;
+            let reservation = self.means.staging.reserve_growing(object.bytes).map_err(|full| workshop_full(&full))?;
             let slot = self.means.catalog.next_slot().await.map_err(catalog_error)?;
             let writer = self.means.staging.create(slot, reservation).await.map_err(stage_error)?;
-            let sink = Sink { house: self.clone(), bucket: bucket.clone(), key: key.into(), slot, writer };
-            Ok(Box::new(sink) as Box<dyn PutSink>)
+            let (house, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
+            Ok(Box::new(Sink { house, bucket, key, object, condition, slot, writer }) as Box<dyn PutSink>)
         })
     }
 
@@ -221,48 +216,34 @@ impl ObjectStore for House {
         Box::pin(async move { self.means.catalog.change_object(bucket, key, &change).await.map_err(catalog_error) })
     }
 
-    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str, condition: Condition) -> StoreFuture<'a, ()> {
+    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str, condition: PutCondition) -> StoreFuture<'a, ()> {
         let (house, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
         in_task(async move {
-            let condition = catalog_condition(condition);
             let deleted = house.means.catalog.delete_object_if(&bucket, &key, &condition).await;
-            let displaced = deleted.map_err(catalog_error)?;
-            house.displaced(displaced);
+            house.displaced(deleted.map_err(catalog_error)?);
             Ok(())
         })
     }
 
-    fn list<'a>(&'a self, bucket: &'a str, query: ListQuery) -> StoreFuture<'a, ListPage> {
-        Box::pin(async move {
-            let request = ListRequest {
-                prefix: query.prefix,
-                delimiter: query.delimiter,
-                start_after: query.after,
-                max_keys: query.max_keys,
-            };
-            let listing = self.means.catalog.list_objects(bucket, &request).await.map_err(catalog_error)?;
-            Ok(ListPage { objects: listing.objects, prefixes: listing.common_prefixes, truncated: listing.truncated })
-        })
+    fn list<'a>(&'a self, bucket: &'a str, request: ListRequest) -> StoreFuture<'a, Listing> {
+        Box::pin(async move { self.means.catalog.list_objects(bucket, &request).await.map_err(catalog_error) })
     }
 
-    fn restate<'a>(
+    fn replace_metadata<'a>(
         &'a self,
         bucket: &'a str,
         key: &'a str,
-        version: VersionId,
-        meta: Restatement,
+        metadata: Restated,
+        condition: PutCondition,
     ) -> StoreFuture<'a, Option<Object>> {
         Box::pin(async move {
-            let Restatement { headers, metadata, acl, tags, condition } = meta;
-            let modified_ms = (self.means.wall)();
-            let restated = Restated { version, headers, metadata, acl, tags, modified_ms };
-            let done = self.means.catalog.restate_object(bucket, key, &restated, &catalog_condition(condition)).await;
-            done.map_err(catalog_error)
+            let replaced = Restated { modified_ms: (self.means.wall)(), ..metadata };
+            self.means.catalog.restate_object(bucket, key, &replaced, &condition).await.map_err(catalog_error)
         })
     }
 
-    fn create_upload<'a>(&'a self, bucket: &'a str, key: &'a str, meta: UploadMeta) -> StoreFuture<'a, VersionId> {
-        Box::pin(self.create_upload_now(bucket, key, meta))
+    fn create_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: Upload) -> StoreFuture<'a, VersionId> {
+        Box::pin(self.create_upload_now(bucket, key, upload))
     }
 
     fn upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, Upload> {
@@ -273,19 +254,13 @@ impl ObjectStore for House {
         &'a self,
         bucket: &'a str,
         key: &'a str,
-        upload: VersionId,
-        number: u32,
-        length: u64,
+        part: PartId,
+        bytes: u64,
     ) -> StoreFuture<'a, Box<dyn PutSink>> {
-        Box::pin(self.begin_part_now(bucket, key, upload, number, length))
+        Box::pin(self.begin_part_now(bucket, key, part, bytes))
     }
 
-    fn complete_upload<'a>(
-        &'a self,
-        bucket: &'a str,
-        key: &'a str,
-        completion: Completion,
-    ) -> StoreFuture<'a, Committed> {
+    fn complete_upload<'a>(&'a self, bucket: &'a str, key: &'a str, completion: Completion) -> StoreFuture<'a, ()> {
         let (house, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
         in_task(async move { house.complete_now(&bucket, &key, completion).await })
     }
@@ -295,8 +270,8 @@ impl ObjectStore for House {
         in_task(async move { house.abort_now(&bucket, &key, upload).await })
     }
 
-    fn list_uploads<'a>(&'a self, bucket: &'a str, query: UploadQuery) -> StoreFuture<'a, UploadPage> {
-        Box::pin(self.list_uploads_now(bucket, query))
+    fn list_uploads<'a>(&'a self, bucket: &'a str, request: UploadListRequest) -> StoreFuture<'a, UploadListing> {
+        Box::pin(async move { self.means.catalog.list_uploads(bucket, &request).await.map_err(catalog_error) })
     }
 
     fn parts(&self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'_, Vec<Part>> {
@@ -370,11 +345,14 @@ impl House {
     }
 }
 
-/// Takes the bytes of one object into a staged file.
+/// Writes the bytes of one object into a staged file.
 struct Sink {
     house: House,
     bucket: Bucket,
     key: String,
+    /// The object as it is known before its bytes came.
+    object: Object,
+    condition: PutCondition,
     slot: u64,
     writer: StagedWriter,
 }
@@ -389,36 +367,25 @@ impl PutSink for Sink {
         Box::pin(async move { drop(self) })
     }
 
-    fn commit(self: Box<Self>, meta: PutMeta) -> StoreFuture<'static, Committed> {
-        in_task(self.commit_all(meta))
+    fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> StoreFuture<'static, u64> {
+        in_task(self.commit_all(etag, checksums))
     }
 }
 
 impl Sink {
-    async fn commit_all(self, meta: PutMeta) -> Result<Committed, StoreError> {
-        let Self { house, bucket, key, slot, writer } = self;
-        // Before the file is finished: if it fails, the writer still takes its file away.
+    async fn commit_all(self, etag: String, checksums: Vec<Checksum>) -> Result<u64, StoreError> {
+        let Self { house, bucket, key, object, condition, slot, writer } = self;
+        // Before the file is finished: if it fails, the writer still removes its file.
         let version = house.means.catalog.next_version_id().await.map_err(catalog_error)?;
         let modified_ms = (house.means.wall)();
         let staged = writer.finish_for(version.0, 0, &bucket.name, &key).await.map_err(stage_error)?;
-        let object = Object {
-            version,
-            bytes: staged.bytes,
-            etag: meta.etag.clone(),
-            modified_ms,
-            created_ms: meta.created_ms.unwrap_or(modified_ms),
-            headers: meta.headers,
-            metadata: meta.metadata,
-            checksums: meta.checksums,
-            acl: meta.acl,
-            tags: meta.tags,
-            parts: PartLengths::default(),
-        };
-        let condition = catalog_condition(meta.condition);
+        assert_eq!(staged.bytes, object.bytes, "the front commits as many bytes as it announced");
+        let created_ms = if object.created_ms == 0 { modified_ms } else { object.created_ms };
+        let object = Object { version, etag, checksums, modified_ms, created_ms, ..object };
         match house.means.catalog.put_object(&bucket, &key, &object, slot, &condition).await {
             Ok(displaced) => {
                 house.displaced(displaced);
-                Ok(Committed { etag: meta.etag, version, modified_ms: object.modified_ms })
+                Ok(modified_ms)
             }
             Err(error) => {
                 if is_refusal(&error) {
@@ -430,7 +397,7 @@ impl Sink {
     }
 }
 
-/// Whether the catalog surely changed nothing. After any other error the change may be durable all the same, and a file
+/// True if the catalog certainly changed nothing. After any other error the change may be durable all the same, and a file
 /// that it refers to must stay; one that nobody refers to goes at the next start.
 pub(crate) fn is_refusal(error: &CatalogError) -> bool {
     matches!(
@@ -443,15 +410,6 @@ pub(crate) fn is_refusal(error: &CatalogError) -> bool {
             | CatalogError::Conflict
             | CatalogError::Store(catalog::StoreError::Full)
     )
-}
-
-pub(crate) fn catalog_condition(condition: Condition) -> PutCondition {
-    match condition {
-        Condition::Always => PutCondition::None,
-        Condition::IfPresent => PutCondition::IfMatchAny,
-        Condition::IfAbsent => PutCondition::IfNoneMatchAny,
-        Condition::IfMatch(etag) => PutCondition::IfMatch(etag),
-    }
 }
 
 pub(crate) fn catalog_error(error: CatalogError) -> StoreError {

@@ -1,6 +1,6 @@
 //! Serves: the S3 front, the admin API, and the world in which the engine's decisions come true.
 //!
-//! `s3` speaks the protocol; [`house`] answers it from catalog, workshop and rack; [`recall`] brings cold bytes;
+//! The crate `s3` speaks the protocol; [`house`] answers it from catalog, workshop and rack; [`recall`] brings cold bytes;
 //! [`world`] is the loop around the engine; [`boot`] brings it up; [`app`] puts it all together from a data directory.
 //! [`verify`] holds catalog, workshop and drives against each other while nobody serves; [`offline`] takes an
 //! operator's word on drives then.
@@ -22,7 +22,6 @@ pub mod recall;
 pub mod repartition;
 pub mod replace;
 pub mod report;
-pub mod s3;
 pub mod stale;
 pub mod tell;
 pub mod trace_file;
@@ -31,3 +30,5 @@ pub mod users;
 pub mod verify;
 mod whole;
 pub mod world;
+
+pub use s3::REGION;

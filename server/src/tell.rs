@@ -10,7 +10,6 @@ use crate::report::{
     CapacityStatus, ClassStatus, DriveCounts, DriveReport, Explanation, FrontStatus, PlaceReport, PowerStatus,
     RebuildReport, Status, Totals, UnusableStack, WorkshopStatus,
 };
-use crate::s3::Traffic;
 use crate::world::{Means, WorldHandle};
 use catalog::{CatalogError, Object, Place};
 use disk::label::Label;
@@ -18,6 +17,7 @@ use disk::{Clock, EmulatedRack};
 use engine::{DrivePhase, Event, Forecast, GroupState, Lane, Rack, RebuildView, Rejection};
 use futures::future::BoxFuture;
 use model::{ClassId, Code, DriveId, GroupId, Time};
+use s3::Traffic;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -479,7 +479,7 @@ fn capacity(rack: &Rack) -> CapacityStatus {
 }
 
 fn front(traffic: &Traffic) -> FrontStatus {
-    let (seen, limits) = (traffic.seen(), traffic.limits());
+    let (seen, limits) = (traffic.stats(), traffic.limits());
     FrontStatus {
         connections: seen.connections as u64,
         idle_connections: seen.idle_connections as u64,

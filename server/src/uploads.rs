@@ -5,15 +5,14 @@
 //! share. Completing is one batch of the catalog and moves
 //! no bytes: the object is read from the files of its parts until it has migrated as a whole.
 
-use crate::house::{House, Staged, catalog_condition, catalog_error, damaged, is_refusal, stage_error, workshop_full};
-use crate::s3::store::{Committed, Completion, ObjectStore, PutMeta, PutSink, StoreError, StoreFuture, UploadMeta};
-use crate::s3::store::{UploadPage, UploadQuery};
+use crate::house::{House, Staged, catalog_error, damaged, is_refusal, stage_error, workshop_full};
 use crate::stale::{Ends, Watch};
 use crate::world::Counters;
 use bytes::Bytes;
-use catalog::{CatalogError, Object, Part, Place, PlacedObject, Upload, UploadListRequest, VersionId};
+use catalog::{CatalogError, Checksum, Object, Part, Place, PlacedObject, Upload, UploadListRequest, VersionId};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use s3::store::{Completion, ObjectStore, PartId, PutSink, StoreError, StoreFuture};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,13 +40,10 @@ impl House {
         &self,
         bucket: &str,
         key: &str,
-        meta: UploadMeta,
+        upload: Upload,
     ) -> Result<VersionId, StoreError> {
         let version = self.means.catalog.next_version_id().await.map_err(catalog_error)?;
-        let UploadMeta { headers, metadata, checksum, checksum_named, composite, acl, tags } = meta;
-        let initiated_ms = (self.means.wall)();
-        let upload =
-            Upload { version, initiated_ms, headers, metadata, checksum, checksum_named, composite, acl, tags };
+        let upload = Upload { version, initiated_ms: (self.means.wall)(), ..upload };
         self.means.catalog.create_upload(bucket, key, &upload).await.map_err(catalog_error)?;
         Ok(version)
     }
@@ -56,21 +52,20 @@ impl House {
         &self,
         bucket: &str,
         key: &str,
-        upload: VersionId,
-        number: u32,
-        length: u64,
+        part: PartId,
+        bytes: u64,
     ) -> Result<Box<dyn PutSink>, StoreError> {
-        self.means.catalog.upload(bucket, key, upload).await.map_err(catalog_error)?;
-        self.check_room(length)?;
-        let open = match self.open_part(length) {
-            Err(error) => return Err(self.never_fits(upload, number, length).await?.unwrap_or(error)),
+        self.means.catalog.upload(bucket, key, part.upload).await.map_err(catalog_error)?;
+        self.check_room(bytes)?;
+        let open = match self.open_part(bytes) {
+            Err(error) => return Err(self.never_fits(part, bytes).await?.unwrap_or(error)),
             Ok(open) => open,
         };
-        let reservation = self.means.staging.reserve_growing(length).map_err(|full| workshop_full(&full))?;
+        let reservation = self.means.staging.reserve_growing(bytes).map_err(|full| workshop_full(&full))?;
         let slot = self.means.catalog.next_slot().await.map_err(catalog_error)?;
         let writer = self.means.staging.create(slot, reservation).await.map_err(stage_error)?;
         let (house, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
-        Ok(Box::new(PartSink { house, bucket, key, upload, number, slot, writer, come_bytes: 0, open }))
+        Ok(Box::new(PartSink { house, bucket, key, part, bytes, slot, writer, come_bytes: 0, open }))
     }
 
     /// What of the workshop the parts of all open uploads may take, in bytes.
@@ -92,8 +87,9 @@ impl House {
         Ok(open)
     }
 
-    /// Why part `number` of `length` bytes will never have room beside the other parts of its upload, if that is so.
-    async fn never_fits(&self, upload: VersionId, number: u32, length: u64) -> Result<Option<StoreError>, StoreError> {
+    /// Why part `part` of `length` bytes will never have room beside the other parts of its upload, if that is so.
+    async fn never_fits(&self, part: PartId, length: u64) -> Result<Option<StoreError>, StoreError> {
+        let PartId { upload, number } = part;
         let (mut bytes, mut last) = (length, 0);
         loop {
             let page = self.means.catalog.parts_page(upload, last, PAGE).await.map_err(catalog_error)?;
@@ -128,48 +124,22 @@ impl House {
         self.free(parts.iter().map(|part| part.slot).collect());
     }
 
-    pub(crate) async fn complete_now(
-        &self,
-        bucket: &str,
-        key: &str,
-        completion: Completion,
-    ) -> Result<Committed, StoreError> {
-        let Completion { upload, parts, lengths, etag, checksums, condition } = completion;
-        let begun = self.means.catalog.upload(bucket, key, upload).await.map_err(catalog_error)?;
+    pub(crate) async fn complete_now(&self, bucket: &str, key: &str, completion: Completion) -> Result<(), StoreError> {
+        let Completion { object, parts, condition } = completion;
         let modified_ms = (self.means.wall)();
-        let object = Object {
-            version: upload,
-            bytes: lengths.runs().iter().map(|(count, bytes)| u64::from(*count) * bytes).sum(),
-            etag: etag.clone(),
-            modified_ms,
-            created_ms: modified_ms,
-            headers: begun.headers,
-            metadata: begun.metadata,
-            checksums,
-            acl: begun.acl,
-            tags: begun.tags,
-            parts: lengths,
-        };
-        let condition = catalog_condition(condition);
+        let object = Object { modified_ms, created_ms: modified_ms, ..object };
         let done = self.means.catalog.complete_upload(bucket, key, &object, &parts, &condition).await;
         let done = done.map_err(catalog_error)?;
         self.closed(object.bytes);
         self.free_parts(&done.unused);
         self.displaced(done.displaced);
-        Ok(Committed { etag, version: upload, modified_ms: object.modified_ms })
+        Ok(())
     }
 
     pub(crate) async fn abort_now(&self, bucket: &str, key: &str, upload: VersionId) -> Result<(), StoreError> {
         let parts = self.means.catalog.abort_upload(bucket, key, upload).await.map_err(catalog_error)?;
         self.free_parts(&parts);
         Ok(())
-    }
-
-    pub(crate) async fn list_uploads_now(&self, bucket: &str, query: UploadQuery) -> Result<UploadPage, StoreError> {
-        let UploadQuery { prefix, delimiter, after, max_uploads } = query;
-        let request = UploadListRequest { prefix, delimiter, after, max_uploads };
-        let listing = self.means.catalog.list_uploads(bucket, &request).await.map_err(catalog_error)?;
-        Ok(UploadPage { uploads: listing.uploads, prefixes: listing.common_prefixes, truncated: listing.truncated })
     }
 
     /// Removes a bucket without objects, and with it the uploads into it.
@@ -184,8 +154,9 @@ impl House {
             if !listing.objects.is_empty() {
                 return Err(StoreError::BucketNotEmpty);
             }
-            let query = UploadQuery { max_uploads: PAGE, ..UploadQuery::default() };
-            for (key, upload) in self.list_uploads_now(bucket, query).await?.uploads {
+            let request = UploadListRequest { max_uploads: PAGE, ..UploadListRequest::default() };
+            let listing = self.means.catalog.list_uploads(bucket, &request).await.map_err(catalog_error)?;
+            for (key, upload) in listing.uploads {
                 match self.abort_now(bucket, &key, upload.version).await {
                     Ok(()) | Err(StoreError::NoSuchUpload) => {}
                     Err(error) => return Err(error),
@@ -373,13 +344,14 @@ impl Drop for OpenPart {
     }
 }
 
-/// Takes the bytes of a part into a staged file.
+/// Writes the bytes of a part into a staged file.
 struct PartSink {
     house: House,
     bucket: String,
     key: String,
-    upload: VersionId,
-    number: u32,
+    part: PartId,
+    /// Its length.
+    bytes: u64,
     slot: u64,
     writer: StagedWriter,
     come_bytes: u64,
@@ -400,24 +372,25 @@ impl PutSink for PartSink {
         Box::pin(async move { drop(self) })
     }
 
-    fn commit(self: Box<Self>, meta: PutMeta) -> StoreFuture<'static, Committed> {
-        crate::house::in_task(self.commit_all(meta))
+    fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> StoreFuture<'static, u64> {
+        crate::house::in_task(self.commit_all(etag, checksums))
     }
 }
 
 impl PartSink {
-    async fn commit_all(self, meta: PutMeta) -> Result<Committed, StoreError> {
-        let Self { house, bucket, key, upload, number, slot, writer, open, .. } = self;
-        let checksum = meta.checksums.into_iter().next();
-        let checksum = checksum.ok_or_else(|| StoreError::Internal("a part without a checksum".into()))?;
+    async fn commit_all(self, etag: String, checksums: Vec<Checksum>) -> Result<u64, StoreError> {
+        let Self { house, bucket, key, part: PartId { upload, number }, bytes, slot, writer, open, .. } = self;
+        let [checksum]: [Checksum; 1] =
+            checksums.try_into().map_err(|_| StoreError::Internal("a part has one checksum".into()))?;
         let staged = writer.finish_for(upload.0, number, &bucket, &key).await.map_err(stage_error)?;
+        assert_eq!(staged.bytes, bytes, "the front commits as many bytes as it announced");
         let modified_ms = (house.means.wall)();
-        let part = Part { number, slot, bytes: staged.bytes, etag: meta.etag.clone(), checksum, modified_ms };
+        let part = Part { number, slot, bytes, etag, checksum, modified_ms };
         match house.means.catalog.put_part(&bucket, &key, upload, &part).await {
             Ok(displaced) => {
                 open.committed();
                 house.free_parts(displaced.as_slice());
-                Ok(Committed { etag: meta.etag, version: upload, modified_ms })
+                Ok(modified_ms)
             }
             Err(error) => {
                 if is_refusal(&error) {

@@ -8,8 +8,8 @@
 
 use crate::data_dir::{CREDENTIALS, Credentials, DataDirError, replace_credentials};
 use crate::report::{NewKeys, UserReport};
-use crate::s3::Keys;
 use catalog::{Catalog, CatalogError, User};
+use s3::AccessKeys;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -230,7 +230,7 @@ impl Known {
     }
 }
 
-impl Keys for Users {
+impl AccessKeys for Users {
     fn secret(&self, access_key: &str) -> Option<String> {
         self.known(access_key).map(|known| known.secret)
     }

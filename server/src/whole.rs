@@ -8,11 +8,11 @@
 //! An object that has only a checksum of its parts' checksums is held against these, part by part. Memory: one chunk
 //! beside the one that is on its way, and the checksums of a page of parts.
 
-use crate::s3::store::StoreError;
 use crate::world::{Counters, Means};
 use bytes::Bytes;
 use catalog::{Catalog, Checksum, Object, Part};
 use futures::stream::{self, BoxStream, StreamExt};
+use s3::store::StoreError;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

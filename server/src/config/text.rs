@@ -2,9 +2,9 @@
 //!
 //! Invariant: no value is rounded or clamped; what is out of range is refused with what to write instead.
 
-use crate::s3::Domain;
 use engine::{IdleTimeout, Weighing};
 use model::text::{duration as parse_duration, nearest, size as parse_size};
+use s3::HostDomain;
 use serde::de::{Deserialize, Deserializer, Error};
 use std::fmt::Write;
 use std::time::Duration;
@@ -57,8 +57,8 @@ pub fn idle_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<IdleTimeout, D
 }
 
 /// A domain's name, of a key that has no default of its own.
-pub fn some_domain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Domain>, D::Error> {
-    let domain = Value::deserialize(from)?.as_str().and_then(Domain::new);
+pub fn some_domain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<HostDomain>, D::Error> {
+    let domain = Value::deserialize(from)?.as_str().and_then(HostDomain::new);
     domain.map(Some).ok_or_else(|| D::Error::custom("is no domain; write a host's name such as \"s3.example.org\""))
 }
 

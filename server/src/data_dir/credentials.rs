@@ -1,7 +1,7 @@
 //! The keys clients sign with, and where they find the server, kept as lines a shell can read.
 
 use super::{DataDirError, failed};
-use crate::s3::REGION;
+use s3::REGION;
 use std::fmt;
 use std::fs::{Permissions, set_permissions};
 use std::io;

@@ -9,7 +9,6 @@ use super::buffer::Taken;
 use super::plan::KEY_BYTES_MAX;
 use super::reader::{Records, heavy};
 use super::report::Place;
-use crate::s3;
 use crate::world::packed::{self, Buckets};
 use crate::world::{MakeError, Means, Ticket, WorldHandle, WriteOrder};
 use arrow::array::RecordBatch;

@@ -1,14 +1,14 @@
 //! Buckets, listings, and deleting what they name.
 
-use super::House;
+use super::Front;
 use crate::client::{Call, Reply};
 
-async fn with_keys(keys: &[&str]) -> House {
-    let house = House::open().await;
+async fn with_keys(keys: &[&str]) -> Front {
+    let front = Front::open().await;
     for key in keys {
-        assert_eq!(house.put(key, b"x").await.status, 200);
+        assert_eq!(front.put(key, b"x").await.status, 200);
     }
-    house
+    front
 }
 
 fn list(query: &[(&str, &str)]) -> Call {
@@ -17,14 +17,14 @@ fn list(query: &[(&str, &str)]) -> Call {
 }
 
 /// Entries of all pages of `size`, and how many pages there were.
-async fn pages(house: &House, query: &[(&str, &str)], size: usize) -> (Vec<String>, usize) {
+async fn pages(front: &Front, query: &[(&str, &str)], size: usize) -> (Vec<String>, usize) {
     let (mut entries, mut count, mut token) = (Vec::new(), 0, None::<String>);
     loop {
         let mut call = list(query).query("max-keys", &size.to_string());
         if let Some(token) = &token {
             call = call.query("continuation-token", token);
         }
-        let reply = house.send(call).await;
+        let reply = front.send(call).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
         let mut page = entries_of(&reply);
         assert_eq!(reply.all("KeyCount"), [page.len().to_string()]);
@@ -47,81 +47,81 @@ fn entries_of(reply: &Reply) -> Vec<String> {
 
 #[tokio::test]
 async fn pages_of_any_size_add_up_to_the_whole() {
-    let house = with_keys(&["a", "b/1", "b/2", "b/c/3", "d", "e/1", "f"]).await;
+    let front = with_keys(&["a", "b/1", "b/2", "b/c/3", "d", "e/1", "f"]).await;
     for size in 1..9 {
-        let (all, count) = pages(&house, &[], size).await;
+        let (all, count) = pages(&front, &[], size).await;
         assert_eq!(all, ["a", "b/1", "b/2", "b/c/3", "d", "e/1", "f"]);
         assert_eq!(count, 7_usize.div_ceil(size));
-        assert_eq!(pages(&house, &[("delimiter", "/")], size).await.0, ["a", "b/", "d", "e/", "f"]);
-        assert_eq!(pages(&house, &[("delimiter", "/"), ("prefix", "b/")], size).await.0, ["b/1", "b/2", "b/c/"]);
-        assert_eq!(pages(&house, &[("start-after", "b/2")], size).await.0, ["b/c/3", "d", "e/1", "f"]);
+        assert_eq!(pages(&front, &[("delimiter", "/")], size).await.0, ["a", "b/", "d", "e/", "f"]);
+        assert_eq!(pages(&front, &[("delimiter", "/"), ("prefix", "b/")], size).await.0, ["b/1", "b/2", "b/c/"]);
+        assert_eq!(pages(&front, &[("start-after", "b/2")], size).await.0, ["b/c/3", "d", "e/1", "f"]);
     }
 }
 
 #[tokio::test]
 async fn the_finer_points_of_listing() {
-    let house = with_keys(&["a%20b", "c"]).await;
-    let none = house.send(list(&[("max-keys", "0")])).await;
+    let front = with_keys(&["a%20b", "c"]).await;
+    let none = front.send(list(&[("max-keys", "0")])).await;
     assert_eq!((none.all("IsTruncated"), none.all("KeyCount")), (vec!["false".into()], vec!["0".into()]));
-    let spelled = house.send(list(&[("encoding-type", "url"), ("fetch-owner", "true")])).await;
+    let spelled = front.send(list(&[("encoding-type", "url"), ("fetch-owner", "true")])).await;
     assert_eq!(spelled.all("Key"), ["a%20b", "c"]);
     assert_eq!((spelled.all("ID").len(), spelled.all("EncodingType")), (2, vec!["url".to_owned()]));
-    assert_eq!(house.send(list(&[])).await.all("Key"), ["a b", "c"]);
-    assert_eq!(house.send(list(&[("max-keys", "-1")])).await.code(), "InvalidArgument");
-    assert_eq!(house.send(list(&[("continuation-token", "x")])).await.code(), "InvalidArgument");
-    assert_eq!(house.send(list(&[("encoding-type", "xml")])).await.code(), "InvalidArgument");
-    let elder = house.send(Call::new("GET", "/shelf").query("max-keys", "1").query("delimiter", "/")).await;
+    assert_eq!(front.send(list(&[])).await.all("Key"), ["a b", "c"]);
+    assert_eq!(front.send(list(&[("max-keys", "-1")])).await.code(), "InvalidArgument");
+    assert_eq!(front.send(list(&[("continuation-token", "x")])).await.code(), "InvalidArgument");
+    assert_eq!(front.send(list(&[("encoding-type", "xml")])).await.code(), "InvalidArgument");
+    let elder = front.send(Call::new("GET", "/shelf").query("max-keys", "1").query("delimiter", "/")).await;
     assert_eq!((elder.all("Key"), elder.all("NextMarker")), (vec!["a b".to_owned()], vec!["a b".to_owned()]));
-    let rest = house.send(Call::new("GET", "/shelf").query("marker", "a b")).await;
+    let rest = front.send(Call::new("GET", "/shelf").query("marker", "a b")).await;
     assert_eq!(rest.all("Key"), ["c"]);
 }
 
 #[tokio::test]
 async fn many_keys_are_deleted_at_once() {
-    let house = with_keys(&["a", "b", "c"]).await;
+    let front = with_keys(&["a", "b", "c"]).await;
     let body = "<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Object><Key>a</Key></Object>\
                 <Object><Key>none</Key></Object><Object><Key>b</Key><VersionId>1</VersionId></Object></Delete>";
     let call = Call::new("POST", "/shelf").query("delete", "").body(body.as_bytes());
-    let refused = house.send(call.clone().header("x-amz-checksum-crc32", "AAAAAA==")).await;
-    assert_eq!((refused.code().as_str(), house.get("a").await.status), ("BadDigest", 200));
-    let reply = house.send(call.clone()).await;
+    let refused = front.send(call.clone().header("x-amz-checksum-crc32", "AAAAAA==")).await;
+    assert_eq!((refused.code().as_str(), front.get("a").await.status), ("BadDigest", 200));
+    let reply = front.send(call.clone()).await;
     let deleted = reply.all("Deleted");
     assert_eq!(deleted, ["<Key>a</Key>", "<Key>none</Key>"]);
     assert_eq!(reply.code(), "InvalidArgument", "a version of b that cannot be");
-    assert_eq!(house.send(list(&[])).await.all("Key"), ["b", "c"]);
-    assert_eq!(house.send(call.body(b"<Delete><Obj")).await.code(), "MalformedXML");
+    assert_eq!(front.send(list(&[])).await.all("Key"), ["b", "c"]);
+    assert_eq!(front.send(call.body(b"<Delete><Obj")).await.code(), "MalformedXML");
 }
 
 #[tokio::test]
 async fn buckets_come_and_go_and_belong_to_somebody() {
-    let house = House::open().await;
+    let front = Front::open().await;
     let bob = |method, path| Call::new(method, path).user("BOB", "bobs secret");
-    let reply = house.send(Call::new("PUT", "/shelf")).await;
+    let reply = front.send(Call::new("PUT", "/shelf")).await;
     assert_eq!(reply.status, 200, "as in us-east-1");
-    assert_eq!(house.send(bob("PUT", "/shelf")).await.code(), "BucketAlreadyExists");
-    assert_eq!(house.send(bob("PUT", "/bobs")).await.status, 200);
-    assert_eq!(house.send(Call::new("GET", "/")).await.all("Name"), ["shelf"]);
-    assert_eq!(house.send(bob("GET", "/")).await.all("Name"), ["bobs"]);
-    house.put("k", b"x").await;
+    assert_eq!(front.send(bob("PUT", "/shelf")).await.code(), "BucketAlreadyExists");
+    assert_eq!(front.send(bob("PUT", "/bobs")).await.status, 200);
+    assert_eq!(front.send(Call::new("GET", "/")).await.all("Name"), ["shelf"]);
+    assert_eq!(front.send(bob("GET", "/")).await.all("Name"), ["bobs"]);
+    front.put("k", b"x").await;
     for (method, path) in
         [("GET", "/shelf/k"), ("PUT", "/shelf/k"), ("DELETE", "/shelf/k"), ("GET", "/shelf"), ("DELETE", "/shelf")]
     {
-        assert_eq!(house.send(bob(method, path)).await.code(), "AccessDenied", "{method} {path}");
+        assert_eq!(front.send(bob(method, path)).await.code(), "AccessDenied", "{method} {path}");
     }
     let owner = |owner| Call::new("GET", "/shelf/k").header("x-amz-expected-bucket-owner", owner);
-    assert_eq!(house.send(owner("alice")).await.status, 200);
-    assert_eq!(house.send(owner("bob")).await.code(), "AccessDenied");
-    assert_eq!(house.send(Call::new("DELETE", "/shelf")).await.code(), "BucketNotEmpty");
-    house.send(Call::new("DELETE", "/shelf/k")).await;
-    assert_eq!(house.send(Call::new("DELETE", "/shelf")).await.status, 204);
-    assert_eq!(house.send(Call::new("HEAD", "/shelf")).await.status, 404);
+    assert_eq!(front.send(owner("alice")).await.status, 200);
+    assert_eq!(front.send(owner("bob")).await.code(), "AccessDenied");
+    assert_eq!(front.send(Call::new("DELETE", "/shelf")).await.code(), "BucketNotEmpty");
+    front.send(Call::new("DELETE", "/shelf/k")).await;
+    assert_eq!(front.send(Call::new("DELETE", "/shelf")).await.status, 204);
+    assert_eq!(front.send(Call::new("HEAD", "/shelf")).await.status, 404);
 }
 
 #[tokio::test]
 async fn buckets_are_named_and_placed_as_on_aws() {
-    let house = House::open().await;
+    let front = Front::open().await;
     for name in ["ab", "Upper", "under_score", "192.168.1.1", "-dash", "xn--a"] {
-        let reply = house.send(Call::new("PUT", &format!("/{name}"))).await;
+        let reply = front.send(Call::new("PUT", &format!("/{name}"))).await;
         assert_eq!((reply.status, reply.code().as_str()), (400, "InvalidBucketName"), "{name}");
     }
     let place = |place: &str| {
@@ -130,9 +130,9 @@ async fn buckets_are_named_and_placed_as_on_aws() {
         );
         Call::new("PUT", "/placed").body(body.as_bytes())
     };
-    assert_eq!(house.send(place("eu-west-1")).await.code(), "IllegalLocationConstraintException");
-    assert_eq!(house.send(place("us-east-1")).await.status, 200);
-    assert_eq!(house.send(Call::new("HEAD", "/placed")).await.header("x-amz-bucket-region"), "us-east-1");
-    let reply = house.send(Call::new("GET", "/placed").query("location", "")).await;
+    assert_eq!(front.send(place("eu-west-1")).await.code(), "IllegalLocationConstraintException");
+    assert_eq!(front.send(place("us-east-1")).await.status, 200);
+    assert_eq!(front.send(Call::new("HEAD", "/placed")).await.header("x-amz-bucket-region"), "us-east-1");
+    let reply = front.send(Call::new("GET", "/placed").query("location", "")).await;
     assert!(reply.status == 200 && reply.text().contains("LocationConstraint"), "{}", reply.text());
 }

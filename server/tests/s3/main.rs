@@ -1,4 +1,4 @@
-//! The S3 front over real HTTP, before an object store in memory.
+//! The S3 front over real HTTP, before the object service over memory.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ mod access;
 mod client;
 mod configuration;
 mod copies;
-mod fake;
+mod faults;
 mod gets;
 mod hostile;
 mod limits;
@@ -15,14 +15,17 @@ mod odd_keys;
 mod puts;
 mod refusals;
 mod signatures;
+mod site;
 mod strict;
 mod tagging;
 mod uploads;
 mod versions;
 
 use client::{Call, Reply};
-use fake::Fake;
-use server::s3::{Domain, Keys, Limits, Traffic, serve};
+use faults::Faulty;
+use s3::{AccessKeys, Frontend, HostDomain, S3Limits, Traffic, serve};
+use server::world::Counters;
+use site::Site;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -31,7 +34,7 @@ use tokio::task::JoinHandle;
 
 struct Users;
 
-impl Keys for Users {
+impl AccessKeys for Users {
     fn secret(&self, access_key: &str) -> Option<String> {
         match access_key {
             "ALICE" => Some("alices secret".into()),
@@ -46,44 +49,40 @@ impl Keys for Users {
 }
 
 /// Requests to its subdomains are virtual-hosted style.
-fn domain() -> Option<Domain> {
-    Domain::new("s3.test")
+fn domain() -> Option<HostDomain> {
+    HostDomain::new("s3.test")
 }
 
 /// A server with a bucket, `shelf`, of Alice's.
-struct House {
+struct Front {
     address: SocketAddr,
-    store: Fake,
+    store: Faulty,
+    counters: Arc<Counters>,
     traffic: Arc<Traffic>,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<std::io::Result<()>>,
 }
 
-impl House {
+impl Front {
     async fn open() -> Self {
-        Self::with(Limits::default()).await
+        Self::with(S3Limits::default()).await
     }
 
-    async fn with(limits: Limits) -> Self {
+    async fn with(limits: S3Limits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let store = Fake::new();
+        let Site { service, counters } = Site::boot().await;
+        let store = Faulty::new(Arc::new(service));
         let traffic = Traffic::new(&limits);
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async {
             let _ = stopped.await;
         };
-        let running = tokio::spawn(serve(
-            listener,
-            Arc::new(store.clone()),
-            Arc::new(Users),
-            traffic.clone(),
-            domain(),
-            shutdown,
-        ));
-        let house = Self { address, store, traffic, stop: Some(stop), running };
-        assert_eq!(house.send(Call::new("PUT", "/shelf")).await.status, 200);
-        house
+        let frontend = Frontend::new(Arc::new(store.clone()), Arc::new(Users), traffic.clone(), domain());
+        let running = tokio::spawn(serve(listener, frontend, Box::pin(shutdown)));
+        let front = Self { address, store, counters, traffic, stop: Some(stop), running };
+        assert_eq!(front.send(Call::new("PUT", "/shelf")).await.status, 200);
+        front
     }
 
     async fn send(&self, call: Call) -> Reply {

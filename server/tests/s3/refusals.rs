@@ -1,12 +1,12 @@
 //! Who and what is refused: strangers, and everything we do not do.
 
-use super::House;
+use super::Front;
 use crate::client::{Call, Signed};
 
 #[tokio::test]
 async fn strangers_are_refused() {
-    let house = House::open().await;
-    house.put("k", b"x").await;
+    let front = Front::open().await;
+    front.put("k", b"x").await;
     let read = || Call::new("GET", "/shelf/k");
     for (call, code) in [
         (read().signed(Signed::Not), "AccessDenied"),
@@ -18,17 +18,17 @@ async fn strangers_are_refused() {
         (Call::new("PUT", "/shelf/k").body(b"y").user("ALICE", "guess"), "SignatureDoesNotMatch"),
         (Call::new("PUT", "/shelf/k").body(b"y").late_header("x-amz-meta-a", "1"), "AccessDenied"),
     ] {
-        let reply = house.send(call).await;
+        let reply = front.send(call).await;
         assert_eq!(reply.code(), code);
         assert!(reply.status >= 400 && !reply.all("Message")[0].is_empty());
     }
-    assert_eq!(house.get("k").await.body, b"x");
+    assert_eq!(front.get("k").await.body, b"x");
 }
 
 #[tokio::test]
 async fn everything_we_do_not_do_is_not_implemented() {
-    let house = House::open().await;
-    house.put("k", b"x").await;
+    let front = Front::open().await;
+    front.put("k", b"x").await;
     let bucket = [
         "accelerate",
         "analytics",
@@ -84,20 +84,20 @@ async fn everything_we_do_not_do_is_not_implemented() {
     calls.push(Call::new("GET", "/shelf/k").header("x-amz-server-side-encryption-customer-key", "x"));
     calls.push(Call::new("PUT", "/another").header("x-amz-bucket-object-lock-enabled", "true"));
     for call in calls {
-        let head = call.clone().wire(house.address).0;
-        let reply = house.send(call).await;
+        let head = call.clone().wire(front.address).0;
+        let reply = front.send(call).await;
         let line = String::from_utf8_lossy(&head).lines().next().unwrap().to_owned();
         assert_eq!(reply.status, 501, "{line}: {}", reply.text());
         assert!(line.starts_with("HEAD") || reply.code() == "NotImplemented", "{line}");
     }
-    assert_eq!(house.get("k").await.body, b"x", "nothing happened");
+    assert_eq!(front.get("k").await.body, b"x", "nothing happened");
 }
 
 #[tokio::test]
 async fn signatures_of_version_2_are_taken_in_urls_of_objects_only() {
-    let house = House::open().await;
+    let front = Front::open().await;
     let header = Call::new("GET", "/shelf").signed(Signed::Not).late_header("authorization", "AWS ALICE:AAAA");
-    assert!(house.send(header).await.status >= 400);
+    assert!(front.send(header).await.status >= 400);
     let url = Call::new("GET", "/shelf").signed(Signed::Not).query("AWSAccessKeyId", "ALICE").query("Signature", "x");
-    assert_eq!(house.send(url.query("Expires", "9999999999")).await.code(), "SignatureDoesNotMatch");
+    assert_eq!(front.send(url.query("Expires", "9999999999")).await.code(), "SignatureDoesNotMatch");
 }

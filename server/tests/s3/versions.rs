@@ -1,6 +1,6 @@
 //! Versions where there is one of each object, and what else is known of objects.
 
-use super::House;
+use super::Front;
 use crate::client::Call;
 
 const NO_VERSION: &str = "3HL4kqtJlcpXroDTDmJ.rmSpXd3dIbrH";
@@ -11,18 +11,18 @@ fn versions(query: &[(&str, &str)]) -> Call {
 
 #[tokio::test]
 async fn the_one_version_is_null_and_no_other_is_there() {
-    let house = House::open().await;
-    house.put("k", b"x").await;
+    let front = Front::open().await;
+    front.put("k", b"x").await;
     let named = |method, id: &str| Call::new(method, "/shelf/k").query("versionId", id);
     for method in ["GET", "HEAD"] {
-        let reply = house.send(named(method, "null")).await;
+        let reply = front.send(named(method, "null")).await;
         assert_eq!((reply.status, reply.header("x-amz-version-id")), (200, "null"));
-        assert_eq!(house.send(named(method, NO_VERSION)).await.status, 404);
+        assert_eq!(front.send(named(method, NO_VERSION)).await.status, 404);
     }
-    assert_eq!(house.get("k").await.header("x-amz-version-id"), "", "nobody asked");
+    assert_eq!(front.get("k").await.header("x-amz-version-id"), "", "nobody asked");
     for name in ["acl", "tagging"] {
         for (id, code) in [("null", ""), (NO_VERSION, "NoSuchVersion"), ("1", "InvalidArgument")] {
-            assert_eq!(house.send(named("GET", id).query(name, "")).await.code(), code, "{name} of {id}");
+            assert_eq!(front.send(named("GET", id).query(name, "")).await.code(), code, "{name} of {id}");
         }
     }
     for name in ["acl", "tagging"] {
@@ -32,25 +32,25 @@ async fn the_one_version_is_null_and_no_other_is_there() {
         } else {
             put
         };
-        assert_eq!(house.send(put).await.code(), "NoSuchVersion", "{name}");
+        assert_eq!(front.send(put).await.code(), "NoSuchVersion", "{name}");
     }
-    assert_eq!(house.send(named("GET", "1")).await.code(), "InvalidArgument");
-    assert_eq!(house.send(named("GET", "")).await.code(), "InvalidArgument");
-    assert_eq!(house.send(named("DELETE", "1")).await.code(), "InvalidArgument");
-    assert_eq!(house.send(named("DELETE", NO_VERSION)).await.status, 204);
-    assert_eq!(house.get("k").await.status, 200, "that was another version");
-    let reply = house.send(named("DELETE", "null")).await;
+    assert_eq!(front.send(named("GET", "1")).await.code(), "InvalidArgument");
+    assert_eq!(front.send(named("GET", "")).await.code(), "InvalidArgument");
+    assert_eq!(front.send(named("DELETE", "1")).await.code(), "InvalidArgument");
+    assert_eq!(front.send(named("DELETE", NO_VERSION)).await.status, 204);
+    assert_eq!(front.get("k").await.status, 200, "that was another version");
+    let reply = front.send(named("DELETE", "null")).await;
     assert_eq!((reply.status, reply.header("x-amz-version-id")), (204, "null"));
-    assert_eq!(house.get("k").await.code(), "NoSuchKey");
+    assert_eq!(front.get("k").await.code(), "NoSuchKey");
 }
 
 #[tokio::test]
 async fn versions_are_listed_page_by_page() {
-    let house = House::open().await;
+    let front = Front::open().await;
     for key in ["a", "b/1", "b/2", "c%20d", "e"] {
-        house.put(key, b"x").await;
+        front.put(key, b"x").await;
     }
-    let whole = house.send(versions(&[])).await;
+    let whole = front.send(versions(&[])).await;
     assert_eq!(whole.all("Key"), ["a", "b/1", "b/2", "c d", "e"]);
     assert_eq!(
         (whole.all("VersionId"), whole.all("IsLatest")),
@@ -63,7 +63,7 @@ async fn versions_are_listed_page_by_page() {
         if let Some(version) = &version {
             call = call.query("version-id-marker", version);
         }
-        let page = house.send(call).await;
+        let page = front.send(call).await;
         keys.extend(page.all("Key"));
         if page.all("IsTruncated") == ["false"] {
             break;
@@ -73,11 +73,11 @@ async fn versions_are_listed_page_by_page() {
         assert_eq!(version.as_deref(), Some("null"));
     }
     assert_eq!(keys, ["a", "b/1", "b/2", "c%20d", "e"]);
-    let folded = house.send(versions(&[("delimiter", "/"), ("max-keys", "2")])).await;
+    let folded = front.send(versions(&[("delimiter", "/"), ("max-keys", "2")])).await;
     assert_eq!((folded.all("Key"), folded.all("NextKeyMarker")), (vec!["a".to_owned()], vec!["b/".to_owned()]));
-    let rest = house.send(versions(&[("delimiter", "/"), ("key-marker", "b/")])).await;
+    let rest = front.send(versions(&[("delimiter", "/"), ("key-marker", "b/")])).await;
     assert_eq!(rest.all("Key"), ["c d", "e"]);
-    assert_eq!(house.send(versions(&[("prefix", "b/")])).await.all("Key"), ["b/1", "b/2"]);
+    assert_eq!(front.send(versions(&[("prefix", "b/")])).await.all("Key"), ["b/1", "b/2"]);
     for wrong in [
         &[("version-id-marker", "null")][..],
         &[("key-marker", "a"), ("version-id-marker", "")],
@@ -85,25 +85,25 @@ async fn versions_are_listed_page_by_page() {
         &[("max-keys", "x")],
         &[("encoding-type", "x")],
     ] {
-        assert_eq!(house.send(versions(wrong)).await.code(), "InvalidArgument", "{wrong:?}");
+        assert_eq!(front.send(versions(wrong)).await.code(), "InvalidArgument", "{wrong:?}");
     }
 }
 
 #[tokio::test]
 async fn deletes_name_versions_and_conditions() {
-    let house = House::open().await;
-    let etag = house.put("k", b"x").await.header("etag").to_owned();
+    let front = Front::open().await;
+    let etag = front.put("k", b"x").await.header("etag").to_owned();
     let delete = |etag: &str| Call::new("DELETE", "/shelf/k").header("if-match", etag);
-    let reply = house.send(delete("\"other\"")).await;
+    let reply = front.send(delete("\"other\"")).await;
     assert_eq!((reply.status, reply.code().as_str()), (412, "PreconditionFailed"));
-    assert_eq!(house.get("k").await.status, 200);
-    assert_eq!(house.send(delete(&etag)).await.status, 204);
-    assert_eq!(house.send(delete("*")).await.code(), "NoSuchKey");
-    assert_eq!(house.send(delete(&etag)).await.code(), "NoSuchKey");
-    house.put("k", b"x").await;
-    assert_eq!(house.send(delete("*")).await.status, 204);
+    assert_eq!(front.get("k").await.status, 200);
+    assert_eq!(front.send(delete(&etag)).await.status, 204);
+    assert_eq!(front.send(delete("*")).await.code(), "NoSuchKey");
+    assert_eq!(front.send(delete(&etag)).await.code(), "NoSuchKey");
+    front.put("k", b"x").await;
+    assert_eq!(front.send(delete("*")).await.status, 204);
     for key in ["a", "b", "c", "d", "e"] {
-        house.put(key, b"x").await;
+        front.put(key, b"x").await;
     }
     let object = |key: &str, rest: &str| format!("<Object><Key>{key}</Key>{rest}</Object>");
     let body = [
@@ -115,30 +115,30 @@ async fn deletes_name_versions_and_conditions() {
         object("e", "<Size>1</Size>"),
     ];
     let call = Call::new("POST", "/shelf").query("delete", "");
-    let reply = house.send(call.body(format!("<Delete>{}</Delete>", body.concat()).as_bytes())).await;
+    let reply = front.send(call.body(format!("<Delete>{}</Delete>", body.concat()).as_bytes())).await;
     assert_eq!(reply.all("Deleted").len(), 3, "{}", reply.text());
     assert_eq!(reply.all("Code"), ["PreconditionFailed", "NoSuchKey", "NotImplemented"]);
-    assert_eq!(house.send(Call::new("GET", "/shelf")).await.all("Key"), ["b", "c", "e"]);
+    assert_eq!(front.send(Call::new("GET", "/shelf")).await.all("Key"), ["b", "c", "e"]);
 }
 
 #[tokio::test]
 async fn attributes_are_told_as_far_as_they_are_asked_for() {
-    let house = House::open().await;
-    house.put("k", b"123456789").await;
+    let front = Front::open().await;
+    front.put("k", b"123456789").await;
     let ask =
         |names: &str| Call::new("GET", "/shelf/k").query("attributes", "").header("x-amz-object-attributes", names);
-    let all = house.send(ask("ETag,Checksum,ObjectParts,StorageClass,ObjectSize")).await;
+    let all = front.send(ask("ETag,Checksum,ObjectParts,StorageClass,ObjectSize")).await;
     assert_eq!(all.all("ETag"), ["25f9e794323b453885f5181f1b624d0b"], "without quotes: {}", all.text());
     assert_eq!((all.all("ObjectSize"), all.all("StorageClass")), (vec!["9".to_owned()], vec!["STANDARD".to_owned()]));
     assert_eq!(all.all("ChecksumCRC64NVME"), ["rosUhgp5mIg="]);
     assert_eq!(all.all("ChecksumType"), ["FULL_OBJECT"]);
     assert!(all.header("last-modified").ends_with("GMT") && all.header("etag").is_empty());
-    let one = house.send(ask("ObjectSize")).await;
+    let one = front.send(ask("ObjectSize")).await;
     assert_eq!((one.all("ObjectSize").len(), one.all("ETag").len()), (1, 0));
     for names in ["Nonsense", "ETag,", ""] {
-        assert_eq!(house.send(ask(names)).await.code(), "InvalidArgument", "{names}");
+        assert_eq!(front.send(ask(names)).await.code(), "InvalidArgument", "{names}");
     }
-    assert_eq!(house.send(Call::new("GET", "/shelf/k").query("attributes", "")).await.code(), "InvalidArgument");
+    assert_eq!(front.send(Call::new("GET", "/shelf/k").query("attributes", "")).await.code(), "InvalidArgument");
     let none = Call::new("GET", "/shelf/none").query("attributes", "").header("x-amz-object-attributes", "ETag");
-    assert_eq!(house.send(none).await.code(), "NoSuchKey");
+    assert_eq!(front.send(none).await.code(), "NoSuchKey");
 }

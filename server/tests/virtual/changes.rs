@@ -6,7 +6,7 @@ use engine::GroupState;
 use futures::StreamExt;
 use futures::future::join_all;
 use model::GroupId;
-use server::s3::store::{GetBody, ObjectStore, StoreError};
+use s3::store::{GetBody, ObjectStore, StoreError};
 use std::time::Duration;
 
 /// Waits in small steps, so that it is there at the moment.

@@ -5,7 +5,7 @@ use catalog::{Blob, Place};
 use engine::{DrivePhase, GroupState};
 use model::DriveId;
 use model::physics::PowerState;
-use server::s3::store::StoreError;
+use s3::store::StoreError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 

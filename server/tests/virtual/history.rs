@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::join_all;
 use model::{DriveId, Rng};
-use server::s3::store::{Condition, ObjectStore, StoreError};
+use s3::store::{ObjectStore, StoreError};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -231,7 +231,7 @@ impl Client<'_> {
 
     async fn delete(&mut self, key: &str) {
         self.book.begins(key, None);
-        match self.larder.house.delete(BUCKET, key, Condition::Always).await {
+        match self.larder.house.delete(BUCKET, key, catalog::PutCondition::None).await {
             Ok(()) => self.book.is_sure(key, None),
             Err(error) => self.may_fail(key, &error),
         }
@@ -250,7 +250,9 @@ impl Client<'_> {
     async fn give_up(&mut self, key: &str) {
         let serial = self.serial();
         let Ok(bucket) = self.larder.house.head_bucket(BUCKET).await else { return };
-        if let Ok(mut sink) = self.larder.house.begin_put(&bucket, key, Some(5 * KIB)).await {
+        let object = catalog::Object { bytes: 5 * KIB, ..catalog::Object::default() };
+        let begun = self.larder.house.begin_put(&bucket, key, object, catalog::PutCondition::None).await;
+        if let Ok(mut sink) = begun {
             let _ = sink.write(Bytes::from(content(key, serial, 2 * KIB))).await;
         }
     }

@@ -120,7 +120,7 @@ fn without_any_patience_a_retry_finds_what_was_recalled() {
 #[test]
 fn lists_and_heads_touch_no_drive() {
     Site::nas8().run(async |larder| {
-        use server::s3::store::ObjectStore;
+        use s3::store::ObjectStore;
         let keys = larder.put_many("x/", 40, 100 * KIB).await;
         larder.settle().await;
         let starts = larder.starts();

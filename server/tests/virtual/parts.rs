@@ -2,9 +2,11 @@
 
 use crate::site::{BUCKET, HOUR, KIB, Larder, MIB, SECOND, Site, content};
 use bytes::Bytes;
-use catalog::{Acl, Bucket, Checksum, ChecksumKind, ChosenPart, Place, VersionId};
+use catalog::{
+    Acl, Bucket, Checksum, ChecksumKind, ChosenPart, Object, Place, PutCondition, Upload, UploadListRequest, VersionId,
+};
 use futures::future::join_all;
-use server::s3::store::{Completion, Condition, ObjectStore, PutMeta, StoreError, UploadMeta, UploadQuery};
+use s3::store::{Completion, ObjectStore, PartId, StoreError};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -30,22 +32,11 @@ fn checksum(bytes: &[u8]) -> Checksum {
     sum.finish()
 }
 
-fn described(etag: String, bytes: &[u8]) -> PutMeta {
-    PutMeta {
-        etag,
-        headers: Vec::new(),
-        metadata: Vec::new(),
-        checksums: vec![checksum(bytes)],
-        acl: Acl::Private,
-        tags: Vec::new(),
-        created_ms: None,
-        condition: Condition::Always,
-    }
-}
-
 impl Larder {
     pub async fn begin(&self, key: &str, serial: u64, lengths: Vec<u64>) -> Result<OpenUpload, StoreError> {
-        let meta = UploadMeta {
+        let upload = Upload {
+            version: VersionId::default(),
+            initiated_ms: 0,
             headers: Vec::new(),
             metadata: Vec::new(),
             checksum: ChecksumKind::Crc64Nvme,
@@ -54,7 +45,7 @@ impl Larder {
             acl: Acl::Private,
             tags: Vec::new(),
         };
-        let version = self.house.create_upload(BUCKET, key, meta).await?;
+        let version = self.house.create_upload(BUCKET, key, upload).await?;
         Ok(OpenUpload { key: key.into(), version, serial, lengths })
     }
 
@@ -64,23 +55,25 @@ impl Larder {
         let (start, bytes) = (before.iter().sum::<u64>() as usize, upload.lengths[before.len()]);
         let whole = Bytes::from(content(&upload.key, upload.serial, upload.bytes()));
         let (key, version) = (&upload.key, upload.version);
-        let mut sink = self.house.begin_part(BUCKET, key, version, number, bytes).await?;
+        let mut sink = self.house.begin_part(BUCKET, key, PartId { upload: version, number }, bytes).await?;
         let part = whole.slice(start..start + bytes as usize);
         sink.write(part.clone()).await?;
-        sink.commit(described(format!("p{number}"), &part)).await.map(drop)
+        sink.commit(format!("p{number}"), vec![checksum(&part)]).await.map(drop)
     }
 
     pub async fn complete(&self, upload: &OpenUpload) -> Result<(), StoreError> {
         let chosen = |number: u32| ChosenPart { number, etag: format!("p{number}") };
-        let completion = Completion {
-            upload: upload.version,
-            parts: (1..=upload.lengths.len() as u32).map(chosen).collect(),
-            lengths: upload.lengths.iter().copied().collect(),
+        let object = Object {
+            version: upload.version,
+            bytes: upload.bytes(),
+            parts: upload.lengths.iter().copied().collect(),
             etag: format!("{}-{}", upload.serial, upload.bytes()),
             checksums: vec![checksum(&content(&upload.key, upload.serial, upload.bytes()))],
-            condition: Condition::Always,
+            ..Object::default()
         };
-        self.house.complete_upload(BUCKET, &upload.key, completion).await.map(drop)
+        let parts = (1..=upload.lengths.len() as u32).map(chosen).collect();
+        let completion = Completion { object, parts, condition: PutCondition::None };
+        self.house.complete_upload(BUCKET, &upload.key, completion).await
     }
 
     async fn put_in_parts(&self, key: &str, serial: u64, lengths: &[u64]) {
@@ -199,8 +192,8 @@ fn parts_of_open_uploads_have_a_share_of_the_workshop_and_leave_the_rest_to_othe
             let moved = async || matches!(larder.place("other").await, Place::Stored { .. });
             larder.until("moved", HOUR, moved).await;
         }
-        let query = UploadQuery { max_uploads: 10, ..UploadQuery::default() };
-        for (key, upload) in larder.house.list_uploads(BUCKET, query).await.unwrap().uploads {
+        let request = UploadListRequest { max_uploads: 10, ..UploadListRequest::default() };
+        for (key, upload) in larder.house.list_uploads(BUCKET, request).await.unwrap().uploads {
             larder.house.abort_upload(BUCKET, &key, upload.version).await.unwrap();
         }
         larder.files_are_removed().await;
@@ -268,12 +261,13 @@ fn a_put_that_outlives_its_bucket_does_not_get_into_the_next_one_of_its_name() {
     let facts = site.facts();
     site.run(async |larder| {
         let mine = larder.house.head_bucket(BUCKET).await.unwrap();
-        let mut sink = larder.house.begin_put(&mine, "k", Some(3)).await.unwrap();
+        let object = Object { bytes: 3, ..Object::default() };
+        let mut sink = larder.house.begin_put(&mine, "k", object, PutCondition::None).await.unwrap();
         sink.write("abc".into()).await.unwrap();
         larder.house.delete_bucket(BUCKET).await.unwrap();
         tokio::time::sleep(SECOND).await;
         larder.house.create_bucket(Bucket::new(BUCKET, 0, server::users::ROOT)).await.unwrap();
-        let committed = sink.commit(described("e".into(), b"abc")).await;
+        let committed = sink.commit("e".into(), Vec::new()).await;
         assert!(matches!(committed, Err(StoreError::NoSuchBucket)), "{committed:?}");
         larder.files_are_removed().await;
         assert_eq!((facts.staged_files(), larder.keys().await.len()), (0, 0));
@@ -309,7 +303,7 @@ fn a_reader_of_an_object_of_parts_finishes_though_it_is_overwritten_and_moved() 
         larder.put("o", 2, KIB).await.unwrap();
         larder.settle_but_for_readers().await;
         let rest = futures::stream::once(async { Ok(first) }).chain(body.bytes);
-        let body = server::s3::store::GetBody { object: body.object, bytes: rest.boxed() };
+        let body = s3::store::GetBody { object: body.object, bytes: rest.boxed() };
         assert_eq!(crate::site::read_out("o", body, None).await.unwrap(), 1);
         larder.settle().await;
         larder.audit(&facts).await;

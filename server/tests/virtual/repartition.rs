@@ -2,11 +2,11 @@
 
 use crate::site::{BUCKET, Ended, Facts, HOUR, Larder, MIB, MINUTE, SECOND, Site};
 use bytes::Bytes;
-use catalog::{Acl, HIDDEN_BUCKET, ListRequest, Place, VersionId};
+use catalog::{HIDDEN_BUCKET, ListRequest, Object, Place, PutCondition, VersionId};
 use futures::StreamExt;
 use model::Rng;
+use s3::store::ObjectStore;
 use server::repartition::{self, JobReport, Repartitions, Request};
-use server::s3::store::{Condition, ObjectStore, PutMeta};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -19,21 +19,11 @@ pub(crate) async fn jobs(larder: &Larder) -> Repartitions {
 
 pub(crate) async fn put_bytes(larder: &Larder, key: &str, bytes: Vec<u8>) {
     let bucket = larder.house.head_bucket(BUCKET).await.unwrap();
-    let mut sink = larder.house.begin_put(&bucket, key, Some(bytes.len() as u64)).await.unwrap();
+    let object = Object { bytes: bytes.len() as u64, ..Object::default() };
+    let mut sink = larder.house.begin_put(&bucket, key, object, PutCondition::None).await.unwrap();
     let etag = format!("0-{}", bytes.len());
     sink.write(Bytes::from(bytes)).await.unwrap();
-    let (headers, metadata, checksums, tags) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let meta = PutMeta {
-        etag,
-        headers,
-        metadata,
-        checksums,
-        acl: Acl::Private,
-        tags,
-        created_ms: None,
-        condition: Condition::Always,
-    };
-    sink.commit(meta).await.unwrap();
+    sink.commit(etag, Vec::new()).await.unwrap();
 }
 
 /// A CSV of `rows` rows, those of file `file`.

@@ -4,8 +4,8 @@ use crate::repartition::request;
 use crate::repartition::{asleep_and_sound, assert_input, assert_partitioned, fill, hidden, is_over, jobs, put_bytes};
 use crate::site::{BUCKET, HOUR, Larder, MINUTE, SECOND, Site};
 use catalog::{Bucket, Job, JobState};
+use s3::store::ObjectStore;
 use server::repartition::{JobReport, Place, Repartitions, Request};
-use server::s3::store::ObjectStore;
 
 fn place(bucket: &str, prefix: &str) -> Place {
     Place { bucket: bucket.into(), prefix: prefix.into() }

@@ -5,7 +5,7 @@
 
 use crate::steps::{Power, Powered, PoweredStore, Silence};
 use bytes::Bytes;
-use catalog::{Acl, Bucket, Catalog, MemoryStore, Object, Place};
+use catalog::{Bucket, Catalog, ListRequest, MemoryStore, Object, Place, PutCondition};
 use disk::label::RackUuid;
 use disk::{Drive, EmulatedRack, FileName, MemoryDrive};
 use engine::{
@@ -15,10 +15,10 @@ use engine::{
 use futures::{FutureExt, StreamExt};
 use model::physics::PowerState;
 use model::{BlobId, ClassId, DriveId, GroupId, RackSpec, Rng};
+use s3::store::{GetBody, ObjectStore, StoreError};
 use server::boot;
 use server::holds::Holds;
 use server::house::House;
-use server::s3::store::{Condition, GetBody, ListQuery, ObjectStore, PutMeta, StoreError};
 use server::world::{Counters, Means, Spawn, Tracer, WorldHandle};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -337,23 +337,14 @@ pub fn retry_after_s(error: &StoreError) -> Option<u32> {
 impl Larder {
     pub async fn put(&self, key: &str, serial: u64, bytes: u64) -> Result<(), StoreError> {
         let bucket = self.house.head_bucket(BUCKET).await?;
-        let mut sink = self.house.begin_put(&bucket, key, Some(bytes)).await?;
+        let object = Object { bytes, ..Object::default() };
+        let mut sink = self.house.begin_put(&bucket, key, object, PutCondition::None).await?;
         let content = Bytes::from(content(key, serial, bytes));
         let piece = 1 + content.len() / 3;
         for at in (0..content.len()).step_by(piece) {
             sink.write(content.slice(at..content.len().min(at + piece))).await?;
         }
-        let meta = PutMeta {
-            etag: format!("{serial}-{bytes}"),
-            headers: Vec::new(),
-            metadata: Vec::new(),
-            checksums: Vec::new(),
-            acl: Acl::Private,
-            tags: Vec::new(),
-            created_ms: None,
-            condition: Condition::Always,
-        };
-        sink.commit(meta).await.map(drop)
+        sink.commit(format!("{serial}-{bytes}"), Vec::new()).await.map(drop)
     }
 
     /// Puts `count` objects of `bytes` bytes each: `prefix` and a number, with serial number 1.
@@ -388,14 +379,14 @@ impl Larder {
     }
 
     pub async fn delete(&self, key: &str) {
-        self.house.delete(BUCKET, key, Condition::Always).await.unwrap();
+        self.house.delete(BUCKET, key, PutCondition::None).await.unwrap();
     }
 
     pub async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = Vec::new();
         loop {
-            let query = ListQuery { after: keys.last().cloned(), max_keys: 7, ..ListQuery::default() };
-            let page = self.house.list(BUCKET, query).await.unwrap();
+            let request = ListRequest { start_after: keys.last().cloned(), max_keys: 7, ..ListRequest::default() };
+            let page = self.house.list(BUCKET, request).await.unwrap();
             keys.extend(page.objects.into_iter().map(|(key, _)| key));
             if !page.truncated {
                 return keys;

@@ -1,0 +1,282 @@
+//! Who may do what: owners, canned ACLs and object ownership.
+//!
+//! Everything belongs to the owner of its bucket, who may do everything. All others, signed in or not, may read what is
+//! `public-read`: a bucket's ACL opens its listings, an object's ACL its bytes. There is nothing in between: any other
+//! ACL is refused, so that none ever means less, or more, than it says.
+
+use crate::error::{ErrorCode, ErrorResponse};
+use crate::frontend::Frontend;
+use crate::request::S3Request;
+use crate::response::{Answer, document, empty, owner};
+use crate::store::{ObjectStore, StoreError};
+use crate::versions;
+use catalog::{Acl, Authority, Bucket, BucketChange, Object, ObjectChange, Ownership};
+use http::StatusCode;
+use s3s::dto::{
+    AccessControlPolicy, GetBucketAclOutput, Grant, Grantee, ObjectOwnership, OwnershipControls, OwnershipControlsRule,
+    Permission, Type,
+};
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// The group of everybody.
+const ALL_USERS: &str = "http://acs.amazonaws.com/groups/global/AllUsers";
+/// Canned ACLs that S3 has and this store does not.
+const OTHER_ACLS: [&str; 5] =
+    ["authenticated-read", "aws-exec-read", "bucket-owner-read", "log-delivery-write", "public-read-write"];
+
+/// The bucket of a request by its owner.
+pub(crate) struct Owned {
+    bucket: Bucket,
+    /// The store, for changes that succeed only while the bucket is the owner's and the owner's keys are valid.
+    pub store: Arc<dyn ObjectStore>,
+}
+
+impl Deref for Owned {
+    type Target = Bucket;
+
+    fn deref(&self) -> &Bucket {
+        &self.bucket
+    }
+}
+
+impl Frontend {
+    /// The bucket of a request, which must be the one that was expected.
+    async fn bucket(&self, request: &S3Request) -> Result<Bucket, ErrorResponse> {
+        let bucket = self.store.head_bucket(&request.bucket).await?;
+        let expected = request.header("x-amz-expected-bucket-owner")?;
+        if expected.is_some_and(|expected| expected != bucket.owner) {
+            return Err(ErrorCode::AccessDenied.into());
+        }
+        Ok(bucket)
+    }
+
+    /// The bucket of a request, which must belong to its user.
+    pub(crate) async fn owned_bucket(&self, request: &S3Request) -> Result<Owned, ErrorResponse> {
+        // Strangers are not even told which buckets do not exist.
+        request.user()?;
+        let bucket = self.bucket(request).await?;
+        if !request.owns(&bucket) {
+            return Err(ErrorCode::AccessDenied.into());
+        }
+        let authority = Authority { bucket: Some(bucket.clone()), access_key: request.access_key.clone() };
+        Ok(Owned { bucket, store: self.store.authorised(authority) })
+    }
+
+    /// The bucket of a request, if its user may list it.
+    pub(crate) async fn listable_bucket(&self, request: &S3Request) -> Result<Bucket, ErrorResponse> {
+        let bucket = self.bucket(request).await?;
+        let may = request.owns(&bucket) || is_public(&bucket, bucket.acl);
+        if may { Ok(bucket) } else { Err(ErrorCode::AccessDenied.into()) }
+    }
+
+    /// The bucket of a request that reads an object, which [`Self::readable_object`] has to allow.
+    pub(crate) async fn bucket_to_read(&self, request: &S3Request) -> Result<Bucket, ErrorResponse> {
+        self.bucket(request).await
+    }
+
+    /// The object of a request, if its user may read it. Only those who may list the bucket are told that there is none.
+    pub(crate) async fn readable_object(&self, request: &S3Request, bucket: &Bucket) -> Result<Object, ErrorResponse> {
+        self.readable_object_at(request, bucket, &request.key).await
+    }
+
+    /// As [`Self::readable_object`], of another object than the request's own.
+    pub(crate) async fn readable_object_at(
+        &self,
+        request: &S3Request,
+        bucket: &Bucket,
+        key: &str,
+    ) -> Result<Object, ErrorResponse> {
+        let found = self.store.head(&bucket.name, key).await;
+        if request.owns(bucket) {
+            return Ok(found?);
+        }
+        match found {
+            Ok(object) if is_public(bucket, object.acl) => Ok(object),
+            Err(StoreError::NoSuchKey) if is_public(bucket, bucket.acl) => Err(ErrorCode::NoSuchKey.into()),
+            Ok(_) | Err(StoreError::NoSuchKey) => Err(ErrorCode::AccessDenied.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// True if anybody may read what is in `bucket` and has this ACL.
+fn is_public(bucket: &Bucket, acl: Acl) -> bool {
+    acl == Acl::PublicRead && bucket.ownership != Some(Ownership::BucketOwnerEnforced)
+}
+
+/// The ACL in the header of a request, under this object ownership; `None` without such a header.
+///
+/// # Errors
+/// `AccessControlListNotSupported` where ACLs do not count, `NotImplemented` for those of S3 that are not served,
+/// `InvalidArgument` for any other value.
+pub(crate) fn canned(request: &S3Request, ownership: Option<Ownership>) -> Result<Option<Acl>, ErrorResponse> {
+    let Some(name) = request.header("x-amz-acl")? else { return Ok(None) };
+    let acl = match name {
+        // The owner of the bucket has full control of everything in it.
+        "bucket-owner-full-control" => return Ok(Some(Acl::Private)),
+        "private" => Some(Acl::Private),
+        "public-read" => Some(Acl::PublicRead),
+        _ if OTHER_ACLS.contains(&name) => None,
+        _ => return Err(ErrorResponse::new(ErrorCode::InvalidArgument, "x-amz-acl is no canned ACL.")),
+    };
+    if ownership == Some(Ownership::BucketOwnerEnforced) {
+        return Err(ErrorCode::AccessControlListNotSupported.into());
+    }
+    acl.map(Some).ok_or_else(|| ErrorResponse::not_implemented(&format!("The ACL {name}")))
+}
+
+/// The object ownership in the header of a request.
+///
+/// # Errors
+/// `InvalidArgument` for any other value.
+pub(crate) fn requested_ownership(request: &S3Request) -> Result<Option<Ownership>, ErrorResponse> {
+    request.header("x-amz-object-ownership")?.map(ownership_of).transpose()
+}
+
+fn ownership_of(name: &str) -> Result<Ownership, ErrorResponse> {
+    match name {
+        ObjectOwnership::BUCKET_OWNER_ENFORCED => Ok(Ownership::BucketOwnerEnforced),
+        ObjectOwnership::BUCKET_OWNER_PREFERRED => Ok(Ownership::BucketOwnerPreferred),
+        ObjectOwnership::OBJECT_WRITER => Ok(Ownership::ObjectWriter),
+        _ => Err(ErrorResponse::new(ErrorCode::InvalidArgument, "Invalid value for object ownership.")),
+    }
+}
+
+/// Refuses a public bucket in which ACLs do not count.
+///
+/// # Errors
+/// `InvalidBucketAclWithObjectOwnership`.
+pub(crate) fn must_agree(acl: Acl, ownership: Option<Ownership>) -> Result<(), ErrorResponse> {
+    if acl == Acl::PublicRead && ownership == Some(Ownership::BucketOwnerEnforced) {
+        return Err(ErrorCode::InvalidBucketAclWithObjectOwnership.into());
+    }
+    Ok(())
+}
+
+/// GetBucketAcl.
+pub(crate) async fn bucket_acl(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.owned_bucket(request).await?;
+    document(&policy(&bucket, bucket.acl))
+}
+
+/// GetObjectAcl.
+pub(crate) async fn object_acl(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.owned_bucket(request).await?;
+    let object = front.readable_object(request, &bucket).await?;
+    versions::check(request)?;
+    document(&policy(&bucket, object.acl))
+}
+
+/// PutBucketAcl.
+pub(crate) async fn put_bucket_acl(front: &Frontend, mut request: S3Request) -> Answer {
+    let bucket = front.owned_bucket(&request).await?;
+    let acl = requested_acl(&mut request, &bucket).await?;
+    bucket.store.change_bucket(&request.bucket, BucketChange::Acl(acl)).await?;
+    Ok(empty(StatusCode::OK))
+}
+
+/// PutObjectAcl.
+pub(crate) async fn put_object_acl(front: &Frontend, mut request: S3Request) -> Answer {
+    let bucket = front.owned_bucket(&request).await?;
+    versions::check(&request)?;
+    let acl = requested_acl(&mut request, &bucket).await?;
+    bucket.store.change(&request.bucket, &request.key, ObjectChange::Acl(acl)).await?;
+    Ok(empty(StatusCode::OK))
+}
+
+fn policy(bucket: &Bucket, acl: Acl) -> GetBucketAclOutput {
+    let owner = owner(&bucket.owner);
+    let grant = |permission: &'static str, grantee| Grant {
+        grantee: Some(grantee),
+        permission: Some(Permission::from_static(permission)),
+    };
+    let grantee = |type_: &'static str| Grantee {
+        display_name: None,
+        email_address: None,
+        id: None,
+        type_: Type::from_static(type_),
+        uri: None,
+    };
+    let (display_name, id) = (owner.display_name.clone(), owner.id.clone());
+    let mut grants =
+        vec![grant(Permission::FULL_CONTROL, Grantee { display_name, id, ..grantee(Type::CANONICAL_USER) })];
+    if is_public(bucket, acl) {
+        grants.push(grant(Permission::READ, Grantee { uri: Some(ALL_USERS.to_owned()), ..grantee(Type::GROUP) }));
+    }
+    GetBucketAclOutput { grants: Some(grants), owner: Some(owner) }
+}
+
+/// The ACL of a request that sets one, as a header or a document.
+async fn requested_acl(request: &mut S3Request, bucket: &Bucket) -> Result<Acl, ErrorResponse> {
+    let canned = canned(request, bucket.ownership)?;
+    match (canned, request.small_body::<AccessControlPolicy>().await?) {
+        (Some(acl), None) => Ok(acl),
+        (Some(_), Some(_)) => Err(ErrorCode::UnexpectedContent.into()),
+        (None, None) => Err(ErrorResponse::new(
+            ErrorCode::MissingSecurityHeader,
+            "Your request was missing a required header: x-amz-acl, or an ACL as its body.",
+        )),
+        (None, Some(policy)) => {
+            let acl = canned_like(&policy, bucket)?;
+            if acl == Acl::PublicRead && bucket.ownership == Some(Ownership::BucketOwnerEnforced) {
+                return Err(ErrorCode::AccessControlListNotSupported.into());
+            }
+            Ok(acl)
+        }
+    }
+}
+
+/// The canned ACL that means the same as `policy`.
+fn canned_like(policy: &AccessControlPolicy, bucket: &Bucket) -> Result<Acl, ErrorResponse> {
+    if policy.owner.as_ref().and_then(|owner| owner.id.as_ref()).is_some_and(|id| *id != bucket.owner) {
+        return Err(ErrorCode::AccessDenied.into());
+    }
+    let (mut owners, mut public, mut others) = (0, 0, 0);
+    for grant in policy.grants.iter().flatten() {
+        let grantee = grant.grantee.as_ref();
+        let is_owner = grantee.and_then(|grantee| grantee.id.as_deref()) == Some(bucket.owner.as_str());
+        let is_everyone = grantee.and_then(|grantee| grantee.uri.as_deref()) == Some(ALL_USERS);
+        match grant.permission.as_ref().map(Permission::as_str) {
+            Some(Permission::FULL_CONTROL) if is_owner => owners += 1,
+            Some(Permission::READ) if is_everyone => public += 1,
+            _ => others += 1,
+        }
+    }
+    match (owners, public, others) {
+        (1.., 0, 0) => Ok(Acl::Private),
+        (1.., 1.., 0) => Ok(Acl::PublicRead),
+        _ => Err(ErrorResponse::not_implemented("An ACL that is neither private nor public-read")),
+    }
+}
+
+/// GetBucketOwnershipControls: whether ACLs count in a bucket, if it was ever set.
+pub(crate) async fn ownership(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.owned_bucket(request).await?;
+    let name = match bucket.ownership.ok_or(ErrorCode::OwnershipControlsNotFoundError)? {
+        Ownership::BucketOwnerEnforced => ObjectOwnership::BUCKET_OWNER_ENFORCED,
+        Ownership::BucketOwnerPreferred => ObjectOwnership::BUCKET_OWNER_PREFERRED,
+        Ownership::ObjectWriter => ObjectOwnership::OBJECT_WRITER,
+    };
+    let rule = OwnershipControlsRule { object_ownership: ObjectOwnership::from_static(name) };
+    document(&OwnershipControls { rules: vec![rule] })
+}
+
+/// PutBucketOwnershipControls.
+pub(crate) async fn put_ownership(front: &Frontend, mut request: S3Request) -> Answer {
+    let bucket = front.owned_bucket(&request).await?;
+    let controls = request.small_body::<OwnershipControls>().await?.ok_or(ErrorCode::MalformedXml)?;
+    let [rule] = controls.rules.as_slice() else { return Err(ErrorCode::MalformedXml.into()) };
+    let ownership =
+        ownership_of(rule.object_ownership.as_str()).map_err(|_| ErrorResponse::from(ErrorCode::MalformedXml))?;
+    must_agree(bucket.acl, Some(ownership))?;
+    bucket.store.change_bucket(&request.bucket, BucketChange::Ownership(Some(ownership))).await?;
+    Ok(empty(StatusCode::OK))
+}
+
+/// DeleteBucketOwnershipControls; ACLs count then.
+pub(crate) async fn delete_ownership(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.owned_bucket(request).await?;
+    bucket.store.change_bucket(&request.bucket, BucketChange::Ownership(None)).await?;
+    Ok(empty(StatusCode::NO_CONTENT))
+}

@@ -1,0 +1,250 @@
+//! Admission of requests, before and after the protocol library: request ids, permits, complete error responses, and the
+//! rest of refused bodies.
+//!
+//! A request takes its permit once its signature is verified ([`PendingRequest`]) and keeps it until its response was
+//! sent. A refused request gives it back before the rest of its body is read, of which only as much is read as a client
+//! needs to get at the response, and of few clients at once.
+//!
+//! Two things are done here because the protocol library offers no hook for them: it reads forms, and bodies signed for
+//! another service, before it verifies their signature, so those are refused unread; and it gives no access to the
+//! connection, on which the rest of a refused body must be drained.
+
+use crate::error::{ErrorCode, ErrorResponse, completed};
+use crate::framing::ChunkedBody;
+use crate::traffic::{BusyConnection, ConnectionPermit, RequestPermit, Requester, Traffic};
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONNECTION};
+use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use parking_lot::{Mutex, MutexGuard};
+use s3s::service::S3Service;
+use s3s::{Body, HttpError, StdError};
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+/// Bytes of a refused request's body that are still read, so that its client reads the response rather than a reset: of
+/// a user, and of a stranger.
+const DRAIN_BYTES: u64 = 8 << 20;
+const DRAIN_BYTES_UNKNOWN: u64 = 1 << 20;
+/// The time for that in all, and for one piece.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+const DRAIN_STALL: Duration = Duration::from_millis(500);
+/// Retry-After for a request that is one too many, in seconds.
+const RETRY_AFTER_S: u32 = 1;
+
+/// Admits the requests of a listener.
+pub(crate) struct Admission {
+    service: S3Service,
+    traffic: Arc<Traffic>,
+    started_s: u64,
+    count: AtomicU64,
+}
+
+impl Admission {
+    /// Admits requests to `service` as far as `traffic` has room for them.
+    pub fn new(service: S3Service, traffic: Arc<Traffic>) -> Self {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { service, traffic, started_s: since.as_secs(), count: AtomicU64::new(0) }
+    }
+
+    /// Connections and requests under way.
+    pub fn traffic(&self) -> &Arc<Traffic> {
+        &self.traffic
+    }
+
+    /// Serves a request that came on `connection`.
+    ///
+    /// # Errors
+    /// Only failures that the protocol library has no response for; the connection is closed then.
+    pub async fn serve(
+        &self,
+        request: Request<Incoming>,
+        connection: &Arc<ConnectionPermit>,
+    ) -> Result<Response<GuardedBody>, HttpError> {
+        let busy = connection.busy();
+        let (mut parts, body) = request.into_parts();
+        let pending = Arc::new(PendingRequest::new(connection.peer(), self.next_id(), parts.uri.path()));
+        let waits_for_continue = parts.headers.contains_key("expect");
+        let is_empty = body.is_end_stream();
+        let body = SharedBody(Arc::new(Mutex::new(body)));
+        let response = if let Some(error) = refusal(&parts.method, &parts.headers) {
+            error.into_http(pending.resource(), pending.id())
+        } else {
+            parts.extensions.insert(Arc::clone(&pending));
+            let chunked = Body::http_body(ChunkedBody::of(&parts.headers, body.clone()));
+            let response = self.service.call(Request::from_parts(parts, chunked)).await?;
+            completed(response, pending.resource(), pending.id())
+        };
+        let failed = response.status().is_client_error() || response.status().is_server_error();
+        // A refused request needs no permit: its response is short, and its client may read it as slowly as it likes.
+        let permit = pending.permit.lock().take().filter(|_| !failed);
+        let is_cut_off = failed && !waits_for_continue && !self.drain(&pending, body).await;
+        // No `100 Continue` may have gone before this response (there is none for an empty body, though some clients
+        // ask for it). botocore then misreads the next response on the same connection and waits for its end forever.
+        let closes = is_cut_off || waits_for_continue && (is_empty || failed);
+        let mut response = response.map(|body| GuardedBody { body, _permit: permit, _busy: busy });
+        add_headers(response.headers_mut(), pending.id(), closes);
+        Ok(response)
+    }
+
+    fn next_id(&self) -> String {
+        format!("{:08X}{:08X}", self.started_s, self.count.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Reads the rest of a refused body, within limits. True if that was all of it.
+    async fn drain(&self, pending: &PendingRequest, body: SharedBody) -> bool {
+        if body.is_end_stream() {
+            return true;
+        }
+        let most_bytes = if pending.is_known() { DRAIN_BYTES } else { DRAIN_BYTES_UNKNOWN };
+        match self.traffic.drain() {
+            Some(_permit) => body.drain(most_bytes).await,
+            None => false,
+        }
+    }
+}
+
+fn add_headers(headers: &mut HeaderMap, id: &str, closes: bool) {
+    if let Ok(value) = HeaderValue::try_from(id) {
+        headers.insert("x-amz-request-id", value);
+    }
+    headers.insert("server", HeaderValue::from_static("Larder"));
+    if closes {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+}
+
+/// A request on its way to its operation.
+pub(crate) struct PendingRequest {
+    peer: IpAddr,
+    id: String,
+    resource: String,
+    /// True once its signature proved to be a user's.
+    is_known: AtomicBool,
+    permit: Mutex<Option<RequestPermit>>,
+}
+
+impl PendingRequest {
+    fn new(peer: IpAddr, id: String, path: &str) -> Self {
+        let resource = percent_encoding::percent_decode_str(path).decode_utf8_lossy().into_owned();
+        Self { peer, id, resource, is_known: AtomicBool::new(false), permit: Mutex::default() }
+    }
+
+    /// Its id, which its response and its errors name.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Its path, decoded.
+    pub fn resource(&self) -> &str {
+        &self.resource
+    }
+
+    /// Takes a permit for it, as a request of `user`, or of a stranger.
+    ///
+    /// # Errors
+    /// `SlowDown` if there is none.
+    pub fn admit(&self, traffic: &Arc<Traffic>, user: Option<&str>) -> Result<(), ErrorResponse> {
+        self.is_known.store(user.is_some(), Ordering::Relaxed);
+        let requester = user.map_or(Requester::Peer(self.peer), |user| Requester::User(user.to_owned()));
+        let permit = traffic.admit(requester).map_err(|reason| ErrorResponse::slow_down(RETRY_AFTER_S, reason))?;
+        let before = self.permit.lock().replace(permit);
+        assert!(before.is_none(), "a request is admitted once");
+        Ok(())
+    }
+
+    fn is_known(&self) -> bool {
+        self.is_known.load(Ordering::Relaxed)
+    }
+}
+
+/// Why a request is refused unread: a form, which the protocol library would hold in memory before it verifies its
+/// signature; or an authorization that the library would take for none at all.
+fn refusal(method: &Method, headers: &HeaderMap) -> Option<ErrorResponse> {
+    let kind = headers.get("content-type").map(HeaderValue::as_bytes).unwrap_or_default();
+    let form = kind.get(..10).is_some_and(|start| start.eq_ignore_ascii_case(b"multipart/"));
+    if method == Method::POST && form {
+        return Some(ErrorResponse::not_implemented("POST of a form"));
+    }
+    let mut authorizations = headers.get_all(AUTHORIZATION).iter().map(HeaderValue::as_bytes);
+    let known = |value: &[u8]| value.starts_with(b"AWS4-HMAC-SHA256") || value.starts_with(b"AWS ");
+    let unsupported = authorizations.next().is_some_and(|value| !known(value)) || authorizations.next().is_some();
+    if unsupported {
+        return Some(ErrorResponse::new(ErrorCode::InvalidArgument, "Unsupported Authorization Type"));
+    }
+    // The library would read the body of such a request before it verifies its signature.
+    let scope = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    let is_for_sts = scope.windows(5).any(|part| part == b"/sts/");
+    is_for_sts.then(|| ErrorResponse::new(ErrorCode::AccessDenied, "The request is signed for another service."))
+}
+
+/// A request's body that can still be read after the protocol library has dropped it.
+#[derive(Clone)]
+pub(crate) struct SharedBody(Arc<Mutex<Incoming>>);
+
+impl SharedBody {
+    fn lock(&self) -> MutexGuard<'_, Incoming> {
+        self.0.lock()
+    }
+
+    /// Reads the rest of it, up to `left` bytes. True if that was all.
+    async fn drain(mut self, mut left: u64) -> bool {
+        let read = async {
+            while let Ok(Some(Ok(frame))) = tokio::time::timeout(DRAIN_STALL, self.frame()).await {
+                let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+                let Some(rest) = left.checked_sub(bytes) else { break };
+                left = rest;
+            }
+            self.is_end_stream()
+        };
+        // A slower client gets its reset.
+        tokio::time::timeout(DRAIN_TIME, read).await.unwrap_or(false)
+    }
+}
+
+impl HttpBody for SharedBody {
+    type Data = Bytes;
+    type Error = StdError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
+        Pin::new(&mut *self.lock()).poll_frame(cx).map_err(StdError::from)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.lock().is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.lock().size_hint()
+    }
+}
+
+/// A response's body that keeps its request's permit, and its connection busy, until it was sent or dropped.
+pub(crate) struct GuardedBody {
+    body: Body,
+    _permit: Option<RequestPermit>,
+    _busy: BusyConnection,
+}
+
+impl HttpBody for GuardedBody {
+    type Data = Bytes;
+    type Error = StdError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

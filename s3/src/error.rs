@@ -1,0 +1,612 @@
+//! S3's error responses: code, status, message and headers, all in this one place.
+//!
+//! Invariant: a client is told what it can act on. What only the operator can act on goes to the log, once, in
+//! [`ErrorResponse::log`]; the client reads `InternalError` or `ServiceUnavailable`.
+
+use crate::store::StoreError;
+use crate::xml;
+use http::header::{CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use s3s::xml::{DeError, DeResult, Deserialize, Deserializer, SerResult, Serialize, Serializer};
+use s3s::{Body, S3Error, S3ErrorCode, StdError};
+use std::borrow::Cow;
+use std::io::Write;
+
+/// S3's codes that this front uses or that the protocol library answers with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorCode {
+    AccessControlListNotSupported,
+    AccessDenied,
+    AuthorizationHeaderMalformed,
+    AuthorizationQueryParametersError,
+    BadDigest,
+    BadRequest,
+    BucketAlreadyExists,
+    BucketAlreadyOwnedByYou,
+    BucketNotEmpty,
+    EntityTooLarge,
+    EntityTooSmall,
+    IllegalLocationConstraintException,
+    IncompleteBody,
+    InsufficientStorage,
+    InternalError,
+    InvalidAccessKeyId,
+    InvalidArgument,
+    InvalidBucketAclWithObjectOwnership,
+    InvalidBucketName,
+    InvalidDigest,
+    InvalidPart,
+    InvalidPartNumber,
+    InvalidPartOrder,
+    InvalidRange,
+    InvalidRequest,
+    InvalidTag,
+    InvalidToken,
+    InvalidUri,
+    KeyTooLongError,
+    MalformedTrailerError,
+    MalformedXml,
+    MaxMessageLengthExceeded,
+    MetadataTooLarge,
+    MethodNotAllowed,
+    MissingContentLength,
+    MissingSecurityHeader,
+    NoSuchBucket,
+    NoSuchBucketPolicy,
+    NoSuchCorsConfiguration,
+    NoSuchKey,
+    NoSuchLifecycleConfiguration,
+    NoSuchPublicAccessBlockConfiguration,
+    NoSuchTagSet,
+    NoSuchUpload,
+    NoSuchVersion,
+    NoSuchWebsiteConfiguration,
+    NotImplemented,
+    ObjectLockConfigurationNotFoundError,
+    OwnershipControlsNotFoundError,
+    PreconditionFailed,
+    ReplicationConfigurationNotFoundError,
+    RequestTimeTooSkewed,
+    RequestTimeout,
+    ServerSideEncryptionConfigurationNotFoundError,
+    ServiceUnavailable,
+    SignatureDoesNotMatch,
+    SlowDown,
+    UnexpectedContent,
+    XAmzContentSha256Mismatch,
+}
+
+/// Every code with its spelling, its status and what AWS says with it.
+const SPELLING: &[(ErrorCode, &str, u16, &str)] = &[
+    (ErrorCode::AccessControlListNotSupported, "AccessControlListNotSupported", 400, "The bucket does not allow ACLs"),
+    (ErrorCode::AccessDenied, "AccessDenied", 403, "Access Denied"),
+    (
+        ErrorCode::AuthorizationHeaderMalformed,
+        "AuthorizationHeaderMalformed",
+        400,
+        "The authorization header you provided is invalid.",
+    ),
+    (
+        ErrorCode::AuthorizationQueryParametersError,
+        "AuthorizationQueryParametersError",
+        400,
+        "The authorization query parameters that you provided are not valid.",
+    ),
+    (
+        ErrorCode::BadDigest,
+        "BadDigest",
+        400,
+        "The Content-MD5 or checksum value that you specified did not match what the server received.",
+    ),
+    (ErrorCode::BadRequest, "BadRequest", 400, "Bad Request"),
+    (
+        ErrorCode::BucketAlreadyExists,
+        "BucketAlreadyExists",
+        409,
+        "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please \
+         select a different name and try again.",
+    ),
+    (
+        ErrorCode::BucketAlreadyOwnedByYou,
+        "BucketAlreadyOwnedByYou",
+        409,
+        "Your previous request to create the named bucket succeeded and you already own it.",
+    ),
+    (ErrorCode::BucketNotEmpty, "BucketNotEmpty", 409, "The bucket you tried to delete is not empty"),
+    (ErrorCode::EntityTooLarge, "EntityTooLarge", 400, "Your proposed upload exceeds the maximum allowed size"),
+    (ErrorCode::EntityTooSmall, "EntityTooSmall", 400, "Your proposed upload is smaller than the minimum allowed size"),
+    (
+        ErrorCode::IllegalLocationConstraintException,
+        "IllegalLocationConstraintException",
+        400,
+        "The location constraint is incompatible for the region specific endpoint this request was sent to.",
+    ),
+    (
+        ErrorCode::IncompleteBody,
+        "IncompleteBody",
+        400,
+        "You did not provide the number of bytes specified by the Content-Length HTTP header.",
+    ),
+    // Not one of AWS's, which is never full. SDKs try 500, 502, 503 and 504 again, and not this.
+    (ErrorCode::InsufficientStorage, "InsufficientStorage", 507, "There is no room left in the rack."),
+    (ErrorCode::InternalError, "InternalError", 500, "We encountered an internal error. Please try again."),
+    (
+        ErrorCode::InvalidAccessKeyId,
+        "InvalidAccessKeyId",
+        403,
+        "The AWS Access Key Id you provided does not exist in our records.",
+    ),
+    (ErrorCode::InvalidArgument, "InvalidArgument", 400, "Invalid Argument"),
+    (
+        ErrorCode::InvalidBucketAclWithObjectOwnership,
+        "InvalidBucketAclWithObjectOwnership",
+        400,
+        "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting",
+    ),
+    (ErrorCode::InvalidBucketName, "InvalidBucketName", 400, "The specified bucket is not valid."),
+    (ErrorCode::InvalidDigest, "InvalidDigest", 400, "The Content-MD5 you specified is not valid."),
+    (
+        ErrorCode::InvalidPart,
+        "InvalidPart",
+        400,
+        "One or more of the specified parts could not be found.  The part may not have been uploaded, or the specified \
+         entity tag may not match the part's entity tag.",
+    ),
+    (ErrorCode::InvalidPartNumber, "InvalidPartNumber", 416, "The requested partnumber is not satisfiable"),
+    (
+        ErrorCode::InvalidPartOrder,
+        "InvalidPartOrder",
+        400,
+        "The list of parts was not in ascending order. Parts must be ordered by part number.",
+    ),
+    (ErrorCode::InvalidRange, "InvalidRange", 416, "The requested range is not satisfiable"),
+    (ErrorCode::InvalidRequest, "InvalidRequest", 400, "Invalid Request"),
+    (ErrorCode::InvalidTag, "InvalidTag", 400, "The tag provided was not a valid tag."),
+    (ErrorCode::InvalidToken, "InvalidToken", 400, "The provided token is malformed or otherwise not valid."),
+    (ErrorCode::InvalidUri, "InvalidURI", 400, "Couldn't parse the specified URI."),
+    (ErrorCode::KeyTooLongError, "KeyTooLongError", 400, "Your key is too long"),
+    (
+        ErrorCode::MalformedTrailerError,
+        "MalformedTrailerError",
+        400,
+        "The request contained trailing data that was not well-formed or did not conform to our published schema.",
+    ),
+    (
+        ErrorCode::MalformedXml,
+        "MalformedXML",
+        400,
+        "The XML you provided was not well-formed or did not validate against our published schema",
+    ),
+    (ErrorCode::MaxMessageLengthExceeded, "MaxMessageLengthExceeded", 400, "Your request was too big."),
+    (
+        ErrorCode::MetadataTooLarge,
+        "MetadataTooLarge",
+        400,
+        "Your metadata headers exceed the maximum allowed metadata size",
+    ),
+    (
+        ErrorCode::MethodNotAllowed,
+        "MethodNotAllowed",
+        405,
+        "The specified method is not allowed against this resource.",
+    ),
+    (ErrorCode::MissingContentLength, "MissingContentLength", 411, "You must provide the Content-Length HTTP header."),
+    (ErrorCode::MissingSecurityHeader, "MissingSecurityHeader", 400, "Your request was missing a required header"),
+    (ErrorCode::NoSuchBucket, "NoSuchBucket", 404, "The specified bucket does not exist"),
+    (ErrorCode::NoSuchBucketPolicy, "NoSuchBucketPolicy", 404, "The bucket policy does not exist"),
+    (ErrorCode::NoSuchCorsConfiguration, "NoSuchCORSConfiguration", 404, "The CORS configuration does not exist"),
+    (ErrorCode::NoSuchKey, "NoSuchKey", 404, "The specified key does not exist."),
+    (
+        ErrorCode::NoSuchLifecycleConfiguration,
+        "NoSuchLifecycleConfiguration",
+        404,
+        "The lifecycle configuration does not exist",
+    ),
+    (
+        ErrorCode::NoSuchPublicAccessBlockConfiguration,
+        "NoSuchPublicAccessBlockConfiguration",
+        404,
+        "The public access block configuration was not found",
+    ),
+    (ErrorCode::NoSuchTagSet, "NoSuchTagSet", 404, "The TagSet does not exist"),
+    (
+        ErrorCode::NoSuchUpload,
+        "NoSuchUpload",
+        404,
+        "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or \
+         completed.",
+    ),
+    (ErrorCode::NoSuchVersion, "NoSuchVersion", 404, "The specified version does not exist."),
+    (
+        ErrorCode::NoSuchWebsiteConfiguration,
+        "NoSuchWebsiteConfiguration",
+        404,
+        "The specified bucket does not have a website configuration",
+    ),
+    (
+        ErrorCode::NotImplemented,
+        "NotImplemented",
+        501,
+        "A header or query you provided implies functionality that is not implemented",
+    ),
+    (
+        ErrorCode::ObjectLockConfigurationNotFoundError,
+        "ObjectLockConfigurationNotFoundError",
+        404,
+        "Object Lock configuration does not exist for this bucket",
+    ),
+    (
+        ErrorCode::OwnershipControlsNotFoundError,
+        "OwnershipControlsNotFoundError",
+        404,
+        "The bucket ownership controls were not found",
+    ),
+    (
+        ErrorCode::PreconditionFailed,
+        "PreconditionFailed",
+        412,
+        "At least one of the pre-conditions you specified did not hold",
+    ),
+    (
+        ErrorCode::ReplicationConfigurationNotFoundError,
+        "ReplicationConfigurationNotFoundError",
+        404,
+        "The replication configuration was not found",
+    ),
+    (
+        ErrorCode::RequestTimeTooSkewed,
+        "RequestTimeTooSkewed",
+        403,
+        "The difference between the request time and the current time is too large.",
+    ),
+    (
+        ErrorCode::RequestTimeout,
+        "RequestTimeout",
+        400,
+        "Your socket connection to the server was not read from or written to within the timeout period.",
+    ),
+    (
+        ErrorCode::ServerSideEncryptionConfigurationNotFoundError,
+        "ServerSideEncryptionConfigurationNotFoundError",
+        404,
+        "The server side encryption configuration was not found",
+    ),
+    (
+        ErrorCode::ServiceUnavailable,
+        "ServiceUnavailable",
+        503,
+        "Service is unable to handle request. Please try again.",
+    ),
+    (
+        ErrorCode::SignatureDoesNotMatch,
+        "SignatureDoesNotMatch",
+        403,
+        "The request signature we calculated does not match the signature you provided. Check your key and \
+             signing method.",
+    ),
+    (ErrorCode::SlowDown, "SlowDown", 503, "Please reduce your request rate."),
+    (ErrorCode::UnexpectedContent, "UnexpectedContent", 400, "This request does not support content"),
+    (
+        ErrorCode::XAmzContentSha256Mismatch,
+        "XAmzContentSHA256Mismatch",
+        400,
+        "The provided 'x-amz-content-sha256' header does not match what was computed.",
+    ),
+];
+
+impl ErrorCode {
+    fn row(self) -> &'static (Self, &'static str, u16, &'static str) {
+        SPELLING.iter().find(|row| row.0 == self).expect("every code has its row, which a test counts")
+    }
+
+    /// The status of an answer with it.
+    fn status(self) -> StatusCode {
+        StatusCode::from_u16(self.row().2).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// S3's spelling.
+    pub(crate) fn as_str(self) -> &'static str {
+        self.row().1
+    }
+}
+
+/// The message for an object that is lost. S3 has no code for that: stores like it answer InternalError, which no
+/// client takes for an object that is not there; that trying again is in vain only words can say.
+const LOST: &str = "The data of this object is lost: more of its stacks are damaged, or on failed drives, than its \
+                    code makes up for. Trying again does not help; request whoever runs this server.";
+
+/// The message where the server's own disk has damaged what it holds.
+const DAMAGED: &str = "What the server holds of this on its own disk is damaged. Trying again does not help; request \
+                       whoever runs this server.";
+
+/// Messages of the protocol library for requests whose signature it cannot verify, with S3's code and message for them.
+const RENAMED: [(&str, ErrorCode, &str); 4] = [
+    (
+        "invalid header: authorization",
+        ErrorCode::AuthorizationHeaderMalformed,
+        "The authorization header is malformed.",
+    ),
+    (
+        "missing presigned url v4 fields",
+        ErrorCode::AuthorizationQueryParametersError,
+        "Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, X-Amz-Signature, \
+         X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters.",
+    ),
+    (
+        "missing header: x-amz-date",
+        ErrorCode::AccessDenied,
+        "AWS authentication requires a valid Date or x-amz-date header",
+    ),
+    (
+        "missing header: x-amz-content-sha256",
+        ErrorCode::InvalidRequest,
+        "Missing required header for this request: x-amz-content-sha256",
+    ),
+];
+
+/// S3's code and message in the place of this message of the protocol library's, if there is a better one.
+fn renamed(message: &str) -> Option<(ErrorCode, &'static str)> {
+    RENAMED.iter().find(|row| row.0 == message).map(|row| (row.1, row.2))
+}
+
+/// An error on its way to the client.
+#[derive(Debug)]
+pub(crate) struct ErrorResponse {
+    /// Its code.
+    pub code: ErrorCode,
+    message: Cow<'static, str>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    cause: Option<StoreError>,
+}
+
+impl ErrorResponse {
+    /// An error with a message of its own.
+    pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, message: message.into(), headers: Vec::new(), cause: None }
+    }
+
+    /// The client asks for `what`, which is not here.
+    pub fn not_implemented(what: &str) -> Self {
+        Self::new(ErrorCode::NotImplemented, format!("{what} implies functionality that is not implemented."))
+    }
+
+    /// The range asked for lies outside an object of `bytes` bytes.
+    pub fn invalid_range(bytes: u64) -> Self {
+        let mut error = Self::from(ErrorCode::InvalidRange);
+        if let Ok(value) = HeaderValue::try_from(format!("bytes */{bytes}")) {
+            error.headers.push((CONTENT_RANGE, value));
+        }
+        error
+    }
+
+    /// `SlowDown`, with a Retry-After in seconds.
+    pub fn slow_down(seconds: u32, message: impl Into<Cow<'static, str>>) -> Self {
+        let mut error = Self::new(ErrorCode::SlowDown, message);
+        error.headers.push((RETRY_AFTER, HeaderValue::from(seconds)));
+        error
+    }
+
+    /// An error that came while a request's body was read.
+    ///
+    /// The protocol library keeps the types of these errors to itself, so their names are all there is to tell them by.
+    pub fn of_body(error: &StdError) -> Self {
+        let name = error.to_string();
+        let code = if name.contains("Sha256Mismatch") {
+            ErrorCode::XAmzContentSha256Mismatch
+        } else if name.contains("SignatureMismatch") {
+            ErrorCode::SignatureDoesNotMatch
+        } else if name.contains("FormatError") || name.contains("TooLarge") || name.contains("Trailer") {
+            ErrorCode::InvalidRequest
+        } else {
+            ErrorCode::IncompleteBody
+        };
+        if code == ErrorCode::InvalidRequest {
+            return Self::new(code, format!("The chunked body is not well-formed ({name})."));
+        }
+        Self::from(code)
+    }
+
+    /// The answer to the request `request_id` for `resource`.
+    pub fn into_http(mut self, resource: &str, request_id: &str) -> Response<Body> {
+        let document = xml::write(&ErrorDocument { error: &self, resource, request_id });
+        let mut response = Response::new(document.map_or_else(|_| Body::empty(), Body::from));
+        *response.status_mut() = self.code.status();
+        response.headers_mut().extend(self.headers.drain(..));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+        response.extensions_mut().insert(Complete);
+        response
+    }
+
+    /// The message the client reads.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Logs what only the operator can mend.
+    pub fn log(&self, operation: &str, path: &str) {
+        match &self.cause {
+            Some(StoreError::DataLost { what }) => tracing::error!(operation, path, what, "DATA LOST"),
+            Some(cause @ (StoreError::Internal(_) | StoreError::Damaged(_))) => {
+                tracing::error!(operation, path, %cause, "request failed");
+            }
+            Some(cause @ StoreError::Unavailable { .. }) => tracing::warn!(operation, path, %cause, "request failed"),
+            _ if self.code == ErrorCode::InternalError => {
+                tracing::error!(operation, path, message = self.message(), "request failed");
+            }
+            _ => tracing::debug!(operation, path, code = self.code.as_str(), message = self.message(), "refused"),
+        }
+    }
+}
+
+impl From<ErrorCode> for ErrorResponse {
+    fn from(code: ErrorCode) -> Self {
+        Self::new(code, code.row().3)
+    }
+}
+
+impl From<StoreError> for ErrorResponse {
+    fn from(error: StoreError) -> Self {
+        let mut response: Self = match &error {
+            StoreError::NoSuchBucket => ErrorCode::NoSuchBucket.into(),
+            StoreError::NoSuchKey => ErrorCode::NoSuchKey.into(),
+            StoreError::NoSuchUpload => ErrorCode::NoSuchUpload.into(),
+            StoreError::NoSuchPart(_) => ErrorCode::InvalidPart.into(),
+            StoreError::BucketExists { owned_by_you: true } => ErrorCode::BucketAlreadyOwnedByYou.into(),
+            StoreError::BucketExists { owned_by_you: false } => ErrorCode::BucketAlreadyExists.into(),
+            StoreError::NoSuchAccessKey => ErrorCode::InvalidAccessKeyId.into(),
+            StoreError::BucketNotEmpty => ErrorCode::BucketNotEmpty.into(),
+            StoreError::PreconditionFailed => ErrorCode::PreconditionFailed.into(),
+            StoreError::SlowDown { retry_after_s, reason } => Self::slow_down(*retry_after_s, reason.clone()),
+            StoreError::TooLarge { reason } => Self::new(ErrorCode::EntityTooLarge, reason.clone()),
+            StoreError::NoRoom { reason } => Self::new(ErrorCode::InsufficientStorage, reason.clone()),
+            StoreError::Unavailable { .. } => ErrorCode::ServiceUnavailable.into(),
+            StoreError::DataLost { .. } => Self::new(ErrorCode::InternalError, LOST),
+            StoreError::Damaged(_) => Self::new(ErrorCode::InternalError, DAMAGED),
+            StoreError::Internal(_) => ErrorCode::InternalError.into(),
+        };
+        response.cause = Some(error);
+        response
+    }
+}
+
+impl From<ErrorResponse> for S3Error {
+    fn from(error: ErrorResponse) -> Self {
+        let (spelling, status) = (error.code.as_str(), error.code.status());
+        let code = S3ErrorCode::from_bytes(spelling.as_bytes()).unwrap_or(S3ErrorCode::InternalError);
+        let mut library = Self::with_message(code, error.message);
+        library.set_status_code(status);
+        library
+    }
+}
+
+/// Marks a response that is an [`ErrorResponse`] already.
+#[derive(Clone, Copy)]
+struct Complete;
+
+/// S3's document of an error.
+struct ErrorDocument<'a> {
+    error: &'a ErrorResponse,
+    resource: &'a str,
+    request_id: &'a str,
+}
+
+impl Serialize for ErrorDocument<'_> {
+    fn serialize<W: Write>(&self, writer: &mut Serializer<W>) -> SerResult {
+        writer.element("Error", |writer| {
+            writer.content("Code", self.error.code.as_str())?;
+            writer.content("Message", self.error.message())?;
+            writer.content("Resource", self.resource)?;
+            writer.content("RequestId", self.request_id)
+        })
+    }
+}
+
+/// The document of an error that the protocol library answers with.
+struct LibraryError {
+    code: String,
+    message: Option<String>,
+}
+
+impl<'xml> Deserialize<'xml> for LibraryError {
+    fn deserialize(reader: &mut Deserializer<'xml>) -> DeResult<Self> {
+        let (mut code, mut message) = (None, None);
+        reader.named_element("Error", |reader| {
+            reader.for_each_element(|reader, name| {
+                let text: String = reader.content()?;
+                match name {
+                    b"Code" => code = Some(text),
+                    b"Message" => message = Some(text),
+                    _ => {}
+                }
+                Ok(())
+            })
+        })?;
+        Ok(Self { code: code.ok_or(DeError::MissingField)?, message })
+    }
+}
+
+impl LibraryError {
+    /// The same as one of ours, with S3's code and message where the library has others.
+    fn translated(self, status: StatusCode) -> ErrorResponse {
+        if let Some((code, message)) = self.message.as_deref().and_then(renamed) {
+            return ErrorResponse::new(code, message);
+        }
+        let unknown = if status.is_server_error() { ErrorCode::InternalError } else { ErrorCode::InvalidRequest };
+        let code = SPELLING.iter().find(|row| row.1 == self.code).map_or(unknown, |row| row.0);
+        self.message.map_or_else(|| code.into(), |message| ErrorResponse::new(code, message))
+    }
+}
+
+/// `response` as it is, unless the protocol library refused the request itself: then with S3's code and message,
+/// and with the resource and the request id, which its document lacks.
+pub(crate) fn completed(response: Response<Body>, resource: &str, request_id: &str) -> Response<Body> {
+    let failed = response.status().is_client_error() || response.status().is_server_error();
+    if !failed || response.extensions().get::<Complete>().is_some() {
+        return response;
+    }
+    match response.body().bytes().and_then(|document| xml::read::<LibraryError>(&document)) {
+        Some(error) => error.translated(response.status()).into_http(resource, request_id),
+        None => response,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn every_code_of_the_table_is_there_once_and_keeps_its_spelling() {
+        assert_eq!(SPELLING.len(), ErrorCode::XAmzContentSha256Mismatch as usize + 1);
+        for (at, (code, spelling, status, message)) in SPELLING.iter().enumerate() {
+            assert_eq!(*code as usize, at, "the table is in the order of the enum");
+            assert!(!message.is_empty());
+            let error = S3Error::from(ErrorResponse::from(*code));
+            assert_eq!(error.code().as_str(), *spelling);
+            assert_eq!(error.status_code().unwrap().as_u16(), *status);
+            let response = ErrorResponse::from(*code).into_http("/shelf/k", "1");
+            assert_eq!(response.status().as_u16(), *status);
+        }
+    }
+
+    fn answer(error: StoreError) -> (Response<Body>, LibraryError) {
+        let response = ErrorResponse::from(error).into_http("/shelf/k", "1");
+        let document = xml::read(&response.body().bytes().unwrap()).unwrap();
+        (response, document)
+    }
+
+    #[test]
+    fn a_lost_object_is_said_to_be_so() {
+        let (response, document) = answer(StoreError::DataLost { what: "stripe 7".into() });
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!((document.code.as_str(), document.message.as_deref()), ("InternalError", Some(LOST)));
+    }
+
+    #[test]
+    fn slow_down_says_when_to_come_again_and_why() {
+        let (response, document) = answer(StoreError::SlowDown { retry_after_s: 17, reason: "waking".into() });
+        assert_eq!(response.headers()[RETRY_AFTER], "17");
+        assert_eq!((document.code.as_str(), document.message.as_deref()), ("SlowDown", Some("waking")));
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
+
+    #[test]
+    fn errors_of_the_library_become_complete_and_ours_stay_as_they_are() {
+        let of_library = |code, message| S3Error::with_message(code, message).to_http_response().unwrap();
+        let document = |response: Response<Body>| {
+            let bytes = response.body().bytes().unwrap();
+            String::from_utf8(bytes.to_vec()).unwrap().split_once("<Error>").unwrap().1.to_owned()
+        };
+        let response = completed(of_library(S3ErrorCode::InvalidRequest, "missing header: x-amz-date"), "/b&c", "7");
+        assert_eq!(response.status(), StatusCode::FORBIDDEN);
+        assert_eq!(
+            document(response),
+            "<Code>AccessDenied</Code><Message>AWS authentication requires a valid Date or x-amz-date header</Message>\
+             <Resource>/b&amp;c</Resource><RequestId>7</RequestId></Error>"
+        );
+        let response = completed(of_library(S3ErrorCode::RequestTimeTooSkewed, "too <late>"), "/", "7");
+        assert!(document(response).contains("<Message>too &lt;late&gt;</Message>"));
+        let ours = ErrorResponse::from(ErrorCode::NoSuchKey).into_http("/k", "1");
+        assert!(document(completed(ours, "/other", "2")).contains("<Resource>/k</Resource><RequestId>1</RequestId>"));
+    }
+}

@@ -1,0 +1,196 @@
+//! Bounds the chunks of `aws-chunked` bodies before the protocol library sees them.
+//!
+//! The library gathers a chunk in memory before it hands it on, and a chunk may say it has 4 GiB; some clients really
+//! send a whole object as one chunk. Chunks that are not signed are cut into chunks as they arrive. A signed chunk
+//! cannot be cut, so one above [`SIGNED_BYTES`] is refused.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use s3s::StdError;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// The largest signed chunk, in bytes; clients send 64 KiB to 1 MiB.
+const SIGNED_BYTES: u64 = 16 << 20;
+/// The longest line before a chunk, in bytes; a signature takes 64.
+const LINE_BYTES: usize = 256;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ChunkMode {
+    /// Not in chunks.
+    Plain,
+    /// In chunks that are not signed.
+    Unsigned,
+    /// In signed chunks.
+    Signed,
+}
+
+enum ChunkState {
+    /// In the line before a chunk.
+    Line(Vec<u8>),
+    /// In a chunk of which so many bytes are to come.
+    Data(u64),
+    /// Behind a chunk, with so many bytes of its line end to come.
+    End(u8),
+    /// In the trailer, which the library reads.
+    Trailer,
+}
+
+/// A body whose chunks are bounded.
+pub(crate) struct ChunkedBody<B> {
+    inner: B,
+    mode: ChunkMode,
+    state: ChunkState,
+    ready: VecDeque<Bytes>,
+}
+
+impl<B> ChunkedBody<B> {
+    /// The body of a request with these headers.
+    pub fn of(headers: &HeaderMap, inner: B) -> Self {
+        let kind = headers.get("x-amz-content-sha256").map(http::HeaderValue::as_bytes).unwrap_or_default();
+        let mode = match kind {
+            b"STREAMING-UNSIGNED-PAYLOAD-TRAILER" => ChunkMode::Unsigned,
+            _ if kind.starts_with(b"STREAMING-") => ChunkMode::Signed,
+            _ => ChunkMode::Plain,
+        };
+        Self { inner, mode, state: ChunkState::Line(Vec::new()), ready: VecDeque::new() }
+    }
+
+    fn take(&mut self, mut piece: Bytes) -> Result<(), StdError> {
+        while !piece.is_empty() {
+            match &mut self.state {
+                ChunkState::Line(line) => {
+                    let end = piece.iter().position(|byte| *byte == b'\n').map_or(piece.len(), |at| at + 1);
+                    line.extend_from_slice(&piece.split_to(end));
+                    if line.len() > LINE_BYTES {
+                        return Err("FormatError: the line before a chunk is too long".into());
+                    }
+                    if line.ends_with(b"\n") {
+                        let line = std::mem::take(line);
+                        self.begin_chunk(line)?;
+                    }
+                }
+                ChunkState::Data(left) => {
+                    let data = piece.split_to((*left).min(piece.len() as u64) as usize);
+                    *left -= data.len() as u64;
+                    if *left == 0 {
+                        self.state = ChunkState::End(2);
+                    }
+                    self.pass_data(data);
+                }
+                ChunkState::End(left) => {
+                    let byte = piece.split_to(1);
+                    if byte[0] != [b'\n', b'\r'][usize::from(*left) - 1] {
+                        return Err("FormatError: a chunk is longer than it says".into());
+                    }
+                    *left -= 1;
+                    if *left == 0 {
+                        self.state = ChunkState::Line(Vec::new());
+                    }
+                    if self.mode == ChunkMode::Signed {
+                        self.ready.push_back(byte);
+                    }
+                }
+                ChunkState::Trailer => self.ready.push_back(piece.split_to(piece.len())),
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_chunk(&mut self, line: Vec<u8>) -> Result<(), StdError> {
+        let digits = line.split(|byte| matches!(byte, b';' | b'\r' | b'\n')).next().unwrap_or_default();
+        let size = std::str::from_utf8(digits).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        let size = size.ok_or("FormatError: a chunk without a size")?;
+        if self.mode == ChunkMode::Signed && size > SIGNED_BYTES {
+            return Err(format!("ChunkTooLarge: a signed chunk may have {SIGNED_BYTES} bytes").into());
+        }
+        self.state = if size == 0 { ChunkState::Trailer } else { ChunkState::Data(size) };
+        if size == 0 || self.mode == ChunkMode::Signed {
+            self.ready.push_back(line.into());
+        }
+        Ok(())
+    }
+
+    fn pass_data(&mut self, data: Bytes) {
+        if self.mode == ChunkMode::Signed {
+            self.ready.push_back(data);
+        } else {
+            self.ready.extend([format!("{:x}\r\n", data.len()).into(), data, Bytes::from_static(b"\r\n")]);
+        }
+    }
+}
+
+impl<B: HttpBody<Data = Bytes, Error = StdError> + Unpin> HttpBody for ChunkedBody<B> {
+    type Data = Bytes;
+    type Error = StdError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, StdError>>> {
+        loop {
+            if let Some(piece) = self.ready.pop_front() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            let frame = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
+                Some(Ok(frame)) if self.mode != ChunkMode::Plain => frame,
+                other => return Poll::Ready(other),
+            };
+            if let Ok(piece) = frame.into_data() {
+                self.take(piece)?;
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ready.is_empty() && self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.mode == ChunkMode::Plain { self.inner.size_hint() } else { SizeHint::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn framed(kind: &'static str, bytes: &[u8], cut: usize) -> Result<Vec<Bytes>, StdError> {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-amz-content-sha256", kind.try_into().unwrap());
+        let mut framing = ChunkedBody::of(&headers, ());
+        for piece in bytes.chunks(cut) {
+            framing.take(Bytes::copy_from_slice(piece))?;
+        }
+        Ok(framing.ready.into())
+    }
+
+    const UNSIGNED: &str = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
+    const SIGNED: &str = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
+
+    #[test]
+    fn an_unsigned_chunk_is_cut_where_the_network_cut_it() {
+        let sent = b"a\r\n0123456789\r\n3\r\nabc\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n";
+        let whole = framed(UNSIGNED, sent, sent.len()).unwrap().concat();
+        assert_eq!(whole, sent);
+        let cut = framed(UNSIGNED, sent, 4).unwrap().concat();
+        assert!(cut.starts_with(b"1\r\n0\r\n4\r\n1234\r\n"), "{cut:?}");
+        assert!(cut.ends_with(b"0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n"));
+    }
+
+    #[test]
+    fn signed_chunks_pass_as_they_are_but_for_huge_ones() {
+        let sent = b"3;chunk-signature=00\r\nabc\r\n0;chunk-signature=11\r\n\r\n";
+        for cut in [1, 5, sent.len()] {
+            assert_eq!(framed(SIGNED, sent, cut).unwrap().concat(), sent);
+        }
+        assert!(framed(SIGNED, b"1000001;chunk-signature=00\r\n", 7).is_err());
+    }
+
+    #[test]
+    fn what_is_no_chunk_is_refused() {
+        assert!(framed(UNSIGNED, b"zz\r\n", 1).is_err());
+        assert!(framed(UNSIGNED, b"1\r\nab\r\n", 2).is_err());
+        assert!(framed(UNSIGNED, &[b'1'; 300], 10).is_err());
+    }
+}

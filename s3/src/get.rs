@@ -1,0 +1,193 @@
+//! GetObject and HeadObject.
+
+use crate::error::{ErrorCode, ErrorResponse};
+use crate::frontend::Frontend;
+use crate::precondition::{ConditionOutcome, RequestedRange, evaluate, requested_range};
+use crate::request::S3Request;
+use crate::response::{Answer, add_checksums, empty, set, validators};
+use crate::store::GetBody;
+use crate::versions;
+use catalog::{Bucket, Checksum, Object};
+use futures::StreamExt;
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use http_body::Frame;
+use http_body_util::StreamBody;
+use s3s::{Body, S3Response, StdError};
+
+/// Attempts at a read whose object is replaced between looking at it and opening it.
+const TRIES: usize = 4;
+
+/// S3's content type for bytes of no stated type.
+const NO_TYPE: &str = "binary/octet-stream";
+
+/// Headers of an answer that the query of a signed request may replace.
+const REPLACEABLE: [(&str, &str); 6] = [
+    ("response-cache-control", "cache-control"),
+    ("response-content-disposition", "content-disposition"),
+    ("response-content-encoding", "content-encoding"),
+    ("response-content-language", "content-language"),
+    ("response-content-type", "content-type"),
+    ("response-expires", "expires"),
+];
+
+/// Answers an object without its bytes.
+pub(crate) async fn head(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.bucket_to_read(request).await?;
+    let object = front.readable_object(request, &bucket).await?;
+    versions::check(request)?;
+    match weigh(request, &object)? {
+        ReadOutcome::NotModified(answer) => Ok(answer),
+        ReadOutcome::Send(part) => {
+            let checksums = checksums(front, request, &object, &part).await?;
+            describe(request, &bucket, &object, &checksums, &part, Body::empty())
+        }
+    }
+}
+
+/// Answers an object, or a part of it.
+pub(crate) async fn object(front: &Frontend, request: &S3Request) -> Answer {
+    let bucket = front.bucket_to_read(request).await?;
+    for _ in 0..TRIES {
+        let object = front.readable_object(request, &bucket).await?;
+        versions::check(request)?;
+        let part = match weigh(request, &object)? {
+            ReadOutcome::NotModified(answer) => return Ok(answer),
+            ReadOutcome::Send(part) => part,
+        };
+        let range = if let RequestedRange::Bytes(range) = &part { Some(range.clone()) } else { None };
+        let checksums = checksums(front, request, &object, &part).await?;
+        let got = front.store.get(&request.bucket, &request.key, range).await?;
+        // Conditions and range were weighed for the version that was looked at.
+        if got.object.version == object.version {
+            return describe(request, &bucket, &object, &checksums, &part, body_of(got, request));
+        }
+    }
+    Err(ErrorResponse::slow_down(1, "The object is being replaced faster than it can be read."))
+}
+
+enum ReadOutcome {
+    NotModified(S3Response<Body>),
+    Send(RequestedRange),
+}
+
+fn weigh(request: &S3Request, object: &Object) -> Result<ReadOutcome, ErrorResponse> {
+    match evaluate(&request.headers, &object.etag, object.modified_ms) {
+        ConditionOutcome::Failed => return Err(ErrorCode::PreconditionFailed.into()),
+        ConditionOutcome::NotModified => {
+            let mut answer = empty(StatusCode::NOT_MODIFIED);
+            answer.headers = validators(object)?;
+            return Ok(ReadOutcome::NotModified(answer));
+        }
+        ConditionOutcome::Proceed => {}
+    }
+    if request.query("partNumber").is_some() {
+        return Ok(ReadOutcome::Send(part_of_upload(request, object)?));
+    }
+    match requested_range(&request.headers, &object.etag, object.modified_ms, object.bytes) {
+        RequestedRange::Unsatisfiable => Err(ErrorResponse::invalid_range(object.bytes)),
+        part => Ok(ReadOutcome::Send(part)),
+    }
+}
+
+/// The part of an upload that a read is for; all of what came in one piece is its part 1.
+fn part_of_upload(request: &S3Request, object: &Object) -> Result<RequestedRange, ErrorResponse> {
+    if request.headers.contains_key("range") {
+        let message = "Cannot specify both Range header and partNumber query parameter";
+        return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
+    }
+    let number = request.part_number()?;
+    let whole = Some(0..object.bytes).filter(|_| object.parts.is_empty() && number == 1);
+    let range = object.parts.range(number).or(whole).ok_or(ErrorCode::InvalidPartNumber)?;
+    if !range.is_empty() {
+        return Ok(RequestedRange::Bytes(range));
+    }
+    if object.bytes == 0 { Ok(RequestedRange::Whole) } else { Err(ErrorResponse::invalid_range(object.bytes)) }
+}
+
+/// The checksums of what is answered, if they are asked for: of the whole, or of a part of an upload. Of another part
+/// there are none, and a client would hold those of the whole against it.
+async fn checksums(
+    front: &Frontend,
+    request: &S3Request,
+    object: &Object,
+    part: &RequestedRange,
+) -> Result<Vec<Checksum>, ErrorResponse> {
+    if !request.headers.contains_key("x-amz-checksum-mode") {
+        return Ok(Vec::new());
+    }
+    match part {
+        RequestedRange::Whole | RequestedRange::Unsatisfiable => Ok(object.checksums.clone()),
+        RequestedRange::Bytes(_) if request.query("partNumber").is_none() => Ok(Vec::new()),
+        RequestedRange::Bytes(_) if object.parts.is_empty() => Ok(object.checksums.clone()),
+        RequestedRange::Bytes(_) => {
+            let number = request.part_number()?;
+            let found = front.store.parts(object.version, number - 1, 1).await?;
+            Ok(found.into_iter().filter(|part| part.number == number).map(|part| part.checksum).collect())
+        }
+    }
+}
+
+/// The bytes as a body. What goes wrong on the way can only break the connection, so it is logged here.
+fn body_of(got: GetBody, request: &S3Request) -> Body {
+    let path = format!("/{}/{}", request.bucket, request.key);
+    let frames = got.bytes.map(move |piece| {
+        piece.map(Frame::data).map_err(|error| {
+            let message = error.to_string();
+            ErrorResponse::from(error).log("GetObject, underway", &path);
+            StdError::from(message)
+        })
+    });
+    Body::http_body_unsync(StreamBody::new(frames))
+}
+
+fn describe(
+    request: &S3Request,
+    bucket: &Bucket,
+    object: &Object,
+    checksums: &[Checksum],
+    part: &RequestedRange,
+    body: Body,
+) -> Answer {
+    let mut answer = S3Response::new(body);
+    let headers = &mut answer.headers;
+    *headers = validators(object)?;
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(NO_TYPE));
+    for (name, value) in &object.headers {
+        set(headers, name, value)?;
+    }
+    for (name, value) in &object.metadata {
+        set(headers, &format!("x-amz-meta-{name}"), value)?;
+    }
+    if request.owns(bucket) && !object.tags.is_empty() {
+        headers.insert("x-amz-tagging-count", HeaderValue::from(object.tags.len()));
+    }
+    replace_headers(request, headers)?;
+    match part {
+        RequestedRange::Bytes(range) => {
+            answer.status = Some(StatusCode::PARTIAL_CONTENT);
+            let value = format!("bytes {}-{}/{}", range.start, range.end - 1, object.bytes);
+            set(headers, "content-range", &value)?;
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
+        }
+        RequestedRange::Whole | RequestedRange::Unsatisfiable => {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(object.bytes));
+        }
+    }
+    add_checksums(headers, checksums)?;
+    if request.query("partNumber").is_some() && !object.parts.is_empty() {
+        headers.insert("x-amz-mp-parts-count", HeaderValue::from(object.parts.count()));
+    }
+    Ok(answer)
+}
+
+fn replace_headers(request: &S3Request, headers: &mut HeaderMap) -> Result<(), ErrorResponse> {
+    for (parameter, name) in REPLACEABLE {
+        let Some(value) = request.query(parameter) else { continue };
+        let value = HeaderValue::from_bytes(value.as_bytes())
+            .map_err(|_| ErrorResponse::new(ErrorCode::InvalidArgument, format!("{parameter} cannot be a header.")))?;
+        headers.insert(name, value);
+    }
+    Ok(())
+}

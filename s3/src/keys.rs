@@ -1,0 +1,13 @@
+//! The access keys that requests are signed with, and the region they are signed for.
+
+/// The only region this store claims to be in.
+pub const REGION: &str = "us-east-1";
+
+/// The known access keys.
+pub trait AccessKeys: Send + Sync + 'static {
+    /// The secret of `access_key`, or `None` if nobody has that key.
+    fn secret(&self, access_key: &str) -> Option<String>;
+
+    /// The name of the user who has `access_key`: the owner of buckets.
+    fn user(&self, access_key: &str) -> Option<String>;
+}

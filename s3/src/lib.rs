@@ -1,0 +1,56 @@
+//! Speaks: the S3 protocol over HTTP, before an [`ObjectStore`].
+//!
+//! The protocol library `s3s` verifies signatures, takes `aws-chunked` bodies apart, and reads and writes S3's XML. Its
+//! own dispatch is not used: it ignores headers and query parameters it does not know, and here every request is refused
+//! that asks for anything not served, so that a client never gets a success that means something else than it asked
+//! for.
+//!
+//! ```text
+//! serve -> admission (limits, request ids, error responses) -> s3s (signature) -> route -> request (+ validation)
+//!       -> bucket | put | get | list | delete | copy | upload | access | tagging | ... -> ObjectStore
+//! ```
+
+mod access;
+mod admission;
+mod attributes;
+mod bucket;
+mod complete;
+mod configuration;
+mod copy;
+mod delete;
+mod digest;
+mod error;
+mod framing;
+mod frontend;
+mod get;
+mod host;
+mod keys;
+mod limits;
+mod list;
+mod operation;
+mod parallel_md5;
+mod parts;
+mod precondition;
+mod put;
+mod request;
+mod response;
+mod route;
+mod serve;
+mod stall;
+pub mod store;
+mod tagging;
+mod traffic;
+mod upload;
+mod upload_id;
+mod validation;
+mod versions;
+mod xml;
+
+pub use digest::etag_of;
+pub use frontend::Frontend;
+pub use host::HostDomain;
+pub use keys::{AccessKeys, REGION};
+pub use limits::S3Limits;
+pub use serve::serve;
+pub use store::{Completion, GetBody, ObjectStore, PartId, PutSink, StoreError, StoreFuture};
+pub use traffic::{Traffic, TrafficStats};

@@ -1,0 +1,336 @@
+//! MD5, which S3's `ETag` needs of every upload, computed beside the receiving and writing of the bytes.
+//!
+//! MD5 cannot be cut into parts, so one upload's takes a core of its own; but many uploads' go through one core
+//! together, each in a lane of its vectors ([`lanes`]), at several times the rate. Each upload gathers a batch of what
+//! it receives and hands it to a worker, without a copy. A worker is a blocking task that lives while there are
+//! batches. It takes what waits into its lanes, goes on by [`SLICE_BLOCKS`], and looks again: so batches that come
+//! while others are half done join them. The few for which lanes do not pay take slices in turns, by the faster way for
+//! one.
+//!
+//! Invariants:
+//! - an upload has one batch with a worker and another that gathers, of at most [`BATCH_BYTES`] and a piece each; it
+//!   waits when both are full;
+//! - nobody waits without a worker: who adds a batch sees to one, and a worker leaves only when none waits;
+//! - an upload that goes away takes its batch from its lane at the next slice;
+//! - on a runtime of one thread, and for little, the bytes are hashed in place: nothing there runs beside anything.
+
+mod lanes;
+mod state;
+
+use bytes::{Buf, Bytes};
+use fearless_simd::Level;
+use lanes::{LANES, Words};
+use parking_lot::{Mutex, MutexGuard};
+use state::{BLOCK_BYTES, Block, Md5State};
+use std::collections::VecDeque;
+use std::num::NonZero;
+use std::sync::Arc;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::oneshot;
+
+/// Bytes that an upload gathers before it waits for its last batch.
+const BATCH_BYTES: usize = 1 << 20;
+/// The fewest bytes that an upload hands to an idle worker: 80 microseconds' work.
+const HANDOVER_BYTES: usize = 64 << 10;
+/// Blocks that a worker hashes before it looks for other batches.
+const SLICE_BLOCKS: usize = 1024;
+
+/// Hashes the uploads of one server. A clone is another handle to the same workers.
+#[derive(Clone)]
+pub(crate) struct Md5Workers {
+    shared: Arc<SharedWorkers>,
+}
+
+struct SharedWorkers {
+    level: Level,
+    /// Batches from which on hashing side by side pays.
+    together_from: usize,
+    workers_max: usize,
+    queue: Mutex<LaneQueue>,
+}
+
+#[derive(Default)]
+struct LaneQueue {
+    waiting: VecDeque<LaneBatch>,
+    workers: usize,
+}
+
+impl Md5Workers {
+    /// Workers that take half of the cores at most: the other half receives and writes.
+    pub fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Self::with_workers((cores / 2).max(1))
+    }
+
+    fn with_workers(workers_max: usize) -> Self {
+        let level = Level::new();
+        let together_from = lanes::pay_from(level);
+        Self { shared: Arc::new(SharedWorkers { level, together_from, workers_max, queue: Mutex::default() }) }
+    }
+
+    /// The MD5 of an upload that begins.
+    pub fn upload(&self) -> Md5 {
+        Md5 {
+            workers: self.clone(),
+            work: StateAt::Here(Md5State::new()),
+            gathered: VecDeque::new(),
+            gathered_bytes: 0,
+        }
+    }
+
+    /// Queues a batch, and starts another worker if there may be one.
+    fn add(&self, lane: LaneBatch, runtime: &Handle) {
+        let mut queue = self.shared.lock();
+        queue.waiting.push_back(lane);
+        if queue.workers == self.shared.workers_max {
+            return;
+        }
+        queue.workers += 1;
+        drop(queue);
+        let worker = Md5Worker { shared: Arc::clone(&self.shared), lanes: Vec::new(), left: false };
+        runtime.spawn_blocking(move || worker.work());
+    }
+}
+
+impl SharedWorkers {
+    fn lock(&self) -> MutexGuard<'_, LaneQueue> {
+        self.queue.lock()
+    }
+}
+
+/// The MD5 of `bytes`, in place.
+pub(crate) fn digest(bytes: &[u8]) -> [u8; 16] {
+    let mut state = Md5State::new();
+    state.update(bytes);
+    state.finish()
+}
+
+/// The runtime ended a worker before its time.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("hashing ended")]
+pub(crate) struct HashingEnded;
+
+/// Where an upload's state is.
+enum StateAt {
+    Here(Md5State),
+    Away(oneshot::Receiver<Md5State>),
+    Lost,
+}
+
+/// The MD5 of one upload.
+pub(crate) struct Md5 {
+    workers: Md5Workers,
+    work: StateAt,
+    gathered: VecDeque<Bytes>,
+    gathered_bytes: usize,
+}
+
+impl Md5 {
+    /// Takes the next bytes; waits only if hashing is two batches behind.
+    ///
+    /// # Errors
+    /// The runtime is going down.
+    pub async fn feed(&mut self, piece: Bytes) -> Result<(), HashingEnded> {
+        self.gathered_bytes += piece.len();
+        self.gathered.push_back(piece);
+        if self.gathered_bytes < HANDOVER_BYTES {
+            return Ok(());
+        }
+        if self.gathered_bytes >= BATCH_BYTES || self.is_back() {
+            self.hand_over().await?;
+        }
+        Ok(())
+    }
+
+    /// The digest of all that was fed.
+    ///
+    /// # Errors
+    /// The runtime is going down.
+    pub async fn finish(mut self) -> Result<[u8; 16], HashingEnded> {
+        if self.gathered_bytes >= HANDOVER_BYTES {
+            self.hand_over().await?;
+        }
+        let mut state = self.state().await?;
+        for piece in &self.gathered {
+            state.update(piece);
+        }
+        Ok(state.finish())
+    }
+
+    /// True if the last batch is done.
+    fn is_back(&mut self) -> bool {
+        if let StateAt::Away(back) = &mut self.work
+            && let Ok(state) = back.try_recv()
+        {
+            self.work = StateAt::Here(state);
+        }
+        matches!(self.work, StateAt::Here(_))
+    }
+
+    /// Sends what has gathered after the batch before it.
+    async fn hand_over(&mut self) -> Result<(), HashingEnded> {
+        let mut state = self.state().await?;
+        let pieces = std::mem::take(&mut self.gathered);
+        self.gathered_bytes = 0;
+        let runtime = Handle::current();
+        if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
+            for piece in pieces {
+                state.update(&piece);
+            }
+            self.work = StateAt::Here(state);
+        } else {
+            let (done, back) = oneshot::channel();
+            self.work = StateAt::Away(back);
+            self.workers.add(LaneBatch { state, pieces, done }, &runtime);
+        }
+        Ok(())
+    }
+
+    async fn state(&mut self) -> Result<Md5State, HashingEnded> {
+        match &mut self.work {
+            // Awaited where it is: whoever drops this call may go on with the next.
+            StateAt::Away(back) => {
+                let state = back.await.map_err(|_| HashingEnded);
+                self.work = StateAt::Lost;
+                state
+            }
+            StateAt::Here(_) | StateAt::Lost => match std::mem::replace(&mut self.work, StateAt::Lost) {
+                StateAt::Here(state) => Ok(state),
+                StateAt::Away(_) | StateAt::Lost => Err(HashingEnded),
+            },
+        }
+    }
+}
+
+/// A batch, with or waiting for a worker.
+struct LaneBatch {
+    state: Md5State,
+    pieces: VecDeque<Bytes>,
+    done: oneshot::Sender<Md5State>,
+}
+
+impl LaneBatch {
+    /// Goes on to where the next piece has whole blocks; whether there is one.
+    fn settle(&mut self) -> bool {
+        while let Some(piece) = self.pieces.front_mut() {
+            let odd = (BLOCK_BYTES - self.state.held_bytes()) % BLOCK_BYTES;
+            if odd == 0 && piece.len() >= BLOCK_BYTES {
+                return true;
+            }
+            let few = if odd == 0 { piece.len() } else { odd.min(piece.len()) };
+            self.state.update(&piece.split_to(few));
+            if piece.is_empty() {
+                self.pieces.pop_front();
+            }
+        }
+        false
+    }
+
+    /// The whole blocks that come next.
+    fn blocks(&self) -> &[Block] {
+        self.pieces.front().map_or(&[], |piece| piece.as_chunks::<BLOCK_BYTES>().0)
+    }
+
+    /// Hashes the next `count` blocks.
+    fn advance_alone(&mut self, count: usize) {
+        if let Some(piece) = self.pieces.front_mut() {
+            self.state.update(&piece.split_to(count * BLOCK_BYTES));
+        }
+    }
+
+    /// Takes note that the next `count` blocks led to `words`.
+    fn advance(&mut self, words: [u32; 4], count: usize) {
+        self.state.words = words;
+        self.state.skip(count);
+        if let Some(piece) = self.pieces.front_mut() {
+            piece.advance(count * BLOCK_BYTES);
+        }
+    }
+}
+
+/// Works through batches until none waits.
+struct Md5Worker {
+    shared: Arc<SharedWorkers>,
+    lanes: Vec<LaneBatch>,
+    /// True once it is no longer counted.
+    left: bool,
+}
+
+impl Md5Worker {
+    fn work(mut self) {
+        while self.admit() {
+            self.settle();
+            self.go_on();
+        }
+    }
+
+    /// Fills the lanes from what waits. Whether there is anything to do; if not, nobody counts on this worker any more.
+    fn admit(&mut self) -> bool {
+        let mut queue = self.shared.lock();
+        let room = LANES - self.lanes.len();
+        let now = queue.waiting.len().min(room);
+        self.lanes.extend(queue.waiting.drain(..now));
+        if self.lanes.is_empty() {
+            assert!(queue.waiting.is_empty(), "a worker leaves only when no batch waits");
+            queue.workers -= 1;
+            self.left = true;
+        }
+        !self.lanes.is_empty()
+    }
+
+    /// Answers those whose batch is done, and leaves those with whole blocks to do.
+    fn settle(&mut self) {
+        let mut at = 0;
+        while at < self.lanes.len() {
+            if !self.lanes[at].done.is_closed() && self.lanes[at].settle() {
+                at += 1;
+            } else {
+                let lane = self.lanes.swap_remove(at);
+                // Nobody is there to take it: the upload went away.
+                let _ = lane.done.send(lane.state);
+            }
+        }
+    }
+
+    /// Puts every lane on by the same number of blocks.
+    fn go_on(&mut self) {
+        let Some(shortest) = self.lanes.iter().map(|lane| lane.blocks().len()).min() else { return };
+        let count = shortest.min(SLICE_BLOCKS);
+        if self.lanes.len() >= self.shared.together_from {
+            self.go_on_together(count);
+        } else {
+            for lane in &mut self.lanes {
+                lane.advance_alone(count);
+            }
+        }
+    }
+
+    fn go_on_together(&mut self, count: usize) {
+        let mut words = Words::default();
+        for (at, lane) in self.lanes.iter().enumerate() {
+            (0..4).for_each(|word| words[word][at] = lane.state.words[word]);
+        }
+        // A lane that nobody uses does what the first does, to no end.
+        let runs = std::array::from_fn(|at| self.lanes.get(at).unwrap_or(&self.lanes[0]).blocks());
+        lanes::compress(self.shared.level, &mut words, &runs, count);
+        for (at, lane) in self.lanes.iter_mut().enumerate() {
+            lane.advance(words.map(|lanes| lanes[at]), count);
+        }
+    }
+}
+
+impl Drop for Md5Worker {
+    /// A runtime that goes down ends workers before they began. Who waits for one that will not come is told so.
+    fn drop(&mut self) {
+        if !self.left {
+            let mut queue = self.shared.lock();
+            queue.workers -= 1;
+            if queue.workers == 0 {
+                queue.waiting.clear();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

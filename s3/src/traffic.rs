@@ -1,0 +1,420 @@
+//! Shares of the front: connections by peer, requests by user and by peer, and counts of what was refused.
+//!
+//! - A request counts from when its signature was verified until its response was sent. Requests of a user count for the
+//!   user, unsigned ones for the address they come from; all unsigned ones together have a share as well. So neither
+//!   one user nor strangers can take all permits.
+//! - A connection without a request under way is idle. When there are as many connections as there may be, the one
+//!   that has been idle longest makes room for the next; when one peer has as many as it may, its own does.
+//!
+//! Memory: a few words for each connection and each request under way, whose numbers are bounded here.
+
+use crate::S3Limits;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Refused bodies that are drained at once, so that their senders read the response. Others are cut off.
+const DRAINS: usize = 64;
+
+/// Idle time after which a connection may be closed for another.
+const IDLE_MIN: Duration = Duration::from_millis(100);
+
+/// The requester that a request counts for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Requester {
+    /// The user who signed it.
+    User(String),
+    /// A stranger at this address.
+    Peer(IpAddr),
+}
+
+/// The peer that an address belongs to: one customer has an IPv6 network of 64 bits.
+fn peer_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+/// Connections and requests under way, and counts of what was refused since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrafficStats {
+    /// Connections now.
+    pub connections: usize,
+    /// Of those, connections without a request under way.
+    pub idle_connections: usize,
+    /// Requests now.
+    pub requests: usize,
+    /// Of those, unsigned ones.
+    pub unsigned_requests: usize,
+    /// Requests that were told to slow down because there were too many.
+    pub refused_requests: u64,
+    /// Connections that were closed at once because their peer had too many.
+    pub refused_connections: u64,
+    /// Idle connections that made room for others.
+    pub evicted_connections: u64,
+    /// Clients that sent or took too little for too long.
+    pub slow_clients: u64,
+}
+
+#[derive(Default)]
+struct TrafficState {
+    requests: usize,
+    unsigned: usize,
+    by_requester: HashMap<Requester, usize>,
+    connections: BTreeMap<u64, ConnectionRecord>,
+    by_peer: HashMap<IpAddr, usize>,
+    next: u64,
+    drains: usize,
+}
+
+struct ConnectionRecord {
+    peer: IpAddr,
+    /// Since when no request is under way.
+    idle_since: Option<Instant>,
+    evicted: Arc<Notify>,
+}
+
+/// Connections and requests of one listener, within its limits.
+pub struct Traffic {
+    limits: S3Limits,
+    state: Mutex<TrafficState>,
+    /// A connection has ended or become idle.
+    changed: Notify,
+    refused_requests: AtomicU64,
+    refused_connections: AtomicU64,
+    evicted_connections: AtomicU64,
+    slow_clients: AtomicU64,
+}
+
+/// Why a connection is not admitted yet.
+enum NotYet {
+    /// Its peer has as many as it may, and none of them is idle.
+    OfPeer,
+    /// All are busy.
+    AtAll,
+    /// Nobody has been idle for long enough yet; somebody will have been in so long.
+    Soon(Duration),
+}
+
+impl Traffic {
+    /// A listener without connections.
+    pub fn new(limits: &S3Limits) -> Arc<Self> {
+        Arc::new(Self {
+            limits: limits.clone(),
+            state: Mutex::default(),
+            changed: Notify::new(),
+            refused_requests: AtomicU64::new(0),
+            refused_connections: AtomicU64::new(0),
+            evicted_connections: AtomicU64::new(0),
+            slow_clients: AtomicU64::new(0),
+        })
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> &S3Limits {
+        &self.limits
+    }
+
+    /// The current figures.
+    pub fn stats(&self) -> TrafficStats {
+        let state = self.lock();
+        TrafficStats {
+            connections: state.connections.len(),
+            idle_connections: state.connections.values().filter(|connection| connection.idle_since.is_some()).count(),
+            requests: state.requests,
+            unsigned_requests: state.unsigned,
+            refused_requests: self.refused_requests.load(Ordering::Relaxed),
+            refused_connections: self.refused_connections.load(Ordering::Relaxed),
+            evicted_connections: self.evicted_connections.load(Ordering::Relaxed),
+            slow_clients: self.slow_clients.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Counts a client that was too slow and is cut off.
+    pub(crate) fn too_slow(&self) {
+        self.slow_clients.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TrafficState> {
+        self.state.lock()
+    }
+
+    /// A permit for a request of `requester`, or why there is none.
+    pub(crate) fn admit(self: &Arc<Self>, requester: Requester) -> Result<RequestPermit, &'static str> {
+        let mut state = self.lock();
+        let limits = &self.limits;
+        let (is_unsigned, most) = match &requester {
+            Requester::User(_) => (false, limits.user_requests),
+            Requester::Peer(_) => (true, limits.peer_requests),
+        };
+        let refusal = if state.requests >= limits.requests {
+            Some("Too many requests at once.")
+        } else if state.by_requester.get(&requester).is_some_and(|requests| *requests >= most) {
+            Some("Too many requests of yours at once.")
+        } else if is_unsigned && state.unsigned >= limits.unsigned_requests {
+            Some("Too many unsigned requests at once.")
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            self.refused_requests.fetch_add(1, Ordering::Relaxed);
+            return Err(refusal);
+        }
+        state.requests += 1;
+        assert!(state.requests <= limits.requests, "admitted within the limit");
+        state.unsigned += usize::from(is_unsigned);
+        *state.by_requester.entry(requester.clone()).or_default() += 1;
+        Ok(RequestPermit { traffic: Arc::clone(self), requester })
+    }
+
+    /// A permit to drain a refused request's body, unless too many are being drained.
+    pub(crate) fn drain(self: &Arc<Self>) -> Option<DrainPermit> {
+        let mut state = self.lock();
+        (state.drains < DRAINS).then(|| {
+            state.drains += 1;
+            DrainPermit(Arc::clone(self))
+        })
+    }
+
+    /// Admits a connection from `address` as soon as there is room for it; `None` if its peer has too many.
+    pub(crate) async fn connect(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionPermit> {
+        let peer = peer_of(address);
+        loop {
+            let changed = self.changed.notified();
+            match self.try_connect(peer) {
+                Ok(connected) => return Some(connected),
+                Err(NotYet::OfPeer) => {
+                    self.refused_connections.fetch_add(1, Ordering::Relaxed);
+                    return None;
+                }
+                Err(NotYet::AtAll) => changed.await,
+                Err(NotYet::Soon(wait)) => tokio::time::sleep(wait).await,
+            }
+        }
+    }
+
+    fn try_connect(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, NotYet> {
+        let mut state = self.lock();
+        if state.by_peer.get(&peer).is_some_and(|connections| *connections >= self.limits.peer_connections) {
+            self.evict(&mut state, |connection| connection.peer == peer)
+                .map_err(|soon| soon.map_or(NotYet::OfPeer, NotYet::Soon))?;
+        }
+        if state.connections.len() >= self.limits.connections {
+            self.evict(&mut state, |_| true).map_err(|soon| soon.map_or(NotYet::AtAll, NotYet::Soon))?;
+        }
+        state.next += 1;
+        let number = state.next;
+        let evicted = Arc::<Notify>::default();
+        let connection = ConnectionRecord { peer, idle_since: Some(Instant::now()), evicted: Arc::clone(&evicted) };
+        state.connections.insert(number, connection);
+        *state.by_peer.entry(peer).or_default() += 1;
+        Ok(ConnectionPermit { traffic: Arc::clone(self), number, peer, evicted })
+    }
+
+    /// Closes the one of those that are meant that has been idle longest.
+    ///
+    /// # Errors
+    /// If none may be closed: when the first may, if any is idle. Who is about to request must come to it: many clients at
+    /// once would close each other's connections for ever.
+    fn evict(
+        &self,
+        state: &mut TrafficState,
+        is_meant: impl Fn(&ConnectionRecord) -> bool,
+    ) -> Result<(), Option<Duration>> {
+        let meant = state.connections.iter().filter(|(_, connection)| is_meant(connection));
+        let idle = meant.filter_map(|(number, connection)| Some((connection.idle_since?, *number)));
+        let (since, number) = idle.min().ok_or(None)?;
+        let too_early = IDLE_MIN.saturating_sub(since.elapsed());
+        if !too_early.is_zero() {
+            return Err(Some(too_early));
+        }
+        self.evicted_connections.fetch_add(1, Ordering::Relaxed);
+        let connection = state.leave(number).ok_or(None)?;
+        connection.evicted.notify_one();
+        Ok(())
+    }
+}
+
+impl TrafficState {
+    /// Counts a connection no more.
+    fn leave(&mut self, number: u64) -> Option<ConnectionRecord> {
+        let connection = self.connections.remove(&number)?;
+        if let Some(connections) = self.by_peer.get_mut(&connection.peer) {
+            *connections -= 1;
+            if *connections == 0 {
+                self.by_peer.remove(&connection.peer);
+            }
+        }
+        Some(connection)
+    }
+}
+
+/// Lets a request be served, and counts it until it is dropped.
+pub(crate) struct RequestPermit {
+    traffic: Arc<Traffic>,
+    requester: Requester,
+}
+
+impl Drop for RequestPermit {
+    fn drop(&mut self) {
+        let mut state = self.traffic.lock();
+        assert!(state.requests > 0, "a permit counts while it lives");
+        state.requests -= 1;
+        state.unsigned -= usize::from(matches!(self.requester, Requester::Peer(_)));
+        if let Some(requests) = state.by_requester.get_mut(&self.requester) {
+            *requests -= 1;
+            if *requests == 0 {
+                state.by_requester.remove(&self.requester);
+            }
+        }
+    }
+}
+
+/// Lets a refused body be drained, and counts it until it is dropped.
+pub(crate) struct DrainPermit(Arc<Traffic>);
+
+impl Drop for DrainPermit {
+    fn drop(&mut self) {
+        self.0.lock().drains -= 1;
+    }
+}
+
+/// Lets a connection be open, and counts it until it is dropped or evicted.
+pub(crate) struct ConnectionPermit {
+    traffic: Arc<Traffic>,
+    number: u64,
+    peer: IpAddr,
+    evicted: Arc<Notify>,
+}
+
+impl ConnectionPermit {
+    /// Its peer's address.
+    pub fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    /// Resolves when it must make room for another.
+    pub async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+
+    /// Marks it as busy until the mark is dropped.
+    pub fn busy(self: &Arc<Self>) -> BusyConnection {
+        self.set_idle(None);
+        BusyConnection(Arc::clone(self))
+    }
+
+    fn set_idle(&self, idle_since: Option<Instant>) {
+        if let Some(connection) = self.traffic.lock().connections.get_mut(&self.number) {
+            connection.idle_since = idle_since;
+        }
+    }
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.traffic.lock().leave(self.number);
+        self.traffic.changed.notify_waiters();
+    }
+}
+
+/// Marks a connection as busy while it lives.
+pub(crate) struct BusyConnection(Arc<ConnectionPermit>);
+
+impl Drop for BusyConnection {
+    fn drop(&mut self) {
+        self.0.set_idle(Some(Instant::now()));
+        self.0.traffic.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::time::Duration;
+
+    fn limits() -> S3Limits {
+        let limits = S3Limits { requests: 8, connections: 4, ..S3Limits::default() };
+        S3Limits { user_requests: 6, peer_requests: 2, unsigned_requests: 4, peer_connections: 2, ..limits }
+    }
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    fn user(name: &str) -> Requester {
+        Requester::User(name.to_owned())
+    }
+
+    #[test]
+    fn neither_one_user_nor_strangers_take_all_places() {
+        let traffic = Traffic::new(&limits());
+        let take = |requester: Requester, times: usize| -> Vec<RequestPermit> {
+            (0..times).map_while(|_| traffic.admit(requester.clone()).ok()).collect()
+        };
+        let alice = take(user("alice"), 9);
+        assert_eq!(alice.len(), 6);
+        let strangers: Vec<Vec<RequestPermit>> = (0..4).map(|last| take(Requester::Peer(address(last)), 9)).collect();
+        assert_eq!(strangers.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0, 0, 0], "there are eight places");
+        drop(alice);
+        let more: Vec<Vec<RequestPermit>> = (1..4).map(|last| take(Requester::Peer(address(last)), 9)).collect();
+        assert_eq!(more.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0, 0], "four of them are for strangers");
+        assert_eq!(take(user("bob"), 9).len(), 4);
+        let seen = traffic.stats();
+        assert_eq!((seen.requests, seen.unsigned_requests, seen.refused_requests > 0), (4, 4, true));
+        drop((strangers, more));
+        assert_eq!(traffic.stats().requests, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longest_idle_connection_makes_room_and_a_busy_one_never() {
+        let traffic = Traffic::new(&limits());
+        let mut connected = Vec::new();
+        for last in 0..4 {
+            connected.push(Arc::new(traffic.connect(address(last)).await.unwrap()));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        let busy = connected[0].busy();
+        let fifth = traffic.connect(address(9)).await.unwrap();
+        connected[1].evicted().await;
+        assert_eq!((traffic.stats().connections, traffic.stats().evicted_connections), (4, 1));
+        let all_busy = (connected[2].busy(), connected[3].busy(), Arc::new(fifth).busy());
+        let waits = tokio::time::timeout(Duration::from_secs(9), traffic.connect(address(8))).await;
+        assert!(waits.is_err(), "nobody is idle");
+        drop(busy);
+        traffic.connect(address(8)).await.unwrap();
+        connected[0].evicted().await;
+        drop(all_busy);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_makes_room_for_itself() {
+        let traffic = Traffic::new(&limits());
+        let first = Arc::new(traffic.connect(address(1)).await.unwrap());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let second = Arc::new(traffic.connect(address(1)).await.unwrap());
+        let _third = traffic.connect(address(1)).await.unwrap();
+        first.evicted().await;
+        assert_eq!(traffic.stats().connections, 2);
+        let _busy = (second.busy(), traffic.connect(address(1)).await.map(|third| Arc::new(third).busy()).unwrap());
+        assert!(traffic.connect(address(1)).await.is_none());
+        assert_eq!(traffic.stats().refused_connections, 1);
+        assert!(traffic.connect(address(2)).await.is_some());
+    }
+
+    #[test]
+    fn a_network_of_64_bits_is_one_peer() {
+        let of = |text: &str| peer_of(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8:0:1::1"), of("2001:db8::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+    }
+}

@@ -1,0 +1,363 @@
+//! Validation: the headers and query parameters that each operation honours. Any other is refused rather than ignored,
+//! so that no success ever means less than was asked for.
+//!
+//! The rule covers all query parameters and all headers that could change what an operation means: those of S3
+//! (`x-amz-*`) and HTTP's conditions. Headers of the transport, and those that AWS says it ignores, pass.
+
+use crate::digest::kind_of_header;
+use crate::error::{ErrorCode, ErrorResponse};
+use crate::operation::{self, Operation};
+use http::HeaderMap;
+
+/// Parameters of a presigned URL, and the operation's name, which some clients add.
+const SIGNING: [&str; 8] = [
+    "X-Amz-Algorithm",
+    "X-Amz-Content-Sha256",
+    "X-Amz-Credential",
+    "X-Amz-Date",
+    "X-Amz-Expires",
+    "X-Amz-Signature",
+    "X-Amz-SignedHeaders",
+    "x-id",
+];
+
+/// Parameters of a URL presigned by signature version 2, which boto3 makes unless told otherwise.
+const SIGNING_V2: [&str; 3] = ["AWSAccessKeyId", "Expires", "Signature"];
+
+/// Headers that any request may have and that change nothing but how it is read.
+const COMMON: [&str; 6] = [
+    "x-amz-content-sha256",
+    "x-amz-date",
+    "x-amz-decoded-content-length",
+    "x-amz-expected-bucket-owner",
+    "x-amz-request-payer",
+    "x-amz-user-agent",
+];
+
+/// Headers that may be sent without being signed: the signature covers them otherwise, or they mean nothing.
+const UNSIGNED: [&str; 3] = ["x-amz-content-sha256", "x-amz-user-agent", "x-amz-date"];
+
+/// The one version of S3's interface there is.
+const API_VERSION: &str = "2006-03-01";
+
+/// The longest validity of a presigned URL, in seconds.
+const PRESIGNED_MAX_S: u64 = 7 * 24 * 3600;
+
+/// The query parameters of `operation`.
+fn parameters(operation: Operation) -> &'static [&'static str] {
+    match operation {
+        Operation::ListBuckets => &["bucket-region", "continuation-token", "max-buckets", "prefix"],
+        Operation::GetBucketLocation => &["location"],
+        Operation::DeleteObjects => &["delete"],
+        Operation::ListObjects => &["delimiter", "encoding-type", "marker", "max-keys", "prefix"],
+        Operation::ListObjectsV2 => &[
+            "continuation-token",
+            "delimiter",
+            "encoding-type",
+            "fetch-owner",
+            "list-type",
+            "max-keys",
+            "prefix",
+            "start-after",
+        ],
+        Operation::ListObjectVersions => &[
+            "delimiter",
+            "encoding-type",
+            "key-marker",
+            "max-keys",
+            "prefix",
+            "version-id-marker",
+            "versions",
+        ],
+        Operation::GetObject | Operation::HeadObject => &[
+            "partNumber",
+            "response-cache-control",
+            "response-content-disposition",
+            "response-content-encoding",
+            "response-content-language",
+            "response-content-type",
+            "response-expires",
+            "versionId",
+        ],
+        Operation::GetBucketAcl | Operation::PutBucketAcl => &["acl"],
+        Operation::GetObjectAcl | Operation::PutObjectAcl => &["acl", "versionId"],
+        Operation::GetBucketTagging | Operation::PutBucketTagging | Operation::DeleteBucketTagging => &["tagging"],
+        Operation::GetObjectTagging | Operation::PutObjectTagging | Operation::DeleteObjectTagging => {
+            &["tagging", "versionId"]
+        }
+        Operation::GetBucketOwnershipControls
+        | Operation::PutBucketOwnershipControls
+        | Operation::DeleteBucketOwnershipControls => &["ownershipControls"],
+        Operation::GetObjectAttributes => &["attributes", "versionId"],
+        Operation::DeleteObject => &["versionId"],
+        Operation::CreateMultipartUpload => &["uploads"],
+        Operation::UploadPart | Operation::UploadPartCopy => &["partNumber", "uploadId"],
+        Operation::CompleteMultipartUpload | Operation::AbortMultipartUpload => &["uploadId"],
+        Operation::ListParts => &["encoding-type", "max-parts", "part-number-marker", "uploadId"],
+        Operation::ListMultipartUploads => {
+            &["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker", "uploads"]
+        }
+        Operation::CreateBucket
+        | Operation::HeadBucket
+        | Operation::DeleteBucket
+        | Operation::PutObject
+        | Operation::CopyObject
+        // Their parameters are known by the table of configurations.
+        | Operation::GetConfiguration
+        | Operation::DeleteConfiguration => &[],
+    }
+}
+
+fn parameter_is_honoured(operation: Operation, name: &str) -> bool {
+    let configures = match operation {
+        Operation::GetConfiguration => operation::is_readable_configuration(name),
+        Operation::DeleteConfiguration => operation::is_deletable_configuration(name),
+        _ => false,
+    };
+    configures || parameters(operation).contains(&name)
+}
+
+/// Refuses what `operation` does not honour.
+///
+/// # Errors
+/// `NotImplemented`, naming the header or parameter; `InvalidToken` for the tokens of sessions, which there are none
+/// of; `AccessDenied` for a header that was added to a signed request; for a request that nobody signed, what only a
+/// signature allows.
+pub(crate) fn check(
+    operation: Operation,
+    signed: bool,
+    query: &[(String, String)],
+    headers: &HeaderMap,
+) -> Result<(), ErrorResponse> {
+    for (name, _) in query {
+        if name == "X-Amz-Security-ContinuationToken" {
+            return Err(ErrorCode::InvalidToken.into());
+        }
+        let name = name.as_str();
+        let signs = SIGNING.contains(&name) || may_be_presigned_v2(operation) && SIGNING_V2.contains(&name);
+        if !signs && !parameter_is_honoured(operation, name) {
+            return Err(ErrorResponse::not_implemented(&format!("The query parameter {name}")));
+        }
+    }
+    for (name, value) in headers {
+        let (name, value) = (name.as_str(), value.to_str().unwrap_or_default());
+        if name == "x-amz-security-token" {
+            return Err(ErrorCode::InvalidToken.into());
+        }
+        if !header_is_honoured(operation, name, value) {
+            return Err(ErrorResponse::not_implemented(&format!("The header {name} with this value")));
+        }
+    }
+    if signed { check_signed(query, headers) } else { check_unsigned(query) }
+}
+
+fn header_is_honoured(operation: Operation, name: &str, value: &str) -> bool {
+    let copies = matches!(operation, Operation::CopyObject | Operation::UploadPartCopy);
+    let begins = operation == Operation::CreateMultipartUpload;
+    let completes = operation == Operation::CompleteMultipartUpload;
+    // These describe an object that is made now or later.
+    let describes = operation == Operation::PutObject || operation == Operation::CopyObject || begins;
+    // These make an object now.
+    let puts = operation == Operation::PutObject || operation == Operation::CopyObject || completes;
+    let reads = matches!(operation, Operation::GetObject | Operation::HeadObject);
+    let creates = operation == Operation::CreateBucket;
+    let takes_acl = matches!(operation, Operation::PutBucketAcl | Operation::PutObjectAcl);
+    match name {
+        "if-match" if operation == Operation::DeleteObject => value == "*" || is_one_etag(value),
+        "if-match" => reads || puts && is_one_etag(value),
+        "if-none-match" => reads || puts && value == "*",
+        "if-modified-since" | "if-unmodified-since" => reads,
+        "content-range" => operation != Operation::PutObject && operation != Operation::UploadPart,
+        // `access` knows which ACLs there are.
+        "x-amz-acl" => describes || creates || takes_acl,
+        "x-amz-tagging" => describes,
+        "x-amz-object-attributes" | "x-amz-max-parts" | "x-amz-part-number-marker" => {
+            operation == Operation::GetObjectAttributes
+        }
+        "x-amz-storage-class" => describes && value == "STANDARD",
+        "x-amz-copy-source"
+        | "x-amz-copy-source-if-match"
+        | "x-amz-copy-source-if-none-match"
+        | "x-amz-copy-source-if-modified-since"
+        | "x-amz-copy-source-if-unmodified-since"
+        | "x-amz-source-expected-bucket-owner" => copies,
+        "x-amz-copy-source-range" => operation == Operation::UploadPartCopy,
+        "x-amz-metadata-directive" | "x-amz-tagging-directive" => operation == Operation::CopyObject,
+        "x-amz-checksum-algorithm" => begins || operation == Operation::CopyObject,
+        "x-amz-checksum-type" => begins || completes,
+        "x-amz-mp-object-size" => completes,
+        "x-amz-checksum-mode" => reads && value.eq_ignore_ascii_case("ENABLED"),
+        "x-amz-object-ownership" => creates,
+        // Of no effect where there is no object lock, which is everywhere: as on AWS.
+        "x-amz-bypass-governance-retention" => {
+            let deletes = matches!(operation, Operation::DeleteObject | Operation::DeleteObjects);
+            deletes && (value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false"))
+        }
+        "x-amz-bucket-object-lock-enabled" => creates && value.eq_ignore_ascii_case("false"),
+        // Sent with every request by the SDK for C++, and so by pyarrow and others built on it.
+        "x-amz-api-version" => value == API_VERSION,
+        "x-amz-sdk-checksum-algorithm" | "x-amz-trailer" => has_body(operation),
+        _ if kind_of_header(name).is_some() => has_body(operation),
+        _ if name.starts_with("x-amz-meta-") => describes,
+        _ if name.starts_with("x-amz-") => COMMON.contains(&name),
+        _ => true,
+    }
+}
+
+fn has_body(operation: Operation) -> bool {
+    matches!(
+        operation,
+        Operation::PutObject
+            | Operation::DeleteObjects
+            | Operation::CreateBucket
+            | Operation::PutBucketAcl
+            | Operation::PutBucketTagging
+            | Operation::PutBucketOwnershipControls
+            | Operation::PutObjectAcl
+            | Operation::PutObjectTagging
+            | Operation::UploadPart
+            | Operation::CompleteMultipartUpload
+    )
+}
+
+fn is_one_etag(value: &str) -> bool {
+    let inner = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+    !inner.is_empty() && inner.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// Version 2 signs the method, the path, all `x-amz-` headers and the parameters that replace headers, but no others:
+/// it is taken only where that is all there is, and only in URLs, which expire.
+fn may_be_presigned_v2(operation: Operation) -> bool {
+    matches!(operation, Operation::GetObject | Operation::HeadObject | Operation::PutObject | Operation::UploadPart)
+}
+
+/// A request without a signature must be one that does not try to have one.
+fn check_unsigned(query: &[(String, String)]) -> Result<(), ErrorResponse> {
+    let signing = |name: &str| SIGNING_V2.contains(&name) || name.starts_with("X-Amz-");
+    if let Some((name, _)) = query.iter().find(|(name, _)| signing(name)) {
+        let message = format!("Query-string authentication requires a signature, which is missing besides {name}.");
+        return Err(ErrorResponse::new(ErrorCode::AuthorizationQueryParametersError, message));
+    }
+    if query.iter().any(|(name, _)| name.starts_with("response-")) {
+        let message = "Request specific response headers cannot be used for anonymous GET requests.";
+        return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
+    }
+    Ok(())
+}
+
+/// The protocol library verifies what was signed; this makes sure that nothing of meaning was left unsigned, so that
+/// whoever holds a presigned URL cannot add headers to it.
+fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), ErrorResponse> {
+    if query.iter().any(|pair| pair.0 == "Signature") {
+        return Ok(());
+    }
+    let authorization = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let from_header = authorization
+        .split([',', ' '])
+        .find_map(|part| part.strip_prefix("SignedHeaders="))
+        .filter(|_| authorization.starts_with("AWS4-"));
+    let from_query = query.iter().find(|pair| pair.0 == "X-Amz-SignedHeaders").map(|pair| pair.1.as_str());
+    let expires = query.iter().find(|pair| pair.0 == "X-Amz-Expires").and_then(|pair| pair.1.parse::<u64>().ok());
+    if expires.is_some_and(|expires_s| expires_s > PRESIGNED_MAX_S) {
+        let message = "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be \
+                       less than 604800 seconds";
+        return Err(ErrorResponse::new(ErrorCode::AuthorizationQueryParametersError, message));
+    }
+    // Version 2 in a header covers too little and never expires, whatever unsigned parameters say beside it.
+    let is_v4 = authorization.starts_with("AWS4-") || !headers.contains_key("authorization");
+    let Some(signed) = from_query.or(from_header).filter(|_| is_v4) else {
+        let message = "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
+        return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
+    };
+    let is_signed = |name: &str| signed.split(';').any(|signed| signed.eq_ignore_ascii_case(name));
+    let unsigned = headers
+        .keys()
+        .map(http::HeaderName::as_str)
+        .find(|name| name.starts_with("x-amz-") && !UNSIGNED.contains(name) && !is_signed(name));
+    if let Some(name) = unsigned {
+        let message = format!("There were headers present in the request which were not signed: {name}");
+        return Err(ErrorResponse::new(ErrorCode::AccessDenied, message));
+    }
+    if is_signed("host") {
+        Ok(())
+    } else {
+        Err(ErrorResponse::new(ErrorCode::AccessDenied, "The host header must be signed."))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn honoured(operation: Operation, name: &str, value: &str) -> bool {
+        header_is_honoured(operation, name, value)
+    }
+
+    #[test]
+    fn a_put_refuses_every_header_that_would_change_its_meaning() {
+        for (name, value) in [
+            ("x-amz-server-side-encryption", "AES256"),
+            ("x-amz-server-side-encryption-customer-key", "k"),
+            ("x-amz-object-lock-mode", "COMPLIANCE"),
+            ("x-amz-grant-read", "id=1"),
+            ("x-amz-storage-class", "GLACIER"),
+            ("x-amz-website-redirect-location", "/x"),
+            ("x-amz-copy-source", "/b/k"),
+            ("x-amz-write-offset-bytes", "1"),
+            ("x-amz-checksum-md5", "x"),
+            ("if-none-match", "\"abc\""),
+            ("if-match", "*"),
+            ("if-match", "\"a\", \"b\""),
+            ("if-unmodified-since", "Sat, 21 Nov 2026 08:00:00 GMT"),
+            ("x-amz-api-version", "2030-01-01"),
+            ("x-amz-never-heard-of", "1"),
+        ] {
+            assert!(!honoured(Operation::PutObject, name, value), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_put_honours_what_it_can_keep() {
+        for (name, value) in [
+            ("x-amz-acl", "private"),
+            ("x-amz-tagging", "a=b"),
+            ("x-amz-storage-class", "STANDARD"),
+            ("x-amz-meta-colour", "blue"),
+            ("x-amz-api-version", "2006-03-01"),
+            ("x-amz-checksum-crc64nvme", "AAAAAAAAAAA="),
+            ("if-none-match", "*"),
+            ("if-match", "\"25f9e794323b453885f5181f1b624d0b\""),
+        ] {
+            assert!(honoured(Operation::PutObject, name, value), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn governance_is_bypassed_where_there_is_none_and_only_by_deletes() {
+        for operation in [Operation::DeleteObject, Operation::DeleteObjects] {
+            assert!(honoured(operation, "x-amz-bypass-governance-retention", "true"));
+            assert!(honoured(operation, "x-amz-bypass-governance-retention", "False"));
+            assert!(!honoured(operation, "x-amz-bypass-governance-retention", "maybe"));
+        }
+        assert!(!honoured(Operation::PutObject, "x-amz-bypass-governance-retention", "true"));
+    }
+
+    #[test]
+    fn a_header_that_was_added_to_a_presigned_url_is_refused() {
+        let query = [("X-Amz-SignedHeaders".to_owned(), "host;x-amz-meta-a".to_owned())];
+        let mut headers = HeaderMap::new();
+        headers.insert("x-amz-meta-a", "1".parse().unwrap());
+        check(Operation::PutObject, true, &query, &headers).unwrap();
+        headers.insert("x-amz-meta-b", "1".parse().unwrap());
+        assert_eq!(check(Operation::PutObject, true, &query, &headers).unwrap_err().code, ErrorCode::AccessDenied);
+    }
+
+    #[test]
+    fn version_2_in_a_header_is_refused_whatever_the_query_says() {
+        let query = [("X-Amz-SignedHeaders".to_owned(), "host".to_owned())];
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", "AWS key:signature".parse().unwrap());
+        assert_eq!(check(Operation::GetObject, true, &query, &headers).unwrap_err().code, ErrorCode::InvalidRequest);
+    }
+}

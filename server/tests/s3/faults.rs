@@ -1,0 +1,271 @@
+//! Fault hooks: the real object service, told to fail, to hang or to count what is open.
+
+use bytes::Bytes;
+use catalog::{
+    Authority, Bucket, BucketChange, Checksum, ListRequest, Listing, Object, ObjectChange, Part, PutCondition,
+    Restated, Upload, UploadListRequest, UploadListing, VersionId,
+};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use s3::{Completion, GetBody, ObjectStore, PartId, PutSink, StoreError, StoreFuture};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The fault that calls meet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// None.
+    None,
+    /// Bytes can be neither read nor written; the next attempt may come in so many seconds.
+    Cold(u32),
+    /// A GET breaks after the first byte.
+    Breaks,
+    /// A GET never sends a second byte.
+    Hangs,
+    /// No room is left, and waiting makes none.
+    Full,
+    /// Another client aborts an upload to `shelf/k` just before its parts are looked up.
+    LosesUploads,
+}
+
+#[derive(Default)]
+struct Hooks {
+    fault: Mutex<Option<Fault>>,
+    sinks: AtomicUsize,
+    streams: AtomicUsize,
+}
+
+/// An object service with fault hooks. Clones share them.
+#[derive(Clone)]
+pub struct Faulty {
+    service: Arc<dyn ObjectStore>,
+    hooks: Arc<Hooks>,
+}
+
+impl Faulty {
+    pub fn new(service: Arc<dyn ObjectStore>) -> Self {
+        Self { service, hooks: Arc::default() }
+    }
+
+    pub fn set(&self, fault: Fault) {
+        *self.hooks.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+    }
+
+    /// How many sinks are open.
+    pub fn sinks(&self) -> usize {
+        self.hooks.sinks.load(Ordering::SeqCst)
+    }
+
+    /// How many streams of GETs are open.
+    pub fn streams(&self) -> usize {
+        self.hooks.streams.load(Ordering::SeqCst)
+    }
+
+    /// The bytes of an object, if there is one.
+    pub async fn bytes(&self, bucket: &str, key: &str) -> Option<Vec<u8>> {
+        let body = self.service.get(bucket, key, None).await.ok()?;
+        let pieces: Vec<_> = body.bytes.map(|piece| piece.unwrap()).collect().await;
+        Some(pieces.concat())
+    }
+
+    fn fault(&self) -> Fault {
+        self.hooks.fault.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(Fault::None)
+    }
+
+    fn cold(&self) -> Result<(), StoreError> {
+        match self.fault() {
+            Fault::Cold(retry_after_s) => Err(StoreError::SlowDown { retry_after_s, reason: "It is cold.".into() }),
+            _ => Ok(()),
+        }
+    }
+
+    fn counted(&self, sink: Box<dyn PutSink>) -> Box<dyn PutSink> {
+        Box::new(CountedSink { sink, _open: Open::count(&self.hooks, |hooks| &hooks.sinks) })
+    }
+
+    /// `body` with this fault.
+    fn faulty(&self, body: GetBody, fault: Fault) -> GetBody {
+        let open = Open::count(&self.hooks, |hooks| &hooks.streams);
+        let bytes = match fault {
+            Fault::Breaks | Fault::Hangs => {
+                let first = body.bytes.take(1).map(|piece| piece.map(|piece| piece.slice(..piece.len().min(1))));
+                let lost = StoreError::DataLost { what: "a test".into() };
+                let rest = match fault {
+                    Fault::Hangs => futures::stream::pending().boxed(),
+                    _ => futures::stream::iter([Err(lost)]).boxed(),
+                };
+                first.chain(rest).boxed()
+            }
+            Fault::None | Fault::Cold(_) | Fault::Full | Fault::LosesUploads => body.bytes,
+        };
+        let bytes = bytes.inspect(move |_| {
+            let _ = &open;
+        });
+        GetBody { object: body.object, bytes: bytes.boxed() }
+    }
+}
+
+/// Counts while it lives.
+struct Open {
+    hooks: Arc<Hooks>,
+    of: fn(&Hooks) -> &AtomicUsize,
+}
+
+impl Open {
+    fn count(hooks: &Arc<Hooks>, of: fn(&Hooks) -> &AtomicUsize) -> Self {
+        of(hooks).fetch_add(1, Ordering::SeqCst);
+        Self { hooks: Arc::clone(hooks), of }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        (self.of)(&self.hooks).fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+struct CountedSink {
+    sink: Box<dyn PutSink>,
+    _open: Open,
+}
+
+impl PutSink for CountedSink {
+    fn write(&mut self, bytes: Bytes) -> StoreFuture<'_, ()> {
+        self.sink.write(bytes)
+    }
+
+    fn abort(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let Self { sink, _open } = *self;
+            sink.abort().await;
+        })
+    }
+
+    fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> StoreFuture<'static, u64> {
+        Box::pin(async move {
+            let Self { sink, _open } = *self;
+            sink.commit(etag, checksums).await
+        })
+    }
+}
+
+impl ObjectStore for Faulty {
+    fn authorised(&self, authority: Authority) -> Arc<dyn ObjectStore> {
+        Arc::new(Self { service: self.service.authorised(authority), hooks: Arc::clone(&self.hooks) })
+    }
+
+    fn create_bucket(&self, bucket: Bucket) -> StoreFuture<'_, Bucket> {
+        self.service.create_bucket(bucket)
+    }
+
+    fn change_bucket<'a>(&'a self, name: &'a str, change: BucketChange) -> StoreFuture<'a, Bucket> {
+        self.service.change_bucket(name, change)
+    }
+
+    fn head_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Bucket> {
+        self.service.head_bucket(name)
+    }
+
+    fn list_buckets<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Vec<Bucket>> {
+        self.service.list_buckets(owner)
+    }
+
+    fn delete_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()> {
+        self.service.delete_bucket(name)
+    }
+
+    fn begin_put<'a>(
+        &'a self,
+        bucket: &'a Bucket,
+        key: &'a str,
+        object: Object,
+        condition: PutCondition,
+    ) -> StoreFuture<'a, Box<dyn PutSink>> {
+        Box::pin(async move {
+            self.cold()?;
+            self.check_room(object.bytes)?;
+            Ok(self.counted(self.service.begin_put(bucket, key, object, condition).await?))
+        })
+    }
+
+    fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
+        match self.fault() {
+            Fault::Full => Err(StoreError::NoRoom { reason: "The rack is full.".into() }),
+            _ => self.service.check_room(bytes),
+        }
+    }
+
+    fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Object> {
+        self.service.head(bucket, key)
+    }
+
+    fn get<'a>(&'a self, bucket: &'a str, key: &'a str, range: Option<Range<u64>>) -> StoreFuture<'a, GetBody> {
+        Box::pin(async move {
+            self.cold()?;
+            let fault = self.fault();
+            Ok(self.faulty(self.service.get(bucket, key, range).await?, fault))
+        })
+    }
+
+    fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> StoreFuture<'a, Object> {
+        self.service.change(bucket, key, change)
+    }
+
+    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str, condition: PutCondition) -> StoreFuture<'a, ()> {
+        self.service.delete(bucket, key, condition)
+    }
+
+    fn list<'a>(&'a self, bucket: &'a str, request: ListRequest) -> StoreFuture<'a, Listing> {
+        self.service.list(bucket, request)
+    }
+
+    fn replace_metadata<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        metadata: Restated,
+        condition: PutCondition,
+    ) -> StoreFuture<'a, Option<Object>> {
+        self.service.replace_metadata(bucket, key, metadata, condition)
+    }
+
+    fn create_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: Upload) -> StoreFuture<'a, VersionId> {
+        self.service.create_upload(bucket, key, upload)
+    }
+
+    fn upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, Upload> {
+        self.service.upload(bucket, key, upload)
+    }
+
+    fn begin_part<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        part: PartId,
+        bytes: u64,
+    ) -> StoreFuture<'a, Box<dyn PutSink>> {
+        Box::pin(async move { Ok(self.counted(self.service.begin_part(bucket, key, part, bytes).await?)) })
+    }
+
+    fn complete_upload<'a>(&'a self, bucket: &'a str, key: &'a str, completion: Completion) -> StoreFuture<'a, ()> {
+        self.service.complete_upload(bucket, key, completion)
+    }
+
+    fn abort_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, ()> {
+        self.service.abort_upload(bucket, key, upload)
+    }
+
+    fn list_uploads<'a>(&'a self, bucket: &'a str, request: UploadListRequest) -> StoreFuture<'a, UploadListing> {
+        self.service.list_uploads(bucket, request)
+    }
+
+    fn parts(&self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'_, Vec<Part>> {
+        Box::pin(async move {
+            if self.fault() == Fault::LosesUploads {
+                self.service.abort_upload("shelf", "k", upload).await?;
+            }
+            self.service.parts(upload, after, limit).await
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! The object service over a catalog and drives in memory, as a server has it over files: nothing of it is faked.
+
+use catalog::{Catalog, MemoryStore, User};
+use disk::label::RackUuid;
+use disk::{EmulatedRack, MemoryDrive};
+use server::boot;
+use server::config::Config;
+use server::holds::Holds;
+use server::house::House;
+use server::world::{Counters, Means};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use workshop::{Spool, Staging};
+
+/// The drives of the workshop and the rack, in bytes.
+const DRIVE_BYTES: u64 = 1 << 30;
+const WORKSHOP_BYTES: u64 = 512 << 20;
+const SPOOL_BYTES: u64 = 64 << 20;
+const SEED: u64 = 1;
+
+/// A service with its counters, by which the engine tells it what there is room for.
+pub struct Site {
+    pub service: House,
+    pub counters: Arc<Counters>,
+}
+
+fn wall_ms() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// A user whose requests are signed with `access_key`.
+fn user(name: &str, access_key: &str, secret: &str) -> User {
+    let now_ms = wall_ms();
+    let (name, access_key, secret) = (name.to_owned(), access_key.to_owned(), secret.to_owned());
+    User { name, access_key, secret, created_ms: now_ms, rotated_ms: now_ms }
+}
+
+impl Site {
+    /// A service with an empty catalog, but for Alice and Bob.
+    pub async fn boot() -> Self {
+        let (_, text) = model::text::SHIPPED.into_iter().find(|(shipped, _)| *shipped == "nas8").unwrap();
+        let spec = model::text::parse(text, "nas8").unwrap();
+        let catalog = Catalog::open(Arc::new(MemoryStore::new())).await.unwrap();
+        catalog.add_user(&user("alice", "ALICE", "alices secret")).await.unwrap();
+        catalog.add_user(&user("bob", "BOB", "bobs secret")).await.unwrap();
+        let clock = boot::clock(&catalog, wall_ms(), 1).await.unwrap();
+        let medium = || Arc::new(MemoryDrive::new(DRIVE_BYTES)) as Arc<dyn disk::Drive>;
+        let rack = Arc::new(EmulatedRack::new(&spec, SEED, Arc::clone(&clock), |_| medium()));
+        let counters = Arc::new(Counters::default());
+        let means = Means {
+            clock,
+            wall: Arc::new(wall_ms),
+            spawn: Arc::new(|task| drop(tokio::spawn(task))),
+            drives: rack.drives().into(),
+            rack_uuid: RackUuid([8; 16]),
+            nonce: server::world::nonces(SEED),
+            catalog,
+            staging: Staging::new(medium(), WORKSHOP_BYTES),
+            spool: Spool::new(medium(), SPOOL_BYTES),
+            holds: Holds::default(),
+            lineage: Arc::default(),
+            ordering: Arc::default(),
+            pin_of: Arc::new(|_, _| None),
+            counters: Arc::clone(&counters),
+            trace: None,
+        };
+        let policy = Config::default().rack_policy(&spec);
+        let world = boot::boot(spec, policy, SEED, &means, rack).await.unwrap();
+        Self { service: House::new(means, world, Duration::from_secs(45)), counters }
+    }
+}
