@@ -1,15 +1,21 @@
-//! How records are told apart: `hash(a, b)`, `range(column, v1, v2, ...)`, `value(column)`.
+//! How records are assigned to partitions: `hash(a, b)`, `range(column, v1, v2, ...)`, `value(column)`.
 
-use crate::words::{Literal, Word, Words, as_name};
-use crate::{Error, Format, HEADER, quotes};
+use crate::error::Error;
+use crate::expression::{Expected, Literal, Parsed, as_name, keyword, literal, must, name, sign};
+use crate::filter::Filter;
+use crate::format::{Format, HEADER};
+use crate::hint::read_or_hint;
 use arrow::datatypes::Schema;
 use std::fmt;
 use std::str::FromStr;
+use winnow::combinator::{alt, cut_err, delimited, preceded, repeat, separated};
+use winnow::error::ErrMode;
+use winnow::prelude::*;
 
 /// The most partitions of a job, and so the most values of `value(column)`.
 pub const PARTITIONS_MAX: usize = 4096;
 
-/// What decides upon the partition of a record.
+/// The key that determines the partition of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum By {
     /// [`crate::hash_rows`] of the values of some columns; the number of partitions is [`crate::Spec::partitions`].
@@ -17,7 +23,7 @@ pub enum By {
         /// The columns, one or more.
         columns: Vec<String>,
     },
-    /// n bounds make n + 1 partitions: below the first, from each bound to below the next, from the last on.
+    /// n bounds make n + 1 partitions: below the first bound, from each bound to below the next, and from the last on.
     /// Nulls go to the first partition, NaN to the last.
     Range {
         /// The column.
@@ -25,8 +31,8 @@ pub enum By {
         /// Ascending.
         bounds: Vec<Literal>,
     },
-    /// A partition for each distinct value, [`PARTITIONS_MAX`] at most, numbered as they are met. Null is a value of
-    /// its own, and all NaN are one.
+    /// A partition for each distinct value, [`PARTITIONS_MAX`] at most, numbered in the order they are found. Null is a
+    /// value of its own, and all NaN are one.
     Value {
         /// The column.
         column: String,
@@ -34,7 +40,7 @@ pub enum By {
 }
 
 impl By {
-    /// The columns that decide.
+    /// The columns of the key.
     pub fn columns(&self) -> Vec<&str> {
         match self {
             Self::Hash { columns } => columns.iter().map(String::as_str).collect(),
@@ -42,7 +48,7 @@ impl By {
         }
     }
 
-    /// How many partitions there are, as far as that is known without any record.
+    /// The number of partitions, if it is known without any record.
     pub(crate) fn own_partitions(&self) -> Option<usize> {
         match self {
             Self::Range { bounds, .. } => Some(bounds.len() + 1),
@@ -55,44 +61,28 @@ impl FromStr for By {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        Self::read(text).map_err(|error| quotes::advised(error, |quoted| Self::read(quoted).is_ok()))
+        read_or_hint(text, by)
     }
 }
 
-impl By {
-    fn read(text: &str) -> Result<Self, Error> {
-        let mut words = Words::of(text)?;
-        let kind = match words.peek() {
-            Word::Name(name) => name.to_ascii_lowercase(),
-            _ => return Err(words.wrong("hash(...), range(...) or value(...)")),
-        };
-        if !["hash", "range", "value"].contains(&kind.as_str()) {
-            return Err(words.wrong("hash(...), range(...) or value(...)"));
-        }
-        words.next()?;
-        words.must("(", "an opening parenthesis")?;
-        let column = words.name()?;
-        let by = match kind.as_str() {
-            "hash" => {
-                let mut columns = vec![column];
-                while words.takes(",")? {
-                    columns.push(words.name()?);
-                }
-                Self::Hash { columns }
-            }
-            "range" => {
-                let mut bounds = Vec::new();
-                while words.takes(",")? {
-                    bounds.push(words.literal()?);
-                }
-                Self::Range { column, bounds }
-            }
-            _ => Self::Value { column },
-        };
-        words.must(")", "a comma or a closing parenthesis")?;
-        words.end()?;
-        Ok(by)
-    }
+fn by(input: &mut &str) -> Parsed<By> {
+    let bounds = (name, repeat(0.., preceded(sign(","), literal)));
+    cut_err(alt((
+        call("hash", separated(1.., name, sign(","))).map(|columns| By::Hash { columns }),
+        call("range", bounds).map(|(column, bounds)| By::Range { column, bounds }),
+        call("value", name).map(|column| By::Value { column }),
+    )))
+    .context("hash(...), range(...) or value(...)")
+    .parse_next(input)
+}
+
+/// `function(arguments)`.
+fn call<'a, T>(
+    function: &'static str,
+    arguments: impl Parser<&'a str, T, ErrMode<Expected>>,
+) -> impl Parser<&'a str, T, ErrMode<Expected>> {
+    let end = must(")", "a comma or a closing parenthesis");
+    preceded(keyword(function), delimited(must("(", "an opening parenthesis"), arguments, end))
 }
 
 impl fmt::Display for By {
@@ -111,32 +101,31 @@ impl fmt::Display for By {
     }
 }
 
-/// What to do with a set of objects.
+/// The specification of a repartition of some objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
-    /// What the objects are.
+    /// The format of the objects.
     pub format: Format,
-    /// What decides upon the partition of a record.
+    /// The key that determines the partition of a record.
     pub by: By,
-    /// How many partitions: needed for `hash`; 0 or the right number for `range`; for `value` the most there may be, or
-    /// 0 for [`PARTITIONS_MAX`].
+    /// The number of partitions: required for `hash`; 0 or the right number for `range`; for `value` the most that are
+    /// allowed, or 0 for [`PARTITIONS_MAX`].
     pub partitions: usize,
-    /// Which columns are kept, in this order; all of them if none are named.
+    /// The columns to keep, in this order; all of them if `None`.
     pub columns: Option<Vec<String>>,
-    /// Which records are kept.
-    pub filter: Option<crate::Filter>,
-    /// What is written.
+    /// The records to keep; all of them if `None`.
+    pub filter: Option<Filter>,
+    /// The format of the output.
     pub output: Format,
 }
 
 impl Spec {
-    /// How many partitions there are at most.
+    /// The largest number of partitions.
     ///
     /// # Errors
-    /// [`Error::OnePartition`] if there is but one, [`Error::PartitionCount`] if the number contradicts the
-    /// partitioner.
+    /// [`Error::OnePartition`] if there is only one, [`Error::PartitionCount`] if the number contradicts the key.
     pub fn partition_count(&self) -> Result<usize, Error> {
-        let one = |mend| Error::OnePartition { by: self.by.to_string(), mend };
+        let one = |hint| Error::OnePartition { by: self.by.to_string(), hint };
         match (&self.by, self.by.own_partitions(), self.partitions) {
             (By::Hash { .. }, _, 0 | 1) => Err(one("say into how many, two or more")),
             (By::Range { .. }, Some(1), _) => Err(one("give it bounds, as in range(year, 2000, 2010)")),
@@ -159,7 +148,7 @@ impl Spec {
     /// The columns that have to be read, without repetition; all of them if `None`.
     pub(crate) fn needed(&self) -> Option<Vec<&str>> {
         let mut needed: Vec<&str> = self.columns.as_ref()?.iter().map(String::as_str).collect();
-        let also = self.by.columns().into_iter().chain(self.filter.iter().flat_map(crate::Filter::columns));
+        let also = self.by.columns().into_iter().chain(self.filter.iter().flat_map(Filter::columns));
         for column in also {
             if !needed.contains(&column) {
                 needed.push(column);
@@ -169,7 +158,7 @@ impl Spec {
     }
 }
 
-/// Checks that two objects of a set have the same columns, by names, types, nulls and order; of a CSV, the same header.
+/// Checks that two objects have the same columns (names, types, nulls and order), and for CSV the same header.
 ///
 /// # Errors
 /// [`Error::SchemasDiffer`], naming both objects and the first column in which they differ.
@@ -186,8 +175,8 @@ pub fn same_columns(first: (&str, &Schema), second: (&str, &Schema)) -> Result<(
     let (ours, theirs) = (described(first.1), described(second.1));
     let differ = (0..ours.len().max(theirs.len())).find(|index| ours.get(*index) != theirs.get(*index));
     let Some(index) = differ else { return Ok(()) };
-    let said = |columns: &[String]| columns.get(index).map_or_else(|| String::from("nothing"), Clone::clone);
-    let difference = format!("one has {} where the other has {}", said(&ours), said(&theirs));
+    let described = |columns: &[String]| columns.get(index).map_or_else(|| String::from("nothing"), Clone::clone);
+    let difference = format!("one has {} where the other has {}", described(&ours), described(&theirs));
     Err(Error::SchemasDiffer { first: first.0.to_owned(), second: second.0.to_owned(), difference })
 }
 
@@ -216,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_character_and_what_should_stand_there() {
+    fn an_error_names_the_character_and_what_is_expected_there() {
         for (text, at) in [
             ("", 1),
             ("hsh(a)", 1),

@@ -1,24 +1,24 @@
-//! How a column and literals come to be of one type.
+//! Converts a column and literals to one type, so that they can be compared.
 //!
-//! - A number meets integers, floats and decimals by value: a fraction or a large number never rounds to what it is
-//!   not. Floats of any width are compared as doubles; a whole number that is no double is refused with them.
-//! - A text meets text, bytes, and dates and times by how they are written, such as `'2020-02-29'`.
-//! - Fields of CSV and JSON are texts. Where they meet a number, each of them must be one, and both are compared by
-//!   value, whatever their length ([`crate::number`]); empty fields are null.
+//! - A number is compared with integers, floats and decimals by value, without rounding. Floats of any width are
+//!   compared as doubles; a whole number that no double represents is refused with them.
+//! - A text is compared with texts, bytes, and dates and times in their notation, such as `'2020-02-29'`.
+//! - Fields of CSV and JSON are texts. To be compared with a number, all of them must be numbers; they are compared by
+//!   value, whatever their length ([`crate::number`]). Empty fields are null.
 //! - -0 is 0, and all NaN are one.
-//! - A time that names no offset is meant in the column's, and in UTC if that is called by a name.
+//! - A time without an offset has the column's offset; if the column's zone is named, it is in UTC.
 
-use crate::Error;
+use crate::error::Error;
+use crate::expression::Literal;
 use crate::number;
-use crate::words::Literal;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringArray, make_array};
 use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Float64Type};
 use arrow::util::display::FormatOptions;
 use std::sync::Arc;
 
-/// Column and literals as arrays of one type, in which both can be compared.
-pub(crate) fn meet(
+/// Column and literals as arrays of one type.
+pub(crate) fn comparable(
     name: &str,
     column: &ArrayRef,
     literals: &[Literal],
@@ -30,7 +30,7 @@ pub(crate) fn meet(
     let texts = written(literals);
     let numbers = literals.iter().all(|literal| matches!(literal, Literal::Number(_)));
     let quoted = literals.iter().all(|literal| matches!(literal, Literal::Text(_)));
-    let refusal = |mend| refusal(name, &kind, literals, mend);
+    let refusal = |hint| refusal(name, &kind, literals, hint);
     match &kind {
         T::Utf8 if text_fields && numbers => numbers_of_texts(name, &flat, &texts),
         T::Utf8 if text_fields || quoted => Ok((flat, texts)),
@@ -54,7 +54,7 @@ pub(crate) fn meet(
     }
 }
 
-/// The column as one of a few plain types.
+/// The column converted to one of a few plain types.
 fn flattened(column: &ArrayRef) -> Result<ArrayRef, Error> {
     use DataType as T;
     let plain = match column.data_type() {
@@ -68,8 +68,8 @@ fn flattened(column: &ArrayRef) -> Result<ArrayRef, Error> {
     if flat.data_type() == column.data_type() { Ok(flat) } else { flattened(&flat) }
 }
 
-/// Moments of a zone that is called by a name, which would need a table of all zones, as those of UTC: which moment it
-/// is does not depend on the zone. Other columns as they are.
+/// Timestamps with a named zone become timestamps in UTC: they mean the same moments, and names would need a table of all
+/// zones. Other columns stay as they are.
 pub(crate) fn with_offset(column: &ArrayRef) -> Result<ArrayRef, Error> {
     let DataType::Timestamp(unit, Some(zone)) = column.data_type() else { return Ok(Arc::clone(column)) };
     if zone.starts_with(['+', '-']) {
@@ -80,9 +80,9 @@ pub(crate) fn with_offset(column: &ArrayRef) -> Result<ArrayRef, Error> {
     moments.map(make_array).map_err(Error::columns("comparing"))
 }
 
-fn refusal(name: &str, kind: &DataType, literals: &[Literal], mend: &'static str) -> Error {
+fn refusal(name: &str, kind: &DataType, literals: &[Literal], hint: &'static str) -> Error {
     let literal = literals.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    Error::Incomparable { column: name.to_owned(), kind: kind.to_string(), literal, mend }
+    Error::Incomparable { column: name.to_owned(), kind: kind.to_string(), literal, hint }
 }
 
 fn written(literals: &[Literal]) -> ArrayRef {
@@ -93,12 +93,12 @@ fn written(literals: &[Literal]) -> ArrayRef {
     Arc::new(texts.map(Some).collect::<StringArray>())
 }
 
-/// A cast in which everything finds its place, or none.
+/// A cast that fails if any value cannot be converted.
 fn strict(array: &ArrayRef, kind: &DataType) -> Option<ArrayRef> {
     cast_with_options(array, kind, &CastOptions { safe: false, format_options: FormatOptions::default() }).ok()
 }
 
-/// Numbers and literals in the column's own type, else in the widest decimals, else as doubles.
+/// Numbers and literals in the column's type, else as the widest decimals, else as doubles.
 fn numeric(column: &ArrayRef, texts: &ArrayRef) -> Option<(ArrayRef, ArrayRef)> {
     if column.data_type().is_floating() {
         return Some((doubles(column)?, doubles_of(texts)?));
@@ -123,14 +123,14 @@ fn numeric(column: &ArrayRef, texts: &ArrayRef) -> Option<(ArrayRef, ArrayRef)> 
     }
 }
 
-/// As doubles, -0 as 0 and every NaN as the one above all numbers.
+/// Numbers as doubles, with -0 as 0 and every NaN as the one above all numbers.
 fn doubles(numbers: &ArrayRef) -> Option<ArrayRef> {
     let numbers = strict(numbers, &DataType::Float64)?;
     let plain = |value: f64| if value.is_nan() { f64::NAN } else { value + 0.0 };
     Some(Arc::new(numbers.as_primitive::<Float64Type>().unary::<_, Float64Type>(plain)))
 }
 
-/// Literals as doubles, if none is beyond them and each whole number is one.
+/// Literals as doubles, if each is in range and whole numbers are exact.
 fn doubles_of(texts: &ArrayRef) -> Option<ArrayRef> {
     let doubles = doubles(texts)?;
     let mut pairs =
@@ -142,13 +142,13 @@ fn doubles_of(texts: &ArrayRef) -> Option<ArrayRef> {
     pairs.all(kept).then_some(doubles)
 }
 
-/// Whether this double is this whole number.
+/// True if the double equals the whole number.
 #[allow(clippy::cast_possible_truncation)]
 fn same(double: f64, whole: i128) -> bool {
     double.abs() < 1e38 && double as i128 == whole
 }
 
-/// Digits behind the point, at most 37; a number with an exponent asks for all of them.
+/// Digits behind the point, at most 37, which is also the answer for a number with an exponent.
 fn fraction_digits(texts: &ArrayRef) -> i8 {
     let digits = texts.as_string::<i32>().iter().flatten().map(|text| match text.split_once('.') {
         _ if text.contains(['e', 'E']) => 37,
@@ -158,8 +158,8 @@ fn fraction_digits(texts: &ArrayRef) -> i8 {
     digits.max().unwrap_or(0) as i8
 }
 
-/// Texts as numbers, in doubles where these tell all of them apart, else in keys that are in the order of numbers: a
-/// record's partition does not depend on its neighbours.
+/// Texts as doubles if those distinguish all of them, else as keys that sort like numbers. Both give the same order, so
+/// that the partition of a record does not depend on its neighbours.
 fn numbers_of_texts(name: &str, column: &ArrayRef, texts: &ArrayRef) -> Result<(ArrayRef, ArrayRef), Error> {
     let reading = || Error::columns("reading numbers");
     let numbers = cast(column, &DataType::Float64).map_err(reading())?;
@@ -170,7 +170,7 @@ fn numbers_of_texts(name: &str, column: &ArrayRef, texts: &ArrayRef) -> Result<(
     }
     let literals = cast(texts, &DataType::Float64).map_err(reading())?;
     let (column, texts) = (column.as_string::<i32>(), texts.as_string::<i32>());
-    if column.iter().chain(texts).flatten().all(number::is_told_by_a_double) {
+    if column.iter().chain(texts).flatten().all(number::fits_a_double) {
         let plain = |numbers: &ArrayRef| doubles(numbers).unwrap_or_else(|| Arc::clone(numbers));
         return Ok((plain(&numbers), plain(&literals)));
     }

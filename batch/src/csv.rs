@@ -1,207 +1,249 @@
 //! Records and fields of CSV as RFC 4180 has them, with commas.
 //!
-//! A field that begins with a quote goes on to the next quote that is not doubled, and then, as any other, to a comma
-//! or line feed. Most records have no quotes; of those the ends are found by looking for bytes alone.
+//! Lines without quotes, which are most, are cut by searching for bytes. Records with quotes are read by `csv-core`:
+//! a field that begins with a quote extends to the next quote that is not doubled, and then, like any other, to a comma
+//! or line feed.
 //!
-//! A carriage return outside of quotes stands before a line feed or at the end of all, or the record is refused: what
-//! ends its lines with carriage returns alone would otherwise be one header without records.
+//! A carriage return outside quotes must stand before a line feed or at the very end. Anything else is refused: an
+//! object whose lines end in carriage returns alone would otherwise be one header without records.
 //!
 //! Invariants:
-//! - A record cut out by [`record`] has the fields that [`split`] finds, wherever the bytes were cut before.
+//! - A record cut out by [`Reader::record`] has the fields that [`Reader::texts`] and [`Reader::ranges`] find, wherever
+//!   the bytes were cut before.
 
-use memchr::{memchr, memchr_iter, memchr2, memchr3};
-use std::borrow::Cow;
+use csv_core::{ReadFieldResult, ReadRecordResult};
+use memchr::{memchr, memchr_iter, memchr2};
 use std::ops::Range;
 
 /// A record at the beginning of some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Its length without what ends it; 0 for an empty line.
+    /// Its length without the line ending; 0 for an empty line.
     pub bytes: usize,
-    /// Where the next one begins.
+    /// The position of the next record.
     pub next: usize,
-    /// How many fields it has.
+    /// The number of its fields.
     pub fields: usize,
 }
 
-/// Why there is no record.
+/// The reason why there is no record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
     /// A quote that is never closed.
     Unclosed,
-    /// A carriage return, outside of quotes, that no line feed follows.
+    /// A carriage return, outside quotes, that no line feed follows.
     BareReturn,
 }
 
-/// The record at the beginning of `bytes`, if it ends there, or wherever it ends if they are the `last`.
-pub(crate) fn record(bytes: &[u8], last: bool) -> Result<Option<Record>, Flaw> {
-    let feed = memchr(b'\n', bytes);
-    let (line, next) = feed.map_or((bytes, bytes.len()), |feed| (&bytes[..feed], feed + 1));
-    let line = match memchr2(b'"', b'\r', line) {
-        None => Some(line),
-        Some(at) if line[at] == b'"' => None,
-        Some(at) if at + 1 == line.len() => Some(&line[..at]),
-        Some(_) => return Err(Flaw::BareReturn),
-    };
-    if let Some(line) = line {
-        let whole = feed.is_some() || last;
-        let record = || Record { bytes: line.len(), next, fields: memchr_iter(b',', line).count() + 1 };
-        return Ok(whole.then(record));
-    }
-    let Some((ends, next)) = quoted_ends(bytes, last)? else { return Ok(None) };
-    let bytes = ends.last().copied().unwrap_or(0);
-    Ok(Some(Record { bytes, next, fields: ends.len() }))
+/// The texts of a record's fields.
+#[derive(Debug)]
+pub(crate) struct Texts<'a> {
+    text: &'a [u8],
+    /// The end of each field in `text`.
+    ends: &'a [usize],
+    /// Bytes between two fields.
+    gap: usize,
 }
 
-/// Where each field of the record at the beginning of `bytes` ends, and where the next record begins.
-fn quoted_ends(bytes: &[u8], last: bool) -> Result<Option<(Vec<usize>, usize)>, Flaw> {
-    let (mut ends, mut at) = (Vec::new(), 0);
-    loop {
-        if bytes.get(at) == Some(&b'"') {
-            match closed(bytes, at + 1) {
-                Some(close) => at = close + 1,
-                None => return if last { Err(Flaw::Unclosed) } else { Ok(None) },
-            }
-        }
-        let end = memchr3(b',', b'\n', b'\r', &bytes[at..]).map_or(bytes.len(), |length| at + length);
-        let next = match &bytes[end..] {
-            [b',', ..] => {
-                ends.push(end);
-                at = end + 1;
-                continue;
-            }
-            [b'\n', ..] => end + 1,
-            [b'\r', b'\n', ..] => end + 2,
-            [] | [b'\r'] if last => bytes.len(),
-            [] | [b'\r'] => return Ok(None),
-            _ => return Err(Flaw::BareReturn),
+impl<'a> Texts<'a> {
+    pub(crate) fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The text of a field, without its quotes; empty beyond the last field.
+    pub(crate) fn get(&self, index: usize) -> &'a [u8] {
+        let Some(end) = self.ends.get(index) else { return &[] };
+        let begin = index.checked_sub(1).map_or(0, |before| self.ends[before] + self.gap);
+        &self.text[begin..*end]
+    }
+}
+
+/// Reads records one by one. Between them it holds nothing but buffers.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    /// Made when the first quote is found, since making one takes a while.
+    quoted: Option<csv_core::Reader>,
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Reader {
+    /// The record at the beginning of `bytes`; nothing if its end is not in them and they are not the `last`.
+    pub(crate) fn record(&mut self, bytes: &[u8], last: bool) -> Result<Option<Record>, Flaw> {
+        let feed = memchr(b'\n', bytes);
+        let (line, next) = feed.map_or((bytes, bytes.len()), |feed| (&bytes[..feed], feed + 1));
+        let line = match memchr2(b'"', b'\r', line) {
+            None => line,
+            Some(at) if line[at] == b'"' => return self.quoted_record(bytes, last),
+            Some(at) if at + 1 == line.len() => &line[..at],
+            Some(_) => return Err(Flaw::BareReturn),
         };
-        ends.push(end);
-        return Ok(Some((ends, next)));
+        let whole = feed.is_some() || last;
+        Ok(whole.then(|| Record { bytes: line.len(), next, fields: memchr_iter(b',', line).count() + 1 }))
     }
-}
 
-/// Where the quote is that closes a field, behind those that stand for one.
-fn closed(bytes: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        let quote = at + memchr(b'"', &bytes[at..])?;
-        if bytes.get(quote + 1) != Some(&b'"') {
-            return Some(quote);
+    fn quoted_record(&mut self, bytes: &[u8], last: bool) -> Result<Option<Record>, Flaw> {
+        let reader = fresh(&mut self.quoted);
+        let (mut text, mut ends) = ([0; 4096], [0; 64]);
+        let (mut at, mut fields) = (0, 0);
+        loop {
+            // A line feed behind the last byte ends any record but one whose quote is open.
+            let rest = if at < bytes.len() { &bytes[at..] } else { b"\n" };
+            let (result, read, _, found) = reader.read_record(rest, &mut text, &mut ends);
+            (at, fields) = (at + read, fields + found);
+            match result {
+                ReadRecordResult::Record => break,
+                ReadRecordResult::InputEmpty if !last => return Ok(None),
+                ReadRecordResult::InputEmpty if at > bytes.len() => return Err(Flaw::Unclosed),
+                _ => {}
+            }
         }
-        at = quote + 2;
+        let next = match &bytes[at - 1..] {
+            [b'\r', b'\n', ..] => at + 1,
+            [b'\r'] if !last => return Ok(None),
+            [b'\r', _, ..] => return Err(Flaw::BareReturn),
+            _ => at.min(bytes.len()),
+        };
+        Ok(Some(Record { bytes: at - 1, next, fields }))
     }
-}
 
-/// The fields of one record, as they stand in it.
-pub(crate) fn split(record: &[u8]) -> Vec<Range<usize>> {
-    let ends = if memchr(b'"', record).is_none() {
-        memchr_iter(b',', record).chain([record.len()]).collect()
-    } else {
-        quoted_ends(record, true).ok().flatten().map_or_else(|| vec![record.len()], |(ends, _)| ends)
-    };
-    let begins = std::iter::once(0).chain(ends.iter().map(|end| end + 1));
-    begins.zip(&ends).map(|(begin, end)| begin..*end).collect()
-}
-
-/// One field of a record, as it stands in it; nothing behind its last.
-pub(crate) fn field(record: &[u8], index: usize) -> Range<usize> {
-    if memchr(b'"', record).is_some() {
-        return split(record).into_iter().nth(index).unwrap_or_default();
-    }
-    let mut commas = memchr_iter(b',', record);
-    let begin = index.checked_sub(1).map_or(Some(0), |before| commas.nth(before).map(|comma| comma + 1));
-    begin.map_or(0..0, |begin| begin..commas.next().unwrap_or(record.len()))
-}
-
-/// The text of a field, without its quotes.
-pub(crate) fn unquoted(field: &[u8]) -> Cow<'_, [u8]> {
-    let Some(close) = field.starts_with(b"\"").then(|| closed(field, 1)).flatten() else { return Cow::Borrowed(field) };
-    let (inner, rest) = (&field[1..close], &field[close + 1..]);
-    if memchr(b'"', inner).is_none() && rest.is_empty() {
-        return Cow::Borrowed(inner);
-    }
-    let mut text = Vec::with_capacity(inner.len());
-    let mut doubled = false;
-    for byte in inner {
-        doubled = *byte == b'"' && !doubled;
-        if !doubled {
-            text.push(*byte);
+    /// The texts of all fields of a record.
+    pub(crate) fn texts<'a>(&'a mut self, record: &'a [u8]) -> Texts<'a> {
+        self.ends.clear();
+        if memchr(b'"', record).is_none() {
+            self.ends.extend(memchr_iter(b',', record).chain([record.len()]));
+            return Texts { text: record, ends: &self.ends, gap: 1 };
         }
+        let reader = fresh(&mut self.quoted);
+        self.text.resize(record.len() + 1, 0);
+        self.ends.resize(memchr_iter(b',', record).count() + 1, 0);
+        let (_, _, written, found) = reader.read_record(record, &mut self.text, &mut self.ends);
+        let (.., rest) = reader.read_record(b"\n", &mut self.text[written..], &mut self.ends[found..]);
+        self.ends.truncate(found + rest);
+        Texts { text: &self.text, ends: &self.ends, gap: 0 }
     }
-    text.extend_from_slice(rest);
-    Cow::Owned(text)
+
+    /// The fields of a record as they stand in it, quotes included.
+    pub(crate) fn ranges(&mut self, record: &[u8]) -> Vec<Range<usize>> {
+        let ends = if memchr(b'"', record).is_none() {
+            memchr_iter(b',', record).chain([record.len()]).collect()
+        } else {
+            self.quoted_ends(record)
+        };
+        let begins = std::iter::once(0).chain(ends.iter().map(|end| end + 1));
+        begins.zip(&ends).map(|(begin, end)| begin..*end).collect()
+    }
+
+    fn quoted_ends(&mut self, record: &[u8]) -> Vec<usize> {
+        let reader = fresh(&mut self.quoted);
+        let (mut text, mut ends, mut at) = ([0; 4096], Vec::new(), 0);
+        while at <= record.len() {
+            let rest = if at < record.len() { &record[at..] } else { b"\n" };
+            let (result, read, _) = reader.read_field(rest, &mut text);
+            at += read;
+            if matches!(result, ReadFieldResult::Field { .. }) {
+                ends.push(at - 1);
+            }
+        }
+        ends
+    }
+}
+
+/// The reader at the beginning of a record in the middle of an object, where a byte order mark is a character.
+fn fresh(reader: &mut Option<csv_core::Reader>) -> &mut csv_core::Reader {
+    let reader = reader.get_or_insert_with(csv_core::Reader::new);
+    reader.reset();
+    reader.read_record(b"\n", &mut [0], &mut [0]);
+    reader
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use csv_core::{ReadFieldResult, Reader};
     use proptest::prelude::*;
 
-    /// Records as `csv-core` reads them, without those of empty lines.
-    fn judged(bytes: &[u8]) -> Vec<Vec<Vec<u8>>> {
-        let (mut reader, mut at) = (Reader::new(), 0);
-        let (mut records, mut fields, mut field, mut text) = (Vec::new(), Vec::new(), Vec::new(), vec![0; 1000]);
-        loop {
-            let (result, read, written) = reader.read_field(&bytes[at..], &mut text);
-            at += read;
-            field.extend_from_slice(&text[..written]);
-            match result {
-                ReadFieldResult::Field { record_end } => {
-                    fields.push(std::mem::take(&mut field));
-                    if record_end {
-                        records.push(std::mem::take(&mut fields));
-                    }
-                }
-                ReadFieldResult::End => return records,
-                ReadFieldResult::InputEmpty | ReadFieldResult::OutputFull => {}
-            }
-        }
-    }
-
-    fn ours(bytes: &[u8]) -> Vec<Vec<Vec<u8>>> {
-        let (mut records, mut at) = (Vec::new(), 0);
+    /// All records but those of empty lines, each found three ways that must agree.
+    fn read(bytes: &[u8]) -> Vec<Vec<Vec<u8>>> {
+        let (mut records, mut at, mut reader) = (Vec::new(), 0, Reader::default());
         while at < bytes.len() {
-            let found = record(&bytes[at..], true).unwrap().unwrap();
+            let found = reader.record(&bytes[at..], true).unwrap().unwrap();
             let line = &bytes[at..at + found.bytes];
             at += found.next;
             if !line.is_empty() {
-                let fields = split(line);
-                assert_eq!(fields.len(), found.fields);
-                assert!((0..fields.len()).all(|index| field(line, index) == fields[index]));
-                assert!(field(line, fields.len()).is_empty());
-                records.push(fields.into_iter().map(|field| unquoted(&line[field]).into_owned()).collect());
+                let texts = reader.texts(line);
+                assert!(texts.get(texts.count()).is_empty());
+                let texts: Vec<Vec<u8>> = (0..texts.count()).map(|index| texts.get(index).to_vec()).collect();
+                let ranges = reader.ranges(line);
+                assert_eq!((texts.len(), ranges.len()), (found.fields, found.fields));
+                for (range, text) in ranges.into_iter().zip(&texts) {
+                    assert_eq!(reader.texts(&line[range]).get(0), text);
+                }
+                records.push(texts);
             }
         }
         records
     }
 
+    fn written(rows: &[Vec<String>], quote_all: bool, line_end: &str) -> String {
+        let field = |text: &String| {
+            if quote_all || text.contains(['"', ',', '\n', '\r']) {
+                format!("\"{}\"", text.replace('"', "\"\""))
+            } else {
+                text.clone()
+            }
+        };
+        let lines = rows.iter().map(|row| row.iter().map(field).collect::<Vec<_>>().join(","));
+        lines.collect::<Vec<_>>().join(line_end)
+    }
+
     proptest! {
         #[test]
-        fn records_and_fields_are_those_that_another_reader_finds(
-            rows in prop::collection::vec(prop::collection::vec("[a\",\n\u{e9} ]{0,4}", 1..4), 0..5),
+        fn records_and_fields_are_those_that_were_written(
+            rows in prop::collection::vec(prop::collection::vec("[a\",\r\n\u{e9}\u{feff} ]{0,4}", 1..4), 0..5),
             quote_all in any::<bool>(),
+            line_end in prop::sample::select(vec!["\n", "\r\n"]),
         ) {
-            let field = |text: &String| {
-                if quote_all || text.contains(['"', ',', '\n']) {
-                    format!("\"{}\"", text.replace('"', "\"\""))
-                } else {
-                    text.clone()
-                }
-            };
-            let lines = rows.iter().map(|row| row.iter().map(field).collect::<Vec<_>>().join(","));
-            let text = lines.collect::<Vec<_>>().join("\n");
-            prop_assert_eq!(ours(text.as_bytes()), judged(text.as_bytes()));
+            let text = written(&rows, quote_all, line_end);
+            let bytes = |row: &Vec<String>| row.iter().map(|field| field.as_bytes().to_vec()).collect::<Vec<_>>();
+            let lines = rows.iter().filter(|row| quote_all || row.len() > 1 || !row[0].is_empty());
+            prop_assert_eq!(read(text.as_bytes()), lines.map(bytes).collect::<Vec<_>>());
         }
 
         #[test]
         fn a_record_is_the_same_wherever_the_bytes_are_cut(text in "[a\",\n\r]{0,12}", cut in 0_usize..12) {
             let bytes = text.as_bytes();
             let cut = &bytes[..cut.min(bytes.len())];
-            if let Ok(Some(found)) = record(cut, false) {
-                prop_assert_eq!(record(bytes, true), Ok(Some(found)));
+            let mut reader = Reader::default();
+            if let Ok(Some(found)) = reader.record(cut, false) {
+                prop_assert_eq!(reader.record(bytes, true), Ok(Some(found)));
             }
+        }
+    }
+
+    #[test]
+    fn odd_quotes_and_line_endings_are_read_as_other_readers_do_or_refused() {
+        let long = format!("\"{}\"", "long, ".repeat(2000));
+        for (bytes, record) in [
+            ("\"a\"\"b\"c,d\"e\n", Some((11, 12, 2))),
+            ("\"a\nb\",\r\nc", Some((6, 8, 2))),
+            ("\"\"\n", Some((2, 3, 1))),
+            ("\"a\"\r", Some((3, 4, 1))),
+            ("\"a\"", Some((3, 3, 1))),
+            ("\u{feff}\"a,b\"", Some((8, 8, 2))),
+            (&long, Some((12002, 12002, 1))),
+            ("\"a\"\rb\n", None),
+            ("a\rb\n", None),
+            ("\"a", None),
+            ("\"a\"\"\n", None),
+        ] {
+            let found = Reader::default().record(bytes.as_bytes(), true).ok().flatten();
+            assert_eq!(found.map(|found| (found.bytes, found.next, found.fields)), record, "{bytes:?}");
+        }
+        assert_eq!(Reader::default().record(b"\"a\"\"\n", true), Err(Flaw::Unclosed));
+        assert_eq!(Reader::default().record(b"\"a\"\rb", true), Err(Flaw::BareReturn));
+        for incomplete in ["\"a\"\r", "\"a\nb", "\"a\""] {
+            assert_eq!(Reader::default().record(incomplete.as_bytes(), false), Ok(None), "{incomplete:?}");
         }
     }
 }

@@ -1,52 +1,41 @@
-//! From the bytes of an object to batches, without any I/O.
+//! Decodes an object's bytes into batches, without any I/O.
 //!
 //! ```text
 //! next() -> Need::Bytes(range) -> give(range, bytes) -> next() -> Need::Batch(batch) -> ... -> next() -> Need::End
 //! ```
 //!
 //! Invariants:
-//! - The bytes asked for are those of the object's records in order: any cut of an object gives the same records.
-//! - What it holds at once is a batch in the making and, of Parquet, the row group being read
-//!   ([`Decoder::held_bytes`]), which is never above the buffer.
-//! - After an error there is nothing but that error.
+//! - The records do not depend on where the object's bytes are cut.
+//! - It holds at most a batch in progress and, for Parquet, the row group being read ([`Decoder::held_bytes`]), which is
+//!   never larger than the buffer.
+//! - After an error, every step returns that error.
 
 mod columns;
 mod int96;
+mod need;
 mod rows;
+mod schemas;
 mod text;
 
-use crate::{Error, FIXED_RECORD_BYTES_MAX, Format, Spec};
+use crate::by::Spec;
+use crate::error::Error;
+use crate::format::{FIXED_RECORD_BYTES_MAX, Format, RECORD, UnknownFormat};
+use crate::limits::{BATCH_BYTES_MAX, BATCH_BYTES_MIN, BATCH_ROWS_MAX, signed};
 use arrow::array::{FixedSizeBinaryArray, RecordBatch};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use columns::Columns;
-pub(crate) use columns::plain_schema;
+pub use need::Need;
+pub(crate) use schemas::plain_schema;
 use std::ops::Range;
 use std::sync::Arc;
 use text::Text;
 
-/// The largest batch, in bytes.
-pub const BATCH_BYTES_MAX: u64 = 4 << 20;
-/// The smallest batch, and so the smallest buffer.
-pub const BATCH_BYTES_MIN: u64 = 64 << 10;
-/// The most rows of a batch, whatever they are: what is kept of each row beside its bytes is bounded, too.
-pub const BATCH_ROWS_MAX: u64 = 64 << 10;
-/// A buffer holds this many batches at least, unless it is smaller than as many of the smallest.
+/// The number of batches that a buffer holds at least, unless it is too small for as many of the smallest.
 const BATCHES_IN_BUFFER: u64 = 16;
-/// The longest record of text, which is a batch of its own, in whatever buffer.
+/// The longest record of text, which is a batch of its own, however large the buffer is.
 const RECORD_BYTES_MAX: u64 = 64 << 20;
-
-/// What a decoder needs next, or has.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Need {
-    /// Exactly these bytes of the object, by [`Decoder::give`].
-    Bytes(Range<u64>),
-    /// Nothing: here are records.
-    Batch(RecordBatch),
-    /// Nothing: there are no more.
-    End,
-}
 
 /// Decodes one object.
 #[derive(Debug)]
@@ -55,10 +44,10 @@ pub struct Decoder {
     object_bytes: u64,
     buffer_bytes: u64,
     batch_bytes: u64,
-    asked: Option<Range<u64>>,
+    requested: Option<Range<u64>>,
     given: Option<Bytes>,
     failed: Option<Error>,
-    /// Where row formats go on.
+    /// The position up to which a row format was requested.
     at: u64,
     records_before: u64,
     records_in_batch: u64,
@@ -72,13 +61,13 @@ enum Kind {
 }
 
 impl Decoder {
-    /// A decoder of an object of `object_bytes`, for somebody who keeps batches in a buffer of `buffer_bytes`.
+    /// A decoder of an object of `object_bytes`, for a caller who stores batches in a buffer of `buffer_bytes`.
     pub fn open(spec: &Spec, object_bytes: u64, buffer_bytes: u64) -> Self {
         let batch_bytes = (buffer_bytes / BATCHES_IN_BUFFER).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX);
         let kind = match spec.format {
             Format::Fixed { record_bytes } => {
                 let width = DataType::FixedSizeBinary(signed(record_bytes.min(FIXED_RECORD_BYTES_MAX)));
-                let field = Field::new(crate::RECORD, width, false);
+                let field = Field::new(RECORD, width, false);
                 Kind::Fixed(record_bytes, Arc::new(Schema::new(vec![field])))
             }
             Format::Parquet => Kind::Columns(Box::new(Columns::open(spec, object_bytes, buffer_bytes, batch_bytes))),
@@ -87,13 +76,13 @@ impl Decoder {
                 Kind::Text(Text::open(spec.format, record_bytes_max))
             }
         };
-        let (asked, given) = (None, None);
+        let (requested, given) = (None, None);
         Self {
             kind,
             object_bytes,
             buffer_bytes,
             batch_bytes,
-            asked,
+            requested,
             given,
             failed: None,
             at: 0,
@@ -102,8 +91,8 @@ impl Decoder {
         }
     }
 
-    /// Of Parquet, batches as they are read, to be looked at and dropped: their texts are views of what others share,
-    /// and no limit holds for what they would take apart from it.
+    /// Returns batches of Parquet as they are read, for a caller who drops them at once: their texts are views of shared
+    /// memory, and there is no limit on the size of a copy.
     pub(crate) fn with_views(mut self) -> Self {
         if let Kind::Columns(columns) = &mut self.kind {
             columns.with_views();
@@ -111,22 +100,22 @@ impl Decoder {
         self
     }
 
-    /// The bytes that [`Need::Bytes`] asked for.
+    /// Takes the bytes that [`Need::Bytes`] requested.
     ///
     /// # Panics
-    /// If they are others: that is a mistake of the caller.
+    /// If these are other bytes, which is a mistake of the caller.
     pub fn give(&mut self, range: &Range<u64>, bytes: Bytes) {
-        assert_eq!(self.asked.as_ref(), Some(range), "these are the bytes that were asked for");
+        assert_eq!(self.requested.as_ref(), Some(range), "these are the bytes that were requested");
         assert_eq!(range.end - range.start, bytes.len() as u64, "all of them and no more");
-        self.asked = None;
+        self.requested = None;
         self.given = Some(bytes);
     }
 
-    /// What comes next. Asks for the same bytes again until they are given.
+    /// The next step. Requests the same bytes again until they are given.
     ///
     /// # Errors
-    /// Of the object or of its records, counted from [`Self::records_before`] on as [`Error::at`] wants them. It cannot
-    /// be read any further then: the error comes again.
+    /// The first error of the object, or of a record counted from [`Self::records_before`] on as [`Error::at`] expects.
+    /// Every later call returns the same error.
     #[allow(clippy::should_implement_trait)] // An iterator could not ask for bytes.
     pub fn next(&mut self) -> Result<Need, Error> {
         if let Some(error) = &self.failed {
@@ -141,7 +130,7 @@ impl Decoder {
         if self.buffer_bytes < BATCH_BYTES_MIN {
             return Err(Error::BufferTooSmall { buffer_bytes: self.buffer_bytes, needed_bytes: BATCH_BYTES_MIN });
         }
-        if let Some(range) = &self.asked {
+        if let Some(range) = &self.requested {
             return Ok(Need::Bytes(range.clone()));
         }
         self.records_before += std::mem::take(&mut self.records_in_batch);
@@ -151,20 +140,20 @@ impl Decoder {
             Kind::Text(_) | Kind::Fixed(..) => self.row_format(given)?,
         };
         match &need {
-            Need::Bytes(range) => self.asked = Some(range.clone()),
+            Need::Bytes(range) => self.requested = Some(range.clone()),
             Need::Batch(batch) => self.records_in_batch = batch.num_rows() as u64,
             Need::End => {}
         }
         Ok(need)
     }
 
-    /// How many records of the object came before those of the last batch; for [`Error::at`].
+    /// The number of records before those of the last batch; for [`Error::at`].
     pub fn records_before(&self) -> u64 {
         self.records_before
     }
 
-    /// The schema of the batches, as soon as it is known: at once, or when a header or a footer was read. So objects
-    /// without records have one, too.
+    /// The schema of the batches, as soon as it is known: at once, or when a header or a footer was read. Objects without
+    /// records have one, too.
     pub fn schema(&self) -> Option<SchemaRef> {
         match &self.kind {
             Kind::Columns(columns) => columns.schema().cloned(),
@@ -173,8 +162,8 @@ impl Decoder {
         }
     }
 
-    /// What counts against the buffer beside the batches: of Parquet the bytes of the row group being read, of text
-    /// what a record takes that is longer than a batch and its copies.
+    /// The bytes that count against the buffer beside the batches: for Parquet those of the row group being read, for text
+    /// those of a record that is longer than a batch, and of its copies.
     pub fn held_bytes(&self) -> u64 {
         match &self.kind {
             Kind::Columns(columns) => columns.held_bytes(),
@@ -205,6 +194,7 @@ impl Decoder {
             Kind::Text(_) | Kind::Columns(_) => self.batch_bytes,
         };
         let end = self.object_bytes.min(self.at + whole);
+        assert!(end > self.at, "a request brings the decoder forward");
         let range = self.at..end;
         self.at = end;
         Ok(Need::Bytes(range))
@@ -231,18 +221,11 @@ impl Decoder {
 
     fn whole_records(&self, record_bytes: usize) -> Result<(), Error> {
         if !(1..=FIXED_RECORD_BYTES_MAX).contains(&record_bytes) {
-            return Err(Error::UnknownFormat(Format::Fixed { record_bytes }.to_string()));
+            return Err(UnknownFormat(Format::Fixed { record_bytes }.to_string()).into());
         }
         match self.object_bytes % record_bytes as u64 {
             0 => Ok(()),
             rest => Err(Error::TruncatedRecord { object_bytes: self.object_bytes, record_bytes, rest }),
         }
     }
-}
-
-/// A length in the type that Arrow has for lengths.
-#[allow(clippy::cast_possible_wrap)]
-fn signed(bytes: usize) -> i32 {
-    assert!(bytes < 1 << 31, "records and batches are below 2 GiB");
-    bytes as i32
 }

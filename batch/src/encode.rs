@@ -1,20 +1,23 @@
-//! From pieces to the bytes of objects, each of which is decoded again before it is handed out.
+//! Encodes pieces as objects, each of which is decoded again before it is returned.
 //!
-//! 1. Pieces are written one after another and dropped as they are.
-//! 2. An object ends before it exceeds the size that was chosen; a Parquet file, whose end is not known before it is
-//!    compressed, about there.
-//! 3. The object is decoded. Its tally must be that of the rows it was made of, and its columns must have their names
-//!    and types; for CSV the header, too.
+//! 1. Pieces are written one after another, and each is dropped when it is written.
+//! 2. An object ends before it exceeds the chosen size. A Parquet file, whose length is not known before compression,
+//!    ends near that size.
+//! 3. The object is decoded. Its multiset checksum must be that of the rows written, and its columns must have the same
+//!    names and types; a CSV the same header, too.
 //!
 //! Invariants:
-//! - What is handed out has been read back. Beside the pieces, one object and a batch are held.
+//! - Every object returned has been read back. Beside the pieces, one object and a batch are held.
 
 mod layout;
 
+use crate::by::{By, Spec, same_columns};
 use crate::decoder::{Decoder, Need, plain_schema};
-use crate::error::caught;
+use crate::error::{Error, caught};
+use crate::format::{CODEC, Format, HEADER};
+use crate::held::held_bytes;
 use crate::sizes::row_ends;
-use crate::{By, CODEC, Error, Format, HEADER, Spec, Tally, held_bytes, same_columns, tally_of};
+use crate::tally::{Tally, tally_of};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use arrow::ipc::reader::StreamReader;
@@ -30,27 +33,27 @@ use std::sync::Arc;
 const ROW_GROUP_BYTES_MAX: usize = 32 << 20;
 /// The largest row group that is written, in bytes before they are encoded.
 const ROW_GROUP_PLAIN_BYTES_MAX: u64 = 128 << 20;
-/// Rows written to Parquet between two looks at the size.
+/// Rows written to Parquet between two checks of the size.
 const ROWS_AT_A_TIME: usize = 16 << 10;
 
-/// What Arrow's IPC has beside the bytes of a batch, with room to spare.
+/// An upper bound on the overhead of Arrow's IPC for a batch.
 const MESSAGE_BYTES: usize = 4 << 10;
 
-/// What Arrow's IPC has at the end of a stream: a message of no length.
+/// The end of a stream of Arrow's IPC: a message of no length.
 const END_OF_RUN: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// The bytes of an object.
+/// An encoded object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encoded {
-    /// All of them.
+    /// Its bytes.
     pub bytes: Bytes,
     /// Records in it.
     pub rows: u64,
-    /// Their tally.
+    /// Their multiset checksum.
     pub tally: Tally,
 }
 
-/// What is made of pieces.
+/// The product of encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     Object(Format),
@@ -62,24 +65,23 @@ enum Target {
 pub struct Encoder {
     target: Target,
     schema: SchemaRef,
-    /// The next is the last of them.
+    /// The pieces not yet written, the next one last.
     pieces: Vec<RecordBatch>,
     object_bytes: usize,
     /// The largest row group, in bytes before they are encoded.
     row_group_bytes: u64,
-    /// Why these pieces do not go together, if they do not.
+    /// The error if the pieces have different columns.
     unfit: Option<Error>,
     failed: bool,
 }
 
 impl Encoder {
-    /// Objects of `format` and of about `object_bytes` at most (a single record may be more).
+    /// Encodes objects of `format`, of about `object_bytes` at most (a single record may be more).
     pub fn objects(format: Format, schema: &SchemaRef, pieces: Vec<RecordBatch>, object_bytes: u64) -> Self {
         Self::of(Target::Object(format), schema, pieces, object_bytes)
     }
 
-    /// Runs, to be read by [`decode_run`], of about `object_bytes` at most: the pieces as they are, as a stream of
-    /// Arrow's IPC.
+    /// Encodes runs, to be read by [`decode_run`], of about `object_bytes` at most: the pieces as a stream of Arrow's IPC.
     pub fn runs(schema: &SchemaRef, pieces: Vec<RecordBatch>, object_bytes: u64) -> Self {
         Self::of(Target::Run, schema, pieces, object_bytes)
     }
@@ -96,11 +98,11 @@ impl Encoder {
         Self { target, schema: Arc::clone(schema), pieces, object_bytes, row_group_bytes, unfit, failed: false }
     }
 
-    /// Parquet with row groups that a decoder with a buffer of `buffer_bytes` can read again, unless a single row is
-    /// too much for it.
+    /// Encodes Parquet with row groups that a decoder with a buffer of `buffer_bytes` can read, unless a single row is too
+    /// large for it.
     #[must_use]
     pub fn readable_within(mut self, buffer_bytes: u64) -> Self {
-        // What is encoded takes more than what it was made of where a dictionary does not pay.
+        // Where a dictionary does not pay, the encoded bytes may be more than the plain ones.
         self.row_group_bytes = (buffer_bytes / 2).min(ROW_GROUP_PLAIN_BYTES_MAX);
         self
     }
@@ -118,18 +120,18 @@ impl Encoder {
         assert!(tally.rows > 0, "an object has a record, so that pieces come to their end");
         let bytes = Bytes::from(fitted(bytes));
         if self.read_back(&bytes)? != tally {
-            return Err(self.not_proven());
+            return Err(self.mismatch());
         }
         Ok(Encoded { bytes, rows: tally.rows, tally })
     }
 
-    /// What the next object takes at most, as a rule, with so much beside each piece: it does not grow by copies then.
-    fn room(&self, beside_bytes: usize) -> usize {
-        let left: usize = self.pieces.iter().map(|piece| held_bytes(piece) as usize + beside_bytes).sum();
+    /// The capacity for the next object, with `overhead_bytes` for each piece, so that it rarely has to grow.
+    fn room(&self, overhead_bytes: usize) -> usize {
+        let left: usize = self.pieces.iter().map(|piece| held_bytes(piece) as usize + overhead_bytes).sum();
         left.min(self.object_bytes.saturating_add(self.object_bytes / 8))
     }
 
-    /// The first `rows` rows of what is left of the next piece.
+    /// The next `rows` rows of the next piece.
     fn take(&mut self, rows: usize) -> Option<RecordBatch> {
         let piece = self.pieces.pop()?;
         if piece.num_rows() > rows {
@@ -139,8 +141,8 @@ impl Encoder {
         Some(piece)
     }
 
-    /// The first rows of what is left of the next piece, [`ROWS_AT_A_TIME`] at most, that take no more than `bytes`
-    /// when they are written out, or a single one; and what they take.
+    /// The next rows of the next piece, and their size when written out: [`ROWS_AT_A_TIME`] at most, which take no more
+    /// than `bytes`, or a single row.
     fn take_bytes(&mut self, bytes: u64) -> Option<(RecordBatch, u64)> {
         let piece = self.take(ROWS_AT_A_TIME)?;
         let ends = row_ends(&piece);
@@ -151,7 +153,7 @@ impl Encoder {
         Some((piece.slice(0, fit), ends[fit - 1]))
     }
 
-    /// Records as they are, each with `end` behind it.
+    /// Writes records as they are, each followed by `end`.
     fn verbatim(&mut self, end: &[u8]) -> Result<(Vec<u8>, Tally), Error> {
         let left: usize = self.pieces.iter().map(|piece| verbatim_bytes(piece, end)).sum();
         let header = self.schema.metadata().get(HEADER).map(|header| format!("{header}\n")).unwrap_or_default();
@@ -189,12 +191,12 @@ impl Encoder {
                 row_group_bytes = 0;
             }
             row_group_bytes += bytes;
-            // Other metadata, of another object of the set, is no reason to refuse its rows.
+            // A piece may have the metadata of another object.
             let piece = RecordBatch::try_new(Arc::clone(&schema), piece.columns().to_vec());
             let piece = piece.map_err(Error::columns("writing Parquet"))?;
             writer.write(&piece).map_err(writing)?;
         }
-        // Other readers than Arrow look for what the user's writer had said there, and not in Arrow's schema.
+        // Readers other than Arrow look for the metadata there, and not in Arrow's schema.
         for (key, value) in schema.metadata() {
             writer.append_key_value_metadata(KeyValue::new(key.clone(), value.clone()));
         }
@@ -219,7 +221,7 @@ impl Encoder {
         let Target::Object(format) = self.target else {
             let mut tally = Tally::default();
             each_piece(bytes, |piece| {
-                self.columns_proven(&piece.schema())?;
+                self.check_columns(&piece.schema())?;
                 tally += tally_of(&piece)?;
                 Ok(())
             })?;
@@ -234,26 +236,26 @@ impl Encoder {
                 Need::Bytes(range) => decoder.give(&range, bytes.slice(range.start as usize..range.end as usize)),
                 Need::End => return Ok(tally),
                 Need::Batch(batch) => {
-                    decoder.schema().map_or(Ok(()), |schema| self.columns_proven(&schema))?;
+                    decoder.schema().map_or(Ok(()), |schema| self.check_columns(&schema))?;
                     tally += tally_of(&batch)?;
                 }
             }
         }
     }
 
-    /// Columns with other names, or of types that hash alike, have the same tally.
-    fn columns_proven(&self, read: &Schema) -> Result<(), Error> {
+    /// Compares names and types, since columns that differ in them may have the same checksum.
+    fn check_columns(&self, read: &Schema) -> Result<(), Error> {
         let (meant, read) = (plain_schema(&self.schema), plain_schema(read));
         let alike = |(one, other): (&FieldRef, &FieldRef)| {
             one.name() == other.name() && one.data_type().equals_datatype(other.data_type())
         };
-        let proven = meant.fields().len() == read.fields().len()
+        let same = meant.fields().len() == read.fields().len()
             && meant.fields().iter().zip(read.fields()).all(alike)
             && meant.metadata().get(HEADER) == read.metadata().get(HEADER);
-        if proven { Ok(()) } else { Err(self.not_proven()) }
+        if same { Ok(()) } else { Err(self.mismatch()) }
     }
 
-    fn not_proven(&self) -> Error {
+    fn mismatch(&self) -> Error {
         let format = match self.target {
             Target::Object(format) => format.to_string(),
             Target::Run => String::from("a run"),
@@ -276,7 +278,7 @@ impl Iterator for Encoder {
     }
 }
 
-/// All objects of [`Encoder::objects`]. Holds them all: take them from the encoder one by one where memory counts.
+/// All objects of [`Encoder::objects`] at once; where memory matters, take them from the encoder one by one.
 ///
 /// # Errors
 /// [`Error::NotProven`], or whatever Arrow and Parquet refuse.
@@ -289,15 +291,15 @@ pub fn encode(
     Encoder::objects(format, schema, pieces, object_bytes).collect()
 }
 
-/// The tally of an object as [`Encoder`] finds it when it proves what it has encoded with this schema.
+/// The multiset checksum of an object, decoded as [`Encoder`] does to verify it.
 ///
 /// # Errors
-/// [`Error::NotProven`] if it has other columns, or whatever is wrong with it.
+/// [`Error::NotProven`] if it has other columns, or the error of decoding it.
 pub fn read_back(format: Format, schema: &SchemaRef, object: &Bytes) -> Result<Tally, Error> {
     caught("reading back", || Encoder::objects(format, schema, Vec::new(), 0).read_back(object))
 }
 
-/// All runs of [`Encoder::runs`].
+/// All runs of [`Encoder::runs`] at once.
 ///
 /// # Errors
 /// As [`encode`].
@@ -305,7 +307,7 @@ pub fn encode_run(schema: &SchemaRef, pieces: Vec<RecordBatch>, object_bytes: u6
     Encoder::runs(schema, pieces, object_bytes).collect()
 }
 
-/// The pieces of a run, in the order they were written; each holds memory of its own.
+/// The pieces of a run, in the order they were written, each in memory of its own.
 ///
 /// # Errors
 /// [`Error::Columns`] if these bytes are no run, or not all of one.
@@ -326,14 +328,14 @@ fn each_piece(bytes: &Bytes, mut take: impl FnMut(RecordBatch) -> Result<(), Err
     for piece in reader.by_ref() {
         take(piece.map_err(reading())?)?;
     }
-    // A stream that was cut between two messages ends as well as one that is whole, but for its mark.
+    // A stream cut between two messages reads like a whole one; only its end mark is missing.
     if reader.get_ref().position() != bytes.len() as u64 || !bytes.ends_with(&END_OF_RUN) {
         return Err(Error::Columns { doing: "reading a run", reason: String::from("its end is missing") });
     }
     Ok(())
 }
 
-/// The same bytes, in not much more memory than they are.
+/// The same bytes, without much unused capacity.
 fn fitted(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.capacity() - bytes.len() > bytes.capacity() / 8 {
         bytes.shrink_to_fit();
@@ -392,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_back_as_something_else_is_not_proven() {
+    fn an_object_that_reads_back_as_other_rows_is_refused() {
         let cents = price("price", 150, 2);
         for (target, format) in [(Target::Object(Format::Parquet), "parquet"), (Target::Run, "a run")] {
             let encoder = || Encoder::of(target, &cents.schema(), vec![cents.clone()], 1000);
@@ -402,7 +404,7 @@ mod tests {
             let refused = Err(Error::NotProven { format: format.to_owned() });
             for other in [price("price", 150, 3), price("cost", 150, 2)] {
                 let other = written(other);
-                assert_eq!(Ok(other.tally), tally_of(&cents), "their tallies are no help");
+                assert_eq!(Ok(other.tally), tally_of(&cents), "their checksums do not differ");
                 assert_eq!(encoder().read_back(&other.bytes), refused);
             }
             assert_ne!(encoder().read_back(&written(price("price", 151, 2)).bytes), tally_of(&cents));

@@ -1,48 +1,47 @@
-//! What can be wrong with a specification, an object or a record; the only errors of this crate.
+//! Errors of a specification, an object or a record.
 //!
 //! Invariants:
-//! - Each sentence says what is wrong and, where the user can do something, what to do.
-//! - Records are counted from 1; a CSV's header is none.
+//! - Each message says what is wrong and, if the user can do something, what to do.
+//! - Records are counted from 1, without the header of a CSV.
 
-use crate::Format;
-use crate::quotes::written;
+use crate::format::{Format, UnknownFormat};
 
-/// Why records could not be read, partitioned or written.
+/// The reason why records could not be read, partitioned or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A partitioner or filter that cannot be read.
-    #[error("`{text}`: {wanted} expected at character {at}, found {found}{}", written(.mend.as_deref()))]
+    #[error("`{text}`: {wanted} expected at character {at}, found {found}{}", with_quotes(.hint.as_deref()))]
     Syntax {
-        /// What was written.
+        /// The expression.
         text: String,
-        /// Character, from 1.
+        /// The character, from 1.
         at: usize,
-        /// What should stand there.
+        /// What was expected there.
         wanted: &'static str,
-        /// What stands there.
+        /// What was found there.
         found: String,
-        /// The same with its values in quotes, where that can be read.
-        mend: Option<String>,
+        /// The expression with its values in quotes, if that is valid.
+        hint: Option<String>,
     },
-    /// A format nobody knows.
-    #[error("`{0}` is no format; there are parquet, csv, ndjson, lines and fixed:BYTES")]
-    UnknownFormat(String),
-    /// A partitioner that cannot separate anything.
-    #[error("`{by}` makes one partition of everything; {mend}")]
+    /// An unknown format.
+    #[error(transparent)]
+    UnknownFormat(#[from] UnknownFormat),
+    /// A partitioner that makes a single partition.
+    #[error("`{by}` makes one partition of everything; {hint}")]
     OnePartition {
         /// The partitioner.
         by: String,
-        /// What to write instead.
-        mend: &'static str,
+        /// What to do instead.
+        hint: &'static str,
     },
-    /// The number of partitions does not go with the partitioner.
+    /// A number of partitions that contradicts the partitioner.
     #[error("`{by}` has {own} partitions, not {asked}; leave the number out")]
     PartitionCount {
         /// The partitioner.
         by: String,
-        /// How many it has of itself.
+        /// The number that follows from it.
         own: usize,
-        /// How many were asked for.
+        /// The number requested.
         asked: usize,
     },
     /// Bounds of a range that do not ascend.
@@ -50,10 +49,10 @@ pub enum Error {
     Bounds {
         /// A bound.
         first: String,
-        /// The one after it, which is not above it.
+        /// The next one, which is not above it.
         second: String,
     },
-    /// More partitions than are kept apart.
+    /// More partitions than are supported.
     #[error("`{by}`: there can be {limit} partitions at most")]
     TooManyPartitions {
         /// The partitioner.
@@ -61,20 +60,20 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
-    /// More distinct values than partitions are made for.
+    /// More distinct values than partitions.
     #[error("column `{column}` has more than {limit} values; partition by hash({column}) or by ranges of it")]
     TooManyValues {
         /// The column.
         column: String,
-        /// How many partitions at most.
+        /// The most partitions.
         limit: usize,
     },
-    /// A column that is not there.
+    /// A column that does not exist.
     #[error("there is no column `{column}`; {}", nearest(.near.as_deref()))]
     MissingColumn {
-        /// What was asked for.
+        /// The name requested.
         column: String,
-        /// The column whose name is nearest.
+        /// The column with the most similar name.
         near: Option<String>,
     },
     /// A header that names a needed column twice.
@@ -89,16 +88,16 @@ pub enum Error {
         kind: String,
     },
     /// A literal that cannot be compared with its column.
-    #[error("column `{column}` is {kind}, with which `{literal}` cannot be compared{mend}")]
+    #[error("column `{column}` is {kind}, with which `{literal}` cannot be compared{hint}")]
     Incomparable {
         /// The column.
         column: String,
         /// Its type.
         kind: String,
-        /// What it should be compared with.
+        /// The literal.
         literal: String,
-        /// A hint, with its punctuation, or nothing.
-        mend: &'static str,
+        /// What to do, with its punctuation, or nothing.
+        hint: &'static str,
     },
     /// A text where a number is needed.
     #[error("record {record}: `{text}` in column `{column}` is no number; compare with a text in quotes instead")]
@@ -107,10 +106,10 @@ pub enum Error {
         record: u64,
         /// Its column.
         column: String,
-        /// What stands there.
+        /// The text.
         text: String,
     },
-    /// A conversion that is not offered.
+    /// A conversion that is not supported.
     #[error(
         "{from} cannot be written as {to}: records come out as what they went in; leave the output's format out, and \
          convert objects before or after"
@@ -126,7 +125,7 @@ pub enum Error {
     BufferTooSmall {
         /// The buffer.
         buffer_bytes: u64,
-        /// The least there has to be.
+        /// The smallest buffer that suffices.
         needed_bytes: u64,
     },
     /// A row group that does not fit.
@@ -137,12 +136,12 @@ pub enum Error {
     RowGroupTooLarge {
         /// Which, from 0.
         row_group: usize,
-        /// What has to be read of it.
+        /// The bytes that have to be read of it.
         bytes: u64,
         /// The buffer.
         buffer_bytes: u64,
     },
-    /// A row group that does not fit once it is unpacked.
+    /// A row group that does not fit after decompression.
     #[error(
         "row group {row_group} has {bytes} bytes, {plain_bytes} unpacked, and the buffer {buffer_bytes}; give a larger \
          buffer, name fewer columns, or write the object with smaller row groups"
@@ -150,22 +149,22 @@ pub enum Error {
     RowGroupExpands {
         /// Which, from 0.
         row_group: usize,
-        /// What has to be read of it.
+        /// The bytes that have to be read of it.
         bytes: u64,
-        /// What becomes of that.
+        /// The bytes after decompression.
         plain_bytes: u64,
         /// The buffer.
         buffer_bytes: u64,
     },
-    /// A column of a kind that is not read as it was written.
-    #[error("column `{column}` is {kind}; {mend}")]
+    /// A column that cannot be read as it was written.
+    #[error("column `{column}` is {kind}; {hint}")]
     Unreadable {
         /// The column.
         column: String,
-        /// Its kind, and what would happen.
+        /// Its type, and what would happen.
         kind: &'static str,
         /// What to do.
-        mend: &'static str,
+        hint: &'static str,
     },
     /// A record that does not fit.
     #[error("record {record} is longer than {limit_bytes} bytes, the most a batch of this buffer holds")]
@@ -175,26 +174,26 @@ pub enum Error {
         /// The limit.
         limit_bytes: u64,
     },
-    /// Bytes that are not text.
+    /// Bytes that are not UTF-8.
     #[error("record {record} is not UTF-8; convert the object, or take it as lines, which may be any bytes")]
     NotUtf8 {
         /// The record.
         record: u64,
     },
-    /// A record that is not what its format says.
+    /// A record that violates its format.
     #[error("record {record} is not {format}: {reason}")]
     Malformed {
         /// The record.
         record: u64,
-        /// What it should be.
+        /// The format.
         format: Format,
         /// What is wrong.
         reason: String,
     },
-    /// An object that is not what its name or the job says.
+    /// An object that is not of the format that its name or the job says.
     #[error("this is not {format}: {reason}")]
     NotThisFormat {
-        /// What it should be.
+        /// The format.
         format: Format,
         /// What is wrong.
         reason: String,
@@ -206,7 +205,7 @@ pub enum Error {
         object_bytes: u64,
         /// A record.
         record_bytes: usize,
-        /// What is left over.
+        /// The bytes left over.
         rest: u64,
     },
     /// Objects of one set with different columns.
@@ -219,32 +218,32 @@ pub enum Error {
         /// The first difference.
         difference: String,
     },
-    /// What was written does not read back as what it was made of.
+    /// An encoded object that does not read back as the rows it was made of.
     #[error("what was encoded as {format} does not decode to the same records; nothing of it may be kept")]
     NotProven {
         /// The format.
         format: String,
     },
-    /// Arrow or Parquet would not do it.
+    /// An error of Arrow or Parquet.
     #[error("{doing}: {reason}")]
     Columns {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// What they say.
+        /// Their message.
         reason: String,
     },
-    /// Any of these, in a certain object.
+    /// Any of these errors, in a certain object.
     #[error("{object}: {source}")]
     In {
         /// The object.
         object: String,
-        /// What is wrong with it.
+        /// The error.
         source: Box<Self>,
     },
 }
 
 impl Error {
-    /// The same error, said of `object`; the records of the batch it arose in began after `records_before` others.
+    /// The same error, in `object`. The batch it occurred in began after `records_before` other records.
     #[must_use]
     pub fn at(mut self, object: &str, records_before: u64) -> Self {
         if let Self::NotANumber { record, .. } | Self::Malformed { record, .. } | Self::NotUtf8 { record } = &mut self {
@@ -253,7 +252,7 @@ impl Error {
         Self::In { object: object.to_owned(), source: Box::new(self) }
     }
 
-    /// The same error, its record counted from the one after `records_before` others.
+    /// The same error, with its record counted from the one after `records_before` others.
     pub(crate) fn counted_from(mut self, records_before: u64) -> Self {
         if let Self::Malformed { record, .. } | Self::NotUtf8 { record } = &mut self {
             *record -= records_before;
@@ -275,15 +274,19 @@ impl Error {
     }
 }
 
+fn with_quotes(hint: Option<&str>) -> String {
+    hint.map_or_else(String::new, |hint| format!("; dates, times and texts stand in quotes: {hint}"))
+}
+
 fn nearest(near: Option<&str>) -> String {
     near.map_or_else(|| String::from("there is no column at all"), |name| format!("the nearest name is `{name}`"))
 }
 
-/// Runs what belongs to a library, which may panic over bytes that nobody would write; a panic is an error then.
+/// Runs `work` of a library that may panic over damaged bytes; a panic becomes an error.
 pub(crate) fn caught<T>(doing: &'static str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-        let reason = format!("the bytes are damaged ({})", said.unwrap_or("without a reason"));
+        let message = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        let reason = format!("the bytes are damaged ({})", message.unwrap_or("without a reason"));
         Err(Error::Columns { doing, reason })
     })
 }

@@ -1,78 +1,80 @@
-//! Columns of a batch by name, whatever its format: those of a Parquet file, fields of CSV, values of JSON's keys,
-//! parts of fixed records.
+//! Finds columns by name in batches of any format: columns of Parquet, fields of CSV, values of JSON keys, parts of
+//! fixed records.
 //!
-//! Fields of CSV and JSON come as texts: of a JSON string what is in it, of a number or truth what is written. An empty
-//! field of CSV is null; of JSON, null or a key that is not there.
+//! Fields of CSV and JSON come as texts: the content of a JSON string, and numbers and booleans as they are written. Null
+//! is an empty field of CSV, and in JSON null or a missing key.
 
 mod json;
 
 use crate::csv;
-use crate::{Error, Format, HEADER, lock};
+use crate::error::Error;
+use crate::format::{Format, HEADER, RECORD};
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, FixedSizeBinaryArray, RecordBatch, StringBuilder};
 use arrow::datatypes::{Schema, SchemaRef};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Finds columns in batches of one schema.
 #[derive(Debug)]
 pub(crate) struct Fields {
     names: Vec<String>,
-    way: Way,
+    access: Access,
 }
 
 #[derive(Debug)]
-enum Way {
-    /// The columns with these indices.
+enum Access {
+    /// Columns with these indices.
     Columns(Vec<usize>),
-    /// The fields with these indices.
+    /// Fields with these indices.
     Csv(Vec<usize>),
-    /// The keys, some of which may be in few records.
+    /// Keys, some of which may be in few records.
     Json(Mutex<json::Seen>),
-    /// These bytes.
+    /// Ranges of bytes.
     Parts(Vec<Range<usize>>),
 }
 
 impl Fields {
-    /// Will find the columns `names`.
+    /// Access to the columns `names` in batches of this schema.
     pub(crate) fn find(format: Format, schema: &Schema, names: &[&str]) -> Result<Self, Error> {
-        let way = match format {
-            Format::Parquet | Format::Lines => Way::Columns(indices(names, &column_names(schema))?),
-            Format::Csv => Way::Csv(indices(names, &header_names(schema))?),
-            Format::Ndjson => Way::Json(Mutex::new(json::Seen::none_of(names.len()))),
+        let access = match format {
+            Format::Parquet | Format::Lines => Access::Columns(indices(names, &column_names(schema))?),
+            Format::Csv => Access::Csv(indices(names, &header_names(schema))?),
+            Format::Ndjson => Access::Json(Mutex::new(json::Seen::none_of(names.len()))),
             Format::Fixed { record_bytes } => {
-                Way::Parts(names.iter().map(|name| part(name, record_bytes)).collect::<Result<_, _>>()?)
+                Access::Parts(names.iter().map(|name| part(name, record_bytes)).collect::<Result<_, _>>()?)
             }
         };
-        Ok(Self { names: names.iter().map(|name| (*name).to_owned()).collect(), way })
+        Ok(Self { names: names.iter().map(|name| (*name).to_owned()).collect(), access })
     }
 
-    /// The columns of this batch, in the order they were asked for.
+    /// The columns of this batch, in the order of the names.
     pub(crate) fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>, Error> {
         if self.names.is_empty() {
             return Ok(Vec::new());
         }
-        match &self.way {
-            Way::Columns(indices) => Ok(indices.iter().map(|index| Arc::clone(batch.column(*index))).collect()),
-            Way::Csv(indices) => csv_fields(records(batch)?, indices),
-            Way::Json(seen) => json::fields(records(batch)?, &self.names, seen),
-            Way::Parts(parts) => parts.iter().map(|part| bytes_of(batch.column(0), part)).collect(),
+        match &self.access {
+            Access::Columns(indices) => Ok(indices.iter().map(|index| Arc::clone(batch.column(*index))).collect()),
+            Access::Csv(indices) => csv_fields(records(batch)?, indices),
+            Access::Json(seen) => json::fields(records(batch)?, &self.names, seen),
+            Access::Parts(parts) => parts.iter().map(|part| bytes_of(batch.column(0), part)).collect(),
         }
     }
 
-    /// Refuses keys that were in no record, when there are no more.
+    /// Called after the last record: refuses keys that were in no record.
     pub(crate) fn finish(&self) -> Result<(), Error> {
-        if let Way::Json(seen) = &self.way { lock(seen).all(&self.names) } else { Ok(()) }
+        if let Access::Json(seen) = &self.access { seen.lock().all(&self.names) } else { Ok(()) }
     }
 
-    /// The same by name.
+    /// The columns of this batch, by name.
     pub(crate) fn named(&self, batch: &RecordBatch) -> Result<HashMap<&str, ArrayRef>, Error> {
         let columns = self.columns(batch)?;
         Ok(self.names.iter().map(String::as_str).zip(columns).collect())
     }
 }
 
-/// The records of a batch whose records are carried as they came.
+/// The records of a batch that carries them as they came.
 fn records(batch: &RecordBatch) -> Result<&BinaryArray, Error> {
     let records = batch.column(0).as_binary_opt::<i32>();
     records.ok_or_else(|| Error::Columns { doing: "reading records", reason: String::from("they are no bytes") })
@@ -82,10 +84,14 @@ fn column_names(schema: &Schema) -> Vec<String> {
     schema.fields().iter().map(|field| field.name().clone()).collect()
 }
 
+fn header(schema: &Schema) -> &[u8] {
+    schema.metadata().get(HEADER).map_or("", String::as_str).as_bytes()
+}
+
 fn header_names(schema: &Schema) -> Vec<String> {
-    let header = schema.metadata().get(HEADER).map_or("", String::as_str).as_bytes();
-    let name = |field| String::from_utf8_lossy(&csv::unquoted(&header[field])).into_owned();
-    csv::split(header).into_iter().map(name).collect()
+    let mut reader = csv::Reader::default();
+    let names = reader.texts(header(schema));
+    (0..names.count()).map(|index| String::from_utf8_lossy(names.get(index)).into_owned()).collect()
 }
 
 fn indices(names: &[&str], all: &[String]) -> Result<Vec<usize>, Error> {
@@ -99,24 +105,25 @@ fn indices(names: &[&str], all: &[String]) -> Result<Vec<usize>, Error> {
 
 fn csv_fields(records: &BinaryArray, indices: &[usize]) -> Result<Vec<ArrayRef>, Error> {
     let mut columns: Vec<_> = indices.iter().map(|_| StringBuilder::with_capacity(records.len(), 0)).collect();
+    let mut reader = csv::Reader::default();
     for row in 0..records.len() {
-        let record = records.value(row);
+        let texts = reader.texts(records.value(row));
         for (column, index) in columns.iter_mut().zip(indices) {
-            let field = csv::unquoted(&record[csv::field(record, *index)]);
-            let text = std::str::from_utf8(&field).map_err(|_| Error::NotUtf8 { record: row as u64 + 1 })?;
+            let text = texts.get(*index);
+            let text = std::str::from_utf8(text).map_err(|_| Error::NotUtf8 { record: row as u64 + 1 })?;
             column.append_option(Some(text).filter(|text| !text.is_empty()));
         }
     }
     Ok(columns.into_iter().map(|mut column| Arc::new(column.finish()) as ArrayRef).collect())
 }
 
-/// The bytes that `record[a..b]` means, or all of them.
+/// The range that `record[a..b]` names; all bytes for `record`.
 fn part(name: &str, record_bytes: usize) -> Result<Range<usize>, Error> {
-    let missing = || Error::missing(name, [crate::RECORD, &format!("record[0..{record_bytes}]")]);
-    if name == crate::RECORD {
+    let missing = || Error::missing(name, [RECORD, &format!("record[0..{record_bytes}]")]);
+    if name == RECORD {
         return Ok(0..record_bytes);
     }
-    let inner = name.strip_prefix(crate::RECORD).and_then(|rest| rest.strip_prefix('['));
+    let inner = name.strip_prefix(RECORD).and_then(|rest| rest.strip_prefix('['));
     let (begin, end) =
         inner.and_then(|rest| rest.strip_suffix(']')).and_then(|rest| rest.split_once("..")).ok_or_else(missing)?;
     match (begin.trim().parse(), end.trim().parse()) {
@@ -135,19 +142,19 @@ fn bytes_of(column: &ArrayRef, part: &Range<usize>) -> Result<ArrayRef, Error> {
     Ok(Arc::new(parts))
 }
 
-/// What pandas and Spark say of the columns of a file, which some of them alone would contradict.
+/// Descriptions of all columns by pandas and Spark, which are wrong for some of them alone.
 const OF_ALL_COLUMNS: [&str; 2] = ["pandas", "org.apache.spark.sql.parquet.row.metadata"];
 
-/// Keeps some columns of batches.
+/// Keeps some of a batch's columns.
 #[derive(Debug)]
 pub(crate) enum Projection {
     /// All of them.
     All,
     /// Columns with these indices.
     Columns(Vec<usize>),
-    /// Fields of each record with these indices, and the header they have then.
+    /// Fields with these indices, and the schema with their header.
     Csv(Vec<usize>, SchemaRef),
-    /// These keys of each record, where they are.
+    /// These keys of each record, if it has them.
     Json(Vec<String>, Mutex<json::Seen>),
 }
 
@@ -159,8 +166,8 @@ impl Projection {
             Format::Parquet => Ok(Self::Columns(indices(&names, &column_names(schema))?)),
             Format::Csv => {
                 let indices = indices(&names, &header_names(schema))?;
-                let header = schema.metadata().get(HEADER).map_or("", String::as_str).as_bytes();
-                let header = String::from_utf8_lossy(&kept(header, &indices)).into_owned();
+                let header = chosen(&mut csv::Reader::default(), header(schema), &indices);
+                let header = String::from_utf8_lossy(&header).into_owned();
                 let metadata = HashMap::from([(HEADER.to_owned(), header)]);
                 Ok(Self::Csv(indices, Arc::new(schema.clone().with_metadata(metadata))))
             }
@@ -185,31 +192,33 @@ impl Projection {
                 return Ok(batch);
             }
             Self::Csv(indices, schema) => {
-                (Arc::clone(schema), records(&batch)?.iter().map(|record| Some(kept(record?, indices))).collect())
+                let mut reader = csv::Reader::default();
+                let records = records(&batch)?.iter();
+                (Arc::clone(schema), records.map(|record| Some(chosen(&mut reader, record?, indices))).collect())
             }
-            Self::Json(names, seen) => (batch.schema(), json::kept(records(&batch)?, names, seen)?),
+            Self::Json(names, seen) => (batch.schema(), json::chosen(records(&batch)?, names, seen)?),
         };
         RecordBatch::try_new(schema, vec![Arc::new(rewritten)]).map_err(Error::columns("choosing columns"))
     }
 
-    /// Refuses keys that were in no record, when there are no more.
+    /// Called after the last record: refuses keys that were in no record.
     pub(crate) fn finish(&self) -> Result<(), Error> {
-        if let Self::Json(names, seen) = self { lock(seen).all(names) } else { Ok(()) }
+        if let Self::Json(names, seen) = self { seen.lock().all(names) } else { Ok(()) }
     }
 }
 
 /// A record of CSV with some of its fields. One empty field alone is written as `""`, since many readers skip
 /// empty lines.
-fn kept(record: &[u8], indices: &[usize]) -> Vec<u8> {
-    let fields = csv::split(record);
-    let mut kept = Vec::with_capacity(record.len());
+fn chosen(reader: &mut csv::Reader, record: &[u8], indices: &[usize]) -> Vec<u8> {
+    let fields = reader.ranges(record);
+    let mut chosen = Vec::with_capacity(record.len());
     for index in indices {
-        kept.extend_from_slice(fields.get(*index).map_or(&[][..], |field| &record[field.clone()]));
-        kept.push(b',');
+        chosen.extend_from_slice(fields.get(*index).map_or(&[][..], |field| &record[field.clone()]));
+        chosen.push(b',');
     }
-    kept.pop();
-    if kept.is_empty() {
-        kept.extend_from_slice(b"\"\"");
+    chosen.pop();
+    if chosen.is_empty() {
+        chosen.extend_from_slice(b"\"\"");
     }
-    kept
+    chosen
 }

@@ -1,17 +1,20 @@
-//! Which records are kept: `year >= 2020 and (kind in ('x', 'y') or kind is null)`.
+//! Conditions on records: `year >= 2020 and (kind in ('x', 'y') or kind is null)`.
 //!
-//! A comparison with null is neither true nor false, as in SQL, and what is not true is not kept. NaN equals itself
-//! and is above every number.
+//! A comparison with null is neither true nor false, as in SQL, and a record is kept only if its condition is true. NaN
+//! equals itself and is above every number.
 
-use crate::compare::meet;
-use crate::words::{Literal, Words};
-use crate::{Error, quotes};
+use crate::compare::comparable;
+use crate::error::Error;
+use crate::expression::{Literal, Parsed, keyword, literal, must, name, refuse, sign};
+use crate::hint::read_or_hint;
 use arrow::array::{ArrayRef, BooleanArray, Datum, Scalar};
 use arrow::compute::kernels::cmp;
 use arrow::compute::{and_kleene, is_not_null, is_null, not, or_kleene};
 use arrow::error::ArrowError;
 use std::collections::HashMap;
 use std::str::FromStr;
+use winnow::combinator::{alt, cut_err, delimited, opt, preceded, separated, terminated};
+use winnow::prelude::*;
 
 /// The deepest nesting of parentheses and `not`.
 const DEPTH_MAX: usize = 64;
@@ -34,7 +37,7 @@ enum Condition {
         column: String,
         negated: bool,
     },
-    /// One or more. Chains of any length lie side by side: nested, they would need as deep a stack.
+    /// One or more. A chain is a list, since nesting would need a stack as deep as the chain is long.
     All(Vec<Condition>),
     /// One or more.
     Any(Vec<Condition>),
@@ -52,15 +55,15 @@ enum Sign {
 }
 
 impl Filter {
-    /// The columns it looks at, each once.
+    /// The columns it reads, each once.
     pub fn columns(&self) -> Vec<&str> {
         let mut columns = Vec::new();
         self.condition.columns(&mut columns);
         columns
     }
 
-    /// Whether each record is kept. `columns` has all of [`Self::columns`]; in formats with texts for fields, numbers
-    /// are read from them.
+    /// True for each record that is kept. `columns` has all of [`Self::columns`]; with `text_fields`, numbers are read
+    /// from texts.
     pub(crate) fn keeps(&self, columns: &HashMap<&str, ArrayRef>, text_fields: bool) -> Result<BooleanArray, Error> {
         self.condition.holds(columns, text_fields)
     }
@@ -76,90 +79,70 @@ impl FromStr for Filter {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        Self::read(text).map_err(|error| quotes::advised(error, |quoted| Self::read(quoted).is_ok()))
-    }
-}
-
-impl Filter {
-    fn read(text: &str) -> Result<Self, Error> {
-        let mut words = Words::of(text)?;
-        let condition = either(&mut words, 0)?;
-        words.end()?;
+        let condition = read_or_hint(text, |input| any(input, 0))?;
         Ok(Self { text: text.to_owned(), condition })
     }
 }
 
-fn either(words: &mut Words<'_>, depth: usize) -> Result<Condition, Error> {
-    let mut conditions = vec![both(words, depth)?];
-    while words.takes_keyword("or")? {
-        conditions.push(both(words, depth)?);
-    }
-    Ok(Condition::Any(conditions))
+fn any(input: &mut &str, depth: usize) -> Parsed<Condition> {
+    let all = |input: &mut &str| all(input, depth);
+    separated(1.., all, keyword("or")).map(Condition::Any).parse_next(input)
 }
 
-fn both(words: &mut Words<'_>, depth: usize) -> Result<Condition, Error> {
-    let mut conditions = vec![single(words, depth)?];
-    while words.takes_keyword("and")? {
-        conditions.push(single(words, depth)?);
-    }
-    Ok(Condition::All(conditions))
+fn all(input: &mut &str, depth: usize) -> Parsed<Condition> {
+    let single = |input: &mut &str| single(input, depth);
+    separated(1.., single, keyword("and")).map(Condition::All).parse_next(input)
 }
 
-fn single(words: &mut Words<'_>, depth: usize) -> Result<Condition, Error> {
+fn single(input: &mut &str, depth: usize) -> Parsed<Condition> {
     if depth > DEPTH_MAX {
-        return Err(words.wrong("a condition that is nested less deeply"));
+        return refuse("a condition that is nested less deeply");
     }
-    if words.takes_keyword("not")? {
-        return Ok(Condition::Not(Box::new(single(words, depth + 1)?)));
+    if opt(keyword("not")).parse_next(input)?.is_some() {
+        return Ok(Condition::Not(Box::new(single(input, depth + 1)?)));
     }
-    if words.takes("(")? {
-        let inner = either(words, depth + 1)?;
-        words.must(")", "a closing parenthesis, and, or or")?;
+    if opt(sign("(")).parse_next(input)?.is_some() {
+        let inner = any(input, depth + 1)?;
+        must(")", "a closing parenthesis, and, or or").parse_next(input)?;
         return Ok(inner);
     }
-    let column = words.name()?;
-    if words.takes_keyword("is")? {
-        let negated = words.takes_keyword("not")?;
-        return if words.takes_keyword("null")? {
-            Ok(Condition::IsNull { column, negated })
-        } else {
-            Err(words.wrong("null"))
-        };
-    }
-    if words.takes_keyword("in")? {
-        return one_of(words, &column);
-    }
-    let signs = [
-        ("=", Sign::Equal),
-        ("==", Sign::Equal),
-        ("!=", Sign::Unequal),
-        ("<>", Sign::Unequal),
-        ("<", Sign::Below),
-        ("<=", Sign::AtMost),
-        (">", Sign::Above),
-        (">=", Sign::AtLeast),
-    ];
-    for (text, sign) in signs {
-        if words.takes(text)? {
-            return Ok(Condition::Compare { column, sign, literal: words.literal()? });
-        }
-    }
-    Err(words.wrong("a comparison, in, is null or is not null"))
+    let column = name(input)?;
+    cut_err(alt((
+        null.map(|negated| Condition::IsNull { column: column.clone(), negated }),
+        literals.map(|literals| Condition::Any(literals.into_iter().map(|literal| equals(&column, literal)).collect())),
+        (comparison, literal).map(|(sign, literal)| Condition::Compare { column: column.clone(), sign, literal }),
+    )))
+    .context("a comparison, in, is null or is not null")
+    .parse_next(input)
 }
 
-/// The literals behind `in`: the column equals one of them.
-fn one_of(words: &mut Words<'_>, column: &str) -> Result<Condition, Error> {
-    words.must("(", "an opening parenthesis")?;
-    let mut conditions = Vec::new();
-    loop {
-        let literal = words.literal()?;
-        conditions.push(Condition::Compare { column: column.to_owned(), sign: Sign::Equal, literal });
-        if !words.takes(",")? {
-            break;
-        }
-    }
-    words.must(")", "a comma or a closing parenthesis")?;
-    Ok(Condition::Any(conditions))
+/// `is null` or `is not null`; true for the latter.
+fn null(input: &mut &str) -> Parsed<bool> {
+    let not = opt(keyword("not")).map(|not| not.is_some());
+    preceded(keyword("is"), terminated(not, cut_err(keyword("null")).context("null"))).parse_next(input)
+}
+
+/// The literals behind `in`.
+fn literals(input: &mut &str) -> Parsed<Vec<Literal>> {
+    let begin = (keyword("in"), must("(", "an opening parenthesis"));
+    let end = must(")", "a comma or a closing parenthesis");
+    delimited(begin, separated(1.., literal, sign(",")), end).parse_next(input)
+}
+
+fn equals(column: &str, literal: Literal) -> Condition {
+    Condition::Compare { column: column.to_owned(), sign: Sign::Equal, literal }
+}
+
+fn comparison(input: &mut &str) -> Parsed<Sign> {
+    alt((
+        alt((sign("=="), sign("="))).value(Sign::Equal),
+        alt((sign("!="), sign("<>"))).value(Sign::Unequal),
+        sign("<=").value(Sign::AtMost),
+        sign("<").value(Sign::Below),
+        sign(">=").value(Sign::AtLeast),
+        sign(">").value(Sign::Above),
+    ))
+    .parse_next(input)
 }
 
 impl Condition {
@@ -180,7 +163,7 @@ impl Condition {
         let column = |name: &str| columns.get(name).ok_or_else(|| Error::missing(name, columns.keys().copied()));
         match self {
             Self::Compare { column: name, sign, literal } => {
-                let (left, right) = meet(name, column(name)?, std::slice::from_ref(literal), text_fields)?;
+                let (left, right) = comparable(name, column(name)?, std::slice::from_ref(literal), text_fields)?;
                 sign.compares(&left, &Scalar::new(right)).map_err(kernel)
             }
             Self::IsNull { column: name, negated: false } => is_null(column(name)?).map_err(kernel),
@@ -192,15 +175,16 @@ impl Condition {
     }
 }
 
-/// What all of these, of which there is one, are together.
+/// The conjunction or disjunction of one or more conditions.
 fn joined(
     conditions: &[Condition],
     columns: &HashMap<&str, ArrayRef>,
     text_fields: bool,
     join: fn(&BooleanArray, &BooleanArray) -> Result<BooleanArray, ArrowError>,
 ) -> Result<BooleanArray, Error> {
-    let mut whole = conditions[0].holds(columns, text_fields)?;
-    for condition in &conditions[1..] {
+    let (first, rest) = conditions.split_first().expect("a chain has one condition or more");
+    let mut whole = first.holds(columns, text_fields)?;
+    for condition in rest {
         whole = join(&whole, &condition.holds(columns, text_fields)?).map_err(Error::columns("filtering"))?;
     }
     Ok(whole)

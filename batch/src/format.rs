@@ -1,22 +1,35 @@
-//! The formats of objects, and how they are told from names.
+//! The formats of objects, and where batches of each format have their records.
 
-use crate::Error;
 use std::fmt;
 use std::str::FromStr;
+
+/// The column of CSV, NDJSON and fixed records that has each record as it came.
+pub(crate) const RECORD: &str = "record";
+/// The column of plain lines.
+pub(crate) const LINE: &str = "line";
+/// The key of a schema's metadata with the header of a CSV.
+pub(crate) const HEADER: &str = "larder.header";
+/// The key of a schema's metadata with the compression of a Parquet file.
+pub(crate) const CODEC: &str = "larder.codec";
 
 /// The longest fixed record, in bytes.
 pub const FIXED_RECORD_BYTES_MAX: usize = 64 << 10;
 
-/// What an object is made of.
+/// A text that names no format.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no format; there are parquet, csv, ndjson, lines and fixed:BYTES")]
+pub struct UnknownFormat(pub String);
+
+/// The format of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Apache Parquet, not encrypted; snappy, gzip, zstd, lz4 or no compression.
     Parquet,
     /// RFC 4180 with commas and a header line. Records are carried byte for byte, fields are texts.
     Csv,
-    /// A JSON object on each line. Records are carried byte for byte; of a key's value its text counts.
+    /// A JSON object on each line. Records are carried byte for byte; a key's value is read as text.
     Ndjson,
-    /// Lines of any bytes, told apart by line feeds. The one column is `line`.
+    /// Lines of any bytes, separated by line feeds. The one column is `line`.
     Lines,
     /// Records of equal length. The columns are `record` and any part of it, such as `record[0..10]`.
     Fixed {
@@ -26,7 +39,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What the name of an object says, if it says anything: `.parquet`, `.csv`, `.ndjson`, `.jsonl`, `.txt`, `.log`.
+    /// The format that the extension of an object's name stands for: `.parquet`, `.csv`, `.ndjson`, `.jsonl`, `.txt`, `.log`.
     pub fn of_key(key: &str) -> Option<Self> {
         let (_, extension) = key.rsplit_once('.')?;
         match extension.to_ascii_lowercase().as_str() {
@@ -49,7 +62,7 @@ impl Format {
         }
     }
 
-    /// Whether fields are texts, which a number in a filter or a bound turns into numbers.
+    /// True if fields are texts, to be read as numbers where a filter or a bound has a number.
     pub(crate) fn has_text_fields(self) -> bool {
         matches!(self, Self::Csv | Self::Ndjson)
     }
@@ -68,10 +81,10 @@ impl fmt::Display for Format {
 }
 
 impl FromStr for Format {
-    type Err = Error;
+    type Err = UnknownFormat;
 
     /// Reads what `Display` writes.
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
         let fixed = |bytes: &str| {
             let record_bytes = bytes.parse().ok().filter(|bytes| (1..=FIXED_RECORD_BYTES_MAX).contains(bytes))?;
             Some(Self::Fixed { record_bytes })
@@ -83,7 +96,7 @@ impl FromStr for Format {
             "lines" => Some(Self::Lines),
             other => other.strip_prefix("fixed:").and_then(fixed),
         };
-        found.ok_or_else(|| Error::UnknownFormat(text.to_owned()))
+        found.ok_or_else(|| UnknownFormat(text.to_owned()))
     }
 }
 
@@ -99,12 +112,12 @@ mod tests {
             assert_eq!(format.to_string().parse::<Format>().unwrap(), format);
         }
         for wrong in ["", "xml", "fixed:", "fixed:0", "fixed:65537", "fixed:-1"] {
-            assert_eq!(wrong.parse::<Format>(), Err(Error::UnknownFormat(wrong.to_owned())));
+            assert_eq!(wrong.parse::<Format>(), Err(UnknownFormat(wrong.to_owned())));
         }
     }
 
     #[test]
-    fn names_tell_formats_where_they_end_in_a_known_extension() {
+    fn a_known_extension_gives_the_format() {
         assert_eq!(Format::of_key("a/b.c/part-0.PARQUET"), Some(Format::Parquet));
         assert_eq!(Format::of_key("x.jsonl"), Some(Format::Ndjson));
         assert_eq!(Format::of_key("x.csv.gz"), None);

@@ -1,9 +1,9 @@
-//! A hash of values that is the same in every version of Larder and for every layout of the same values.
+//! A hash of rows that is the same in every version of Larder, and for every layout of the same values.
 //!
 //! 1. A value becomes 64 bits: a null `NULL`; false and true 0 and 1; an integer of any width itself, in two's
 //!    complement; a float its bits as a double, where -0 is 0 and all NaN are one; text and bytes their `XXH3_64`; a
 //!    date its days since 1970; times, timestamps and durations nanoseconds modulo 2^64; a decimal the `XXH3_64` of
-//!    its unscaled value, 32 bytes, little-endian. So a column hashes alike as 32 or 64 bits, as dictionary or plain.
+//!    its unscaled value, 32 bytes, little-endian. So a column hashes alike with 32 or 64 bits, as dictionary or plain.
 //!    `5` and `'5'` are different values, and so are 5 and 5.0.
 //! 2. A row begins with `SEED` and takes one value after another: `row = mix(row * FOLD ^ value)`, where `mix` is the
 //!    finalizer of `SplitMix64`. A list begins with its length, and takes its elements in the same way; a struct takes
@@ -11,10 +11,10 @@
 //! 3. The partition of a row is the upper word of `row * partitions`.
 //!
 //! Invariants:
-//! - Nothing of the above may change: the same key must find its old partition.
-//! - It resists no attacker: who chooses keys can fill one partition.
+//! - None of the above may change: the same key must stay in its partition.
+//! - The hash resists no attacker, who can choose keys that all fall into one partition.
 
-use crate::Error;
+use crate::error::Error;
 use arrow::array::{
     Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array, GenericByteArray, GenericByteViewArray, OffsetSizeTrait,
 };
@@ -29,11 +29,11 @@ const NULL: u64 = 0x6e75_6c6c_206e_756c;
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 const FOLD: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// Values made into 64 bits at a time: so few that they are still in the nearest cache when they are folded.
+/// Values converted to 64 bits at a time: few enough to be still in the first-level cache when they are folded.
 const ROWS_AT_A_TIME: usize = 2048;
 
-/// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014: one to one, and every bit of the
-/// result depends on every bit of `bits`.
+/// The finalizer of Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014: one-to-one, and every
+/// bit of the result depends on every bit of `bits`.
 fn mix(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -56,7 +56,7 @@ pub fn hash_rows(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>, Error> {
         if fold_plain(column, &mut hashes) {
             continue;
         }
-        // Slices of the others would look through all that their rows share.
+        // A slice of a nested array or a dictionary would read everything that its rows share.
         let whole = column.data_type().is_nested() || matches!(column.data_type(), DataType::Dictionary(..));
         let step = if whole { rows.max(1) } else { ROWS_AT_A_TIME };
         for (chunk, hashes) in hashes.chunks_mut(step).enumerate() {
@@ -66,7 +66,7 @@ pub fn hash_rows(columns: &[ArrayRef], rows: usize) -> Result<Vec<u64>, Error> {
     Ok(hashes)
 }
 
-/// Folds the commonest columns without writing their values down; false of others, with which it does nothing.
+/// Folds the most common types without storing their values; returns false for other types, and does nothing.
 fn fold_plain(column: &ArrayRef, hashes: &mut [u64]) -> bool {
     use DataType as T;
     if column.null_count() > 0 {
@@ -107,10 +107,12 @@ fn fold_views<T: ByteViewType>(hashes: &mut [u64], column: &GenericByteViewArray
 
 /// The partition of a row with this hash, below `partitions`.
 pub fn partition_of(hash: u64, partitions: usize) -> usize {
-    ((u128::from(hash) * partitions as u128) >> 64) as usize
+    let partition = ((u128::from(hash) * partitions as u128) >> 64) as usize;
+    assert!(partition < partitions, "there is a partition or more");
+    partition
 }
 
-/// The 64 bits of each value.
+/// Each value as 64 bits.
 fn values(array: &ArrayRef) -> Result<Vec<u64>, Error> {
     let mut values = plain_values(array)?;
     if let Some(nulls) = array.logical_nulls().filter(|nulls| nulls.null_count() > 0) {
@@ -123,7 +125,7 @@ fn values(array: &ArrayRef) -> Result<Vec<u64>, Error> {
     Ok(values)
 }
 
-/// As [`values`], with anything where a null is.
+/// Each value as 64 bits, and anything for a null.
 fn plain_values(array: &ArrayRef) -> Result<Vec<u64>, Error> {
     use DataType as T;
     let kind = array.data_type();
@@ -218,7 +220,7 @@ fn moments(array: &ArrayRef) -> Result<Vec<u64>, Error> {
     })
 }
 
-/// Values of fixed width, as the bytes they are kept in.
+/// The hashes of values of fixed width, as bytes.
 fn raw(array: &ArrayRef) -> Vec<u64> {
     let data = array.to_data();
     let width = data.data_type().primitive_width().unwrap_or(0);
@@ -240,13 +242,13 @@ fn decimals(array: &ArrayRef) -> Result<Vec<u64>, Error> {
     Ok(decimals.values().iter().map(|value| of(*value)).collect())
 }
 
-/// Where each list begins, and where the last one ends.
+/// The beginning of each list, and the end of the last one.
 pub(crate) fn offsets<O: OffsetSizeTrait>(offsets: &[O]) -> Vec<usize> {
     offsets.iter().map(|offset| offset.as_usize()).collect()
 }
 
 fn lists(elements: &ArrayRef, offsets: &[usize]) -> Result<Vec<u64>, Error> {
-    // A slice of lists has the elements of all of them.
+    // A slice of lists refers to the elements of all of them.
     let (first, last) = (offsets.first().copied().unwrap_or(0), offsets.last().copied().unwrap_or(0));
     let elements = values(&elements.slice(first, last - first))?;
     let list = |ends: &[usize]| {
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_told_apart_by_where_they_end() {
+    fn lists_with_other_ends_have_other_hashes() {
         let list = |rows: [Vec<i32>; 2]| {
             let rows = rows.into_iter().map(|row| Some(row.into_iter().map(Some)));
             hash_rows(&[Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(rows))], 2).unwrap()

@@ -1,21 +1,21 @@
-//! Numbers as they are written, compared by value however many digits they have.
+//! Numbers as texts, compared by value however many digits they have.
 //!
-//! A number becomes bytes in whose order numbers are: a sign, the place of the first digit, the digits. Infinities are
-//! at the ends, and NaN above all.
+//! A number becomes a key of bytes that sort like the numbers: a sign, the place of the first digit, the digits.
+//! Infinities are at the ends, and NaN above all.
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryBuilder, StringArray};
 use arrow::datatypes::Float64Type;
 use std::sync::Arc;
 
-/// Numbers of so many decimal digits are told apart by doubles.
+/// Doubles distinguish numbers of up to this many decimal digits.
 const DIGITS_IN_DOUBLE: usize = 15;
 
-/// Whether a double tells this number from all others as short.
-pub(crate) fn is_told_by_a_double(text: &str) -> bool {
+/// True if a double distinguishes this number from all others that are as short.
+pub(crate) fn fits_a_double(text: &str) -> bool {
     text.len() <= DIGITS_IN_DOUBLE && !text.contains(['e', 'E'])
 }
 
-/// The keys of numbers, which have been read as `doubles` as well.
+/// The keys of numbers, given both as texts and as doubles.
 pub(crate) fn keys(texts: &StringArray, doubles: &ArrayRef) -> ArrayRef {
     let doubles = doubles.as_primitive::<Float64Type>();
     let mut keys = BinaryBuilder::with_capacity(texts.len(), 0);
@@ -37,7 +37,7 @@ fn key(text: &str, double: f64) -> Vec<u8> {
             key.extend_from_slice(&(place.cast_unsigned() ^ (1 << 63)).to_be_bytes());
             key.extend_from_slice(&digits);
             if negative {
-                // The other way round; a longer number is the lower one then.
+                // Negative numbers sort in reverse: a longer one is lower.
                 for byte in &mut key {
                     *byte = !*byte;
                 }
@@ -51,8 +51,8 @@ fn key(text: &str, double: f64) -> Vec<u8> {
     }
 }
 
-/// The digits without zeroes at either end, and how many of them stand before the point; nothing if this is no finite
-/// number or its exponent is beyond all sense.
+/// The digits without zeros at either end, and the number of digits before the point; `None` if the number is not
+/// finite or its exponent is absurd.
 fn place_and_digits(magnitude: &str) -> Option<(i64, Vec<u8>)> {
     let (mantissa, exponent) = magnitude.split_once(['e', 'E']).unwrap_or((magnitude, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));

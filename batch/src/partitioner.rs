@@ -1,26 +1,31 @@
-//! From batches to pieces, each of one partition.
+//! Splits batches into pieces, each of one partition.
 //!
-//! 1. The filter leaves out rows, the projection columns.
+//! 1. The filter removes rows, the projection columns.
 //! 2. Each row gets its partition ([`crate::By`]).
-//! 3. A counting sort brings the rows' numbers in order of partitions.
-//! 4. The rows of each partition are taken into a piece of its own. One take for all and slices of it would be as
-//!    fast, but a slice keeps the whole from being given back: what is held would be more than what is counted.
+//! 3. A counting sort orders the row numbers by partition.
+//! 4. The rows of each partition are copied into a piece of their own. Copying all rows at once and slicing the copy
+//!    would be as fast, but a slice keeps the whole copy alive, and more memory would be held than is counted.
 //!
 //! Invariants:
-//! - Every row that the filter keeps is in exactly one piece, in the order it came.
+//! - Every row that passes the filter is in exactly one piece, in its original order.
 //! - Pieces share no memory with each other or with the batch.
-//! - Many may split at once: only the numbering of values, and sums at the end of a batch, wait for one another.
+//! - Any number of threads may split at once. They wait for one another only to number values, and to add up checksums
+//!   at the end of a batch.
 
-use crate::compare::meet;
+use crate::by::{By, Spec, same_columns};
+use crate::compare::comparable;
+use crate::error::Error;
+use crate::expression::Literal;
 use crate::fields::{Fields, Projection};
+use crate::filter::Filter;
+use crate::format::Format;
 use crate::hash::{hash_rows, partition_of};
 use crate::tally::{Tally, tally_of};
 use crate::values::Values;
-use crate::{By, Error, Format, Literal, Spec, lock, same_columns};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::{SortOptions, filter_record_batch, take_record_batch};
 use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type, Schema};
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 /// Splits batches of one schema into partitions.
 #[derive(Debug)]
@@ -29,7 +34,7 @@ pub struct Partitioner {
     schema: Schema,
     text_fields: bool,
     partitions_max: usize,
-    filter: Option<crate::Filter>,
+    filter: Option<Filter>,
     filtered: Fields,
     keys: Fields,
     projection: Projection,
@@ -38,16 +43,16 @@ pub struct Partitioner {
 }
 
 impl Partitioner {
-    /// A partitioner of batches with this schema, which is that of a decoder's first batch.
+    /// A partitioner of batches with this schema, which is that of the first decoded batch.
     ///
     /// # Errors
-    /// Whatever of the specification does not go with itself or with the schema.
+    /// If the specification contradicts itself or the schema.
     pub fn new(spec: &Spec, schema: &Schema) -> Result<Self, Error> {
         let partitions_max = spec.partition_count()?;
         if spec.format != spec.output {
             return Err(Error::Conversion { from: spec.format, to: spec.output });
         }
-        let filter_columns = spec.filter.as_ref().map(crate::Filter::columns).unwrap_or_default();
+        let filter_columns = spec.filter.as_ref().map(Filter::columns).unwrap_or_default();
         let partitioner = Self {
             by: spec.by.clone(),
             schema: schema.clone(),
@@ -60,15 +65,15 @@ impl Partitioner {
             values: Mutex::default(),
             tally: Mutex::default(),
         };
-        partitioner.keys_can_decide(spec.format, schema)?;
+        partitioner.check_keys(spec.format, schema)?;
         Ok(partitioner)
     }
 
-    /// The rows of a batch by partition, in ascending order of those that have any.
+    /// The rows of a batch by partition, in ascending order of the partitions that have any.
     ///
     /// # Errors
-    /// [`Error::SchemasDiffer`] if its columns are others than those of [`Self::new`], of a record that is not what its
-    /// format says, [`Error::NotANumber`], or [`Error::TooManyValues`].
+    /// [`Error::SchemasDiffer`] if its columns differ from those of [`Self::new`], [`Error::NotANumber`],
+    /// [`Error::TooManyValues`], or the error of a record that violates its format.
     pub fn split(&self, batch: &RecordBatch) -> Result<Vec<(usize, RecordBatch)>, Error> {
         same_columns(("the first object", &self.schema), ("this one", &batch.schema()))?;
         let kept = self.kept(batch)?;
@@ -78,7 +83,7 @@ impl Partitioner {
         let partitions = self.partitions_of(&kept)?;
         let kept = self.projection.apply(kept)?;
         let tally = tally_of(&kept)?;
-        let count = lock(&self.values).count().max(self.partitions_max);
+        let count = self.values.lock().count().max(self.partitions_max);
         let (order, ends) = sorted(&partitions, count);
         let order = UInt32Array::from(order);
         let mut pieces = Vec::new();
@@ -90,48 +95,48 @@ impl Partitioner {
             }
             begin = end;
         }
-        *lock(&self.tally) += tally;
+        let rows: usize = pieces.iter().map(|(_, piece)| piece.num_rows()).sum();
+        assert_eq!(rows as u64, tally.rows, "every row is in one piece");
+        *self.tally.lock() += tally;
         Ok(pieces)
     }
 
-    /// The tally of all that was split so far, after filter and projection, taken before any row was moved.
+    /// The multiset checksum of everything split so far, after filter and projection, taken before any row was moved.
     pub fn tally(&self) -> Tally {
-        *lock(&self.tally)
+        *self.tally.lock()
     }
 
-    /// How many partitions there are: of `value(column)`, as far as its values are known.
+    /// The number of partitions; of `value(column)`, the number of values found so far.
     pub fn partitions(&self) -> usize {
-        if matches!(self.by, By::Value { .. }) { lock(&self.values).count() } else { self.partitions_max }
+        if matches!(self.by, By::Value { .. }) { self.values.lock().count() } else { self.partitions_max }
     }
 
-    /// The part of the output's keys that tells this partition from others: `year=2020` of `value(year)`, else its
-    /// number in five digits. A null's is `year=__HIVE_DEFAULT_PARTITION__`; what would not do in a path is
-    /// percent-encoded.
+    /// The name of a partition in the keys of the output: `year=2020` for `value(year)`, else its number in five digits.
+    /// A null's is `year=__HIVE_DEFAULT_PARTITION__`. Characters unfit for a path are percent-encoded.
     pub fn name(&self, partition: usize) -> String {
         match &self.by {
-            By::Value { column } => lock(&self.values).name(column, partition),
+            By::Value { column } => self.values.lock().name(column, partition),
             By::Hash { .. } | By::Range { .. } => format!("{partition:05}"),
         }
     }
 
-    /// To be asked when all records were split.
+    /// Called after the last record was split.
     ///
     /// # Errors
-    /// [`Error::MissingColumn`] if a key of JSON was in no record, [`Error::OnePartition`] if a column had but one
-    /// value.
+    /// [`Error::MissingColumn`] if a JSON key was in no record, [`Error::OnePartition`] if a column had only one value.
     pub fn finish(&self) -> Result<(), Error> {
         self.filtered.finish()?;
         self.keys.finish()?;
         self.projection.finish()?;
         if matches!(self.by, By::Value { .. }) && self.tally().rows > 0 && self.partitions() < 2 {
-            let mend = "it has but one value; choose another column";
-            return Err(Error::OnePartition { by: self.by.to_string(), mend });
+            let hint = "it has but one value; choose another column";
+            return Err(Error::OnePartition { by: self.by.to_string(), hint });
         }
         Ok(())
     }
 
-    /// Refuses columns that cannot decide, and bounds that do not ascend or cannot be compared.
-    fn keys_can_decide(&self, format: Format, schema: &Schema) -> Result<(), Error> {
+    /// Refuses columns that cannot be a key, and bounds that do not ascend or cannot be compared.
+    fn check_keys(&self, format: Format, schema: &Schema) -> Result<(), Error> {
         if format == Format::Parquet {
             for name in self.by.columns() {
                 let kind = schema.field_with_name(name).map_err(Error::columns("finding a column"))?.data_type();
@@ -146,7 +151,7 @@ impl Partitioner {
             Format::Csv | Format::Ndjson => &DataType::Utf8,
             Format::Lines | Format::Fixed { .. } => &DataType::Binary,
         };
-        let (_, bounds_in_order) = meet(column, &arrow::array::new_empty_array(kind), bounds, self.text_fields)?;
+        let (_, bounds_in_order) = comparable(column, &arrow::array::new_empty_array(kind), bounds, self.text_fields)?;
         let compare = comparator(&bounds_in_order, &bounds_in_order)?;
         match (1..bounds.len()).find(|index| compare(index - 1, *index).is_ge()) {
             Some(index) => {
@@ -159,6 +164,7 @@ impl Partitioner {
     fn kept(&self, batch: &RecordBatch) -> Result<RecordBatch, Error> {
         let Some(filter) = &self.filter else { return Ok(batch.clone()) };
         let keeps = filter.keeps(&self.filtered.named(batch)?, self.text_fields)?;
+        assert_eq!(keeps.len(), batch.num_rows(), "a filter judges every row");
         filter_record_batch(batch, &keeps).map_err(Error::columns("filtering"))
     }
 
@@ -171,7 +177,7 @@ impl Partitioner {
                 Ok(hashes.into_iter().map(|hash| partition_of(hash, count) as u32).collect())
             }
             By::Range { column, bounds } => ranges(column, &keys[0], bounds, self.text_fields),
-            By::Value { column } => lock(&self.values).partitions(column, &keys[0], self.partitions_max),
+            By::Value { column } => self.values.lock().partitions(column, &keys[0], self.partitions_max),
         }
     }
 }
@@ -183,9 +189,9 @@ fn comparator(left: &ArrayRef, right: &ArrayRef) -> Result<Comparator, Error> {
     arrow::array::make_comparator(left, right, nulls_first).map_err(Error::columns("comparing with bounds"))
 }
 
-/// How many bounds each value is not below; nulls are below all, NaN below none.
+/// The number of bounds at or below each value. Nulls are below all bounds, NaN above all.
 fn ranges(name: &str, column: &ArrayRef, bounds: &[Literal], text_fields: bool) -> Result<Vec<u32>, Error> {
-    let (values, bounds) = meet(name, column, bounds, text_fields)?;
+    let (values, bounds) = comparable(name, column, bounds, text_fields)?;
     let compare = comparator(&values, &bounds)?;
     let count = bounds.len() as u32;
     let below = |row| {
@@ -215,7 +221,7 @@ fn nan_rows(values: &ArrayRef) -> Vec<usize> {
     }
 }
 
-/// The rows' numbers in order of their partitions, and where each partition ends.
+/// The row numbers ordered by partition, and the end of each partition.
 fn sorted(partitions: &[u32], count: usize) -> (Vec<u32>, Vec<usize>) {
     let mut ends = vec![0; count + 1];
     for partition in partitions {
@@ -230,7 +236,8 @@ fn sorted(partitions: &[u32], count: usize) -> (Vec<u32>, Vec<usize>) {
         order[*next] = row as u32;
         *next += 1;
     }
-    // Each partition's beginning has moved to its end.
+    // The beginning of each partition has moved to its end.
     ends.truncate(count);
+    assert_eq!(ends.last().copied().unwrap_or(0), partitions.len(), "every row is in one partition");
     (order, ends)
 }

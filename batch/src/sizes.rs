@@ -1,15 +1,15 @@
-//! What rows take when they are written out: without dictionaries, views and compression, as Parquet's plain encoding
-//! has them, but for nulls, which take as much as a value of fixed width.
+//! The sizes of rows when they are written out without dictionaries, views and compression, as in Parquet's plain
+//! encoding, except that a null takes as much as a value of fixed width.
 
 use crate::hash::offsets;
 use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch};
 use arrow::datatypes::DataType;
 use std::sync::Arc;
 
-/// What is written of a text beside its letters, or of a list beside its elements.
+/// The size of a text without its characters, or of a list without its elements.
 const OFFSET_BYTES: u64 = 4;
 
-/// Where each row ends when all are written out one after another.
+/// The end of each row when all are written out one after another.
 pub(crate) fn row_ends(batch: &RecordBatch) -> Vec<u64> {
     let mut ends = vec![0; batch.num_rows()];
     let same: u64 = batch.columns().iter().map(|column| add_bytes(column, &mut ends)).sum();
@@ -21,7 +21,7 @@ pub(crate) fn row_ends(batch: &RecordBatch) -> Vec<u64> {
     ends
 }
 
-/// Adds to each row what its value takes when it is written out. What all of them take is returned instead.
+/// Adds the size of each value to its row. A size that all values have in common is returned instead.
 fn add_bytes(column: &ArrayRef, rows: &mut [u64]) -> u64 {
     use DataType as T;
     match column.data_type() {
@@ -74,8 +74,9 @@ fn add_lengths<O: OffsetSizeTrait>(offsets: &[O], rows: &mut [u64]) -> u64 {
 }
 
 fn add_lists(elements: &ArrayRef, offsets: &[usize], rows: &mut [u64]) -> u64 {
-    // A slice of lists has the elements of all of them.
+    // A slice of lists refers to the elements of all of them.
     let (first, last) = (offsets[0], offsets[rows.len()]);
+    assert!(first <= last, "the offsets of lists ascend");
     let mut each = vec![0; last - first];
     let same = add_bytes(&elements.slice(first, last - first), &mut each);
     for (row, ends) in rows.iter_mut().zip(offsets.windows(2)) {

@@ -1,15 +1,15 @@
-//! A checksum of records that does not depend on their order, nor on how they lie in memory.
+//! A multiset checksum of records, which depends neither on their order nor on their layout in memory.
 //!
 //! Invariants:
-//! - The tally of two sets is the sum of theirs.
-//! - It shows loss, doubling and change by accident (one chance in about 2^64 to miss it), not by design.
+//! - The checksum of a union is the sum of the checksums.
+//! - It detects accidental loss, duplication and change (it misses one in about 2^64), but not deliberate change.
 
-use crate::Error;
+use crate::error::Error;
 use crate::hash::hash_rows;
 use arrow::array::RecordBatch;
 use std::ops::{Add, AddAssign};
 
-/// How many records there are, and the sum of their hashes.
+/// The number of records, and the sum of their hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     /// Records.
@@ -22,7 +22,7 @@ impl Add for Tally {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        // 2^64 rows of hashes below 2^64 are below 2^128.
+        // The sum of up to 2^64 hashes below 2^64 is below 2^128.
         Self { rows: self.rows + other.rows, sum: self.sum + other.sum }
     }
 }
@@ -39,7 +39,7 @@ impl std::iter::Sum for Tally {
     }
 }
 
-/// The tally of a batch.
+/// The multiset checksum of a batch.
 ///
 /// # Errors
 /// [`Error::NotAKey`] if it has a column of a type without a hash.

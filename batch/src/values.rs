@@ -1,7 +1,7 @@
-//! The distinct values of a column, numbered as they are met.
+//! The distinct values of a column, numbered in the order they are found.
 
-use crate::Error;
 use crate::compare::with_offset;
+use crate::error::Error;
 use crate::hash::hash_rows;
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -12,13 +12,13 @@ use std::fmt::Write;
 
 /// Hive's name for null, which DuckDB, Spark and Arrow read back as one.
 const NULL_NAME: &str = "__HIVE_DEFAULT_PARTITION__";
-/// The longest value in a name, in bytes as they are encoded.
+/// The longest value in a name, in encoded bytes.
 const NAME_BYTES_MAX: usize = 200;
 
-/// Values met so far.
+/// The values found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
-    /// Of each value its bytes, if it is of some length, else nothing: its hash tells it from others for certain.
+    /// The bytes of each value, or `None` if its type has a one-to-one hash.
     known: Vec<Option<Vec<u8>>>,
     names: Vec<String>,
     numbers: HashMap<u64, Vec<u32>>,
@@ -34,7 +34,7 @@ impl Values {
         format!("{}={}", encoded(column), self.names.get(partition).map_or("", String::as_str))
     }
 
-    /// The partition of each row; values not met before get the next numbers, below `limit`.
+    /// The partition of each row. New values get the next numbers, below `limit`.
     pub(crate) fn partitions(&mut self, name: &str, column: &ArrayRef, limit: usize) -> Result<Vec<u32>, Error> {
         let hashes = hash_rows(std::slice::from_ref(column), column.len())?;
         let bytes = bytes_of(column)?;
@@ -58,6 +58,7 @@ impl Values {
                 None if self.count() == limit => return Err(Error::TooManyValues { column: name.to_owned(), limit }),
                 None => self.add(hash, value, text(column, row)?),
             };
+            assert!((partition as usize) < limit, "values are numbered below the limit");
             last = Some(((hash, value), partition));
             partitions.push(partition);
         }
@@ -85,9 +86,9 @@ impl Values {
 
     fn add(&mut self, hash: u64, value: Option<&[u8]>, name: String) -> u32 {
         let number = self.count() as u32;
-        // The name of null is its own, even if a text is written so.
+        // No text takes the name of null.
         let name = if name == NULL_NAME { name.replacen('_', "%5F", 1) } else { name };
-        // Two values may be written alike once they are shortened or formatted; their partitions stay two.
+        // Two values may be formatted or shortened to the same name; their partitions stay distinct.
         let taken = self.names.contains(&name);
         self.names.push(if taken { format!("{name}~{number}") } else { name });
         self.known.push(value.map(<[u8]>::to_vec));
@@ -96,7 +97,7 @@ impl Values {
     }
 }
 
-/// The values as bytes, of types whose hash is not one to one.
+/// The values as bytes, for types whose hash is not one-to-one.
 fn bytes_of(column: &ArrayRef) -> Result<Option<ArrayRef>, Error> {
     use DataType as T;
     let plain = match column.data_type() {
@@ -120,7 +121,7 @@ fn text(column: &ArrayRef, row: usize) -> Result<String, Error> {
     Ok(encoded(&texts.value(row).to_string()))
 }
 
-/// Letters, digits and a few signs as they are, other bytes percent-encoded, and not too long.
+/// The text with all but letters, digits and a few signs percent-encoded, cut where it is too long.
 fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

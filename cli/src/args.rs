@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug, Parser)]
 #[command(name = "larder", version, arg_required_else_help = true, propagate_version = true)]
 pub struct Arguments {
-    /// What to log on standard error, such as `debug` or `info,engine=trace` [default: RUST_LOG, or info].
+    /// The log filter for standard error, such as `debug` or `info,engine=trace` [default: RUST_LOG, or info].
     #[arg(long, global = true, value_name = "FILTER")]
     pub log: Option<String>,
     #[command(subcommand)]
@@ -18,36 +18,36 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve an emulated rack, making it first where there is none, and print the keys and what to try.
+    /// Serve an emulated rack, making it first if there is none, and print its keys and some commands to try.
     Quickstart(Quickstart),
-    /// Show the groups and classes of a rack: what can be active at once, and what that draws.
+    /// Show the groups and classes of a rack, how many can be active at once, and the power that takes.
     Plan(Plan),
     /// Answer a question about a rack by simulating it: a table, and a report with plots.
     Simulate(Simulate),
-    /// Run a paper's evaluation again: every row of its text beside ours, with a verdict, and its figures.
+    /// Repeat the evaluation of a paper: its results beside ours, with a verdict on each, and its figures.
     #[command(subcommand)]
     Reproduce(Reproduce),
     /// Make a data directory.
     Init(Init),
     /// Serve a data directory.
     Serve(Serve),
-    /// Show how the server goes: workshop, power, drives, queues.
+    /// Show the state of the server: workshop, power, drives, queues.
     Status(Status),
-    /// Tell where an object lies, and how long its first byte would take.
+    /// Show where an object is, and how long its first byte would take.
     Explain(Explain),
-    /// Say who may sign requests: users of the server that runs on a data directory.
+    /// Manage the users who may sign requests to the server that runs on a data directory.
     #[command(subcommand)]
     User(UserCommand),
-    /// Hold catalog, workshop and drives against each other, while no server runs; nothing is changed.
+    /// Check catalog, workshop and drives against each other, while no server runs; nothing is changed.
     ///
-    /// Exit code 0 if all agree, 1 if something is wrong, 2 if nothing can be said.
+    /// Exit code 0 if all agree, 1 if something is wrong, 2 if the check could not run.
     Verify(Verify),
-    /// Bring the records of objects where another key wants them, inside the rack: each partition into one group.
+    /// Rewrite the records of objects into partitions by another key, inside the rack: each partition into one group.
     ///
-    /// The server that runs on the data directory does it; this command waits for the end, and may be interrupted: the
-    /// job goes on. The input stays as it is.
+    /// The server that runs on the data directory does the work. This command waits for the end; if it is interrupted,
+    /// the job goes on. The input stays as it is.
     Repartition(Box<Repartition>),
-    /// Look at drives, or give one up.
+    /// List drives, give one up, or replace it.
     #[command(subcommand)]
     Drive(DriveCommand),
 }
@@ -56,14 +56,14 @@ pub enum Command {
 pub enum DriveCommand {
     /// List the drives: slot, group, state, starts, room.
     List(List),
-    /// Say that a drive failed for good: it is not used again, and what it held is rebuilt on its group's other drives.
-    /// One that does not answer must have been pulled or cut off by then: its share of the power is given to others.
+    /// Declare that a drive failed for good: it is not used again, and its data is rebuilt on the other drives of its
+    /// group. Pull or disconnect a drive that does not answer first: its share of the power is given to others.
     ///
-    /// Needs no server: without one, what it held is rebuilt from the next start on.
+    /// Needs no server: without one, its data is rebuilt from the next start on.
     Fail(Fail),
-    /// Take an empty directory in the place of a drive that failed as that drive: it is labelled and used.
+    /// Use the empty directory that replaces a failed drive: it is labelled as that drive.
     ///
-    /// What the failed one held goes on being rebuilt on its group's other drives. Needs no server.
+    /// The data of the failed drive is still rebuilt on the other drives of its group. Needs no server.
     Replace(Replace),
 }
 
@@ -77,16 +77,16 @@ pub struct Repartition {
     /// The objects to read, as s3://bucket/prefix: all below it, or the one of that name.
     #[arg(value_name = "FROM", value_parser = prefix, required = true)]
     pub from: Option<Prefix>,
-    /// Where to write, as s3://bucket/prefix; nothing may be there yet.
+    /// The target, as s3://bucket/prefix; nothing may be there yet.
     #[arg(long, value_name = "TO", value_parser = prefix, required = true)]
     pub to: Option<Prefix>,
     /// hash(column, ...), range(column, v1, v2, ...) or value(column).
     #[arg(long, value_name = "KEY", required = true)]
     pub by: Option<String>,
-    /// Into how many partitions, where the key does not say.
+    /// The number of partitions, if the key does not determine it.
     #[arg(long, value_name = "N")]
     pub partitions: Option<u64>,
-    /// How much may be buffered.
+    /// The most bytes to buffer.
     #[arg(long, value_name = "SIZE", value_parser = model::text::size, default_value = "1GiB")]
     pub memory: u64,
     /// Keep these columns only, separated by commas.
@@ -98,16 +98,16 @@ pub struct Repartition {
     /// The size of the objects that are written, at most [default: 64MiB].
     #[arg(long, value_name = "SIZE", value_parser = model::text::size)]
     pub object_size: Option<u64>,
-    /// What the objects are: parquet, csv, ndjson, lines, fixed:BYTES [default: what their names say].
+    /// The format of the objects: parquet, csv, ndjson, lines, fixed:BYTES [default: by their names].
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
-    /// Follow baseline, buffpack, offpack or tourpack to the end [default: the cheapest, as it turns out].
+    /// Stick to baseline, buffpack, offpack or tourpack [default: the cheapest, even if that changes].
     #[arg(long, value_name = "NAME")]
     pub strategy: Option<String>,
     /// Remove the objects that were read, once the output is complete, verified and published.
     #[arg(long)]
     pub remove_input: bool,
-    /// Check the columns against one object, for which its group may wake, forecast, and do nothing else.
+    /// Only check the columns of one object, for which its group may wake, and forecast the cost.
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON.
@@ -121,13 +121,13 @@ pub enum RepartitionCommand {
     List(List),
     /// Show a job: forecast, progress, outcome.
     Show(RepartitionJob),
-    /// Follow a job to its end, as who began it does.
+    /// Follow a job to its end, like the command that started it.
     Follow(RepartitionJob),
-    /// Halt a job: what is in service comes to its end.
+    /// Pause a job, after the operations in service.
     Pause(RepartitionJob),
-    /// Have a paused job go on.
+    /// Resume a paused job.
     Resume(RepartitionJob),
-    /// End a job and remove what it has written.
+    /// End a job and remove its output.
     Cancel(RepartitionJob),
 }
 
@@ -149,9 +149,9 @@ pub enum UserCommand {
     Add(UserName),
     /// List the users: name, access key, buckets.
     List(List),
-    /// Remove a user who owns no buckets; its keys are worth nothing at once.
+    /// Remove a user who owns no buckets; its keys are invalid at once.
     Remove(UserName),
-    /// Give a user other keys and print them, once; the old ones are worth nothing at once.
+    /// Replace the keys of a user and print the new ones, once; the old ones are invalid at once.
     Rotate(UserName),
 }
 
@@ -171,7 +171,7 @@ pub struct UserName {
 pub enum Reproduce {
     /// Pelican: a rack in which a twelfth of the drives may spin (OSDI 2014).
     Pelican(Evaluation),
-    /// BuffPack and OffPack: bringing a data set into another order inside such a rack.
+    /// BuffPack and OffPack: repartitioning a data set inside such a rack.
     Partition(Evaluation),
 }
 
@@ -180,18 +180,18 @@ pub struct Evaluation {
     /// Simulate less: fewer values, fewer hours or less data, one seed, smaller drives where racks are filled.
     #[arg(long)]
     pub quick: bool,
-    /// Write a report into this directory: report.html, rows and points as CSV, rows.json, a plot a figure.
+    /// Write a report into this directory: report.html, rows and points as CSV, rows.json, a plot per figure.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Print JSON: an array of rows.
     #[arg(long)]
     pub json: bool,
-    /// Run so many points at once; the results are the same for any number [default: as many as there are processors].
+    /// Run this many points at once, which does not change the results [default: the number of processors].
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
 }
 
-/// Which data directory.
+/// The choice of a data directory.
 #[derive(Clone, Debug, Args)]
 pub struct Data {
     /// The data directory.
@@ -207,10 +207,10 @@ pub struct Quickstart {
     /// every start [default: what larder.toml says, 9000 in a new data directory].
     #[arg(long)]
     pub port: Option<u16>,
-    /// How many times faster than life the emulated rack runs; 1 is true to life [default: what larder.toml says].
+    /// How many times faster than a real rack the emulated one runs [default: the value in larder.toml].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub time_scale: Option<u32>,
-    /// When a group without work sleeps, in modelled time, such as "30 s" or "never" [default: what larder.toml says].
+    /// When a group without work sleeps, in modelled time, such as "30 s" or "never" [default: the value in larder.toml].
     #[arg(long, value_name = "SPAN", value_parser = idle_timeout)]
     pub idle_timeout: Option<Idle>,
     /// A shipped rack's name, or the path of a description [default: pelican in a new data directory].
@@ -233,7 +233,7 @@ pub struct Plan {
 
 #[derive(Debug, Args)]
 pub struct Simulate {
-    /// The scenario: TOML, one question.
+    /// The scenario: a TOML file with one question.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Write a report into this directory: report.html, plot.svg, points.csv, points.json.
@@ -242,13 +242,13 @@ pub struct Simulate {
     /// Print JSON: an array of points, each with its parameters and measures.
     #[arg(long)]
     pub json: bool,
-    /// Use another value, such as workload.rate=4 or `policy.queue_depth=[100,1000]`; as often as you like.
+    /// Use another value, such as workload.rate=4 or `policy.queue_depth=[100,1000]`; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Run every point with so many seeds (1, 2, ...) [default: what the scenario says].
+    /// Run every point with this many seeds (1, 2, ...) [default: the scenario's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
-    /// Run so many points at once; the results are the same for any number [default: as many as there are processors].
+    /// Run this many points at once, which does not change the results [default: the number of processors].
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
 }
@@ -260,7 +260,7 @@ pub struct Init {
     /// A shipped rack's name, or the path of a description.
     #[arg(long, value_name = "RACK")]
     pub rack: String,
-    /// How many times faster than life an emulated rack runs.
+    /// How many times faster than a real rack an emulated one runs.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub time_scale: u32,
 }
@@ -269,7 +269,7 @@ pub struct Init {
 pub struct Serve {
     #[command(flatten)]
     pub data: Data,
-    /// The port to serve S3 on for this run; 0 picks a free one [default: what larder.toml says].
+    /// The port to serve S3 on for this run; 0 picks a free one [default: the value in larder.toml].
     #[arg(long)]
     pub port: Option<u16>,
 }
@@ -306,10 +306,10 @@ pub struct Verify {
     /// Read everything, rather than the ends of files: every checksum, and the parity against the data.
     #[arg(long)]
     pub deep: bool,
-    /// Tell every finding and the name of every lost object, as they come; JSON always does.
+    /// Print every finding and the name of every lost object, as they come; JSON always does.
     #[arg(long)]
     pub all: bool,
-    /// Leave the drives of the rack alone, so that none has to wake.
+    /// Skip the drives of the rack, so that none has to wake.
     #[arg(long)]
     pub no_drives: bool,
     /// Print JSON.

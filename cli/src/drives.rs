@@ -1,26 +1,25 @@
-//! `larder drive list`: the drives, one row each. `larder drive fail`: one that failed for good. `larder drive
-//! replace`: another one in its place. The last two need no server.
+//! `larder drive list`: the drives, one row each. `larder drive fail`: gives up a drive that failed for good. `larder
+//! drive replace`: uses another one in its place. The last two need no server.
 
 use crate::args::{Fail, List, Replace};
 use crate::human::{self, bytes};
-use crate::output;
+use crate::output::{self, runtime};
 use server::admin::{Client, ClientError};
 use server::offline::Offline;
 use server::report::DriveReport;
-use tokio::runtime::Builder;
 
 /// `larder drive list`.
 pub fn list(options: &List) -> anyhow::Result<()> {
     let client = Client::of(&options.data.data)?;
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime()?;
     let drives = runtime.block_on(client.drives())?;
     if options.json { output::print_json(&drives) } else { Ok(output::print(&(table(&drives) + &reasons(&drives)))?) }
 }
 
-/// `larder drive fail`: of the server that runs, or of the data directory while none does.
+/// `larder drive fail`: through the running server, or in the data directory if there is none.
 pub fn fail(options: &Fail) -> anyhow::Result<()> {
     let Fail { data, drive, force, json } = options;
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime()?;
     let (report, running) = runtime.block_on(async {
         match Client::of(&data.data)?.fail_drive(*drive, *force).await {
             Err(ClientError::NoServer(dir)) => {
@@ -43,10 +42,10 @@ pub fn fail(options: &Fail) -> anyhow::Result<()> {
     Ok(output::print(&format!("drive {drive} is given up: {rest}\n"))?)
 }
 
-/// `larder drive replace`: likewise.
+/// `larder drive replace`: through the running server, or in the data directory if there is none.
 pub fn replace(options: &Replace) -> anyhow::Result<()> {
     let Replace { data, drive, json } = options;
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime()?;
     let report = runtime.block_on(async {
         match Client::of(&data.data)?.replace_drive(*drive).await {
             Err(ClientError::NoServer(dir)) => anyhow::Ok(Offline::open(&dir).await?.replace_drive(*drive).await?),
@@ -70,13 +69,13 @@ fn known(report: Option<DriveReport>, drive: u32) -> anyhow::Result<DriveReport>
     report.ok_or_else(|| anyhow::anyhow!("there is no drive {drive}; `larder drive list` shows which there are"))
 }
 
-/// Why drives cannot be used, a line each.
+/// The reasons why drives cannot be used, a line each.
 fn reasons(drives: &[DriveReport]) -> String {
     let line = |drive: &DriveReport| Some(format!("drive {}: {}\n", drive.drive, drive.reason.as_ref()?));
     drives.iter().filter_map(line).collect()
 }
 
-/// A row for each of `drives`; with the deadlines they missed, if any did.
+/// A row for each of `drives`, with missed deadlines if there are any.
 pub fn table(drives: &[DriveReport]) -> String {
     let any_late = drives.iter().any(|drive| drive.missed_deadlines > 0);
     let rows: Vec<Vec<String>> = drives

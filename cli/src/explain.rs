@@ -1,23 +1,22 @@
-//! `larder explain`: where one object lies, and how long its first byte would take.
+//! `larder explain`: the place of one object, and the time to its first byte.
 
 use crate::args::Explain;
 use crate::drives;
 use crate::human::{bytes, count, counted, seconds};
-use crate::output;
+use crate::output::{self, runtime};
 use anyhow::bail;
 use server::admin::Client;
 use server::report::{Explanation, PlaceReport, UnusableStack};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
-use tokio::runtime::Builder;
 
-/// The last moment an HTTP date can tell: the year 9999.
+/// The last moment of an HTTP date: the year 9999.
 const LAST_DATE_MS: u64 = 253_402_300_799_000;
 
 /// `larder explain`.
 pub fn explain(options: &Explain) -> anyhow::Result<()> {
     let client = Client::of(&options.data.data)?;
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime()?;
     let (bucket, key) = (&options.object.bucket, &options.object.key);
     let Some(explanation) = runtime.block_on(client.explain(bucket, key))? else {
         bail!("there is no object s3://{bucket}/{key}; list what there is with `aws s3 ls s3://{bucket} --recursive`");
@@ -93,7 +92,7 @@ fn text(explanation: &Explanation) -> String {
     text
 }
 
-/// That an object cannot be read, because of which drives, and what to do.
+/// The sentence about an object that cannot be read: because of which drives, and what to do.
 fn trouble(state: &str, unusable: &[UnusableStack], parity: u8, recalled: bool) -> String {
     let of = |why: &str| {
         let drives: Vec<u32> = unusable.iter().filter(|stack| stack.why == why).map(|stack| stack.drive).collect();
@@ -167,14 +166,14 @@ mod tests {
             recalled: false,
         };
         let text = text(&explanation(place));
-        for told in [
+        for message in [
             "written   Thu, 01 Jan 1970 00:00:00 GMT",
             "place     rack, group 4 (asleep) of class 2",
             "blob      b9-00c0ffee00c0ffee, with 2 other objects, at byte 4,096, as 2 + 1 stacks",
             "wait      14 s to 1 min 30 s until the first byte",
             "1,2,3",
         ] {
-            assert!(text.contains(told), "{told:?} is not in\n{text}");
+            assert!(text.contains(message), "{message:?} is not in\n{text}");
         }
     }
 
@@ -182,15 +181,18 @@ mod tests {
     fn a_lost_object_is_told_with_its_drives_and_the_mend() {
         let stack = |stack, drive, why: &str| UnusableStack { stack, drive, why: why.into() };
         let failed = [stack(0, 7, "failed"), stack(1, 9, "damaged")];
-        let told = trouble("lost", &failed, 1, false);
+        let message = trouble("lost", &failed, 1, false);
         assert!(
-            told.starts_with("LOST: drive 7 failed; stacks on drive 9 damaged, and the code makes up for 1 stack; ")
+            message.starts_with("LOST: drive 7 failed; stacks on drive 9 damaged, and the code makes up for 1 stack; ")
         );
-        assert!(told.contains("put it again from another copy, or delete it"), "{told}");
+        assert!(message.contains("put it again from another copy, or delete it"), "{message}");
         assert!(trouble("lost", &failed, 1, true).contains("read it now"));
         let away = [stack(0, 7, "away"), stack(2, 8, "away")];
-        let told = trouble("unavailable", &away, 1, false);
-        assert!(told.starts_with("unavailable: drives 7, 8 away, ") && told.contains("nothing is lost"), "{told}");
+        let message = trouble("unavailable", &away, 1, false);
+        assert!(
+            message.starts_with("unavailable: drives 7, 8 away, ") && message.contains("nothing is lost"),
+            "{message}"
+        );
     }
 
     #[test]

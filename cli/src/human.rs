@@ -1,4 +1,7 @@
-//! Numbers and tables as people read them.
+//! Formats numbers and tables for people.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
 
 /// `1,234,567`.
 pub fn count(number: u64) -> String {
@@ -36,7 +39,7 @@ pub fn bytes(number: u64) -> String {
     format!("{value:.1} {unit}")
 }
 
-/// `128 KiB` where it is a whole number of them, `12.3 MB` otherwise.
+/// `128 KiB` if it is a whole number of binary units, `12.3 MB` otherwise.
 pub fn binary_bytes(number: u64) -> String {
     const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match UNITS.iter().find(|(_, size)| number >= *size && number.is_multiple_of(*size)) {
@@ -73,34 +76,23 @@ pub fn watts(watts: f64) -> String {
     }
 }
 
-/// `17 %`; nothing of nothing is 0 %.
+/// `17 %`; 0 % of an empty whole.
 pub fn percent(part: u64, whole: u64) -> String {
     let share = if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 };
     if share > 0.0 && share < 1.0 { "< 1 %".to_owned() } else { format!("{share:.0} %") }
 }
 
-/// Rows below a head, columns as wide as they need be; those named in `right` stand at the right.
+/// A table without lines; the columns named in `right` are aligned to the right.
 pub fn table(head: &[&str], right: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([head[column].chars().count()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let line = |cells: &[String]| {
-        let shown: Vec<String> = cells
-            .iter()
-            .zip(&widths)
-            .zip(head)
-            .map(
-                |((cell, &width), name)| {
-                    if right.contains(name) { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
-                },
-            )
-            .collect();
-        format!("{}\n", shown.join("  ").trim_end())
-    };
-    let head_cells: Vec<String> = head.iter().map(|&name| name.to_owned()).collect();
-    std::iter::once(line(&head_cells)).chain(rows.iter().map(|row| line(row))).collect()
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(head).add_rows(rows);
+    for (column, name) in table.column_iter_mut().zip(head) {
+        column.set_padding((0, 2));
+        if right.contains(name) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    format!("{}\n", table.trim_fmt())
 }
 
 /// Numbers as runs: `0-3, 7, 9-11`.

@@ -1,8 +1,8 @@
 //! `larder`: one binary for everything people do with Larder on a command line.
 //!
-//! Results go to standard output, logs and errors to standard error. An error is one sentence that ends with its mend,
-//! and exit code 1 (2 for a wrong command line, and where `verify` can say nothing); a reader who has seen enough
-//! (`| head`) ends the program quietly.
+//! Results go to standard output, logs and errors to standard error. An error is one sentence that ends with what to do.
+//! The exit code is then 1, or 2 for a wrong command line and for a `verify` that could not run. When nobody reads
+//! standard output any more (`| head`), the program ends quietly.
 
 mod args;
 mod drives;
@@ -23,8 +23,8 @@ use args::{Arguments, Command, DriveCommand, Reproduce, UserCommand};
 use clap::Parser;
 use std::process::ExitCode;
 
-/// Batches of records are freed by other threads than made them, some MiB at a time: of that glibc's allocator keeps as
-/// much again as is in use, for good, while this one gives it back. `.cargo/config.toml` says how soon.
+/// Batches of records, some MiB each, are freed by other threads than allocated them. With such a load glibc's allocator
+/// holds on to as much memory again as is in use; this one returns it, as soon as `.cargo/config.toml` says.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -38,22 +38,10 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("larder: {}", told(&error));
+            eprintln!("larder: {}", output::sentence(&error));
             ExitCode::FAILURE
         }
     }
-}
-
-/// The error and its causes, but for those whose words it has used already.
-pub(crate) fn told(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text.push_str(if text.is_empty() { "" } else { ": " });
-            text.push_str(&cause);
-        }
-    }
-    text
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -80,15 +68,14 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     done.map(|()| ExitCode::SUCCESS)
 }
 
-/// Logs as `--log` says, or `RUST_LOG`, or from `info` on.
+/// Sets up logging with the filter of `--log`, else of `RUST_LOG`, else from `info` on.
 fn log_to_stderr(filter: Option<&str>) -> Result<(), String> {
     use std::io::IsTerminal;
     use tracing_subscriber::filter::{LevelFilter, Targets};
     use tracing_subscriber::prelude::*;
     let from_environment = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
     let filter = match filter.map(str::to_owned).or(from_environment) {
-        // The protocol library reports every request that is refused as an error; the front reports what an operator
-        // needs.
+        // The protocol library logs every refused request as an error; the server itself logs what an operator needs.
         None => Targets::new().with_default(LevelFilter::INFO).with_target("s3s", LevelFilter::OFF),
         Some(text) => text.parse().map_err(|_| {
             format!("`{text}` is no log filter; write a level such as `debug`, or targets such as `info,engine=trace`")

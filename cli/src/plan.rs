@@ -1,4 +1,4 @@
-//! `larder plan`: the groups and classes of a rack, what can be active at once, and what that draws.
+//! `larder plan`: the groups and classes of a rack, how many can be active at once, and the power that takes.
 
 use crate::args::Plan;
 use crate::human::{binary_bytes, bytes, count, counted, runs, table, watts};
@@ -12,7 +12,7 @@ use server::data_dir::read_rack;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The plan as JSON. Ids are those of the description and of the groups' and classes' places in their lists.
+/// The plan as JSON. Groups and classes are numbered by their places in their lists.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     rack: &'a str,
@@ -27,7 +27,7 @@ struct Report<'a> {
     bound: &'a Bound,
     watts: Power,
     capacity_bytes: u64,
-    warnings: Vec<Told<'a>>,
+    warnings: Vec<Message<'a>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,7 +42,7 @@ struct Drive<'a> {
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Power {
     asleep: f64,
-    /// With as many drives starting as may at once, and the others of one group of each class active.
+    /// With as many drives starting as may start at once, and the other drives of one group of each class active.
     waking: f64,
     active: f64,
     starting_drives_max: u64,
@@ -50,7 +50,7 @@ struct Power {
 
 /// A warning for programs and for people.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct Message<'a> {
     #[serde(flatten)]
     warning: &'a Warning,
     message: String,
@@ -69,15 +69,15 @@ pub fn plan(options: &Plan) -> anyhow::Result<()> {
     if options.json { output::print_json(&report) } else { Ok(output::print(&text(&spec, &layout, &report))?) }
 }
 
-/// The layout of `spec`, judged by code that did not make it.
+/// The layout of `spec`, verified by code that shares nothing with the synthesis.
 fn checked(spec: &RackSpec) -> anyhow::Result<Layout> {
     let layout = synthesise(spec)?;
     if let Err(violations) = check::layout(spec, &layout) {
-        let told: Vec<String> = violations.iter().take(3).map(ToString::to_string).collect();
+        let shown: Vec<String> = violations.iter().take(3).map(ToString::to_string).collect();
         bail!(
             "the layout found for {} is wrong ({}); please report this with the description",
             spec.name,
-            told.join("; ")
+            shown.join("; ")
         );
     }
     Ok(layout)
@@ -104,7 +104,7 @@ fn report<'a>(spec: &'a RackSpec, layout: &'a Layout) -> Report<'a> {
             starting_drives_max: layout.drives_starting_max(spec),
         },
         capacity_bytes: grouped.map(|drive| spec.capacity_bytes(*drive)).sum(),
-        warnings: layout.warnings.iter().map(|warning| Told { warning, message: warning.to_string() }).collect(),
+        warnings: layout.warnings.iter().map(|warning| Message { warning, message: warning.to_string() }).collect(),
     }
 }
 
@@ -151,8 +151,8 @@ fn text(spec: &RackSpec, layout: &Layout, report: &Report<'_>) -> String {
     row(&mut text, "power", shown);
     let spares: Vec<u32> = layout.spares.iter().map(|drive| drive.0).collect();
     row(&mut text, "spares", if spares.is_empty() { "none".to_owned() } else { runs(&spares) });
-    for told in &report.warnings {
-        row(&mut text, "warning", told.message.clone());
+    for warning in &report.warnings {
+        row(&mut text, "warning", warning.message.clone());
     }
     text.push('\n');
     text.push_str(&groups_table(layout));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_is_told_with_slot_and_domains() {
+    fn a_drive_has_its_slot_and_domains() {
         let (json, _) = planned("pelican-mini");
         let drive = &json["drives"][5];
         assert_eq!(drive["id"], 5);
@@ -234,17 +234,17 @@ mod tests {
         let svg = std::fs::read_to_string(&path).unwrap();
         assert!(svg.starts_with("<svg") && svg.contains("nas8: 8 drives"), "{svg}");
         let nowhere = root.path().join("none/rack.svg");
-        let told = plan(&Plan { rack: "nas8".into(), json: true, svg: Some(nowhere) }).unwrap_err().to_string();
-        assert!(told.ends_with("write --svg with a file in a directory of yours"), "{told}");
+        let message = plan(&Plan { rack: "nas8".into(), json: true, svg: Some(nowhere) }).unwrap_err().to_string();
+        assert!(message.ends_with("write --svg with a file in a directory of yours"), "{message}");
     }
 
     #[test]
-    fn wrong_descriptions_are_told_their_place() {
+    fn an_error_in_a_description_has_its_place() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("r.toml");
         std::fs::write(&path, "name = \"x\"\ngroup_drives = \"y\"\n").unwrap();
         let options = Plan { rack: path.to_str().unwrap().into(), json: false, svg: None };
-        let told = plan(&options).unwrap_err().to_string();
-        assert!(told.contains("r.toml:"), "{told}");
+        let message = plan(&options).unwrap_err().to_string();
+        assert!(message.contains("r.toml:"), "{message}");
     }
 }

@@ -1,25 +1,24 @@
-//! `larder repartition`: records are brought where another key wants them, inside the rack. The server does it; here
-//! it is asked for, followed, and told of.
+//! `larder repartition`: rewrites records into partitions by another key, inside the rack. The server runs the job; this
+//! command starts it, follows it, and reports on it.
 
 use crate::args::{Repartition, RepartitionCommand, RepartitionJob};
 use crate::human::{self, bytes, count, counted};
-use crate::output;
+use crate::output::{self, runtime};
 use indicatif::{ProgressBar, ProgressStyle};
 use server::admin::{Client, ClientError};
 use server::repartition::{JobReport, Outcome, Place, Plan, Request};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
-use tokio::runtime::Builder;
 
-/// How often a job is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(300);
-/// How long a server may be away before its job is no longer followed.
+/// The interval of asking for a job's progress.
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
+/// The longest absence of a server after which its job is still followed.
 const AWAY_LIMIT: Duration = Duration::from_mins(1);
 
 /// `larder repartition`.
 pub fn repartition(options: &Repartition) -> anyhow::Result<()> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime()?;
     match &options.command {
         None => runtime.block_on(begin(options)),
         Some(RepartitionCommand::List(list)) => {
@@ -35,14 +34,14 @@ pub fn repartition(options: &Repartition) -> anyhow::Result<()> {
             known(job, client.repartition_job(job.job).await?)?;
             to_its_end(&client, job.job, job.json).await
         }),
-        Some(RepartitionCommand::Pause(job)) => runtime.block_on(tell(job, "pause")),
-        Some(RepartitionCommand::Resume(job)) => runtime.block_on(tell(job, "resume")),
-        Some(RepartitionCommand::Cancel(job)) => runtime.block_on(tell(job, "cancel")),
+        Some(RepartitionCommand::Pause(job)) => runtime.block_on(change(job, "pause")),
+        Some(RepartitionCommand::Resume(job)) => runtime.block_on(change(job, "resume")),
+        Some(RepartitionCommand::Cancel(job)) => runtime.block_on(change(job, "cancel")),
     }
 }
 
-async fn tell(job: &RepartitionJob, what: &str) -> anyhow::Result<()> {
-    let report = known(job, Client::of(&job.data.data)?.tell_repartition(job.job, what).await?)?;
+async fn change(job: &RepartitionJob, what: &str) -> anyhow::Result<()> {
+    let report = known(job, Client::of(&job.data.data)?.change_repartition(job.job, what).await?)?;
     if what == "cancel" && report.ended_ms.is_none() {
         eprintln!("job {} is being cancelled; `larder repartition show {}` tells when it is", job.job, job.job);
     }
@@ -58,7 +57,7 @@ fn known(job: &RepartitionJob, report: Option<JobReport>) -> anyhow::Result<JobR
         .ok_or_else(|| anyhow::anyhow!("there is no job {}; `larder repartition list` shows which there are", job.job))
 }
 
-/// Asks for a job, and follows it to its end.
+/// Starts a job, and follows it to its end.
 async fn begin(options: &Repartition) -> anyhow::Result<()> {
     let client = Client::of(&options.data.data)?;
     let report = client.repartition(&request(options)?).await?;
@@ -69,13 +68,13 @@ async fn begin(options: &Repartition) -> anyhow::Result<()> {
         return if options.json { output::print_json(&report) } else { Ok(()) };
     }
     if options.json {
-        // Who loses the end of this line can find the job again.
+        // Printed at once, so that the job can be found again if this command is interrupted.
         eprintln!("job {} has begun; `larder repartition follow {}` follows it as well", report.job, report.job);
     }
     to_its_end(&client, report.job, options.json).await
 }
 
-/// Follows a job, and tells what came of it.
+/// Follows a job, and prints its outcome.
 async fn to_its_end(client: &Client, job: u64, json: bool) -> anyhow::Result<()> {
     let report = follow(client, job).await?;
     if json {
@@ -108,7 +107,7 @@ fn request(options: &Repartition) -> anyhow::Result<Request> {
     })
 }
 
-/// Waits for the end of a job, with a bar on standard error if that is a terminal.
+/// Waits for the end of a job, with a progress bar if standard error is a terminal.
 async fn follow(client: &Client, job: u64) -> anyhow::Result<JobReport> {
     let bar = if std::io::stderr().is_terminal() { ProgressBar::new(1_000) } else { ProgressBar::hidden() };
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent:>3} % {msg}") {
@@ -131,17 +130,17 @@ async fn follow(client: &Client, job: u64) -> anyhow::Result<JobReport> {
             bar.finish_and_clear();
             return Ok(report);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Looks at a job. A server that is not there may be about to come back.
+/// The state of a job. A server that is not there may be about to come back.
 async fn look(client: &Client, job: u64) -> anyhow::Result<Option<JobReport>> {
-    let missed = tokio::time::Instant::now();
+    let since = tokio::time::Instant::now();
     loop {
         match client.repartition_job(job).await {
-            Err(ClientError::NoServer(_) | ClientError::NoAnswer { .. }) if missed.elapsed() < AWAY_LIMIT => {
-                tokio::time::sleep(LOOK_EVERY).await;
+            Err(ClientError::NoServer(_) | ClientError::NoAnswer { .. }) if since.elapsed() < AWAY_LIMIT => {
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             Err(error) => {
                 let goes_on =
@@ -160,7 +159,7 @@ fn print(json: bool, report: &JobReport) -> anyhow::Result<()> {
     Ok(output::print(&format!("{}{}", planned(report), ended(report)))?)
 }
 
-/// What was asked, and what it would cost.
+/// The request, and its forecast cost.
 fn planned(report: &JobReport) -> String {
     let mut text = String::new();
     let Request { from, to, by, .. } = &report.request;
@@ -218,7 +217,7 @@ fn forecasts(plan: &Plan) -> String {
     format!("{}{}", human::table(&head, &numbers, &rows), waits(plan))
 }
 
-/// What to know of a job that waits for the next day again and again.
+/// A note on a job that has to wait for the next day repeatedly.
 fn waits(plan: &Plan) -> String {
     let chosen = plan.forecasts.iter().find(|forecast| forecast.strategy == plan.chosen);
     let Some(chosen) = chosen.filter(|chosen| chosen.hours_with_budget > chosen.hours) else { return String::new() };
@@ -232,12 +231,12 @@ fn waits(plan: &Plan) -> String {
     )
 }
 
-/// Why a job is not done, if that is known.
+/// The reason why a job is not done, if it is known.
 fn because(report: &JobReport) -> String {
     if report.reason.is_empty() { String::new() } else { format!(": {}", report.reason) }
 }
 
-/// How it goes, or what came of it.
+/// The progress of a job, or its outcome.
 fn ended(report: &JobReport) -> String {
     let mut text = format!("job {} is {}{}\n", report.job, report.state, because(report));
     if let Some(progress) = &report.progress {
@@ -330,7 +329,7 @@ mod tests {
     use server::repartition::{Forecast, Progress};
 
     #[test]
-    fn a_plan_tells_what_each_strategy_costs_and_which_is_chosen() {
+    fn a_plan_shows_the_cost_of_each_strategy_and_the_chosen_one() {
         let forecast =
             |strategy: &str, hours, fits| Forecast { strategy: strategy.into(), hours, fits, ..Forecast::default() };
         let forecasts = vec![forecast("BuffPack", 1.5, true), forecast("OffPack", 1.25, false)];
@@ -347,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_tells_of_days_that_are_waited_for() {
+    fn a_plan_notes_the_days_it_waits() {
         let forecast = Forecast {
             strategy: "OffPack".into(),
             hours: 141.0,

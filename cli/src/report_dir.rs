@@ -1,6 +1,8 @@
-//! Where a report is written: a directory of its own.
+//! The directory of a report.
 //!
-//! Invariant: nothing is ever overwritten but an earlier report; a file is there with all it is to hold, or not at all.
+//! Invariants:
+//! - Nothing but an earlier report is ever overwritten.
+//! - A file is complete, or not there.
 
 use anyhow::{Context, bail};
 use std::fs;
@@ -60,22 +62,22 @@ impl ReportDir {
     pub fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
         assert!(self.files.contains(&name), "{name} is among the files of reports");
         let (path, begun) = (self.path(name), self.path(&begun(name)));
-        let told = || format!("writing {}; free some room there, or write --out elsewhere", path.display());
+        let context = || format!("writing {}; free some room there, or write --out elsewhere", path.display());
         let written = fs::write(&begun, text).and_then(|()| fs::rename(&begun, &path));
         if written.is_err() {
-            // What was begun is of no use, and the first error is the one to tell.
+            // An incomplete file is of no use. The error to report is the first one.
             let _ = fs::remove_file(&begun);
         }
-        written.with_context(told)
+        written.with_context(context)
     }
 
-    /// All that such a report leaves behind, also one that was interrupted.
+    /// All files of such a report, including those of an interrupted one.
     fn own_files(&self) -> impl Iterator<Item = String> {
         self.files.iter().flat_map(|name| [(*name).to_owned(), begun(name)])
     }
 }
 
-/// What a file is called while it is being written.
+/// The name of a file while it is being written.
 fn begun(name: &str) -> String {
     format!("{name}.part")
 }

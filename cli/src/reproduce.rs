@@ -1,4 +1,4 @@
-//! `larder reproduce`: a paper's evaluation, run again.
+//! `larder reproduce`: repeats the evaluation of a paper.
 
 use crate::args::Evaluation;
 use crate::human::table;
@@ -15,11 +15,11 @@ const FILES: [&str; 3] = ["report.html", "rows.csv", "rows.json"];
 const PELICAN_TABLES: [&str; 2] = ["points.csv", "fills.csv"];
 const PARTITION_TABLES: [&str; 2] = ["points.csv", "apart.csv"];
 
-/// An evaluation that was run again.
+/// A repeated evaluation.
 struct Made<'a> {
     rows: &'a [Row],
     page: Page,
-    /// The rows, and what stands in other files.
+    /// The table of the rows, and those of the other files.
     table: Table,
     tables: Vec<(&'static str, Table)>,
     /// Each figure's file, as SVG.
@@ -32,8 +32,8 @@ pub fn pelican(options: &Evaluation) -> anyhow::Result<()> {
     let dir = report_dir(options, &PELICAN_TABLES, &pelican::FIGURES)?;
     let extent = if options.quick { pelican::Extent::Quick } else { pelican::Extent::Full };
     let progress = Progress::new("runs")?;
-    let told = |done, of| progress.reached(done, of);
-    let made = pelican::Reproduction::of(pelican::Runs::new(rack, extent, threads(options.threads), &told)?);
+    let advance = |done, of| progress.reached(done, of);
+    let made = pelican::Reproduction::of(pelican::Runs::new(rack, extent, threads(options.threads), &advance)?);
     progress.end();
     let of = Made {
         rows: &made.rows,
@@ -49,8 +49,8 @@ pub fn pelican(options: &Evaluation) -> anyhow::Result<()> {
 pub fn partition(options: &Evaluation) -> anyhow::Result<()> {
     let dir = report_dir(options, &PARTITION_TABLES, &partition::FIGURES)?;
     let progress = Progress::new("jobs")?;
-    let told = |done, of| progress.reached(done, of);
-    let made = partition::Reproduction::of(partition::Runs::new(options.quick, threads(options.threads), &told)?);
+    let advance = |done, of| progress.reached(done, of);
+    let made = partition::Reproduction::of(partition::Runs::new(options.quick, threads(options.threads), &advance)?);
     progress.end();
     let of = Made {
         rows: &made.rows,
@@ -75,7 +75,7 @@ fn asked() -> String {
     format!("{}\n(larder {})", command(), env!("CARGO_PKG_VERSION"))
 }
 
-/// Writes the report, if one was asked for, and prints what came out.
+/// Writes the report, if there is a directory for it, and prints the rows.
 fn give(options: &Evaluation, dir: Option<&ReportDir>, made: &Made<'_>) -> anyhow::Result<()> {
     if let Some(dir) = dir {
         write(dir, made)?;
@@ -104,7 +104,7 @@ fn write(dir: &ReportDir, made: &Made<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The longest that is shown in a column: the rest stands below the table.
+/// The longest text in a column; longer ones are shown below the table.
 const WIDTH_MAX: usize = 24;
 
 fn shown(rows: &[Row]) -> String {
@@ -120,11 +120,12 @@ fn shown(rows: &[Row]) -> String {
     let mut text = table(&head, &head[1..4], &lines);
     text.push_str("\nTo know about them:\n");
     for row in rows {
-        let long = [("the text: ", &row.paper), ("ours: ", &row.ours)].into_iter().filter(|(_, told)| !fits(told));
-        let mut told: Vec<String> = long.map(|(whose, told)| format!("{whose}{told}")).collect();
-        told.extend((!row.note.is_empty()).then(|| row.note.clone()));
-        if !told.is_empty() {
-            let _ = writeln!(text, "- {}: {}.", row.what, told.join("; "));
+        let long =
+            [("the text: ", &row.paper), ("ours: ", &row.ours)].into_iter().filter(|(_, message)| !fits(message));
+        let mut message: Vec<String> = long.map(|(whose, message)| format!("{whose}{message}")).collect();
+        message.extend((!row.note.is_empty()).then(|| row.note.clone()));
+        if !message.is_empty() {
+            let _ = writeln!(text, "- {}: {}.", row.what, message.join("; "));
         }
     }
     text.push_str("\nHow rows are judged:\n");

@@ -1,4 +1,4 @@
-//! `larder quickstart`, `init` and `serve`: a data directory made, opened, and served until a signal.
+//! `larder quickstart`, `init` and `serve`: make a data directory, open it, and serve it until a signal.
 
 use crate::args::{Data, Init, Quickstart, Serve};
 use crate::human::counted;
@@ -17,14 +17,14 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The rack a quickstart makes.
+/// The rack of a quickstart.
 const QUICKSTART_RACK: &str = "pelican";
-/// After how long what `init` makes moves objects to the rack at the latest: who sets up a rack with redundancy expects
-/// that objects get it.
+/// The age at which objects move to the rack in a directory that `init` makes. Operators who set up a rack with
+/// redundancy expect their objects to get it.
 const MIGRATE_OLDER_THAN: &str = "1 d";
-/// How long the server, when all is done, waits for calls to the system that have not come back.
+/// The time the server waits, at its end, for system calls that have not returned.
 const CALLS_END: Duration = Duration::from_secs(5);
-/// What a shell shows for a process that a second interrupt ended.
+/// The exit code of a process that a second interrupt ended.
 const INTERRUPTED: i32 = 130;
 
 /// `larder quickstart`.
@@ -70,7 +70,7 @@ fn reused(options: &Quickstart) -> anyhow::Result<DataDir> {
     Ok(dir)
 }
 
-/// A rack for trying things: what was copied in moves to the drives while one watches.
+/// Makes a rack for trying things, with objects that move to the drives within a minute.
 fn first_made(options: &Quickstart) -> anyhow::Result<DataDir> {
     let mut settings = vec![
         ("time_scale", options.time_scale.unwrap_or(1).to_string()),
@@ -119,14 +119,15 @@ pub fn serve(options: &Serve) -> anyhow::Result<()> {
     let dir = DataDir::open(data)?;
     let config = configured(&dir, options.port)?;
     let shown = data.display().to_string();
-    let (setup, port, told) = (config.clone(), port_notice(&dir, options.port)?, dir.told_endpoint());
+    let (setup, port, message) = (config.clone(), port_notice(&dir, options.port)?, dir.told_endpoint());
     run(dir, config, move |address| {
         let here = endpoint(address);
         let on = if address.ip().is_unspecified() { format!("{address}, here {here}") } else { here.clone() };
         let mut text = format!("serving S3 on {on}\nthe keys are in {shown}/credentials\n");
         let elsewhere =
-            told.filter(|told| (address.ip().is_loopback() || address.ip().is_unspecified()) && *told != here);
-        let elsewhere = elsewhere.map(|told| format!("AWS_ENDPOINT_URL there is {told}, and the server is {here}"));
+            message.filter(|message| (address.ip().is_loopback() || address.ip().is_unspecified()) && *message != here);
+        let elsewhere =
+            elsewhere.map(|message| format!("AWS_ENDPOINT_URL there is {message}, and the server is {here}"));
         let notices = Notices::of(&setup, address);
         let warning = notices.network.map(|warning| format!("warning: {warning}"));
         for sentence in elsewhere.into_iter().chain(port).chain([notices.staging]).chain(warning) {
@@ -136,7 +137,7 @@ pub fn serve(options: &Serve) -> anyhow::Result<()> {
     })
 }
 
-/// What there is to say of a port that was asked for, or of one that is another at every start.
+/// A notice if the port was chosen for this run, or is another one at every start.
 fn port_notice(dir: &DataDir, port: Option<u16>) -> anyhow::Result<Option<String>> {
     let kept = dir.config()?.listen.port();
     let toml = dir.path().join("larder.toml");
@@ -160,7 +161,7 @@ fn configured(dir: &DataDir, port: Option<u16>) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Serves until a signal; what `announce` says is printed when requests are answered, and then `ready`.
+/// Serves until a signal. As soon as requests are answered, prints the text of `announce`, and then `ready`.
 fn run(
     dir: DataDir,
     config: Config,
@@ -170,14 +171,14 @@ fn run(
     let ended = runtime.block_on(async {
         let signals = Signals::watch().context("watching for signals")?;
         let ready = Box::new(move |address| {
-            // A reader who is gone is no reason not to serve.
+            // The server runs even if nobody reads its output.
             let _ = output::print(&format!("{}ready\n", announce(address)));
         });
         app::run(dir, config, ready, Box::pin(signals.first())).await?;
         tracing::info!("stopped");
         Ok(())
     });
-    // A call to a drive that hangs cannot be called back, and may last for ever.
+    // A call to a drive that hangs cannot be cancelled, and may never return.
     runtime.shutdown_timeout(CALLS_END);
     ended
 }
@@ -200,8 +201,8 @@ impl Signals {
         }
     }
 
-    /// The first signal: the server stops in order. A second one ends the process where it stands, which loses nothing
-    /// that was acknowledged.
+    /// Waits for the first signal, which stops the server in an orderly way. A second one ends the process at once, which
+    /// loses nothing that was acknowledged.
     async fn first(mut self) {
         self.next().await;
         tracing::info!("stopping: requests under way are finished and drives put to sleep; once more stops at once");
@@ -222,7 +223,7 @@ fn exports(access_key: &str, secret_key: &str, address: SocketAddr) -> String {
     )
 }
 
-/// What to try, with this program called as it was called.
+/// Commands to try, with this program under the name it was called by.
 fn examples(data: &Path) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "larder".to_owned());
     let data = data.display();
@@ -280,7 +281,7 @@ mod tests {
         assert_eq!(made.config().unwrap().migrate.older_than, Some(Duration::from_secs(30)));
         drop(made);
         assert_eq!(reused(&options(&data, None)).unwrap().rack().name, "nas8");
-        let told = reused(&options(&data, Some("pelican"))).unwrap_err().to_string();
-        assert!(told.contains("holds the rack nas8, not pelican; leave --rack out"), "{told}");
+        let message = reused(&options(&data, Some("pelican"))).unwrap_err().to_string();
+        assert!(message.contains("holds the rack nas8, not pelican; leave --rack out"), "{message}");
     }
 }

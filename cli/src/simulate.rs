@@ -1,4 +1,4 @@
-//! `larder simulate`: the answers to a scenario's question, as a table, as JSON, and as a report with plots.
+//! `larder simulate`: answers a scenario's question as a table, as JSON, and as a report with plots.
 
 use crate::args::Simulate;
 use crate::human::{counted, table};
@@ -14,7 +14,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Instant;
 
-/// What a report consists of.
+/// The files of a report.
 const FILES: [&str; 4] = ["report.html", "points.csv", "points.json", "plot.svg"];
 
 /// `larder simulate`.
@@ -55,14 +55,14 @@ fn trials(scenario: &Scenario, cases: &[Case], folder: &Path) -> anyhow::Result<
     };
     let trace = |name: &str| {
         let path = folder.join(name);
-        let told = |error| format!("{error}; write the path of a trace as seen from the scenario");
-        sim::replay::check(&path).map(|_| path).map_err(told)
+        let message = |error| format!("{error}; write the path of a trace as seen from the scenario");
+        sim::replay::check(&path).map(|_| path).map_err(message)
     };
     let mut sources = Sources::new(&rack, &trace);
     cases.iter().map(|case| Ok(scenario.trial(case, &mut sources)?)).collect()
 }
 
-/// Runs all trials, and says on standard error how far they are.
+/// Runs all trials, with their progress on standard error.
 fn run(trials: &[Trial], asked: Option<NonZeroUsize>) -> anyhow::Result<Vec<Found>> {
     let progress = Progress::new("points")?;
     progress.reached(0, trials.len());
@@ -71,12 +71,12 @@ fn run(trials: &[Trial], asked: Option<NonZeroUsize>) -> anyhow::Result<Vec<Foun
     Ok(found?)
 }
 
-/// As many threads as were asked for, or as there are processors.
+/// The requested number of threads, or as many as there are processors.
 pub fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
     asked.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN)
 }
 
-/// How far work is: a bar where somebody looks, lines where a log is kept.
+/// The progress of work on standard error: a bar on a terminal, else some lines for a log.
 pub struct Progress {
     bar: ProgressBar,
     what: &'static str,
@@ -92,7 +92,7 @@ impl Progress {
         Ok(Self { bar, what, begun: Instant::now() })
     }
 
-    /// `done` `of` so many are done. A log has a line for each twentieth of them.
+    /// Shows that `done` out of `of` are done. A log has a line for each twentieth of them.
     pub fn reached(&self, done: usize, of: usize) {
         self.bar.set_length(of as u64);
         self.bar.set_position(done as u64);
@@ -108,7 +108,7 @@ impl Progress {
     }
 }
 
-/// Whether a twentieth `of` all has been passed with the last that is `done`.
+/// True if the last one of `done` completed another twentieth of `of`.
 fn is_worth_a_line(done: usize, of: usize) -> bool {
     done > 0 && done * 20 / of.max(1) > (done - 1) * 20 / of.max(1)
 }
@@ -200,33 +200,33 @@ mod tests {
         simulate(&options).unwrap();
         assert_eq!(fs::read_to_string(out.join("points.json")).unwrap(), first, "the same again, to the last digit");
         fs::write(out.join("notes.txt"), "mine").unwrap();
-        let told = simulate(&options).unwrap_err().to_string();
+        let message = simulate(&options).unwrap_err().to_string();
         assert!(
-            told.contains("holds notes.txt, which is no report's; write --out with a directory that is new"),
-            "{told}"
+            message.contains("holds notes.txt, which is no report's; write --out with a directory that is new"),
+            "{message}"
         );
         assert!(out.join("report.html").exists(), "nothing is removed by what is refused");
     }
 
     #[test]
-    fn what_is_wrong_is_told_before_anything_is_run_or_made() {
+    fn errors_are_found_before_anything_is_run_or_made() {
         let root = tempfile::tempdir().unwrap();
         let (file, out) = (root.path().join("s.toml"), root.path().join("out"));
-        let told = |text: &str, set: &[&str], out: &Path| {
+        let message = |text: &str, set: &[&str], out: &Path| {
             fs::write(&file, text).unwrap();
             let set = set.iter().map(|setting| (*setting).to_owned()).collect();
             format!("{:#}", simulate(&Simulate { set, ..options(file.clone(), out.to_owned()) }).unwrap_err())
         };
         let place = file.display().to_string();
-        assert!(told("rak = 1", &[], &out).starts_with(&format!("{place}:1:1: unknown key `rak`; write `rack`")));
-        let set = told("", &["workload.rat=1"], &out);
+        assert!(message("rak = 1", &[], &out).starts_with(&format!("{place}:1:1: unknown key `rak`; write `rack`")));
+        let set = message("", &["workload.rat=1"], &out);
         assert!(set.starts_with("--set workload.rat=1: unknown key `workload.rat`; write `workload.rate`"), "{set}");
-        let rack = told("rack = \"none.toml\"", &[], &out);
+        let rack = message("rack = \"none.toml\"", &[], &out);
         assert!(rack.starts_with(&format!("{place}:1:8: `rack`: ")) && rack.contains("none.toml"), "{rack}");
-        let trace = told("[workload]\narrivals = \"replay\"\ntrace = \"none.csv\"", &[], &out);
+        let trace = message("[workload]\narrivals = \"replay\"\ntrace = \"none.csv\"", &[], &out);
         assert!(trace.contains("none.csv") && trace.contains("write the path of a trace as seen from"), "{trace}");
         assert!(!out.exists(), "no directory is made for nothing");
-        let is_file = told(QUICK, &[], &file);
+        let is_file = message(QUICK, &[], &file);
         assert!(is_file.contains("is a file; write --out with a directory, which need not be there yet"), "{is_file}");
         fs::remove_file(&file).unwrap();
         let none = simulate(&options(file.clone(), out)).unwrap_err().to_string();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_of_progress_is_short_and_tells_the_end() {
+    fn a_log_of_progress_is_short_and_has_the_end() {
         for of in [1, 3, 20, 37, 1_000] {
             let lines: Vec<usize> = (0..=of).filter(|done| is_worth_a_line(*done, of)).collect();
             assert_eq!((lines.len(), lines.last()), (of.min(20), Some(&of)));

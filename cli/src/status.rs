@@ -1,22 +1,21 @@
-//! `larder status`: how the server goes, once or every second.
+//! `larder status`: the state of the server, once or every second.
 
 use crate::args::Status as Options;
 use crate::human::{bytes, count, counted, percent, seconds, table, watts};
-use crate::output;
+use crate::output::{self, runtime};
 use server::admin::Client;
 use server::report::{FrontStatus, RebuildReport, Status, Totals};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
-use tokio::runtime::Builder;
 
-/// How often `--watch` looks.
+/// The interval of `--watch`.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// `larder status`.
 pub fn status(options: &Options) -> anyhow::Result<()> {
     let client = Client::of(&options.data.data)?;
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime()?;
     if options.watch {
         return runtime.block_on(watch(&client, options.json));
     }
@@ -24,7 +23,7 @@ pub fn status(options: &Options) -> anyhow::Result<()> {
     if options.json { output::print_json(&status) } else { Ok(output::print(&text(&status))?) }
 }
 
-/// Until interrupted, or the server is gone.
+/// Prints the status every second until interrupted, or until the server is gone.
 async fn watch(client: &Client, json: bool) -> anyhow::Result<()> {
     let in_place = std::io::stdout().is_terminal() && !json;
     let mut ticks = tokio::time::interval(EVERY);
@@ -38,7 +37,7 @@ async fn watch(client: &Client, json: bool) -> anyhow::Result<()> {
         }
         let text = text(&status);
         let shown = match drawn_lines {
-            // Lines are cut at the edge rather than wrapped, so that counting them finds the way back.
+            // Without wrapping, the number of lines leads back to the first one.
             None if in_place => format!("\x1b[?7l{text}\x1b[?7h"),
             Some(lines) if in_place => format!("\x1b[{lines}F\x1b[J\x1b[?7l{text}\x1b[?7h"),
             None => text.clone(),
@@ -98,7 +97,7 @@ fn text(status: &Status) -> String {
     text
 }
 
-/// How far a failed drive is rebuilt.
+/// The progress of rebuilding a failed drive.
 fn progress(rebuild: &RebuildReport) -> String {
     let RebuildReport { drive, group, rebuilt_stacks, rebuilt_bytes, left_bytes, .. } = rebuild;
     let done = format!("{} of {}", counted(*rebuilt_stacks, "stack"), bytes(*rebuilt_bytes));
@@ -122,7 +121,7 @@ fn times(status: &Status) -> String {
 fn workshop(status: &Status) -> String {
     let workshop = &status.workshop;
     let whose = match (workshop.staged_count, workshop.uploads) {
-        // Of PUTs under way, or of what was just moved or deleted.
+        // The bytes of PUTs under way, or of objects that were just moved or deleted.
         (0, 0) if workshop.staged_bytes > 0 => "of no object, or of none any more".to_owned(),
         (0, 0) => "in 0 objects".to_owned(),
         (objects, 0) => format!("in {}", counted(objects, "object")),
@@ -138,7 +137,7 @@ fn workshop(status: &Status) -> String {
     )
 }
 
-/// Connections and requests, and what of them was turned away.
+/// Connections and requests, and those that were turned away.
 fn clients(front: &FrontStatus) -> String {
     let mut text = format!(
         "{} of at most {}, {} of at most {}",
@@ -160,7 +159,7 @@ fn clients(front: &FrontStatus) -> String {
     text
 }
 
-/// What happened since the start. Trouble has a row only where there is some.
+/// Counts since the start. Trouble has a row only if there is some.
 fn totals(totals: &Totals) -> Vec<(&'static str, String)> {
     let [client, rebuild, background] = totals.group_wakes;
     let mut wakes = format!(
@@ -279,20 +278,20 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");
         }
         for absent in ["lost", "overrun", "refused", "repaired", "deleted"] {
-            assert!(!text.contains(absent), "nothing of {absent} is to be told");
+            assert!(!text.contains(absent), "nothing about {absent}");
         }
     }
 
     #[test]
     fn what_is_staged_is_told_by_whose_it_is() {
         let mut status = sample();
-        for (objects, uploads, told) in [
+        for (objects, uploads, message) in [
             (1, 0, "1.5 MB staged in 1 object, "),
             (0, 1, "1.5 MB staged in 1 upload in parts, "),
             (0, 0, "1.5 MB staged of no object, or of none any more, "),
         ] {
             (status.workshop.staged_count, status.workshop.uploads) = (objects, uploads);
-            assert!(workshop(&status).starts_with(told), "{}", workshop(&status));
+            assert!(workshop(&status).starts_with(message), "{}", workshop(&status));
         }
     }
 
@@ -335,8 +334,8 @@ mod tests {
             ..Totals::default()
         };
         let text = text(&status);
-        for told in ["1 read failed", "2 calls slower", "3 operations", "4 fragments", "5.0 kB waiting"] {
-            assert!(text.contains(told), "{told} is not in\n{text}");
+        for message in ["1 read failed", "2 calls slower", "3 operations", "4 fragments", "5.0 kB waiting"] {
+            assert!(text.contains(message), "{message} is not in\n{text}");
         }
     }
 }

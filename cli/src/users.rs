@@ -1,11 +1,10 @@
-//! `larder user`: who may sign requests. The server makes the change, and it counts at once.
+//! `larder user`: the users who may sign requests. The server makes each change, effective at once.
 
 use crate::args::{List, UserName};
 use crate::human;
-use crate::output;
+use crate::output::{self, runtime};
 use server::admin::Client;
 use server::report::{NewKeys, UserReport};
-use tokio::runtime::{Builder, Runtime};
 
 /// `larder user add`.
 pub fn add(options: &UserName) -> anyhow::Result<()> {
@@ -42,10 +41,6 @@ pub fn list(options: &List) -> anyhow::Result<()> {
     let client = Client::of(&options.data.data)?;
     let users = runtime()?.block_on(client.users())?;
     if options.json { output::print_json(&users) } else { Ok(output::print(&table(&users))?) }
-}
-
-fn runtime() -> std::io::Result<Runtime> {
-    Builder::new_current_thread().enable_all().build()
 }
 
 fn keys(options: &UserName, keys: &NewKeys, written: &str) -> anyhow::Result<()> {

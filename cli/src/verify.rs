@@ -1,20 +1,20 @@
-//! `larder verify`: whether catalog, workshop and drives agree.
+//! `larder verify`: checks catalog, workshop and drives against each other.
 
 use crate::args::Verify;
 use crate::human::{bytes, count, counted};
-use crate::{output, told};
+use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 use server::data_dir::DataDir;
 use server::verify::{Finding, Options, Report, Step, verify_directory};
 use std::fmt::Write;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
 /// Something is wrong.
 const FINDINGS: u8 = 1;
-/// Nothing can be said.
+/// The check could not run.
 const CANNOT: u8 = 2;
 
 /// `larder verify`.
@@ -24,7 +24,7 @@ pub fn verify(options: &Verify) -> ExitCode {
         Ok(_) => ExitCode::from(FINDINGS),
         Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("larder: {}", told(&error));
+            eprintln!("larder: {}", output::sentence(&error));
             ExitCode::from(CANNOT)
         }
     }
@@ -34,53 +34,53 @@ fn verified(options: &Verify) -> anyhow::Result<Report> {
     let dir = DataDir::open(&options.data.data)?;
     let progress = Progress::new();
     let how = Options { drives: !options.no_drives, deep: options.deep };
-    let told = Told::new(options);
+    let printer = Printer::new(options);
     let watch = |step: Step<'_>| match step {
-        Step::Found(finding) => progress.around(|| told.tell(finding)),
+        Step::Found(finding) => progress.around(|| printer.print(finding)),
         step => progress.step(step),
     };
     let report = Runtime::new()?.block_on(verify_directory(&dir, how, &watch));
     progress.end();
-    told.end(report?)
+    printer.end(report?)
 }
 
-/// Tells findings as they come, where all of them are wanted: in JSON, and with `--all`. None is kept.
-struct Told {
+/// Prints findings as they come, if all of them are wanted: in JSON, and with `--all`. None is stored.
+struct Printer {
     json: bool,
     all: bool,
-    /// How many were told, and whether that went wrong.
-    so_far: Mutex<(u64, Result<(), output::OutputError>)>,
+    /// The number of findings printed, and the error that ended it.
+    printed: Mutex<(u64, Result<(), output::OutputError>)>,
 }
 
-impl Told {
+impl Printer {
     fn new(options: &Verify) -> Self {
-        Self { json: options.json, all: options.all, so_far: Mutex::new((0, Ok(()))) }
+        Self { json: options.json, all: options.all, printed: Mutex::new((0, Ok(()))) }
     }
 
-    fn tell(&self, finding: &Finding) {
+    fn print(&self, finding: &Finding) {
         if !self.json && !self.all {
             return;
         }
-        let mut so_far = self.so_far.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if so_far.1.is_err() {
+        let mut printed = self.printed.lock();
+        if printed.1.is_err() {
             return;
         }
-        so_far.1 = match serde_json::to_string(finding) {
+        printed.1 = match serde_json::to_string(finding) {
             Ok(json) if self.json => {
-                let before = if so_far.0 == 0 { "{\n  \"findings\": [\n    " } else { ",\n    " };
+                let before = if printed.0 == 0 { "{\n  \"findings\": [\n    " } else { ",\n    " };
                 output::print(&format!("{before}{json}"))
             }
             _ => output::print(&line(finding)),
         };
-        so_far.0 += 1;
+        printed.0 += 1;
     }
 
-    /// What is left to say when all is found.
+    /// Prints the rest of the report when all is found.
     fn end(self, report: Report) -> anyhow::Result<Report> {
-        let (told, done) = self.so_far.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (count, done) = self.printed.into_inner();
         done?;
         if self.json {
-            output::print(&json(&report, told)?)?;
+            output::print(&json(&report, count)?)?;
         } else {
             let findings = if self.all { String::new() } else { findings(&report) };
             output::print(&format!("{findings}{}", summary(&report)))?;
@@ -89,15 +89,15 @@ impl Told {
     }
 }
 
-/// The end of the JSON whose beginning is the findings that were `told`.
-fn json(report: &Report, told: u64) -> anyhow::Result<String> {
+/// The end of the JSON that begins with `printed` findings.
+fn json(report: &Report, printed: u64) -> anyhow::Result<String> {
     let mut rest = serde_json::to_value(report)?;
     if let Some(fields) = rest.as_object_mut() {
         fields.remove("findings");
     }
     let rest = serde_json::to_string_pretty(&rest)?;
     let rest = rest.strip_prefix('{').unwrap_or_default();
-    let begun = if told == 0 { "{\n  \"findings\": []" } else { "\n  ]" };
+    let begun = if printed == 0 { "{\n  \"findings\": []" } else { "\n  ]" };
     Ok(format!("{begun},{rest}\n"))
 }
 
@@ -111,13 +111,13 @@ impl Progress {
         Self { bar: Mutex::new(ProgressBar::new_spinner()) }
     }
 
-    /// Does something while the bar is out of the way.
+    /// Runs `what` while the bar is hidden.
     fn around(&self, what: impl FnOnce()) {
-        self.bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner).suspend(what);
+        self.bar.lock().suspend(what);
     }
 
     fn step(&self, step: Step<'_>) {
-        let mut bar = self.bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut bar = self.bar.lock();
         match step {
             Step::Catalog => {
                 bar.set_message("comparing the records of the catalog");
@@ -137,7 +137,7 @@ impl Progress {
     }
 
     fn end(&self) {
-        self.bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner).finish_and_clear();
+        self.bar.lock().finish_and_clear();
     }
 }
 
@@ -151,17 +151,17 @@ fn begin(bar: &mut ProgressBar, what: &'static str, total: u64) {
     bar.set_message(what);
 }
 
-/// The first findings. Lost objects are named in what is told of their blobs.
+/// The first findings. Lost objects are named with their blobs.
 fn findings(report: &Report) -> String {
     let mut text: String = report.findings.iter().map(line).collect();
-    let told = report.findings.len() as u64 + report.rack.lost_objects + report.rack.unavailable_objects;
-    if report.finding_count > told {
-        let _ = writeln!(text, "... and {} more; --all tells them", count(report.finding_count - told));
+    let message = report.findings.len() as u64 + report.rack.lost_objects + report.rack.unavailable_objects;
+    if report.finding_count > message {
+        let _ = writeln!(text, "... and {} more; --all tells them", count(report.finding_count - message));
     }
     text
 }
 
-/// What was looked at, and what came of it.
+/// Everything that was checked, and the verdict.
 fn summary(report: &Report) -> String {
     let mut text = String::new();
     let row = |text: &mut String, name: &str, value: String| {
@@ -223,7 +223,7 @@ fn read(checked_bytes: u64) -> String {
     if checked_bytes == 0 { String::new() } else { format!(", {} read and compared", bytes(checked_bytes)) }
 }
 
-/// What a crash left, if it left anything.
+/// The files that a crash left, if there are any.
 fn left(report: &Report) -> Option<String> {
     let left = &report.leftovers;
     let parts =
@@ -233,7 +233,7 @@ fn left(report: &Report) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{}: the next starts take them away", parts.join(", ")))
 }
 
-/// A finding, and below it its mend.
+/// A finding, and below it what to do.
 fn line(finding: &Finding) -> String {
     let about = finding.object.as_ref().map(|object| format!(" of {object}")).unwrap_or_default();
     let blob = finding.blob.as_ref().map(|blob| format!(" (blob {blob})")).unwrap_or_default();
@@ -266,34 +266,34 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_as_it_comes_is_one_json_with_the_rest() {
+    fn findings_printed_as_they_come_form_one_json_with_the_rest() {
         let report = Report { finding_count: 2, findings: vec![finding()], ..Report::default() };
         let one = serde_json::to_string(&finding()).unwrap_or_default();
-        for (told, begun) in [(0, String::new()), (2, format!("{{\n  \"findings\": [\n    {one},\n    {one}"))] {
-            let whole = format!("{begun}{}", json(&report, told).unwrap_or_default());
+        for (message, begun) in [(0, String::new()), (2, format!("{{\n  \"findings\": [\n    {one},\n    {one}"))] {
+            let whole = format!("{begun}{}", json(&report, message).unwrap_or_default());
             let value: serde_json::Value = serde_json::from_str(&whole).unwrap_or_default();
-            assert_eq!(value["findings"].as_array().map(|all| all.len() as u64), Some(told), "{whole}");
+            assert_eq!(value["findings"].as_array().map(|all| all.len() as u64), Some(message), "{whole}");
             assert_eq!(value["finding_count"], 2);
         }
     }
 
     #[test]
-    fn each_finding_names_what_it_is_about_and_its_mend() {
+    fn each_finding_names_its_object_and_what_to_do() {
         let report = Report { finding_count: 3, findings: vec![finding()], ..Report::default() };
-        let told = text(&report);
-        assert!(told.starts_with(
+        let message = text(&report);
+        assert!(message.starts_with(
             "the staged file s-1 is missing of s3://b/k\n    put it again\n... and 2 more; --all tells them\n"
         ));
-        assert!(told.ends_with("verdict   3 things are wrong\n"), "{told}");
+        assert!(message.ends_with("verdict   3 things are wrong\n"), "{message}");
     }
 
     #[test]
-    fn what_the_next_start_takes_away_is_told_apart_from_what_is_wrong() {
+    fn leftovers_of_a_crash_are_not_among_the_findings() {
         let mut report = Report { clean: true, ..Report::default() };
         assert!(!text(&report).contains("left over"));
         report.leftovers.staged_files = 2;
-        let told = text(&report);
-        assert!(told.contains("left over 2 staged files: the next starts take them away\n"), "{told}");
-        assert!(told.ends_with("verdict   all agree\n"), "{told}");
+        let message = text(&report);
+        assert!(message.contains("left over 2 staged files: the next starts take them away\n"), "{message}");
+        assert!(message.ends_with("verdict   all agree\n"), "{message}");
     }
 }

@@ -22,10 +22,10 @@ fn run(words: &[&str], data: Option<&Path>) -> Output {
 
 /// Fails with `code`, nothing on standard output, and one line on standard error that says `mend`.
 fn refused(output: &Output, code: i32, mend: &str) {
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{told}");
-    assert!(output.stdout.is_empty() && told.contains(mend), "{told}");
-    assert!(code == 2 || told.lines().count() == 1, "one sentence: {told}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    assert!(output.stdout.is_empty() && message.contains(mend), "{message}");
+    assert!(code == 2 || message.lines().count() == 1, "one sentence: {message}");
 }
 
 /// A quickstart that says it is ready.
@@ -124,9 +124,9 @@ fn status_is_watched_until_the_server_is_gone() {
     }
     // Whoever reads no more ends it without a word.
     drop(lines);
-    let mut told = String::new();
-    watching.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-    assert_eq!((watching.wait().unwrap().code(), told.as_str()), (Some(0), ""));
+    let mut message = String::new();
+    watching.stderr.take().unwrap().read_to_string(&mut message).unwrap();
+    assert_eq!((watching.wait().unwrap().code(), message.as_str()), (Some(0), ""));
 
     let watching =
         larder(&["status", "--watch"], Some(&data)).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! Identities. Each is a plain number in a type of its own, so that no two kinds can be mixed up.
+//! Ids. Each kind is a plain number in a type of its own, so that no two kinds can be mixed up.
 
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ macro_rules! id {
         pub struct $name(pub $inner);
 
         impl $name {
-            /// The number as an index into a table that has one row for each id.
+            /// The number as an index into a table with one row per id.
             #[inline]
             pub fn index(self) -> usize {
                 self.0 as usize
@@ -53,28 +53,28 @@ id!(
     DomainId(u32), "dom"
 );
 id!(
-    /// An operation given to a rack. Unique while the process lives; the world hands it out.
+    /// An operation given to a rack. Unique while the process lives; the world assigns it.
     OpId(u64), "op"
 );
 id!(
-    /// Which try of an operation or a drive command this is. An event of an older try is late, and is ignored.
+    /// The number of an attempt at an operation or a drive command. Events of older attempts are late, and are ignored.
     Attempt(u32), "try"
 );
 
 /// An immutable run of bytes kept as k + r stripe stacks in one group.
 ///
-/// The number is drawn from a counter, the nonce at random. A catalog that was put back from a backup gives the same
-/// numbers out again; the nonce keeps what is written under them apart from what was written before.
+/// The number comes from a counter, the nonce is random. A catalog restored from a backup assigns the same numbers again;
+/// the nonce distinguishes the new blobs from the old ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BlobId {
-    /// Unique in one catalog for ever, and growing. No blob has number 0.
+    /// Unique in one catalog for ever, and ascending. No blob has number 0.
     pub number: u64,
-    /// Drawn at random for each blob; 0 where no medium can hold an older blob of the same number (the simulator).
+    /// Random for each blob; 0 if no medium can hold an older blob with the same number (the simulator).
     pub nonce: u64,
 }
 
 impl BlobId {
-    /// The smallest id there is: no blob's own.
+    /// The smallest id, which no blob has.
     pub const NONE: Self = Self { number: 0, nonce: 0 };
 
     /// The blob of that number and nonce.
@@ -82,12 +82,12 @@ impl BlobId {
         Self { number, nonce }
     }
 
-    /// The blob of that number in a world that gives out each number once.
+    /// The blob of that number in a world that assigns each number once.
     pub const fn numbered(number: u64) -> Self {
         Self { number, nonce: 0 }
     }
 
-    /// The smallest id behind every one with this number.
+    /// The smallest id above all with this number.
     #[must_use]
     pub const fn next_number(self) -> Self {
         Self { number: self.number + 1, nonce: 0 }

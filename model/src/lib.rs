@@ -1,12 +1,13 @@
-//! What a rack is: units and ids, geometry and resource domains, drive and power physics.
+//! The model of a rack: units and ids, geometry and resource domains, drive and power physics.
 //!
-//! Everything here is data and arithmetic. There is no clock, no I/O and no policy: a [`Time`] is always handed in, and
-//! randomness is an [`Rng`] that the caller owns. `engine` decides upon these types; `sim` and `disk` obey them.
+//! Everything here is data and arithmetic. There is no clock, no I/O and no policy: [`Time`] is always an argument, and
+//! randomness an [`Rng`] that the caller owns. `engine` decides in terms of these types; `sim` and `disk` emulate drives
+//! by them.
 //!
 //! Invariants:
 //! - `no_std` + `alloc`; only the `toml` feature, which reads text, brings in `std`.
 //! - Quantities are integers: nanoseconds, bytes, milliwatts. The same seed gives the same numbers on every machine.
-//! - A [`RackSpec`] that exists is valid: it can only be made through [`RackSpec::validated`].
+//! - Every [`RackSpec`] is valid: [`RackSpec::validated`] is the only way to make one.
 
 #![no_std]
 extern crate alloc;

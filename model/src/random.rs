@@ -1,9 +1,9 @@
-//! Randomness as an argument: a small generator whose numbers will never change.
+//! A small random generator whose numbers will never change.
 //!
-//! SplitMix64 (Steele, Lea, Flood 2014). A library's generator may change its stream between versions, and every seed
-//! written in a test, a scenario or a report would then mean something else; these twenty lines cannot.
+//! SplitMix64 (Steele, Lea, Flood 2014). A library's generator may change its stream between versions, and then every seed
+//! in a test, a scenario or a report would give other results.
 
-/// A deterministic stream of numbers. One for each kind of thing that is drawn, so that a new draw shifts no other.
+/// A deterministic stream of numbers. Each kind of thing draws from a stream of its own, independent of all others.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: u64,

@@ -1,6 +1,6 @@
-//! Modelled time: what the hardware's physics and the engine's decisions are counted in.
+//! Modelled time, in which the hardware's physics and the engine's decisions are counted.
 //!
-//! A [`Time`] is nanoseconds since the rack came into being. At a time scale of 1 it runs with the wall clock; an
+//! A [`Time`] is nanoseconds since the rack was created. At a time scale of 1 it runs with the wall clock; an
 //! emulated rack may run it faster. Spans are [`Duration`]s.
 
 use core::fmt;
@@ -8,7 +8,7 @@ use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
-/// A moment in modelled time: nanoseconds since the rack came into being (584 years fit).
+/// A moment in modelled time: nanoseconds since the rack was created (584 years fit).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(u64);
@@ -17,27 +17,27 @@ const NANOS_PER_S: u64 = 1_000_000_000;
 const NANOS_PER_DAY: u64 = 86_400 * NANOS_PER_S;
 
 impl Time {
-    /// The moment the rack came into being.
+    /// The moment the rack was created.
     pub const ZERO: Self = Self(0);
     /// Later than anything that happens.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The moment `nanos` nanoseconds after the rack came into being.
+    /// The moment `nanos` nanoseconds after the rack was created.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The moment `seconds` seconds after the rack came into being.
+    /// The moment `seconds` seconds after the rack was created.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds * NANOS_PER_S)
     }
 
-    /// Nanoseconds since the rack came into being.
+    /// Nanoseconds since the rack was created.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Seconds since the rack came into being, for people and reports; never for decisions.
+    /// Seconds since the rack was created, for people and reports; never for decisions.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / NANOS_PER_S as f64
     }
@@ -52,7 +52,7 @@ impl Time {
         Self(day as u64 * NANOS_PER_DAY)
     }
 
-    /// How long after `earlier` this moment is; zero if it is not after it.
+    /// The span from `earlier` to this moment; zero if `earlier` is not earlier.
     #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -62,7 +62,7 @@ impl Time {
 impl Add<Duration> for Time {
     type Output = Self;
 
-    /// Saturates at [`Time::MAX`], which is never reached: "never" stays "never".
+    /// Saturates at [`Time::MAX`], so that "never" stays "never".
     #[inline]
     fn add(self, span: Duration) -> Self {
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
@@ -98,7 +98,7 @@ impl fmt::Debug for Time {
     }
 }
 
-/// How long `bytes` take at `bytes_per_s`, rounded up to the nanosecond. `bytes_per_s` must be above 0.
+/// The time to transfer `bytes` at `bytes_per_s`, rounded up to the nanosecond. `bytes_per_s` must be above 0.
 pub fn transfer_time(bytes: u64, bytes_per_s: u64) -> Duration {
     assert!(bytes_per_s > 0, "a transfer rate of 0 never ends");
     let nanos = (u128::from(bytes) * u128::from(NANOS_PER_S)).div_ceil(u128::from(bytes_per_s));

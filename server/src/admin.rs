@@ -1,17 +1,17 @@
-//! The admin API: what the server tells about itself, and who its users are, as JSON over HTTP on the socket
-//! `admin.sock` in the data directory.
+//! The admin API: status reports, drives, users and repartition jobs as JSON over HTTP, on the socket `admin.sock` in
+//! the data directory.
 //!
 //! ```text
 //! GET /status                     report::Status
 //! GET /explain?bucket=B&key=K     report::Explanation, or 404
 //! GET /drives                     [report::DriveReport]
-//! POST /drives/fail?drive=N       report::DriveReport, or 404: drive N failed for good, rebuild what it held; with
+//! POST /drives/fail?drive=N       report::DriveReport, or 404: drive N failed for good, rebuild its data; with
 //!                                 &force=true even if that may leave blobs with less than k stacks
-//! POST /drives/replace?drive=N    report::DriveReport, or 404: an empty directory is in the place of drive N, which
-//!                                 failed, and becomes it
+//! POST /drives/replace?drive=N    report::DriveReport, or 404: use the empty directory that replaces drive N, which
+//!                                 failed
 //! GET /users                      [report::UserReport]
 //! POST /users?name=N              report::NewKeys, of a new user
-//! POST /users/rotate?name=N       report::NewKeys, in the place of the old ones
+//! POST /users/rotate?name=N       report::NewKeys, which replace the old ones
 //! DELETE /users?name=N            null
 //! GET /repartition                [repartition::JobReport]; with ?job=N that one, or 404
 //! POST /repartition?request=R     repartition::JobReport, of a new job; R is a repartition::Request as JSON
@@ -20,11 +20,12 @@
 //! ```
 //!
 //! Invariants:
-//! - only the data directory's owner can connect: the socket is made with mode 0600 in a directory of mode 0700, and
-//!   only then moved to its name, which also replaces what a killed server left;
-//! - a GET reads and never changes anything; nothing waits for a drive;
-//! - it ends with [`serve`]'s `stop`, and removes its socket.
+//! - Only the owner of the data directory can connect: the socket is made with mode 0600 in a directory of mode 0700,
+//!   and only then moved to its name, where it also replaces the socket of a killed server.
+//! - A GET changes nothing. No request waits for a drive.
+//! - The server ends with [`serve`]'s `stop`, and removes its socket.
 
+mod answer;
 mod client;
 mod jobs;
 mod people;
@@ -35,14 +36,13 @@ pub use client::{Client, ClientError};
 use crate::repartition::Repartitions;
 use crate::report::{DriveReport, Explanation, Status};
 use crate::users::Users;
-use bytes::Bytes;
+use answer::{Answer, STOPPING, json, parameter, refuse};
 use futures::future::BoxFuture;
-use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::convert::Infallible;
 use std::io;
 use std::path::Path;
@@ -52,55 +52,46 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
-/// Connections at once; more wait to be accepted.
+/// Connections served at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a connection may last, so that nobody can hold one of the few for ever. Only answers about jobs may take
-/// longer: those that look through the whole input, or publish or remove a whole output.
+/// The longest connection, so that no client holds one of the few for ever. Only requests about jobs may take longer:
+/// some read through the whole input, or publish or remove a whole output.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(30);
-/// How long answers under way may take when the server stops.
+/// The time for answers under way when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
-/// What a server says that is about to end and cannot tell any more.
-const STOPPING: &str = "the server is stopping";
-/// How long to wait before accepting again after the system refused (out of file descriptors).
+/// The pause after the system refused to accept a connection (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why the server does not tell.
+/// The reason why the server cannot answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Untold {
-    /// Its world has ended, and it is about to.
+    /// Its world has ended, and it is about to end.
     #[error("{STOPPING}")]
     Stopping,
-    /// Something else, for people.
+    /// Anything else, as a message for people.
     #[error("{0}")]
     Because(String),
 }
 
-/// What the server knows about itself. Each may be answered with [`Untold::Stopping`].
+/// The queries and changes that the admin API offers. Each may fail with [`Untold::Stopping`].
 pub trait Admin: Send + Sync + 'static {
-    /// How it goes.
+    /// The state of the server.
     fn status(&self) -> BoxFuture<'_, Result<Status, Untold>>;
 
-    /// Where an object lies; nothing if there is no such object.
+    /// The place of an object; `None` if there is no such object.
     fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, Untold>>;
 
     /// The drives, by number.
     fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, Untold>>;
 
-    /// Drive `drive` failed for good: remembers it and has rebuilt what it held. Nothing if there is no such drive, a
-    /// reason if it could not be remembered, or if blobs may be lost by it and `force` does not say that this is
-    /// known. Again is no error.
+    /// Records that drive `drive` failed for good, and has its data rebuilt; `None` if there is no such drive. Repeating
+    /// it is no error. It fails if the catalog cannot record it, or if blobs may be lost by it and `force` is not set.
     fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>>;
 
-    /// An empty directory is in the place of drive `drive`, which failed: labels it, and has it used. Nothing if there
-    /// is no such drive, a reason if it did not fail, if the directory is missing or not empty, or if it could not be
-    /// remembered.
+    /// Labels the empty directory that replaces drive `drive`, which failed, and has it used; `None` if there is no such
+    /// drive. It fails if the drive did not fail, if the directory is missing or not empty, or if the catalog cannot
+    /// record it.
     fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>>;
-}
-
-/// An error as it is told.
-#[derive(Debug, Serialize, Deserialize)]
-struct ErrorBody {
-    error: String,
 }
 
 /// The socket, bound and waiting.
@@ -111,8 +102,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds the socket of the data directory `dir`, which this process must have locked: a socket that is there is
-    /// taken for a killed server's.
+    /// Binds the socket of the data directory `dir`, which this process must have locked: an existing socket is assumed
+    /// to be a killed server's.
     ///
     /// # Errors
     /// When the system refuses the socket.
@@ -122,8 +113,8 @@ impl Listener {
     }
 }
 
-/// Answers until `stop`, of `jobs` only where there are any, then removes the socket and waits a moment for the answers
-/// under way.
+/// Serves until `stop`, `/repartition` only with `jobs`; then removes the socket and waits a moment for the answers under
+/// way.
 pub async fn serve(
     listener: Listener,
     admin: Arc<dyn Admin>,
@@ -139,7 +130,7 @@ pub async fn serve(
             Some(_) = connections.join_next() => {}
             accepted = listener.listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(converse(stream, admin.clone(), users.clone(), jobs.clone()));
+                    connections.spawn(serve_connection(stream, admin.clone(), users.clone(), jobs.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the admin socket takes no connection");
@@ -149,21 +140,21 @@ pub async fn serve(
         }
     }
     listener.place.remove();
-    // Who connected and says nothing is cut off; whoever waits for an answer gets it long before.
+    // An idle connection is cut off; the others get their answers long before.
     let drained = async { while connections.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(STOP_GRACE, drained).await;
 }
 
-async fn converse(stream: UnixStream, admin: Arc<dyn Admin>, users: Arc<Users>, jobs: Option<Repartitions>) {
-    let works = &AtomicBool::new(false);
+async fn serve_connection(stream: UnixStream, admin: Arc<dyn Admin>, users: Arc<Users>, jobs: Option<Repartitions>) {
+    let on_job = &AtomicBool::new(false);
     let service = service_fn(move |request| {
         let (admin, users, jobs) = (admin.clone(), users.clone(), jobs.clone());
         async move {
             Ok::<_, Infallible>(match &jobs {
                 Some(jobs) if request.uri().path().starts_with("/repartition") => {
-                    works.store(true, Ordering::Relaxed);
+                    on_job.store(true, Ordering::Relaxed);
                     let answer = jobs::answer(jobs, &request).await;
-                    works.store(false, Ordering::Relaxed);
+                    on_job.store(false, Ordering::Relaxed);
                     answer
                 }
                 _ => answer(&*admin, &users, &request).await,
@@ -171,96 +162,67 @@ async fn converse(stream: UnixStream, admin: Arc<dyn Admin>, users: Arc<Users>, 
         }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
-    // One request a connection: nobody holds one open, so that stopping never waits for an idle one.
+    // One request per connection, so that stopping never waits for an idle one.
     http.keep_alive(false);
-    let talk = http.serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(talk);
+    let connection = http.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
     loop {
-        match tokio::time::timeout(CONNECTION_LIMIT, &mut talk).await {
+        match tokio::time::timeout(CONNECTION_LIMIT, &mut connection).await {
             Ok(Err(error)) => return tracing::debug!(%error, "an admin connection broke"),
-            Err(_) if works.load(Ordering::Relaxed) => {}
+            Err(_) if on_job.load(Ordering::Relaxed) => {}
             Ok(Ok(())) | Err(_) => return,
         }
     }
 }
 
-async fn answer(admin: &dyn Admin, users: &Arc<Users>, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    let path = request.uri().path();
-    if matches!(path, "/users" | "/users/rotate") {
-        return people::answer(users, request).await;
-    }
-    if matches!(path, "/drives/fail" | "/drives/replace") {
-        return match *request.method() {
-            Method::POST => change_drive(admin, path, request.uri().query().unwrap_or_default()).await,
-            _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST"),
-        };
-    }
-    if !matches!(path, "/status" | "/explain" | "/drives") {
-        return refuse(
+async fn answer(admin: &dyn Admin, users: &Arc<Users>, request: &Request<Incoming>) -> Answer {
+    match (request.uri().path(), request.method()) {
+        ("/users" | "/users/rotate", _) => people::answer(users, request).await,
+        ("/drives/fail" | "/drives/replace", &Method::POST) => change_drive(admin, request).await,
+        ("/drives/fail" | "/drives/replace", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST"),
+        ("/status", &Method::GET) => reported(admin.status().await),
+        ("/drives", &Method::GET) => reported(admin.drives().await),
+        ("/explain", &Method::GET) => explain(admin, request).await,
+        ("/status" | "/drives" | "/explain", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET"),
+        _ => refuse(
             StatusCode::NOT_FOUND,
             "there is /status, /explain?bucket=&key=, /drives, /users, POST /drives/fail?drive= and \
              /drives/replace?drive=",
-        );
-    }
-    if request.method() != Method::GET {
-        return refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET");
-    }
-    match path {
-        "/status" => told(admin.status().await),
-        "/drives" => told(admin.drives().await),
-        _ => explain(admin, request.uri().query().unwrap_or_default()).await,
+        ),
     }
 }
 
-async fn explain(admin: &dyn Admin, query: &str) -> Response<Full<Bytes>> {
-    let value = |name: &str| form_urlencoded::parse(query.as_bytes()).find(|(n, _)| n == name).map(|(_, v)| v);
-    let (Some(bucket), Some(key)) = (value("bucket"), value("key")) else {
+async fn explain(admin: &dyn Admin, request: &Request<Incoming>) -> Answer {
+    let (Some(bucket), Some(key)) = (parameter(request, "bucket"), parameter(request, "key")) else {
         return refuse(StatusCode::BAD_REQUEST, "write /explain?bucket=B&key=K, percent-encoded");
     };
-    match admin.explain(&bucket, &key).await {
-        Ok(Some(explanation)) => json(StatusCode::OK, &explanation),
-        Ok(None) => refuse(StatusCode::NOT_FOUND, &format!("there is no object s3://{bucket}/{key}")),
-        Err(untold) => refuse(StatusCode::SERVICE_UNAVAILABLE, &untold.to_string()),
-    }
+    found(admin.explain(&bucket, &key).await, || format!("there is no object s3://{bucket}/{key}"))
 }
 
-async fn change_drive(admin: &dyn Admin, path: &str, query: &str) -> Response<Full<Bytes>> {
-    let drive = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "drive");
-    let Some(drive) = drive.and_then(|(_, value)| value.parse().ok()) else {
+async fn change_drive(admin: &dyn Admin, request: &Request<Incoming>) -> Answer {
+    let path = request.uri().path();
+    let Some(drive) = parameter(request, "drive").and_then(|drive| drive.parse().ok()) else {
         return refuse(StatusCode::BAD_REQUEST, &format!("write {path}?drive=N, N being the number of a drive"));
     };
-    let force = form_urlencoded::parse(query.as_bytes()).any(|(name, value)| name == "force" && value == "true");
     let changed = match path {
-        "/drives/fail" => admin.fail_drive(drive, force).await,
+        "/drives/fail" => admin.fail_drive(drive, parameter(request, "force").as_deref() == Some("true")).await,
         _ => admin.replace_drive(drive).await,
     };
-    match changed {
-        Ok(Some(report)) => json(StatusCode::OK, &report),
-        Ok(None) => refuse(StatusCode::NOT_FOUND, &format!("there is no drive {drive}")),
-        Err(untold) => refuse(StatusCode::SERVICE_UNAVAILABLE, &untold.to_string()),
+    found(changed, || format!("there is no drive {drive}"))
+}
+
+fn found(found: Result<Option<impl Serialize>, Untold>, missing: impl FnOnce() -> String) -> Answer {
+    match found.transpose() {
+        Some(found) => reported(found),
+        None => refuse(StatusCode::NOT_FOUND, &missing()),
     }
 }
 
-fn told(told: Result<impl Serialize, Untold>) -> Response<Full<Bytes>> {
-    match told {
-        Ok(told) => json(StatusCode::OK, &told),
-        Err(untold) => refuse(StatusCode::SERVICE_UNAVAILABLE, &untold.to_string()),
+fn reported(report: Result<impl Serialize, Untold>) -> Answer {
+    match report {
+        Ok(report) => json(StatusCode::OK, &report),
+        Err(error) => refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
-}
-
-fn refuse(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
-    json(status, &ErrorBody { error: message.to_owned() })
-}
-
-fn json(status: StatusCode, value: &impl Serialize) -> Response<Full<Bytes>> {
-    let (status, body) = match serde_json::to_vec(value) {
-        Ok(body) => (status, body),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{{\"error\": \"{error}\"}}").into_bytes()),
-    };
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
-    response
 }
 
 #[cfg(test)]

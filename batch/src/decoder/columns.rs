@@ -1,27 +1,29 @@
-//! Parquet: the footer, then one row group after another, each with the columns that are needed.
+//! Decodes Parquet: the footer, then one row group after another, each with the required columns only.
 //!
-//! 1. The footer says where everything lies. Row groups that do not fit are refused before any of them is read.
-//! 2. Of a row group, the chunks of the needed columns are asked for one by one, and read some rows at a time.
-//! 3. Those rows are cut into batches, see [`super::rows`].
+//! 1. The footer has the place of every column chunk. Row groups that do not fit are refused before any of them is read.
+//! 2. The chunks of a row group are requested one by one, and read some rows at a time.
+//! 3. These rows are cut into batches, see [`super::rows`].
 //!
 //! Invariants:
-//! - Batches have no dictionaries and views: pieces of them would share what none of them counts.
-//! - A panic of the library over an object that is none is an error like any other.
+//! - Batches have no dictionaries and no views, whose memory would be shared by pieces without being counted.
+//! - If the library panics over a damaged object, that is an error like any other.
 
 use super::int96::{self, Timestamps};
+use super::need::Need;
 use super::rows::Rows;
-use super::{BATCH_ROWS_MAX, Need};
-use crate::error::caught;
+use super::schemas::{not_parquet, not_this, plain_schema, views_schema};
+use crate::by::Spec;
+use crate::error::{Error, caught};
+use crate::format::CODEC;
 use crate::held::COLUMN_BYTES;
-use crate::{CODEC, Error, Format, Spec};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use crate::limits::BATCH_ROWS_MAX;
+use arrow::datatypes::{Schema, SchemaRef};
 use bytes::Bytes;
 use parquet::DecodeResult;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::arrow::push_decoder::{ParquetPushDecoder, ParquetPushDecoderBuilder};
 use parquet::basic::{Compression, ConvertedType, Encoding, Type as PhysicalType};
-use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder, RowGroupMetaData,
 };
@@ -29,15 +31,15 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows read at a time of a column whose values share prefixes, if not all of them are a batch at most.
+/// Rows read at a time of a column with prefix-compressed values, unless all of them fit into a batch.
 const ROWS_OF_PREFIXES: u64 = 64;
-/// Lists may be so much longer in one place than elsewhere.
+/// The factor by which lists may be longer in one place than on average.
 const LIST_HEADROOM: u64 = 4;
-/// What a view of a text takes.
+/// The size of a view of a text.
 const VIEW_BYTES: u64 = 16;
-/// Elements of lists may take this many buffers, of which some rows at a time are held.
+/// The number of buffers that elements of lists may take, though only some rows are held at a time.
 const LIST_BUFFERS_MAX: u64 = 16;
-/// The shortest file there can be: two magic words and a length.
+/// The shortest possible file: two magic numbers and a length.
 const FILE_BYTES_MIN: u64 = 12;
 
 pub(super) struct Columns {
@@ -49,11 +51,11 @@ pub(super) struct Columns {
     wanted: VecDeque<Range<u64>>,
     ranges: Vec<Range<u64>>,
     given: Vec<Bytes>,
-    /// Bytes of the row group that is read.
+    /// Bytes of the row group being read.
     held: u64,
     rows: Option<Rows>,
     timestamps: Option<Timestamps>,
-    /// Whether batches are handed out as they are read.
+    /// True if batches are returned as they are read.
     views: bool,
 }
 
@@ -88,7 +90,7 @@ impl Columns {
         }
     }
 
-    /// Will hand out rows as they are read: as views, of the bytes of any number of others.
+    /// Returns batches as they are read, with views of shared memory.
     pub(super) fn with_views(&mut self) {
         self.views = true;
     }
@@ -112,7 +114,7 @@ impl Columns {
                 return Ok(Need::Bytes(range.clone()));
             }
             let (ranges, bytes) = (std::mem::take(&mut self.ranges), std::mem::take(&mut self.given));
-            // What panicked is not used again: the error ends the object.
+            // After a panic the state is not used again: the error ends the object.
             let need = caught("reading Parquet", || self.advance(ranges, bytes))?;
             if let Some(need) = need {
                 return Ok(need);
@@ -120,7 +122,7 @@ impl Columns {
         }
     }
 
-    /// One step; nothing if there is another to take.
+    /// One step; `None` if another one must follow.
     fn advance(&mut self, ranges: Vec<Range<u64>>, bytes: Vec<Bytes>) -> Result<Option<Need>, Error> {
         match &mut self.state {
             State::Footer(_) => self.footer(ranges, bytes).map(|()| None),
@@ -231,8 +233,7 @@ impl Columns {
         Ok((0..schema.fields().len()).filter(|index| needed.contains(schema.field(*index).name())).collect())
     }
 
-    /// So many that what is read of them is about a batch, as far as the footer tells; refuses row groups that do not
-    /// fit.
+    /// The number of rows that make about a batch, judging by the footer. Refuses row groups that do not fit.
     fn rows_at_a_time(&self, metadata: &ParquetMetaData, mask: &ProjectionMask) -> Result<u64, Error> {
         let mut rows_at_a_time = BATCH_ROWS_MAX;
         for (row_group, group) in metadata.row_groups().iter().enumerate() {
@@ -248,7 +249,7 @@ impl Columns {
             let unpacked = sum(&|column| counted(column.uncompressed_size()));
             let in_lists =
                 sum(&|column| if column.column_descr().max_rep_level() > 0 { read_bytes(column) } else { 0 });
-            // Pages are unpacked one by one; what is stated for them beside the buffer does not count against it.
+            // Pages are decompressed one by one, in memory that is stated beside the buffer and does not count against it.
             let pages = COLUMN_BYTES.saturating_mul(chosen(group, mask).count() as u64);
             for (plain_bytes, limit) in [
                 (unpacked, buffer_bytes.saturating_add(pages)),
@@ -268,7 +269,7 @@ impl Columns {
         Ok(rows_at_a_time)
     }
 
-    /// Whether values are written as what they do not share with the one before, and may be much when they are read.
+    /// True if values are encoded without the prefix they share with the value before, and may be large when read.
     fn is_of_prefixes(&self, column: &ColumnChunkMetaData) -> bool {
         let read = column.unencoded_byte_array_data_bytes().map_or(u64::MAX, counted);
         read > self.batch_bytes && column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY)
@@ -279,7 +280,7 @@ fn counted(bytes: i64) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// What all values of a column take as they are read, of dictionaries their bytes once.
+/// The size of all values of a column when read, with the bytes of dictionaries once.
 fn read_bytes(column: &ColumnChunkMetaData) -> u64 {
     let width = match column.column_type() {
         PhysicalType::BOOLEAN => 1,
@@ -295,7 +296,7 @@ fn read_bytes(column: &ColumnChunkMetaData) -> u64 {
     counted(column.num_values()).saturating_mul(width)
 }
 
-/// Refuses columns that the library does not read, or reads as something else than was written.
+/// Refuses columns that the library cannot read, or reads as other values than were written.
 fn readable(metadata: &ParquetMetaData, mask: &ProjectionMask) -> Result<(), Error> {
     let leaves = metadata.file_metadata().schema_descr().columns().iter().enumerate();
     let mut leaves = leaves.filter(|(leaf, _)| mask.leaf_included(*leaf)).map(|(_, leaf)| leaf);
@@ -304,7 +305,7 @@ fn readable(metadata: &ParquetMetaData, mask: &ProjectionMask) -> Result<(), Err
         |column: &&ColumnChunkMetaData| matches!(column.compression(), Compression::BROTLI(_) | Compression::LZO);
     let mut chunks = metadata.row_groups().iter().flat_map(|group| chosen(group, mask));
     let packed = chunks.find(packed).map(|column| column.column_path().string());
-    let (column, kind, mend) = match (months, packed) {
+    let (column, kind, hint) = match (months, packed) {
         (Some(column), _) => (
             column,
             "an INTERVAL, of which months would be lost",
@@ -316,7 +317,7 @@ fn readable(metadata: &ParquetMetaData, mask: &ProjectionMask) -> Result<(), Err
         }
         (None, None) => return Ok(()),
     };
-    Err(Error::Unreadable { column, kind, mend })
+    Err(Error::Unreadable { column, kind, hint })
 }
 
 fn chosen<'a>(group: &'a RowGroupMetaData, mask: &'a ProjectionMask) -> impl Iterator<Item = &'a ColumnChunkMetaData> {
@@ -324,7 +325,7 @@ fn chosen<'a>(group: &'a RowGroupMetaData, mask: &'a ProjectionMask) -> impl Ite
     columns.filter(|(leaf, _)| mask.leaf_included(*leaf)).map(|(_, column)| column)
 }
 
-/// The name of the compression of the first column that has any, for the output to have the same.
+/// The name of the first compression of any column, for the output to have the same.
 fn codec(metadata: &ParquetMetaData) -> &'static str {
     let columns = metadata.row_groups().first().map_or(&[][..], |group| group.columns());
     let plain = Compression::UNCOMPRESSED;
@@ -335,65 +336,4 @@ fn codec(metadata: &ParquetMetaData) -> &'static str {
         Some(Compression::LZ4 | Compression::LZ4_RAW) => "lz4",
         _ => "snappy",
     }
-}
-
-/// The schema without dictionaries, runs and views.
-pub(crate) fn plain_schema(schema: &Schema) -> Schema {
-    fn plain(kind: &DataType) -> DataType {
-        match kind {
-            DataType::Dictionary(_, values) => plain(values),
-            DataType::RunEndEncoded(_, values) => plain(values.data_type()),
-            DataType::Utf8View => DataType::Utf8,
-            DataType::BinaryView => DataType::Binary,
-            DataType::ListView(field) => DataType::List(Arc::clone(field)),
-            DataType::LargeListView(field) => DataType::LargeList(Arc::clone(field)),
-            other => other.clone(),
-        }
-    }
-    schema_of(schema, &mut plain)
-}
-
-/// A plain schema with views of texts and bytes.
-fn views_schema(schema: &Schema) -> Schema {
-    schema_of(schema, &mut |kind| match kind {
-        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
-        DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
-        other => other.clone(),
-    })
-}
-
-/// The schema with other types: `of` is asked once for each, those within others after them, in their order.
-pub(super) fn schema_of(schema: &Schema, of: &mut dyn FnMut(&DataType) -> DataType) -> Schema {
-    let fields: Fields = schema.fields().iter().map(|field| field_of(field, of)).collect();
-    Schema::new_with_metadata(fields, schema.metadata().clone())
-}
-
-fn field_of(field: &FieldRef, of: &mut dyn FnMut(&DataType) -> DataType) -> FieldRef {
-    let kind = type_of(field.data_type(), of);
-    if kind == *field.data_type() {
-        return Arc::clone(field);
-    }
-    let other = Field::new(field.name(), kind, field.is_nullable());
-    Arc::new(other.with_metadata(field.metadata().clone()))
-}
-
-fn type_of(kind: &DataType, of: &mut dyn FnMut(&DataType) -> DataType) -> DataType {
-    use DataType as T;
-    match of(kind) {
-        T::List(field) => T::List(field_of(&field, of)),
-        T::LargeList(field) => T::LargeList(field_of(&field, of)),
-        T::FixedSizeList(field, length) => T::FixedSizeList(field_of(&field, of), length),
-        T::Struct(fields) => T::Struct(fields.iter().map(|field| field_of(field, of)).collect()),
-        T::Map(entries, sorted) => T::Map(field_of(&entries, of), sorted),
-        other => other,
-    }
-}
-
-fn not_this(reason: &str) -> Error {
-    Error::NotThisFormat { format: Format::Parquet, reason: reason.to_owned() }
-}
-
-#[allow(clippy::needless_pass_by_value)]
-pub(super) fn not_parquet(error: ParquetError) -> Error {
-    not_this(&error.to_string())
 }

@@ -1,14 +1,14 @@
-//! Timestamps of 96 bits, a day and the nanoseconds of that day, as Impala, Hive and older Sparks write them.
+//! Timestamps of 96 bits, a day and the nanoseconds of that day, as Impala, Hive and old versions of Spark write them.
 //!
-//! 1. They become microseconds, which reach 290,000 years to either side; of what Spark wrote, of UTC.
-//! 2. The library cuts what is finer off, and lets days beyond become others. So their chunks are read a second time,
-//!    as they stand, before any of their rows is handed out.
+//! 1. They become microseconds, which reach 290,000 years in either direction; in UTC, if Spark wrote them.
+//! 2. The library truncates finer values, and wraps days out of range. So the chunks are read a second time, unconverted,
+//!    before any of their rows is returned.
 //!
 //! Invariants:
-//! - A value that is not exactly the microsecond that becomes of it ends the object in an error.
+//! - A value that is not exactly a microsecond, or out of range, ends the object with an error.
 
-use super::columns::{not_parquet, schema_of};
-use crate::Error;
+use super::schemas::{not_parquet, schema_of};
+use crate::error::Error;
 use arrow::datatypes::{DataType, Schema, TimeUnit};
 use bytes::{Buf, Bytes};
 use parquet::arrow::ProjectionMask;
@@ -22,15 +22,15 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The number that the first of January 1970 has among Julian days.
+/// The Julian day of the first of January 1970.
 const EPOCH_DAY: i128 = 2_440_588;
 const DAY_NS: i128 = 86_400_000_000_000;
-/// Values looked at at a time.
+/// Values checked at a time.
 const VALUES: usize = 4096;
-/// What Spark puts before the names of what it says of a file.
+/// The prefix of Spark's metadata keys.
 const SPARK: &str = "org.apache.spark.";
 
-/// Chunks of such columns that were not looked at yet, with the rows of their groups.
+/// The chunks of such columns that were not checked yet, with the rows of their groups.
 pub(super) struct Timestamps(Vec<(ColumnChunkMetaData, usize)>);
 
 impl Timestamps {
@@ -45,7 +45,7 @@ impl Timestamps {
         Self(chunks.collect())
     }
 
-    /// Looks at those that lie in what was read of the object.
+    /// Checks the chunks that lie in these ranges of the object.
     pub(super) fn check(&mut self, ranges: &[Range<u64>], bytes: &[Bytes]) -> Result<(), Error> {
         let within = |column: &ColumnChunkMetaData| {
             let (begin, length) = column.byte_range();
@@ -62,7 +62,7 @@ impl Timestamps {
         checked
     }
 
-    /// Refuses an object of which some were not looked at.
+    /// Called at the end: refuses an object of which some chunks were not checked.
     pub(super) fn finish(&self) -> Result<(), Error> {
         self.0.first().map_or(Ok(()), |(column, _)| Err(inexact(column)))
     }
@@ -73,7 +73,7 @@ pub(super) fn microseconds(schema: &Schema, metadata: &ParquetMetaData) -> Schem
     let file = metadata.file_metadata();
     let said = file.key_value_metadata().into_iter().flatten();
     let zone: Option<Arc<str>> = said.into_iter().any(|pair| pair.key.starts_with(SPARK)).then(|| Arc::from("UTC"));
-    // Columns of Arrow that have none within them are those of Parquet, in their order.
+    // The columns of Arrow that are not nested are the leaves of Parquet, in the same order.
     let mut leaves = file.schema_descr().columns().iter();
     let mut of = |kind: &DataType| match kind {
         nested if nested.is_nested() => nested.clone(),
@@ -121,11 +121,11 @@ fn inexact(column: &ColumnChunkMetaData) -> Error {
     Error::Unreadable {
         column: column.column_path().string(),
         kind: "a timestamp of 96 bits that is finer than microseconds, or further off than they reach",
-        mend: "write it as TIMESTAMP_NANOS or TIMESTAMP_MICROS, or name the other columns alone",
+        hint: "write it as TIMESTAMP_NANOS or TIMESTAMP_MICROS, or name the other columns alone",
     }
 }
 
-/// A part of an object that answers for its own places.
+/// A part of an object, addressed by positions in the object.
 struct Piece {
     begin: u64,
     bytes: Bytes,

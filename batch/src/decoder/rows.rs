@@ -1,37 +1,38 @@
-//! Rows of Parquet as they were read, cut into batches of bounded size.
+//! Cuts rows of Parquet into batches of bounded size.
 //!
-//! 1. Texts and bytes are read as views of the pages and dictionaries they lie in. So a value that a dictionary has
-//!    once and a million rows name takes its bytes once, however many rows were read.
-//! 2. What each row takes when it is written out is counted.
-//! 3. So many rows as are a batch are written out; the others wait.
+//! 1. Texts and bytes are read as views of pages and dictionaries. A value that a dictionary has once and a million rows
+//!    refer to takes its bytes once, however many rows are read.
+//! 2. The size of each row when it is written out is counted.
+//! 3. The rows that make a batch are written out; the others wait.
 //!
 //! Invariants:
-//! - A batch takes [`super::BATCH_BYTES_MAX`] at most, or is a single row, whatever was read at once.
-//! - A batch shares no memory with what waits.
+//! - A batch is at most [`crate::limits::BATCH_BYTES_MAX`] or a single row, however much was read at once.
+//! - A batch shares no memory with the waiting rows.
 
-use super::BATCH_ROWS_MAX;
+use crate::error::Error;
+use crate::held::held_bytes;
+use crate::limits::BATCH_ROWS_MAX;
 use crate::sizes::row_ends;
-use crate::{Error, held_bytes};
 use arrow::array::{Array, ArrayRef, MutableArrayData, RecordBatch, make_array};
 use arrow::compute::{cast, concat_batches};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// Rows that were read and are in no batch yet.
+/// Rows that were read, but are in no batch yet.
 pub(super) struct Rows {
     schema: SchemaRef,
     batch_bytes: u64,
-    /// What was read, which of its rows is the next, and where each ends when all are written out.
+    /// The rows that were read, the next one of them, and the end of each when all are written out.
     waiting: Option<(RecordBatch, usize, Vec<u64>)>,
-    /// Written out.
+    /// Rows of the next batch, written out.
     gathered: Vec<RecordBatch>,
     gathered_bytes: u64,
     gathered_count: usize,
 }
 
 impl Rows {
-    /// Will become batches with this schema, which has no views, dictionaries or runs.
+    /// Rows for batches with this schema, which has no views, dictionaries or runs.
     pub(super) fn new(schema: SchemaRef, batch_bytes: u64) -> Self {
         Self { schema, batch_bytes, waiting: None, gathered: Vec::new(), gathered_bytes: 0, gathered_count: 0 }
     }
@@ -40,22 +41,22 @@ impl Rows {
         &self.schema
     }
 
-    /// What is held of pages and dictionaries beyond a batch.
+    /// Bytes of pages and dictionaries held beyond a batch.
     pub(super) fn held_bytes(&self) -> u64 {
         self.waiting.as_ref().map_or(0, |(read, ..)| held_bytes(read).saturating_sub(self.batch_bytes))
     }
 
-    /// Takes what was read.
+    /// Takes rows that were read.
     ///
     /// # Panics
-    /// If what was taken before is not in batches: that is a mistake of the caller.
+    /// If rows taken before are still waiting, which is a mistake of the caller.
     pub(super) fn push(&mut self, read: RecordBatch) {
         assert!(self.waiting.is_none(), "rows are read when those before them are in batches");
         let ends = row_ends(&read);
         self.waiting = Some((read, 0, ends));
     }
 
-    /// The next batch, if rows for it were read.
+    /// The next batch, if enough rows were read.
     pub(super) fn next(&mut self) -> Result<Option<RecordBatch>, Error> {
         while let Some((read, at, ends)) = self.waiting.take() {
             let before = at.checked_sub(1).map_or(0, |row| ends[row]);
@@ -63,6 +64,7 @@ impl Rows {
             let left = BATCH_ROWS_MAX as usize - self.gathered_count;
             let fit = ends[at..].partition_point(|end| *end <= room).min(left);
             let end = at + fit.max(usize::from(self.gathered.is_empty())).min(read.num_rows() - at);
+            assert!(end <= read.num_rows() && ends.len() == read.num_rows(), "each row has an end");
             if end > at {
                 self.gathered.push(self.plain(&read, at, end)?);
                 self.gathered_bytes += ends[end - 1] - before;
@@ -77,7 +79,7 @@ impl Rows {
         if full { self.rest() } else { Ok(None) }
     }
 
-    /// A batch of what is written out, if there is anything.
+    /// A batch of the rows written out, if there are any.
     pub(super) fn rest(&mut self) -> Result<Option<RecordBatch>, Error> {
         (self.gathered_bytes, self.gathered_count) = (0, 0);
         let gathered = std::mem::take(&mut self.gathered);
@@ -88,7 +90,7 @@ impl Rows {
         }
     }
 
-    /// Some rows written out, with memory of their own.
+    /// Some rows written out, in memory of their own.
     fn plain(&self, read: &RecordBatch, begin: usize, end: usize) -> Result<RecordBatch, Error> {
         let whole = begin == 0 && end == read.num_rows();
         let plain = |(column, kind): (&ArrayRef, &DataType)| {

@@ -1,19 +1,20 @@
-//! Records of CSV, NDJSON and lines: where one ends and the next begins.
+//! Splits CSV, NDJSON and plain lines into records.
 //!
-//! 1. Bytes come in pieces. What is left of a piece behind its last whole record is carried to the next.
-//! 2. A record is copied as it stands, without what ends it: a line feed, and of CSV a carriage return before it, of
-//!    NDJSON any of them.
-//! 3. CSV and NDJSON are checked for UTF-8. Their empty lines are no records; those of plain lines are, and those of a
-//!    CSV with one column, where they are its null.
+//! 1. Bytes come in pieces. The part of a piece behind its last whole record is carried over to the next piece.
+//! 2. A record is copied without its line ending: a line feed and, before it, one carriage return of CSV or any number
+//!    of them of NDJSON.
+//! 3. CSV and NDJSON must be UTF-8. Their empty lines are no records, except in a CSV with one column, where an empty
+//!    line is a null. Empty plain lines are records.
 //! 4. The first record of a CSV is its header. It becomes part of the schema, and each record must have as many fields.
 //!
 //! Invariants:
-//! - A batch has no more than a piece of bytes, [`BATCH_ROWS_MAX`] records, or one long record; and there is never more
-//!   than a piece and a record held.
+//! - A batch holds at most the bytes of one piece and [`BATCH_ROWS_MAX`] records, or a single long record. At most a
+//!   piece and a record are held at once.
 
-use super::BATCH_ROWS_MAX;
 use crate::csv::{self, Flaw};
-use crate::{Error, Format, HEADER, LINE, RECORD};
+use crate::error::Error;
+use crate::format::{Format, HEADER, LINE, RECORD};
+use crate::limits::{BATCH_ROWS_MAX, signed};
 use arrow::array::{BinaryArray, RecordBatch};
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -21,17 +22,20 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 #[derive(Debug)]
 pub(super) struct Text {
     format: Format,
     record_bytes_max: usize,
-    /// Bytes of records that were not handed out, from `at` on.
+    /// Bytes of records not yet handed out, from `at` on.
     carried: Vec<u8>,
     at: usize,
-    /// Known at once, or of CSV when the header is.
+    /// Known at once, except for CSV, where it is known with the header.
     schema: Option<SchemaRef>,
     fields: usize,
     records: u64,
+    csv: csv::Reader,
 }
 
 /// A record in some bytes, and where the next one begins.
@@ -48,19 +52,20 @@ impl Text {
             _ => Some(text_schema(RECORD, None)),
         };
         let record_bytes_max = record_bytes_max as usize;
-        Self { format, record_bytes_max, carried: Vec::new(), at: 0, schema, fields: 0, records: 0 }
+        let (carried, csv) = (Vec::new(), csv::Reader::default());
+        Self { format, record_bytes_max, carried, at: 0, schema, fields: 0, records: 0, csv }
     }
 
     pub(super) fn schema(&self) -> Option<&SchemaRef> {
         self.schema.as_ref()
     }
 
-    /// Bytes that wait for the rest of their record.
+    /// Bytes waiting for the rest of their record.
     pub(super) fn held_bytes(&self) -> u64 {
         self.carried.capacity() as u64
     }
 
-    /// Takes what follows.
+    /// Takes the next piece.
     pub(super) fn give(&mut self, piece: &[u8]) {
         let mut bytes = Vec::with_capacity(self.carried.len() - self.at + piece.len());
         bytes.extend_from_slice(&self.carried[self.at..]);
@@ -68,7 +73,7 @@ impl Text {
         (self.carried, self.at) = (bytes, 0);
     }
 
-    /// Refuses a CSV without a header, when all of it was given.
+    /// Called when all bytes were given: refuses a CSV without a header.
     pub(super) fn end(&self) -> Result<(), Error> {
         match &self.schema {
             Some(_) => Ok(()),
@@ -76,13 +81,13 @@ impl Text {
         }
     }
 
-    /// The next records of what was given, which is all there is if it is the `last`; nothing if there are none.
+    /// The next whole records, if there are any. With `last`, no more bytes follow.
     pub(super) fn batch(&mut self, last: bool) -> Result<Option<RecordBatch>, Error> {
         let bytes = std::mem::take(&mut self.carried);
         let batch = self.batch_of(&bytes, last);
         self.carried = bytes;
         if matches!(batch, Ok(None)) {
-            // Perhaps it is long until more is given, and other objects are read meanwhile.
+            // It may take long until more is given, with other objects being read meanwhile.
             (self.carried, self.at) = (self.carried[self.at..].to_vec(), 0);
         }
         batch
@@ -112,7 +117,7 @@ impl Text {
             }
             self.records += 1;
             values.extend_from_slice(record);
-            offsets.push(super::signed(values.len()));
+            offsets.push(signed(values.len()));
         }
         if values.len() < values.capacity() / 2 {
             values.shrink_to_fit();
@@ -120,7 +125,7 @@ impl Text {
         self.checked(offsets, values)
     }
 
-    /// Whether an empty line is a record.
+    /// True if an empty line is a record.
     fn empty_counts(&self) -> bool {
         match self.format {
             Format::Csv => self.schema.is_some() && self.fields == 1,
@@ -149,24 +154,18 @@ impl Text {
         Error::Malformed { record: self.records + 1, format: self.format, reason }
     }
 
-    /// The refusal of a record that begins like this; a quote that is open to its end is the likeliest reason.
-    fn too_long(&self, record: &[u8]) -> Error {
-        if self.format == Format::Csv && csv::record(record, true) == Err(Flaw::Unclosed) {
+    /// The error for a record that begins like this; a quote that is never closed is the likeliest reason.
+    fn too_long(&mut self, record: &[u8]) -> Error {
+        if self.format == Format::Csv && self.csv.record(record, true) == Err(Flaw::Unclosed) {
             return self.malformed(format!("a quote in it is not closed within {} bytes", self.record_bytes_max));
         }
         Error::RecordTooLong { record: self.records + 1, limit_bytes: self.record_bytes_max as u64 }
     }
 
-    /// The record at `at`, if it ends in `bytes`, or wherever it ends if they are the last.
-    fn record(&self, bytes: &[u8], at: usize, last: bool) -> Result<Option<Found>, Error> {
+    /// The record at `at`, if its end is in `bytes` or they are the last ones.
+    fn record(&mut self, bytes: &[u8], at: usize, last: bool) -> Result<Option<Found>, Error> {
         if self.format == Format::Csv {
-            let record = csv::record(&bytes[at..], last).map_err(|flaw| self.flawed(flaw))?;
-            let Some(record) = record else { return Ok(None) };
-            if self.schema.is_some() && record.bytes > 0 && record.fields != self.fields {
-                let reason = format!("it has {} fields and the header has {}", record.fields, self.fields);
-                return Err(self.malformed(reason));
-            }
-            return Ok(Some(Found { record: at..at + record.bytes, next: at + record.next }));
+            return self.csv_record(bytes, at, last);
         }
         let (end, next) = match memchr::memchr(b'\n', &bytes[at..]) {
             Some(line) => (at + line, at + line + 1),
@@ -178,6 +177,21 @@ impl Text {
             _ => 0,
         };
         Ok(Some(Found { record: at..end - returns, next }))
+    }
+
+    fn csv_record(&mut self, bytes: &[u8], at: usize, last: bool) -> Result<Option<Found>, Error> {
+        let marked = self.schema.is_none() && bytes[at..].starts_with(BYTE_ORDER_MARK);
+        let begin = if marked { at + BYTE_ORDER_MARK.len() } else { at };
+        let record = self.csv.record(&bytes[begin..], last).map_err(|flaw| self.flawed(flaw))?;
+        let Some(record) = record else { return Ok(None) };
+        if self.schema.is_some() && record.bytes > 0 && record.fields != self.fields {
+            let reason = format!("it has {} fields and the header has {}", record.fields, self.fields);
+            return Err(self.malformed(reason));
+        }
+        if self.schema.is_none() {
+            self.fields = record.fields;
+        }
+        Ok(Some(Found { record: at..begin + record.bytes, next: begin + record.next }))
     }
 
     fn flawed(&self, flaw: Flaw) -> Error {
@@ -192,7 +206,7 @@ impl Text {
     }
 
     fn header(&mut self, line: &[u8]) -> Result<(), Error> {
-        let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
         let line = std::str::from_utf8(line).map_err(|_| self.not_this("its first line is not UTF-8"))?;
         if line.is_empty() {
             return Err(self.not_this("its header is empty"));
@@ -200,13 +214,12 @@ impl Text {
         if line.contains('\0') {
             return Err(self.not_this("its first line has bytes that are no text"));
         }
-        self.fields = csv::split(line.as_bytes()).len();
         self.schema = Some(text_schema(RECORD, Some(line)));
         Ok(())
     }
 }
 
-/// Which record is the first, from 1, that is not UTF-8 by itself.
+/// The first record, counted from 1, that is not UTF-8 by itself.
 fn not_utf8(offsets: &[i32], values: &[u8]) -> Option<usize> {
     let (text, flaw) = match std::str::from_utf8(values) {
         Ok(text) => (text, None),
@@ -215,7 +228,7 @@ fn not_utf8(offsets: &[i32], values: &[u8]) -> Option<usize> {
             (sound, Some(offsets.partition_point(|offset| *offset as usize <= sound.len())))
         }
     };
-    // The end of one record and the beginning of the next may be a letter together.
+    // The end of one record and the beginning of the next may form a character together.
     let ends = offsets.iter().take_while(|offset| **offset as usize <= text.len());
     let split = ends.enumerate().find(|(_, offset)| !text.is_char_boundary(**offset as usize)).map(|(row, _)| row);
     split.or(flaw)

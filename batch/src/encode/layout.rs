@@ -1,12 +1,13 @@
-//! How columns are laid out in Parquet: which of them get a dictionary, and which are compressed.
+//! The layout of columns in Parquet: which of them get a dictionary, and which are compressed.
 //!
-//! 1. A column of which a sample has mostly values of their own gets no dictionary: it would be given up after most of
+//! 1. A column whose sample has mostly distinct values gets no dictionary, which the library would abandon after most of
 //!    the work.
-//! 2. A column of which a sample does not shrink is not compressed: it would cost time in writing it, in proving it and
-//!    whenever it is read.
+//! 2. A column whose sample does not shrink is not compressed, which would cost time in writing, in verifying, and in
+//!    every read.
 
+use crate::error::Error;
+use crate::format::CODEC;
 use crate::hash::hash_rows;
-use crate::{CODEC, Error};
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use parquet::arrow::ArrowWriter;
@@ -19,14 +20,14 @@ use std::sync::Arc;
 
 /// Rows of a sample for dictionaries.
 const SAMPLE_ROWS: usize = 4096;
-/// Rows of a sample for compression, from how many pieces, and among how many rows it is worth taking one.
+/// Rows of a sample for compression, the number of pieces they come from, and the fewest rows worth a sample.
 const PACKED_ROWS: usize = 2048;
 const PACKED_PIECES: usize = 4;
 const ROWS_MIN: usize = 8 * PACKED_ROWS;
-/// A column is compressed if that saves one part in so many.
+/// A column is compressed if that saves at least one part in this many.
 const LEAST_SAVING: i64 = 32;
 
-/// How to write `pieces`, some of which have rows, in a file with this schema.
+/// The properties for writing `pieces`, some of which have rows, to a file with this schema.
 pub(super) fn of(schema: &Schema, pieces: &[RecordBatch]) -> Result<WriterPropertiesBuilder, Error> {
     let codec = match schema.metadata().get(CODEC).map(String::as_str) {
         Some("none") => Compression::UNCOMPRESSED,
@@ -68,7 +69,7 @@ fn without_dictionary(schema: &Schema, pieces: &[RecordBatch]) -> Result<Vec<Str
     Ok(columns)
 }
 
-/// Columns that are hardly shorter when a sample of them is written.
+/// The columns whose sample hardly shrinks when compressed.
 fn incompressible(properties: WriterProperties, pieces: &[RecordBatch]) -> Result<Vec<ColumnPath>, Error> {
     let Some(first) = pieces.first() else { return Ok(Vec::new()) };
     let schema = first.schema().as_ref().clone().with_metadata(std::collections::HashMap::new());

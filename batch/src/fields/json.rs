@@ -1,14 +1,16 @@
-//! Values of keys in lines of JSON, found without building anything of the rest.
+//! Finds the values of some keys in lines of JSON; the rest of a line is skipped.
 //!
-//! Of a key that stands in an object twice, the last counts.
+//! If an object has a key twice, the last value counts.
 
-use crate::{Error, Format, lock};
+use crate::error::Error;
+use crate::format::Format;
 use arrow::array::{Array, ArrayRef, BinaryArray, BinaryBuilder, StringBuilder};
+use parking_lot::Mutex;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The values of `names` in each record, as texts.
 pub(super) fn fields(records: &BinaryArray, names: &[String], seen: &Mutex<Seen>) -> Result<Vec<ArrayRef>, Error> {
@@ -22,15 +24,15 @@ pub(super) fn fields(records: &BinaryArray, names: &[String], seen: &Mutex<Seen>
             column.append_option(value.map(|value| text(value, name)).transpose()?.flatten());
         }
     }
-    lock(seen).add(met);
+    seen.lock().add(met);
     Ok(columns.into_iter().map(|mut column| Arc::new(column.finish()) as ArrayRef).collect())
 }
 
-/// Each record with these keys alone, in this order; values as they stand there.
-pub(super) fn kept(records: &BinaryArray, names: &[String], seen: &Mutex<Seen>) -> Result<BinaryArray, Error> {
+/// Each record with these keys alone, in this order, and the values as they stand in it.
+pub(super) fn chosen(records: &BinaryArray, names: &[String], seen: &Mutex<Seen>) -> Result<BinaryArray, Error> {
     let mut met = Seen::none_of(names.len());
     let keys: Vec<String> = names.iter().map(|name| serde_json::Value::from(name.as_str()).to_string()).collect();
-    let mut kept = BinaryBuilder::with_capacity(records.len(), records.values().len());
+    let mut chosen = BinaryBuilder::with_capacity(records.len(), records.values().len());
     let mut found = vec![None; names.len()];
     let mut line = String::new();
     for row in 0..records.len() {
@@ -45,13 +47,13 @@ pub(super) fn kept(records: &BinaryArray, names: &[String], seen: &Mutex<Seen>) 
             }
         }
         line.push('}');
-        kept.append_value(&line);
+        chosen.append_value(&line);
     }
-    lock(seen).add(met);
-    Ok(kept.finish())
+    seen.lock().add(met);
+    Ok(chosen.finish())
 }
 
-/// Which keys were in a record so far, whatever their value.
+/// The keys found in any record so far, whatever their values.
 #[derive(Debug)]
 pub(crate) struct Seen {
     keys: Vec<bool>,
@@ -72,7 +74,7 @@ impl Seen {
         self.keys.iter_mut().zip(found).for_each(|(seen, found)| *seen |= found.is_some());
     }
 
-    /// What was seen elsewhere, too.
+    /// Adds the keys found in other records.
     fn add(&mut self, other: Self) {
         self.first = self.first.take().or(other.first);
         self.keys.iter_mut().zip(other.keys).for_each(|(seen, found)| *seen |= found);
@@ -142,7 +144,7 @@ impl<'de> Visitor<'de> for Pick<'_, '_, 'de> {
 #[derive(serde::Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// What a value says, as text; nothing if it is null.
+/// A value as text; `None` for null.
 fn text<'a>(value: &'a RawValue, name: &str) -> Result<Option<Cow<'a, str>>, Error> {
     let raw = value.get();
     match raw.as_bytes().first() {

@@ -1,4 +1,4 @@
-//! What is wrong is said with where and what to do.
+//! Errors name the place, and what to do.
 
 use crate::help::{BUFFER_BYTES, decode, filtered, part, projected, spec};
 use batch::{Error, Format, Spec};

@@ -33,7 +33,7 @@ pub(crate) fn decode(spec: &Spec, object: &[u8], buffer_bytes: u64) -> Result<Ve
     }
 }
 
-/// What became of some objects.
+/// The partitions and checksum of some objects.
 pub(crate) struct Parted {
     pub names: BTreeMap<usize, String>,
     pub pieces: BTreeMap<usize, Vec<RecordBatch>>,

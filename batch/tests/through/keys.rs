@@ -1,4 +1,4 @@
-//! Which partition a value has: nulls, NaN, texts and numbers.
+//! Partitions of values: nulls, NaN, texts and numbers.
 
 use crate::help::{BUFFER_BYTES, filtered, part, spec};
 use arrow::array::{ArrayRef, Float32Array, Float64Array, RecordBatch};

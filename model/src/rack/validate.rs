@@ -1,20 +1,19 @@
-//! From what a description says to what everything else relies on.
+//! Checks a draft against the invariants of a [`RackSpec`](super::RackSpec).
 //!
-//! Each check states one invariant of [`RackSpec`](super::RackSpec); the first that fails is reported, with the key it
-//! is about and what to write instead. Bounds on counts and spans exist so that later arithmetic cannot overflow: a
-//! check here is what makes a `u64` sum over drives or a product of days safe elsewhere.
+//! Each check states one invariant; the first that fails is reported, with its key and what to write instead. Counts and
+//! spans are bounded so that later arithmetic cannot overflow, such as a `u64` sum over drives or a product of days.
 
-use super::{Code, Distribution, DomainLimit, DriveProfile, RackDraft, SpecError, Watts};
-use crate::{DomainId, DriveId};
+use super::draft::{Code, Distribution, DomainLimit, DriveProfile, RackDraft, SpecError, Watts};
+use crate::id::{DomainId, DriveId};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use core::time::Duration;
 
-/// Drives a rack may have. Well above a hundred thousand; a description by rule cannot ask for more memory than this.
+/// The most drives of a rack, which bounds the memory that a description by rule can ask for.
 pub(crate) const DRIVES_MAX: usize = 1 << 20;
-/// The longest span a drive's profile may name. Anything longer is a mistyped unit.
+/// The longest span of a drive's profile. A longer one is a mistyped unit.
 const SPAN_MAX: Duration = Duration::from_hours(24);
 const CAPACITY_MAX_BYTES: u64 = 1_000_000_000_000_000;
 const FRAGMENT_MAX_BYTES: u32 = 64 << 20;
@@ -27,7 +26,7 @@ fn refuse(key: impl Into<String>, message: impl Into<String>) -> Checked {
     Err(SpecError { key: key.into(), message: message.into() })
 }
 
-/// Whether `draft` keeps every invariant of a rack.
+/// Checks every invariant of a rack.
 pub(super) fn check(draft: &RackDraft) -> Checked {
     check_name("name", &draft.name)?;
     check_code(draft.code)?;
@@ -338,7 +337,7 @@ fn milliwatts(mw: u64) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{DriveSpec, FailureDomains, RackSpec, Resource};
+    use crate::rack::{DriveSpec, FailureDomains, RackSpec, Resource};
 
     fn draft() -> RackDraft {
         let span = Distribution::constant(Duration::from_secs(1));

@@ -1,11 +1,10 @@
 //! The drives of a description and the domains they are in, by rule or drive by drive.
 
-use super::Fault;
-use super::rack::Ruled;
+use super::fault::Fault;
 use super::tree::{Item, Table, cut, nearest};
 use super::units::SIZE;
-use crate::rack::DRIVES_MAX;
-use crate::{DomainId, DriveId, DriveSpec, FailureDomains, Resource};
+use crate::id::{DomainId, DriveId};
+use crate::rack::{DRIVES_MAX, DriveSpec, FailureDomains, Resource};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -14,22 +13,30 @@ use alloc::vec::Vec;
 const AXES: [&str; 3] = ["width", "depth", "height"];
 const SAME_EXAMPLE: &str = "same = [\"width\", \"height\"], same = [\"height/2\"] or same = [\"drive\"]";
 
-/// Which drives share a domain.
+/// The rule that says which drives share a domain.
 pub(super) enum Rule {
-    /// None: each is in one of its own.
+    /// Each is in a domain of its own.
     EachDrive,
     /// Those whose coordinates, each divided by its divisor, are the same: (index of the axis, divisor).
     Coordinates(Vec<(usize, u16)>),
 }
 
 impl Rule {
-    /// What two drives of one domain have in common.
+    /// The key that all drives of a domain have in common.
     fn key(&self, drive: &DriveSpec) -> (u32, Vec<u16>) {
         match self {
             Self::EachDrive => (drive.id.0, Vec::new()),
             Self::Coordinates(axes) => (0, axes.iter().map(|(axis, by)| drive.slot[*axis] / by).collect()),
         }
     }
+}
+
+/// A resource or a kind of failure domain, with the rule that says which drives share a domain. Without a rule, each
+/// drive names its own.
+pub(super) struct Ruled<'a, T> {
+    pub(super) kind: T,
+    pub(super) rule: Option<Rule>,
+    pub(super) table: Table<'a>,
 }
 
 /// A domain as a drive names it.

@@ -1,10 +1,10 @@
 //! The tables of a description: code, drive profile, resources and failure domains.
 
-use super::Fault;
-use super::drives::{self, Rule};
+use super::drives::{self, Ruled};
+use super::fault::Fault;
 use super::tree::{Item, Table};
 use super::units::{RATE, SIZE};
-use crate::{Code, Distribution, DomainLimit, DriveProfile, FailureDomains, RackDraft, Resource, Watts};
+use crate::rack::{Code, Distribution, DomainLimit, DriveProfile, FailureDomains, RackDraft, Resource, Watts};
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -27,14 +27,7 @@ const DRIVE_KEYS: [&str; 11] = [
     "life_years",
 ];
 
-/// A kind of domain with the rule that says who shares one; without, each drive names its own.
-pub(super) struct Ruled<'a, T> {
-    pub(super) kind: T,
-    pub(super) rule: Option<Rule>,
-    pub(super) table: Table<'a>,
-}
-
-/// What `root` describes.
+/// The rack that `root` describes.
 pub(super) fn draft(root: &DeTable<'_>) -> Result<RackDraft, Fault> {
     let root = Table::root(root);
     root.only(&ROOT_KEYS)?;

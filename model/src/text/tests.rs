@@ -1,10 +1,11 @@
-//! What descriptions mean, what wrong ones are told, and that none can do harm.
+//! Valid descriptions, the errors of invalid ones, and that no text does harm.
 
 #![allow(clippy::unwrap_used)]
 
 use super::*;
 use crate::{DomainId, DomainLimit, Rng};
 use alloc::format;
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -64,7 +65,7 @@ fn labels_paths_and_capacities_of_single_drives_are_kept() {
 }
 
 /// The message for the shipped text `name` with `from` replaced by `to`.
-fn told(name: &str, from: &str, to: &str) -> String {
+fn message(name: &str, from: &str, to: &str) -> String {
     let text = shipped(name);
     assert!(text.contains(from), "{from}");
     parse(&text.replacen(from, to, 1), "rack.toml").unwrap_err().to_string()
@@ -107,7 +108,7 @@ fn every_refusal_says_where_what_and_what_instead() {
         ("same = [\"width/3\"]\nbytes", "bytes", "nothing says which drives share a domain of `pcie`; write same ="),
     ];
     for (from, to, expected) in cases {
-        let message = told("pelican", from, to);
+        let message = message("pelican", from, to);
         assert!(message.starts_with("rack.toml:") && message.contains(expected), "{to:?} gives {message}");
     }
 }
@@ -133,7 +134,7 @@ fn single_drives_are_refused_at_their_own_line() {
         ("[[drives]]", "[geometry]\nwidth = 1\n[[drives]]", "leave out one of the two"),
     ];
     for (from, to, expected) in cases {
-        let message = told("nas8", from, to);
+        let message = message("nas8", from, to);
         assert!(message.contains(expected), "{to:?} gives {message}");
     }
 }

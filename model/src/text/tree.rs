@@ -1,6 +1,6 @@
-//! The parsed text as tables and items that know their place, so that each refusal can point at it.
+//! The parsed text as tables and items with their places, so that each error can point at one.
 
-use super::Fault;
+use super::fault::Fault;
 use super::units::{self, Units};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -10,7 +10,7 @@ use core::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A value with the key it stands behind.
+/// A value with its key.
 #[derive(Clone, Copy)]
 pub(super) struct Item<'a> {
     key: &'a str,
@@ -188,12 +188,12 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Where to point for a value: at it, or, for a table, which may be spread over the text, at its key.
+/// The place of a value; of a table, which may be spread over the text, the place of its key.
 fn place(key_span: (usize, usize), value: &Spanned<DeValue<'_>>) -> Range<usize> {
     if value.get_ref().is_table() { key_span.0..key_span.1 } else { value.span() }
 }
 
-/// `name` for a message: as it is, or its beginning where it is long.
+/// `name` for a message, cut if it is long.
 pub(super) fn cut(name: &str) -> String {
     let mut short: String = name.chars().take(32).collect();
     if short.len() < name.len() {
@@ -206,30 +206,14 @@ fn article(noun: &str) -> &'static str {
     if noun.starts_with(['a', 'i']) { "an" } else { "a" }
 }
 
-/// The name of `known` that is fewest edits away from `word`.
+/// The name in `known` with the smallest edit distance from `word`.
 pub(super) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let word: String = word.chars().take(64).collect();
-    known.iter().copied().min_by_key(|name| distance(&word, name))
+    known.iter().copied().min_by_key(|name| strsim::levenshtein(&word, name))
 }
 
-/// Levenshtein's distance: insertions, deletions and replacements between two words.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
-/// The place of the key that a validation names, such as `resources.power.watts` or `drives[3].slot`; of the nearest
-/// table around it where the text does not have it.
+/// The place of a key such as `resources.power.watts` or `drives[3].slot`; if the text does not have it, the place of the
+/// innermost table around it.
 pub(super) fn locate(root: &DeTable<'_>, key: &str) -> Range<usize> {
     let (mut table, mut rest, mut found) = (root, key, 0..0);
     loop {

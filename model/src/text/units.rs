@@ -1,6 +1,6 @@
-//! Quantities as people write them: `"4.55 TB"`, `"128 KiB"`, `"64 Gb/s"`, `"13.5 s"`.
+//! Quantities with units: `"4.55 TB"`, `"128 KiB"`, `"64 Gb/s"`, `"13.5 s"`.
 //!
-//! Decimal fractions are exact: a quantity that is no whole number of its smallest unit (byte, nanosecond) is refused
+//! Decimal fractions are exact: a quantity that is not a whole number of its smallest unit (byte, nanosecond) is refused
 //! rather than rounded.
 
 use alloc::format;
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 pub(super) struct Units {
     what: &'static str,
     example: &'static str,
-    /// Name; then how many smallest units it is, as a fraction.
+    /// Name, and its size in the smallest unit as a fraction.
     table: &'static [(&'static str, u64, u64)],
 }
 
@@ -68,7 +68,7 @@ pub(super) const SPAN: Units = Units {
 };
 
 impl Units {
-    /// How many smallest units `text` is, or what is wrong with it.
+    /// `text` as a number of the smallest unit, or an error message.
     pub(super) fn parse(&self, text: &str) -> Result<u64, String> {
         let trimmed = text.trim();
         let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
@@ -102,7 +102,7 @@ impl Units {
     }
 }
 
-/// `text` quoted, and cut where it is long.
+/// `text` in quotes, cut if it is long.
 fn shown(text: &str) -> String {
     let cut: String = text.chars().take(24).collect();
     format!("{cut:?}")

@@ -1,11 +1,12 @@
-//! The other end of the admin API, for the command line.
+//! The client of the admin API, for the command line.
 //!
-//! A server may go while it is asked: it closes the connection before its answer or in the middle of it, says that it
-//! is stopping, or answers no more. Whoever asks is then told what he would be told a moment later, that no server
-//! runs; if he asked for a change, also that it may have been made. What a repartition is asked for may take minutes,
-//! to look through millions of objects: that is waited for as long as the server answers other questions meanwhile.
+//! A server may end during a request: it closes the connection before or within its answer, says that it is stopping, or
+//! stops answering. The client then waits until it is gone, and reports that no server runs; after a change, also that
+//! the change may have been made. A request for a repartition may take minutes, since it looks through millions of
+//! objects: the client waits for it as long as the server answers other requests.
 
-use super::{ErrorBody, STOPPING, socket};
+use super::answer::{ErrorBody, STOPPING};
+use super::socket;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::repartition;
 use crate::report::{DriveReport, Explanation, NewKeys, Status, UserReport};
@@ -21,21 +22,21 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 
-/// How long a server may take to answer; it waits for no drive, so this is long.
+/// The longest time to an answer. It is generous, since the server waits for no drive.
 const ANSWER_LIMIT: Duration = Duration::from_secs(25);
-/// How long a server that closed a connection may take to be gone. One that is there after that is not going.
+/// The longest time that a server takes to end after it closed a connection. One that is there after that has not ended.
 const GOING_LIMIT: Duration = Duration::from_secs(5);
-/// How often it is looked whether it is gone.
+/// The interval of looking whether it is gone.
 const GOING_STEP: Duration = Duration::from_millis(50);
 
-/// Asks the server of one data directory.
+/// A client of the server of one data directory.
 #[derive(Debug)]
 pub struct Client {
     dir: PathBuf,
     place: socket::Place,
 }
 
-/// Why a server's answer did not come.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// There is no data directory.
@@ -44,7 +45,7 @@ pub enum ClientError {
     /// Nobody listens.
     #[error("no server runs on {dir}; start it with `larder serve --data {dir}`", dir = .0.display())]
     NoServer(PathBuf),
-    /// It went while it was asked for a change.
+    /// The server ended during a change.
     #[error(
         "no server runs on {dir} any more: it ended before it answered; start it with `larder serve --data {dir}`, and \
          look whether what was asked is done",
@@ -54,44 +55,44 @@ pub enum ClientError {
     /// The socket is somebody else's.
     #[error("the server on {} belongs to another user; ask as the user who started it", .0.display())]
     NotYours(PathBuf),
-    /// It listens, but does not answer.
+    /// The server listens, but does not answer.
     #[error("the server on {} does not answer ({reason}); look into its log", .dir.display())]
     NoAnswer {
         /// The data directory.
         dir: PathBuf,
-        /// What happened.
+        /// The reason.
         reason: String,
     },
-    /// It answers with an error.
+    /// The server answered with an error.
     #[error("{0}")]
     Refused(String),
 }
 
-/// How long an answer is waited for.
+/// The time limit of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wait {
+enum Limit {
     /// [`ANSWER_LIMIT`].
-    Briefly,
-    /// As long as the server answers others.
-    WhileItWorks,
+    Brief,
+    /// None, as long as the server answers other requests.
+    WhileResponsive,
 }
 
-/// Why a try came to nothing.
-enum Missed {
-    /// The server seems to be going.
-    Going(String),
+/// A failed attempt.
+enum Failure {
+    /// The server seems to be ending.
+    Ending(String),
     /// Anything else.
     Error(ClientError),
 }
 
-impl From<ClientError> for Missed {
+impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         Self::Error(error)
     }
 }
 
 impl Client {
-    /// A client of the server on the data directory `dir`. Connects to nothing yet.
+    /// A client of the server on the data directory `dir`. It does not connect yet.
     ///
     /// # Errors
     /// When there is no data directory.
@@ -104,18 +105,18 @@ impl Client {
         Ok(Self { dir: dir.to_owned(), place })
     }
 
-    /// How it goes.
+    /// The state of the server.
     ///
     /// # Errors
     /// When no server answers.
     pub async fn status(&self) -> Result<Status, ClientError> {
-        self.get("/status").await?.ok_or_else(|| self.silent("it knows no /status"))
+        self.get("/status").await?.ok_or_else(|| self.no_answer("it knows no /status"))
     }
 
-    /// Where an object lies, if there is such an object.
+    /// The place of an object, if there is such an object.
     ///
     /// # Errors
-    /// When no server answers, or it cannot tell.
+    /// When no server answers, or it cannot find out.
     pub async fn explain(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, ClientError> {
         let query = form_urlencoded::Serializer::new(String::new())
             .append_pair("bucket", bucket)
@@ -129,7 +130,7 @@ impl Client {
     /// # Errors
     /// When no server answers.
     pub async fn drives(&self) -> Result<Vec<DriveReport>, ClientError> {
-        self.get("/drives").await?.ok_or_else(|| self.silent("it knows no /drives"))
+        self.get("/drives").await?.ok_or_else(|| self.no_answer("it knows no /drives"))
     }
 
     /// The users, root first and then by name.
@@ -137,7 +138,7 @@ impl Client {
     /// # Errors
     /// When no server answers.
     pub async fn users(&self) -> Result<Vec<UserReport>, ClientError> {
-        self.get("/users").await?.ok_or_else(|| self.silent("it knows no /users"))
+        self.get("/users").await?.ok_or_else(|| self.no_answer("it knows no /users"))
     }
 
     /// Makes a user.
@@ -148,7 +149,7 @@ impl Client {
         self.of_user(Method::POST, "/users", name).await
     }
 
-    /// Gives a user other keys.
+    /// Replaces the keys of a user.
     ///
     /// # Errors
     /// When no server answers, or it refuses.
@@ -164,15 +165,15 @@ impl Client {
         self.of_user(Method::DELETE, "/users", name).await
     }
 
-    /// Plans a repartition or begins one.
+    /// Plans a repartition or starts one.
     ///
     /// # Errors
     /// When no server answers, or it refuses.
     pub async fn repartition(&self, request: &repartition::Request) -> Result<repartition::JobReport, ClientError> {
         let asked = serde_json::to_string(request).map_err(|error| ClientError::Refused(error.to_string()))?;
         let query = form_urlencoded::Serializer::new(String::new()).append_pair("request", &asked).finish();
-        let answer = self.ask_at_length(Method::POST, &format!("/repartition?{query}"), Wait::WhileItWorks).await?;
-        answer.ok_or_else(|| self.silent("it knows no /repartition"))
+        let answer = self.ask_within(Method::POST, &format!("/repartition?{query}"), Limit::WhileResponsive).await?;
+        answer.ok_or_else(|| self.no_answer("it knows no /repartition"))
     }
 
     /// The repartition jobs, by number.
@@ -180,7 +181,7 @@ impl Client {
     /// # Errors
     /// When no server answers.
     pub async fn repartitions(&self) -> Result<Vec<repartition::JobReport>, ClientError> {
-        self.get("/repartition").await?.ok_or_else(|| self.silent("it knows no /repartition"))
+        self.get("/repartition").await?.ok_or_else(|| self.no_answer("it knows no /repartition"))
     }
 
     /// A repartition job, if there is one of that number.
@@ -191,30 +192,33 @@ impl Client {
         self.get(&format!("/repartition?job={job}")).await
     }
 
-    /// Has a repartition job `pause`, `resume` or `cancel`, if there is one of that number.
+    /// Changes a repartition job, if there is one of that number: `pause`, `resume` or `cancel`.
     ///
     /// # Errors
     /// When no server answers, or it refuses.
-    pub async fn tell_repartition(&self, job: u64, what: &str) -> Result<Option<repartition::JobReport>, ClientError> {
-        self.ask_at_length(Method::POST, &format!("/repartition/{what}?job={job}"), Wait::WhileItWorks).await
+    pub async fn change_repartition(
+        &self,
+        job: u64,
+        change: &str,
+    ) -> Result<Option<repartition::JobReport>, ClientError> {
+        self.ask_within(Method::POST, &format!("/repartition/{change}?job={job}"), Limit::WhileResponsive).await
     }
 
     async fn of_user<T: DeserializeOwned>(&self, method: Method, path: &str, name: &str) -> Result<T, ClientError> {
         let query = form_urlencoded::Serializer::new(String::new()).append_pair("name", name).finish();
         let answer = self.ask(method, &format!("{path}?{query}")).await?;
-        answer.ok_or_else(|| self.silent("it knows no /users"))
+        answer.ok_or_else(|| self.no_answer("it knows no /users"))
     }
 
-    /// Says that drive `drive` failed for good. Nothing if there is no such drive.
+    /// Reports that drive `drive` failed for good; `None` if there is no such drive.
     ///
     /// # Errors
-    /// When no server answers, it cannot remember it, or it may lose blobs by it and `force` is not set.
+    /// When no server answers, it cannot record it, or blobs may be lost by it and `force` is not set.
     pub async fn fail_drive(&self, drive: u32, force: bool) -> Result<Option<DriveReport>, ClientError> {
         self.ask(Method::POST, &format!("/drives/fail?drive={drive}&force={force}")).await
     }
 
-    /// Has an empty directory in the place of drive `drive`, which failed, become that drive. Nothing if there is no
-    /// such drive.
+    /// Has the empty directory that replaces drive `drive`, which failed, used; `None` if there is no such drive.
     ///
     /// # Errors
     /// When no server answers, or it refuses.
@@ -227,54 +231,54 @@ impl Client {
     }
 
     async fn ask<T: DeserializeOwned>(&self, method: Method, target: &str) -> Result<Option<T>, ClientError> {
-        self.ask_at_length(method, target, Wait::Briefly).await
+        self.ask_within(method, target, Limit::Brief).await
     }
 
-    /// The answer to a request; nothing for 404. A server that goes meanwhile is waited for until it is gone; a GET is
-    /// asked again, since another one may have come instead.
-    async fn ask_at_length<T: DeserializeOwned>(
+    /// The answer to a request; `None` for 404. If the server ends meanwhile, this waits until it is gone; a GET is
+    /// repeated, since another server may have taken its place.
+    async fn ask_within<T: DeserializeOwned>(
         &self,
         method: Method,
         target: &str,
-        wait: Wait,
+        limit: Limit,
     ) -> Result<Option<T>, ClientError> {
-        let mut missed = match self.answer(&method, target, wait).await {
-            Err(Missed::Going(reason)) => reason,
-            Err(Missed::Error(error)) => return Err(error),
+        let mut reason = match self.answer(&method, target, limit).await {
+            Err(Failure::Ending(reason)) => reason,
+            Err(Failure::Error(error)) => return Err(error),
             Ok(answer) => return Ok(answer),
         };
         let end = Instant::now() + GOING_LIMIT;
         while Instant::now() < end {
             tokio::time::sleep(GOING_STEP).await;
             if method != Method::GET {
-                // Not asked again: the change may have been made.
+                // Not repeated: the change may have been made.
                 if let Err(ClientError::NoServer(dir)) = self.connect().await {
                     return Err(ClientError::Unfinished(dir));
                 }
                 continue;
             }
-            match self.answer(&method, target, wait).await {
-                Err(Missed::Going(reason)) => missed = reason,
-                Err(Missed::Error(error)) => return Err(error),
+            match self.answer(&method, target, limit).await {
+                Err(Failure::Ending(again)) => reason = again,
+                Err(Failure::Error(error)) => return Err(error),
                 Ok(answer) => return Ok(answer),
             }
         }
-        Err(self.silent(missed))
+        Err(self.no_answer(reason))
     }
 
     async fn answer<T: DeserializeOwned>(
         &self,
         method: &Method,
         target: &str,
-        wait: Wait,
-    ) -> Result<Option<T>, Missed> {
+        limit: Limit,
+    ) -> Result<Option<T>, Failure> {
         let stream = self.connect().await?;
         let exchange = self.exchange(stream, method, target);
         tokio::pin!(exchange);
         let (status, body) = loop {
             match tokio::time::timeout(ANSWER_LIMIT, &mut exchange).await {
                 Ok(answer) => break answer?,
-                Err(_) if wait == Wait::WhileItWorks && self.answers().await => {}
+                Err(_) if limit == Limit::WhileResponsive && self.is_responsive().await => {}
                 Err(_) => return Err(self.too_late(method).await.into()),
             }
         };
@@ -283,45 +287,50 @@ impl Client {
         }
         if status != StatusCode::OK {
             return Err(match serde_json::from_slice::<ErrorBody>(&body) {
-                Ok(ErrorBody { error }) if error == STOPPING => Missed::Going(error),
+                Ok(ErrorBody { error }) if error == STOPPING => Failure::Ending(error),
                 Ok(ErrorBody { error }) => ClientError::Refused(error).into(),
-                Err(_) => self.silent(status).into(),
+                Err(_) => self.no_answer(status).into(),
             });
         }
-        serde_json::from_slice(&body).map(Some).map_err(|error| self.silent(error).into())
+        serde_json::from_slice(&body).map(Some).map_err(|error| self.no_answer(error).into())
     }
 
-    /// Whether the server answers another question.
-    async fn answers(&self) -> bool {
+    /// True if the server answers another request.
+    async fn is_responsive(&self) -> bool {
         let Ok(stream) = self.connect().await else { return false };
         let status = self.exchange(stream, &Method::GET, "/status");
         matches!(tokio::time::timeout(ANSWER_LIMIT, status).await, Ok(Ok(_)))
     }
 
-    /// What it means that no answer came in time.
+    /// The error when no answer came in time.
     async fn too_late(&self, method: &Method) -> ClientError {
         match self.connect().await {
             Err(ClientError::NoServer(dir)) if method != Method::GET => ClientError::Unfinished(dir),
             Err(error) => error,
-            Ok(_) => self.silent("it took too long"),
+            Ok(_) => self.no_answer("it took too long"),
         }
     }
 
     async fn connect(&self) -> Result<UnixStream, ClientError> {
         self.place.connect().await.map_err(|error| match error.kind() {
-            // What a killed server leaves refuses; what a stopped one leaves is nothing.
+            // The socket of a killed server refuses; a stopped server leaves none.
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ClientError::NoServer(self.dir.clone()),
             io::ErrorKind::PermissionDenied => ClientError::NotYours(self.dir.clone()),
-            _ => self.silent(error),
+            _ => self.no_answer(error),
         })
     }
 
-    async fn exchange(&self, stream: UnixStream, method: &Method, target: &str) -> Result<(StatusCode, Bytes), Missed> {
+    async fn exchange(
+        &self,
+        stream: UnixStream,
+        method: &Method,
+        target: &str,
+    ) -> Result<(StatusCode, Bytes), Failure> {
         let broken = |error: hyper::Error| {
             if error.is_parse() {
-                return Missed::Error(self.silent(error));
+                return Failure::Error(self.no_answer(error));
             }
-            Missed::Going(format!("it closed the connection: {error}"))
+            Failure::Ending(format!("it closed the connection: {error}"))
         };
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
@@ -330,24 +339,18 @@ impl Client {
             .uri(target)
             .header(header::HOST, "larder")
             .body(Empty::<Bytes>::new())
-            .map_err(|error| self.silent(error))?;
+            .map_err(|error| self.no_answer(error))?;
+        // It ends with the response, or when the sender is dropped.
+        tokio::spawn(connection);
         let answer = async {
             let response = sender.send_request(request).await?;
             let status = response.status();
             Ok::<_, hyper::Error>((status, response.into_body().collect().await?.to_bytes()))
         };
-        // The connection only has to be driven until the answer is complete.
-        tokio::pin!(answer);
-        tokio::select! {
-            answer = &mut answer => answer.map_err(broken),
-            ended = connection => match ended {
-                Ok(()) => answer.await.map_err(broken),
-                Err(error) => Err(broken(error)),
-            },
-        }
+        answer.await.map_err(broken)
     }
 
-    fn silent(&self, reason: impl fmt::Display) -> ClientError {
+    fn no_answer(&self, reason: impl fmt::Display) -> ClientError {
         ClientError::NoAnswer { dir: self.dir.clone(), reason: format!("{reason}") }
     }
 }

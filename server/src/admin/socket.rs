@@ -1,7 +1,7 @@
-//! Where the socket lies, however long the data directory's path is.
+//! The place of the socket, however long the data directory's path is.
 //!
-//! A socket's address has room for 107 bytes of path (`sun_path`). Longer ones are reached through the open directory,
-//! as `/proc/self/fd/N/admin.sock`, which is always short.
+//! A socket's address has room for 107 bytes of path (`sun_path`). Longer paths go through the open directory, as
+//! `/proc/self/fd/N/admin.sock`, which is always short.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -12,22 +12,22 @@ use std::path::{Path, PathBuf};
 use tokio::net::{UnixListener, UnixStream};
 
 const NAME: &str = "admin.sock";
-/// Where the socket is made, before it moves to its name.
-const NURSERY: &str = "admin.new";
+/// The directory in which the socket is made, before it moves to its name.
+const NEW_DIR: &str = "admin.new";
 /// The longest path that every Unix takes in a socket's address.
 const ADDRESS_BYTES: usize = 103;
 
-/// The directory of a socket, by a path that is short enough.
+/// The directory of a socket, as a path that is short enough.
 #[derive(Debug)]
 pub(super) struct Place {
     dir: PathBuf,
-    /// Keeps `/proc/self/fd/N` meaning the directory.
+    /// Keeps `/proc/self/fd/N` valid.
     _open: Option<File>,
 }
 
 impl Place {
     pub(super) fn in_dir(dir: &Path) -> io::Result<Self> {
-        if dir.join(NURSERY).join(NAME).as_os_str().as_bytes().len() <= ADDRESS_BYTES {
+        if dir.join(NEW_DIR).join(NAME).as_os_str().as_bytes().len() <= ADDRESS_BYTES {
             return Ok(Self { dir: dir.to_owned(), _open: None });
         }
         let open = File::open(dir)?;
@@ -40,18 +40,18 @@ impl Place {
         Ok(Self { dir: short, _open: Some(open) })
     }
 
-    /// A socket that nobody but the owner could ever connect to.
+    /// Binds a socket to which only the owner can ever connect.
     pub(super) fn bind(&self) -> io::Result<UnixListener> {
-        let nursery = self.dir.join(NURSERY);
-        if nursery.exists() {
-            fs::remove_dir_all(&nursery)?;
+        let new_dir = self.dir.join(NEW_DIR);
+        if new_dir.exists() {
+            fs::remove_dir_all(&new_dir)?;
         }
-        DirBuilder::new().mode(0o700).create(&nursery)?;
-        let newborn = nursery.join(NAME);
-        let listener = UnixListener::bind(&newborn)?;
-        fs::set_permissions(&newborn, Permissions::from_mode(0o600))?;
-        fs::rename(&newborn, self.dir.join(NAME))?;
-        fs::remove_dir(&nursery)?;
+        DirBuilder::new().mode(0o700).create(&new_dir)?;
+        let new_socket = new_dir.join(NAME);
+        let listener = UnixListener::bind(&new_socket)?;
+        fs::set_permissions(&new_socket, Permissions::from_mode(0o600))?;
+        fs::rename(&new_socket, self.dir.join(NAME))?;
+        fs::remove_dir(&new_dir)?;
         Ok(listener)
     }
 
@@ -59,7 +59,7 @@ impl Place {
         UnixStream::connect(self.dir.join(NAME)).await
     }
 
-    /// Removes the socket, as far as it goes: the next server replaces what is left.
+    /// Removes the socket. If that fails, the next server replaces it.
     pub(super) fn remove(&self) {
         if let Err(error) = fs::remove_file(self.dir.join(NAME)) {
             tracing::debug!(%error, "the admin socket is gone already");

@@ -1,4 +1,4 @@
-//! Both ends of the admin API over a real socket, with a server that is only said to be one.
+//! Both ends of the admin API over a real socket, with a fake server.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -158,8 +158,8 @@ async fn what_the_server_says_arrives_whatever_the_key_is_called() {
         assert_eq!(client.explain("b", key).await.unwrap(), Some(explanation("b", key)));
     }
     assert_eq!(client.explain("b", "nothing").await.unwrap(), None);
-    let told = client.explain("b", "broken").await.unwrap_err().to_string();
-    assert_eq!(told, "the catalog does not answer");
+    let message = client.explain("b", "broken").await.unwrap_err().to_string();
+    assert_eq!(message, "the catalog does not answer");
     server.stop().await;
 }
 
@@ -183,8 +183,8 @@ async fn users_are_made_listed_rotated_and_removed() {
         (client.remove_user("root").await, "root stays"),
         (client.add_user("a b&c").await.map(drop), "`a b&c` is no user's name"),
     ] {
-        let told = refused.unwrap_err().to_string();
-        assert!(told.contains(says), "{told}");
+        let message = refused.unwrap_err().to_string();
+        assert!(message.contains(says), "{message}");
     }
     server.stop().await;
 }
@@ -192,8 +192,8 @@ async fn users_are_made_listed_rotated_and_removed() {
 #[tokio::test]
 async fn without_a_server_the_client_says_how_to_start_one() {
     let (root, dir) = data_dir("d");
-    let told = Client::of(&root.path().join("none")).unwrap_err().to_string();
-    assert!(told.contains("there is no Larder data directory at"), "{told}");
+    let message = Client::of(&root.path().join("none")).unwrap_err().to_string();
+    assert!(message.contains("there is no Larder data directory at"), "{message}");
     let no_server = format!("no server runs on {0}; start it with `larder serve --data {0}`", dir.display());
     assert_eq!(Client::of(&dir).unwrap().status().await.unwrap_err().to_string(), no_server);
 
@@ -278,14 +278,14 @@ async fn however_a_server_goes_while_it_is_asked_the_client_says_that_it_is_gone
             let client = Client::of(&dir).unwrap();
             let server = tokio::spawn(goes(dir.clone(), how));
             tokio::task::yield_now().await;
-            let told =
+            let message =
                 if changes { client.add_user("ann").await.unwrap_err() } else { client.status().await.unwrap_err() };
             let fits = if changes {
-                matches!(told, ClientError::Unfinished(_))
+                matches!(message, ClientError::Unfinished(_))
             } else {
-                matches!(told, ClientError::NoServer(_))
+                matches!(message, ClientError::NoServer(_))
             };
-            let text = told.to_string();
+            let text = message.to_string();
             assert!(fits && text.contains("no server runs on") && text.contains("start it with"), "{how:?}: {text}");
             server.abort();
         }
@@ -302,8 +302,8 @@ async fn a_server_that_comes_in_the_place_of_one_that_goes_is_asked_again_but_fo
         old.await.unwrap();
         Running::start(&dir)
     };
-    let (told, server) = tokio::join!(client.status(), next);
-    assert_eq!(told.unwrap(), status());
+    let (message, server) = tokio::join!(client.status(), next);
+    assert_eq!(message.unwrap(), status());
     assert_eq!(client.users().await.unwrap().len(), 1);
     server.stop().await;
 }
@@ -318,8 +318,8 @@ async fn a_server_that_breaks_every_connection_and_stays_is_not_said_to_be_gone(
         }
     });
     let client = Client::of(&dir).unwrap();
-    for told in [client.status().await.map(drop).unwrap_err(), client.remove_user("ann").await.unwrap_err()] {
-        let text = told.to_string();
+    for message in [client.status().await.map(drop).unwrap_err(), client.remove_user("ann").await.unwrap_err()] {
+        let text = message.to_string();
         assert!(text.contains("does not answer (it closed the connection"), "{text}");
     }
     server.abort();
@@ -355,12 +355,12 @@ async fn the_plan_of_a_job_is_waited_for_as_long_as_the_server_answers_others() 
         let listener = UnixListener::bind(dir.join("admin.sock")).unwrap();
         let server = tokio::spawn(ponders(listener, answers_others));
         let begun = tokio::time::Instant::now();
-        let told = Client::of(&dir).unwrap().repartition(&crate::repartition::Request::default()).await;
+        let message = Client::of(&dir).unwrap().repartition(&crate::repartition::Request::default()).await;
         if answers_others {
-            assert_eq!((told.unwrap().job, begun.elapsed() >= PONDERS_FOR), (7, true));
+            assert_eq!((message.unwrap().job, begun.elapsed() >= PONDERS_FOR), (7, true));
         } else {
-            let told = told.unwrap_err().to_string();
-            assert!(told.contains("it took too long") && begun.elapsed() < PONDERS_FOR, "{told}");
+            let message = message.unwrap_err().to_string();
+            assert!(message.contains("it took too long") && begun.elapsed() < PONDERS_FOR, "{message}");
         }
         server.abort();
     }
@@ -424,7 +424,7 @@ async fn a_drive_is_given_up_by_a_word() {
     assert_eq!(server.client().fail_drive(7, true).await.unwrap(), Some(failed_drive(7)));
     assert_eq!(server.client().fail_drive(9, false).await.unwrap(), None);
     assert!(
-        matches!(server.client().fail_drive(8, true).await, Err(ClientError::Refused(told)) if told.contains("catalog"))
+        matches!(server.client().fail_drive(8, true).await, Err(ClientError::Refused(message)) if message.contains("catalog"))
     );
     server.stop().await;
 }
@@ -436,7 +436,7 @@ async fn a_drive_is_replaced_by_a_word() {
     assert_eq!(server.client().replace_drive(3).await.unwrap().unwrap().state, "standby");
     assert_eq!(server.client().replace_drive(9).await.unwrap(), None);
     let refused = server.client().replace_drive(4).await;
-    assert!(matches!(refused, Err(ClientError::Refused(told)) if told.contains("not failed")));
+    assert!(matches!(refused, Err(ClientError::Refused(message)) if message.contains("not failed")));
     server.stop().await;
 }
 

@@ -1,0 +1,469 @@
+//! One drive: its states, the time it takes to change them, and the energy it draws.
+//!
+//! ```text
+//!               spin_up                (time passes)
+//!   Standby ---------------> SpinningUp ------------> Active --- mount / unmount / transfer
+//!      ^                                                 |
+//!      |  (time passes)                                  | stop
+//!      +------------------- SpinningDown <---------------+          any state --lose--> Away --come_back--> Standby
+//! ```
+//!
+//! A [`DrivePhysics`] takes each command with the moment it is given, and returns the moment it completes; the caller
+//! does the waiting.
+//!
+//! Invariants:
+//! - Time never runs backwards for a drive; a moment before the last one counts as the last one.
+//! - A drive draws its durations from a random stream of its own, independent of other drives.
+//! - Energy is counted in whole picojoules (milliwatts x nanoseconds), so that it does not depend on how often it is
+//!   asked for.
+
+use crate::id::DriveId;
+use crate::rack::{DriveProfile, Watts};
+use crate::random::Rng;
+use crate::time::{Time, transfer_time};
+use core::time::Duration;
+
+/// The state of a drive's platters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerState {
+    /// They stand still; the electronics are on.
+    Standby,
+    /// They are on their way to speed.
+    SpinningUp,
+    /// They turn at speed.
+    Active,
+    /// They are on their way to a standstill.
+    SpinningDown,
+    /// The drive has no power, or has died: it does not answer.
+    Away,
+}
+
+/// The load of the server that mounts the drive (Pelican, section 5: two load regimes).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Load {
+    /// The profile's `mount`.
+    #[default]
+    Idle,
+    /// The profile's `mount_busy`.
+    Busy,
+}
+
+/// A command that the drive cannot execute in its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The state of its platters.
+    pub state: PowerState,
+    /// True if its file system was mounted.
+    pub mounted: bool,
+}
+
+/// Energy drawn so far, in millijoules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Energy {
+    /// While the platters stood still.
+    pub standby_mj: u64,
+    /// While spinning up.
+    pub spin_up_mj: u64,
+    /// While turning, and while spinning down.
+    pub active_mj: u64,
+}
+
+impl core::ops::AddAssign for Energy {
+    fn add_assign(&mut self, other: Self) {
+        self.standby_mj += other.standby_mj;
+        self.spin_up_mj += other.spin_up_mj;
+        self.active_mj += other.active_mj;
+    }
+}
+
+impl Watts {
+    /// The power a drive draws in `state`, in milliwatts.
+    pub fn in_state_mw(&self, state: PowerState) -> u32 {
+        match state {
+            PowerState::Standby => self.standby_mw,
+            PowerState::SpinningUp => self.spin_up_mw,
+            PowerState::Active | PowerState::SpinningDown => self.active_mw,
+            PowerState::Away => 0,
+        }
+    }
+}
+
+/// Milliwatts x nanoseconds in a millijoule.
+const PICOJOULES_PER_MJ: u128 = 1_000_000_000;
+
+/// The truth of one drive.
+#[derive(Clone, Debug)]
+pub struct DrivePhysics {
+    profile: DriveProfile,
+    rng: Rng,
+    state: PowerState,
+    /// When `state` ends by itself; [`Time::MAX`] if it does not.
+    state_ends: Time,
+    mounted: bool,
+    /// Energy is counted up to here.
+    counted_to: Time,
+    standby_pj: u128,
+    spin_up_pj: u128,
+    active_pj: u128,
+    /// When the heads are free again.
+    busy_until: Time,
+    /// The position of the heads then: (file, offset).
+    position: Option<(u64, u64)>,
+    starts: u32,
+    losses: u32,
+}
+
+impl DrivePhysics {
+    /// Drive `drive` of a rack under `seed`: in standby since [`Time::ZERO`], unmounted.
+    pub fn new(profile: DriveProfile, seed: u64, drive: DriveId) -> Self {
+        Self {
+            profile,
+            rng: Rng::for_thing(seed, u64::from(drive.0)),
+            state: PowerState::Standby,
+            state_ends: Time::MAX,
+            mounted: false,
+            counted_to: Time::ZERO,
+            standby_pj: 0,
+            spin_up_pj: 0,
+            active_pj: 0,
+            busy_until: Time::ZERO,
+            position: None,
+            starts: 0,
+            losses: 0,
+        }
+    }
+
+    /// Starts to count energy at `now` rather than at [`Time::ZERO`], for a drive that comes into being later.
+    #[must_use]
+    pub fn from(mut self, now: Time) -> Self {
+        assert!(self.starts == 0 && self.counted_to == Time::ZERO, "energy is counted from one moment on");
+        self.counted_to = now;
+        self
+    }
+
+    /// Lets time pass until `now`: counts energy, and ends states that end by themselves.
+    fn settle(&mut self, now: Time) {
+        if self.state_ends <= now {
+            self.draw_until(self.state_ends);
+            self.state = match self.state {
+                PowerState::SpinningUp => PowerState::Active,
+                PowerState::SpinningDown => PowerState::Standby,
+                other => other,
+            };
+            self.state_ends = Time::MAX;
+        }
+        self.draw_until(now);
+    }
+
+    fn draw_until(&mut self, until: Time) {
+        let drawn_pj = until.since(self.counted_to).as_nanos() * u128::from(self.profile.watts.in_state_mw(self.state));
+        match self.state {
+            PowerState::Standby => self.standby_pj += drawn_pj,
+            PowerState::SpinningUp => self.spin_up_pj += drawn_pj,
+            PowerState::Active | PowerState::SpinningDown => self.active_pj += drawn_pj,
+            PowerState::Away => {}
+        }
+        self.counted_to = self.counted_to.max(until);
+    }
+
+    /// Enters a state that ends by itself.
+    fn enter(&mut self, state: PowerState, ends: Time) -> Time {
+        assert!(ends >= self.counted_to, "a drive's time never runs backwards");
+        self.state = state;
+        self.state_ends = ends;
+        ends
+    }
+
+    fn refused(&self) -> Refused {
+        Refused { state: self.state, mounted: self.mounted }
+    }
+
+    /// The moment the heads are free, `now` or later.
+    fn free_at(&self, now: Time) -> Time {
+        now.max(self.counted_to).max(self.busy_until)
+    }
+
+    /// The state of the platters at `now`.
+    pub fn state(&mut self, now: Time) -> PowerState {
+        self.settle(now);
+        self.state
+    }
+
+    /// Succeeds if files can be reached at `now`.
+    ///
+    /// # Errors
+    /// [`Refused`] if the platters do not turn at speed, or nothing is mounted.
+    pub fn ready(&mut self, now: Time) -> Result<(), Refused> {
+        self.settle(now);
+        if self.state == PowerState::Active && self.mounted { Ok(()) } else { Err(self.refused()) }
+    }
+
+    /// Starts the platters; returns when they will turn at speed, which is `now` if they do already.
+    ///
+    /// # Errors
+    /// [`Refused`] if the platters are on their way to a standstill, or the drive is away.
+    pub fn spin_up(&mut self, now: Time) -> Result<Time, Refused> {
+        self.settle(now);
+        match self.state {
+            PowerState::Active => Ok(now),
+            PowerState::SpinningUp => Ok(self.state_ends),
+            PowerState::Standby => {
+                self.starts += 1;
+                self.position = None;
+                let at_speed = now.max(self.counted_to) + self.profile.spin_up.sample(&mut self.rng);
+                Ok(self.enter(PowerState::SpinningUp, at_speed))
+            }
+            PowerState::SpinningDown | PowerState::Away => Err(self.refused()),
+        }
+    }
+
+    /// Stops the platters; returns when they will stand still, which is `now` if they do already. The file system must
+    /// be unmounted. A drive that is spinning up spins down again.
+    ///
+    /// # Errors
+    /// [`Refused`] if the file system is mounted, or the drive is away.
+    pub fn stop(&mut self, now: Time) -> Result<Time, Refused> {
+        self.settle(now);
+        match self.state {
+            PowerState::Standby => Ok(now),
+            PowerState::SpinningDown => Ok(self.state_ends),
+            PowerState::Active | PowerState::SpinningUp if !self.mounted => {
+                let still = self.free_at(now) + self.profile.spin_down.sample(&mut self.rng);
+                Ok(self.enter(PowerState::SpinningDown, still))
+            }
+            _ => Err(self.refused()),
+        }
+    }
+
+    /// Mounts the file system; returns when it will be mounted. It counts as mounted from now on, and the heads are busy
+    /// until then.
+    ///
+    /// # Errors
+    /// [`Refused`] if the platters do not turn at speed.
+    pub fn mount(&mut self, now: Time, load: Load) -> Result<Time, Refused> {
+        self.settle(now);
+        if self.state != PowerState::Active {
+            return Err(self.refused());
+        }
+        if !self.mounted {
+            let span = match load {
+                Load::Idle => &self.profile.mount,
+                Load::Busy => &self.profile.mount_busy,
+            };
+            self.busy_until = self.free_at(now) + span.sample(&mut self.rng);
+            self.position = None;
+            self.mounted = true;
+        }
+        Ok(self.free_at(now))
+    }
+
+    /// Unmounts the file system; returns when that will be done. No file can be reached from now on.
+    ///
+    /// # Errors
+    /// [`Refused`] if the platters do not turn at speed.
+    pub fn unmount(&mut self, now: Time) -> Result<Time, Refused> {
+        self.settle(now);
+        if self.state != PowerState::Active {
+            return Err(self.refused());
+        }
+        if self.mounted {
+            self.busy_until = self.free_at(now) + self.profile.unmount.sample(&mut self.rng);
+            self.mounted = false;
+        }
+        Ok(self.free_at(now))
+    }
+
+    /// Transfers `bytes` bytes at `offset` of the file numbered `file`; returns when that will be done. Transfers run
+    /// one after another; one that does not continue where the last one ended starts with a seek.
+    ///
+    /// # Errors
+    /// [`Refused`] if the drive is not [`ready`](Self::ready).
+    pub fn transfer(&mut self, now: Time, file: u64, offset: u64, bytes: u64) -> Result<Time, Refused> {
+        self.ready(now)?;
+        let seek = if self.position == Some((file, offset)) { Duration::ZERO } else { self.profile.seek };
+        let start = self.free_at(now);
+        self.busy_until = start + seek + transfer_time(bytes, self.profile.bytes_per_s);
+        self.position = Some((file, offset.saturating_add(bytes)));
+        Ok(self.busy_until)
+    }
+
+    /// Changes the file system itself (a name, a sync): a seek, after which the heads are elsewhere.
+    ///
+    /// # Errors
+    /// [`Refused`] if the drive is not [`ready`](Self::ready).
+    pub fn touch(&mut self, now: Time) -> Result<Time, Refused> {
+        self.ready(now)?;
+        self.busy_until = self.free_at(now) + self.profile.seek;
+        self.position = None;
+        Ok(self.busy_until)
+    }
+
+    /// The drive loses its power, or dies: it no longer answers.
+    pub fn lose(&mut self, now: Time) {
+        self.settle(now);
+        if self.state != PowerState::Away {
+            self.losses += 1;
+        }
+        self.enter(PowerState::Away, Time::MAX);
+        self.mounted = false;
+        self.busy_until = now;
+        self.position = None;
+    }
+
+    /// The drive answers again, in standby. Does nothing to a drive that is not away.
+    pub fn come_back(&mut self, now: Time) {
+        self.settle(now);
+        if self.state == PowerState::Away {
+            self.state = PowerState::Standby;
+        }
+    }
+
+    /// Starts of the platters so far.
+    pub fn starts(&self) -> u32 {
+        self.starts
+    }
+
+    /// Times the drive went away so far, by which a waiting caller notices that it was away in between.
+    #[inline]
+    pub fn losses(&self) -> u32 {
+        self.losses
+    }
+
+    /// The power drawn at `now`, in milliwatts.
+    pub fn draw_mw(&mut self, now: Time) -> u32 {
+        self.settle(now);
+        self.profile.watts.in_state_mw(self.state)
+    }
+
+    /// The energy drawn until `now`.
+    pub fn energy(&mut self, now: Time) -> Energy {
+        self.settle(now);
+        let mj = |pj: u128| u64::try_from(pj / PICOJOULES_PER_MJ).unwrap_or(u64::MAX);
+        Energy { standby_mj: mj(self.standby_pj), spin_up_mj: mj(self.spin_up_pj), active_mj: mj(self.active_pj) }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::rack::Distribution;
+
+    const MIB: u64 = 1 << 20;
+
+    pub(in crate::physics) fn profile() -> DriveProfile {
+        let seconds =
+            |min, max| Distribution { min: Duration::from_secs(min), max: Duration::from_secs(max), draws: 4 };
+        DriveProfile {
+            capacity_bytes: 1_000_000_000_000,
+            bytes_per_s: 100_000_000,
+            seek: Duration::from_millis(4),
+            spin_up: seconds(8, 12),
+            mount: seconds(2, 3),
+            mount_busy: seconds(20, 30),
+            unmount: seconds(1, 2),
+            spin_down: seconds(1, 1),
+            watts: Watts { standby_mw: 1_560, spin_up_mw: 21_530, active_mw: 9_420 },
+            rated_starts: 30_000,
+            life_years: 8,
+        }
+    }
+
+    fn drive() -> DrivePhysics {
+        DrivePhysics::new(profile(), 1, DriveId(0))
+    }
+
+    fn ready_drive() -> (DrivePhysics, Time) {
+        let mut drive = drive();
+        let at_speed = drive.spin_up(Time::ZERO).unwrap();
+        let mounted = drive.mount(at_speed, Load::Idle).unwrap();
+        (drive, mounted)
+    }
+
+    #[test]
+    fn a_drive_wakes_works_and_sleeps() {
+        let mut drive = drive();
+        let at_speed = drive.spin_up(Time::from_secs(10)).unwrap();
+        assert!(at_speed >= Time::from_secs(18) && at_speed <= Time::from_secs(22));
+        assert_eq!(drive.state(Time::from_secs(11)), PowerState::SpinningUp);
+        assert_eq!(drive.spin_up(Time::from_secs(12)), Ok(at_speed));
+        assert_eq!(drive.state(at_speed), PowerState::Active);
+        let not_mounted = Refused { state: PowerState::Active, mounted: false };
+        assert_eq!(drive.transfer(at_speed, 1, 0, 1), Err(not_mounted));
+        let mounted = drive.mount(at_speed, Load::Idle).unwrap();
+        assert_eq!(drive.mount(mounted, Load::Idle), Ok(mounted));
+        let still_mounted = Refused { state: PowerState::Active, mounted: true };
+        assert_eq!(drive.stop(mounted), Err(still_mounted));
+        let unmounted = drive.unmount(mounted).unwrap();
+        let still = drive.stop(unmounted).unwrap();
+        assert_eq!(still, unmounted + Duration::from_secs(1));
+        assert_eq!(drive.state(still - Duration::from_nanos(1)), PowerState::SpinningDown);
+        assert_eq!(drive.state(still), PowerState::Standby);
+        assert_eq!(drive.starts(), 1);
+    }
+
+    #[test]
+    fn only_what_goes_on_where_the_last_transfer_ended_does_without_a_seek() {
+        let (mut drive, start) = ready_drive();
+        let (seek, transfer) = (Duration::from_millis(4), transfer_time(MIB, 100_000_000));
+        let first = drive.transfer(start, 1, 0, MIB).unwrap();
+        assert_eq!(first, start + seek + transfer);
+        // Asked for at once, it waits for the first.
+        let second = drive.transfer(start, 1, MIB, MIB).unwrap();
+        assert_eq!(second, first + transfer);
+        let other_file = drive.transfer(second, 2, 2 * MIB, MIB).unwrap();
+        assert_eq!(other_file, second + seek + transfer);
+        let touched = drive.touch(other_file).unwrap();
+        assert_eq!(touched, other_file + seek);
+        assert_eq!(drive.transfer(touched, 2, 3 * MIB, MIB), Ok(touched + seek + transfer));
+    }
+
+    #[test]
+    fn energy_does_not_depend_on_how_often_one_looks() {
+        let (mut seldom, mut often) = (drive(), drive());
+        for second in 0..100 {
+            often.energy(Time::from_secs(second));
+        }
+        let at = Time::from_secs(100);
+        let slept = Energy { standby_mj: 156_000, ..Energy::default() };
+        assert_eq!(seldom.energy(at), slept);
+        assert_eq!(often.energy(at), slept);
+        let ready = seldom.spin_up(at).unwrap();
+        often.spin_up(at).unwrap();
+        often.energy(at + Duration::from_secs(3));
+        let end = ready + Duration::from_secs(1);
+        assert_eq!(seldom.energy(end), often.energy(end));
+        assert_eq!(seldom.energy(end).active_mj, 9_420);
+        assert_eq!(seldom.draw_mw(end), 9_420);
+    }
+
+    #[test]
+    fn what_other_drives_do_shifts_no_drive() {
+        let times = |drive: u32| DrivePhysics::new(profile(), 9, DriveId(drive)).spin_up(Time::ZERO);
+        assert_eq!(times(5), times(5));
+        assert_ne!(times(5), times(6));
+    }
+
+    #[test]
+    fn a_lost_drive_draws_nothing_and_comes_back_in_standby() {
+        let (mut drive, now) = ready_drive();
+        drive.lose(now);
+        drive.lose(now);
+        assert_eq!((drive.draw_mw(now), drive.losses()), (0, 1));
+        let away = Refused { state: PowerState::Away, mounted: false };
+        assert_eq!(drive.spin_up(now), Err(away));
+        let before = drive.energy(now);
+        let later = now + Duration::from_mins(1);
+        assert_eq!(drive.energy(later), before);
+        drive.come_back(later);
+        assert_eq!(drive.state(later), PowerState::Standby);
+        assert!(drive.spin_up(later).is_ok());
+    }
+
+    #[test]
+    fn a_busy_server_mounts_slowly() {
+        let mut drive = drive();
+        let at_speed = drive.spin_up(Time::ZERO).unwrap();
+        assert!(drive.mount(at_speed, Load::Busy).unwrap() >= at_speed + Duration::from_secs(20));
+    }
+}

@@ -1,0 +1,249 @@
+//! The fuses of a rack: they know what spins in each domain of a hard resource, and trip when that is too much.
+//!
+//! Invariants:
+//! - A drive that spins down counts as active until its platters stand still.
+//! - A fuse that trips takes every drive of its domain away.
+
+use super::drive::PowerState;
+use crate::id::{DomainId, DriveId, ResourceId};
+use crate::rack::{DomainLimit, RackSpec, Watts};
+use crate::time::Time;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// A fuse that tripped: too much was asked of one domain of a hard resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trip {
+    /// The resource.
+    pub resource: ResourceId,
+    /// The number of its domain.
+    pub domain: DomainId,
+    /// Every drive of the domain: all of them are away until the fuse resets.
+    pub drives: Vec<DriveId>,
+    /// When it resets; the drives then answer again, in standby.
+    pub reset_at: Time,
+}
+
+/// A drive's platters as the fuses see them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turning {
+    No,
+    /// Started; at speed from this moment on.
+    Since(Time),
+    /// Stopped; standing still from this moment on.
+    Until(Time),
+}
+
+impl Turning {
+    fn at(self, now: Time) -> PowerState {
+        match self {
+            Self::Since(at_speed) if now < at_speed => PowerState::SpinningUp,
+            Self::Since(_) => PowerState::Active,
+            Self::Until(still) if now < still => PowerState::SpinningDown,
+            Self::Until(_) | Self::No => PowerState::Standby,
+        }
+    }
+}
+
+/// One domain of a hard resource.
+#[derive(Clone, Debug)]
+struct Fuse {
+    resource: ResourceId,
+    domain: DomainId,
+    limit: DomainLimit,
+    drives: Vec<DriveId>,
+    /// When a tripped fuse resets; [`Time::ZERO`] if it never tripped.
+    reset_at: Time,
+}
+
+/// The fuses of a rack, one for each domain of each hard [`DomainLimit::ActiveDrives`],
+/// [`DomainLimit::StartingDrives`] or [`DomainLimit::Watts`] resource. They know nothing of groups, classes or permits,
+/// so that no error in those keeps a fuse from tripping.
+#[derive(Clone, Debug)]
+pub struct Fuses {
+    domains: Vec<Fuse>,
+    /// The fuses of each drive, in the order of the resources.
+    of_drive: Vec<Vec<usize>>,
+    turning: Vec<Turning>,
+    watts: Watts,
+    reset_after: Duration,
+}
+
+impl Fuses {
+    /// The fuses of `rack`, each of which resets `reset_after` after it tripped. Nothing spins.
+    pub fn new(rack: &RackSpec, reset_after: Duration) -> Self {
+        let mut domains = Vec::new();
+        let mut of_drive = alloc::vec![Vec::new(); rack.drives.len()];
+        for (resource, described) in rack.resources_by_id() {
+            if !described.hard || matches!(described.limit, DomainLimit::BytesPerS(_)) {
+                continue;
+            }
+            let first = domains.len();
+            domains.extend((0..rack.domain_count(resource)).map(|domain| Fuse {
+                resource,
+                domain: DomainId(domain as u32),
+                limit: described.limit,
+                drives: Vec::new(),
+                reset_at: Time::ZERO,
+            }));
+            for drive in &rack.drives {
+                let fuse = first + rack.domain_of(drive.id, resource).index();
+                domains[fuse].drives.push(drive.id);
+                of_drive[drive.id.index()].push(fuse);
+            }
+        }
+        let turning = alloc::vec![Turning::No; rack.drives.len()];
+        Self { domains, of_drive, turning, watts: rack.profile.watts, reset_after }
+    }
+
+    /// Drive `drive` starts at `now` and will be at speed at `at_speed`. The first of its domains, in the order of the
+    /// resources, for which that is too much trips its fuse. No other fuse does, since this drive is away then.
+    pub fn spin_up(&mut self, now: Time, drive: DriveId, at_speed: Time) -> Option<Trip> {
+        assert!(self.tripped(now, drive).is_none(), "{drive} has no power");
+        assert!(at_speed >= now, "{drive} is at speed after it started");
+        self.turning[drive.index()] = Turning::Since(at_speed);
+        let broken = self.of_drive[drive.index()].iter().copied().find(|&fuse| self.overloaded(now, fuse))?;
+        let reset_at = now + self.reset_after;
+        let fuse = &mut self.domains[broken];
+        fuse.reset_at = reset_at;
+        assert!(fuse.drives.contains(&drive), "a fuse trips for a drive of its domain");
+        for lost in &fuse.drives {
+            self.turning[lost.index()] = Turning::No;
+        }
+        Some(Trip { resource: fuse.resource, domain: fuse.domain, drives: fuse.drives.clone(), reset_at })
+    }
+
+    /// Drive `drive` was stopped and will stand still at `still`.
+    pub fn stop(&mut self, drive: DriveId, still: Time) {
+        self.turning[drive.index()] = Turning::Until(still);
+    }
+
+    /// Drive `drive` loses its power, though no fuse tripped.
+    pub fn lose(&mut self, drive: DriveId) {
+        self.turning[drive.index()] = Turning::No;
+    }
+
+    /// The tripped fuse that keeps `drive` away at `now`; of several the one that resets last.
+    pub fn tripped(&self, now: Time, drive: DriveId) -> Option<(ResourceId, DomainId, Time)> {
+        let fuses = self.of_drive[drive.index()].iter().map(|&fuse| &self.domains[fuse]);
+        let last = fuses.filter(|fuse| fuse.reset_at > now).max_by_key(|fuse| fuse.reset_at)?;
+        Some((last.resource, last.domain, last.reset_at))
+    }
+
+    fn overloaded(&self, now: Time, fuse: usize) -> bool {
+        let fuse = &self.domains[fuse];
+        match fuse.limit {
+            DomainLimit::ActiveDrives(limit) => {
+                let turning =
+                    fuse.drives.iter().filter(|d| self.turning[d.index()].at(now) != PowerState::Standby).count();
+                turning > limit as usize
+            }
+            DomainLimit::StartingDrives(limit) => {
+                let starting =
+                    fuse.drives.iter().filter(|d| self.turning[d.index()].at(now) == PowerState::SpinningUp).count();
+                starting > limit as usize
+            }
+            DomainLimit::Watts(limit) => {
+                let drawn_mw: u64 = fuse.drives.iter().map(|d| u64::from(self.draw_mw(now, *d))).sum();
+                drawn_mw > u64::from(limit) * 1000
+            }
+            DomainLimit::BytesPerS(_) => false,
+        }
+    }
+
+    fn draw_mw(&self, now: Time, drive: DriveId) -> u32 {
+        match self.turning[drive.index()].at(now) {
+            PowerState::Standby if self.tripped(now, drive).is_some() => 0,
+            state => self.watts.in_state_mw(state),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::drive::tests::profile;
+    use super::*;
+    use crate::rack::{Code, DriveSpec, RackDraft, Resource};
+    use alloc::borrow::ToOwned;
+    use alloc::vec;
+
+    /// Eight drives: trays of four (two may spin, or so many watts), columns of two (one may spin).
+    fn rack(tray: DomainLimit) -> RackSpec {
+        let resource = |name: &str, limit, hard| Resource { name: name.to_owned(), limit, hard };
+        let one = |i: u32| DriveSpec {
+            id: DriveId(i),
+            slot: [i as u16, 0, 0],
+            resource_domains: vec![DomainId(i / 4), DomainId(i % 4), DomainId(0)],
+            failure_domains: vec![],
+            capacity_bytes: None,
+            path: None,
+        };
+        let draft = RackDraft {
+            name: "small".to_owned(),
+            code: Code { data: 1, parity: 1, fragment_bytes: 4096 },
+            group_drives: 2,
+            pack_bytes: 1_000_000,
+            resources: vec![
+                resource("power", tray, true),
+                resource("cooling", DomainLimit::ActiveDrives(1), true),
+                resource("vibration", DomainLimit::ActiveDrives(1), false),
+            ],
+            failure_domains: vec![],
+            drives: (0..8).map(one).collect(),
+            profile: profile(),
+        };
+        RackSpec::validated(draft).unwrap()
+    }
+
+    #[test]
+    fn the_third_drive_of_a_tray_for_two_trips_its_fuse() {
+        let mut fuses = Fuses::new(&rack(DomainLimit::ActiveDrives(2)), Duration::from_secs(30));
+        let (now, at_speed) = (Time::from_secs(1), Time::from_secs(9));
+        assert_eq!(fuses.spin_up(now, DriveId(0), at_speed), None);
+        assert_eq!(fuses.spin_up(now, DriveId(1), at_speed), None);
+        let trip = fuses.spin_up(now, DriveId(2), at_speed).unwrap();
+        assert_eq!((trip.resource, trip.domain), (ResourceId(0), DomainId(0)));
+        assert_eq!(trip.drives, [0, 1, 2, 3].map(DriveId));
+        assert_eq!(trip.reset_at, Time::from_secs(31));
+        assert_eq!(fuses.tripped(now, DriveId(3)), Some((ResourceId(0), DomainId(0), trip.reset_at)));
+        assert_eq!(fuses.tripped(now, DriveId(4)), None);
+        assert_eq!(fuses.tripped(trip.reset_at, DriveId(3)), None);
+        // The columns of the lost drives are free again.
+        assert_eq!(fuses.spin_up(now, DriveId(4), at_speed), None);
+    }
+
+    #[test]
+    fn a_drive_that_spins_down_still_counts() {
+        let mut fuses = Fuses::new(&rack(DomainLimit::ActiveDrives(2)), Duration::from_secs(30));
+        assert_eq!(fuses.spin_up(Time::ZERO, DriveId(0), Time::from_secs(8)), None);
+        fuses.stop(DriveId(0), Time::from_secs(20));
+        let trip = fuses.clone().spin_up(Time::from_secs(19), DriveId(4), Time::MAX).unwrap();
+        assert_eq!((trip.resource, trip.drives), (ResourceId(1), vec![DriveId(0), DriveId(4)]));
+        assert_eq!(fuses.spin_up(Time::from_secs(20), DriveId(4), Time::MAX), None);
+        fuses.lose(DriveId(4));
+        assert_eq!(fuses.spin_up(Time::from_secs(20), DriveId(0), Time::MAX), None);
+    }
+
+    #[test]
+    fn a_limit_on_starts_trips_for_two_that_start_and_not_for_two_that_turn() {
+        let mut fuses = Fuses::new(&rack(DomainLimit::StartingDrives(1)), Duration::from_secs(30));
+        assert_eq!(fuses.spin_up(Time::ZERO, DriveId(0), Time::from_secs(8)), None);
+        let trip = fuses.clone().spin_up(Time::from_secs(7), DriveId(1), Time::from_secs(15)).unwrap();
+        assert_eq!((trip.resource, trip.drives.len()), (ResourceId(0), 4));
+        assert_eq!(fuses.spin_up(Time::from_secs(8), DriveId(1), Time::from_secs(16)), None);
+        assert_eq!(fuses.spin_up(Time::from_secs(16), DriveId(2), Time::from_secs(24)), None, "three turn, one starts");
+    }
+
+    #[test]
+    fn watts_are_added_up_with_those_asleep() {
+        // Two spinning up and two asleep draw 46.18 W; one at speed, one spinning up, 34.07 W; soft vibration never
+        // trips.
+        let rack = rack(DomainLimit::Watts(40));
+        let mut fuses = Fuses::new(&rack, Duration::from_secs(30));
+        assert_eq!(fuses.spin_up(Time::ZERO, DriveId(0), Time::from_secs(8)), None);
+        let at_once = fuses.clone().spin_up(Time::from_secs(7), DriveId(1), Time::from_secs(15));
+        assert_eq!(at_once.map(|trip| trip.resource), Some(ResourceId(0)));
+        assert_eq!(fuses.spin_up(Time::from_secs(8), DriveId(1), Time::from_secs(16)), None);
+    }
+}

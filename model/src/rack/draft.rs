@@ -1,0 +1,219 @@
+//! A rack as a description gives it, before anything is checked.
+
+use crate::id::{DomainId, DriveId};
+use crate::random::Rng;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+use serde::{Deserialize, Serialize};
+
+/// The erasure code of a rack: k data fragments and r of redundancy make a stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Code {
+    /// k: fragments that hold the data itself. At least 1.
+    pub data: u8,
+    /// r: fragments of redundancy. Any k of the k + r rebuild a stripe.
+    pub parity: u8,
+    /// Bytes of a full fragment, a multiple of 4096. Pelican: 128 KiB.
+    pub fragment_bytes: u32,
+}
+
+impl Code {
+    /// k + r: the stacks of a blob, and the drives it lies on.
+    pub const fn stacks(self) -> usize {
+        self.data as usize + self.parity as usize
+    }
+
+    /// Payload bytes of a full stripe: k fragments.
+    pub const fn stripe_bytes(self) -> u64 {
+        self.data as u64 * self.fragment_bytes as u64
+    }
+}
+
+/// The amount of a resource that one domain supplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DomainLimit {
+    /// Drives that may be spinning or spinning up at once.
+    ActiveDrives(u32),
+    /// Drives that may be spinning up at once, however many spin already. It never keeps a drive asleep for long: the
+    /// drive starts after the others. (A tray of Pelican's prototype supplies one drive that spins and one that spins
+    /// up, but not two that spin up: it has this limit beside [`DomainLimit::ActiveDrives`].)
+    StartingDrives(u32),
+    /// Watts that the drives of the domain may draw together, sleeping ones included.
+    Watts(u32),
+    /// Bytes/s that the drives of the domain share. It never keeps a drive asleep.
+    BytesPerS(u64),
+}
+
+impl DomainLimit {
+    /// True if it may keep one drive asleep for as long as another one is awake. Only these limits concern a layout.
+    pub const fn limits_awake(self) -> bool {
+        matches!(self, Self::ActiveDrives(_) | Self::Watts(_))
+    }
+}
+
+/// A resource that drives share, such as power, cooling, vibration or a PCIe link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resource {
+    /// Its name in the description.
+    pub name: String,
+    /// The limit of each of its domains.
+    pub limit: DomainLimit,
+    /// Exceeding a hard limit takes the domain's drives away (a fuse trips); exceeding a soft one costs speed.
+    pub hard: bool,
+}
+
+/// A way in which drives fail together, such as `tray`, `chassis` or `server`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureDomains {
+    /// Its name in the description.
+    pub name: String,
+    /// True if losing such a domain loses the data on its drives. Losing a server does not: its drives are re-attached.
+    pub loses_media: bool,
+}
+
+/// One drive: its place and its domains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveSpec {
+    /// Its number.
+    pub id: DriveId,
+    /// Its place: [width, depth, height], each from 0.
+    pub slot: [u16; 3],
+    /// Its domain of each resource, in the order of [`RackDraft::resources`].
+    pub resource_domains: Vec<DomainId>,
+    /// Its domain of each kind of failure domain, in the order of [`RackDraft::failure_domains`].
+    pub failure_domains: Vec<DomainId>,
+    /// Its capacity, if it differs from the profile's.
+    pub capacity_bytes: Option<u64>,
+    /// Its directory or device, for racks described drive by drive.
+    pub path: Option<String>,
+}
+
+/// The distribution of a duration. Sampled in whole nanoseconds, so that a seed gives the same on every machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// The shortest.
+    pub min: Duration,
+    /// The longest.
+    pub max: Duration,
+    /// The number of uniform draws averaged (Bates distribution), 1 to 16: 1 is uniform, 4 is bell-shaped.
+    pub draws: u8,
+}
+
+impl Distribution {
+    /// Always `span`.
+    pub const fn constant(span: Duration) -> Self {
+        Self { min: span, max: span, draws: 1 }
+    }
+
+    /// One duration of this distribution, between `min` and `max`.
+    pub fn sample(&self, rng: &mut Rng) -> Duration {
+        let (min, max) = (self.min.as_nanos() as u64, self.max.as_nanos() as u64);
+        assert!(min <= max && self.draws >= 1, "a distribution of a validated rack is not empty");
+        let sum: u128 = (0..self.draws).map(|_| u128::from(rng.between(min, max))).sum();
+        let nanos = (sum / u128::from(self.draws)) as u64;
+        assert!((min..=max).contains(&nanos), "an average lies between the ends");
+        Duration::from_nanos(nanos)
+    }
+
+    /// The mean: half-way between `min` and `max`.
+    pub fn mean(&self) -> Duration {
+        (self.min + self.max) / 2
+    }
+}
+
+/// The power a drive draws in each state, in milliwatts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watts {
+    /// Platters stopped, electronics on.
+    pub standby_mw: u32,
+    /// While spinning up.
+    pub spin_up_mw: u32,
+    /// While spinning, whether or not it transfers.
+    pub active_mw: u32,
+}
+
+/// The properties of the rack's drives: the engine's first estimates, and an emulated drive's truth.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveProfile {
+    /// Capacity, in bytes.
+    pub capacity_bytes: u64,
+    /// Sequential transfer rate, in bytes/s.
+    pub bytes_per_s: u64,
+    /// The average seek, before a transfer that does not continue where the last one ended.
+    pub seek: Duration,
+    /// Standby to ready.
+    pub spin_up: Distribution,
+    /// Mounting its file system on an idle server.
+    pub mount: Distribution,
+    /// Mounting its file system on a server under load (Pelican's second load regime).
+    pub mount_busy: Distribution,
+    /// Unmounting its file system.
+    pub unmount: Distribution,
+    /// STANDBY IMMEDIATE to platters stopped.
+    pub spin_down: Distribution,
+    /// Power in each state.
+    pub watts: Watts,
+    /// Start-stop cycles it is rated for over its life.
+    pub rated_starts: u32,
+    /// The years those cycles must last. The daily start budget is `rated_starts` / (`life_years` x 365).
+    pub life_years: u32,
+}
+
+impl DriveProfile {
+    /// Starts a drive may use on one day (Serviceable cold storage): 30,000 over 8 years is 10. At least 1.
+    pub fn starts_per_day(&self) -> u32 {
+        assert!(self.life_years > 0, "the profile of a validated rack has a life of a year or more");
+        (self.rated_starts / (self.life_years * 365)).max(1)
+    }
+
+    /// The mean time a group takes from standby to ready: spin-up and mount.
+    pub fn wake_estimate(&self) -> Duration {
+        self.spin_up.mean() + self.mount.mean()
+    }
+
+    /// The mean time a group takes from ready to standby: unmount and spin-down.
+    pub fn rest_estimate(&self) -> Duration {
+        self.unmount.mean() + self.spin_down.mean()
+    }
+}
+
+/// A rack as described, not yet validated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RackDraft {
+    /// Its name: letters, digits, `-`, `_` or `.`, at most 63.
+    pub name: String,
+    /// The erasure code.
+    pub code: Code,
+    /// g: drives per group.
+    pub group_drives: u32,
+    /// The size to which packs of small objects grow, and the smallest object that is a blob of its own.
+    pub pack_bytes: u64,
+    /// The resources that drives share.
+    pub resources: Vec<Resource>,
+    /// The kinds of failure domains.
+    pub failure_domains: Vec<FailureDomains>,
+    /// The drives.
+    pub drives: Vec<DriveSpec>,
+    /// The properties of each drive.
+    pub profile: DriveProfile,
+}
+
+/// The reason why a draft is not a valid rack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecError {
+    /// Its key, as a description spells it, such as `code.fragment_bytes`.
+    pub key: String,
+    /// What is wrong, and what to write instead.
+    pub message: String,
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.key, self.message)
+    }
+}
+
+impl core::error::Error for SpecError {}

@@ -1,0 +1,51 @@
+//! Errors with their place in a text.
+
+use alloc::string::{String, ToString};
+use core::fmt;
+use core::ops::Range;
+
+/// The reason why a text describes no rack, and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextError {
+    /// The file, as it was named to [`parse`](super::parse).
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// What is wrong, and what to write instead.
+    pub message: String,
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.message)
+    }
+}
+
+impl core::error::Error for TextError {}
+
+/// An error at these bytes of the text: what is wrong, and what to write instead.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) span: Range<usize>,
+    pub(super) message: String,
+}
+
+impl Fault {
+    pub(super) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
+        Self { span, message: message.into() }
+    }
+
+    /// The error with its line and column.
+    pub(super) fn located(self, text: &str, file: &str) -> TextError {
+        let before = text.get(..self.span.start).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        TextError {
+            file: file.to_string(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            message: self.message,
+        }
+    }
+}
