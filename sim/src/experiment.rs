@@ -42,9 +42,9 @@ use std::time::Duration;
 pub enum System {
     /// The engine, as it serves.
     Engine,
-    /// FP: the engine with all drives allowed to spin and a FIFO queue for each group ([`engine::baseline`]).
+    /// FP: the engine with all drives allowed to spin and a FIFO queue for each group ([`crate::baseline`]).
     FullyProvisioned,
-    /// The straw man: stacks on random drives, one queue ([`engine::baseline`]).
+    /// The straw man: stacks on random drives, one queue ([`crate::baseline`]).
     RandomLayout,
 }
 
@@ -284,7 +284,7 @@ pub fn run_once(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<M
     }
     let (spec, layout, policy) = match experiment.system {
         System::FullyProvisioned => {
-            let (spec, layout) = engine::baseline::fully_provisioned(spec, layout)?;
+            let (spec, layout) = crate::baseline::fully_provisioned(spec, layout)?;
             let mut policy = experiment.policy.clone();
             policy.scheduler.overtake_limit = 0;
             policy.idle_timeout = IdleTimeout::Never;
@@ -295,7 +295,7 @@ pub fn run_once(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<M
             let scheduler = experiment.policy.scheduler;
             let judge = Some(TraceCheck::without_classes(spec));
             let mind =
-                engine::baseline::RandomLayout::new(spec.clone(), scheduler.queue_depth, experiment.policy.read_policy);
+                crate::baseline::RandomLayout::new(spec.clone(), scheduler.queue_depth, experiment.policy.read_policy);
             let world = World::with(mind, seed, Setting { judge, ..setting });
             return Run::new(experiment, world, stored, seed).go();
         }

@@ -12,6 +12,7 @@
 //! - no policy is written here: what a drive does and when is physics, everything else the engine decides.
 
 mod agenda;
+pub mod baseline;
 mod batch;
 mod chance;
 mod experiment;

@@ -7,10 +7,9 @@
 //!
 //! Invariants: memory is one number for each stack of each blob placed.
 
-use engine::baseline::random_stacks;
+use crate::baseline::random_stacks;
 use engine::layout::Layout;
-use engine::placement::{DriveRule, Placement};
-use engine::{GroupChoice, PinnedTo};
+use engine::placement::{DriveRule, Placement, Wanted};
 use model::{ClassId, DriveId, GroupId, RackSpec, Rng};
 
 /// Where the stored blobs lie.
@@ -35,7 +34,7 @@ impl Stored {
         let filled_bytes = capacity_bytes / 1_000 * u64::from(permille.min(1_000));
         let stack_bytes = (filled_bytes / (u64::from(count.max(1)) * stored.stacks as u64)).max(1);
         for _ in 0..count {
-            let chosen = placement.choose(stack_bytes, stack_bytes, PinnedTo::Anywhere, &GroupChoice::Random, &[], rng);
+            let chosen = placement.choose(&Wanted::anywhere(stack_bytes, stack_bytes), rng);
             let Some((group, drives)) = chosen else { break };
             placement.settle(&drives, stack_bytes, stack_bytes);
             stored.add(group, &drives, stack_bytes);
@@ -71,7 +70,7 @@ impl Stored {
         let mut placement = Placement::new(spec, &[drives], &[ClassId(0)]).with_rule(DriveRule::Random);
         let mut blobs = Vec::with_capacity(count as usize);
         while blobs.len() < count as usize {
-            let chosen = placement.choose(1, 1, PinnedTo::Anywhere, &GroupChoice::Random, &[], rng);
+            let chosen = placement.choose(&Wanted::anywhere(1, 1), rng);
             let Some((_, drives)) = chosen else { break };
             placement.release(&drives, 1);
             if drives.contains(&drive) {

@@ -1,10 +1,10 @@
 //! Random lives of racks: whatever happens, no fuse trips and nothing waits for ever.
 
 use super::*;
-use engine::baseline::{RandomLayout, random_stacks};
 use engine::{DrivePhase, Mind};
 use model::Rng;
 use proptest::prelude::*;
+use sim::baseline::{RandomLayout, random_stacks};
 
 /// A random life: reads, writes, cancels, dooms, deaths and revivals of drives, all with faults.
 fn live(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
