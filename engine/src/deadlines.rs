@@ -92,8 +92,8 @@ impl Punctuality {
         self.missed += 1;
     }
 
-    /// The drive did not answer; what it was asked may still be under way. True if it owed an answer already, so that it
-    /// was not even asked; that is not counted again.
+    /// The drive did not answer; what it was asked may still be under way. True if it owed an answer already, so that
+    /// it was not even asked; that is not counted again.
     pub fn note_missed(&mut self, now: Time) -> bool {
         assert!(self.missed_at.is_none_or(|before| before <= now), "time does not go back");
         self.missed_at = Some(now);

@@ -14,8 +14,8 @@
 //! took away ([`Event::DriveLost`](crate::Event::DriveLost)) is also given back by the world; of the others nothing is
 //! heard unless they are tried again:
 //! - one that is silent may still spin, and holds its permits, which drives of any group may wait for. It is told to
-//!   stop once more: at once if its own group needs it, otherwise after a pause. If it says so, its permits are free and
-//!   it stands by;
+//!   stop once more: at once if its own group needs it, otherwise after a pause. If it says so, its permits are free
+//!   and it stands by;
 //! - one that is out of service and stands still stands by again after a pause, with one failure left.
 //!
 //! The same holds for one whose transfers fail, while its group stays awake without it.

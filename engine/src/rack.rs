@@ -11,9 +11,9 @@
 //! - [`crate::reclaim`] dead bytes; [`crate::rebuild`] failed drives; [`crate::staging`] migration;
 //! - [`crate::blocked`] which classes need not be looked at.
 //!
-//! `admission.rs` takes operations in and ends them, `switching.rs` moves a class between its groups, `service.rs` takes
-//! one operation at a time through a class, `reclaiming.rs` and `rebuilding.rs` do so with dead blobs and lost stacks,
-//! `view.rs` answers questions.
+//! `admission.rs` takes operations in and ends them, `switching.rs` moves a class between its groups, `service.rs`
+//! takes one operation at a time through a class, `reclaiming.rs` and `rebuilding.rs` do so with dead blobs and lost
+//! stacks, `view.rs` answers questions.
 //!
 //! Invariants: every operation that was taken in is answered once; nothing is taken in after `Closing`; what a part has
 //! left behind for others is passed on before `apply` returns.

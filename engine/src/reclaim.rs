@@ -1,10 +1,10 @@
 //! Reclaiming: dead blobs of a group are removed while it is awake.
 //!
-//! The bytes that deletes and overwrites have left dead are counted by group. When a group with dead bytes is ready, its
-//! dead blobs are listed page by page, and removed one after the other: after the work that is queued for the group, and
-//! before it sleeps. Whoever waits for another group waits no longer for that than a quantum; the rest goes at the next
-//! wake. A blob that is mostly dead is evacuated: what lives in it is copied back to the workshop, and the blob is dead
-//! as a whole then.
+//! The bytes that deletes and overwrites have left dead are counted by group. When a group with dead bytes is ready,
+//! its dead blobs are listed page by page, and removed one after the other: after the work that is queued for the
+//! group, and before it sleeps. Whoever waits for another group waits no longer for that than a quantum; the rest goes
+//! at the next wake. A blob that is mostly dead is evacuated: what lives in it is copied back to the workshop, and the
+//! blob is dead as a whole then.
 //!
 //! Invariants: a page counts only if it is the one awaited; what a listing shows replaces what was believed; memory is
 //! one page for each class.
@@ -17,8 +17,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use model::{Attempt, ClassId, GroupId, Time};
 
-/// Blobs of one page that are evacuated; the others wait for the next wake. An evacuation reads and stages what lives in
-/// a blob, and the workshop must not be filled by many at once.
+/// Blobs of one page that are evacuated; the others wait for the next wake. An evacuation reads and stages what lives
+/// in a blob, and the workshop must not be filled by many at once.
 const EVACUATIONS_PER_PAGE: usize = 2;
 
 /// Dead blobs asked for at once.

@@ -117,7 +117,8 @@ proptest! {
                     let choice = if batch { GroupChoice::Batch { bytes: 10_000 } } else { GroupChoice::Random };
                     let excluded: Vec<_> = excluded.into_iter().map(GroupId).collect();
                     let wanted = Wanted {
-                        pin: pin.map(ClassId).into(), choice, excluded_groups: &excluded, ..Wanted::anywhere(stack, stack)
+                        pin: pin.map(ClassId).into(), choice, excluded_groups: &excluded,
+                        ..Wanted::anywhere(stack, stack)
                     };
                     let got = placement.choose(&wanted, &mut rng);
                     let possible: Vec<_> = (0..3_u32).map(GroupId)
