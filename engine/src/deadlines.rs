@@ -1,21 +1,19 @@
-//! How long a drive may take to answer.
+//! How long a drive may take to answer, and its record of doing so.
 //!
-//! A drive that hangs, rather than failing, would keep its operation and with it its class for as long as it pleases.
-//! So every request has a deadline. The world keeps them, and says of each drive that missed one
-//! ([`DriveResult::MissedDeadline`](crate::DriveResult::MissedDeadline), [`Loss::NoAnswer`]); what that means for the
-//! operation and for the drive is decided here:
+//! A drive that hangs, rather than failing, would hold its operation, and with it its class, for as long as it likes.
+//! So every request has a deadline. The world enforces them and reports each drive that missed one
+//! ([`DriveResult::MissedDeadline`](crate::DriveResult::MissedDeadline), [`Loss::NoAnswer`](crate::Loss::NoAnswer)).
+//! The engine decides what that means for the operation and for the drive:
 //!
 //! - a read goes on with any k of the other stacks, within the same transfer; a write fails and is placed elsewhere;
 //! - a drive that missed a deadline is out of service for the rest of its group's wake, and comes back like any drive
-//!   that was given up on ([`crate::recover`]);
+//!   that was given up on ([`crate::drives`]);
 //! - one that did so in three wakes in a row is left alone for a while, which doubles each time;
-//! - until it has answered what it was asked, it is asked nothing else, which the world answers for it. That is neither
-//!   counted as another deadline missed nor held against it.
+//! - until it has answered, it is asked nothing else: the world refuses on its behalf. That neither counts as another
+//!   missed deadline nor is held against it.
 
-use crate::event::Loss;
-use crate::rack::{DrivePhase, Rack};
 use core::time::Duration;
-use model::{DriveId, DriveProfile, Time};
+use model::{DriveProfile, Time};
 use serde::{Deserialize, Serialize};
 
 /// How long a request to a drive may take, in modelled time.
@@ -65,69 +63,67 @@ impl DriveDeadlines {
     }
 }
 
-/// What is known of a drive's answers.
+/// A drive's record of answers in time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Punctuality {
-    /// Deadlines that it missed since boot.
+    /// Deadlines it has missed since boot.
     missed: u64,
-    /// It has not answered anything since it missed the last one.
-    pub(crate) owes_answer: bool,
-    /// Wakes in a row in which it missed one in a transfer.
-    pub(crate) wakes_missed: u32,
-    /// When it missed one last.
+    /// It has answered nothing since it missed the last one.
+    owes_answer: bool,
+    /// Wakes in a row in which it missed a deadline in a transfer.
+    wakes_missed: u32,
+    /// The last time it missed one.
     missed_at: Option<Time>,
 }
 
-impl Rack {
-    /// How long the drives of this rack may take for what they are asked.
-    pub fn drive_deadlines(&self) -> DriveDeadlines {
-        DriveDeadlines::new(&self.spec.profile, self.policy.deadlines, self.policy.host_slack)
+impl Punctuality {
+    /// Deadlines missed since boot.
+    pub fn missed(&self) -> u64 {
+        self.missed
     }
 
-    /// Deadlines that `drive` missed since boot.
-    pub fn missed_deadlines(&self, drive: DriveId) -> u64 {
-        self.drives[drive.index()].punctuality.missed
+    /// Wakes in a row in which a transfer missed a deadline.
+    pub fn wakes_missed(&self) -> u32 {
+        self.wakes_missed
     }
 
-    /// `drive` did not answer; what it was asked may still be under way. True if it owed an answer already, so that it
-    /// was not even asked.
-    pub(crate) fn note_missed_deadline(&mut self, drive: DriveId, now: Time) -> bool {
-        let punctuality = &mut self.drives[drive.index()].punctuality;
-        punctuality.missed_at = Some(now);
-        let owed_one = core::mem::replace(&mut punctuality.owes_answer, true);
-        if !owed_one {
-            self.count_missed_deadline(drive);
-        }
-        owed_one
+    /// A deadline was missed.
+    pub fn count(&mut self) {
+        self.missed += 1;
     }
 
-    /// `drive` missed a deadline.
-    pub(crate) fn count_missed_deadline(&mut self, drive: DriveId) {
-        self.drives[drive.index()].punctuality.missed += 1;
-        self.stats.missed_deadlines += 1;
+    /// The drive did not answer; what it was asked may still be under way. True if it owed an answer already, so that
+    /// it was not even asked; that is not counted again.
+    pub fn note_missed(&mut self, now: Time) -> bool {
+        assert!(self.missed_at.is_none_or(|before| before <= now), "time does not go back");
+        self.missed_at = Some(now);
+        core::mem::replace(&mut self.owes_answer, true)
     }
 
-    /// `drive` answered.
-    pub(crate) fn note_answer(&mut self, drive: DriveId) {
-        self.drives[drive.index()].punctuality.owes_answer = false;
+    /// The drive answered.
+    pub fn note_answer(&mut self) {
+        self.owes_answer = false;
     }
 
-    /// `drive` missed a deadline in a transfer: it is done without until its group wakes next.
-    pub(crate) fn transfer_missed_deadline(&mut self, drive: DriveId, now: Time) {
-        self.note_missed_deadline(drive, now);
-        let state = &mut self.drives[drive.index()];
-        state.errors += 1;
-        if state.phase == DrivePhase::Ready {
-            state.punctuality.wakes_missed += 1;
-            self.set_away(drive, Loss::NoAnswer);
-            self.try_again_later(drive, now);
-        }
+    /// One more wake in which it missed a deadline.
+    pub fn count_wake(&mut self) {
+        self.wakes_missed += 1;
     }
 
-    /// Whether `drive` missed a deadline only just now: it may still be busy with what it was asked then, and would not
-    /// answer anything else.
-    pub(crate) fn is_owing_an_answer(&self, drive: DriveId, now: Time) -> bool {
-        let missed_at = self.drives[drive.index()].punctuality.missed_at;
-        missed_at.is_some_and(|missed_at| now < missed_at + self.policy.host_slack)
+    /// It did all that was asked of it during a wake.
+    pub fn trust(&mut self) {
+        self.wakes_missed = 0;
+    }
+
+    /// It gets another chance: one more missed wake, and it is out again.
+    pub fn leave_one_chance(&mut self, wakes_max: u32) {
+        assert!(wakes_max > 0, "there is a chance to leave");
+        self.wakes_missed = self.wakes_missed.min(wakes_max - 1);
+    }
+
+    /// Whether it missed a deadline less than `slack` ago: it may still be busy with what it was asked then, and would
+    /// not answer anything else.
+    pub fn missed_within(&self, slack: Duration, now: Time) -> bool {
+        self.missed_at.is_some_and(|missed_at| now < missed_at + slack)
     }
 }

@@ -13,12 +13,14 @@
 //! - there is a limit in time, or nothing can overtake the read. Without a limit, what may overtake it by its bytes is
 //!   counted at the drives' rate, without the seeks of however many operations they come in.
 
+use crate::class::{Class, ClassPhase};
 use crate::event::Work;
-use crate::policy::{Lane, Weighing};
-use crate::rack::{ClassPhase, ClassState, Rack};
+use crate::ops::Ops;
+use crate::policy::{Lane, SchedulerPolicy, Weighing};
+use crate::setup::Setup;
 use alloc::vec::Vec;
 use core::time::Duration;
-use model::{GroupId, OpId, Time};
+use model::{GroupId, OpId, Time, transfer_time};
 use serde::Serialize;
 
 /// How long a read may have to wait for its first byte, in modelled time.
@@ -40,72 +42,88 @@ struct Ahead {
     longest: Duration,
 }
 
-impl Rack {
+/// What a forecast is made from.
+pub(crate) struct Forecaster<'a> {
+    pub setup: &'a Setup,
+    pub ops: &'a Ops,
+    /// The class of the group that is wanted.
+    pub class: &'a Class,
+    /// Some group of the class has dead bytes, so that a wake may be spent on reclaiming.
+    pub reclaims: bool,
+    pub now: Time,
+}
+
+/// The time to rebuild `bytes`, alone: x/t; and at the rebuilds' share, with `class_bytes` to be rebuilt in the class:
+/// x/t * 1/w (Pelican, section 3). Twice that where what is written is read back.
+pub(crate) fn rebuild_forecast(setup: &Setup, bytes: u64, class_bytes: u64) -> Forecast {
+    assert!(bytes <= class_bytes, "what a drive has left is part of what its class has left");
+    let times = if setup.policy.rebuild_read_back { 2 } else { 1 };
+    let span = |bytes| transfer_time(bytes, setup.spec.profile.bytes_per_s).saturating_mul(times);
+    let shares = setup.policy.scheduler.shares;
+    let sum = Lane::ALL.into_iter().fold(0_u32, |sum, lane| sum.saturating_add(shares.of(lane)));
+    Forecast { min: span(bytes), max: span(class_bytes).saturating_mul(sum) / shares.rebuild.max(1) }
+}
+
+impl Forecaster<'_> {
     /// How long a client's read in `group` would wait for its first byte if it were submitted now.
-    pub fn forecast(&self, group: GroupId, now: Time) -> Forecast {
-        let state = &self.classes[self.class_of(group).index()];
-        let min = self.soonest(state, group, now) + self.spec.profile.seek;
-        let max = self.latest(state, group, now).saturating_add(self.transfer_estimate(self.first_stripe_bytes()));
+    pub fn read(&self, group: GroupId) -> Forecast {
+        let spec = &self.setup.spec;
+        let first_stripe_bytes = u64::from(spec.code.data) * u64::from(spec.code.fragment_bytes);
+        let min = self.soonest(group) + spec.profile.seek;
+        let max = self.latest(group).saturating_add(self.setup.transfer_estimate(first_stripe_bytes));
         Forecast { min, max: max.max(min) }
     }
 
-    fn first_stripe_bytes(&self) -> u64 {
-        u64::from(self.spec.code.data) * u64::from(self.spec.code.fragment_bytes)
+    fn scheduler(&self) -> &SchedulerPolicy {
+        &self.setup.policy.scheduler
     }
 
     /// How long an operation is in service at most: what is written is read back as well.
     fn longest_service(&self, work: &Work) -> Duration {
-        let once = self.transfer_estimate(work.transfer_bytes());
+        let once = self.setup.transfer_estimate(work.transfer_bytes());
         if matches!(work, Work::Write { .. } | Work::Rebuild { .. }) { once * 2 } else { once }
     }
 
     fn service_of(&self, op: OpId) -> Duration {
-        self.ops.get(&op).map_or(Duration::ZERO, |op| self.longest_service(&op.request.work))
-    }
-
-    /// The longest that waking a group takes, and that putting one to sleep does.
-    fn longest_switch(&self) -> (Duration, Duration) {
-        let profile = &self.spec.profile;
-        let wake = profile.spin_up.max + profile.mount.max.max(profile.mount_busy.max);
-        (wake, profile.unmount.max + profile.spin_down.max)
+        self.ops.get(op).map_or(Duration::ZERO, |op| self.longest_service(&op.request.work))
     }
 
     /// Nothing more comes, and everything goes as fast as it can.
-    fn soonest(&self, state: &ClassState, group: GroupId, now: Time) -> Duration {
-        let profile = &self.spec.profile;
+    fn soonest(&self, group: GroupId) -> Duration {
+        let profile = &self.setup.spec.profile;
         let wake = profile.spin_up.min + profile.mount.min;
         let rest = profile.unmount.min + profile.spin_down.min;
-        let woken_for = state.switch.map_or(Duration::ZERO, |(since, _)| now.since(since));
-        let until_ready = match state.phase {
+        let woken_for = self.class.switch().map_or(Duration::ZERO, |switch| self.now.since(switch.since));
+        let until_ready = match self.class.phase() {
             ClassPhase::Awake { group: awake, .. } if awake == group => Duration::ZERO,
             ClassPhase::Waking { group: waking, .. } if waking == group => wake.saturating_sub(woken_for),
             ClassPhase::Asleep | ClassPhase::Resting { .. } => wake,
             ClassPhase::Waking { .. } => wake.saturating_sub(woken_for) + rest + wake,
             ClassPhase::Awake { .. } => rest + wake,
         };
-        let in_service = state.in_service.map_or(Duration::ZERO, |service| {
-            let bytes = self.ops.get(&service.op).map_or(0, |op| op.request.work.transfer_bytes());
-            self.transfer_estimate(bytes).saturating_sub(now.since(service.since))
+        let in_service = self.class.in_service().map_or(Duration::ZERO, |service| {
+            let bytes = self.ops.get(service.op).map_or(0, |op| op.request.work.transfer_bytes());
+            self.setup.transfer_estimate(bytes).saturating_sub(self.now.since(service.since))
         });
         // Of clients, what is queued for its own group goes first in any case. What is queued for others may be passed
         // if the group is awake, or wakes for another lane, or the read is overdue.
-        let once = |op: OpId| self.ops.get(&op).map_or(0, |op| op.request.work.transfer_bytes());
-        let queued = state.queues.queued_in(Lane::Client).filter(|item| item.group == group);
-        let own: Duration = queued.map(|item| self.transfer_estimate(once(item.op))).sum();
-        let pending = state.pending.as_ref().map_or(Duration::ZERO, |pick| self.transfer_estimate(once(pick.op)));
+        let once = |op: OpId| self.ops.get(op).map_or(0, |op| op.request.work.transfer_bytes());
+        let queued = self.class.queues().queued_in(Lane::Client).filter(|item| item.group == group);
+        let own: Duration = queued.map(|item| self.setup.transfer_estimate(once(item.op))).sum();
+        let pending = self.class.pending().map_or(Duration::ZERO, |pick| self.setup.transfer_estimate(once(pick.op)));
         until_ready + in_service + pending + own
     }
 
     /// What is queued by clients, for one who wants `group`.
-    fn ahead(&self, state: &ClassState, group: GroupId) -> Ahead {
-        let known = [state.in_service.map(|service| service.op), state.pending.as_ref().map(|pick| pick.op)];
+    fn ahead(&self, group: GroupId) -> Ahead {
+        let known = [self.class.in_service().map(|service| service.op), self.class.pending().map(|pick| pick.op)];
         let longest = known.into_iter().flatten().map(|op| self.service_of(op)).max().unwrap_or_default();
         let mut ahead = Ahead { own: Duration::ZERO, others: 0, longest };
         let mut others: Vec<GroupId> = Vec::new();
-        for item in Lane::ALL.into_iter().flat_map(|lane| state.queues.queued_in(lane)) {
+        for item in Lane::ALL.into_iter().flat_map(|lane| self.class.queues().queued_in(lane)) {
             ahead.longest = ahead.longest.max(self.service_of(item.op));
         }
-        for item in state.queues.queued_in(Lane::Client) {
+        for item in self.class.queues().queued_in(Lane::Client) {
             if item.group == group {
                 ahead.own += self.service_of(item.op);
             } else if !others.contains(&item.group) {
@@ -117,83 +135,82 @@ impl Rack {
     }
 
     /// All that may come between does.
-    fn latest(&self, state: &ClassState, group: GroupId, now: Time) -> Duration {
-        let (wake, rest) = self.longest_switch();
+    fn latest(&self, group: GroupId) -> Duration {
+        let (wake, rest) = self.setup.switch_max();
         let switch = wake + rest;
-        let ahead = self.ahead(state, group);
-        let reclaims = self.layout.groups.iter().zip(&self.doomed).any(|(of, doomed)| {
-            *doomed > 0 && self.classes.get(of.class.index()).is_some_and(|class| core::ptr::eq(class, state))
-        });
-        let reclaiming = if reclaims { self.policy.scheduler.quantum + ahead.longest } else { Duration::ZERO };
-        let overtakable = ahead.others > 0 || self.may_be_joined(state, group);
+        let ahead = self.ahead(group);
+        let reclaiming = if self.reclaims { self.scheduler().quantum + ahead.longest } else { Duration::ZERO };
+        let overtakable = ahead.others > 0 || self.may_be_joined(group);
         // From rest, the first switch is a wake.
-        let at_rest = state.pending.is_none() && Self::group_up(state).is_none();
+        let at_rest = self.class.pending().is_none() && self.group_up().is_none();
         let in_order = self
-            .under_way(state, now)
-            .saturating_add(self.in_order(state, group))
-            .saturating_add((switch + reclaiming).saturating_mul(self.switches_ahead(state, group)))
+            .under_way()
+            .saturating_add(self.in_order(group))
+            .saturating_add((switch + reclaiming).saturating_mul(self.switches_ahead(group)))
             .saturating_sub(if at_rest { rest } else { Duration::ZERO });
-        let alone = match self.policy.scheduler.wait_limit {
+        let alone = match self.scheduler().wait_limit {
             _ if !overtakable => in_order,
             None => in_order.saturating_add(self.overtaking(&ahead)),
             Some(limit) => limit.saturating_add(self.overdue(&ahead, switch, reclaiming)),
         };
-        self.beside_others(state, alone, ahead.longest + switch)
+        self.beside_others(alone, ahead.longest + switch)
     }
 
     /// What is under way comes to its end.
-    fn under_way(&self, state: &ClassState, now: Time) -> Duration {
-        let (wake, rest) = self.longest_switch();
-        let switching = match state.phase {
+    fn under_way(&self) -> Duration {
+        let (wake, rest) = self.setup.switch_max();
+        let switching = match self.class.phase() {
             ClassPhase::Waking { .. } => wake,
             ClassPhase::Resting { .. } => rest,
             ClassPhase::Asleep | ClassPhase::Awake { .. } => Duration::ZERO,
         };
-        let pending = state.pending.as_ref().map_or(Duration::ZERO, |pick| self.service_of(pick.op));
+        let pending = self.class.pending().map_or(Duration::ZERO, |pick| self.service_of(pick.op));
         // A pending operation whose group is not up yet waits for a switch of its own.
-        let up = matches!(state.phase, ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. }
-            if state.pending.as_ref().is_none_or(|pick| pick.group == group));
-        let for_pending = if state.pending.is_some() && !up { rest + wake } else { Duration::ZERO };
-        let in_service = state
-            .in_service
-            .map_or(Duration::ZERO, |service| self.service_of(service.op).saturating_sub(now.since(service.since)));
+        let up = matches!(self.class.phase(), ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. }
+            if self.class.pending().is_none_or(|pick| pick.group == group));
+        let for_pending = if self.class.pending().is_some() && !up { rest + wake } else { Duration::ZERO };
+        let in_service = self.class.in_service().map_or(Duration::ZERO, |service| {
+            self.service_of(service.op).saturating_sub(self.now.since(service.since))
+        });
         switching + for_pending + pending + in_service
     }
 
     /// What lies before a new operation of `group` takes so long, switches aside.
-    fn in_order(&self, state: &ClassState, group: GroupId) -> Duration {
-        let ahead = state.queues.ahead_of_new(Lane::Client, group, 0, self.policy.scheduler.overtake_limit);
-        state.queues.queued_in(Lane::Client).take(ahead.operations).map(|item| self.service_of(item.op)).sum()
+    fn in_order(&self, group: GroupId) -> Duration {
+        let ahead = self.class.queues().ahead_of_new(Lane::Client, group, 0, self.scheduler().overtake_limit);
+        self.class.queues().queued_in(Lane::Client).take(ahead.operations).map(|item| self.service_of(item.op)).sum()
     }
 
     /// Switches from the group that is up, or is about to be, to `group`, as things are queued now.
-    fn switches_ahead(&self, state: &ClassState, group: GroupId) -> u32 {
-        let ahead = state.queues.ahead_of_new(Lane::Client, group, 0, self.policy.scheduler.overtake_limit);
-        let first = if ahead.operations > 0 { state.queues.head(Lane::Client).map(|head| head.group) } else { None };
-        let leaves = Self::group_up(state) != Some(first.unwrap_or(group));
+    fn switches_ahead(&self, group: GroupId) -> u32 {
+        let ahead = self.class.queues().ahead_of_new(Lane::Client, group, 0, self.scheduler().overtake_limit);
+        let first =
+            if ahead.operations > 0 { self.class.queues().head(Lane::Client).map(|head| head.group) } else { None };
+        let leaves = self.group_up() != Some(first.unwrap_or(group));
         u32::try_from(ahead.group_switches).unwrap_or(u32::MAX).saturating_add(u32::from(leaves))
     }
 
     /// The group that is up, or is going to be.
-    fn group_up(state: &ClassState) -> Option<GroupId> {
-        let pending = state.pending.as_ref().map(|pick| pick.group);
-        pending.or(match state.phase {
+    fn group_up(&self) -> Option<GroupId> {
+        let pending = self.class.pending().map(|pick| pick.group);
+        pending.or(match self.class.phase() {
             ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. } => Some(group),
             ClassPhase::Resting { .. } | ClassPhase::Asleep => None,
         })
     }
 
     /// Whether an operation that comes later may join a group that is up already, and is not `group`.
-    fn may_be_joined(&self, state: &ClassState, group: GroupId) -> bool {
-        let busy = state.in_service.is_some() || state.pending.is_some() || !state.queues.is_empty();
-        self.policy.scheduler.join_in_service && busy && Self::group_up(state).is_some_and(|up| up != group)
+    fn may_be_joined(&self, group: GroupId) -> bool {
+        let busy =
+            self.class.in_service().is_some() || self.class.pending().is_some() || !self.class.queues().is_empty();
+        self.scheduler().join_in_service && busy && self.group_up().is_some_and(|up| up != group)
     }
 
     /// What may overtake it by u.
     fn overtaking(&self, ahead: &Ahead) -> Duration {
-        let u = self.policy.scheduler.overtake_limit;
-        match self.policy.scheduler.weighing {
-            Weighing::Bytes => self.transfer_estimate(u),
+        let u = self.scheduler().overtake_limit;
+        match self.scheduler().weighing {
+            Weighing::Bytes => self.setup.transfer_estimate(u),
             Weighing::Time => Duration::from_millis(u),
             Weighing::Operations => ahead.longest.saturating_mul(u32::try_from(u).unwrap_or(u32::MAX)),
         }
@@ -201,7 +218,7 @@ impl Rack {
 
     /// How long it still takes from the moment at which it is overdue.
     fn overdue(&self, ahead: &Ahead, switch: Duration, reclaiming: Duration) -> Duration {
-        let quantum = self.policy.scheduler.quantum;
+        let quantum = self.scheduler().quantum;
         let visit = (switch + quantum + ahead.longest * 2).saturating_add(reclaiming);
         let round = visit.saturating_mul(1 + ahead.others);
         let rounds = u32::try_from(ahead.own.as_nanos() / quantum.as_nanos().max(1)).unwrap_or(u32::MAX);
@@ -210,10 +227,10 @@ impl Rack {
 
     /// What takes the clients so long takes longer beside other lanes that have work (see [`crate::fair`], "No
     /// starvation").
-    fn beside_others(&self, state: &ClassState, alone: Duration, longest: Duration) -> Duration {
-        let shares = self.policy.scheduler.shares;
-        let lead = self.policy.scheduler.quantum + longest * 2;
-        let busy = |lane: &Lane| *lane != Lane::Client && state.queues.lane_len(*lane) > 0;
+    fn beside_others(&self, alone: Duration, longest: Duration) -> Duration {
+        let shares = self.scheduler().shares;
+        let lead = self.scheduler().quantum + longest * 2;
+        let busy = |lane: &Lane| *lane != Lane::Client && self.class.queues().lane_len(*lane) > 0;
         let others = Lane::ALL.into_iter().filter(busy).map(|lane| {
             let own = alone.saturating_add(lead).saturating_mul(shares.of(lane)) / shares.client.max(1);
             own.saturating_add(lead)

@@ -6,13 +6,13 @@
 //! that can be active at once, and the aim is as many as the limits carry, over as many drives as possible.
 //!
 //! How it is done, each step in a file of its own:
-//! 1. `ground`: every limit becomes a number of awake drives per domain, every failure domain a number of stacks it
-//!    may cost;
+//! 1. `constraints`: every limit becomes a number of awake drives per domain, every failure domain a number of stacks
+//!    it may cost;
 //! 2. `classes`: drives that share a domain of limit 1 must go to the same class (only one class may touch it), so
-//!    these sets are dealt whole, evenly over the classes, such that the sum of what the classes need stays within each
-//!    limit;
-//! 3. `deal`: within a class, one domain after the other is dealt to the groups, one drive to each: as a rotation
-//!    (the paper's geometry allows an exact one), or as a cheapest assignment where rotations collide;
+//!    these sets are assigned whole, evenly over the classes, such that the sum of what the classes need stays within
+//!    each limit;
+//! 3. `assignment`: within a class, one domain after the other is assigned to the groups, one drive to each: as a
+//!    rotation (the paper's geometry allows an exact one), or at least cost (`hungarian`) where rotations collide;
 //! 4. `search`: this is tried for the bound and then for fewer classes, with and without keeping soft domains and
 //!    servers whole, and the best result is kept. Work is bounded whatever the description says, and nothing is random.
 //!
@@ -22,10 +22,11 @@
 //! - the worst choice of one group per class keeps every hard limit, as many of its drives spinning up at the same
 //!   moment as hard limits on starts let.
 
-mod assign;
+mod assignment;
 mod classes;
-mod deal;
-mod ground;
+mod constraints;
+mod hungarian;
+mod plan;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -33,9 +34,10 @@ mod tests;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use constraints::Constraints;
 use core::fmt;
-use ground::Ground;
 use model::{ClassId, DriveId, GroupId, RackSpec};
+use plan::Plan;
 use serde::{Deserialize, Serialize};
 
 /// Drives that are awake together and hold blobs together.
@@ -57,9 +59,9 @@ pub struct Layout {
     pub classes: Vec<Vec<GroupId>>,
     /// Drives in no group, ascending.
     pub spares: Vec<DriveId>,
-    /// What an operator should know of this layout.
+    /// Things an operator should know about this layout.
     pub warnings: Vec<Warning>,
-    /// How many groups could be active at once at the very best, and why not more.
+    /// How many groups could be active at once at the very best, and the reason.
     pub bound: Bound,
     #[serde(skip)]
     group_of: Vec<Option<GroupId>>,
@@ -94,7 +96,7 @@ fn by_drive(groups: &[Group]) -> Vec<Option<GroupId>> {
     table
 }
 
-/// An upper bound on the groups that can be active at once, with what it comes from.
+/// An upper bound on the groups that can be active at once, with its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
     /// No layout has more groups active at once.
@@ -117,7 +119,7 @@ impl fmt::Display for Bound {
     }
 }
 
-/// What an operator should know of a layout that is sound all the same.
+/// Something an operator should know about a layout that is sound all the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Warning {
@@ -187,7 +189,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Why a rack has no layout, and what to change.
+/// The reason a rack has no layout, and what to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// Fewer drives than a group has.
@@ -261,23 +263,23 @@ impl core::error::Error for LayoutError {}
 /// # Errors
 /// When not one group can be formed, and what to change.
 pub fn synthesise(spec: &RackSpec) -> Result<Layout, LayoutError> {
-    let ground = Ground::of(spec);
-    let bound = bound(spec, &ground)?;
-    let plan = search::best(spec, &ground);
+    let constraints = Constraints::of(spec);
+    let bound = bound(spec, &constraints)?;
+    let plan = search::best(spec, &constraints);
     if plan.classes.is_empty() {
         return Err(LayoutError::NoGroup { group_drives: spec.group_drives, resource: bound.resource });
     }
-    Ok(finished(spec, &ground, &plan, bound))
+    Ok(finished(spec, &constraints, &plan, bound))
 }
 
-fn bound(spec: &RackSpec, ground: &Ground) -> Result<Bound, LayoutError> {
-    let (drives_awake, resource) = ground.awake_max(&ground.usable);
+fn bound(spec: &RackSpec, constraints: &Constraints) -> Result<Bound, LayoutError> {
+    let (drives_awake, resource) = constraints.awake_max(&constraints.usable);
     let resource = resource.map(|r| spec.resources[r].name.clone());
     let group_drives = spec.group_drives;
     let groups = u32::try_from(drives_awake / u64::from(group_drives)).unwrap_or(u32::MAX);
     match (groups, resource) {
         (0, Some(resource)) => {
-            let starting_drives = ground.staggered(spec, &resource);
+            let starting_drives = constraints.staggered(spec, &resource);
             Err(LayoutError::LimitTooLow { resource, drives_awake, group_drives, starting_drives })
         }
         (0, None) => Err(LayoutError::TooFewDrives { drives: drives_awake, group_drives }),
@@ -285,8 +287,8 @@ fn bound(spec: &RackSpec, ground: &Ground) -> Result<Bound, LayoutError> {
     }
 }
 
-/// Numbers the plan's groups by their first drive, class by class, and says what there is to say of it.
-fn finished(spec: &RackSpec, ground: &Ground, plan: &search::Plan, bound: Bound) -> Layout {
+/// Numbers the plan's groups by their first drive, class by class, and adds warnings.
+fn finished(spec: &RackSpec, constraints: &Constraints, plan: &Plan, bound: Bound) -> Layout {
     let mut classes: Vec<Vec<Vec<u32>>> = plan.classes.clone();
     for class in &mut classes {
         for group in class.iter_mut() {
@@ -308,26 +310,26 @@ fn finished(spec: &RackSpec, ground: &Ground, plan: &search::Plan, bound: Bound)
     }
     layout.group_of = by_drive(&layout.groups);
     layout.spares = spec.drives.iter().map(|d| d.id).filter(|d| layout.group_of(*d).is_none()).collect();
-    layout.warnings = warnings(spec, ground, plan, &layout);
+    layout.warnings = warnings(spec, constraints, plan, &layout);
     layout
 }
 
-fn warnings(spec: &RackSpec, ground: &Ground, plan: &search::Plan, layout: &Layout) -> Vec<Warning> {
+fn warnings(spec: &RackSpec, constraints: &Constraints, plan: &Plan, layout: &Layout) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if spec.group_drives as usize == spec.code.stacks() {
         warnings.push(Warning::NoRoomToRebuild { group_drives: spec.group_drives });
     }
-    for (resource, drives) in ground.never_awake() {
+    for (resource, drives) in constraints.never_awake() {
         warnings.push(Warning::NeverAwake { resource: spec.resources[resource].name.clone(), drives });
     }
     let groups = layout.active_groups_max();
     if groups < layout.bound.groups {
         warnings.push(Warning::BelowBound { groups, bound: layout.bound.groups });
     }
-    for (kind, domains) in ground.soft_breaches(plan) {
+    for (kind, domains) in constraints.soft_breaches(plan) {
         warnings.push(Warning::SoftLimit { resource: spec.resources[kind].name.clone(), domains });
     }
-    for (kind, groups) in ground.spread_shortfalls(plan) {
+    for (kind, groups) in constraints.spread_shortfalls(plan) {
         warnings.push(Warning::Spread { failure_domain: spec.failure_domains[kind].name.clone(), groups });
     }
     warnings
@@ -356,7 +358,7 @@ impl Layout {
         self.classes.iter().map(largest).sum::<usize>() as u32
     }
 
-    /// What the drives draw when all sleep, in milliwatts.
+    /// The power the drives draw when all sleep, in milliwatts.
     pub fn asleep_mw(&self, spec: &RackSpec) -> u64 {
         self.power_mw(spec, spec.profile.watts.standby_mw)
     }
@@ -388,7 +390,7 @@ impl Layout {
         })
     }
 
-    /// What the drives draw while one group of every class is active, in milliwatts. Pelican: 2.6 kW.
+    /// The power the drives draw while one group of every class is active, in milliwatts. Pelican: 2.6 kW.
     pub fn active_mw(&self, spec: &RackSpec) -> u64 {
         self.power_mw(spec, spec.profile.watts.active_mw)
     }

@@ -22,46 +22,48 @@ extern crate alloc;
 extern crate std;
 
 mod action;
-pub mod baseline;
+mod blocked;
 pub mod budget;
 pub mod check;
+mod class;
+mod controller;
 mod deadlines;
+mod drives;
 mod event;
 pub mod fair;
 mod forecast;
 pub mod layout;
 pub mod ledger;
-mod mind;
 mod numbered;
+mod ops;
 pub mod placement;
 mod policy;
-mod quiet;
 mod rack;
 mod rebuild;
-mod recover;
+mod reclaim;
 pub mod reorder;
 pub mod repartition;
 mod room;
-mod service;
+mod setup;
 mod staging;
-mod switch;
+mod step;
 #[cfg(test)]
 mod testing;
 pub mod trace;
-mod view;
 
 pub use action::{Action, Outcome, Rejection, Transfer};
+pub use class::{ClassPhase, ClassView, GroupState};
+pub use controller::{Mind, Waking};
 pub use deadlines::{Deadlines, DriveDeadlines};
+pub use drives::DrivePhase;
 pub use event::{
     BlobOnDrive, DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work,
 };
 pub use forecast::Forecast;
-pub use mind::{Mind, Waking};
 pub use numbered::{Numbered, OpMap};
 pub use policy::{
     GroupChoice, IdleTimeout, Lane, MigrationPolicy, PinnedTo, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,
     Weighing,
 };
-pub use rack::{ClassPhase, DrivePhase, Rack, Stats};
+pub use rack::{Rack, Stats};
 pub use rebuild::RebuildView;
-pub use view::{ClassView, GroupState};

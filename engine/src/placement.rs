@@ -69,6 +69,29 @@ pub enum DriveRule {
     Random,
 }
 
+/// A blob that wants a place.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Bytes of each of its stacks.
+    pub stack_bytes: u64,
+    /// Its payload bytes.
+    pub payload_bytes: u64,
+    /// Where it must lie.
+    pub pin: PinnedTo,
+    /// How a group is chosen for it.
+    pub choice: GroupChoice,
+    /// Groups in which it may not lie.
+    pub excluded_groups: &'a [GroupId],
+}
+
+impl Wanted<'_> {
+    /// A blob that may lie in any group, drawn at random.
+    pub fn anywhere(payload_bytes: u64, stack_bytes: u64) -> Self {
+        let (pin, choice) = (PinnedTo::Anywhere, GroupChoice::Random);
+        Self { stack_bytes, payload_bytes, pin, choice, excluded_groups: &[] }
+    }
+}
+
 /// The placement of one rack. See the head of this file.
 pub struct Placement {
     rule: DriveRule,
@@ -217,21 +240,14 @@ impl Placement {
         spaces.filter(|space| !space.retired && space.spare() >= stack_bytes).count() >= self.spread.stacks()
     }
 
-    /// Chooses group and drives for a blob of `payload_bytes` with stacks of `stack_bytes`, and reserves them. `None`
-    /// means that no group (that `pin` allows, and not among `excluded_groups`) has room.
-    pub fn choose(
-        &mut self,
-        stack_bytes: u64,
-        payload_bytes: u64,
-        pin: PinnedTo,
-        choice: &GroupChoice,
-        excluded_groups: &[GroupId],
-        rng: &mut Rng,
-    ) -> Option<(GroupId, Vec<DriveId>)> {
+    /// Chooses group and drives for a blob, and reserves their space. `None` means that no group in which it may lie
+    /// has room.
+    pub fn choose(&mut self, wanted: &Wanted, rng: &mut Rng) -> Option<(GroupId, Vec<DriveId>)> {
+        let Wanted { stack_bytes, payload_bytes, pin, choice, excluded_groups } = *wanted;
         let allowed =
             |group: &GroupId| pin.allows(*group, self.class_of[group.index()]) && !excluded_groups.contains(group);
         let groups: Vec<_> = (0..self.groups.len()).map(|g| GroupId(g as u32)).filter(allowed).collect();
-        let staying = self.stay(pin, choice, &groups, stack_bytes);
+        let staying = self.stay(wanted, &groups);
         let (group, mut drives) = staying.or_else(|| self.draw(groups, stack_bytes, rng))?;
         drives.sort_unstable();
         self.relaxed += u64::from(self.spread.excess(&drives) > 0);
@@ -329,16 +345,10 @@ impl Placement {
     }
 
     /// The group drawn last for `pin`, as long as its share of bytes lasts and it keeps the rule of domains.
-    fn stay(
-        &self,
-        pin: PinnedTo,
-        choice: &GroupChoice,
-        allowed: &[GroupId],
-        stack_bytes: u64,
-    ) -> Option<(GroupId, Vec<DriveId>)> {
-        let GroupChoice::Batch { .. } = choice else { return None };
-        let batch = self.batches.get(&pin).filter(|batch| batch.bytes_left > 0 && allowed.contains(&batch.group))?;
-        Some((batch.group, self.spread.strict(&self.candidates(batch.group, stack_bytes))?))
+    fn stay(&self, wanted: &Wanted, allowed: &[GroupId]) -> Option<(GroupId, Vec<DriveId>)> {
+        let GroupChoice::Batch { .. } = wanted.choice else { return None };
+        let batch = self.batches.get(&wanted.pin).filter(|b| b.bytes_left > 0 && allowed.contains(&b.group))?;
+        Some((batch.group, self.spread.strict(&self.candidates(batch.group, wanted.stack_bytes))?))
     }
 
     /// Draws groups until one can keep the rule of domains; failing that, the one that breaks it least.
@@ -360,8 +370,8 @@ impl Placement {
         fallbacks.into_iter().min_by_key(|(_, drives)| self.spread.excess(drives))
     }
 
-    fn note_batch(&mut self, pin: PinnedTo, choice: &GroupChoice, group: GroupId, payload_bytes: u64) {
-        let GroupChoice::Batch { bytes } = *choice else { return };
+    fn note_batch(&mut self, pin: PinnedTo, choice: GroupChoice, group: GroupId, payload_bytes: u64) {
+        let GroupChoice::Batch { bytes } = choice else { return };
         let batch = self.batches.entry(pin).or_insert(Batch { group, bytes_left: bytes });
         if batch.group != group || batch.bytes_left == 0 {
             *batch = Batch { group, bytes_left: bytes };

@@ -20,40 +20,26 @@
 //! - every call but [`ReorderQueue::iter`] costs O(log n); those that ask for what is overdue look at the first
 //!   operation of each group.
 
-mod line;
 #[cfg(test)]
 mod naive;
+mod queued;
 #[cfg(test)]
 mod tests;
+mod treap;
 
 use crate::numbered::{Numbered, OpMap};
 use alloc::vec::Vec;
-use line::{Line, NIL, Slot};
 use model::{GroupId, OpId, Time};
+use treap::{Aggregate, NIL, Slot, Treap, WEIGHT_SUM_MAX};
 
-/// An operation as the queue sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Queued {
-    /// Which operation.
-    pub op: OpId,
-    /// The group it needs awake.
-    pub group: GroupId,
-    /// What it counts for, in the unit of [`Weighing`](crate::Weighing). Fixed at admission. 0 is taken for 1, since
-    /// otherwise something weightless could overtake without end; above 2^61 over the queue's depth (2 PB at 1,000) it
-    /// is taken for that, so that sums fit.
-    pub weight: u64,
-    /// u: how much weight may overtake it, in the same unit. Above 2^61 (`u64::MAX`, say) it is any amount.
-    pub overtake_limit: u64,
-    /// When it is overdue; [`Time::MAX`] is never. Never earlier than that of one that was queued before.
-    pub due: Time,
-}
+pub use queued::Queued;
 
 /// The queue holds as many operations as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the queue is full")]
 pub struct QueueFull;
 
-/// What is served before an operation.
+/// The operations that are served before another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ahead {
     /// How many operations.
@@ -76,7 +62,7 @@ struct Members {
 /// One queue. See the head of this file.
 pub struct ReorderQueue {
     depth: u32,
-    line: Line,
+    order: Treap,
     ops: OpMap<Slot>,
     groups: Numbered<GroupId, Members>,
     /// For each slot in use, the neighbours of the same group: [before, behind].
@@ -86,7 +72,7 @@ pub struct ReorderQueue {
 impl ReorderQueue {
     /// An empty queue for at most `depth` operations; one more is refused.
     pub fn new(depth: u32) -> Self {
-        Self { depth, line: Line::new(), ops: OpMap::default(), groups: Numbered::default(), mates: Vec::new() }
+        Self { depth, order: Treap::new(), ops: OpMap::default(), groups: Numbered::default(), mates: Vec::new() }
     }
 
     /// Queues an operation by the insertion rule. Its number must not be queued already.
@@ -94,61 +80,64 @@ impl ReorderQueue {
     /// # Errors
     /// [`QueueFull`] if `depth` operations are queued; nothing has changed then.
     pub fn push(&mut self, item: Queued) -> Result<(), QueueFull> {
-        if self.line.len() >= self.depth {
+        if self.order.len() >= self.depth {
             return Err(QueueFull);
         }
         let item = Queued { weight: self.weight_of(item.weight), ..item };
         let (behind, overtaken) = self.joinable(item.group, item.weight).unwrap_or((NIL, 0));
-        let slot = self.line.insert_behind(behind, item, overtaken);
+        let slot = self.order.insert_behind(behind, item, overtaken);
         let known = self.ops.insert(item.op, slot);
         assert!(known.is_none(), "{} is queued already", item.op);
         self.join_mates(item.group, slot);
+        assert!(self.ops.len() == self.len(), "every queued operation is found by its number");
         Ok(())
     }
 
     /// Takes the first operation.
     pub fn pop(&mut self) -> Option<Queued> {
-        let first = self.line.first();
+        let first = self.order.first();
         (first != NIL).then(|| self.take(first))
     }
 
     /// The operation that [`Self::pop`] would take.
     pub fn head(&self) -> Option<Queued> {
-        let first = self.line.first();
-        (first != NIL).then(|| self.line.item(first))
+        let first = self.order.first();
+        (first != NIL).then(|| self.order.item(first))
     }
 
     /// Takes the first operation of `group`, wherever it is, unless one before it may not be overtaken by its weight.
     pub fn pop_of_group(&mut self, group: GroupId) -> Option<Queued> {
         let first = self.groups.get(&group)?.first;
-        let weight = self.line.item(first).weight;
-        if !self.line.before(first).stands(weight) {
+        let weight = self.order.item(first).weight;
+        let before = self.order.before(first);
+        assert!(before.operations < self.order.len(), "an operation does not lie before itself");
+        if !before.bears(weight) {
             return None;
         }
-        self.line.delay_before(first, weight);
+        self.order.delay_before(first, weight);
         Some(self.take(first))
     }
 
     /// The group that an operation has been overdue in for longest, `but` those.
     pub fn overdue_group(&self, now: Time, but: &[GroupId]) -> Option<GroupId> {
         self.groups.first_by(|group, members| {
-            let first = self.line.item(members.first);
+            let first = self.order.item(members.first);
             (first.due <= now && !but.contains(group)).then_some((first.due, first.op))
         })
     }
 
     /// Whether an operation of `group` is overdue.
     pub fn is_overdue(&self, group: GroupId, now: Time) -> bool {
-        self.groups.get(&group).is_some_and(|members| self.line.item(members.first).due <= now)
+        self.groups.get(&group).is_some_and(|members| self.order.item(members.first).due <= now)
     }
 
     /// When the first operation will be overdue, or has been.
     pub fn first_due(&self) -> Time {
         let first = self.groups.first_by(|_, members| {
-            let first = self.line.item(members.first);
+            let first = self.order.item(members.first);
             Some((first.due, first.op))
         });
-        first.and_then(|group| self.groups.get(&group)).map_or(Time::MAX, |members| self.line.item(members.first).due)
+        first.and_then(|group| self.groups.get(&group)).map_or(Time::MAX, |members| self.order.item(members.first).due)
     }
 
     /// Takes the first operation of `group`, wherever it is. Nobody is charged.
@@ -165,7 +154,7 @@ impl ReorderQueue {
 
     /// How many operations are queued.
     pub fn len(&self) -> usize {
-        self.line.len() as usize
+        self.order.len() as usize
     }
 
     /// Whether none is queued.
@@ -188,55 +177,57 @@ impl ReorderQueue {
         self.groups.get(&group).map_or(0, |members| members.count)
     }
 
-    /// The weight that lies before `op`, if it is queued.
+    /// The weight before `op`, if it is queued.
     pub fn weight_before(&self, op: OpId) -> Option<u64> {
         self.ahead_of(op).map(|ahead| ahead.weight)
     }
 
-    /// What lies before `op`, if it is queued.
+    /// The operations before `op`, if it is queued.
     pub fn ahead_of(&self, op: OpId) -> Option<Ahead> {
         let slot = *self.ops.get(&op)?;
-        Some(ahead(&self.line.before(slot), self.line.item(slot).group))
+        Some(ahead(&self.order.before(slot), self.order.item(slot).group))
     }
 
-    /// What would lie before an operation of this group and weight if it were queued now, full or not. How far it may
-    /// be overtaken itself plays no part in where it goes, only in what may overtake it afterwards.
+    /// The operations that would be before one of this group and weight if it were queued now, full or not. How far it
+    /// may be overtaken itself plays no part in where it goes, only in what may overtake it afterwards.
     pub fn ahead_of_new(&self, group: GroupId, weight: u64, _overtake_limit: u64) -> Ahead {
         match self.joinable(group, self.weight_of(weight)) {
             Some((last, _)) => {
-                let before = ahead(&self.line.before(last), group);
-                let weight = before.weight + self.line.item(last).weight;
+                let before = ahead(&self.order.before(last), group);
+                let weight = before.weight + self.order.item(last).weight;
                 Ahead { operations: before.operations + 1, weight, ..before }
             }
-            None => ahead(&self.line.whole(), group),
+            None => ahead(&self.order.whole(), group),
         }
     }
 
     /// Every operation in the order of service, each with its o - t.
     pub fn iter(&self) -> impl Iterator<Item = (Queued, i64)> {
-        let mut at = self.line.first();
+        let mut at = self.order.first();
         core::iter::from_fn(move || {
             let slot = at;
             (slot != NIL).then(|| {
-                at = self.line.next(slot);
-                (self.line.item(slot), self.line.delay(slot))
+                at = self.order.next(slot);
+                (self.order.item(slot), self.order.delay(slot))
             })
         })
     }
 
     fn weight_of(&self, weight: u64) -> u64 {
-        weight.clamp(1, line::WEIGHT_SUM_MAX / u64::from(self.depth.max(1)))
+        weight.clamp(1, WEIGHT_SUM_MAX / u64::from(self.depth.max(1)))
     }
 
     /// The last operation of `group`, and the weight behind it, if one of `weight` may go right behind it.
     fn joinable(&self, group: GroupId, weight: u64) -> Option<(Slot, u64)> {
         let last = self.groups.get(&group)?.last;
-        let behind = self.line.behind(last);
-        behind.stands(weight).then_some((last, behind.weight))
+        let behind = self.order.behind(last);
+        behind.bears(weight).then_some((last, behind.weight))
     }
 
     fn take(&mut self, slot: Slot) -> Queued {
-        let item = self.line.remove(slot);
+        let count = self.order.len();
+        let item = self.order.remove(slot);
+        assert!(self.order.len() + 1 == count, "one operation leaves");
         let known = self.ops.remove(&item.op);
         assert!(known == Some(slot), "{} lies where it was put", item.op);
         self.leave_mates(item.group, slot);
@@ -250,6 +241,7 @@ impl ReorderQueue {
         }
         let members = self.groups.get_or_insert_with(group, || Members { first: slot, last: NIL, count: 0 });
         let before = core::mem::replace(&mut members.last, slot);
+        assert!((before == NIL) == (members.count == 0), "the first member of {group} comes after none");
         members.count += 1;
         self.mates[slot as usize] = [before, NIL];
         if before != NIL {
@@ -260,8 +252,10 @@ impl ReorderQueue {
     fn leave_mates(&mut self, group: GroupId, slot: Slot) {
         let [before, behind] = self.mates[slot as usize];
         let members = self.groups.get_mut(&group).expect("a queued operation's group has members");
+        assert!(members.count > 0, "{group} has the member that leaves");
         members.count -= 1;
         if members.count == 0 {
+            assert!(before == NIL && behind == NIL, "the last member of {group} has no neighbours");
             self.groups.remove(&group);
             return;
         }
@@ -278,8 +272,8 @@ impl ReorderQueue {
     }
 }
 
-/// What it means for an operation of `group` to come right behind `before`.
-fn ahead(before: &line::Stretch, group: GroupId) -> Ahead {
+/// The view of an operation of `group` that comes right behind `before`.
+fn ahead(before: &Aggregate, group: GroupId) -> Ahead {
     let stays = before.last_group().is_none_or(|last| last == group);
     Ahead {
         operations: before.operations as usize,

@@ -2,83 +2,69 @@
 //!
 //! That is found out by trying. A write from the workshop that no group has room for is noted, and stands until a group
 //! has room for it again, or less than it is staged. The rack is full while not even a pack of the usual size has room
-//! anywhere: one object that is too large for what is left of every group keeps others from nothing.
+//! anywhere: one object that is too large for what is left of every group does not keep others out.
 //!
 //! Drives that are away count as if they were there: who waits for them is not helped by being told to delete. While a
 //! write is noted, whatever is deleted is reclaimed at once, since no group would wake for anything else.
 
-use crate::action::Action;
-use crate::event::{Request, Work};
+use crate::event::Work;
+use crate::placement::Placement;
 use crate::policy::PinnedTo;
-use crate::rack::Rack;
-use alloc::vec::Vec;
-use model::{GroupId, Time};
+use crate::setup::Setup;
 
-/// How much more a payload may be than what its objects take of the workshop: its index.
+/// How much larger than what its objects take of the workshop a payload may be: its index.
 const INDEX_BYTES_MAX: u64 = 1 << 16;
 
 /// A write from the workshop that found no room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unplaced {
+#[derive(Clone, Copy)]
+struct Unplaced {
     /// Its payload, in bytes.
     bytes: u64,
     stack_bytes: u64,
     pin: PinnedTo,
 }
 
-impl Rack {
+/// The last write from the workshop that found no room in any group, until one has room for it.
+#[derive(Default)]
+pub(crate) struct Room {
+    unplaced: Option<Unplaced>,
+}
+
+impl Room {
     /// Whether no group has room for what is staged. It ends when one has room again.
-    pub fn is_full(&self) -> bool {
+    pub fn is_full(&self, setup: &Setup, placement: &Placement) -> bool {
         self.unplaced.is_some_and(|unplaced| {
-            let pack_stack_bytes = self.policy.migration.pack_bytes.div_ceil(u64::from(self.spec.code.data));
+            let pack_stack_bytes = setup.policy.migration.pack_bytes.div_ceil(u64::from(setup.spec.code.data));
             let needed_bytes = unplaced.stack_bytes.min(pack_stack_bytes);
-            !self.groups_for(PinnedTo::Anywhere).any(|group| self.placement.has_room_away(group, needed_bytes))
+            !setup.groups_for(PinnedTo::Anywhere).any(|group| placement.has_room_away(group, needed_bytes))
         })
     }
 
-    /// The payload of the write from the workshop that found no room, in bytes, as long as there is none for it.
+    /// The payload of the write that found no room, in bytes.
     pub fn unplaced_bytes(&self) -> Option<u64> {
         self.unplaced.map(|unplaced| unplaced.bytes)
     }
 
-    /// What all drives of groups can still take, in bytes, coding included; the room of a file system that emulated
-    /// drives share is counted once.
-    pub fn free_bytes(&self) -> u64 {
-        self.placement.free_total()
+    /// Where the write that found no room must lie.
+    pub fn unplaced_pin(&self) -> Option<PinnedTo> {
+        self.unplaced.map(|unplaced| unplaced.pin)
     }
 
-    /// No group had room for `request`.
-    pub(crate) fn note_unplaced(&mut self, request: &Request) {
-        if let Work::Write { bytes, stack_bytes, pin, migration: true, .. } = request.work {
+    /// No group had room for `work`.
+    pub fn note(&mut self, work: &Work) {
+        if let Work::Write { bytes, stack_bytes, pin, migration: true } = *work {
             self.unplaced = Some(Unplaced { bytes, stack_bytes, pin });
         }
     }
 
-    /// Forgets the write that found no room once it would find some, or cannot be there any more.
-    pub(crate) fn look_for_room(&mut self) {
+    /// Forgets the write that found no room once it would find some, or cannot be among the `staged_bytes` any more.
+    pub fn look(&mut self, setup: &Setup, placement: &Placement, staged_bytes: u64) {
         let Some(unplaced) = self.unplaced else { return };
-        let is_gone = self.migrator.usage().staged_bytes.saturating_add(INDEX_BYTES_MAX) < unplaced.bytes;
-        let mut groups = self.groups_for(unplaced.pin);
-        if is_gone || groups.any(|group| self.placement.has_room(group, unplaced.stack_bytes)) {
-            drop(groups);
+        let is_gone = staged_bytes.saturating_add(INDEX_BYTES_MAX) < unplaced.bytes;
+        let has_room = |group| placement.has_room(group, unplaced.stack_bytes);
+        if is_gone || setup.groups_for(unplaced.pin).any(has_room) {
             self.unplaced = None;
         }
-    }
-
-    /// Something was deleted: while a write finds no room, that is taken back at once.
-    pub(crate) fn reclaim_if_full(&mut self, now: Time, actions: &mut Vec<Action>) {
-        if let Some(unplaced) = self.unplaced
-            && self.booted
-            && !self.closing
-        {
-            self.visit_most_doomed(now, unplaced.pin, actions);
-        }
-    }
-
-    /// The groups that `pin` allows.
-    fn groups_for(&self, pin: PinnedTo) -> impl Iterator<Item = GroupId> + '_ {
-        let groups = (0..self.layout.groups.len()).map(|group| GroupId(group as u32));
-        groups.filter(move |group| self.owns(self.class_of(*group)) && pin.allows(*group, self.class_of(*group)))
     }
 }
 

@@ -15,6 +15,7 @@
 
 use crate::action::Action;
 use crate::event::{StagedEntry, Usage};
+use crate::ops::MIGRATOR_OPS;
 use crate::policy::{MigrationPolicy, PinnedTo};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -33,9 +34,6 @@ const RECOMPOSED_MAX: u32 = 3;
 
 /// The workshop is looked through no more often than this, or a rack with nothing to move would never come to rest.
 const SCAN_INTERVAL_MIN: Duration = Duration::from_millis(100);
-
-/// Operations that the engine makes are numbered from here, out of the way of the world's own.
-pub const ENGINE_OPS: u64 = 1 << 63;
 
 /// Why a scan is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,7 +100,7 @@ impl Migrator {
             scan: None,
             next_scan: Time::ZERO,
             attempt: Attempt(0),
-            next_op: ENGINE_OPS,
+            next_op: MIGRATOR_OPS,
             under_way: BTreeMap::new(),
         }
     }
@@ -390,8 +388,8 @@ mod tests {
         assert_eq!(composed(&actions).len(), 5);
         assert!(!actions.iter().any(|a| matches!(a, Action::ListStaged { .. })), "the next page waits");
         assert_eq!(migrator.deadline(), Time::MAX);
-        migrator.ended(Time::from_secs(2), OpId(ENGINE_OPS), true);
-        migrator.ended(Time::from_secs(2), OpId(ENGINE_OPS + 1), false);
+        migrator.ended(Time::from_secs(2), OpId(MIGRATOR_OPS), true);
+        migrator.ended(Time::from_secs(2), OpId(MIGRATOR_OPS + 1), false);
         actions.clear();
         migrator.poll(Time::from_secs(3), false, &mut actions);
         assert!(actions.is_empty(), "after a failure the rack is left alone");
@@ -405,7 +403,7 @@ mod tests {
         let mut actions = vec![];
         migrator.poll(Time::from_secs(1), false, &mut actions);
         migrator.page(Time::from_secs(1), Attempt(1), &[entry(1, 9 * MB)], false, &mut actions);
-        let mut op = OpId(ENGINE_OPS);
+        let mut op = OpId(MIGRATOR_OPS);
         assert_eq!(migrator.group_of(op), None);
         for _ in 0..RECOMPOSED_MAX {
             let next = migrator.recompose(op, GroupId(3)).unwrap();

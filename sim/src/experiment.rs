@@ -18,9 +18,9 @@ use std::time::Duration;
 pub enum System {
     /// The engine, as it serves.
     Engine,
-    /// FP: the engine with all drives allowed to spin and a FIFO queue for each group ([`engine::baseline`]).
+    /// FP: the engine with all drives allowed to spin and a FIFO queue for each group ([`crate::baseline`]).
     FullyProvisioned,
-    /// The random layout: stacks on random drives, one queue ([`engine::baseline`]).
+    /// The random layout: stacks on random drives, one queue ([`crate::baseline`]).
     RandomLayout,
 }
 

@@ -8,8 +8,7 @@
 
 use crate::chance::Sizes;
 use engine::layout::Layout;
-use engine::placement::Placement;
-use engine::{GroupChoice, PinnedTo};
+use engine::placement::{Placement, Wanted};
 use model::{ClassId, DriveId, RackDraft, RackSpec, Rng, SpecError};
 use serde::{Deserialize, Serialize};
 
@@ -80,8 +79,7 @@ pub fn fill(spec: &RackSpec, layout: &Layout, sizes: Sizes, rule: DriveRule, see
     loop {
         let bytes = sizes.draw(&mut sizes_rng);
         let stack_bytes = bytes.div_ceil(u64::from(spec.code.data));
-        let chosen =
-            placement.choose(stack_bytes, bytes, PinnedTo::Anywhere, &GroupChoice::Random, &[], &mut placing_rng);
+        let chosen = placement.choose(&Wanted::anywhere(bytes, stack_bytes), &mut placing_rng);
         let Some((_, drives)) = chosen else { break };
         placement.settle(&drives, stack_bytes, stack_bytes);
         blobs += 1;

@@ -12,6 +12,7 @@
 //! - no policy is written here: a drive's behaviour is physics, and everything else the engine decides.
 
 mod agenda;
+pub mod baseline;
 mod chance;
 mod experiment;
 pub mod fill;

@@ -90,11 +90,11 @@ pub fn run_once(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<M
         System::FullyProvisioned => {
             policy.scheduler.overtake_limit = 0;
             policy.idle_timeout = IdleTimeout::Never;
-            engine::baseline::fully_provisioned(spec, layout)?
+            crate::baseline::fully_provisioned(spec, layout)?
         }
         System::RandomLayout => {
             let depth = policy.scheduler.queue_depth;
-            let random = engine::baseline::RandomLayout::new(spec.clone(), depth, policy.read_policy);
+            let random = crate::baseline::RandomLayout::new(spec.clone(), depth, policy.read_policy);
             setting.judge = Some(TraceCheck::without_classes(spec));
             return ExperimentRun::new(experiment, World::with(random, seed, setting), stored, seed).measure();
         }

@@ -6,10 +6,9 @@
 //!
 //! Invariants: memory is one number for each stack of each blob placed.
 
-use engine::baseline::random_stacks;
+use crate::baseline::random_stacks;
 use engine::layout::Layout;
-use engine::placement::{DriveRule, Placement};
-use engine::{GroupChoice, PinnedTo};
+use engine::placement::{DriveRule, Placement, Wanted};
 use model::{ClassId, DriveId, GroupId, RackSpec, Rng};
 
 /// The places of the stored blobs.
@@ -34,7 +33,7 @@ impl Stored {
         let filled_bytes = capacity_bytes / 1_000 * u64::from(permille.min(1_000));
         let stack_bytes = (filled_bytes / (u64::from(count.max(1)) * stored.stacks as u64)).max(1);
         for _ in 0..count {
-            let chosen = placement.choose(stack_bytes, stack_bytes, PinnedTo::Anywhere, &GroupChoice::Random, &[], rng);
+            let chosen = placement.choose(&Wanted::anywhere(stack_bytes, stack_bytes), rng);
             let Some((group, drives)) = chosen else { break };
             placement.settle(&drives, stack_bytes, stack_bytes);
             stored.add(group, &drives, stack_bytes);
@@ -66,7 +65,7 @@ impl Stored {
         let mut placement = Placement::new(spec, &[members.to_vec()], &[ClassId(0)]).with_rule(DriveRule::Random);
         let mut blobs = Vec::with_capacity(count as usize);
         while blobs.len() < count as usize {
-            let chosen = placement.choose(1, 1, PinnedTo::Anywhere, &GroupChoice::Random, &[], rng);
+            let chosen = placement.choose(&Wanted::anywhere(1, 1), rng);
             let Some((_, drives)) = chosen else { break };
             placement.release(&drives, 1);
             if drives.contains(&drive) {

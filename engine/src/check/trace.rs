@@ -35,7 +35,7 @@ use core::time::Duration;
 use model::{ClassId, DomainId, DomainLimit, DriveId, GroupId, OpId, RackSpec, ResourceId, Time};
 use rebuild::Rebuilds;
 
-/// What a rack did that it may not do.
+/// A rule that a rack broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceFault {
     /// Time went back.
@@ -132,6 +132,13 @@ struct OpenOp {
     composed: bool,
 }
 
+impl OpenOp {
+    /// One that counts for nothing in any queue.
+    fn weightless(lane: Lane) -> Self {
+        Self { lane, weight: 0, class: None, unplaced: false, write: false, composed: false }
+    }
+}
+
 /// A read that waits, in the order of admission, which is that of its number.
 #[derive(Clone, Copy)]
 struct Waiting {
@@ -185,7 +192,7 @@ impl TraceCheck {
         check
     }
 
-    /// A judge of power and answers alone, for a mind that has no classes.
+    /// A judge of power and answers alone, for a controller that has no classes.
     pub fn without_classes(spec: &RackSpec) -> Self {
         let hard = spec.resources_by_id().filter(|(_, resource)| resource.hard);
         let standby_mw = u64::from(spec.profile.watts.standby_mw);
@@ -258,15 +265,18 @@ impl TraceCheck {
     /// # Errors
     /// The first thing that may not be.
     pub fn action(&mut self, action: &Action) -> Result<(), TraceFault> {
-        self.rebuilds.action(action)?;
         match action {
-            Action::MoveStack { op, .. } => self.serves(self.rebuilds.group(*op), *op),
+            Action::ListOnDrive { drive, .. } if !self.rebuilds.may_have_lost(*drive) => {
+                Err(TraceFault::Listed(*drive))
+            }
+            Action::MoveStack { op, .. } => {
+                self.rebuilds.may_move(action).map_err(|fault| TraceFault::Rebuild { op: *op, fault })?;
+                self.serves(self.rebuilds.group(*op), *op)
+            }
             Action::SpinUp { drive, .. } => self.turn(*drive, Turning::Starting),
             Action::Compose { op, .. } | Action::Recompose { op, .. } => {
-                self.opened(*op, Lane::Background, 0, 0, None, true);
-                if let Some(open) = self.open.get_mut(op) {
-                    open.composed = true;
-                }
+                let opened = OpenOp { write: true, composed: true, ..OpenOp::weightless(Lane::Background) };
+                self.opened(*op, 0, opened);
                 Ok(())
             }
             Action::Transfer { op, transfer, .. } => self.begun(*op, transfer),
@@ -343,28 +353,29 @@ impl TraceCheck {
             Work::Read { group, .. } => self.class_of_group.get(group.index()).copied(),
             _ => None,
         };
-        self.opened(request.op, request.lane, weight, limit, class, write);
+        let opened = OpenOp { weight, class, write, ..OpenOp::weightless(request.lane) };
+        self.opened(request.op, limit, opened);
     }
 
-    fn opened(&mut self, op: OpId, lane: Lane, weight: u64, limit: u64, class: Option<ClassId>, write: bool) {
-        if let Some(class) = class {
-            let waiting =
-                Waiting { op, weight, limit, overtaken: 0, slack: self.unplaced[lane as usize], since: self.now };
-            self.waiting[class.index()][lane as usize].push_back(waiting);
+    fn opened(&mut self, op: OpId, limit: u64, opened: OpenOp) {
+        let (lane, weight) = (opened.lane as usize, opened.weight);
+        if let Some(class) = opened.class {
+            let waiting = Waiting { op, weight, limit, overtaken: 0, slack: self.unplaced[lane], since: self.now };
+            self.waiting[class.index()][lane].push_back(waiting);
         }
-        let unplaced = class.is_none();
-        self.unplaced[lane as usize] += if unplaced { weight } else { 0 };
-        self.open.insert(op, OpenOp { lane, weight, class, unplaced, write, composed: false });
+        let unplaced = opened.class.is_none();
+        self.unplaced[lane] += if unplaced { weight } else { 0 };
+        self.open.insert(op, OpenOp { unplaced, ..opened });
     }
 
     fn begun(&mut self, op: OpId, transfer: &Transfer) -> Result<(), TraceFault> {
         if matches!(transfer, Transfer::Delete { .. }) && !self.open.contains_key(&op) {
-            self.opened(op, Lane::Background, 0, 0, None, false);
+            self.opened(op, 0, OpenOp::weightless(Lane::Background));
         }
         if matches!(transfer, Transfer::Rebuild { .. }) && !self.open.contains_key(&op) {
-            self.opened(op, Lane::Rebuild, 0, 0, None, false);
+            self.opened(op, 0, OpenOp::weightless(Lane::Rebuild));
         }
-        self.rebuilds.begun(op, transfer)?;
+        self.rebuilds.begun(op, transfer).map_err(|fault| TraceFault::Rebuild { op, fault })?;
         match transfer {
             Transfer::Write { group, .. } | Transfer::Rebuild { group, .. } => self.serves(Some(*group), op)?,
             Transfer::Read { .. } => self.class_serves(self.open.get(&op).and_then(|open| open.class), op)?,

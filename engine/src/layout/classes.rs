@@ -1,10 +1,10 @@
 //! Which drives go to which class.
 //!
 //! Only one class may touch a domain of limit 1, so drives that share one form an *atom*, which goes to one class
-//! whole. Atoms are dealt one by one to the class where they do the least harm: first, the sum of what the classes will
-//! need in a domain must not exceed its limit; then, domains are spread evenly over the classes that share them.
+//! whole. Atoms are assigned one by one to the class where they do the least harm: first, the sum of what the classes
+//! will need in a domain must not exceed its limit; then, domains are spread evenly over the classes that share them.
 
-use super::ground::{Ground, Role};
+use super::constraints::{Constraints, Role};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -36,15 +36,15 @@ pub(super) struct Share {
 }
 
 impl Bin {
-    /// The most drives a group of it will have in a domain with `count` of its drives, if they are dealt evenly.
+    /// The most drives a group of it will have in a domain with `count` of its drives, if they are assigned evenly.
     fn need(&self, count: u32) -> u32 {
         count.div_ceil(self.groups as u32)
     }
 }
 
 /// `drives` divided into at most `count` classes. With `soft`, soft domains of limit 1 are kept whole as well.
-pub(super) fn divide(ground: &Ground, drives: &[u32], count: usize, soft: bool) -> Vec<Share> {
-    let groups = drives.len() / ground.group_drives;
+pub(super) fn divide(constraints: &Constraints, drives: &[u32], count: usize, soft: bool) -> Vec<Share> {
+    let groups = drives.len() / constraints.group_drives;
     let count = count.min(groups);
     if count == 0 {
         return Vec::new();
@@ -56,16 +56,16 @@ pub(super) fn divide(ground: &Ground, drives: &[u32], count: usize, soft: bool) 
             groups: groups / count + usize::from(i < groups % count),
         })
         .collect();
-    let atoms = if count == 1 { vec![atom(ground, drives.to_vec())] } else { atoms(ground, drives, soft) };
+    let atoms = if count == 1 { vec![atom(constraints, drives.to_vec())] } else { atoms(constraints, drives, soft) };
     let lookups: usize = atoms.iter().map(|a| a.counts.len()).sum::<usize>() * count;
     let window = if lookups > LOOKUPS_MAX { WINDOW } else { count };
-    let mut planned = vec![0_u32; ground.domains.len()];
-    let mut sharers: Vec<Vec<usize>> = vec![vec![]; ground.domains.len()];
+    let mut planned = vec![0_u32; constraints.domains.len()];
+    let mut sharers: Vec<Vec<usize>> = vec![vec![]; constraints.domains.len()];
     for (turn, atom) in atoms.into_iter().enumerate() {
         let next = (0..window).map(|i| if window == count { i } else { (turn + i) % count });
         let sharing = atom.counts.keys().flat_map(|n| &sharers[*n as usize]).copied().take(SHARERS_MAX);
-        let chosen = next.chain(sharing).min_by_key(|i| harm(ground, &bins[*i], &atom, &planned, *i)).unwrap_or(0);
-        for number in atom.counts.keys().filter(|n| ground.domain(**n).hard()) {
+        let chosen = next.chain(sharing).min_by_key(|i| harm(constraints, &bins[*i], &atom, &planned, *i)).unwrap_or(0);
+        for number in atom.counts.keys().filter(|n| constraints.domain(**n).hard()) {
             let sharers = &mut sharers[*number as usize];
             if sharers.last() != Some(&chosen) && sharers.len() < WINDOW {
                 sharers.push(chosen);
@@ -73,19 +73,25 @@ pub(super) fn divide(ground: &Ground, drives: &[u32], count: usize, soft: bool) 
         }
         add(&mut bins[chosen], atom, &mut planned);
     }
-    let share = |bin: Bin| Share { groups: bin.drives.len() / ground.group_drives, drives: bin.drives };
+    let share = |bin: Bin| Share { groups: bin.drives.len() / constraints.group_drives, drives: bin.drives };
     bins.into_iter().map(share).filter(|s| s.groups > 0).collect()
 }
 
-fn atom(ground: &Ground, drives: Vec<u32>) -> Atom {
-    Atom { counts: ground.counts(&drives), drives }
+fn atom(constraints: &Constraints, drives: Vec<u32>) -> Atom {
+    Atom { counts: constraints.counts(&drives), drives }
 }
 
-/// What adding `atom` to `bin` costs, most important first.
-fn harm(ground: &Ground, bin: &Bin, atom: &Atom, planned: &[u32], index: usize) -> (bool, u64, u64, usize, usize) {
+/// The cost of adding `atom` to `bin`, most important first.
+fn harm(
+    constraints: &Constraints,
+    bin: &Bin,
+    atom: &Atom,
+    planned: &[u32],
+    index: usize,
+) -> (bool, u64, u64, usize, usize) {
     let (mut over, mut crowding) = (0_u64, 0_u64);
     for (number, added) in &atom.counts {
-        let domain = ground.domain(*number);
+        let domain = constraints.domain(*number);
         let count = bin.counts.get(number).copied().unwrap_or(0);
         if !matches!(domain.role, Role::Media(_)) {
             let total = planned[*number as usize] - bin.need(count) + bin.need(count + added);
@@ -94,7 +100,7 @@ fn harm(ground: &Ground, bin: &Bin, atom: &Atom, planned: &[u32], index: usize) 
         }
         crowding += u64::from(*added) * u64::from(2 * count + added);
     }
-    let full = bin.drives.len() + atom.drives.len() > bin.groups * ground.group_drives;
+    let full = bin.drives.len() + atom.drives.len() > bin.groups * constraints.group_drives;
     (full, over, crowding, bin.drives.len(), index)
 }
 
@@ -108,11 +114,11 @@ fn add(bin: &mut Bin, atom: Atom, planned: &mut [u32]) {
 }
 
 /// The atoms of `drives`, each with its drives ascending, in the order of their first drive.
-fn atoms(ground: &Ground, drives: &[u32], soft: bool) -> Vec<Atom> {
+fn atoms(constraints: &Constraints, drives: &[u32], soft: bool) -> Vec<Atom> {
     let mut parents: Vec<usize> = (0..drives.len()).collect();
     let mut seen: BTreeMap<u32, usize> = BTreeMap::new();
     for (place, drive) in drives.iter().enumerate() {
-        for number in ground.of_drive(*drive).iter().filter(|n| binds(ground, **n, soft)) {
+        for number in constraints.of_drive(*drive).iter().filter(|n| binds(constraints, **n, soft)) {
             let other = *seen.entry(*number).or_insert(place);
             let (a, b) = (root(&mut parents, place), root(&mut parents, other));
             parents[a.max(b)] = a.min(b);
@@ -122,11 +128,11 @@ fn atoms(ground: &Ground, drives: &[u32], soft: bool) -> Vec<Atom> {
     for (place, drive) in drives.iter().enumerate() {
         sets.entry(root(&mut parents, place)).or_default().push(*drive);
     }
-    sets.into_values().map(|drives| atom(ground, drives)).collect()
+    sets.into_values().map(|drives| atom(constraints, drives)).collect()
 }
 
-fn binds(ground: &Ground, number: u32, soft: bool) -> bool {
-    let domain = ground.domain(number);
+fn binds(constraints: &Constraints, number: u32, soft: bool) -> bool {
+    let domain = constraints.domain(number);
     domain.limit == 1
         && match domain.role {
             Role::Hard(_) => true,

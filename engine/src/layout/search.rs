@@ -1,49 +1,43 @@
 //! Tries numbers of classes, with and without keeping soft domains and servers whole, and keeps the best plan.
 
+use super::assignment;
 use super::classes::{self, Share};
-use super::deal;
-use super::ground::Ground;
+use super::constraints::Constraints;
+use super::plan::Plan;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use model::RackSpec;
 
-/// Drives dealt in all attempts together, about; it bounds the number of attempts on large racks.
-const DEALT_MAX: usize = 400_000;
+/// Drives assigned in all attempts together, about; it bounds the number of attempts on large racks.
+const ASSIGNED_MAX: usize = 400_000;
 /// Exchanges tried in an attempt.
 const EXCHANGES_MAX: usize = 1_000_000;
-
-/// Classes of groups of drives.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Plan {
-    pub(super) classes: Vec<Vec<Vec<u32>>>,
-}
 
 /// How good a plan is, the most important first: active groups times groups, groups, kept soft domains, kept spread.
 type Worth = (u64, u64, Reverse<u32>, Reverse<u32>);
 
-impl Plan {
-    fn worth(&self, ground: &Ground) -> Worth {
-        let (active, groups) = (self.classes.len() as u64, self.classes.iter().map(|c| c.len() as u64).sum::<u64>());
-        let soft = ground.soft_breaches(self).values().sum();
-        let spread = ground.spread_shortfalls(self).values().sum();
-        (active * groups, groups, Reverse(soft), Reverse(spread))
-    }
+/// The worth of `plan`.
+fn worth_of(plan: &Plan, constraints: &Constraints) -> Worth {
+    let (active, groups) = (plan.classes.len() as u64, plan.classes.iter().map(|c| c.len() as u64).sum::<u64>());
+    let soft = constraints.soft_breaches(plan).values().sum();
+    let spread = constraints.spread_shortfalls(plan).values().sum();
+    (active * groups, groups, Reverse(soft), Reverse(spread))
 }
 
 /// The best plan found for the whole rack. Empty if no group was found.
-pub(super) fn best(spec: &RackSpec, ground: &Ground) -> Plan {
-    let whole = vec![ground.usable.clone()];
-    let mut divisions: Vec<Vec<Vec<u32>>> = by_server(spec, ground).into_iter().collect();
+pub(super) fn best(spec: &RackSpec, constraints: &Constraints) -> Plan {
+    let whole = vec![constraints.usable.clone()];
+    let mut divisions: Vec<Vec<Vec<u32>>> = by_server(spec, constraints).into_iter().collect();
     divisions.push(whole);
-    let perfect = perfect(ground);
+    let perfect = perfect(constraints);
     let mut best: Option<(Worth, Plan)> = None;
     for soft in [true, false] {
         for parts in &divisions {
-            let classes = parts.iter().flat_map(|part| of_part(ground, part, soft).classes).collect();
+            let classes = parts.iter().flat_map(|part| of_part(constraints, part, soft).classes).collect();
             let plan = Plan { classes };
-            let worth = plan.worth(ground);
+            let worth = worth_of(&plan, constraints);
             if best.as_ref().is_none_or(|(least, _)| worth > *least) {
                 best = Some((worth, plan));
             }
@@ -52,20 +46,20 @@ pub(super) fn best(spec: &RackSpec, ground: &Ground) -> Plan {
             }
         }
     }
-    best.map(|(_, plan)| plan).filter(|plan| !plan.classes.is_empty()).unwrap_or_else(|| single(ground))
+    best.map(|(_, plan)| plan).filter(|plan| !plan.classes.is_empty()).unwrap_or_else(|| single(constraints))
 }
 
-/// One group found by trying, where dealing found none. Looks at so many partial choices at most.
-fn single(ground: &Ground) -> Plan {
+/// One group found by trying, where assignment found none. Looks at so many partial choices at most.
+fn single(constraints: &Constraints) -> Plan {
     const CHOICES_MAX: u32 = 200_000;
-    let mut choice = Choice { ground, drives: Vec::new(), counts: BTreeMap::new(), budget: CHOICES_MAX };
+    let mut choice = Choice { constraints, drives: Vec::new(), counts: BTreeMap::new(), budget: CHOICES_MAX };
     let found = choice.extend(0);
     Plan { classes: if found { vec![vec![choice.drives]] } else { Vec::new() } }
 }
 
 /// A group being put together, drive by drive.
 struct Choice<'a> {
-    ground: &'a Ground,
+    constraints: &'a Constraints,
     drives: Vec<u32>,
     counts: BTreeMap<u32, u32>,
     budget: u32,
@@ -74,18 +68,18 @@ struct Choice<'a> {
 impl Choice<'_> {
     /// Whether drives at and behind `next` of the usable ones complete the group.
     fn extend(&mut self, next: usize) -> bool {
-        let ground = self.ground;
-        if self.drives.len() == ground.group_drives {
+        let constraints = self.constraints;
+        if self.drives.len() == constraints.group_drives {
             return true;
         }
-        for (place, drive) in ground.usable.iter().enumerate().skip(next) {
+        for (place, drive) in constraints.usable.iter().enumerate().skip(next) {
             if self.budget == 0 {
                 return false;
             }
             self.budget -= 1;
-            let row = ground.of_drive(*drive);
+            let row = constraints.of_drive(*drive);
             let full = |number: &u32| {
-                let domain = ground.domain(*number);
+                let domain = constraints.domain(*number);
                 domain.hard() && self.counts.get(number).copied().unwrap_or(0) >= domain.limit
             };
             if row.iter().any(full) {
@@ -107,28 +101,28 @@ impl Choice<'_> {
     }
 }
 
-/// What no plan can exceed.
-fn perfect(ground: &Ground) -> Worth {
-    worth_bound(ground, &ground.usable)
+/// The worth that no plan can exceed.
+fn perfect(constraints: &Constraints) -> Worth {
+    worth_bound(constraints, &constraints.usable)
 }
 
-fn worth_bound(ground: &Ground, drives: &[u32]) -> Worth {
-    let groups = (drives.len() / ground.group_drives) as u64;
-    let active = ground.awake_max(drives).0 / ground.group_drives as u64;
+fn worth_bound(constraints: &Constraints, drives: &[u32]) -> Worth {
+    let groups = (drives.len() / constraints.group_drives) as u64;
+    let active = constraints.awake_max(drives).0 / constraints.group_drives as u64;
     (active * groups, groups, Reverse(0), Reverse(0))
 }
 
 /// The usable drives by server: by the first kind of failure domain that loses no media, if no hard limit spans two.
 /// Classes that lie within one server can be served, and taken over, as a whole.
-fn by_server(spec: &RackSpec, ground: &Ground) -> Option<Vec<Vec<u32>>> {
+fn by_server(spec: &RackSpec, constraints: &Constraints) -> Option<Vec<Vec<u32>>> {
     let kind = spec.failure_domains.iter().position(|kind| !kind.loses_media)?;
     let mut parts: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     let mut owner: BTreeMap<u32, u32> = BTreeMap::new();
-    for drive in &ground.usable {
+    for drive in &constraints.usable {
         let server = spec.drives[*drive as usize].failure_domains[kind].0;
         parts.entry(server).or_default().push(*drive);
-        for number in ground.of_drive(*drive) {
-            if ground.domain(*number).hard() && *owner.entry(*number).or_insert(server) != server {
+        for number in constraints.of_drive(*drive) {
+            if constraints.domain(*number).hard() && *owner.entry(*number).or_insert(server) != server {
                 return None;
             }
         }
@@ -137,17 +131,17 @@ fn by_server(spec: &RackSpec, ground: &Ground) -> Option<Vec<Vec<u32>>> {
 }
 
 /// The best plan found for drives whose hard domains hold no others.
-fn of_part(ground: &Ground, drives: &[u32], soft: bool) -> Plan {
-    let bound = (ground.awake_max(drives).0 as usize) / ground.group_drives;
-    let perfect = worth_bound(ground, drives);
+fn of_part(constraints: &Constraints, drives: &[u32], soft: bool) -> Plan {
+    let bound = (constraints.awake_max(drives).0 as usize) / constraints.group_drives;
+    let perfect = worth_bound(constraints, drives);
     let mut best = Plan::default();
-    let mut worth = best.worth(ground);
+    let mut worth = worth_of(&best, constraints);
     for count in counts(bound, drives.len()) {
         if (count as u64) * perfect.1 < worth.0 {
             break;
         }
-        let plan = attempt(ground, drives, count, soft);
-        let found = plan.worth(ground);
+        let plan = attempt(constraints, drives, count, soft);
+        let found = worth_of(&plan, constraints);
         if found > worth {
             (best, worth) = (plan, found);
         }
@@ -160,7 +154,7 @@ fn of_part(ground: &Ground, drives: &[u32], soft: bool) -> Plan {
 
 /// Numbers of classes to try: the bound, then fewer, each at most an eighth fewer, down to 1; at most so many in all.
 fn counts(bound: usize, drives: usize) -> Vec<usize> {
-    let most = (DEALT_MAX / drives.max(1)).clamp(3, 48);
+    let most = (ASSIGNED_MAX / drives.max(1)).clamp(3, 48);
     let mut counts = Vec::new();
     let mut count = bound;
     while count > 0 && counts.len() + 1 < most {
@@ -174,47 +168,47 @@ fn counts(bound: usize, drives: usize) -> Vec<usize> {
 }
 
 /// A plan of at most `count` classes, which keeps every hard limit.
-fn attempt(ground: &Ground, drives: &[u32], count: usize, soft: bool) -> Plan {
-    let shares = classes::divide(ground, drives, count, soft);
-    let mut planned: Vec<BTreeMap<u32, u32>> = shares.iter().map(|share| even_needs(ground, share)).collect();
-    let mut taken = vec![0_u32; ground.domains.len()];
+fn attempt(constraints: &Constraints, drives: &[u32], count: usize, soft: bool) -> Plan {
+    let shares = classes::divide(constraints, drives, count, soft);
+    let mut planned: Vec<BTreeMap<u32, u32>> = shares.iter().map(|share| even_needs(constraints, share)).collect();
+    let mut taken = vec![0_u32; constraints.domains.len()];
     planned.iter().flatten().for_each(|(number, need)| taken[*number as usize] += need);
     let mut plan = Plan::default();
     for (share, needs) in shares.iter().zip(&mut planned) {
         for (number, need) in needs.iter() {
             taken[*number as usize] -= need;
         }
-        let class = deal::deal(ground, share, &taken, EXCHANGES_MAX / shares.len());
-        ground.needs(&class).iter().for_each(|(number, need)| taken[*number as usize] += need);
+        let class = assignment::assign(constraints, share, &taken, EXCHANGES_MAX / shares.len());
+        constraints.needs(&class).iter().for_each(|(number, need)| taken[*number as usize] += need);
         if !class.is_empty() {
             plan.classes.push(class);
         }
     }
-    part_company(ground, plan, &mut taken)
+    split_off(constraints, plan, &mut taken)
 }
 
-/// What a class needs in each domain if it is dealt evenly.
-fn even_needs(ground: &Ground, share: &Share) -> BTreeMap<u32, u32> {
-    let counts = ground.counts(&share.drives);
+/// The need of a class in each domain if its drives are assigned evenly.
+fn even_needs(constraints: &Constraints, share: &Share) -> BTreeMap<u32, u32> {
+    let counts = constraints.counts(&share.drives);
     counts.into_iter().map(|(number, count)| (number, count.div_ceil(share.groups as u32))).collect()
 }
 
 /// Gives a class of its own to every group that can be awake beside all classes as they are.
-fn part_company(ground: &Ground, plan: Plan, taken: &mut [u32]) -> Plan {
+fn split_off(constraints: &Constraints, plan: Plan, taken: &mut [u32]) -> Plan {
     let mut classes = Vec::new();
     for mut class in plan.classes {
         let mut alone = Vec::new();
         while class.len() > 1 {
             let free = class.iter().position(|group| {
-                let mut counts = ground.counts(group).into_iter();
+                let mut counts = constraints.counts(group).into_iter();
                 counts.all(|(number, count)| {
-                    let domain = ground.domain(number);
+                    let domain = constraints.domain(number);
                     domain.media() || taken[number as usize] + count <= domain.limit
                 })
             });
             let Some(place) = free else { break };
             let group = class.remove(place);
-            ground.counts(&group).iter().for_each(|(number, count)| taken[*number as usize] += count);
+            constraints.counts(&group).iter().for_each(|(number, count)| taken[*number as usize] += count);
             alone.push(vec![group]);
         }
         classes.push(class);

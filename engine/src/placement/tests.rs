@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::Placement;
+use super::{Placement, Wanted};
 use crate::policy::{GroupChoice, PinnedTo};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -116,7 +116,11 @@ proptest! {
                 Step::Choose { stack, pin, excluded, batch } => {
                     let choice = if batch { GroupChoice::Batch { bytes: 10_000 } } else { GroupChoice::Random };
                     let excluded: Vec<_> = excluded.into_iter().map(GroupId).collect();
-                    let got = placement.choose(stack, stack, pin.map(ClassId).into(), &choice, &excluded, &mut rng);
+                    let wanted = Wanted {
+                        pin: pin.map(ClassId).into(), choice, excluded_groups: &excluded,
+                        ..Wanted::anywhere(stack, stack)
+                    };
+                    let got = placement.choose(&wanted, &mut rng);
                     let possible: Vec<_> = (0..3_u32).map(GroupId)
                         .filter(|g| pin.is_none_or(|class| class_of[g.index()] == ClassId(class)))
                         .filter(|g| !excluded.contains(g))
@@ -202,10 +206,7 @@ fn fill(spec: &RackSpec, mut place: impl FnMut(&mut Placement, u64, &mut Rng) ->
 }
 
 fn place_by_rule(placement: &mut Placement, stack: u64, rng: &mut Rng) -> bool {
-    let Some((_, drives)) = placement.choose(stack, stack * 15, PinnedTo::Anywhere, &GroupChoice::Random, &[], rng)
-    else {
-        return false;
-    };
+    let Some((_, drives)) = placement.choose(&Wanted::anywhere(stack * 15, stack), rng) else { return false };
     placement.settle(&drives, stack, stack);
     true
 }
@@ -249,9 +250,8 @@ fn the_papers_geometry_gets_the_three_emptiest_drives_of_each_chassis() {
     let capacities: Vec<_> = (0..48_u64).map(|i| PAPER_MEAN + (i * 7 % 24) * 1_000_000_000).collect();
     let spec = paper_rack(&capacities);
     let mut placement = Placement::new(&spec, &groups_of(48, 24), &[ClassId(0), ClassId(1)]);
-    let (group, drives) = placement
-        .choose(1_000, 15_000, PinnedTo::Class(ClassId(1)), &GroupChoice::Random, &[], &mut Rng::new(1))
-        .unwrap();
+    let wanted = Wanted { pin: PinnedTo::Class(ClassId(1)), ..Wanted::anywhere(15_000, 1_000) };
+    let (group, drives) = placement.choose(&wanted, &mut Rng::new(1)).unwrap();
     assert_eq!((group, drives.len()), (GroupId(1), 18));
     assert!(drives.is_sorted());
     for chassis in 0..6_u32 {
@@ -270,11 +270,10 @@ fn when_members_are_away_the_rule_is_relaxed_by_as_little_as_possible() {
     // Chassis 0 keeps two drives of group 0: the other five must take 16, so one of them takes four.
     placement.set_away(DriveId(0), true);
     placement.set_away(DriveId(1), true);
-    let pin = PinnedTo::Class(ClassId(0));
-    let (_, drives) = placement.choose(1_000, 15_000, pin, &GroupChoice::Random, &[], &mut Rng::new(1)).unwrap();
+    let wanted = Wanted { pin: PinnedTo::Class(ClassId(0)), ..Wanted::anywhere(15_000, 1_000) };
+    let (_, drives) = placement.choose(&wanted, &mut Rng::new(1)).unwrap();
     assert_eq!((excess(&spec, &drives), placement.relaxed_total()), (1, 1));
-    let anywhere =
-        placement.choose(1_000, 15_000, PinnedTo::Anywhere, &GroupChoice::Random, &[], &mut Rng::new(1)).unwrap();
+    let anywhere = placement.choose(&Wanted::anywhere(15_000, 1_000), &mut Rng::new(1)).unwrap();
     assert_eq!(anywhere.0, GroupId(1), "a group that can keep the rule comes first");
 }
 
@@ -285,7 +284,8 @@ fn a_batch_stays_with_its_group_until_its_bytes_are_used_up() {
     let mut placement = Placement::new(&spec, &groups_of(40, 4), &[ClassId(0); 10]);
     let (mut rng, choice) = (Rng::new(2), GroupChoice::Batch { bytes: 1_000 });
     let mut next = |placement: &mut Placement, excluded: &[GroupId]| {
-        placement.choose(50, 100, PinnedTo::Anywhere, &choice, excluded, &mut rng).unwrap().0
+        let wanted = Wanted { choice, excluded_groups: excluded, ..Wanted::anywhere(100, 50) };
+        placement.choose(&wanted, &mut rng).unwrap().0
     };
     let groups: Vec<_> = (0..40).map(|_| next(&mut placement, &[])).collect();
     assert!(groups.chunks(10).all(|batch| batch.iter().all(|group| *group == batch[0])));
@@ -305,9 +305,7 @@ fn a_mount_that_finds_less_free_than_believed_is_heeded_until_another_finds_more
     placement.set_free(DriveId(0), 10_000);
     assert_eq!(placement.free_bytes(DriveId(0)), 10_000);
     let write = |placement: &mut Placement| {
-        placement
-            .choose(20_000, 20_000, PinnedTo::Anywhere, &GroupChoice::Random, &[], &mut Rng::new(0))
-            .map(|(_, drives)| drives)
+        placement.choose(&Wanted::anywhere(20_000, 20_000), &mut Rng::new(0)).map(|(_, drives)| drives)
     };
     assert_eq!(write(&mut placement), None);
     placement.set_free(DriveId(0), 70_000);
@@ -360,9 +358,7 @@ fn a_blob_fits_where_the_shared_disk_has_room_for_all_its_stacks() {
     assert_eq!(placement.free_total(), 30_000);
     assert!(placement.has_room(GroupId(0), 10_000) && !placement.has_room(GroupId(0), 10_001));
     let mut rng = Rng::new(1);
-    let mut choose = |placement: &mut Placement, stack| {
-        placement.choose(stack, stack, PinnedTo::Anywhere, &GroupChoice::Random, &[], &mut rng)
-    };
+    let mut choose = |placement: &mut Placement, stack| placement.choose(&Wanted::anywhere(stack, stack), &mut rng);
     let (_, drives) = choose(&mut placement, 6_000).unwrap();
     assert_eq!(placement.free_total(), 12_000);
     assert!(choose(&mut placement, 5_000).is_none());

@@ -189,7 +189,7 @@ fn switches_fall_as_the_bound_grows() {
 }
 
 #[test]
-fn the_arena_is_no_larger_than_the_line_ever_was() {
+fn the_arena_is_no_larger_than_the_queue_ever_was() {
     let (mut queue, mut rng) = (ReorderQueue::new(64), Rng::new(3));
     for op in 0..10_000_u64 {
         if queue.len() == 64 {

@@ -1,10 +1,10 @@
 //! Randomised runs of racks: whatever happens, no fuse trips and nothing waits for ever.
 
 use super::*;
-use engine::baseline::{RandomLayout, random_stacks};
 use engine::{DrivePhase, Mind};
 use model::Rng;
 use proptest::prelude::*;
+use sim::baseline::{RandomLayout, random_stacks};
 
 /// A randomised run: reads, writes, cancels, deletes, deaths and revivals of drives, all with faults.
 fn random_run(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {

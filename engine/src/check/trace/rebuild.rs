@@ -1,15 +1,14 @@
-//! What must hold of every rebuild, recounted from what passed between the rack and its world: it is of a drive that
-//! failed, it reads what is left, it writes to a drive of the group that has none of the blob, and the catalog is asked
-//! to count only what was written.
+//! The rules of every rebuild, recounted from the events and actions of a trace: it is of a drive that failed, it reads
+//! what is left, it writes to a drive of the group that has none of the blob, and the catalog is asked to count only
+//! what was written.
 
-use super::TraceFault;
 use crate::action::{Action, Transfer};
 use crate::layout::Layout;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::fmt;
 use model::{BlobId, DriveId, GroupId, OpId};
 
-/// What a rebuild did that it may not do.
+/// A rule that a rebuild broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RebuildFault {
     /// The drive has not failed, and is listed or regenerated as if it had.
@@ -80,7 +79,7 @@ impl Rebuilds {
     }
 
     /// Whether a stack of a blob on `drive` may be lost.
-    fn may_have_lost(&self, drive: DriveId) -> bool {
+    pub fn may_have_lost(&self, drive: DriveId) -> bool {
         self.failed.contains(&drive) || self.replaced.contains(&drive)
     }
 
@@ -99,10 +98,10 @@ impl Rebuilds {
         self.open.remove(&op);
     }
 
-    pub fn begun(&mut self, op: OpId, transfer: &Transfer) -> Result<(), TraceFault> {
+    pub fn begun(&mut self, op: OpId, transfer: &Transfer) -> Result<(), RebuildFault> {
         match transfer {
             Transfer::Rebuild { blob, group, drives, lost, target, .. } => {
-                self.judge(transfer).map_err(|fault| TraceFault::Rebuild { op, fault })?;
+                self.judge(transfer)?;
                 let from = drives[usize::from(*lost)];
                 let open = Open { group: *group, blob: *blob, lost: *lost, from, target: *target, written: false };
                 self.open.insert(op, open);
@@ -113,18 +112,12 @@ impl Rebuilds {
         Ok(())
     }
 
-    pub fn action(&self, action: &Action) -> Result<(), TraceFault> {
-        match action {
-            Action::ListOnDrive { drive, .. } if !self.may_have_lost(*drive) => Err(TraceFault::Listed(*drive)),
-            Action::MoveStack { op, blob, index, from, to, .. } => {
-                let fits = |open: &Open| {
-                    open.written && (open.blob, open.lost, open.from, open.target) == (*blob, *index, *from, *to)
-                };
-                let fault = RebuildFault::NotWritten(*to);
-                if self.open.get(op).is_some_and(fits) { Ok(()) } else { Err(TraceFault::Rebuild { op: *op, fault }) }
-            }
-            _ => Ok(()),
-        }
+    /// Whether the stack that the catalog is asked to count was written.
+    pub fn may_move(&self, action: &Action) -> Result<(), RebuildFault> {
+        let Action::MoveStack { op, blob, index, from, to, .. } = action else { return Ok(()) };
+        let fits =
+            |open: &Open| open.written && (open.blob, open.lost, open.from, open.target) == (*blob, *index, *from, *to);
+        if self.open.get(op).is_some_and(fits) { Ok(()) } else { Err(RebuildFault::NotWritten(*to)) }
     }
 
     fn judge(&self, transfer: &Transfer) -> Result<(), RebuildFault> {

@@ -8,19 +8,14 @@
 //! drive is lost later, those that wait in its domain do without each other, so that no two requests wait for one
 //! another. There is no clock in it: a drive that never answers holds its request for ever.
 
-use crate::action::{Action, Outcome, Rejection, Transfer};
-use crate::deadlines::{Deadlines, DriveDeadlines};
-use crate::event::{Event, Loss, Request, Work};
-use crate::ledger::{Ledger, PowerState};
-use crate::mind::{Mind, Waking};
-use crate::numbered::OpMap;
-use crate::policy::ReadPolicy;
-use crate::rack::DrivePhase;
-use alloc::collections::VecDeque;
-use alloc::vec;
-use alloc::vec::Vec;
-use core::time::Duration;
+use engine::ledger::{Ledger, PowerState};
+use engine::{
+    Action, Deadlines, DriveDeadlines, DrivePhase, Event, Loss, Mind, OpMap, Outcome, ReadPolicy, Rejection, Request,
+    Transfer, Waking, Work,
+};
 use model::{Attempt, BlobId, DomainLimit, DriveId, OpId, RackSpec, Rng, Time};
+use std::collections::VecDeque;
+use std::time::Duration;
 
 /// k + r drives for a blob, drawn one after the other; a drawn drive that would break a hard limit beside those drawn
 /// before it is dropped. `None` if all drives were drawn and too few are left.

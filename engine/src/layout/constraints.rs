@@ -5,7 +5,7 @@
 //! of those awake spin up as limits on starts let, and the rest is active. Links (bytes/s) and limits on starts never
 //! keep a drive asleep for good and do not appear themselves.
 
-use super::search::Plan;
+use super::plan::Plan;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -43,7 +43,7 @@ impl Domain {
 }
 
 /// The rack as numbers.
-pub(super) struct Ground {
+pub(super) struct Constraints {
     pub(super) group_drives: usize,
     /// k + r.
     stacks: u32,
@@ -55,7 +55,7 @@ pub(super) struct Ground {
     pub(super) usable: Vec<u32>,
 }
 
-impl Ground {
+impl Constraints {
     pub(super) fn of(spec: &RackSpec) -> Self {
         let mut columns: Vec<(Role, Vec<u32>)> = Vec::new();
         for (index, resource) in spec.resources.iter().enumerate() {
@@ -72,7 +72,7 @@ impl Ground {
                 columns.push((Role::Media(index), column));
             }
         }
-        let mut ground = Self {
+        let mut constraints = Self {
             group_drives: spec.group_drives as usize,
             stacks: spec.code.stacks() as u32,
             domains: Vec::new(),
@@ -81,11 +81,11 @@ impl Ground {
             usable: Vec::new(),
         };
         for (place, (role, column)) in columns.iter().enumerate() {
-            ground.add(spec, place, *role, column);
+            constraints.add(spec, place, *role, column);
         }
-        let awake = |drive: &u32| ground.of_drive(*drive).iter().all(|d| !ground.never(*d));
-        ground.usable = (0..spec.drives.len() as u32).filter(awake).collect();
-        ground
+        let awake = |drive: &u32| constraints.of_drive(*drive).iter().all(|d| !constraints.never(*d));
+        constraints.usable = (0..spec.drives.len() as u32).filter(awake).collect();
+        constraints
     }
 
     fn add(&mut self, spec: &RackSpec, place: usize, role: Role, column: &[u32]) {

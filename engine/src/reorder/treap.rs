@@ -1,28 +1,31 @@
-//! A line of operations in which one may be let in anywhere, and everybody behind (or before) it be charged for that.
+//! A sequence of operations into which one may be inserted anywhere, with everything behind (or before) it charged for
+//! that.
 //!
-//! A treap over positions (Seidel, Aragon 1996): the in-order walk is the line, and each node knows a [`Stretch`] that
-//! sums up its subtree. Nodes lie in an arena and know their parent, so a place in the line is found from its slot, not
-//! by search. A charge to a whole subtree is kept at its root as `pending` until a walk passes through.
+//! A treap over positions (Seidel, Aragon 1996): the in-order walk is the sequence, and each node has an [`Aggregate`]
+//! of its subtree. Nodes lie in an arena and know their parent, so a position is found from its slot, not by search. A
+//! charge to a whole subtree is kept at its root as `pending` until a walk passes through (lazy propagation).
 //!
 //! Invariants:
-//! - a node's `delay` and `stretch` are right once the `pending` of all its ancestors are added;
+//! - a node's `delay` and `aggregate` are right once the `pending` of all its ancestors are added;
 //! - priorities fall from parent to child; they are drawn from a fixed stream, so the same calls give the same tree;
 //! - the expected depth is O(log n), and nothing recurses deeper than that;
-//! - slots of removed nodes are used again, so the arena is as large as the line ever was.
+//! - slots of removed nodes are used again, so the arena is as large as the sequence ever was.
 
-use super::Queued;
+use super::queued::Queued;
 use alloc::vec::Vec;
 use model::{GroupId, Rng};
 
-/// Where a node lies in the arena. Stays the same while its operation is in the line.
+/// The place of a node in the arena, which stays the same while its operation is in the sequence.
 pub(super) type Slot = u32;
 
 /// No node.
 pub(super) const NIL: Slot = u32::MAX;
 
-/// What weights may add up to in one line, and the largest limit that is one; whatever is above stands for no limit.
-/// Sums and differences of two such numbers fit into 64 bits.
+/// The largest sum of weights in one sequence, and the largest limit that is one; whatever is above stands for no
+/// limit. Sums and differences of two such numbers fit into 64 bits.
 pub(super) const WEIGHT_SUM_MAX: u64 = 1 << 61;
+
+const _: () = assert!(WEIGHT_SUM_MAX < i64::MAX as u64 / 2, "the sum of two weights is a delay");
 
 /// The headroom of an operation without limit. No delay changes it.
 const UNBOUNDED: i64 = i64::MAX;
@@ -30,12 +33,12 @@ const UNBOUNDED: i64 = i64::MAX;
 const LEFT: usize = 0;
 const RIGHT: usize = 1;
 
-/// Neighbouring operations of the line, summed up.
+/// Neighbouring operations of the sequence, summed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct Aggregate {
     /// How many there are.
     pub operations: u32,
-    /// What they weigh together.
+    /// Their weight.
     pub weight: u64,
     /// How many runs of one group they form.
     pub runs: u32,
@@ -46,7 +49,7 @@ pub(super) struct Stretch {
     last_group: GroupId,
 }
 
-impl Stretch {
+impl Aggregate {
     const EMPTY: Self = Self {
         operations: 0,
         weight: 0,
@@ -74,7 +77,7 @@ impl Stretch {
     }
 
     /// Whether all of them may be delayed by `weight`.
-    pub fn stands(&self, weight: u64) -> bool {
+    pub fn bears(&self, weight: u64) -> bool {
         self.headroom == UNBOUNDED || self.headroom >= weight.cast_signed()
     }
 
@@ -82,6 +85,7 @@ impl Stretch {
         if self.operations == 0 || next.operations == 0 {
             return if self.operations == 0 { next } else { self };
         }
+        assert!(self.runs <= self.operations && next.runs <= next.operations, "a run has at least one operation");
         Self {
             operations: self.operations + next.operations,
             weight: self.weight + next.weight,
@@ -104,14 +108,14 @@ struct Node {
     delay: i64,
     /// To be added to the delays of everything below this node.
     pending: i64,
-    stretch: Stretch,
+    aggregate: Aggregate,
     priority: u64,
     parent: Slot,
     children: [Slot; 2],
 }
 
-/// The line. See the head of this file.
-pub(super) struct Line {
+/// The sequence. See the head of this file.
+pub(super) struct Treap {
     nodes: Vec<Node>,
     free: Vec<Slot>,
     root: Slot,
@@ -120,13 +124,13 @@ pub(super) struct Line {
     path: Vec<Slot>,
 }
 
-impl Line {
+impl Treap {
     pub fn new() -> Self {
         Self { nodes: Vec::new(), free: Vec::new(), root: NIL, priorities: Rng::new(0x11ae), path: Vec::new() }
     }
 
     pub fn len(&self) -> u32 {
-        self.stretch(self.root).operations
+        self.aggregate(self.root).operations
     }
 
     pub fn item(&self, slot: Slot) -> Queued {
@@ -144,12 +148,12 @@ impl Line {
         delay
     }
 
-    /// Who is first, or `NIL`.
+    /// The first operation, or `NIL`.
     pub fn first(&self) -> Slot {
         self.outermost(self.root, LEFT)
     }
 
-    /// Who comes next behind `slot`, or `NIL`.
+    /// The operation right behind `slot`, or `NIL`.
     pub fn next(&self, slot: Slot) -> Slot {
         let right = self.node(slot).children[RIGHT];
         if right != NIL {
@@ -166,18 +170,18 @@ impl Line {
     }
 
     /// Everything behind `slot`.
-    pub fn behind(&self, slot: Slot) -> Stretch {
+    pub fn behind(&self, slot: Slot) -> Aggregate {
         self.beyond(slot, RIGHT)
     }
 
     /// Everything before `slot`.
-    pub fn before(&self, slot: Slot) -> Stretch {
+    pub fn before(&self, slot: Slot) -> Aggregate {
         self.beyond(slot, LEFT)
     }
 
     /// Everything.
-    pub fn whole(&self) -> Stretch {
-        self.stretch(self.root)
+    pub fn whole(&self) -> Aggregate {
+        self.aggregate(self.root)
     }
 
     /// Adds `weight` to the delay of everything before `slot`.
@@ -187,8 +191,10 @@ impl Line {
 
     /// Puts an operation right behind `slot`, or at the very end if `slot` is `NIL`. Its weight is added to the delay
     /// of everything it overtakes, and what it overtakes is taken from its own. There must be room for it by
-    /// [`Stretch::stands`].
+    /// [`Aggregate::bears`].
     pub fn insert_behind(&mut self, slot: Slot, item: Queued, overtaken: u64) -> Slot {
+        assert!(item.weight <= WEIGHT_SUM_MAX && overtaken <= WEIGHT_SUM_MAX, "weights add up without overflow");
+        let count = self.len();
         let delay = -overtaken.cast_signed();
         let fresh = self.allocate(item, delay);
         let (parent, side) = self.leaf_behind(slot);
@@ -202,10 +208,11 @@ impl Line {
             self.rotate_up(fresh);
         }
         self.delay_beyond(fresh, RIGHT, item.weight.cast_signed());
+        assert!(self.len() == count + 1, "one operation was inserted");
         fresh
     }
 
-    /// Takes the operation at `slot` out of the line. Nobody's delay changes.
+    /// Takes the operation at `slot` out of the sequence. Nobody's delay changes.
     pub fn remove(&mut self, slot: Slot) -> Queued {
         self.settle_path(slot);
         let [left, right] = self.node(slot).children;
@@ -216,6 +223,7 @@ impl Line {
         }
         self.replace_child(parent, slot, merged);
         self.pull_ancestors(slot);
+        assert!(self.node(slot).pending == 0, "nobody misses a charge because {slot} leaves");
         self.free.push(slot);
         self.node(slot).item
     }
@@ -228,13 +236,13 @@ impl Line {
         &mut self.nodes[slot as usize]
     }
 
-    fn stretch(&self, slot: Slot) -> Stretch {
-        if slot == NIL { Stretch::EMPTY } else { self.node(slot).stretch }
+    fn aggregate(&self, slot: Slot) -> Aggregate {
+        if slot == NIL { Aggregate::EMPTY } else { self.node(slot).aggregate }
     }
 
-    fn own_stretch(&self, slot: Slot) -> Stretch {
+    fn own_aggregate(&self, slot: Slot) -> Aggregate {
         let node = self.node(slot);
-        Stretch::of(&node.item, node.delay)
+        Aggregate::of(&node.item, node.delay)
     }
 
     fn allocate(&mut self, item: Queued, delay: i64) -> Slot {
@@ -242,16 +250,17 @@ impl Line {
             item,
             delay,
             pending: 0,
-            stretch: Stretch::of(&item, delay),
+            aggregate: Aggregate::of(&item, delay),
             priority: self.priorities.next_u64(),
             parent: NIL,
             children: [NIL; 2],
         };
         if let Some(slot) = self.free.pop() {
+            assert!((slot as usize) < self.nodes.len(), "a slot that is free was in use");
             self.nodes[slot as usize] = node;
             return slot;
         }
-        let slot = u32::try_from(self.nodes.len()).expect("a line is bounded by its depth, a u32");
+        let slot = u32::try_from(self.nodes.len()).expect("a queue is bounded by its depth, a u32");
         assert!(slot != NIL, "the last slot number means none");
         self.nodes.push(node);
         slot
@@ -281,6 +290,7 @@ impl Line {
     }
 
     fn attach(&mut self, parent: Slot, side: usize, child: Slot) {
+        assert!(parent != child, "{parent} is not its own child");
         self.node_mut(parent).children[side] = child;
         if child != NIL {
             self.node_mut(child).parent = parent;
@@ -293,6 +303,7 @@ impl Line {
             self.root = new;
         } else {
             let side = usize::from(self.node(parent).children[RIGHT] == old);
+            assert!(self.node(parent).children[side] == old, "{old} is a child of its parent");
             self.node_mut(parent).children[side] = new;
         }
     }
@@ -302,7 +313,7 @@ impl Line {
             let node = self.node_mut(slot);
             node.delay = node.delay.saturating_add(by);
             node.pending = node.pending.saturating_add(by);
-            node.stretch = node.stretch.delayed(by);
+            node.aggregate = node.aggregate.delayed(by);
         }
     }
 
@@ -331,8 +342,8 @@ impl Line {
 
     fn pull(&mut self, slot: Slot) {
         let Node { pending, children: [left, right], .. } = *self.node(slot);
-        let stretch = self.stretch(left).delayed(pending).then(self.own_stretch(slot));
-        self.node_mut(slot).stretch = stretch.then(self.stretch(right).delayed(pending));
+        let aggregate = self.aggregate(left).delayed(pending).then(self.own_aggregate(slot));
+        self.node_mut(slot).aggregate = aggregate.then(self.aggregate(right).delayed(pending));
     }
 
     fn pull_ancestors(&mut self, slot: Slot) {
@@ -346,6 +357,8 @@ impl Line {
     /// Swaps `slot` with its parent. Nothing may be pending in either.
     fn rotate_up(&mut self, slot: Slot) {
         let parent = self.node(slot).parent;
+        assert!(parent != NIL, "the root has no parent to swap with");
+        assert!(self.node(slot).pending == 0 && self.node(parent).pending == 0, "a rotation moves no charge");
         let grandparent = self.node(parent).parent;
         let side = usize::from(self.node(parent).children[RIGHT] == slot);
         let between = self.node(slot).children[1 - side];
@@ -357,7 +370,7 @@ impl Line {
         self.pull(slot);
     }
 
-    /// One tree of two that are neighbours in the line. Recurses no deeper than they are deep together.
+    /// One tree of two that are neighbours in the sequence. Recurses no deeper than they are deep together.
     fn merge(&mut self, left: Slot, right: Slot) -> Slot {
         if left == NIL || right == NIL {
             return if left == NIL { right } else { left };
@@ -367,24 +380,25 @@ impl Line {
         self.settle(top);
         let inner = self.node(top).children[side];
         let merged = if side == RIGHT { self.merge(inner, right) } else { self.merge(left, inner) };
+        assert!(self.node(merged).priority <= self.node(top).priority, "priorities fall from parent to child");
         self.attach(top, side, merged);
         self.pull(top);
         top
     }
 
-    /// What lies on one side of `slot`: its subtree there, and every ancestor (with that subtree of its own) on that
+    /// Everything on one side of `slot`: its subtree there, and every ancestor (with that subtree of its own) on that
     /// side.
-    fn beyond(&self, slot: Slot, side: usize) -> Stretch {
+    fn beyond(&self, slot: Slot, side: usize) -> Aggregate {
         let node = self.node(slot);
-        let mut sum = self.stretch(node.children[side]).delayed(node.pending);
+        let mut sum = self.aggregate(node.children[side]).delayed(node.pending);
         let mut at = slot;
         while self.node(at).parent != NIL {
             let parent = self.node(at).parent;
             let Node { pending, children, .. } = *self.node(parent);
             sum = sum.delayed(pending);
             if children[1 - side] == at {
-                let far = self.stretch(children[side]).delayed(pending);
-                let own = self.own_stretch(parent);
+                let far = self.aggregate(children[side]).delayed(pending);
+                let own = self.own_aggregate(parent);
                 sum = if side == LEFT { far.then(own).then(sum) } else { sum.then(own).then(far) };
             }
             at = parent;

@@ -1,12 +1,7 @@
 //! What the baselines decide, on racks small enough to follow by hand.
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::action::Action;
-use crate::event::{Event, Loss, Request, Work};
-use crate::mind::Mind;
-use crate::policy::{Lane, ReadPolicy};
-use alloc::vec;
-use alloc::vec::Vec;
+use engine::{Action, Event, Lane, Loss, Mind, ReadPolicy, Request, Work};
 use model::{BlobId, DriveId, OpId, Rng, Time};
 
 fn pelican() -> RackSpec {
@@ -25,11 +20,11 @@ fn read(mind: &mut RandomLayout, op: u64, drives: Vec<DriveId>) -> Vec<Action> {
 #[test]
 fn fully_provisioned_racks_have_a_class_for_each_group_and_nothing_to_trip() {
     let spec = pelican();
-    let layout = crate::layout::synthesise(&spec).unwrap();
+    let layout = engine::layout::synthesise(&spec).unwrap();
     let (free, layout) = fully_provisioned(&spec, &layout).unwrap();
     assert_eq!((layout.groups.len(), layout.classes.len()), (48, 48));
     assert!(free.resources.iter().all(|resource| !resource.hard));
-    assert!(crate::check::layout(&free, &layout).is_ok());
+    assert!(engine::check::layout(&free, &layout).is_ok());
 }
 
 #[test]
@@ -100,7 +95,7 @@ fn wake_all(mind: &mut RandomLayout, mut actions: Vec<Action>) -> Vec<Action> {
 
 fn stacks_read(actions: &[Action]) -> Option<usize> {
     actions.iter().find_map(|action| match action {
-        Action::Transfer { transfer: crate::action::Transfer::Read { stacks, .. }, .. } => Some(stacks.len()),
+        Action::Transfer { transfer: engine::action::Transfer::Read { stacks, .. }, .. } => Some(stacks.len()),
         _ => None,
     })
 }

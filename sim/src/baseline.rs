@@ -7,7 +7,7 @@
 //!   ([`random_stacks`]); there are no groups, one queue, and its first request starts when its drives fit beside all
 //!   active ones ([`RandomLayout`]).
 //!
-//! Invariants: both ask the same [`Ledger`](crate::ledger::Ledger) for every permit; a drive belongs to one request at
+//! Invariants: both ask the same [`Ledger`](engine::ledger::Ledger) for every permit; a drive belongs to one request at
 //! a time; drives stay awake until they are in another request's way.
 
 mod random;
@@ -16,8 +16,7 @@ mod tests;
 
 pub use random::{RandomLayout, random_stacks};
 
-use crate::layout::Layout;
-use alloc::vec;
+use engine::layout::Layout;
 use model::{ClassId, DomainLimit, GroupId, RackDraft, RackSpec, SpecError};
 
 /// The rack `spec` with all its drives allowed to spin, and `layout`'s groups each in a class of its own. With u = 0

@@ -1,0 +1,340 @@
+//! A class: which of its groups is up, what is queued for them, and the one operation in service.
+//!
+//! ```text
+//!            work                permits, spin-up, mount of the slowest
+//!   Asleep --------> Waking ------------------------------------------> Awake
+//!     ^                                                                   | another group is wanted,
+//!     |                    unmount, stop                                  | or idle for long enough
+//!     +---------------- Resting <-----------------------------------------+
+//! ```
+//! A class leaves Awake only when nothing is in service, which is the drain.
+//!
+//! Invariants:
+//! - one operation in service, and only while a group is awake;
+//! - one group is out of Asleep at a time;
+//! - a switch is charged once, to the priority class whose operation wanted it.
+
+use crate::fair::{FairQueues, Pick};
+use crate::policy::{IdleTimeout, Lane, SchedulerPolicy};
+use crate::reorder::{QueueFull, Queued};
+use core::time::Duration;
+use model::{GroupId, OpId, Time};
+use serde::Serialize;
+
+/// What a class is doing. One group of it is out of [`ClassPhase::Asleep`] at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassPhase {
+    /// All its groups sleep.
+    Asleep,
+    /// A group gets ready: permits, spin-up, mount of its slowest member.
+    Waking {
+        /// Which group.
+        group: GroupId,
+        /// Members that are not ready by then are done without.
+        until: Time,
+    },
+    /// A group is ready.
+    Awake {
+        /// Which group.
+        group: GroupId,
+        /// Since when it has had nothing to do; `None` while it has.
+        idle_since: Option<Time>,
+    },
+    /// A group unmounts and stops.
+    Resting {
+        /// Which group.
+        group: GroupId,
+        /// Members that have not answered by then are given up on.
+        until: Time,
+    },
+}
+
+/// What a group is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GroupState {
+    /// Platters stopped.
+    Asleep,
+    /// Getting ready.
+    Waking,
+    /// Ready and serving.
+    Busy,
+    /// Ready, without work.
+    Idle,
+    /// Unmounting and stopping.
+    Resting,
+}
+
+/// A class at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassView {
+    /// What it is doing.
+    pub phase: ClassPhase,
+    /// The operation in service.
+    pub in_service: Option<OpId>,
+    /// Operations queued in each lane, in the order of [`Lane::ALL`].
+    pub queued: [usize; 3],
+}
+
+/// The operation that moves bytes now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InService {
+    pub op: OpId,
+    pub lane: Lane,
+    pub since: Time,
+}
+
+/// A switch to another group: its beginning, and the priority class that it is charged to.
+#[derive(Clone, Copy)]
+pub(crate) struct Switch {
+    pub since: Time,
+    pub lane: Lane,
+}
+
+/// One class. See the head of this file.
+pub(crate) struct Class {
+    phase: ClassPhase,
+    queues: FairQueues,
+    /// Dequeued; its group is being woken for it.
+    pending: Option<Pick>,
+    /// When an operation was dequeued last.
+    picked_at: Time,
+    /// When the last operation left service.
+    served_until: Time,
+    /// Others wait, and it stays with its group until then at most, for more of the same.
+    anticipates_until: Option<Time>,
+    in_service: Option<InService>,
+    /// Members of the group that wakes or is awake came back after they were lost; they do not spin.
+    returned: bool,
+    /// The switch under way.
+    switch: Option<Switch>,
+}
+
+impl Class {
+    pub fn new(policy: &SchedulerPolicy) -> Self {
+        Self {
+            phase: ClassPhase::Asleep,
+            queues: FairQueues::new(policy),
+            pending: None,
+            picked_at: Time::ZERO,
+            served_until: Time::ZERO,
+            anticipates_until: None,
+            in_service: None,
+            returned: false,
+            switch: None,
+        }
+    }
+
+    pub fn phase(&self) -> ClassPhase {
+        self.phase
+    }
+
+    /// The queues, to be read.
+    pub fn queues(&self) -> &FairQueues {
+        &self.queues
+    }
+
+    pub fn pending(&self) -> Option<&Pick> {
+        self.pending.as_ref()
+    }
+
+    pub fn in_service(&self) -> Option<InService> {
+        self.in_service
+    }
+
+    /// What `op` is in service for; `None` if it is not in service.
+    pub fn serves(&self, op: OpId) -> Option<InService> {
+        self.in_service.filter(|service| service.op == op)
+    }
+
+    pub fn switch(&self) -> Option<Switch> {
+        self.switch
+    }
+
+    /// When the operation that was dequeued last left its queue.
+    pub fn picked_at(&self) -> Time {
+        self.picked_at
+    }
+
+    /// The group that is awake.
+    pub fn awake(&self) -> Option<GroupId> {
+        if let ClassPhase::Awake { group, .. } = self.phase { Some(group) } else { None }
+    }
+
+    pub fn has_returned_members(&self) -> bool {
+        self.returned
+    }
+
+    pub fn view(&self) -> ClassView {
+        // Dequeued, but its group still wakes: whoever looks sees somebody wait.
+        let waits_for_wake = |lane| self.pending.as_ref().is_some_and(|pick| pick.lane == lane);
+        ClassView {
+            phase: self.phase,
+            in_service: self.in_service.map(|service| service.op),
+            queued: Lane::ALL.map(|lane| self.queues.lane_len(lane) + usize::from(waits_for_wake(lane))),
+        }
+    }
+
+    /// What `group`, one of this class, is doing.
+    pub fn group_state(&self, group: GroupId) -> GroupState {
+        match self.phase {
+            ClassPhase::Waking { group: waking, .. } if waking == group => GroupState::Waking,
+            ClassPhase::Awake { group: awake, idle_since } if awake == group => {
+                let busy = idle_since.is_none() || self.in_service.is_some();
+                if busy { GroupState::Busy } else { GroupState::Idle }
+            }
+            ClassPhase::Resting { group: resting, .. } if resting == group => GroupState::Resting,
+            _ => GroupState::Asleep,
+        }
+    }
+
+    /// Whether a client's operation is queued, waits for its group, or is in service.
+    pub fn has_client(&self) -> bool {
+        self.queues.lane_len(Lane::Client) > 0
+            || self.pending.as_ref().is_some_and(|pick| pick.lane == Lane::Client)
+            || self.in_service.is_some_and(|service| service.lane == Lane::Client)
+    }
+
+    /// When the class wants to go on, if nothing happens before.
+    pub fn deadline(&self, idle_timeout: IdleTimeout) -> Time {
+        match self.phase {
+            ClassPhase::Asleep => Time::MAX,
+            ClassPhase::Waking { until, .. } | ClassPhase::Resting { until, .. } => until,
+            ClassPhase::Awake { .. } if let Some(until) = self.anticipates_until => until,
+            ClassPhase::Awake { idle_since, .. } => match (idle_since, idle_timeout) {
+                (Some(since), IdleTimeout::After(timeout)) if self.in_service.is_none() => since + timeout,
+                _ => Time::MAX,
+            },
+        }
+    }
+
+    /// Queues an operation.
+    pub fn push(&mut self, lane: Lane, item: Queued) -> Result<(), QueueFull> {
+        self.queues.push(lane, item)
+    }
+
+    /// Takes `op` out of its queue, if it is queued.
+    pub fn remove(&mut self, op: OpId) -> bool {
+        self.queues.remove(op).is_some()
+    }
+
+    /// The operation to serve next: the pending one, or else one that is dequeued now and is pending from now on.
+    pub fn pick(&mut self, now: Time, awake: Option<GroupId>) -> Option<(GroupId, Lane)> {
+        assert!(self.in_service.is_none(), "nothing is in service when the next operation is chosen");
+        if self.pending.is_none() {
+            self.pending = self.queues.next(now, awake);
+            self.picked_at = now;
+        }
+        self.pending.as_ref().map(|pick| (pick.group, pick.lane))
+    }
+
+    /// Takes the pending operation, to serve it or to give it up.
+    pub fn take_pending(&mut self) -> Option<Pick> {
+        self.pending.take()
+    }
+
+    /// The pending operation is given up. There is no switch then, and so nobody is charged for one.
+    pub fn give_up_pending(&mut self) -> Option<Pick> {
+        self.switch = None;
+        self.pending.take()
+    }
+
+    /// Whether the class stays with `group` a little although others wait, since whoever was served last may come
+    /// again.
+    pub fn anticipates(&mut self, group: GroupId, now: Time, anticipation: Duration) -> bool {
+        let until = (self.served_until + anticipation).min(self.queues.first_due());
+        let others_wait = self.pending.is_none() && !self.queues.is_empty();
+        let anticipates = others_wait && now < until && self.queues.may_be_waited_for(now, group);
+        self.anticipates_until = anticipates.then_some(until);
+        anticipates
+    }
+
+    /// A switch begins, unless one is under way.
+    pub fn begin_switch(&mut self, lane: Lane, now: Time) {
+        self.switch.get_or_insert(Switch { since: now, lane });
+    }
+
+    /// `group` begins to wake, or to wake members that came back.
+    pub fn begin_waking(&mut self, group: GroupId, until: Time) {
+        assert!(self.in_service.is_none(), "nothing is in service while a group wakes");
+        assert!(self.switch.is_some(), "a wake is charged to somebody");
+        let up = match self.phase {
+            ClassPhase::Asleep => None,
+            ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. } | ClassPhase::Resting { group, .. } => {
+                Some(group)
+            }
+        };
+        assert!(up.is_none_or(|up| up == group), "one group of a class is awake at a time");
+        self.phase = ClassPhase::Waking { group, until };
+        self.returned = false;
+    }
+
+    /// `group` is ready. The switch is charged; answers it, if there was one.
+    pub fn ready(&mut self, group: GroupId, now: Time) -> Option<Switch> {
+        assert!(
+            matches!(self.phase, ClassPhase::Waking { group: waking, .. } if waking == group),
+            "{group} was waking"
+        );
+        let switch = self.switch.take();
+        if let Some(Switch { since, lane }) = switch {
+            self.queues.charge_switch(lane, now.since(since));
+        }
+        self.phase = ClassPhase::Awake { group, idle_since: None };
+        switch
+    }
+
+    /// The awake group has had nothing to do since then; `None` is that it has work.
+    pub fn set_idle(&mut self, idle_since: Option<Time>) {
+        if let ClassPhase::Awake { group, .. } = self.phase {
+            self.phase = ClassPhase::Awake { group, idle_since };
+        }
+    }
+
+    /// Since when the awake group has had nothing to do.
+    pub fn idle_since(&self) -> Option<Time> {
+        if let ClassPhase::Awake { idle_since, .. } = self.phase { idle_since } else { None }
+    }
+
+    /// An idle group counts as idle since `since` at least, so that it goes to sleep the sooner.
+    pub fn hasten_sleep(&mut self, since: Time) {
+        if let ClassPhase::Awake { idle_since: Some(idle_since), .. } = &mut self.phase {
+            *idle_since = (*idle_since).min(since);
+        }
+    }
+
+    /// `group` begins to go to sleep.
+    pub fn begin_resting(&mut self, group: GroupId, until: Time) {
+        assert!(self.in_service.is_none(), "a group that serves does not go to sleep");
+        self.phase = ClassPhase::Resting { group, until };
+    }
+
+    /// The group that was resting sleeps.
+    pub fn fall_asleep(&mut self) {
+        assert!(matches!(self.phase, ClassPhase::Resting { .. }), "a group rests before it sleeps");
+        self.phase = ClassPhase::Asleep;
+    }
+
+    /// A drive of `group` stands by. If that group is up without it, it is to be started as well.
+    pub fn note_standby(&mut self, group: GroupId) {
+        let up = match self.phase {
+            ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. } => Some(group),
+            ClassPhase::Asleep | ClassPhase::Resting { .. } => None,
+        };
+        self.returned |= up == Some(group);
+    }
+
+    /// `op` is in service from now on; or, if it is already, for what it asks the world for next.
+    pub fn serve(&mut self, op: OpId, lane: Lane, now: Time) {
+        assert!(self.in_service.is_none_or(|service| service.op == op), "one operation in service per class");
+        assert!(self.awake().is_some(), "{op} is served by a group that is awake");
+        self.in_service = Some(InService { op, lane, since: now });
+    }
+
+    /// Nothing is in service any more. The time since the world was asked last is charged.
+    pub fn leave_service(&mut self, service: InService, now: Time) {
+        assert!(self.in_service == Some(service), "{} leaves service, and was in it", service.op);
+        self.queues.charge_transfer(service.lane, now.since(service.since));
+        self.in_service = None;
+        self.served_until = now;
+    }
+}

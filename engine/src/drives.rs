@@ -1,0 +1,743 @@
+//! The drives of a rack: what each is doing, whether it may spin, and whether it can be relied on.
+//!
+//! ```text
+//!            wanted            permits         spun up          mounted
+//!  Standby --------> Awaiting --------> Spinning -----> Mounting -----> Ready
+//!     ^              permit                up                             |
+//!     |                           stopped            unmounted            | its group goes to sleep
+//!     +---------------------------------- Stopping <--------- Unmounting <+
+//! ```
+//! From any of these a drive may go `Away`: it was lost, or it was given up on.
+//!
+//! A drive that does not answer in time, or whose command fails, is done without, and that failure is counted; three in
+//! a row and it is out of service. Most often that passes: the host was slow, a cable was loose. A drive that the world
+//! took away ([`Event::DriveLost`](crate::Event::DriveLost)) is also given back by the world; of the others nothing is
+//! heard unless they are tried again:
+//! - one that is silent may still spin, and holds its permits, which drives of any group may wait for. It is told to
+//!   stop once more: at once if its own group needs it, otherwise after a pause. If it says so, its permits are free
+//!   and it stands by;
+//! - one that is out of service and stands still stands by again after a pause, with one failure left.
+//!
+//! The same holds for one whose transfers fail, while its group stays awake without it.
+//!
+//! What follows for others from a change of a drive is left behind as a [`Notice`].
+//!
+//! Invariants:
+//! - a drive is started only right after the ledger granted its permits, and its start was counted;
+//! - permits are given back only by a drive that says that it stands still, or is known to have no power;
+//! - a drive that failed for good is never started.
+
+mod backoff;
+
+use crate::action::{Action, Rejection};
+use crate::budget::StartBudget;
+use crate::deadlines::Punctuality;
+use crate::event::{DriveReport, Loss};
+use crate::ledger::{Ledger, PowerState};
+use crate::policy::Lane;
+use crate::setup::Setup;
+use crate::step::Step;
+use alloc::collections::VecDeque;
+
+use alloc::vec::Vec;
+use backoff::Backoff;
+use core::time::Duration;
+use model::{Attempt, DomainId, DriveId, RackSpec, ResourceId, Time};
+
+/// Commands that may fail in a row before a drive is out of service for a while.
+const FAILURES_MAX: u32 = 3;
+
+/// Transfers that may fail on a drive between two mounts before it is taken out of service.
+const TRANSFER_ERRORS_MAX: u32 = 3;
+
+/// The pause before a drive is tried again that was not even asked, since it owed an answer to something else. Such a
+/// try costs nothing.
+const PAUSE_OWING: Duration = Duration::from_mins(1);
+
+const _: () = assert!(FAILURES_MAX > 1, "a drive that is tried again has one failure left");
+
+/// What a drive is doing, as far as the engine knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrivePhase {
+    /// Platters stopped.
+    Standby,
+    /// Its group is waking; it waits for its permits.
+    AwaitingPermit,
+    /// Told to start.
+    SpinningUp,
+    /// Told to mount.
+    Mounting,
+    /// Mounted: files can be read and written.
+    Ready,
+    /// Told to unmount.
+    Unmounting,
+    /// Told to stop.
+    Stopping,
+    /// Not there.
+    Away(Loss),
+}
+
+impl DrivePhase {
+    fn is_away(self) -> bool {
+        matches!(self, Self::Away(_))
+    }
+
+    /// Told to start or to mount.
+    fn is_starting(self) -> bool {
+        matches!(self, Self::SpinningUp | Self::Mounting)
+    }
+
+    /// Told to unmount or to stop.
+    fn is_stopping(self) -> bool {
+        matches!(self, Self::Unmounting | Self::Stopping)
+    }
+}
+
+/// A change of a drive that others must follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// It gets no new stacks until it is `Writable`.
+    Unwritable(DriveId),
+    /// It may get new stacks.
+    Writable(DriveId),
+    /// Its platters stand still, and it may be started.
+    Standby(DriveId),
+    /// It was away and is back in service.
+    Returned(DriveId),
+}
+
+struct Drive {
+    phase: DrivePhase,
+    /// The number of the last command; an answer to another one is late.
+    attempt: Attempt,
+    /// Transfers that failed on it since it last mounted.
+    transfer_errors: u32,
+    /// Commands that failed since it last mounted.
+    failures: u32,
+    /// It holds permits of the ledger.
+    permitted: bool,
+    /// It was lost with them.
+    lost_permitted: bool,
+    /// It failed for good, says the operator.
+    failed: bool,
+    /// The world took it away, and will say when it is back.
+    lost_by_world: bool,
+    punctuality: Punctuality,
+}
+
+impl Drive {
+    /// Numbers a new command or change, so that answers to earlier ones are late.
+    fn renumber(&mut self) -> Attempt {
+        self.attempt = Attempt(self.attempt.0.wrapping_add(1));
+        self.attempt
+    }
+}
+
+/// All drives of a rack. See the head of this file.
+pub(crate) struct Drives {
+    drives: Vec<Drive>,
+    ledger: Ledger,
+    budget: StartBudget,
+    backoff: Backoff,
+    /// Drives whose permits lost drives hold: they cannot be written to before one of those gives its own back.
+    unpermitted: Vec<DriveId>,
+    notices: VecDeque<Notice>,
+    /// A wake or rest takes no longer.
+    switch_timeout: Duration,
+    host_slack: Duration,
+    starts: u64,
+    missed_deadlines: u64,
+}
+
+impl Drives {
+    /// Drives of which nothing is known yet: all are away until they are reported.
+    pub fn new(setup: &Setup) -> Self {
+        let (spec, policy) = (&setup.spec, &setup.policy);
+        let unknown = |_| Drive {
+            phase: DrivePhase::Away(Loss::Died),
+            attempt: Attempt(0),
+            transfer_errors: 0,
+            failures: 0,
+            permitted: false,
+            lost_permitted: false,
+            failed: false,
+            lost_by_world: false,
+            punctuality: Punctuality::default(),
+        };
+        Self {
+            drives: spec.drives.iter().map(unknown).collect(),
+            ledger: Ledger::new(spec),
+            budget: StartBudget::new(spec.drives.len(), policy.starts_per_day),
+            backoff: Backoff::new(spec.drives.len()),
+            unpermitted: Vec::new(),
+            notices: VecDeque::new(),
+            switch_timeout: setup.switch_timeout(),
+            host_slack: policy.host_slack,
+            starts: 0,
+            missed_deadlines: 0,
+        }
+    }
+
+    /// At boot: what is known of a drive.
+    pub fn report(&mut self, report: &DriveReport) {
+        assert!(!self.drives[report.drive.index()].permitted, "{} is reported before it is started", report.drive);
+        self.budget.restore(report.drive, report.day, report.starts);
+        let state = &mut self.drives[report.drive.index()];
+        let in_service = report.present && !state.failed;
+        state.phase = if in_service { DrivePhase::Standby } else { DrivePhase::Away(Loss::Died) };
+        let notice = if in_service { Notice::Writable } else { Notice::Unwritable };
+        self.notices.push_back(notice(report.drive));
+    }
+
+    /// The next change that others must follow.
+    pub fn next_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// Whether `drive` is one of this rack.
+    pub fn knows(&self, drive: DriveId) -> bool {
+        drive.index() < self.drives.len()
+    }
+
+    pub fn phase(&self, drive: DriveId) -> DrivePhase {
+        self.drives[drive.index()].phase
+    }
+
+    pub fn is_away(&self, drive: DriveId) -> bool {
+        self.phase(drive).is_away()
+    }
+
+    pub fn is_ready(&self, drive: DriveId) -> bool {
+        self.phase(drive) == DrivePhase::Ready
+    }
+
+    /// Whether the operator said that `drive` failed for good.
+    pub fn has_failed(&self, drive: DriveId) -> bool {
+        self.drives[drive.index()].failed
+    }
+
+    /// How many of `drives` failed for good.
+    pub fn failed_count(&self, drives: &[DriveId]) -> usize {
+        drives.iter().filter(|drive| self.has_failed(**drive)).count()
+    }
+
+    /// Deadlines that `drive` missed since boot.
+    pub fn missed_deadlines(&self, drive: DriveId) -> u64 {
+        self.drives[drive.index()].punctuality.missed()
+    }
+
+    /// Deadlines that all drives missed since boot.
+    pub fn missed_deadlines_total(&self) -> u64 {
+        self.missed_deadlines
+    }
+
+    /// Starts that were asked for since boot.
+    pub fn starts_total(&self) -> u64 {
+        self.starts
+    }
+
+    /// The power ledger, to be read.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The start budgets, to be read.
+    pub fn budget(&self) -> &StartBudget {
+        &self.budget
+    }
+
+    /// Whether all of `members` may be started now for work of `lane`.
+    pub fn may_start(&self, members: &[DriveId], lane: Lane, now: Time) -> bool {
+        members.iter().all(|drive| self.budget.may_start(*drive, now, lane))
+    }
+
+    /// Index and drive of those stacks whose drives can be read and written now.
+    pub fn ready_stacks(&self, drives: &[DriveId]) -> Vec<(u8, DriveId)> {
+        let ready = |drive: &DriveId| self.drives.get(drive.index()).is_some_and(|d| d.phase == DrivePhase::Ready);
+        let mut stacks = Vec::with_capacity(drives.len());
+        stacks.extend(drives.iter().enumerate().filter(|(_, drive)| ready(drive)).map(|(i, d)| (i as u8, *d)));
+        stacks
+    }
+
+    /// Whether `need` of these drives are there, or may be soon; if not, whether they can ever be again.
+    pub fn enough_left(&self, drives: &[DriveId], need: usize) -> Result<(), Rejection> {
+        assert!(need > 0, "a blob cannot be read from nothing");
+        if drives.len() - self.failed_count(drives) < need {
+            return Err(Rejection::DataLost);
+        }
+        let there = drives.iter().filter(|drive| !self.is_away(**drive) || self.may_recover(**drive)).count();
+        if there < need { Err(Rejection::TooManyDrivesAway) } else { Ok(()) }
+    }
+
+    /// Wants `members` to be ready: those that stand by wait for their permits from now on.
+    pub fn want(&mut self, members: &[DriveId]) {
+        for drive in members {
+            let state = &mut self.drives[drive.index()];
+            if state.phase == DrivePhase::Standby {
+                assert!(!state.permitted && !state.failed, "{drive} stands still and is in service");
+                state.phase = DrivePhase::AwaitingPermit;
+            }
+        }
+    }
+
+    /// Starts as many waiting members as the ledger grants permits now.
+    pub fn request_permits(&mut self, members: &[DriveId], step: &mut Step) {
+        let waits = |drive: &DriveId| self.phase(*drive) == DrivePhase::AwaitingPermit;
+        let waiting: Vec<DriveId> = members.iter().copied().filter(waits).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        for drive in self.ledger.request(&waiting) {
+            let (day, starts) = self.budget.record(drive, step.now);
+            step.ask(Action::PersistStarts { drive, day, starts });
+            self.drives[drive.index()].permitted = true;
+            self.starts += 1;
+            self.command(drive, DrivePhase::SpinningUp, step);
+        }
+    }
+
+    /// Does without members that wait for a permit in vain, and, if their group's time is `over`, without all that are
+    /// not ready.
+    pub fn give_up_waiting(&mut self, members: &[DriveId], spec: &RackSpec, over: bool, now: Time) {
+        for drive in members {
+            let in_vain = self.waits_in_vain(members, *drive, spec);
+            if over || in_vain {
+                self.do_without(*drive, in_vain, now);
+            }
+        }
+    }
+
+    /// Whether some of `members` are not ready and on their way.
+    pub fn are_waking(&self, members: &[DriveId]) -> bool {
+        members.iter().any(|drive| {
+            let phase = self.phase(*drive);
+            phase == DrivePhase::AwaitingPermit || phase.is_starting()
+        })
+    }
+
+    /// Whether members are on their way, and none of them waits for a permit: there is nothing to do but wait. Most
+    /// events find a waking class like this.
+    pub fn are_starting(&self, members: &[DriveId]) -> bool {
+        let mut starting = false;
+        for drive in members {
+            match self.phase(*drive) {
+                DrivePhase::AwaitingPermit => return false,
+                phase => starting |= phase.is_starting(),
+            }
+        }
+        starting
+    }
+
+    /// Whether some of `members` were told to start or mount, and have not answered.
+    pub fn any_starting(&self, members: &[DriveId]) -> bool {
+        members.iter().any(|drive| self.phase(*drive).is_starting())
+    }
+
+    /// Whether some of `members` unmount or stop.
+    pub fn are_stopping(&self, members: &[DriveId]) -> bool {
+        members.iter().any(|drive| self.phase(*drive).is_stopping())
+    }
+
+    /// Hard domains that have no permit left for one of `members` that waits for it.
+    pub fn blocking(&self, members: &[DriveId]) -> Vec<(ResourceId, DomainId)> {
+        let waiting = members.iter().filter(|drive| self.phase(**drive) == DrivePhase::AwaitingPermit);
+        waiting.flat_map(|drive| self.ledger.blocking(*drive)).collect()
+    }
+
+    /// Whether one of `members` holds a permit of one of these domains.
+    pub fn hold_any_of(&self, members: &[DriveId], domains: &[(ResourceId, DomainId)], spec: &RackSpec) -> bool {
+        members.iter().any(|drive| {
+            let held = |(resource, domain): &(_, _)| spec.domain_of(*drive, *resource) == *domain;
+            self.drives[drive.index()].permitted && domains.iter().any(held)
+        })
+    }
+
+    /// Unmounts and stops `members`. Those that wait for a permit do not start.
+    pub fn rest(&mut self, members: &[DriveId], step: &mut Step) {
+        for drive in members {
+            let state = &self.drives[drive.index()];
+            match state.phase {
+                DrivePhase::Ready => self.command(*drive, DrivePhase::Unmounting, step),
+                // It may still spin: it is stopped like the others, so that its permits can be given back.
+                DrivePhase::Away(_) if state.permitted => {
+                    self.backoff.forget(*drive);
+                    self.command(*drive, DrivePhase::Unmounting, step);
+                }
+                DrivePhase::AwaitingPermit => self.do_without(*drive, false, step.now),
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives up on members that have not stopped in time.
+    pub fn give_up_stopping(&mut self, members: &[DriveId], now: Time) {
+        for drive in members {
+            if self.phase(*drive).is_stopping() {
+                self.count_missed_deadline(*drive);
+                self.give_up(*drive, Loss::MountFailed, now);
+            }
+        }
+    }
+
+    pub fn spun_up(&mut self, drive: DriveId, attempt: Attempt, step: &mut Step) {
+        if self.answers(drive, attempt, DrivePhase::SpinningUp) {
+            self.ledger.spun_up(drive);
+            self.command(drive, DrivePhase::Mounting, step);
+        }
+    }
+
+    /// `drive` is mounted. False if the answer is late.
+    pub fn mounted(&mut self, drive: DriveId, attempt: Attempt) -> bool {
+        let answers = self.answers(drive, attempt, DrivePhase::Mounting);
+        if answers {
+            let state = &mut self.drives[drive.index()];
+            assert!(state.permitted && !state.failed, "{drive} is ready under a permit, and in service");
+            state.phase = DrivePhase::Ready;
+            state.transfer_errors = 0;
+            state.failures = 0;
+            self.notices.push_back(Notice::Writable(drive));
+        }
+        answers
+    }
+
+    pub fn unmounted(&mut self, drive: DriveId, attempt: Attempt, step: &mut Step) {
+        if self.answers(drive, attempt, DrivePhase::Unmounting) {
+            self.command(drive, DrivePhase::Stopping, step);
+        }
+    }
+
+    pub fn stopped(&mut self, drive: DriveId, attempt: Attempt, now: Time) {
+        if !self.answers(drive, attempt, DrivePhase::Stopping) {
+            return;
+        }
+        self.release_permit(drive);
+        let state = &mut self.drives[drive.index()];
+        let did_well = state.failures == 0 && state.transfer_errors == 0;
+        state.phase = match state.failures.max(state.punctuality.wakes_missed()) {
+            _ if state.failed => DrivePhase::Away(Loss::Failed),
+            FAILURES_MAX.. => DrivePhase::Away(Loss::Died),
+            _ => DrivePhase::Standby,
+        };
+        if state.phase.is_away() {
+            self.notices.push_back(Notice::Unwritable(drive));
+            self.retry_later(drive, now);
+        } else {
+            self.notices.push_back(Notice::Writable(drive));
+            self.stand_by(drive);
+        }
+        if did_well {
+            self.backoff.reset(drive);
+            self.drives[drive.index()].punctuality.trust();
+        }
+    }
+
+    pub fn command_failed(&mut self, drive: DriveId, attempt: Attempt, loss: Loss, step: &mut Step) {
+        let Some(state) = self.drives.get_mut(drive.index()) else { return };
+        if loss != Loss::NoAnswer {
+            state.punctuality.note_answer(); // if a bad one
+        }
+        if state.attempt != attempt {
+            return;
+        }
+        match state.phase {
+            // What cannot be unmounted, perhaps because it never was mounted, is stopped all the same.
+            DrivePhase::Unmounting if loss != Loss::FuseTripped => {
+                if loss == Loss::NoAnswer {
+                    self.note_missed_deadline(drive, step.now);
+                }
+                self.command(drive, DrivePhase::Stopping, step);
+            }
+            DrivePhase::Away(_) | DrivePhase::Standby => {}
+            _ => {
+                // A drive that is not the one it should be, or not there, does not become so by being started again.
+                if loss == Loss::ForeignLabel {
+                    state.failures = FAILURES_MAX - 1;
+                }
+                self.give_up(drive, loss, step.now);
+            }
+        }
+    }
+
+    /// The world took `drive` away.
+    pub fn lost(&mut self, drive: DriveId, loss: Loss) {
+        if !self.knows(drive) {
+            return;
+        }
+        self.set_away(drive, loss);
+        self.backoff.forget(drive);
+        self.drives[drive.index()].lost_by_world = true;
+        // Given up by the operator, and gone: it was pulled.
+        if self.has_failed(drive) {
+            self.release_permit(drive);
+        }
+    }
+
+    /// `drive` was away and stands still now.
+    pub fn back(&mut self, drive: DriveId) {
+        let Some(state) = self.drives.get_mut(drive.index()) else { return };
+        if !state.phase.is_away() {
+            // It was being told to stop while it was away. Whether it stands still is for it to say, or to be asked.
+            state.lost_by_world = false;
+            return;
+        }
+        self.release_permit(drive);
+        if self.has_failed(drive) {
+            return; // it stands still, and stays out of service
+        }
+        self.drives[drive.index()].failures = 0;
+        self.return_to_service(drive);
+    }
+
+    /// The operator says that `drive` failed for good. One that is being stopped goes on with that. False if that was
+    /// known.
+    pub fn fail(&mut self, drive: DriveId) -> bool {
+        if self.is_away(drive) {
+            self.release_permit(drive); // whoever says so has pulled it or cut it off
+        }
+        let new = !core::mem::replace(&mut self.drives[drive.index()].failed, true);
+        if new && !self.phase(drive).is_stopping() {
+            self.set_away(drive, Loss::Failed);
+        }
+        new
+    }
+
+    /// Whether another drive may take the place of `drive`: it failed, and stands still as far as anybody knows.
+    pub fn may_be_replaced(&self, drive: DriveId) -> bool {
+        let state = self.drives.get(drive.index());
+        state.is_some_and(|state| state.failed && !state.permitted && state.phase.is_away())
+    }
+
+    /// Another drive is in the place of `drive`, and stands still.
+    pub fn replace(&mut self, drive: DriveId) {
+        assert!(self.may_be_replaced(drive), "{drive} failed and stands still");
+        let state = &mut self.drives[drive.index()];
+        (state.failed, state.transfer_errors, state.failures) = (false, 0, 0);
+        self.return_to_service(drive);
+    }
+
+    /// A transfer failed on `drive`. After a few failures it is taken out of service until it is tried again.
+    pub fn transfer_failed(&mut self, drive: DriveId, now: Time) {
+        let Some(state) = self.drives.get_mut(drive.index()) else { return };
+        state.transfer_errors += 1;
+        if state.transfer_errors >= TRANSFER_ERRORS_MAX && state.phase == DrivePhase::Ready {
+            self.set_away(drive, Loss::Died);
+            self.retry_later(drive, now);
+        }
+    }
+
+    /// `drive` missed a deadline in a transfer: it is done without until its group wakes next.
+    pub fn transfer_missed_deadline(&mut self, drive: DriveId, now: Time) {
+        if !self.knows(drive) {
+            return;
+        }
+        self.note_missed_deadline(drive, now);
+        let state = &mut self.drives[drive.index()];
+        state.transfer_errors += 1;
+        if state.phase == DrivePhase::Ready {
+            state.punctuality.count_wake();
+            self.set_away(drive, Loss::NoAnswer);
+            self.retry_later(drive, now);
+        }
+    }
+
+    /// The time of the next try of a drive that was given up on.
+    pub fn retry_deadline(&self) -> Time {
+        self.backoff.deadline()
+    }
+
+    /// Tries the drives whose time has come.
+    pub fn retry(&mut self, step: &mut Step) {
+        while let Some(drive) = self.backoff.take_due(step.now) {
+            let state = &mut self.drives[drive.index()];
+            match state.phase {
+                // Told to stop by the last try, and silent still.
+                phase if phase.is_stopping() => {
+                    self.set_away(drive, Loss::MountFailed);
+                    self.retry_later(drive, step.now);
+                }
+                DrivePhase::Away(_) if state.permitted => {
+                    self.command(drive, DrivePhase::Unmounting, step);
+                    self.backoff.plan(drive, step.now + self.switch_timeout);
+                }
+                DrivePhase::Away(_) if !state.failed => {
+                    state.failures = FAILURES_MAX - 1;
+                    state.punctuality.leave_one_chance(FAILURES_MAX);
+                    self.return_to_service(drive);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether fewer than `need` of `members` are there, and one that is away may say that it is if it is told to stop
+    /// once more. One that has just missed a deadline is not asked yet: what it owes an answer to may be under way.
+    pub fn are_worth_recovering(&self, members: &[DriveId], need: usize, now: Time) -> bool {
+        let there = members.iter().filter(|drive| !self.is_away(**drive)).count();
+        let owes = |drive: DriveId| self.drives[drive.index()].punctuality.missed_within(self.host_slack, now);
+        there < need && members.iter().any(|drive| self.may_recover(*drive) && !owes(*drive))
+    }
+
+    /// Whether `drive` was given up on for want of an answer, and may yet be there: told to stop once more, it may say
+    /// so.
+    fn may_recover(&self, drive: DriveId) -> bool {
+        let state = &self.drives[drive.index()];
+        let silent = !state.failed && matches!(state.phase, DrivePhase::Away(loss) if loss != Loss::FuseTripped);
+        silent && state.permitted && state.failures < FAILURES_MAX
+    }
+
+    /// Whether `drive`, one of `members`, waits for a permit that nobody will give back: those of some domain are held
+    /// by lost drives and by other members.
+    fn waits_in_vain(&self, members: &[DriveId], drive: DriveId, spec: &RackSpec) -> bool {
+        if self.phase(drive) != DrivePhase::AwaitingPermit {
+            return false;
+        }
+        self.ledger.blocking(drive).any(|(resource, domain)| {
+            let may_give_back = |other: DriveId| {
+                let state = &self.drives[other.index()];
+                // A member that has come up to speed draws less than before.
+                let stays = members.contains(&other) && state.phase != DrivePhase::SpinningUp;
+                state.permitted && !state.phase.is_away() && !stays && spec.domain_of(other, resource) == domain
+            };
+            !spec.drives.iter().any(|other| may_give_back(other.id))
+        })
+    }
+
+    fn do_without(&mut self, drive: DriveId, in_vain: bool, now: Time) {
+        match self.phase(drive) {
+            DrivePhase::AwaitingPermit => {
+                self.drives[drive.index()].phase = DrivePhase::Standby;
+                if in_vain {
+                    self.notices.push_back(Notice::Unwritable(drive));
+                    self.unpermitted.retain(|other| *other != drive);
+                    self.unpermitted.push(drive);
+                }
+            }
+            phase if phase.is_starting() => {
+                self.count_missed_deadline(drive);
+                self.give_up(drive, Loss::SpinUpFailed, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells `drive` what brings it into `phase`, under a new number.
+    fn command(&mut self, drive: DriveId, phase: DrivePhase, step: &mut Step) {
+        let state = &mut self.drives[drive.index()];
+        assert!(state.permitted, "{drive} is told to do something under a permit");
+        let attempt = state.renumber();
+        state.phase = phase;
+        step.ask(match phase {
+            DrivePhase::SpinningUp => {
+                assert!(!state.failed, "{drive} failed for good, and is not started");
+                assert!(self.ledger.state(drive) == PowerState::SpinningUp, "{drive} starts within its permits");
+                Action::SpinUp { drive, attempt }
+            }
+            DrivePhase::Mounting => {
+                assert!(self.ledger.state(drive) == PowerState::Active, "{drive} is mounted when it is up to speed");
+                Action::Mount { drive, attempt }
+            }
+            DrivePhase::Unmounting => Action::Unmount { drive, attempt },
+            DrivePhase::Stopping => Action::Stop { drive, attempt },
+            other => panic!("no command leads to {other:?}"),
+        });
+    }
+
+    /// Whether an answer belongs to the last command of `drive`, which brought it into `phase`. If so, it answered.
+    fn answers(&mut self, drive: DriveId, attempt: Attempt, phase: DrivePhase) -> bool {
+        let state = self.drives.get_mut(drive.index());
+        let Some(state) = state.filter(|state| state.attempt == attempt && state.phase == phase) else { return false };
+        state.punctuality.note_answer();
+        true
+    }
+
+    /// A command of `drive` failed or was not answered in time.
+    fn give_up(&mut self, drive: DriveId, loss: Loss, now: Time) {
+        if loss == Loss::NoAnswer && self.note_missed_deadline(drive, now) {
+            self.set_away(drive, loss);
+            self.backoff.plan(drive, now + PAUSE_OWING);
+            return;
+        }
+        // What the host could not ask it is not its fault: it is done without, and that is all.
+        self.drives[drive.index()].failures += u32::from(loss != Loss::NotAsked);
+        self.set_away(drive, loss);
+        self.retry_later(drive, now);
+    }
+
+    /// Plans the next try of a drive that is away, unless somebody else will say when it is back.
+    fn retry_later(&mut self, drive: DriveId, now: Time) {
+        self.backoff.forget(drive);
+        let state = &self.drives[drive.index()];
+        assert!(state.phase.is_away(), "{drive} is away");
+        let told = state.failed || state.lost_by_world || state.phase == DrivePhase::Away(Loss::FuseTripped);
+        if !told {
+            self.backoff.plan_later(drive, now);
+        }
+    }
+
+    /// A drive that was away, whose platters stand still, is in service again.
+    fn return_to_service(&mut self, drive: DriveId) {
+        let state = &mut self.drives[drive.index()];
+        assert!(!state.permitted && !state.failed, "{drive} stands still and did not fail");
+        state.phase = DrivePhase::Standby;
+        state.renumber();
+        self.notices.push_back(Notice::Writable(drive));
+        self.stand_by(drive);
+        self.notices.push_back(Notice::Returned(drive));
+    }
+
+    fn stand_by(&mut self, drive: DriveId) {
+        let state = &mut self.drives[drive.index()];
+        assert!(state.phase == DrivePhase::Standby && !state.permitted, "{drive} stands still");
+        state.lost_by_world = false;
+        self.backoff.forget(drive);
+        self.notices.push_back(Notice::Standby(drive));
+    }
+
+    fn set_away(&mut self, drive: DriveId, loss: Loss) {
+        let state = &mut self.drives[drive.index()];
+        state.phase = DrivePhase::Away(if state.failed { Loss::Failed } else { loss });
+        state.lost_permitted = state.permitted;
+        state.renumber();
+        self.notices.push_back(Notice::Unwritable(drive));
+        // Behind a tripped fuse there is no power. Any other loss may leave the platters spinning.
+        if loss == Loss::FuseTripped {
+            self.release_permit(drive);
+        }
+    }
+
+    /// Gives back the permits of `drive`, which stands still, if it holds any.
+    fn release_permit(&mut self, drive: DriveId) {
+        let state = &mut self.drives[drive.index()];
+        let standby = self.ledger.state(drive) == PowerState::Standby;
+        assert!(state.permitted != standby, "{drive} holds the permits that the ledger has granted");
+        if !core::mem::take(&mut state.permitted) {
+            return;
+        }
+        self.ledger.released(drive);
+        if core::mem::take(&mut state.lost_permitted) {
+            self.retry_unpermitted();
+        }
+    }
+
+    fn retry_unpermitted(&mut self) {
+        for drive in core::mem::take(&mut self.unpermitted) {
+            if !self.is_away(drive) {
+                self.notices.push_back(Notice::Writable(drive));
+            }
+        }
+    }
+
+    /// `drive` did not answer. True if it owed an answer already, so that it was not even asked.
+    fn note_missed_deadline(&mut self, drive: DriveId, now: Time) -> bool {
+        let owed_one = self.drives[drive.index()].punctuality.note_missed(now);
+        if !owed_one {
+            self.count_missed_deadline(drive);
+        }
+        owed_one
+    }
+
+    fn count_missed_deadline(&mut self, drive: DriveId) {
+        self.drives[drive.index()].punctuality.count();
+        self.missed_deadlines += 1;
+    }
+}

@@ -1,0 +1,261 @@
+//! The operations that are not over: queued, waiting for their group, or in service; and how they are numbered.
+//!
+//! The world numbers its operations upwards; those of the engine's own are numbered from [`OWN_OPS`], out of the way of
+//! the world's and of the migrator's.
+//!
+//! Invariants: no two operations have the same number; an answer counts only if it carries the operation's last
+//! attempt.
+
+use crate::event::{Request, Work};
+use crate::numbered::OpMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId};
+
+/// How often an operation is tried before it is given up.
+pub(crate) const TRIES_MAX: u32 = 3;
+
+/// Operations that the migrator composes are numbered from here.
+pub(crate) const MIGRATOR_OPS: u64 = 1 << 63;
+
+/// Operations of the engine's own that are not migration writes are numbered from here.
+const OWN_OPS: u64 = MIGRATOR_OPS | 1 << 62;
+
+const _: () = assert!(OWN_OPS > MIGRATOR_OPS, "the two kinds of numbers do not meet");
+const _: () = assert!(TRIES_MAX > 0, "an operation is tried at least once");
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Op {
+    pub request: Request,
+    pub weight: u64,
+    pub class: ClassId,
+    pub group: GroupId,
+    attempt: Attempt,
+    tries: u32,
+    /// The drives on which its space is reserved: those of a write, or the target of a rebuild in service.
+    reserved: Vec<DriveId>,
+    /// Groups in which a write has failed.
+    failed_groups: Vec<GroupId>,
+    /// What a write or rebuild has written is being read back.
+    verifying: bool,
+    /// The catalog is asked to count the stack that a rebuild has written.
+    moving: bool,
+    /// Drives to which a rebuild could not be written.
+    shunned: Vec<DriveId>,
+}
+
+impl Op {
+    pub fn new(request: Request, weight: u64, class: ClassId, group: GroupId) -> Self {
+        Self {
+            request,
+            weight,
+            class,
+            group,
+            attempt: Attempt(0),
+            tries: 0,
+            reserved: Vec::new(),
+            failed_groups: Vec::new(),
+            verifying: false,
+            moving: false,
+            shunned: Vec::new(),
+        }
+    }
+
+    /// The same, with space reserved on `drives`.
+    pub fn with_reserved(self, drives: Vec<DriveId>) -> Self {
+        assert!(self.reserved.is_empty(), "{} has no space reserved yet", self.request.op);
+        Self { reserved: drives, ..self }
+    }
+
+    /// A write that could not be done where it was placed, for another place.
+    pub fn moved_to(self, class: ClassId, group: GroupId, drives: Vec<DriveId>) -> Self {
+        assert!(self.reserved.is_empty(), "{} has given its space back", self.request.op);
+        Self { class, group, reserved: drives, verifying: false, ..self }
+    }
+
+    /// Whether it has ever been in service, so that the world knows of it.
+    pub fn was_served(&self) -> bool {
+        self.attempt != Attempt(0)
+    }
+
+    /// Whether an answer to `attempt` is to the transfer that was asked for last.
+    pub fn awaits_transfer(&self, attempt: Attempt) -> bool {
+        self.attempt == attempt && !self.moving
+    }
+
+    /// Whether an answer to `attempt` is to the move of a stack that was asked for last.
+    pub fn awaits_move(&self, attempt: Attempt) -> bool {
+        self.attempt == attempt && self.moving
+    }
+
+    /// The number of what the world is asked for next.
+    pub fn next_attempt(&mut self) -> Attempt {
+        self.attempt = Attempt(self.attempt.0.wrapping_add(1));
+        self.attempt
+    }
+
+    /// Counts a try that failed, and answers how many have by now.
+    pub fn count_try(&mut self) -> u32 {
+        self.tries += 1;
+        self.tries
+    }
+
+    /// The drives on which its space is reserved.
+    pub fn reserved(&self) -> &[DriveId] {
+        &self.reserved
+    }
+
+    /// The drives on which its space was reserved; none is from now on.
+    pub fn take_reserved(&mut self) -> Vec<DriveId> {
+        core::mem::take(&mut self.reserved)
+    }
+
+    /// A rebuild is written to `target`, on which its space is reserved.
+    pub fn aim_at(&mut self, target: DriveId) {
+        assert!(self.reserved.is_empty(), "{} has one target", self.request.op);
+        (self.reserved, self.verifying) = (vec![target], false);
+    }
+
+    /// Begins to read back what was written. False if that was done already.
+    pub fn begin_verify(&mut self) -> bool {
+        !core::mem::replace(&mut self.verifying, true)
+    }
+
+    /// The catalog is asked to count the rebuilt stack.
+    pub fn begin_move(&mut self) {
+        assert!(!self.moving && self.reserved.len() == 1, "{} has written one stack", self.request.op);
+        self.moving = true;
+    }
+
+    /// A rebuild could not be written to `drive`.
+    pub fn shun(&mut self, drive: DriveId) {
+        self.shunned.push(drive);
+    }
+
+    pub fn shunned(&self) -> &[DriveId] {
+        &self.shunned
+    }
+
+    /// A write failed in its group, and is not placed there again.
+    pub fn exclude_group(&mut self) {
+        self.failed_groups.push(self.group);
+    }
+
+    pub fn failed_groups(&self) -> &[GroupId] {
+        &self.failed_groups
+    }
+}
+
+/// All operations that are not over.
+pub(crate) struct Ops {
+    ops: OpMap<Op>,
+    /// The highest number that the world has given an operation.
+    last: OpId,
+    next_own: u64,
+}
+
+impl Ops {
+    pub fn new() -> Self {
+        Self { ops: OpMap::default(), last: OpId(0), next_own: OWN_OPS }
+    }
+
+    pub fn get(&self, op: OpId) -> Option<&Op> {
+        self.ops.get(&op)
+    }
+
+    pub fn get_mut(&mut self, op: OpId) -> Option<&mut Op> {
+        self.ops.get_mut(&op)
+    }
+
+    pub fn insert(&mut self, op: Op) {
+        let number = op.request.op;
+        let known = self.ops.insert(number, op);
+        assert!(known.is_none(), "{number} is one operation");
+    }
+
+    pub fn remove(&mut self, op: OpId) -> Option<Op> {
+        self.ops.remove(&op)
+    }
+
+    pub fn contains(&self, op: OpId) -> bool {
+        self.ops.contains_key(&op)
+    }
+
+    pub fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// All numbers, ascending.
+    pub fn numbers(&self) -> Vec<OpId> {
+        self.ops.numbers()
+    }
+
+    /// Whether space is reserved on `drive` for any operation.
+    pub fn count_on(&self, drive: DriveId) -> bool {
+        self.ops.any(|op| op.reserved.contains(&drive))
+    }
+
+    /// Whether a visit to `group` is under way.
+    pub fn visits(&self, group: GroupId) -> bool {
+        self.ops.any(|op| op.group == group && matches!(op.request.work, Work::Visit { .. }))
+    }
+
+    /// Takes note of a number of the world's. False if it, or a higher one, was used before, or if it is none of the
+    /// world's.
+    pub fn note_number(&mut self, op: OpId) -> bool {
+        let new = op > self.last && op.0 < MIGRATOR_OPS;
+        if new {
+            self.last = op;
+        }
+        new
+    }
+
+    /// Whether an operation may have this number: one of the world's, or one that was given out here.
+    pub fn may_be_numbered(&self, op: OpId) -> bool {
+        op.0 < MIGRATOR_OPS || (OWN_OPS..self.next_own).contains(&op.0)
+    }
+
+    /// A number for an operation of the engine's own.
+    pub fn own_number(&mut self) -> OpId {
+        let op = OpId(self.next_own);
+        assert!(!self.ops.contains_key(&op), "{op} is given out once");
+        self.next_own += 1;
+        op
+    }
+
+    /// A number for a page that the engine asks for.
+    pub fn own_attempt(&mut self) -> Attempt {
+        Attempt(self.own_number().0 as u32)
+    }
+
+    /// Everything that is known of `blob` follows the move of its stack.
+    pub fn follow_move(&mut self, moved: &StackMove) {
+        self.ops.change_each(|op| match &mut op.request.work {
+            Work::Read { blob, drives, .. }
+            | Work::Delete { blob, drives, .. }
+            | Work::Rebuild { blob, drives, .. } => moved.follow(*blob, drives),
+            Work::Write { .. } | Work::Visit { .. } => {}
+        });
+    }
+}
+
+/// A stack of a blob lies on another drive than before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StackMove {
+    pub blob: BlobId,
+    /// Which of its stacks.
+    pub index: u8,
+    pub from: DriveId,
+    pub to: DriveId,
+}
+
+impl StackMove {
+    /// Brings the drives of `blob`, in stack order, up to date if it is the blob that was moved.
+    pub fn follow(&self, blob: BlobId, drives: &mut [DriveId]) {
+        let moved = drives.get_mut(usize::from(self.index));
+        if let Some(drive) = moved.filter(|drive| blob == self.blob && **drive == self.from) {
+            *drive = self.to;
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Operations come and go: admission, placement, queueing, cancelling, and the one answer to each.
+//!
+//! A write is placed when it is admitted, so that space is reserved while it waits.
+//!
+//! Invariant: an operation holds a place in `ops` from its admission to its answer, and a reservation no longer than
+//! that.
+
+use super::Rack;
+use crate::action::{Action, Outcome, Rejection};
+use crate::class::GroupState;
+use crate::event::{Request, Work};
+use crate::ops::Op;
+use crate::placement::Wanted;
+use crate::policy::{Lane, PinnedTo};
+use crate::reorder::Queued;
+use crate::step::Step;
+use alloc::vec::Vec;
+use model::{ClassId, DriveId, GroupId, OpId, Time};
+
+impl Rack {
+    pub(super) fn submitted(&mut self, request: Request, step: &mut Step) {
+        if !self.is_new(&request) {
+            return;
+        }
+        if self.closing {
+            self.reject(&request, Rejection::Closing, step);
+            return;
+        }
+        match self.admit(&request, step.now) {
+            Ok((group, drives)) => {
+                let (class, weight) = (self.setup.class_of(group), self.setup.weight(&request.work));
+                self.enqueue(Op::new(request, weight, class, group).with_reserved(drives), step);
+            }
+            Err(reason) => {
+                if reason == Rejection::NoRoom {
+                    self.room.note(&request.work);
+                    self.visit_for_room(&request, step);
+                }
+                self.reject(&request, reason, step);
+            }
+        }
+    }
+
+    /// Whether the request is made for the first time: the world numbers its operations upwards, and a migration write
+    /// is awaited until it has come to its end.
+    fn is_new(&mut self, request: &Request) -> bool {
+        if self.ops.contains(request.op) {
+            return false;
+        }
+        match request.work {
+            Work::Write { migration: true, .. } => self.migrator.awaits(request.op),
+            Work::Visit { .. } => self.ops.may_be_numbered(request.op),
+            _ => self.ops.note_number(request.op),
+        }
+    }
+
+    /// The group in which the operation will be served, and for a write the drives.
+    fn admit(&mut self, request: &Request, now: Time) -> Result<(GroupId, Vec<DriveId>), Rejection> {
+        match &request.work {
+            Work::Read { group, drives, .. } => {
+                self.validate(*group, drives)?;
+                self.drives.enough_left(drives, self.setup.data_stacks())?;
+                Ok((*group, Vec::new()))
+            }
+            Work::Delete { group, drives, .. } => self.validate(*group, drives).map(|()| (*group, Vec::new())),
+            Work::Visit { group } => self.validate(*group, &[]).map(|()| (*group, Vec::new())),
+            Work::Rebuild { .. } => Err(Rejection::Malformed), // nobody but the engine asks for one
+            Work::Write { bytes, stack_bytes, pin, .. } => {
+                self.validate_pin(*pin)?;
+                let space = Space { bytes: *bytes, stack_bytes: *stack_bytes, pin: *pin };
+                self.place_new(request, space, now)
+            }
+        }
+    }
+
+    fn place_new(&mut self, request: &Request, space: Space, now: Time) -> Result<(GroupId, Vec<DriveId>), Rejection> {
+        let Space { stack_bytes, pin, .. } = space;
+        let mut spent = self.without_starts(request.lane, now);
+        spent.retain(|group| pin.allows(*group, self.setup.class_of(*group)));
+        let place = self.place_where_composed(request.op, space, &spent);
+        place.or_else(|| self.place(space, &spent)).ok_or_else(|| match pin {
+            _ if !spent.is_empty() => Rejection::StartBudgetSpent,
+            // Nobody else is asked, and nothing has to be removed: the drives have to come back.
+            PinnedTo::Group(group) if self.placement.has_room_away(group, stack_bytes) => Rejection::TooManyDrivesAway,
+            _ => Rejection::NoRoom,
+        })
+    }
+
+    /// Groups that sleep and may not be woken for `lane` any more today.
+    fn without_starts(&self, lane: Lane, now: Time) -> Vec<GroupId> {
+        let asleep = |group: &GroupId| self.group_state(*group) == GroupState::Asleep;
+        self.setup.groups().filter(|group| asleep(group) && !self.may_start(*group, lane, now)).collect()
+    }
+
+    fn validate(&self, group: GroupId, drives: &[DriveId]) -> Result<(), Rejection> {
+        let known = group.index() < self.setup.layout.groups.len()
+            && self.setup.owns(group)
+            && drives.iter().all(|drive| self.drives.knows(*drive));
+        if known { Ok(()) } else { Err(Rejection::Malformed) }
+    }
+
+    fn validate_pin(&self, pin: PinnedTo) -> Result<(), Rejection> {
+        match pin {
+            PinnedTo::Class(class) if class.index() >= self.classes.len() => Err(Rejection::Malformed),
+            PinnedTo::Group(group) => self.validate(group, &[]),
+            PinnedTo::Anywhere | PinnedTo::Class(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn place(&mut self, space: Space, excluded: &[GroupId]) -> Option<(GroupId, Vec<DriveId>)> {
+        let mut excluded = excluded.to_vec();
+        excluded.extend(self.setup.groups().filter(|group| !self.setup.owns(*group)));
+        let wanted = Wanted {
+            stack_bytes: space.stack_bytes,
+            payload_bytes: space.bytes,
+            pin: space.pin,
+            choice: self.setup.policy.group_choice,
+            excluded_groups: &excluded,
+        };
+        self.placement.choose(&wanted, &mut self.rng)
+    }
+
+    /// The place of a write that was composed anew while its group was awake: that group, if it may be.
+    fn place_where_composed(
+        &mut self,
+        op: OpId,
+        space: Space,
+        excluded: &[GroupId],
+    ) -> Option<(GroupId, Vec<DriveId>)> {
+        let wanted = self.migrator.group_of(op).filter(|group| !excluded.contains(group))?;
+        let others: Vec<GroupId> = self.setup.groups().filter(|group| *group != wanted).collect();
+        self.place(space, &others)
+    }
+
+    /// A write found no room: the group where most can be given back is visited, so that there is some the next time.
+    fn visit_for_room(&mut self, request: &Request, step: &mut Step) {
+        let Work::Write { pin, .. } = request.work else { return };
+        self.visit_most_dead(pin, step);
+    }
+
+    /// Something was deleted: while a write finds no room, that is reclaimed at once.
+    pub(super) fn reclaim_if_full(&mut self, step: &mut Step) {
+        if let Some(pin) = self.room.unplaced_pin()
+            && self.booted
+            && !self.closing
+        {
+            self.visit_most_dead(pin, step);
+        }
+    }
+
+    /// Visits the group that `pin` allows where most can be given back, if anything can.
+    fn visit_most_dead(&mut self, pin: PinnedTo, step: &mut Step) {
+        let reclaimable = |group: &GroupId| self.reclaim.reclaimable_bytes(*group);
+        let groups = self.setup.groups_for(pin).filter(|group| reclaimable(group) > 0);
+        if let Some(group) = groups.max_by_key(reclaimable) {
+            self.visit(group, step);
+        }
+    }
+
+    /// Makes sure that `group` is visited, so that what is dead there is reclaimed.
+    fn visit(&mut self, group: GroupId, step: &mut Step) {
+        if self.ops.visits(group) {
+            return;
+        }
+        let op = self.ops.own_number();
+        let request = Request { op, lane: Lane::Background, overtake_limit: None, work: Work::Visit { group } };
+        self.submitted(request, step);
+    }
+
+    /// Queues `op`, or rejects it if its queue is full.
+    pub(super) fn enqueue(&mut self, op: Op, step: &mut Step) {
+        if let Some(refused) = self.queue(op, step.now) {
+            self.release(&refused);
+            self.reject(&refused.request, Rejection::QueueFull, step);
+        }
+    }
+
+    /// Queues `op` in its class. Gives it back if the queue is full.
+    pub(super) fn queue(&mut self, op: Op, now: Time) -> Option<Op> {
+        let request = &op.request;
+        let queued = Queued {
+            op: request.op,
+            group: op.group,
+            weight: op.weight,
+            overtake_limit: request.overtake_limit.unwrap_or(self.setup.policy.scheduler.overtake_limit),
+            due: self.setup.due(request, now),
+        };
+        assert!(self.setup.class_of(op.group) == op.class, "{} is queued in the class of its group", request.op);
+        if self.classes[op.class.index()].push(request.lane, queued).is_err() {
+            return Some(op);
+        }
+        self.ops.insert(op);
+        None
+    }
+
+    /// Gives back the space that is reserved for a write that is given up before its end.
+    pub(super) fn release_space(&mut self, op: OpId) {
+        if let Some(op) = self.ops.get_mut(op)
+            && let Work::Write { stack_bytes, .. } = op.request.work
+        {
+            self.placement.release(&op.take_reserved(), stack_bytes);
+        }
+    }
+
+    fn release(&mut self, op: &Op) {
+        if let Work::Write { stack_bytes, .. } = op.request.work {
+            self.placement.release(op.reserved(), stack_bytes);
+        }
+    }
+
+    pub(super) fn cancelled(&mut self, op: OpId, step: &mut Step) {
+        let Some(known) = self.ops.get(op) else {
+            self.migrator.ended(step.now, op, true); // a pack that came to nothing
+            return;
+        };
+        if !self.classes[known.class.index()].remove(op) {
+            return; // in service, or its group is waking for it
+        }
+        self.release_space(op);
+        self.finish(op, Outcome::Cancelled, step);
+    }
+
+    /// The pending operation may not wake its group any more today.
+    pub(super) fn give_up_for_budget(&mut self, class: ClassId, step: &mut Step) {
+        let Some(pick) = self.classes[class.index()].give_up_pending() else { return };
+        self.release_space(pick.op);
+        self.finish(pick.op, Outcome::Failed(Rejection::StartBudgetSpent), step);
+    }
+
+    /// Forgets `op` and says how it ended. Nobody waits for a visit, or knows of a rebuild that never was in service.
+    pub(super) fn finish(&mut self, op: OpId, outcome: Outcome, step: &mut Step) {
+        let ended = self.ops.remove(op);
+        let settled = ended.as_ref().is_none_or(|ended| ended.reserved().is_empty());
+        assert!(settled, "no space stays reserved for {op}, which is over");
+        if let Some(Op { request: Request { work: Work::Rebuild { drives, lost, stack_bytes, .. }, .. }, .. }) = &ended
+        {
+            self.rebuilder.ended(drives[usize::from(*lost)], &outcome, *stack_bytes);
+            if ended.as_ref().is_some_and(Op::was_served) {
+                step.ask(Action::Finished { op, outcome });
+            }
+            return;
+        }
+        let visit = ended.is_some_and(|op| matches!(op.request.work, Work::Visit { .. }));
+        self.migrator.ended(step.now, op, matches!(outcome, Outcome::Written { .. }));
+        if let Outcome::Failed(reason) = &outcome {
+            self.stats.refused += 1;
+            self.stats.data_lost += u64::from(*reason == Rejection::DataLost);
+        }
+        if !visit {
+            step.ask(Action::Finished { op, outcome });
+        }
+    }
+
+    /// Refuses an operation that was never taken in.
+    fn reject(&mut self, request: &Request, reason: Rejection, step: &mut Step) {
+        assert!(!self.ops.contains(request.op), "{} is answered once", request.op);
+        self.migrator.ended(step.now, request.op, false);
+        self.stats.refused += 1;
+        if !matches!(request.work, Work::Visit { .. }) {
+            step.ask(Action::Rejected { op: request.op, reason });
+        }
+    }
+}
+
+/// The space that a write needs.
+#[derive(Clone, Copy)]
+pub(super) struct Space {
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Bytes of each stack.
+    pub stack_bytes: u64,
+    pub pin: PinnedTo,
+}

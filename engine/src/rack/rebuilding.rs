@@ -1,0 +1,222 @@
+//! Lost stacks are regenerated one by one on other drives of their group ([`crate::rebuild`]).
+//!
+//! Invariants: a stack is never read from a drive that failed, nor from the lost index, nor written in its place;
+//! nothing is freed on the strength of a write alone.
+
+use super::Rack;
+use super::service::{Served, without};
+use crate::action::{Action, Outcome, Rejection, Transfer};
+use crate::event::{BlobOnDrive, DriveOutcome, DriveResult, Request, Work};
+use crate::ops::{Op, StackMove, TRIES_MAX};
+use crate::policy::Lane;
+use crate::rebuild::Need;
+use crate::step::Step;
+use alloc::vec;
+use alloc::vec::Vec;
+use model::{Attempt, DriveId, GroupId, OpId, Time};
+
+impl Rack {
+    pub(super) fn drive_failed(&mut self, drive: DriveId, now: Time) {
+        if !self.drives.knows(drive) || !self.drives.fail(drive) {
+            return;
+        }
+        self.placement.retire(drive);
+        let Some(group) = self.setup.own_group_of(drive) else { return };
+        self.reclaim.unstick(group);
+        if let Some(lost_bytes) = self.rebuilder.failed(drive, now) {
+            self.placement.lose_more(drive, lost_bytes);
+        }
+    }
+
+    /// Whether another drive may take the place of `drive`: it failed, stands still as far as anybody knows, and no
+    /// operation that began before it failed still counts on it.
+    pub fn may_be_replaced(&self, drive: DriveId) -> bool {
+        self.drives.may_be_replaced(drive) && !self.ops.count_on(drive)
+    }
+
+    pub(super) fn drive_replaced(&mut self, drive: DriveId, lost_bytes: u64, now: Time) {
+        if !self.drives.knows(drive) {
+            return;
+        }
+        if self.booted {
+            if !self.may_be_replaced(drive) {
+                return;
+            }
+            assert!(self.placement.reserved_bytes(drive) == 0, "nothing is reserved on a drive that is replaced");
+            self.placement.replace(drive);
+            self.drives.replace(drive);
+            self.follow_drives();
+        }
+        if self.setup.own_group_of(drive).is_some() {
+            self.rebuilder.replaced(drive, lost_bytes, now);
+        }
+    }
+
+    /// Every failed drive's rebuild goes on as far as it can. True if something was queued.
+    pub(super) fn queue_rebuilds(&mut self, step: &mut Step) -> bool {
+        let mut queued = false;
+        for drive in self.rebuilder.drives() {
+            let used_bytes = self.placement.used_bytes(drive);
+            let mut need = self.rebuilder.need(drive, used_bytes, step.now);
+            if need == Need::Queue {
+                queued |= self.queue_page(drive, step.now);
+                need = self.rebuilder.need_behind_page(drive, used_bytes, step.now);
+            }
+            if let Need::Page { after } = need {
+                let attempt = self.ops.own_attempt();
+                self.rebuilder.list(drive, after, attempt).into_iter().for_each(|action| step.ask(action));
+            }
+        }
+        queued
+    }
+
+    /// Queues the blobs of a page, as far as the window and the queue have room. True if any was queued.
+    fn queue_page(&mut self, drive: DriveId, now: Time) -> bool {
+        let mut queued = false;
+        let Some(group) = self.setup.layout.group_of(drive) else { return false };
+        while let Some(blob) = self.rebuilder.next_blob(drive) {
+            let lost = blob.drives.iter().position(|other| *other == drive);
+            let Some(lost) = lost.filter(|_| blob.living) else { continue }; // rebuilt already, or dead
+            // Nobody wakes a group for what would be in vain.
+            if let Err(reason) = self.can_rebuild(group, &blob, lost as u8) {
+                self.rebuilder.skipped(drive, reason);
+                continue;
+            }
+            let op = self.rebuild_of(&blob, group, lost as u8);
+            if self.queue(op, now).is_some() {
+                self.rebuilder.put_back(drive, blob);
+                break;
+            }
+            self.rebuilder.queued(drive);
+            queued = true;
+        }
+        queued
+    }
+
+    fn rebuild_of(&mut self, blob: &BlobOnDrive, group: GroupId, lost: u8) -> Op {
+        let BlobOnDrive { blob, drives, stack_bytes, bytes, .. } = blob.clone();
+        let work = Work::Rebuild { blob, group, drives, lost, stack_bytes, bytes };
+        let (op, weight) = (self.ops.own_number(), self.setup.weight(&work));
+        let request = Request { op, lane: Lane::Rebuild, overtake_limit: None, work };
+        Op::new(request, weight, self.setup.class_of(group), group)
+    }
+
+    fn can_rebuild(&self, group: GroupId, blob: &BlobOnDrive, lost: u8) -> Result<(), Rejection> {
+        let members = self.setup.members(group);
+        let fits =
+            blob.drives.len() == self.setup.spec.code.stacks() && blob.drives.iter().all(|d| members.contains(d));
+        if !fits {
+            return Err(Rejection::Malformed);
+        }
+        let others = without(&blob.drives, lost);
+        self.drives.enough_left(&others, self.setup.data_stacks())?;
+        let from = blob.drives[usize::from(lost)];
+        let target = self.placement.choose_another(group, &others, &[from], blob.stack_bytes);
+        target.map(|_| ()).ok_or(Rejection::NoRoom)
+    }
+
+    /// Puts a rebuild into service, for the first time or again. True if it ended at once.
+    pub(super) fn start_rebuild(&mut self, served: Served, step: &mut Step) -> bool {
+        let Some(op) = self.ops.get_mut(served.op) else { return true };
+        let Work::Rebuild { blob, group, drives, lost, stack_bytes, .. } = op.request.work.clone() else { return true };
+        let need = self.setup.spec.code.data;
+        let (from, others) = (drives[usize::from(lost)], without(&drives, lost));
+        let mut stacks = self.drives.ready_stacks(&drives);
+        stacks.retain(|(index, _)| *index != lost);
+        if stacks.len() < usize::from(need) {
+            let reason = self.why_too_few(served.op);
+            self.finish(served.op, Outcome::Failed(reason), step);
+            return true;
+        }
+        let unready = self.setup.members(group).iter().filter(|drive| !self.drives.is_ready(**drive));
+        let unfit: Vec<DriveId> = unready.chain(op.shunned()).chain([&from]).copied().collect();
+        let Some(target) = self.placement.choose_another(group, &others, &unfit, stack_bytes) else {
+            self.finish(served.op, Outcome::Failed(Rejection::NoRoom), step);
+            return true;
+        };
+        assert!(!drives.contains(&target), "{target} would have two stacks of {blob}");
+        assert!(!self.drives.has_failed(target), "{target} failed, and is not written to");
+        self.placement.reserve_another(&others, target, stack_bytes);
+        op.aim_at(target);
+        let policy = self.setup.policy.read_policy;
+        let transfer = Transfer::Rebuild { blob, group, drives, lost, stacks, need, policy, target };
+        self.begin_transfer(served, transfer, step);
+        false
+    }
+
+    /// A rebuilt stack is written, or was read back: on to reading it back, or to the catalog.
+    pub(super) fn rebuild_written(&mut self, served: Served, step: &mut Step) {
+        let read_back = self.setup.policy.rebuild_read_back;
+        let Some(op) = self.ops.get_mut(served.op) else { return };
+        let Some(to) = op.reserved().first().copied() else { return };
+        if read_back && op.begin_verify() {
+            self.begin_transfer(served, Transfer::Verify { drives: vec![to] }, step);
+            return;
+        }
+        let Work::Rebuild { blob, ref drives, lost: index, .. } = op.request.work else { return };
+        let from = drives[usize::from(index)];
+        assert!(from != to, "a stack is not written in the place of the lost one");
+        op.begin_move();
+        let attempt = self.put_into_service(served, step);
+        step.ask(Action::MoveStack { op: served.op, attempt, blob, index, from, to });
+    }
+
+    pub(super) fn rebuild_failed(&mut self, served: Served, outcomes: &[DriveOutcome], step: &mut Step) {
+        let Some(target) = self.release_target(served.op) else { return };
+        let Some(op) = self.ops.get_mut(served.op) else { return };
+        let Work::Rebuild { ref drives, lost, .. } = op.request.work else { return };
+        let others = without(drives, lost);
+        let tries = op.count_try();
+        let fine = |result| matches!(result, DriveResult::Fine | DriveResult::Unused);
+        let target_fine = outcomes.iter().all(|outcome| outcome.drive != target || fine(outcome.result));
+        if !target_fine {
+            op.shun(target);
+        }
+        let sources = outcomes.iter().filter(|outcome| outcome.drive != target);
+        let some_failed = sources.clone().any(|outcome| outcome.result.may_do_better());
+        let left = others.len() - self.drives.failed_count(&others);
+        if target_fine && !some_failed && sources.count() == left {
+            self.finish(served.op, Outcome::Failed(Rejection::DataLost), step);
+        } else if self.closing || tries >= TRIES_MAX || (target_fine && !some_failed) {
+            self.finish(served.op, Outcome::Failed(Rejection::TooManyDrivesAway), step);
+        } else {
+            self.start_rebuild(served, step);
+        }
+    }
+
+    /// The space that was reserved for a rebuilt stack is spare again; answers where.
+    fn release_target(&mut self, op: OpId) -> Option<DriveId> {
+        let op = self.ops.get_mut(op)?;
+        let Work::Rebuild { stack_bytes, .. } = op.request.work else { return None };
+        let targets = op.take_reserved();
+        self.placement.release(&targets, stack_bytes);
+        targets.first().copied()
+    }
+
+    pub(super) fn stack_moved(&mut self, op: OpId, attempt: Attempt, done: bool, step: &mut Step) {
+        let Some(state) = self.ops.get_mut(op).filter(|state| state.awaits_move(attempt)) else { return };
+        let Work::Rebuild { blob, ref drives, lost: index, stack_bytes, .. } = state.request.work else { return };
+        let from = drives[usize::from(index)];
+        let class = &mut self.classes[state.class.index()];
+        let Some(service) = class.serves(op) else { return };
+        class.leave_service(service, step.now);
+        if !done {
+            self.release_target(op);
+            self.finish(op, Outcome::Failed(Rejection::WriteFailed), step);
+            return;
+        }
+        let target = state.take_reserved();
+        assert!(target.len() == 1, "a rebuild has one target");
+        self.placement.settle(&target, stack_bytes, stack_bytes);
+        // Of one that was replaced, what was lost is not among the used bytes.
+        if self.drives.has_failed(from) {
+            self.placement.freed(from, stack_bytes);
+        }
+        self.stats.rebuilt_bytes += stack_bytes;
+        self.finish(op, Outcome::Rebuilt, step);
+        let moved = StackMove { blob, index, from, to: target[0] };
+        self.ops.follow_move(&moved);
+        self.rebuilder.follow_move(&moved);
+        self.reclaim.follow_move(&moved);
+    }
+}

@@ -1,0 +1,97 @@
+//! Dead blobs of the group that is awake are listed and removed ([`crate::reclaim`]).
+//!
+//! Invariant: a blob is removed as a whole or not at all, since what is forgotten now would lie on a missing drive for
+//! ever. From a drive that failed for good nothing is removed.
+
+use super::Rack;
+use super::service::Served;
+use crate::action::{Outcome, Transfer};
+use crate::event::{DoomedBlob, Request, Work};
+use crate::ops::Op;
+use crate::policy::Lane;
+use crate::reclaim::{Evacuation, Next};
+use crate::step::Step;
+use alloc::vec::Vec;
+use model::{Attempt, ClassId, DriveId, GroupId, OpId};
+
+impl Rack {
+    /// On a group that is ready: asks for its dead blobs, unless that is under way.
+    pub(super) fn begin_reclaim(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
+        if self.reclaim.needs_listing(class, group) {
+            let attempt = self.ops.own_attempt();
+            step.ask(self.reclaim.list(class, group, attempt, true));
+        }
+    }
+
+    /// The class whose awake group waits for this page of its dead blobs; `None` if the page is late.
+    pub(super) fn awaits_dead_blobs(&self, group: GroupId, attempt: Attempt) -> Option<ClassId> {
+        let class = self.setup.layout.groups.get(group.index())?.class;
+        let awake = self.classes[class.index()].awake() == Some(group);
+        (awake && self.reclaim.awaits(class, attempt)).then_some(class)
+    }
+
+    pub(super) fn dead_blobs(&mut self, class: ClassId, group: GroupId, blobs: Vec<DoomedBlob>, step: &mut Step) {
+        let dead_permille = self.setup.policy.rescue_permille;
+        let evacuation = Evacuation { allowed: !self.migrator.is_critical(), dead_permille };
+        for action in self.reclaim.page(class, group, blobs, &evacuation) {
+            step.ask(action);
+        }
+    }
+
+    /// Goes on with reclaiming on the awake group. True while there is something to wait for.
+    pub(super) fn reclaim_next(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
+        loop {
+            match self.reclaim.next(class) {
+                Next::Wait => return true,
+                Next::Done => return false,
+                Next::Page => {
+                    let attempt = self.ops.own_attempt();
+                    step.ask(self.reclaim.list(class, group, attempt, false));
+                    return true;
+                }
+                Next::Blob(blob) => {
+                    let stacks = self.drives.ready_stacks(&blob.drives);
+                    let failed = blob.drives.iter().filter(|drive| self.is_failed(**drive)).count();
+                    if stacks.len() + failed == blob.drives.len() {
+                        self.remove_blob(class, group, blob, stacks, step);
+                        return true;
+                    }
+                    self.reclaim.defer(group, blob.doomed_bytes);
+                }
+            }
+        }
+    }
+
+    fn is_failed(&self, drive: DriveId) -> bool {
+        self.drives.knows(drive) && self.drives.has_failed(drive)
+    }
+
+    fn remove_blob(
+        &mut self,
+        class: ClassId,
+        group: GroupId,
+        dead: DoomedBlob,
+        stacks: Vec<(u8, DriveId)>,
+        step: &mut Step,
+    ) {
+        let op = self.ops.own_number();
+        let DoomedBlob { blob, drives, lost, stack_bytes, doomed_bytes: bytes, .. } = dead;
+        let work = Work::Delete { blob, group, drives, lost, stack_bytes, bytes };
+        let request = Request { op, lane: Lane::Background, overtake_limit: None, work };
+        self.ops.insert(Op::new(request, 0, class, group));
+        let served = Served { op, lane: Lane::Background };
+        self.begin_transfer(served, Transfer::Delete { blob, stacks }, step);
+    }
+
+    /// The stacks of a blob are removed, and with them the blob.
+    pub(super) fn delete_ended(&mut self, op: OpId, step: &mut Step) {
+        let Some(state) = self.ops.get(op) else { return };
+        let Work::Delete { group, ref drives, ref lost, stack_bytes, bytes, .. } = state.request.work else { return };
+        for drive in drives.iter().filter(|drive| self.drives.has_failed(**drive) || !lost.contains(drive)) {
+            self.placement.freed(*drive, stack_bytes);
+        }
+        self.reclaim.removed(self.setup.class_of(group), group, bytes);
+        self.stats.reclaimed_bytes += bytes;
+        self.finish(op, Outcome::Deleted, step);
+    }
+}

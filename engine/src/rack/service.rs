@@ -1,0 +1,313 @@
+//! One operation at a time through a class: service, retry, end.
+//!
+//! - A read is served by the members that are ready, if they hold at least k of its stacks. A failed read is tried
+//!   again with the drives that did not fail; what no drive could give is lost, and reported as such.
+//! - A write is written, read back, and only then reported; what fails is placed anew, elsewhere. Not so where what it
+//!   is made of cannot be read: the write ends, and what is left of a migration's pack is composed anew.
+
+use super::Rack;
+use super::admission::Space;
+use crate::action::{Action, Outcome, Rejection, Transfer};
+use crate::class::InService;
+use crate::event::{DriveOutcome, DriveResult, Work};
+use crate::ops::TRIES_MAX;
+use crate::policy::{IdleTimeout, Lane, PinnedTo};
+use crate::step::Step;
+use alloc::vec::Vec;
+use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId};
+
+/// An operation that is put into service, and the priority class that its time is charged to.
+#[derive(Clone, Copy)]
+pub(super) struct Served {
+    pub op: OpId,
+    pub lane: Lane,
+}
+
+impl From<InService> for Served {
+    fn from(service: InService) -> Self {
+        Self { op: service.op, lane: service.lane }
+    }
+}
+
+impl Rack {
+    /// A ready group: serve the next operation, or reclaim, or let the group go.
+    pub(super) fn serve(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
+        let state = &mut self.classes[class.index()];
+        if state.in_service().is_some() {
+            return false;
+        }
+        if self.closing {
+            self.rest(class, group, step);
+            return true;
+        }
+        if state.anticipates(group, step.now, self.setup.policy.scheduler.anticipation) {
+            return false;
+        }
+        match state.pick(step.now, Some(group)) {
+            Some((wanted, lane)) if wanted == group => self.serve_pending(class, group, lane, step),
+            Some((wanted, lane)) if !self.may_start(wanted, lane, step.now) => {
+                self.give_up_for_budget(class, step);
+                true
+            }
+            Some((_, lane)) => self.yield_to_other(class, group, lane, step),
+            None => self.idle(class, group, step),
+        }
+    }
+
+    fn serve_pending(&mut self, class: ClassId, group: GroupId, lane: Lane, step: &mut Step) -> bool {
+        if self.wake_returned(class, group, lane, step.now) || self.recover(class, group, step) {
+            return true;
+        }
+        let state = &mut self.classes[class.index()];
+        state.set_idle(None);
+        let Some(pick) = state.take_pending() else { return false };
+        self.start(Served { op: pick.op, lane: pick.lane }, step)
+    }
+
+    /// Another group is wanted for `lane`: `group` goes to sleep, after a quantum of reclaiming at most.
+    fn yield_to_other(&mut self, class: ClassId, group: GroupId, lane: Lane, step: &mut Step) -> bool {
+        let yields_at = self.reclaim.yields_at(class, step.now + self.setup.policy.scheduler.quantum);
+        if step.now < yields_at && self.reclaim_next(class, group, step) {
+            return false;
+        }
+        self.classes[class.index()].begin_switch(lane, step.now);
+        self.rest(class, group, step);
+        true
+    }
+
+    fn idle(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
+        if self.reclaim_next(class, group, step) {
+            return false;
+        }
+        let state = &mut self.classes[class.index()];
+        let since = state.idle_since().unwrap_or(step.now);
+        state.set_idle(Some(since));
+        match self.setup.policy.idle_timeout {
+            IdleTimeout::After(timeout) if step.now >= since + timeout => {
+                self.rest(class, group, step);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Puts an operation into service. True if it ended at once, so that another can be picked.
+    fn start(&mut self, served: Served, step: &mut Step) -> bool {
+        let Some(op) = self.ops.get(served.op) else { return true };
+        match op.request.work {
+            Work::Read { blob, ref drives, .. } => {
+                let stacks = self.drives.ready_stacks(drives);
+                self.start_read(served, blob, stacks, step)
+            }
+            Work::Write { .. } => self.start_write(served, step),
+            Work::Rebuild { .. } => self.start_rebuild(served, step),
+            Work::Delete { blob, ref drives, .. } => {
+                let stacks = self.drives.ready_stacks(drives);
+                self.begin_transfer(served, Transfer::Delete { blob, stacks }, step);
+                false
+            }
+            Work::Visit { group } => {
+                // A group that was awake already has not been asked for what has died since.
+                self.begin_reclaim(op.class, group, step);
+                self.finish(served.op, Outcome::Deleted, step);
+                true
+            }
+        }
+    }
+
+    fn start_read(&mut self, served: Served, blob: BlobId, stacks: Vec<(u8, DriveId)>, step: &mut Step) -> bool {
+        let need = self.setup.spec.code.data;
+        if stacks.len() < usize::from(need) {
+            let reason = self.why_too_few(served.op);
+            self.finish(served.op, Outcome::Failed(reason), step);
+            return true;
+        }
+        let transfer = Transfer::Read { blob, stacks, need, policy: self.setup.policy.read_policy };
+        self.begin_transfer(served, transfer, step);
+        false
+    }
+
+    /// Why fewer than k stacks of a read or a rebuild are ready.
+    pub(super) fn why_too_few(&self, op: OpId) -> Rejection {
+        let need = self.setup.data_stacks();
+        let left = match self.ops.get(op).map(|op| &op.request.work) {
+            Some(Work::Read { drives, .. }) => self.drives.enough_left(drives, need),
+            Some(Work::Rebuild { drives, lost, .. }) => self.drives.enough_left(&without(drives, *lost), need),
+            _ => return Rejection::Malformed,
+        };
+        left.err().unwrap_or(Rejection::TooManyDrivesAway)
+    }
+
+    fn start_write(&mut self, served: Served, step: &mut Step) -> bool {
+        let Some(op) = self.ops.get(served.op) else { return true };
+        if op.reserved().iter().any(|drive| !self.drives.is_ready(*drive)) {
+            self.place_anew(served.op, step);
+            return true;
+        }
+        let drives = op.reserved().to_vec();
+        assert!(drives.len() == self.setup.spec.code.stacks(), "a blob is written to k + r drives");
+        let transfer = Transfer::Write { group: op.group, drives };
+        self.begin_transfer(served, transfer, step);
+        false
+    }
+
+    pub(super) fn begin_transfer(&mut self, served: Served, transfer: Transfer, step: &mut Step) {
+        let attempt = self.put_into_service(served, step);
+        step.ask(Action::Transfer { op: served.op, attempt, transfer });
+    }
+
+    /// Puts an operation into service for what it asks the world for next; answers the number of that.
+    pub(super) fn put_into_service(&mut self, served: Served, step: &Step) -> Attempt {
+        let Served { op, lane } = served;
+        let Some(state) = self.ops.get_mut(op) else { panic!("{op} is put into service, and is not known") };
+        self.classes[state.class.index()].serve(op, lane, step.now);
+        state.next_attempt()
+    }
+
+    pub(super) fn transfer_ended(
+        &mut self,
+        op: OpId,
+        attempt: Attempt,
+        done: bool,
+        outcomes: &[DriveOutcome],
+        step: &mut Step,
+    ) {
+        let Some(service) = self.leave_transfer(op, attempt, outcomes, step) else { return };
+        let served = Served::from(service);
+        let Some(state) = self.ops.get(op) else { return };
+        match state.request.work {
+            Work::Read { bytes, .. } if done => {
+                self.stats.read_bytes += bytes;
+                self.finish(op, Outcome::Read, step);
+            }
+            Work::Read { .. } => self.read_failed(served, outcomes, step),
+            Work::Write { .. } if done => self.write_ended(served, step),
+            Work::Write { .. } => self.place_anew(op, step),
+            Work::Delete { .. } if done => self.delete_ended(op, step),
+            Work::Delete { .. } => self.finish(op, Outcome::Failed(Rejection::WriteFailed), step),
+            Work::Rebuild { .. } if done => self.rebuild_written(served, step),
+            Work::Rebuild { .. } => self.rebuild_failed(served, outcomes, step),
+            Work::Visit { .. } => {}
+        }
+    }
+
+    /// The transfer that `op` was in service for is over: the class is free, and each drive is believed to be as it
+    /// fared. `None` if the answer is late.
+    fn leave_transfer(
+        &mut self,
+        op: OpId,
+        attempt: Attempt,
+        outcomes: &[DriveOutcome],
+        step: &Step,
+    ) -> Option<InService> {
+        let state = self.ops.get(op).filter(|state| state.awaits_transfer(attempt))?;
+        let class = &mut self.classes[state.class.index()];
+        let service = class.serves(op)?;
+        class.leave_service(service, step.now);
+        for outcome in outcomes {
+            match outcome.result {
+                _ if !self.drives.knows(outcome.drive) => {}
+                DriveResult::Failed => self.drives.transfer_failed(outcome.drive, step.now),
+                DriveResult::MissedDeadline => self.drives.transfer_missed_deadline(outcome.drive, step.now),
+                DriveResult::Full => self.placement.set_free(outcome.drive, 0),
+                _ => {}
+            }
+        }
+        self.follow_drives();
+        Some(service)
+    }
+
+    /// What a write is made of cannot be read, which no other group would change. What can be read is composed anew and
+    /// goes to the same group, which is awake, if it has room.
+    pub(super) fn source_unreadable(
+        &mut self,
+        op: OpId,
+        attempt: Attempt,
+        versions: &[u64],
+        outcomes: &[DriveOutcome],
+        step: &mut Step,
+    ) {
+        if self.leave_transfer(op, attempt, outcomes, step).is_none() {
+            return;
+        }
+        self.release_space(op);
+        let Some(state) = self.ops.get(op) else { return };
+        if let Work::Write { pin, .. } = state.request.work
+            && !versions.is_empty()
+            && !self.closing
+            && let Some(next) = self.migrator.recompose(op, state.group)
+        {
+            step.ask(Action::Recompose { op: next, of: op, pin });
+        }
+        self.finish(op, Outcome::Failed(Rejection::SourceUnreadable), step);
+    }
+
+    fn read_failed(&mut self, served: Served, outcomes: &[DriveOutcome], step: &mut Step) {
+        let Some(op) = self.ops.get_mut(served.op) else { return };
+        let Work::Read { blob, ref drives, .. } = op.request.work else { return };
+        let drives = drives.clone();
+        let tries = op.count_try();
+        let may_do_better = outcomes.iter().any(|outcome| outcome.result.may_do_better());
+        // Lost is only what every stack was asked for and answered; a drive that is away may bring back what is
+        // missing.
+        let gone = self.drives.failed_count(&drives);
+        let all_asked = outcomes.len() + gone == self.setup.spec.code.stacks();
+        if !may_do_better && all_asked {
+            self.finish(served.op, Outcome::Failed(Rejection::DataLost), step);
+        } else if !may_do_better || tries >= TRIES_MAX {
+            self.finish(served.op, Outcome::Failed(Rejection::TooManyDrivesAway), step);
+        } else {
+            let stacks = self.drives.ready_stacks(&drives);
+            self.start_read(served, blob, stacks, step);
+        }
+    }
+
+    /// A write, or its reading back, is done.
+    fn write_ended(&mut self, served: Served, step: &mut Step) {
+        let read_back = self.setup.policy.write_read_back;
+        let Some(op) = self.ops.get_mut(served.op) else { return };
+        if read_back && op.begin_verify() {
+            let drives = op.reserved().to_vec();
+            self.begin_transfer(served, Transfer::Verify { drives }, step);
+            return;
+        }
+        let Work::Write { bytes, stack_bytes, migration, .. } = op.request.work else { return };
+        let (group, drives) = (op.group, op.take_reserved());
+        self.placement.settle(&drives, stack_bytes, stack_bytes);
+        for drive in drives.iter().filter(|drive| self.drives.has_failed(**drive)) {
+            self.rebuilder.written(*drive, step.now); // it has a stack of it to be rebuilt
+        }
+        self.stats.written_bytes += bytes;
+        self.stats.migrated_bytes += if migration { bytes } else { 0 };
+        self.finish(served.op, Outcome::Written { group, drives }, step);
+    }
+
+    /// A write could not be done where it was placed: its space is given back and it is placed and queued again, in
+    /// another group; or, if it is pinned to this one, on those of its drives that are there and have room now.
+    fn place_anew(&mut self, op: OpId, step: &mut Step) {
+        self.release_space(op);
+        let Some(mut state) = self.ops.remove(op) else { return };
+        let Work::Write { bytes, stack_bytes, pin, .. } = state.request.work else { return };
+        if !matches!(pin, PinnedTo::Group(_)) {
+            state.exclude_group();
+        }
+        let tries = state.count_try();
+        let again = !self.closing && tries < TRIES_MAX;
+        let space = Space { bytes, stack_bytes, pin };
+        let place = if again { self.place(space, state.failed_groups()) } else { None };
+        let Some((group, drives)) = place else {
+            self.ops.insert(state);
+            let reason = if self.closing { Rejection::Closing } else { Rejection::WriteFailed };
+            self.finish(op, Outcome::Failed(reason), step);
+            return;
+        };
+        let class = self.setup.class_of(group);
+        self.enqueue(state.moved_to(class, group, drives), step);
+    }
+}
+
+/// `drives` but for the one at `index`.
+pub(super) fn without(drives: &[DriveId], index: u8) -> Vec<DriveId> {
+    let others = drives.iter().enumerate().filter(|(other, _)| *other != usize::from(index));
+    others.map(|(_, drive)| *drive).collect()
+}

@@ -1,0 +1,151 @@
+//! How a class moves between its groups: drain, unmount, stop, spin up, mount (the picture is in [`crate::class`]).
+//!
+//! All drives of a group start together; where a budget of watts does not allow it, the rest follows as the first come
+//! up to speed. A member that does not answer in time is done without: a blob needs k of its k + r stacks.
+
+use super::Rack;
+use crate::class::ClassPhase;
+use crate::ops::TRIES_MAX;
+use crate::policy::{IdleTimeout, Lane};
+use crate::step::Step;
+use model::{ClassId, GroupId, Time};
+
+/// Moves of a class for which one operation may be the reason within one step.
+const MOVES_PER_OP: usize = 5 * TRIES_MAX as usize + 1;
+
+impl Rack {
+    /// Lets `class` go on until it waits for the world.
+    pub(super) fn advance_class(&mut self, class: ClassId, step: &mut Step) {
+        // Each round of the loop changes the phase, or puts an operation into service or ends it. Where every member of
+        // the groups that are wanted is away, nothing is waited for, and all operations may come to their end here,
+        // each after all its tries, and each on another group than the one before: four phases and a round for every
+        // try.
+        for _ in 0..(self.ops.len() + 4) * MOVES_PER_OP {
+            let moved = match self.classes[class.index()].phase() {
+                ClassPhase::Asleep => self.leave_sleep(class, step),
+                ClassPhase::Waking { group, until } => self.continue_waking(class, group, until, step),
+                ClassPhase::Awake { group, .. } => self.serve(class, group, step),
+                ClassPhase::Resting { group, until } => self.continue_resting(class, group, until, step.now),
+            };
+            self.follow_drives();
+            if !moved {
+                return;
+            }
+        }
+        panic!("a class went round without end");
+    }
+
+    fn leave_sleep(&mut self, class: ClassId, step: &mut Step) -> bool {
+        let Some((group, lane)) = self.classes[class.index()].pick(step.now, None) else { return false };
+        if !self.may_start(group, lane, step.now) {
+            self.give_up_for_budget(class, step);
+            return true;
+        }
+        self.classes[class.index()].begin_switch(lane, step.now);
+        if !self.recover(class, group, step) {
+            self.begin_waking(class, group, lane, step.now);
+        }
+        true
+    }
+
+    /// Starts the members that came back after their group had got ready, before it serves anything else: with too few
+    /// of them it would refuse everything, and yet never be idle for long enough to go to sleep and wake as a whole.
+    pub(super) fn wake_returned(&mut self, class: ClassId, group: GroupId, lane: Lane, now: Time) -> bool {
+        let returned = self.classes[class.index()].has_returned_members() && self.may_start(group, lane, now);
+        if returned {
+            self.begin_waking(class, group, lane, now);
+        }
+        returned
+    }
+
+    /// Before a group that is too small to be read wakes or serves, members that may recover are told to stop once
+    /// more. A drive that stays silent is asked at once only so often, so this comes to an end.
+    pub(super) fn recover(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
+        let members = self.setup.members(group);
+        let worth_it = self.drives.are_worth_recovering(members, self.setup.data_stacks(), step.now);
+        if worth_it {
+            self.rest(class, group, step);
+        }
+        worth_it
+    }
+
+    pub(super) fn may_start(&self, group: GroupId, lane: Lane, now: Time) -> bool {
+        self.drives.may_start(self.setup.members(group), lane, now)
+    }
+
+    fn begin_waking(&mut self, class: ClassId, group: GroupId, lane: Lane, now: Time) {
+        let state = &mut self.classes[class.index()];
+        state.begin_switch(lane, now);
+        state.begin_waking(group, now + self.setup.switch_timeout());
+        self.reclaim.reset(class);
+        self.drives.want(self.setup.members(group));
+    }
+
+    fn continue_waking(&mut self, class: ClassId, group: GroupId, until: Time, step: &mut Step) -> bool {
+        let members = self.setup.members(group);
+        let over = step.now >= until;
+        if !over && !self.closing && self.drives.are_starting(members) {
+            return false;
+        }
+        if !self.closing {
+            self.drives.request_permits(members, step);
+        }
+        self.drives.give_up_waiting(members, &self.setup.spec, over, step.now);
+        let starting = self.drives.any_starting(members);
+        let waking = self.drives.are_waking(members);
+        self.hasten_others(class, group, step.now);
+        if self.closing && !starting {
+            self.rest(class, group, step);
+            return true;
+        }
+        if !waking {
+            self.ready(class, group, step);
+        }
+        !waking
+    }
+
+    /// A class that has nothing to do does not hold on to permits that members of `group`, one of `waiting`, wait for.
+    fn hasten_others(&mut self, waiting: ClassId, group: GroupId, now: Time) {
+        let IdleTimeout::After(timeout) = self.setup.policy.idle_timeout else { return };
+        let blocking = self.drives.blocking(self.setup.members(group));
+        if blocking.is_empty() {
+            return;
+        }
+        assert!(self.classes[waiting.index()].idle_since().is_none(), "a class that wakes is not idle");
+        for class in &mut self.classes {
+            let Some(awake) = class.awake().filter(|_| class.idle_since().is_some()) else { continue };
+            if self.drives.hold_any_of(self.setup.members(awake), &blocking, &self.setup.spec) {
+                class.hasten_sleep(now - timeout);
+            }
+        }
+    }
+
+    fn ready(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
+        if let Some(switch) = self.classes[class.index()].ready(group, step.now) {
+            let caused_by = Lane::ALL.iter().position(|lane| *lane == switch.lane).unwrap_or(0);
+            self.stats.group_wakes[caused_by] += 1;
+            self.stats.switching += step.now.since(switch.since);
+        }
+        self.begin_reclaim(class, group, step);
+    }
+
+    /// Begins to put the group of `class` that is up to sleep.
+    pub(super) fn rest(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
+        self.classes[class.index()].begin_resting(group, step.now + self.setup.switch_timeout());
+        self.reclaim.reset(class);
+        self.drives.rest(self.setup.members(group), step);
+    }
+
+    fn continue_resting(&mut self, class: ClassId, group: GroupId, until: Time, now: Time) -> bool {
+        let members = self.setup.members(group);
+        if self.drives.are_stopping(members) {
+            if now < until {
+                return false;
+            }
+            self.drives.give_up_stopping(members, now);
+        }
+        assert!(!self.drives.are_stopping(members), "a group sleeps when none of its drives is on its way");
+        self.classes[class.index()].fall_asleep();
+        true
+    }
+}

@@ -1,0 +1,232 @@
+//! Looking at a rack: states for people, and forecasts. All of it is `&self`; nothing here changes anything.
+
+use super::{Rack, Stats};
+use crate::action::{Action, Rejection};
+use crate::class::{ClassPhase, ClassView, GroupState};
+use crate::controller::{Mind, Waking};
+use crate::deadlines::DriveDeadlines;
+use crate::drives::DrivePhase;
+use crate::event::{Event, Usage};
+use crate::forecast::{Forecast, Forecaster, rebuild_forecast};
+use crate::layout::Layout;
+use crate::policy::RackPolicy;
+use crate::rebuild::RebuildView;
+use alloc::vec::Vec;
+use model::{ClassId, DomainId, DriveId, GroupId, OpId, RackSpec, ResourceId, Time};
+
+impl Rack {
+    /// The rack's description.
+    pub fn spec(&self) -> &RackSpec {
+        &self.setup.spec
+    }
+
+    /// Its groups and classes.
+    pub fn layout(&self) -> &Layout {
+        &self.setup.layout
+    }
+
+    /// Its settings.
+    pub fn policy(&self) -> &RackPolicy {
+        &self.setup.policy
+    }
+
+    /// Counters since boot.
+    pub fn stats(&self) -> Stats {
+        let (drive_starts, missed_deadlines) = (self.drives.starts_total(), self.drives.missed_deadlines_total());
+        Stats { drive_starts, missed_deadlines, ..self.stats }
+    }
+
+    /// The time limits of everything that the drives of this rack are asked.
+    pub fn drive_deadlines(&self) -> DriveDeadlines {
+        self.setup.drive_deadlines()
+    }
+
+    /// Deadlines that `drive` missed since boot.
+    pub fn missed_deadlines(&self, drive: DriveId) -> u64 {
+        self.drives.missed_deadlines(drive)
+    }
+
+    /// What drive `drive` is doing.
+    pub fn drive_phase(&self, drive: DriveId) -> DrivePhase {
+        self.drives.phase(drive)
+    }
+
+    /// Whether the operator said that `drive` failed for good.
+    pub fn has_failed(&self, drive: DriveId) -> bool {
+        self.drives.has_failed(drive)
+    }
+
+    /// Starts of `drive` on the day of `now`, and how many it may use for work nobody waits for.
+    pub fn starts_today(&self, drive: DriveId, now: Time) -> (u32, u32) {
+        (self.drives.budget().starts_today(drive, now), self.setup.policy.starts_per_day)
+    }
+
+    /// Starts for clients and rebuilds beyond the drives' budgets of their days.
+    pub fn starts_over_budget(&self) -> u64 {
+        self.drives.budget().exceeded_total()
+    }
+
+    /// Writes and rebuilt stacks that were placed with more than r stacks in a domain that can be lost, because members
+    /// were away or full.
+    pub fn crowded_placements(&self) -> u64 {
+        self.placement.relaxed_total()
+    }
+
+    /// Permits that were granted beyond a soft limit.
+    pub fn soft_overruns(&self) -> u64 {
+        self.drives.ledger().soft_overruns()
+    }
+
+    /// Bytes that can still be written to `drive`, as far as the engine knows.
+    pub fn drive_free_bytes(&self, drive: DriveId) -> u64 {
+        self.placement.free_bytes(drive)
+    }
+
+    /// Bytes that can still be written to all drives of groups, coding included; the room of a file system that
+    /// emulated drives share is counted once.
+    pub fn free_bytes(&self) -> u64 {
+        self.placement.free_total()
+    }
+
+    /// Whether no group has room for what is staged. It ends when one has room again.
+    pub fn is_full(&self) -> bool {
+        self.room.is_full(&self.setup, &self.placement)
+    }
+
+    /// The payload of the write from the workshop that found no room, in bytes, as long as there is none for it.
+    pub fn unplaced_bytes(&self) -> Option<u64> {
+        self.room.unplaced_bytes()
+    }
+
+    /// Whether the rack was told to close and every group sleeps.
+    pub fn is_closed(&self) -> bool {
+        self.closing && self.classes.iter().all(|class| class.phase() == ClassPhase::Asleep)
+    }
+
+    /// What class `class` is doing.
+    pub fn class_view(&self, class: ClassId) -> ClassView {
+        self.classes[class.index()].view()
+    }
+
+    /// What group `group` is doing.
+    pub fn group_state(&self, group: GroupId) -> GroupState {
+        self.class(group).group_state(group)
+    }
+
+    /// Operations queued for `group`.
+    pub fn queued_for(&self, group: GroupId) -> usize {
+        self.class(group).queues().queued_for(group)
+    }
+
+    /// Payload bytes given up by deletes and overwrites that wait in `group` to be reclaimed.
+    pub fn doomed_bytes(&self, group: GroupId) -> u64 {
+        self.reclaim.dead_bytes(group)
+    }
+
+    /// What the drives draw now by the ledger, in milliwatts.
+    pub fn watts_mw(&self) -> u64 {
+        self.drives.ledger().watts_mw()
+    }
+
+    /// Drives that spin or spin up.
+    pub fn active_drives(&self) -> usize {
+        self.drives.ledger().active_drives()
+    }
+
+    /// Domains in use: resource, domain, how much of it, of how much.
+    pub fn domain_usage(&self) -> impl Iterator<Item = (ResourceId, DomainId, u64, u64)> + '_ {
+        self.drives.ledger().usage()
+    }
+
+    /// How full the workshop is, by the last event.
+    pub fn staging(&self) -> Usage {
+        self.migrator.usage()
+    }
+
+    /// Migration writes from composing to their end.
+    pub fn migrations_under_way(&self) -> usize {
+        self.migrator.writes_under_way()
+    }
+
+    /// Operations known: queued, waiting for their group, or in service.
+    pub fn ops_len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Whether enough of the drives that a blob lies on are there, or may be soon, to read it.
+    ///
+    /// # Errors
+    /// [`Rejection::DataLost`] if too many of them failed for good, [`Rejection::TooManyDrivesAway`] if too many are
+    /// away.
+    pub fn enough_drives(&self, drives: &[DriveId]) -> Result<(), Rejection> {
+        self.drives.enough_left(drives, self.setup.data_stacks())
+    }
+
+    /// How long a client's read in `group` would wait for its first byte if it were submitted now.
+    pub fn forecast(&self, group: GroupId, now: Time) -> Forecast {
+        let class = self.setup.class_of(group);
+        let groups = &self.setup.layout.classes[class.index()];
+        let reclaims = groups.iter().any(|group| self.reclaim.dead_bytes(*group) > 0);
+        let class = &self.classes[class.index()];
+        Forecaster { setup: &self.setup, ops: &self.ops, class, reclaims, now }.read(group)
+    }
+
+    /// How far each failed drive has been rebuilt.
+    pub fn rebuilds(&self) -> impl Iterator<Item = RebuildView> + '_ {
+        self.rebuilder.progress(|drive| self.placement.used_bytes(drive)).filter_map(|progress| {
+            let group = self.setup.layout.group_of(progress.drive)?;
+            let class_bytes = self.bytes_to_rebuild(self.setup.class_of(group));
+            Some(RebuildView {
+                drive: progress.drive,
+                group,
+                left_bytes: progress.left_bytes,
+                rebuilt_stacks: progress.rebuilt_stacks,
+                rebuilt_bytes: progress.rebuilt_bytes,
+                lost_blobs: progress.lost_blobs,
+                waiting_blobs: progress.waiting_blobs,
+                under_way: progress.under_way,
+                forecast: rebuild_forecast(&self.setup, progress.left_bytes, class_bytes),
+            })
+        })
+    }
+
+    /// Bytes of stacks that are left to be rebuilt in `class`.
+    fn bytes_to_rebuild(&self, class: ClassId) -> u64 {
+        let in_class = |drive: DriveId| self.setup.layout.group_of(drive).map(|group| self.setup.class_of(group));
+        let left = self.rebuilder.left_bytes(|drive| self.placement.used_bytes(drive));
+        left.filter(|(drive, _)| in_class(*drive) == Some(class)).fold(0, |sum, (_, bytes)| sum.saturating_add(bytes))
+    }
+
+    /// Has every class looked at with the next event, blocked or not. That changes nothing but the time it takes, which
+    /// is what this is for: to test that invariant.
+    pub fn look_everywhere(&mut self) {
+        self.blocked.unblock_all();
+    }
+}
+
+impl Mind for Rack {
+    fn apply(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
+        Self::apply(self, now, event, actions);
+    }
+
+    fn next_deadline(&self) -> Time {
+        Self::next_deadline(self)
+    }
+
+    fn spec(&self) -> &RackSpec {
+        Self::spec(self)
+    }
+
+    fn drive_deadlines(&self) -> DriveDeadlines {
+        Self::drive_deadlines(self)
+    }
+
+    fn picked_at(&self, op: OpId) -> Option<Time> {
+        let class = &self.classes[self.ops.get(op)?.class.index()];
+        class.serves(op).map(|_| class.picked_at())
+    }
+
+    fn waking(&self) -> Waking {
+        Waking { time: self.stats.switching, schedulers: self.classes.len() as u32 }
+    }
+}

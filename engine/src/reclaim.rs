@@ -1,0 +1,221 @@
+//! Reclaiming: dead blobs of a group are removed while it is awake.
+//!
+//! The bytes that deletes and overwrites have left dead are counted by group. When a group with dead bytes is ready,
+//! its dead blobs are listed page by page, and removed one after the other: after the work that is queued for the
+//! group, and before it sleeps. Whoever waits for another group waits no longer for that than a quantum; the rest goes
+//! at the next wake. A blob that is mostly dead is evacuated: what lives in it is copied back to the workshop, and the
+//! blob is dead as a whole then.
+//!
+//! Invariants: a page counts only if it is the one awaited; what a listing shows replaces what was believed; memory is
+//! one page for each class.
+
+use crate::action::Action;
+use crate::event::DoomedBlob;
+use crate::ops::StackMove;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use model::{Attempt, ClassId, GroupId, Time};
+
+/// Blobs of one page that are evacuated; the others wait for the next wake. An evacuation reads and stages what lives
+/// in a blob, and the workshop must not be filled by many at once.
+const EVACUATIONS_PER_PAGE: usize = 2;
+
+/// Dead blobs asked for at once.
+const PAGE_BLOBS: u32 = 64;
+
+const _: () = assert!(EVACUATIONS_PER_PAGE <= PAGE_BLOBS as usize, "a page has room for its evacuations");
+
+/// The listing of the dead blobs of the group that is awake.
+#[derive(Default)]
+struct Listing {
+    /// The page that is awaited.
+    awaiting: Option<Attempt>,
+    /// Blobs to be removed as a whole.
+    blobs: VecDeque<DoomedBlob>,
+    /// There are more behind the last page.
+    more: bool,
+    /// Dead bytes of the group when the listing began, as they were believed to be.
+    believed: u64,
+    /// Dead bytes that the listing has shown so far.
+    shown: u64,
+    /// Since somebody waits for another group: when he has waited long enough.
+    yields_at: Option<Time>,
+}
+
+impl Listing {
+    fn is_under_way(&self) -> bool {
+        self.awaiting.is_some() || self.more || !self.blobs.is_empty()
+    }
+}
+
+/// What to do next in a group that is awake.
+pub(crate) enum Next {
+    /// A page is awaited.
+    Wait,
+    /// See to this blob.
+    Blob(DoomedBlob),
+    /// Ask for the next page.
+    Page,
+    /// Nothing is left.
+    Done,
+}
+
+/// When a page's blobs are evacuated.
+pub(crate) struct Evacuation {
+    /// The workshop has room for what lives in them.
+    pub allowed: bool,
+    /// At least so many thousandths of such a blob are dead.
+    pub dead_permille: u32,
+}
+
+impl Evacuation {
+    fn is_for(&self, blob: &DoomedBlob) -> bool {
+        self.allowed
+            && blob.readable
+            && u128::from(blob.doomed_bytes) * 1000 >= u128::from(blob.bytes) * u128::from(self.dead_permille)
+    }
+}
+
+/// What is dead in each group, and what is being done about it. See the head of this file.
+pub(crate) struct Reclaim {
+    /// Dead payload bytes by group.
+    dead: Vec<u64>,
+    /// Those of them that the last listing showed and that could not be given back: a visit would not either.
+    stuck: Vec<u64>,
+    /// The listing of each class.
+    listings: Vec<Listing>,
+}
+
+impl Reclaim {
+    pub fn new(group_count: usize, class_count: usize) -> Self {
+        assert!(class_count <= group_count, "a class has at least one group");
+        Self {
+            dead: vec![0; group_count],
+            stuck: vec![0; group_count],
+            listings: (0..class_count).map(|_| Listing::default()).collect(),
+        }
+    }
+
+    /// Bytes of `group` were given up by a delete or an overwrite.
+    pub fn add_dead(&mut self, group: GroupId, bytes: u64) {
+        if let Some(dead) = self.dead.get_mut(group.index()) {
+            *dead = dead.saturating_add(bytes);
+        }
+    }
+
+    pub fn dead_bytes(&self, group: GroupId) -> u64 {
+        self.dead[group.index()]
+    }
+
+    /// Dead bytes of `group` that a visit may give back.
+    pub fn reclaimable_bytes(&self, group: GroupId) -> u64 {
+        self.dead[group.index()].saturating_sub(self.stuck[group.index()])
+    }
+
+    /// Blobs of `group` that waited for a drive can go now.
+    pub fn unstick(&mut self, group: GroupId) {
+        self.stuck[group.index()] = 0;
+    }
+
+    /// The group of `class` that was up goes to sleep, or another one wakes: its listing is dropped.
+    pub fn reset(&mut self, class: ClassId) {
+        self.listings[class.index()] = Listing::default();
+    }
+
+    /// Whether the dead blobs of `group` are to be listed, and are not yet.
+    pub fn needs_listing(&self, class: ClassId, group: GroupId) -> bool {
+        self.dead[group.index()] > 0 && !self.listings[class.index()].is_under_way()
+    }
+
+    /// Asks for the dead blobs of `group`: for the first page, or for the one behind the last.
+    pub fn list(&mut self, class: ClassId, group: GroupId, attempt: Attempt, restart: bool) -> Action {
+        let listing = &mut self.listings[class.index()];
+        assert!(listing.awaiting.is_none() && listing.blobs.is_empty(), "one page of {group} at a time");
+        listing.awaiting = Some(attempt);
+        if restart {
+            (listing.believed, listing.shown) = (self.dead[group.index()], 0);
+            self.stuck[group.index()] = 0;
+        }
+        Action::ListDoomed { group, attempt, limit: PAGE_BLOBS, restart }
+    }
+
+    /// Whether `class` waits for this page.
+    pub fn awaits(&self, class: ClassId, attempt: Attempt) -> bool {
+        self.listings[class.index()].awaiting == Some(attempt)
+    }
+
+    /// The page that `class` awaits for `group`: asks for evacuations, and keeps what can be removed as a whole.
+    pub fn page(
+        &mut self,
+        class: ClassId,
+        group: GroupId,
+        blobs: Vec<DoomedBlob>,
+        evacuation: &Evacuation,
+    ) -> impl Iterator<Item = Action> + use<> {
+        let listing = &mut self.listings[class.index()];
+        assert!(listing.awaiting.is_some() && listing.blobs.is_empty(), "a page of {group} is awaited");
+        let shown: u64 = blobs.iter().map(|blob| blob.doomed_bytes).sum();
+        listing.shown = listing.shown.saturating_add(shown);
+        let (living, dead): (Vec<_>, Vec<_>) = blobs.into_iter().partition(|blob| blob.living);
+        listing.blobs.extend(dead);
+        let (leaving, staying): (Vec<_>, Vec<_>) = living.into_iter().partition(|blob| evacuation.is_for(blob));
+        let stuck: u64 = staying.iter().map(|blob| blob.doomed_bytes).sum();
+        self.stuck[group.index()] = self.stuck[group.index()].saturating_add(stuck);
+        leaving.into_iter().take(EVACUATIONS_PER_PAGE).map(|blob| Action::Rescue { blob: blob.blob })
+    }
+
+    /// The awaited page of `group` is over; `held_bytes` of dead blobs were left out of it. What the pages have shown
+    /// replaces what was believed; what has died since the listing began is added.
+    pub fn end_page(&mut self, class: ClassId, group: GroupId, held_bytes: u64, more: bool) {
+        let listing = &mut self.listings[class.index()];
+        assert!(listing.awaiting.is_some(), "a page of {group} is awaited");
+        listing.awaiting = None;
+        listing.more = more;
+        listing.shown = listing.shown.saturating_add(held_bytes);
+        if !more {
+            let dead = &mut self.dead[group.index()];
+            *dead = dead.saturating_sub(listing.believed).saturating_add(listing.shown);
+        }
+    }
+
+    /// What to do next in the group of `class` that is awake.
+    pub fn next(&mut self, class: ClassId) -> Next {
+        let listing = &mut self.listings[class.index()];
+        if listing.awaiting.is_some() {
+            return Next::Wait;
+        }
+        match listing.blobs.pop_front() {
+            Some(blob) => Next::Blob(blob),
+            None if core::mem::take(&mut listing.more) => Next::Page,
+            None => Next::Done,
+        }
+    }
+
+    /// Dead bytes of `group` cannot be given back at this wake.
+    pub fn defer(&mut self, group: GroupId, bytes: u64) {
+        self.stuck[group.index()] = self.stuck[group.index()].saturating_add(bytes);
+    }
+
+    /// Somebody waits for another group of `class`: for how long at most, if for `at_most` from now on.
+    pub fn yields_at(&mut self, class: ClassId, at_most: Time) -> Time {
+        *self.listings[class.index()].yields_at.get_or_insert(at_most)
+    }
+
+    /// A blob of `group` with so many dead bytes was removed. A listing under way may have more pages: what is gone is
+    /// neither believed nor shown any more.
+    pub fn removed(&mut self, class: ClassId, group: GroupId, bytes: u64) {
+        let dead = &mut self.dead[group.index()];
+        *dead = dead.saturating_sub(bytes);
+        let listing = &mut self.listings[class.index()];
+        listing.believed = listing.believed.saturating_sub(bytes);
+        listing.shown = listing.shown.saturating_sub(bytes);
+    }
+
+    /// Everything that is known of a blob follows the move of its stack.
+    pub fn follow_move(&mut self, moved: &StackMove) {
+        for blob in self.listings.iter_mut().flat_map(|listing| &mut listing.blobs) {
+            moved.follow(blob.blob, &mut blob.drives);
+        }
+    }
+}

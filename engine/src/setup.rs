@@ -1,0 +1,104 @@
+//! What a rack is: its description, its groups and classes, and its operator's settings.
+//!
+//! Invariant: nothing of it changes while the rack runs, so every part may read it and none keeps a copy.
+
+use crate::deadlines::DriveDeadlines;
+use crate::event::{Request, Work};
+use crate::layout::Layout;
+use crate::policy::{Lane, PinnedTo, RackPolicy, Weighing};
+use core::time::Duration;
+use model::{ClassId, DriveId, GroupId, RackSpec, Time, transfer_time};
+
+/// A rack's description, layout and policy.
+pub(crate) struct Setup {
+    pub spec: RackSpec,
+    pub layout: Layout,
+    pub policy: RackPolicy,
+}
+
+impl Setup {
+    pub fn new(spec: RackSpec, layout: Layout, policy: RackPolicy) -> Self {
+        assert!(!layout.groups.is_empty(), "a rack has at least one group");
+        assert!(layout.groups.iter().all(|group| group.class.index() < layout.classes.len()), "a group has a class");
+        let known = |drive: &DriveId| drive.index() < spec.drives.len();
+        assert!(layout.groups.iter().flat_map(|group| &group.drives).all(known), "a group's drives are the rack's");
+        assert!(spec.code.data > 0, "a blob has at least one data stack");
+        Self { spec, layout, policy }
+    }
+
+    /// k: stacks that suffice to read a blob.
+    pub fn data_stacks(&self) -> usize {
+        usize::from(self.spec.code.data)
+    }
+
+    /// All groups, by id.
+    pub fn groups(&self) -> impl Iterator<Item = GroupId> + use<> {
+        (0..self.layout.groups.len()).map(|group| GroupId(group as u32))
+    }
+
+    /// The groups of this instance's classes in which data pinned to `pin` may lie.
+    pub fn groups_for(&self, pin: PinnedTo) -> impl Iterator<Item = GroupId> + '_ {
+        self.groups().filter(move |group| self.owns(*group) && pin.allows(*group, self.class_of(*group)))
+    }
+
+    pub fn members(&self, group: GroupId) -> &[DriveId] {
+        &self.layout.groups[group.index()].drives
+    }
+
+    pub fn class_of(&self, group: GroupId) -> ClassId {
+        self.layout.groups[group.index()].class
+    }
+
+    /// Whether the class of `group` is one of this instance's.
+    pub fn owns(&self, group: GroupId) -> bool {
+        let classes = &self.policy.classes;
+        classes.is_empty() || classes.contains(&self.class_of(group))
+    }
+
+    /// The group of `drive`, if this instance owns its class.
+    pub fn own_group_of(&self, drive: DriveId) -> Option<GroupId> {
+        self.layout.group_of(drive).filter(|group| self.owns(*group))
+    }
+
+    /// The time limits of everything a drive is asked.
+    pub fn drive_deadlines(&self) -> DriveDeadlines {
+        DriveDeadlines::new(&self.spec.profile, self.policy.deadlines, self.policy.host_slack)
+    }
+
+    /// Longer than any wake or rest of a group should take: three times the slowest of both, and the host's slack.
+    pub fn switch_timeout(&self) -> Duration {
+        let (wake, rest) = self.switch_max();
+        (wake + rest) * 3 + self.policy.host_slack
+    }
+
+    /// The longest that waking a group takes, and that putting one to sleep takes.
+    pub fn switch_max(&self) -> (Duration, Duration) {
+        let profile = &self.spec.profile;
+        let wake = profile.spin_up.max + profile.mount.max.max(profile.mount_busy.max);
+        (wake, profile.unmount.max + profile.spin_down.max)
+    }
+
+    /// The time to move payload bytes over k drives at the profile's rate, after one seek.
+    pub fn transfer_estimate(&self, bytes: u64) -> Duration {
+        let each = bytes.div_ceil(u64::from(self.spec.code.data));
+        self.spec.profile.seek + transfer_time(each, self.spec.profile.bytes_per_s)
+    }
+
+    /// What an operation counts for when a queue is reordered.
+    pub fn weight(&self, work: &Work) -> u64 {
+        let bytes = work.transfer_bytes();
+        match self.policy.scheduler.weighing {
+            Weighing::Operations => 1,
+            Weighing::Bytes => bytes,
+            Weighing::Time => self.transfer_estimate(bytes).as_millis() as u64,
+        }
+    }
+
+    /// When a request that is queued now will be overdue.
+    pub fn due(&self, request: &Request, now: Time) -> Time {
+        match self.policy.scheduler.wait_limit {
+            Some(limit) if request.lane == Lane::Client => now + limit,
+            _ => Time::MAX,
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! One step of a rack: the moment at which an event is applied, and the actions it leads to.
+
+use crate::action::Action;
+use alloc::vec::Vec;
+use model::Time;
+
+/// The present moment, and where actions go.
+pub(crate) struct Step<'a> {
+    pub now: Time,
+    actions: &'a mut Vec<Action>,
+}
+
+impl<'a> Step<'a> {
+    /// Appends to what `actions` already holds.
+    pub fn new(now: Time, actions: &'a mut Vec<Action>) -> Self {
+        Self { now, actions }
+    }
+
+    /// Asks the world for `action`.
+    pub fn ask(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    /// The list of actions, for parts that append to it themselves.
+    pub fn actions(&mut self) -> &mut Vec<Action> {
+        self.actions
+    }
+}
