@@ -38,6 +38,7 @@ mod policy;
 mod quiet;
 mod rack;
 mod rebuild;
+pub mod recall;
 mod recover;
 pub mod reorder;
 pub mod repartition;
