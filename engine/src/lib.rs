@@ -49,6 +49,7 @@ mod switch;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+pub mod uploads;
 mod view;
 
 pub use action::{Action, Outcome, Rejection, Transfer};

@@ -10,7 +10,6 @@
 //! - Background work reads into memory ([`MemoryRead`]), one operation at a time, each of which waits for its consumer
 //!   so long at most that others of its class are not kept waiting.
 //! - Whoever joins a read that somebody else ordered orders it anew if that comes to nothing.
-//! - An object that moves while it is opened is looked up again ([`Lookups`]).
 //!
 //! All durations are wall time: they are about people, their clients and the workshop, not about the rack.
 
@@ -47,11 +46,6 @@ pub const MEMORY_READ_BYTES: u64 = 4 << 20;
 /// How long, in all, an operation that reads into memory waits for its consumer: it keeps its class in service
 /// meanwhile.
 pub const CONSUMER_WAIT_MAX: Duration = Duration::from_secs(2);
-
-/// Times an object is looked up before it is given up as one that is overwritten again and again.
-const LOOKUPS_MAX: u32 = 8;
-/// When to ask again for an object that is overwritten again and again.
-pub const OVERWRITTEN_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Rejection {
     /// When to ask again, if the reason passes by itself.
@@ -207,30 +201,9 @@ impl MemoryRead {
     }
 }
 
-/// How often an object is looked up that moves while it is opened.
-#[derive(Clone, Debug, Default)]
-pub struct Lookups {
-    count: u32,
-    missing: Option<u64>,
-}
-
-impl Lookups {
-    /// Whether it is looked up once more.
-    pub fn again(&mut self) -> bool {
-        self.count += 1;
-        self.count <= LOOKUPS_MAX
-    }
-
-    /// The file of `slot` is missing. If it was missing in the lookup before as well, it has not moved: it is lost.
-    pub fn is_lost(&mut self, slot: u64) -> bool {
-        self.missing.replace(slot) == Some(slot)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::vec::Vec;
 
     const MIB: u64 = 1 << 20;
 
@@ -291,13 +264,5 @@ mod tests {
         assert_eq!(read.next(), Some(OPERATION_BYTES_MAX + 8..OPERATION_BYTES_MAX + 10));
         read.received(2);
         assert_eq!(read.next(), None);
-    }
-
-    #[test]
-    fn an_object_that_moves_is_looked_up_so_often_and_a_file_that_stays_away_is_lost() {
-        let mut lookups = Lookups::default();
-        let looked: Vec<bool> = (0..10).map(|_| lookups.again()).collect();
-        assert_eq!(looked.iter().filter(|again| **again).count(), LOOKUPS_MAX as usize);
-        assert!(!lookups.is_lost(3) && !lookups.is_lost(4) && lookups.is_lost(4));
     }
 }

@@ -1,19 +1,20 @@
-//! Recalls: what a client wants of a blob is read by the rack into the spool, at the drives' speed, and fed to the
-//! client from there, at the client's.
+//! Recalls: the rack reads a client's bytes into the spool, at the drives' speed, and the client is fed from there, at
+//! its own.
 //!
 //! [`engine::recall`] decides how much is read at once and how far ahead, who waits how long, and what is tried again;
 //! this file carries that out over spool and world.
 //!
 //! 1. What the spool already holds, or is about to hold, is not read again.
-//! 2. Whoever asks is answered when the beginning of what he wants is in the spool, and a stripe of it that was found
-//!    lost before has been read after all: what cannot be read is said by an answer, and not by its end.
-//! 3. Nothing is kept in the spool for a client that does not take its bytes. What is gone when it goes on is ordered
-//!    anew.
+//! 2. A client is answered when the beginning of its range is in the spool, and a stripe of it that was found lost
+//!    before has been read after all: a loss shows in the status of an answer, not in a body that breaks off.
+//! 3. Nothing stays in the spool for a client that does not take its bytes; evicted segments are ordered anew when it
+//!    goes on.
 //!
-//! Memory: two blocks of the spool for each client. A recall that was ordered goes on when its client has gone: whoever
-//! comes again finds it in the spool.
+//! Memory: two blocks of the spool for each client. A recall goes on when its client has gone, and a retry finds it in
+//! the spool.
 
-use crate::world::{Means, ReadOrder, ReadTarget, WorldHandle};
+use crate::context::Means;
+use crate::world::{ReadOrder, ReadTarget, WorldHandle};
 use bytes::Bytes;
 use catalog::Blob;
 use engine::recall::{
@@ -25,11 +26,11 @@ use futures::stream::{BoxStream, StreamExt};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use workshop::{Full, ReserveError, SpoolError, SpoolReader};
 
-/// Segments of the spool that are looked at to tell whether all of a range is there; of more, it is not known.
+/// Segments of the spool that are looked at to find out if a range is complete; beyond, it counts as incomplete.
 const SEGMENTS_LOOKED_AT: usize = 4_096;
 
 /// The bytes of a recall.
@@ -38,10 +39,10 @@ pub type RecallStream = BoxStream<'static, Result<Bytes, RecallError>>;
 /// Why a recall did not give its bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum RecallError {
-    /// It will take longer than the client is ready to wait. The recall goes on.
+    /// It will take longer than the client waits. The recall goes on.
     #[error("the object is cold; its group needs about {0:?}")]
     TooLong(Duration),
-    /// The spool is full of what other clients read.
+    /// The spool is full of segments that other clients read.
     #[error("the spool is full")]
     SpoolFull(Full),
     /// The rack refused it or failed.
@@ -63,7 +64,7 @@ pub struct Recalls {
 struct Segment {
     reader: SpoolReader,
     refused: Arc<OnceLock<Rejection>>,
-    /// Whether somebody else ordered it.
+    /// True if somebody else ordered it.
     joined: bool,
 }
 
@@ -75,7 +76,7 @@ impl Segment {
     }
 }
 
-/// What follows a segment that was fed.
+/// The step after a segment that was fed.
 enum Fed {
     /// The next segment, if it is ordered already.
     Next(Option<Segment>),
@@ -115,7 +116,7 @@ impl Recalls {
         let recall = self.plan(&blob, range);
         let first = self.ready(&blob, recall.clone(), head_end, deadline).await?;
         let mut stream = self.feed(blob, recall, first);
-        // It lies in the spool, and a retry of who was sent away must find it: it is not waited for with his patience.
+        // It lies in the spool, where a retry must find it: the client's `max_wait` does not count here.
         match tokio::time::timeout(SPOOL_DISK_WAIT_MAX, stream.next()).await {
             Ok(Some(Ok(bytes))) => {
                 let head = futures::stream::once(async move { Ok(bytes) });
@@ -127,7 +128,7 @@ impl Recalls {
         }
     }
 
-    /// Whether the payload bytes `range` of `blob` are all in the spool.
+    /// True if the payload bytes `range` of `blob` are all in the spool.
     pub fn is_here(&self, blob: &Blob, range: &Range<u64>) -> bool {
         let mut at = range.start;
         for _ in 0..SEGMENTS_LOOKED_AT {
@@ -147,8 +148,8 @@ impl Recalls {
         Recall::new(shape, range, SpoolShape { capacity_bytes, segment_bytes })
     }
 
-    /// Refuses what cannot be read though its beginning can: if too few drives are left, or if a stripe of it was found
-    /// lost and still is.
+    /// Refuses a range whose beginning may be readable and which as a whole is not: too few drives are left, or a
+    /// stripe was found lost and still is.
     async fn may_be_read(&self, blob: &Blob, range: &Range<u64>, deadline: Instant) -> Result<(), RecallError> {
         let drives = blob.drives.clone();
         let enough = self.world.ask(move |rack, _| rack.enough_drives(&drives)).await;
@@ -222,7 +223,7 @@ impl Recalls {
         (self.means.spawn)(Box::pin(async move {
             let fed = tokio::select! {
                 biased;
-                // Nobody listens any more: what is ordered goes on, and nothing else is ordered or held in the spool.
+                // Nobody listens any more: recalls under way go on, and nothing else is ordered or held in the spool.
                 () = sender.closed() => return,
                 fed = recalls.feed_all(&blob, recall, first, &sender) => fed,
             };
@@ -312,10 +313,10 @@ impl Recalls {
         }
     }
 
-    /// What the spool has of payload byte `at`, or a new recall of its segment.
+    /// The segment with payload byte `at` that the spool has, or a new recall of it.
     async fn order(&self, blob: &Blob, recall: &Recall, at: u64) -> Result<Segment, RecallError> {
-        // One at a time looks and orders, so that clients who want the same bytes order them once.
-        let _turn = self.means.ordering.lock().await;
+        // One at a time looks and orders, so that clients of the same bytes order them once.
+        let _turn = self.means.recall_order.lock().await;
         if let Some(segment) = self.found(blob, at) {
             return Ok(segment);
         }
@@ -338,12 +339,9 @@ impl Recalls {
         Ok(Segment { reader, refused, joined: false })
     }
 
-    /// What the spool has of payload byte `at`, or is about to have.
+    /// The segment with payload byte `at` that the spool has, or is about to have.
     fn found(&self, blob: &Blob, at: u64) -> Option<Segment> {
         let reader = self.means.spool.find(blob.blob, at)?;
         Some(Segment { reader, refused: Arc::default(), joined: true })
     }
 }
-
-/// One at a time orders recalls. Part of [`Means`].
-pub type Ordering = Arc<Mutex<()>>;

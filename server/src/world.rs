@@ -4,8 +4,8 @@
 //! whatever takes time runs in a task of its own and comes back as a message. So there is no lock around the engine,
 //! and no decision here: a branch in this file asks only how, never whether.
 //!
-//! Clock, drives, catalog, workshop and the spawning of tasks are arguments ([`Means`]). Given tokio's paused clock,
-//! drives and a catalog in memory, this same interpreter runs in virtual time on one thread.
+//! Clock, drives, catalog, workshop and the spawning of tasks are arguments ([`Means`]), so that this same interpreter
+//! also runs in virtual time on one thread.
 //!
 //! Invariants:
 //! - a blob's intent is durable before its first stack is made, its stacks are synced and read back before the catalog
@@ -13,8 +13,8 @@
 //! - every action that expects an answer gets one, whatever fails; a drive that hangs is answered for at its deadline;
 //! - memory is bounded by operations in service and by pages.
 
-mod absences;
 mod evacuate;
+mod handle;
 mod making;
 mod memory_read;
 mod migration;
@@ -27,194 +27,28 @@ mod rebuild;
 mod reclaim;
 mod transfer;
 
-pub use absences::Absences;
+pub(crate) use crate::context::usage_of;
+pub use crate::context::{Absences, Counters, Means, Nonce, PinOf, Spawn, Tracer, WallClock, nonces};
+pub(crate) use handle::Message;
+pub use handle::{Awake, WorldHandle};
 pub use making::{MakeError, Ticket, WriteOrder};
 pub use memory_read::MemoryReads;
 pub use read::{MemorySink, ReadOrder, ReadTarget};
 
-use crate::holds::Holds;
-use crate::lineage::Lineage;
-use crate::losses::Losses;
-use crate::recall;
-use catalog::{Blob, Catalog, Cursor, VersionId};
-use disk::label::RackUuid;
-use disk::{Clock, DeadlineDrive, Deadlines, Drive};
+use catalog::{Blob, Cursor, VersionId};
+use disk::{DeadlineDrive, Deadlines, Drive};
 use engine::trace::{Record, Told};
-use engine::{Action, ClassPhase, Event, Outcome, PinnedTo, Rack, Rejection, Usage};
-use futures::future::{BoxFuture, FutureExt};
-use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Rng, Time};
+use engine::{Action, ClassPhase, Event, Outcome, Rack, Rejection};
+use futures::future::FutureExt;
+use model::{BlobId, ClassId, DriveId, GroupId, OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::{mpsc, oneshot, watch};
-use workshop::{HeldPack, Sealed, Spool, Staging};
+use transfer::Written;
+use workshop::HeldPack;
 
-/// Starts a task that nobody waits for.
-pub type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
-
-/// Tells the wall clock: milliseconds of the Unix epoch. For S3's dates and the ages of objects, never for physics.
-pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
-
-/// Draws the nonce of a blob's id.
-pub type Nonce = Arc<dyn Fn() -> u64 + Send + Sync>;
-
-/// Nonces from one stream of random numbers. Never 0, which is for worlds without media.
-pub fn nonces(seed: u64) -> Nonce {
-    let stream = Mutex::new(Rng::for_thing(seed, NONCE_SALT));
-    Arc::new(move || stream.lock().unwrap_or_else(PoisonError::into_inner).next_u64().max(1))
-}
-
-/// What tells the stream of nonces from others of the same seed.
-const NONCE_SALT: u64 = 0x6e6f_6e63_6500;
-
-/// Tells the class that a key of a bucket is pinned to.
-pub type PinOf = Arc<dyn Fn(&str, &str) -> Option<ClassId> + Send + Sync>;
-
-/// Takes the records of the engine's trace.
-pub type Tracer = Arc<dyn Fn(&Record) + Send + Sync>;
-
-/// Everything the world does its work with.
-#[derive(Clone)]
-pub struct Means {
-    /// Modelled time.
-    pub clock: Arc<dyn Clock>,
-    /// The wall clock.
-    pub wall: WallClock,
-    /// How tasks are started.
-    pub spawn: Spawn,
-    /// The drives, by their number. Shared, since there are many, and every request has means of its own.
-    pub drives: Arc<[Arc<dyn Drive>]>,
-    /// The rack's number, on every label and stack.
-    pub rack_uuid: RackUuid,
-    /// Draws the nonce of a new blob.
-    pub nonce: Nonce,
-    /// What is remembered.
-    pub catalog: Catalog,
-    /// Staged files.
-    pub staging: Staging,
-    /// Recalls.
-    pub spool: Spool,
-    /// Blobs that somebody reads.
-    pub holds: Holds,
-    /// Whether the catalog is the newest.
-    pub lineage: Arc<Lineage>,
-    /// One at a time orders recalls.
-    pub ordering: recall::Ordering,
-    /// Pins of buckets and prefixes.
-    pub pin_of: PinOf,
-    /// Counters that the engine does not keep.
-    pub counters: Arc<Counters>,
-    /// Takes the engine's trace, if one is kept.
-    pub trace: Option<Tracer>,
-}
-
-/// Counters of what only the world sees.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Fragments that were bad and were repaired.
-    pub repaired_fragments: AtomicU64,
-    /// Fuses that tripped.
-    pub fuse_trips: AtomicU64,
-    /// Objects whose bytes were not those that they were acknowledged with when they were served.
-    pub wrong_bodies: AtomicU64,
-    /// Staged files that this catalog does not know, and that may be a newer catalog's.
-    pub unknown_staged: AtomicU64,
-    /// Staged files that the last run has left, and that the next start removes.
-    pub left_staged: AtomicU64,
-    /// Bytes of the parts of open uploads, those included that are being received: what of the workshop cannot migrate.
-    pub open_part_bytes: AtomicU64,
-    /// What reads have found to be lost.
-    pub losses: Losses,
-    /// Whether the engine says that the rack has no room for what is staged.
-    pub rack_full: AtomicBool,
-    /// What a group of the rack can hold of one object at most, in bytes; 0 before that is known.
-    pub object_bytes_max: AtomicU64,
-    /// Why drives could not be used when they were last tried.
-    pub absences: Absences,
-}
-
-/// A look at the engine between two events.
-type Look = Box<dyn FnOnce(&Rack, Time) + Send>;
-
-/// What the world's task is told.
-pub(crate) enum Message {
-    /// A fact for the engine.
-    Event(Event),
-    /// A recall is wanted.
-    Read(Box<ReadOrder>),
-    /// A blob of bytes in memory is to be written.
-    Write(Box<WriteOrder>),
-    /// What is queued with this ticket is not wanted any more.
-    Withdraw(Arc<Ticket>),
-    /// A consumer in memory is gone: what is queued for it is not wanted any more.
-    ReadAbandoned,
-    /// A look at the engine.
-    Ask(Look),
-    /// What was composed for a migration write; `None` if nothing of it was left.
-    Composed {
-        op: OpId,
-        versions: Vec<VersionId>,
-        pack: Option<Arc<HeldPack>>,
-        pin: PinnedTo,
-    },
-    /// A transfer that reads is over; its target comes back, so that other drives can go on.
-    ReadEnded {
-        event: Event,
-        op: OpId,
-        progress: Box<read::Progress>,
-    },
-    /// A write, or its verification, is over.
-    WriteEnded {
-        event: Event,
-        op: OpId,
-        written: Option<Written>,
-    },
-    /// A stack was rebuilt, or was not: its blob as it lies then, and the checksum of its payload.
-    Rebuilt {
-        event: Event,
-        op: OpId,
-        written: Option<(Blob, u64)>,
-    },
-    /// The catalog knows (or refused) a blob that was made of these versions of the workshop, if of any.
-    Committed {
-        versions: Vec<VersionId>,
-    },
-    /// A page of staged versions, before those already on their way are left out.
-    Staged {
-        attempt: Attempt,
-        entries: Vec<engine::StagedEntry>,
-        next: Option<migration::StagedCursor>,
-    },
-    /// A page of doomed blobs, before those still held are left out.
-    Doomed {
-        group: GroupId,
-        attempt: Attempt,
-        page: reclaim::DoomedPage,
-    },
-    /// Whether a version belongs to a write under way.
-    IsMigrating {
-        version: VersionId,
-        answer: oneshot::Sender<bool>,
-    },
-    /// Whether another drive may take the place of one: nothing that began before it failed counts on it.
-    MayBeReplaced {
-        drive: DriveId,
-        answer: oneshot::Sender<bool>,
-    },
-    /// An evacuation has come to its end.
-    Evacuated(BlobId),
-    /// Take in nothing more, put every group to sleep, and say so.
-    Close(oneshot::Sender<()>),
-}
-
-/// A blob whose stacks are written.
-#[derive(Clone, Debug)]
-pub(crate) struct Written {
-    pub(crate) blob: Blob,
-    pub(crate) sealed: Sealed,
-}
-
-/// What the world keeps of an operation.
+/// The world's side of an operation.
 enum Job {
     Read {
         blob: Blob,
@@ -241,91 +75,18 @@ impl Job {
         }
     }
 
-    /// Whether it reads into memory for somebody who is gone.
+    /// True if it reads into memory for a consumer that is gone.
     fn is_abandoned(&self) -> bool {
         matches!(self, Self::Read { progress: Some(progress), .. } if progress.is_abandoned())
     }
 }
 
-/// What a blob is made of.
+/// The source of a blob that is written.
 enum Origin {
     /// These versions of the workshop.
     Workshop(Vec<VersionId>),
-    /// What somebody has in memory.
+    /// Bytes in memory.
     Memory(Box<making::Making>),
-}
-
-/// Which group of each class is ready, by class.
-pub type Awake = Vec<Option<GroupId>>;
-
-/// How everybody else talks to the world.
-#[derive(Clone)]
-pub struct WorldHandle {
-    messages: mpsc::UnboundedSender<Message>,
-    awake: watch::Receiver<Awake>,
-}
-
-impl WorldHandle {
-    /// Orders a read. Its outcome shows at its target.
-    pub fn read(&self, order: ReadOrder) {
-        self.send(Message::Read(Box::new(order)));
-    }
-
-    /// Asks for a blob of bytes in memory. What becomes of it is answered.
-    pub fn write(&self, order: WriteOrder) {
-        self.send(Message::Write(Box::new(order)));
-    }
-
-    /// Withdraws what is queued with `ticket`; what is in service goes on.
-    pub fn withdraw(&self, ticket: &Arc<Ticket>) {
-        self.send(Message::Withdraw(Arc::clone(ticket)));
-    }
-
-    /// Which groups are ready, now and whenever that changes.
-    pub fn awake(&self) -> watch::Receiver<Awake> {
-        self.awake.clone()
-    }
-
-    /// Tells the engine a fact.
-    pub fn tell(&self, event: Event) {
-        self.send(Message::Event(event));
-    }
-
-    /// Looks at the engine, between two events. `None` if the world has ended.
-    pub async fn ask<T: Send + 'static>(&self, look: impl FnOnce(&Rack, Time) -> T + Send + 'static) -> Option<T> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Message::Ask(Box::new(move |rack, now| {
-            let _ = answer.send(look(rack, now));
-        })));
-        answered.await.ok()
-    }
-
-    /// Whether `version` belongs to a pack that is being written.
-    pub async fn is_migrating(&self, version: VersionId) -> bool {
-        let (answer, answered) = oneshot::channel();
-        self.send(Message::IsMigrating { version, answer });
-        answered.await.unwrap_or(false)
-    }
-
-    /// Whether another drive may take the place of `drive`, which failed: no blob can come to be counted on it any
-    /// more.
-    pub async fn may_be_replaced(&self, drive: DriveId) -> bool {
-        let (answer, answered) = oneshot::channel();
-        self.send(Message::MayBeReplaced { drive, answer });
-        answered.await.unwrap_or(false)
-    }
-
-    /// Takes in nothing more, lets what is in service end, and puts every group to sleep.
-    pub async fn close(&self) {
-        let (done, closed) = oneshot::channel();
-        self.send(Message::Close(done));
-        let _ = closed.await;
-    }
-
-    pub(crate) fn send(&self, message: Message) {
-        // A world that has ended hears nothing, and nobody is left to act on it.
-        let _ = self.messages.send(message);
-    }
 }
 
 /// The interpreter. See the head of this file.
@@ -341,7 +102,7 @@ pub struct World {
     /// Versions that belong to a write under way.
     migrating: BTreeSet<VersionId>,
     staged_cursor: Option<migration::StagedCursor>,
-    doomed_cursors: BTreeMap<GroupId, Cursor>,
+    dead_cursors: BTreeMap<GroupId, Cursor>,
     deleting: BTreeMap<OpId, BlobId>,
     evacuating: BTreeSet<BlobId>,
     /// Blobs that are being committed to the catalog.
@@ -352,22 +113,14 @@ pub struct World {
     awake: watch::Sender<Awake>,
 }
 
-impl Counters {
-    /// Parts of so many bytes are open no more.
-    pub(crate) fn parts_closed(&self, bytes: u64) {
-        let less = |open: u64| Some(open.saturating_sub(bytes));
-        let _ = self.open_part_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-    }
-}
-
 impl World {
     /// A world around `rack`, which has not been told of any drive yet.
     pub fn new(rack: Rack, means: Means) -> (Self, WorldHandle) {
         assert_eq!(means.drives.len(), rack.spec().drives.len(), "every drive of the rack is there to be commanded");
         let (sender, messages) = mpsc::unbounded_channel();
         let (awake, awake_seen) = watch::channel(vec![None; rack.layout().classes.len()]);
-        let handle = WorldHandle { messages: sender, awake: awake_seen };
-        let drives = in_time(&rack, &means);
+        let handle = WorldHandle::new(sender, awake_seen);
+        let drives = with_deadlines(&rack, &means);
         let last_commands = means.drives.iter().map(|_| AtomicU32::new(0)).collect();
         let world = Self {
             rack,
@@ -379,7 +132,7 @@ impl World {
             next_op: 1,
             migrating: BTreeSet::new(),
             staged_cursor: None,
-            doomed_cursors: BTreeMap::new(),
+            dead_cursors: BTreeMap::new(),
             deleting: BTreeMap::new(),
             evacuating: BTreeSet::new(),
             committing: 0,
@@ -437,7 +190,7 @@ impl World {
             }
             Message::Committed { versions } => self.committed(&versions),
             Message::Staged { attempt, entries, next } => self.staged_page(attempt, entries, next),
-            Message::Doomed { group, attempt, page } => self.doomed_page(group, attempt, page),
+            Message::DeadBlobs { group, attempt, page } => self.dead_page(group, attempt, page),
             Message::IsMigrating { version, answer } => {
                 let _ = answer.send(self.migrating.contains(&version));
             }
@@ -454,7 +207,7 @@ impl World {
         }
     }
 
-    /// Tells the engine, and does what it asks for.
+    /// Hands the event to the engine, and executes the actions that follow.
     fn apply(&mut self, event: Event) {
         if matches!(event, Event::DriveLost { loss: engine::Loss::FuseTripped, .. }) {
             self.means.counters.fuse_trips.fetch_add(1, Ordering::Relaxed);
@@ -470,7 +223,7 @@ impl World {
         self.means.counters.rack_full.store(self.rack.is_full(), Ordering::Relaxed);
         self.persist_starts(&mut actions);
         for action in actions {
-            self.obey(action);
+            self.execute(action);
         }
     }
 
@@ -480,7 +233,7 @@ impl World {
         }
     }
 
-    fn obey(&mut self, action: Action) {
+    fn execute(&mut self, action: Action) {
         match action {
             // Gathered by `persist_starts`, which hands them to the spin-ups that follow.
             Action::PersistStarts { .. } => {}
@@ -492,12 +245,12 @@ impl World {
             Action::Finished { op, outcome } => self.ended(op, &outcome),
             Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, transfer),
             Action::ListStaged { attempt, older_than, coldest_bytes, limit, restart } => {
-                self.list_staged(attempt, older_than, coldest_bytes, limit, restart);
+                self.list_staged(attempt, migration::StagedQuery { older_than, coldest_bytes, limit }, restart);
             }
             Action::Compose { op, versions, pin } => self.compose(op, versions, pin),
             Action::Recompose { op, of, pin } => self.recompose(op, of, pin),
             Action::ListDoomed { group, attempt, limit, restart } => {
-                self.list_doomed(group, attempt, limit, restart);
+                self.list_dead(group, attempt, limit, restart);
             }
             Action::Rescue { blob } => self.evacuate(blob),
             Action::ListOnDrive { drive, attempt, after, limit } => self.list_on_drive(drive, attempt, after, limit),
@@ -569,7 +322,7 @@ impl World {
 }
 
 /// The drives of `means`, each of which answers within the engine's deadlines.
-fn in_time(rack: &Rack, means: &Means) -> Vec<Arc<dyn Drive>> {
+fn with_deadlines(rack: &Rack, means: &Means) -> Vec<Arc<dyn Drive>> {
     let decided = rack.drive_deadlines();
     let deadlines = Deadlines {
         read: decided.requests.read,
@@ -584,15 +337,4 @@ fn in_time(rack: &Rack, means: &Means) -> Vec<Arc<dyn Drive>> {
         Arc::new(DeadlineDrive::new(Arc::clone(drive), Arc::clone(&means.clock), deadlines)) as Arc<dyn Drive>
     };
     means.drives.iter().map(held).collect()
-}
-
-/// What the engine is told of the workshop's fill: of what may migrate, and of the room that there is for it. Parts of
-/// open uploads may not, and migrating all else in haste would make no room for them.
-pub(crate) fn usage_of(means: &Means) -> Usage {
-    let usage = means.staging.usage();
-    let open_bytes = means.counters.open_part_bytes.load(Ordering::Relaxed);
-    Usage {
-        staged_bytes: usage.staged_bytes.saturating_sub(open_bytes),
-        capacity_bytes: usage.capacity_bytes.saturating_sub(open_bytes),
-    }
 }

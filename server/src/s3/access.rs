@@ -8,9 +8,9 @@ use super::ask::Ask;
 use super::bucket::owner;
 use super::error::{Code, Fault};
 use super::route::{Answer, Route, empty, xml};
-use super::store::{ObjectStore, StoreError};
+use super::store::{Located, ObjectStore, StoreError};
 use super::versions;
-use catalog::{Acl, Authority, Bucket, BucketChange, Object, ObjectChange, Ownership};
+use catalog::{Acl, Authority, Bucket, BucketChange, Object, ObjectChange, Ownership, PlacedObject};
 use http::StatusCode;
 use s3s::dto::{
     AccessControlPolicy, GetBucketAclOutput, Grant, Grantee, ObjectOwnership, OwnershipControls, OwnershipControlsRule,
@@ -43,12 +43,7 @@ impl Deref for Owned {
 impl Route {
     /// The bucket of a request, which must be the one that was expected.
     async fn bucket(&self, ask: &Ask) -> Result<Bucket, Fault> {
-        let bucket = self.store.head_bucket(&ask.bucket).await?;
-        let expected = ask.header("x-amz-expected-bucket-owner")?;
-        if expected.is_some_and(|expected| expected != bucket.owner) {
-            return Err(Code::AccessDenied.into());
-        }
-        Ok(bucket)
+        expected(ask, self.store.head_bucket(&ask.bucket).await?)
     }
 
     /// The bucket of a request, which must belong to who asks.
@@ -70,23 +65,39 @@ impl Route {
         if may { Ok(bucket) } else { Err(Code::AccessDenied.into()) }
     }
 
-    /// The bucket of a request that reads an object, which [`Self::readable_object`] has to allow.
-    pub async fn bucket_to_read(&self, ask: &Ask) -> Result<Bucket, Fault> {
-        self.bucket(ask).await
+    /// The bucket and the object of a request, if who asks may read it, and where it lies: one read of the catalog.
+    pub async fn located(&self, ask: &Ask) -> Result<(Bucket, PlacedObject), Fault> {
+        let Located { bucket, object } = self.store.locate(&ask.bucket, &ask.key).await?;
+        let bucket = expected(ask, bucket)?;
+        let object = readable(ask, &bucket, object, |placed| placed.object.acl)?;
+        Ok((bucket, object))
     }
 
-    /// The object of a request, if who asks may read it. Only who may list the bucket is told that there is none.
+    /// The object of a request, if who asks may read it.
     pub async fn readable_object(&self, ask: &Ask, bucket: &Bucket) -> Result<Object, Fault> {
-        let found = self.store.head(&ask.bucket, &ask.key).await;
-        if ask.owns(bucket) {
-            return Ok(found?);
-        }
-        match found {
-            Ok(object) if is_public(bucket, object.acl) => Ok(object),
-            Err(StoreError::NoSuchKey) if is_public(bucket, bucket.acl) => Err(Code::NoSuchKey.into()),
-            Ok(_) | Err(StoreError::NoSuchKey) => Err(Code::AccessDenied.into()),
-            Err(error) => Err(error.into()),
-        }
+        readable(ask, bucket, self.store.head(&ask.bucket, &ask.key).await, |object| object.acl)
+    }
+}
+
+/// The bucket of a request, if it is the one that was expected.
+fn expected(ask: &Ask, bucket: Bucket) -> Result<Bucket, Fault> {
+    let expected = ask.header("x-amz-expected-bucket-owner")?;
+    if expected.is_some_and(|expected| expected != bucket.owner) {
+        return Err(Code::AccessDenied.into());
+    }
+    Ok(bucket)
+}
+
+/// What was found, if who asks may read it. Only who may list the bucket is told that there is none.
+fn readable<T>(ask: &Ask, bucket: &Bucket, found: Result<T, StoreError>, acl: fn(&T) -> Acl) -> Result<T, Fault> {
+    if ask.owns(bucket) {
+        return Ok(found?);
+    }
+    match found {
+        Ok(object) if is_public(bucket, acl(&object)) => Ok(object),
+        Err(StoreError::NoSuchKey) if is_public(bucket, bucket.acl) => Err(Code::NoSuchKey.into()),
+        Ok(_) | Err(StoreError::NoSuchKey) => Err(Code::AccessDenied.into()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -5,19 +5,16 @@ use super::digest;
 use super::error::{Code, Fault};
 use super::precondition::{Part, Verdict, judge, part, seconds};
 use super::route::{Answer, Route, empty};
-use super::store::GetBody;
+use super::store::{LOOKUPS_MAX, ObjectBytes, StoreError};
 use super::upload::part_number;
 use super::versions;
-use catalog::{Bucket, Checksum, Object};
+use catalog::{Bucket, Checksum, Object, PlacedObject};
 use futures::StreamExt;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use s3s::{Body, S3Response, StdError};
-
-/// How often a read begins again because the object was replaced between looking at it and opening it.
-const TRIES: usize = 4;
 
 /// What S3 calls bytes of no stated type.
 const NO_TYPE: &str = "binary/octet-stream";
@@ -34,8 +31,7 @@ const REPLACEABLE: [(&str, &str); 6] = [
 
 /// Answers an object without its bytes.
 pub(super) async fn head(route: &Route, ask: &Ask) -> Answer {
-    let bucket = route.bucket_to_read(ask).await?;
-    let object = route.readable_object(ask, &bucket).await?;
+    let (bucket, PlacedObject { object, .. }) = route.located(ask).await?;
     versions::check(ask)?;
     match weigh(ask, &object)? {
         Weighed::NotModified(answer) => Ok(answer),
@@ -46,25 +42,24 @@ pub(super) async fn head(route: &Route, ask: &Ask) -> Answer {
     }
 }
 
-/// Answers an object, or a part of it.
+/// Answers an object, or a part of it. It is located once, and read if it still is where it was then: two questions to
+/// the catalog.
 pub(super) async fn object(route: &Route, ask: &Ask) -> Answer {
-    let bucket = route.bucket_to_read(ask).await?;
-    for _ in 0..TRIES {
-        let object = route.readable_object(ask, &bucket).await?;
+    for _ in 0..LOOKUPS_MAX {
+        let (bucket, located) = route.located(ask).await?;
+        let object = &located.object;
         versions::check(ask)?;
-        let part = match weigh(ask, &object)? {
+        let part = match weigh(ask, object)? {
             Weighed::NotModified(answer) => return Ok(answer),
             Weighed::Send(part) => part,
         };
-        let range = if let Part::Bytes(range) = &part { Some(range.clone()) } else { None };
-        let checksums = checksums(route, ask, &object, &part).await?;
-        let got = route.store.get(&ask.bucket, &ask.key, range).await?;
-        // Conditions and range were weighed for the version that was looked at.
-        if got.object.version == object.version {
-            return describe(ask, &bucket, &object, &checksums, &part, body_of(got, ask));
+        let range = if let Part::Bytes(range) = &part { range.clone() } else { 0..object.bytes };
+        let checksums = checksums(route, ask, object, &part).await?;
+        if let Some(bytes) = route.store.read(&ask.bucket, &ask.key, &located, range).await? {
+            return describe(ask, &bucket, object, &checksums, &part, body_of(bytes, ask));
         }
     }
-    Err(Fault::slow_down(1, "The object is being replaced faster than it can be read."))
+    Err(StoreError::overwritten().into())
 }
 
 enum Weighed {
@@ -125,9 +120,9 @@ async fn checksums(route: &Route, ask: &Ask, object: &Object, part: &Part) -> Re
 }
 
 /// The bytes as a body. What goes wrong on the way can only break the connection, so it is logged here.
-fn body_of(got: GetBody, ask: &Ask) -> Body {
+fn body_of(bytes: ObjectBytes, ask: &Ask) -> Body {
     let path = format!("/{}/{}", ask.bucket, ask.key);
-    let frames = got.bytes.map(move |piece| {
+    let frames = bytes.map(move |piece| {
         piece.map(Frame::data).map_err(|error| {
             let message = error.to_string();
             Fault::from(error).log("GetObject, underway", &path);

@@ -45,8 +45,8 @@ pub use serve::serve;
 pub use traffic::{Traffic, TrafficSeen};
 
 pub use store::{
-    Committed, Completion, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, Restatement,
-    StoreError, StoreFuture, UploadMeta, UploadPage, UploadQuery,
+    Committed, Completion, Condition, GetBody, ListPage, ListQuery, Located, ObjectBytes, ObjectStore, PutMeta,
+    PutSink, Restatement, StoreError, StoreFuture, UploadMeta, UploadPage, UploadQuery,
 };
 
 use std::time::Duration;

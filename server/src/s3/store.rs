@@ -10,12 +10,19 @@
 
 use bytes::Bytes;
 use catalog::{
-    Acl, Bucket, BucketChange, Checksum, ChecksumKind, ChosenPart, Object, ObjectChange, Part, PartLengths, Upload,
-    VersionId,
+    Acl, Bucket, BucketChange, Checksum, ChecksumKind, ChosenPart, Object, ObjectChange, Part, PartLengths,
+    PlacedObject, Upload, VersionId,
 };
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use std::ops::Range;
+
+/// Times a read locates an object before it gives up on one that is overwritten again and again.
+pub(super) const LOOKUPS_MAX: usize = 8;
+
+/// The bytes of an object, or of a range of it, exactly as many as were asked for. An error breaks the connection, so
+/// that no client takes a part for the whole.
+pub type ObjectBytes = BoxStream<'static, Result<Bytes, StoreError>>;
 
 /// The answer of an object store, some time later.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -63,10 +70,36 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// What is known of an object, or [`StoreError::NoSuchKey`]. Never touches a drive.
     fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Object>;
 
-    /// The bytes `range` of the current version (all of it without one), which lies within the object. Answers when the
-    /// bytes begin to flow, which takes a while for a cold object; [`StoreError::SlowDown`] when that while would be
-    /// longer than the store lets a client wait. The object in the answer is the version the bytes are of.
-    fn get<'a>(&'a self, bucket: &'a str, key: &'a str, range: Option<Range<u64>>) -> StoreFuture<'a, GetBody>;
+    /// The object at `key` along with its bucket, in one read of the catalog. Never touches a drive.
+    fn locate<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Located>;
+
+    /// The bytes `range` of an object that was located, which lies within it. Resolves when the first bytes are
+    /// available, which takes a while for a cold object; [`StoreError::SlowDown`] when that would be longer than the
+    /// store lets a client wait. `None` if it is not there any more: whoever wants it locates it again.
+    fn read<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        located: &'a PlacedObject,
+        range: Range<u64>,
+    ) -> StoreFuture<'a, Option<ObjectBytes>>;
+
+    /// The bytes `range` of the current version (all of it without one), as [`Self::locate`] and [`Self::read`] give
+    /// them. The object in the answer is the version the bytes are of.
+    fn get<'a>(&'a self, bucket: &'a str, key: &'a str, range: Option<Range<u64>>) -> StoreFuture<'a, GetBody> {
+        Box::pin(async move {
+            for _ in 0..LOOKUPS_MAX {
+                let placed = self.locate(bucket, key).await?.object?;
+                let bytes = placed.object.bytes;
+                // Whoever asked for bytes of an older, longer version is told by the version of the answer.
+                let range = range.clone().map_or(0..bytes, |range| range.start.min(bytes)..range.end.min(bytes));
+                if let Some(bytes) = self.read(bucket, key, &placed, range).await? {
+                    return Ok(GetBody { object: placed.object, bytes });
+                }
+            }
+            Err(StoreError::overwritten())
+        })
+    }
 
     /// Changes an object but for its bytes, and answers what it is now. Never touches a drive.
     fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> StoreFuture<'a, Object>;
@@ -265,9 +298,16 @@ pub struct Committed {
 pub struct GetBody {
     /// The version they are of.
     pub object: Object,
-    /// The bytes, exactly as many as were asked for. An error breaks the connection, so that no client takes a part for
-    /// the whole.
-    pub bytes: BoxStream<'static, Result<Bytes, StoreError>>,
+    /// The bytes.
+    pub bytes: ObjectBytes,
+}
+
+/// An object along with its bucket.
+pub struct Located {
+    /// The bucket.
+    pub bucket: Bucket,
+    /// The object, and where its bytes lie; [`StoreError::NoSuchKey`] if there is none.
+    pub object: Result<PlacedObject, StoreError>,
 }
 
 /// Which part of a bucket to list.
@@ -375,4 +415,11 @@ pub enum StoreError {
     /// Anything else; for the log.
     #[error("internal: {0}")]
     Internal(String),
+}
+
+impl StoreError {
+    /// An object is overwritten faster than it can be read.
+    pub(super) fn overwritten() -> Self {
+        Self::SlowDown { retry_after_s: 1, reason: "The object is being replaced faster than it can be read.".into() }
+    }
 }

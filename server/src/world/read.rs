@@ -9,7 +9,7 @@
 //!   the consumer orders the rest anew when it wants it;
 //! - a read that is tried again, with other drives, goes on where it stood.
 
-use super::transfer::{described, told};
+use super::transfer::{described, drive_outcomes};
 use super::{Job, Message, Ticket, World};
 use crate::losses::Losses;
 use bytes::Bytes;
@@ -35,9 +35,9 @@ const _: () = assert!(PIECES > 0 && (PIECES + 1) * PIECE_BYTES <= MEMORY_READ_BY
 
 /// A part of a blob's payload that is to be read.
 pub struct ReadOrder {
-    /// Which blob.
+    /// The blob.
     pub blob: Blob,
-    /// Which part of its payload.
+    /// The part of its payload.
     pub range: Range<u64>,
     /// Where the bytes go.
     pub target: ReadTarget,
@@ -60,7 +60,7 @@ pub enum ReadTarget {
 /// Hands bytes to a consumer in memory.
 pub struct MemorySink {
     pieces: mpsc::Sender<Bytes>,
-    /// How long the consumer was waited for.
+    /// The time that the consumer was waited for.
     waited: Duration,
 }
 
@@ -96,7 +96,7 @@ impl Progress {
         self.range.start..self.range.start + self.given_bytes
     }
 
-    /// Whether the consumer of an operation that reads into memory is gone.
+    /// True if the consumer of an operation that reads into memory is gone.
     pub(super) fn is_abandoned(&self) -> bool {
         matches!(&self.target, ReadTarget::Memory(sink) if sink.pieces.is_closed())
     }
@@ -181,7 +181,7 @@ impl World {
             }
             name_damaged(id, &stacks, &outcomes);
             let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
-            let outcomes = told(&means, &drives, outcomes);
+            let outcomes = drive_outcomes(&means, &drives, outcomes);
             let event = Event::TransferEnded { op, attempt, done, outcomes };
             handle.send(Message::ReadEnded { event, op, progress });
         });
@@ -196,13 +196,7 @@ impl World {
     }
 
     /// The operation is over.
-    pub(super) fn read_ended(
-        &self,
-        blob: &Blob,
-        progress: Progress,
-        refused: &OnceLock<Rejection>,
-        outcome: &Outcome,
-    ) {
+    pub(super) fn read_ended(&self, blob: &Blob, progress: Progress, refused: &OnceLock<Rejection>, outcome: &Outcome) {
         self.means.holds.release(blob.blob);
         self.note_loss(blob, &progress, outcome);
         let reason = match outcome {

@@ -5,8 +5,8 @@ use catalog::{Catalog, Cursor, VersionId};
 use engine::{DoomedBlob, Event};
 use model::{Attempt, BlobId, GroupId, OpId};
 
-/// What the catalog said of a group's doomed blobs.
-pub(crate) struct DoomedPage {
+/// A page of a group's blobs with dead bytes.
+pub(crate) struct DeadPage {
     pub(crate) blobs: Vec<DoomedBlob>,
     pub(crate) next: Option<Cursor>,
 }
@@ -15,8 +15,8 @@ pub(crate) struct DoomedPage {
 const MEMBERS_LOOKED_AT: usize = 256;
 
 impl World {
-    pub(super) fn list_doomed(&self, group: GroupId, attempt: Attempt, limit: u32, restart: bool) {
-        let after = if restart { None } else { self.doomed_cursors.get(&group).cloned() };
+    pub(super) fn list_dead(&self, group: GroupId, attempt: Attempt, limit: u32, restart: bool) {
+        let after = if restart { None } else { self.dead_cursors.get(&group).cloned() };
         let (handle, catalog) = (self.handle.clone(), self.means.catalog.clone());
         self.start(async move {
             let page = match catalog.doomed_page(group, after.as_ref(), limit as usize).await {
@@ -24,24 +24,24 @@ impl World {
                     let mut blobs = Vec::with_capacity(page.items.len());
                     for doomed in page.items {
                         let readable = !doomed.living || is_readable(&catalog, doomed.blob.blob).await;
-                        blobs.push(doomed_blob(doomed, readable));
+                        blobs.push(dead_blob(doomed, readable));
                     }
-                    DoomedPage { blobs, next: page.next }
+                    DeadPage { blobs, next: page.next }
                 }
                 Err(error) => {
-                    tracing::error!(%group, %error, "doomed blobs could not be listed; they wait for the next wake");
-                    DoomedPage { blobs: Vec::new(), next: None }
+                    tracing::error!(%group, %error, "dead blobs could not be listed; they wait for the next wake");
+                    DeadPage { blobs: Vec::new(), next: None }
                 }
             };
-            handle.send(Message::Doomed { group, attempt, page });
+            handle.send(Message::DeadBlobs { group, attempt, page });
         });
     }
 
-    pub(super) fn doomed_page(&mut self, group: GroupId, attempt: Attempt, page: DoomedPage) {
+    pub(super) fn dead_page(&mut self, group: GroupId, attempt: Attempt, page: DeadPage) {
         let more = page.next.is_some();
         match page.next {
-            Some(cursor) => self.doomed_cursors.insert(group, cursor),
-            None => self.doomed_cursors.remove(&group),
+            Some(cursor) => self.dead_cursors.insert(group, cursor),
+            None => self.dead_cursors.remove(&group),
         };
         // A hold keeps stacks from being removed. It is no reason against an evacuation: who woke the group reads
         // what still lives.
@@ -69,7 +69,7 @@ impl World {
     }
 }
 
-/// Whether anything that lives in a blob can be read, as far as is known. In doubt, it is tried.
+/// True if anything that lives in a blob can be read, as far as is known. In doubt, it is tried.
 async fn is_readable(catalog: &Catalog, blob: BlobId) -> bool {
     let Ok(page) = catalog.blob_members(blob, None, MEMBERS_LOOKED_AT).await else { return true };
     let versions: Vec<VersionId> = page.items.iter().map(|member| member.version).collect();
@@ -77,7 +77,7 @@ async fn is_readable(catalog: &Catalog, blob: BlobId) -> bool {
     page.next.is_some() || quarantined.map_or(true, |quarantined| quarantined.contains(&false))
 }
 
-fn doomed_blob(doomed: catalog::Doomed, readable: bool) -> DoomedBlob {
+fn dead_blob(doomed: catalog::Doomed, readable: bool) -> DoomedBlob {
     DoomedBlob {
         blob: doomed.blob.blob,
         drives: doomed.blob.drives,

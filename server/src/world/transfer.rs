@@ -4,7 +4,7 @@
 //! drive is reported as it fared.
 
 use super::quarantine::blames_member;
-use super::{Job, Means, Message, World, WorldHandle, Written};
+use super::{Job, Means, Message, World, WorldHandle};
 use catalog::Blob;
 use disk::Drive;
 use disk::stack::{self, Provenance, StackOutcome, StackWriter};
@@ -14,6 +14,26 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use workshop::{HeldPack, PackError, PackSource, Sealed};
+
+/// A blob whose stacks are written and synced.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    blob: Blob,
+    sealed: Sealed,
+    /// Every fragment was read back, and the payload's checksum is the one that it was sealed with.
+    read_back: bool,
+}
+
+impl Written {
+    /// The blob, to be committed now that the engine counts it as written to `drives` of `group`.
+    pub(super) fn to_commit(self, group: GroupId, drives: &[DriveId]) -> Blob {
+        let Self { blob, sealed, read_back } = self;
+        assert!(read_back, "{} is read back before it is committed", blob.blob);
+        assert_eq!((blob.group, &*blob.drives), (group, drives), "{} lies where the engine counts it", blob.blob);
+        assert_eq!(blob.payload_bytes, sealed.payload_bytes, "{} is as long as its intent says", blob.blob);
+        blob
+    }
+}
 
 impl World {
     pub(super) fn transfer(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
@@ -49,7 +69,7 @@ impl World {
             if let Some(ticket) = ticket {
                 ticket.wrote_for(means.clock.now().since(began));
             }
-            let outcomes = told(&means, &drives, outcomes);
+            let outcomes = drive_outcomes(&means, &drives, outcomes);
             let event = match unreadable {
                 Some(versions) => Event::SourceUnreadable { op, attempt, versions, outcomes },
                 None => Event::TransferEnded { op, attempt, done: written.is_some(), outcomes },
@@ -74,10 +94,10 @@ impl World {
             if let Some(ticket) = ticket {
                 ticket.verified_for(means.clock.now().since(began));
             }
-            let outcomes = told(&means, &drives, report.outcomes);
+            let outcomes = drive_outcomes(&means, &drives, report.outcomes);
             let done = report.result.is_ok();
             let written = match report.result {
-                Ok(()) => Some(written),
+                Ok(()) => Some(Written { read_back: true, ..written }),
                 Err(error) => {
                     tracing::error!(
                         blob = %blob.id, %error,
@@ -107,23 +127,23 @@ impl World {
                 handle.send(Message::Event(event));
                 return;
             }
-            if !are_all_left(&means, blob, &stacks, &failed).await {
-                tracing::warn!(%blob, "a doomed blob does not lie where it did; it goes at its group's next wake");
+            if !knows_no_others(&means, blob, &stacks, &failed).await {
+                tracing::warn!(%blob, "a dead blob does not lie where it did; it goes at its group's next wake");
                 let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
                 handle.send(Message::Event(event));
                 return;
             }
             let outcomes = stack::remove(means.rack_uuid, blob, &devices).await;
             let done = outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
-            let outcomes = told(&means, &drives, outcomes);
+            let outcomes = drive_outcomes(&means, &drives, outcomes);
             handle.send(Message::Event(Event::TransferEnded { op, attempt, done, outcomes }));
         });
     }
 }
 
-/// Whether the catalog knows no stack of `blob` but these and those on drives that failed. A page of doomed blobs may
+/// True if the catalog knows no stack of `blob` but these and those on drives that failed. A page of dead blobs may
 /// be older than the move of a rebuilt stack, which would lie on its new drive for ever if the blob were forgotten.
-async fn are_all_left(means: &Means, blob: BlobId, stacks: &[(u8, DriveId)], failed: &BTreeSet<DriveId>) -> bool {
+async fn knows_no_others(means: &Means, blob: BlobId, stacks: &[(u8, DriveId)], failed: &BTreeSet<DriveId>) -> bool {
     match means.catalog.blob(blob).await {
         Ok(Some(found)) => {
             let mut lying = found.drives.iter().enumerate();
@@ -131,7 +151,7 @@ async fn are_all_left(means: &Means, blob: BlobId, stacks: &[(u8, DriveId)], fai
         }
         Ok(None) => true,
         Err(error) => {
-            tracing::error!(%blob, %error, "a doomed blob could not be looked up");
+            tracing::error!(%blob, %error, "a dead blob could not be looked up");
             false
         }
     }
@@ -142,9 +162,9 @@ pub(super) fn described(means: &Means, blob: &Blob) -> stack::Blob {
     stack::Blob { rack: means.rack_uuid, id: blob.blob, code, payload_bytes: blob.payload_bytes }
 }
 
-/// What each drive did, in the engine's words; repairs are counted. A drive with something bad on it is named in the
-/// log: what is said of stacks and fragments names files.
-pub(super) fn told(means: &Means, drives: &[DriveId], outcomes: Vec<StackOutcome>) -> Vec<DriveOutcome> {
+/// The outcome of each drive, in the engine's words; repairs are counted. A drive with something bad on it is named in
+/// the log: messages about stacks and fragments name files.
+pub(super) fn drive_outcomes(means: &Means, drives: &[DriveId], outcomes: Vec<StackOutcome>) -> Vec<DriveOutcome> {
     let result = |outcome| match outcome {
         StackOutcome::Fine => DriveResult::Fine,
         StackOutcome::Unused => DriveResult::Unused,
@@ -167,7 +187,7 @@ pub(super) fn told(means: &Means, drives: &[DriveId], outcomes: Vec<StackOutcome
     drives.iter().zip(results).map(|(drive, result)| DriveOutcome { drive: *drive, result }).collect()
 }
 
-/// A written blob that is not to be: it is doomed as a whole, and goes at its group's next wake.
+/// Gives up a blob that was written: it is dead as a whole, and goes at its group's next wake.
 pub(super) async fn give_up(means: &Means, handle: &WorldHandle, blob: &Blob) {
     match means.catalog.abort_blob(blob.blob).await {
         Ok(Some(doomed)) => handle.tell(Event::SpaceDoomed { group: doomed.group, bytes: doomed.bytes }),
@@ -178,7 +198,7 @@ pub(super) async fn give_up(means: &Means, handle: &WorldHandle, blob: &Blob) {
     }
 }
 
-/// What came of the stacks of a blob.
+/// The outcome of writing the stacks of a blob.
 struct Filled {
     sealed: Option<Sealed>,
     outcomes: Vec<StackOutcome>,
@@ -196,10 +216,11 @@ struct Write {
 }
 
 impl Write {
-    /// Intent, stacks, sync. What fails leaves nothing but a doomed blob. With it, how each drive fared, and if the
+    /// Intent, stacks, sync. A failure leaves nothing but a dead blob. With it, the outcome of each drive, and if the
     /// pack could not be read, the versions that are to blame.
     async fn run(&self, handle: &WorldHandle) -> (Option<Written>, Vec<StackOutcome>, Option<Vec<u64>>) {
         let unused = || self.devices.iter().map(|_| StackOutcome::Unused).collect();
+        let before = self.means.catalog.sequence();
         let blob = match self.begin().await {
             Ok(blob) => blob,
             Err(error) => {
@@ -207,6 +228,7 @@ impl Write {
                 return (None, unused(), None);
             }
         };
+        assert!(self.means.catalog.sequence() > before, "the intent of {} is durable before its stacks", blob.blob);
         let report = StackWriter::create(described(&self.means, &blob), self.provenance(&blob), &self.devices).await;
         let filled = match report.result {
             Err(_) => Filled { sealed: None, outcomes: report.outcomes, unreadable: None },
@@ -216,7 +238,7 @@ impl Write {
             give_up(&self.means, handle, &blob).await;
             return (None, filled.outcomes, filled.unreadable);
         };
-        (Some(Written { blob, sealed }), filled.outcomes, None)
+        (Some(Written { blob, sealed, read_back: false }), filled.outcomes, None)
     }
 
     /// As of after the intent, so that it is above what any catalog counts that does not know the blob.
@@ -261,6 +283,8 @@ impl Write {
             return Filled { sealed: None, outcomes: writer.abort().await, unreadable };
         }
         let report = writer.finish().await;
+        let are_fine = report.outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
+        assert!(report.result.is_err() || are_fine, "a blob is written when all of its stacks are synced");
         let sealed = source.sealed().filter(|_| report.result.is_ok());
         Filled { sealed, outcomes: report.outcomes, unreadable: None }
     }

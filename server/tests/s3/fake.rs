@@ -1,12 +1,12 @@
 //! An object store in memory, as simple as can be, that can also be told to fail.
 
 use bytes::Bytes;
-use catalog::{Bucket, BucketChange, Object, ObjectChange, Part, PartLengths, Upload, VersionId};
+use catalog::{Bucket, BucketChange, Object, ObjectChange, Part, PartLengths, Place, PlacedObject, Upload, VersionId};
 use futures::future::{BoxFuture, ready};
 use futures::{FutureExt, StreamExt};
 use server::s3::{
-    Committed, Completion, Condition, GetBody, ListPage, ListQuery, ObjectStore, PutMeta, PutSink, Restatement,
-    StoreError, StoreFuture, UploadMeta, UploadPage, UploadQuery,
+    Committed, Completion, Condition, ListPage, ListQuery, Located, ObjectBytes, ObjectStore, PutMeta, PutSink,
+    Restatement, StoreError, StoreFuture, UploadMeta, UploadPage, UploadQuery,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -229,13 +229,25 @@ impl ObjectStore for Fake {
         answer(self.found(bucket, key).map(|(object, _)| object))
     }
 
-    fn get<'a>(&'a self, bucket: &'a str, key: &'a str, range: Option<Range<u64>>) -> StoreFuture<'a, GetBody> {
+    fn locate<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Located> {
+        let found = self.lock().buckets.get(bucket).map(|(bucket, _)| bucket.clone()).ok_or(StoreError::NoSuchBucket);
+        let placed = |(object, _)| PlacedObject { object, place: Place::Parts, staged_ms: 0 };
+        answer(found.map(|found| Located { bucket: found, object: self.found(bucket, key).map(placed) }))
+    }
+
+    fn read<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        located: &'a PlacedObject,
+        range: Range<u64>,
+    ) -> StoreFuture<'a, Option<ObjectBytes>> {
         let mood = self.mood();
         if let Mood::Cold(retry_after_s) = mood {
             return answer(Err(StoreError::SlowDown { retry_after_s, reason: "The object is cold.".into() }));
         }
-        answer(self.found(bucket, key).map(|(object, bytes)| {
-            let range = range.unwrap_or(0..object.bytes);
+        let found = self.found(bucket, key).ok().filter(|(object, _)| object.version == located.object.version);
+        answer(Ok(found.map(|(_, bytes)| {
             let bytes = bytes.slice(range.start as usize..range.end as usize);
             self.streams.fetch_add(1, Ordering::SeqCst);
             let open = Open(self.streams.clone());
@@ -251,8 +263,8 @@ impl ObjectStore for Fake {
                 let _ = &open;
                 piece
             });
-            GetBody { object, bytes: bytes.boxed() }
-        }))
+            bytes.boxed() as ObjectBytes
+        })))
     }
 
     fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> StoreFuture<'a, Object> {
