@@ -124,7 +124,7 @@ impl Catalog {
 
     /// The record in `value`, found at `at`; a damaged one is quarantined, too. A record on which many objects hang, a
     /// blob's or a bucket's, is used all the same if but one bit of it is wrong.
-    fn opened<T: DeserializeOwned>(&self, at: &[u8], value: &Sealed) -> Result<T, CatalogError> {
+    pub(crate) fn opened<T: DeserializeOwned>(&self, at: &[u8], value: &Sealed) -> Result<T, CatalogError> {
         decode(at, value).or_else(|error| {
             self.quarantine(at, &error.to_string());
             let hang_many = [Tag::Blob as u8, Tag::Bucket as u8].map(Some).contains(&at.first().copied());

@@ -41,6 +41,7 @@ mod policy;
 mod rack;
 mod rebuild;
 mod reclaim;
+pub mod recall;
 pub mod reorder;
 pub mod repartition;
 mod room;
@@ -50,6 +51,7 @@ mod step;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+pub mod uploads;
 
 pub use action::{Action, Outcome, Rejection, Transfer};
 pub use class::{ClassPhase, ClassView, GroupState};

@@ -8,9 +8,9 @@ use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
 use crate::request::S3Request;
 use crate::response::{Answer, document, empty, owner};
-use crate::store::{ObjectStore, StoreError};
+use crate::store::{Located, ObjectStore, StoreError};
 use crate::versions;
-use catalog::{Acl, Authority, Bucket, BucketChange, Object, ObjectChange, Ownership};
+use catalog::{Acl, Authority, Bucket, BucketChange, Object, ObjectChange, Ownership, PlacedObject};
 use http::StatusCode;
 use s3s::dto::{
     AccessControlPolicy, GetBucketAclOutput, Grant, Grantee, ObjectOwnership, OwnershipControls, OwnershipControlsRule,
@@ -43,12 +43,7 @@ impl Deref for Owned {
 impl Frontend {
     /// The bucket of a request, which must be the one that was expected.
     async fn bucket(&self, request: &S3Request) -> Result<Bucket, ErrorResponse> {
-        let bucket = self.store.head_bucket(&request.bucket).await?;
-        let expected = request.header("x-amz-expected-bucket-owner")?;
-        if expected.is_some_and(|expected| expected != bucket.owner) {
-            return Err(ErrorCode::AccessDenied.into());
-        }
-        Ok(bucket)
+        expected(request, self.store.head_bucket(&request.bucket).await?)
     }
 
     /// The bucket of a request, which must belong to its user.
@@ -75,7 +70,15 @@ impl Frontend {
         self.bucket(request).await
     }
 
-    /// The object of a request, if its user may read it. Only those who may list the bucket are told that there is none.
+    /// The bucket and the object of a request, if its user may read it, and where it lies: one read of the catalog.
+    pub(crate) async fn located(&self, request: &S3Request) -> Result<(Bucket, PlacedObject), ErrorResponse> {
+        let Located { bucket, object } = self.store.locate(&request.bucket, &request.key).await?;
+        let bucket = expected(request, bucket)?;
+        let object = readable(request, &bucket, object, |placed| placed.object.acl)?;
+        Ok((bucket, object))
+    }
+
+    /// The object of a request, if its user may read it.
     pub(crate) async fn readable_object(&self, request: &S3Request, bucket: &Bucket) -> Result<Object, ErrorResponse> {
         self.readable_object_at(request, bucket, &request.key).await
     }
@@ -87,18 +90,37 @@ impl Frontend {
         bucket: &Bucket,
         key: &str,
     ) -> Result<Object, ErrorResponse> {
-        let found = self.store.head(&bucket.name, key).await;
-        if request.owns(bucket) {
-            return Ok(found?);
-        }
-        match found {
-            Ok(object) if is_public(bucket, object.acl) => Ok(object),
-            Err(StoreError::NoSuchKey) if is_public(bucket, bucket.acl) => Err(ErrorCode::NoSuchKey.into()),
-            Ok(_) | Err(StoreError::NoSuchKey) => Err(ErrorCode::AccessDenied.into()),
-            Err(error) => Err(error.into()),
-        }
+        readable(request, bucket, self.store.head(&bucket.name, key).await, |object| object.acl)
     }
 }
+
+/// The bucket of a request, if it is the one that was expected.
+fn expected(request: &S3Request, bucket: Bucket) -> Result<Bucket, ErrorResponse> {
+    let expected = request.header("x-amz-expected-bucket-owner")?;
+    if expected.is_some_and(|expected| expected != bucket.owner) {
+        return Err(ErrorCode::AccessDenied.into());
+    }
+    Ok(bucket)
+}
+
+/// The object that was found, if the user may read it. Only those who may list the bucket are told that there is none.
+fn readable<T>(
+    request: &S3Request,
+    bucket: &Bucket,
+    found: Result<T, StoreError>,
+    acl: fn(&T) -> Acl,
+) -> Result<T, ErrorResponse> {
+    if request.owns(bucket) {
+        return Ok(found?);
+    }
+    match found {
+        Ok(object) if is_public(bucket, acl(&object)) => Ok(object),
+        Err(StoreError::NoSuchKey) if is_public(bucket, bucket.acl) => Err(ErrorCode::NoSuchKey.into()),
+        Ok(_) | Err(StoreError::NoSuchKey) => Err(ErrorCode::AccessDenied.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 
 /// True if anybody may read what is in `bucket` and has this ACL.
 fn is_public(bucket: &Bucket, acl: Acl) -> bool {

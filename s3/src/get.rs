@@ -5,18 +5,15 @@ use crate::frontend::Frontend;
 use crate::precondition::{ConditionOutcome, RequestedRange, evaluate, requested_range};
 use crate::request::S3Request;
 use crate::response::{Answer, add_checksums, empty, set, validators};
-use crate::store::GetBody;
+use crate::store::{LOOKUPS_MAX, ObjectBytes, StoreError};
 use crate::versions;
-use catalog::{Bucket, Checksum, Object};
+use catalog::{Bucket, Checksum, Object, PlacedObject};
 use futures::StreamExt;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use s3s::{Body, S3Response, StdError};
-
-/// Attempts at a read whose object is replaced between looking at it and opening it.
-const TRIES: usize = 4;
 
 /// S3's content type for bytes of no stated type.
 const NO_TYPE: &str = "binary/octet-stream";
@@ -33,8 +30,7 @@ const REPLACEABLE: [(&str, &str); 6] = [
 
 /// Answers an object without its bytes.
 pub(crate) async fn head(front: &Frontend, request: &S3Request) -> Answer {
-    let bucket = front.bucket_to_read(request).await?;
-    let object = front.readable_object(request, &bucket).await?;
+    let (bucket, PlacedObject { object, .. }) = front.located(request).await?;
     versions::check(request)?;
     match weigh(request, &object)? {
         ReadOutcome::NotModified(answer) => Ok(answer),
@@ -45,25 +41,24 @@ pub(crate) async fn head(front: &Frontend, request: &S3Request) -> Answer {
     }
 }
 
-/// Answers an object, or a part of it.
+/// Answers an object, or a part of it. It is located once, and read if it still is where it was then: two questions to
+/// the catalog.
 pub(crate) async fn object(front: &Frontend, request: &S3Request) -> Answer {
-    let bucket = front.bucket_to_read(request).await?;
-    for _ in 0..TRIES {
-        let object = front.readable_object(request, &bucket).await?;
+    for _ in 0..LOOKUPS_MAX {
+        let (bucket, located) = front.located(request).await?;
+        let object = &located.object;
         versions::check(request)?;
-        let part = match weigh(request, &object)? {
+        let part = match weigh(request, object)? {
             ReadOutcome::NotModified(answer) => return Ok(answer),
             ReadOutcome::Send(part) => part,
         };
-        let range = if let RequestedRange::Bytes(range) = &part { Some(range.clone()) } else { None };
-        let checksums = checksums(front, request, &object, &part).await?;
-        let got = front.store.get(&request.bucket, &request.key, range).await?;
-        // Conditions and range were weighed for the version that was looked at.
-        if got.object.version == object.version {
-            return describe(request, &bucket, &object, &checksums, &part, body_of(got, request));
+        let range = if let RequestedRange::Bytes(range) = &part { range.clone() } else { 0..object.bytes };
+        let checksums = checksums(front, request, object, &part).await?;
+        if let Some(bytes) = front.store.read(&request.bucket, &request.key, &located, range).await? {
+            return describe(request, &bucket, object, &checksums, &part, body_of(bytes, request));
         }
     }
-    Err(ErrorResponse::slow_down(1, "The object is being replaced faster than it can be read."))
+    Err(StoreError::overwritten().into())
 }
 
 enum ReadOutcome {
@@ -129,9 +124,9 @@ async fn checksums(
 }
 
 /// The bytes as a body. What goes wrong on the way can only break the connection, so it is logged here.
-fn body_of(got: GetBody, request: &S3Request) -> Body {
+fn body_of(bytes: ObjectBytes, request: &S3Request) -> Body {
     let path = format!("/{}/{}", request.bucket, request.key);
-    let frames = got.bytes.map(move |piece| {
+    let frames = bytes.map(move |piece| {
         piece.map(Frame::data).map_err(|error| {
             let message = error.to_string();
             ErrorResponse::from(error).log("GetObject, underway", &path);

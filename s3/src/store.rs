@@ -11,12 +11,19 @@
 use bytes::Bytes;
 use catalog::{
     Authority, Bucket, BucketChange, Checksum, ChosenPart, ListRequest, Listing, Object, ObjectChange, Part,
-    PutCondition, Restated, Upload, UploadListRequest, UploadListing, VersionId,
+    PlacedObject, PutCondition, Restated, Upload, UploadListRequest, UploadListing, VersionId,
 };
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Times a read locates an object before it gives up on one that is overwritten again and again.
+pub(crate) const LOOKUPS_MAX: usize = 8;
+
+/// The bytes of an object, or of a range of it, exactly as many as were asked for. An error must break the connection,
+/// so that no client takes a part for the whole.
+pub type ObjectBytes = BoxStream<'static, Result<Bytes, StoreError>>;
 
 /// The outcome of a call, when it is done.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -66,10 +73,36 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// The metadata of an object, or [`StoreError::NoSuchKey`]. Never touches a drive.
     fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Object>;
 
-    /// The bytes `range` of the current version (all of it without one), which must lie within the object. Resolves
-    /// when the first bytes are available, which takes a while for a cold object; [`StoreError::SlowDown`] if it would
-    /// take longer than the store lets a client wait. The returned object is the version the bytes belong to.
-    fn get<'a>(&'a self, bucket: &'a str, key: &'a str, range: Option<Range<u64>>) -> StoreFuture<'a, GetBody>;
+    /// The object at `key` along with its bucket, in one read of the catalog. Never touches a drive.
+    fn locate<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Located>;
+
+    /// The bytes `range` of an object that was located, which must lie within it. Resolves when the first bytes are
+    /// available, which takes a while for a cold object; [`StoreError::SlowDown`] if it would take longer than the store
+    /// lets a client wait. `None` if it is not there any more: a reader who still wants it locates it again.
+    fn read<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        located: &'a PlacedObject,
+        range: Range<u64>,
+    ) -> StoreFuture<'a, Option<ObjectBytes>>;
+
+    /// The bytes `range` of the current version (all of it without one), as [`Self::locate`] and [`Self::read`] give
+    /// them. The returned object is the version the bytes belong to.
+    fn get<'a>(&'a self, bucket: &'a str, key: &'a str, range: Option<Range<u64>>) -> StoreFuture<'a, GetBody> {
+        Box::pin(async move {
+            for _ in 0..LOOKUPS_MAX {
+                let placed = self.locate(bucket, key).await?.object?;
+                let bytes = placed.object.bytes;
+                // A caller who asked for bytes of an older, longer version learns it from the version of the answer.
+                let range = range.clone().map_or(0..bytes, |range| range.start.min(bytes)..range.end.min(bytes));
+                if let Some(bytes) = self.read(bucket, key, &placed, range).await? {
+                    return Ok(GetBody { object: placed.object, bytes });
+                }
+            }
+            Err(StoreError::overwritten())
+        })
+    }
 
     /// Changes an object's ACL or tags and returns it as changed. Never touches a drive.
     fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> StoreFuture<'a, Object>;
@@ -162,9 +195,16 @@ pub struct Completion {
 pub struct GetBody {
     /// The version they belong to.
     pub object: Object,
-    /// Exactly the bytes that were asked for. An error must break the connection, so that no client takes a part for
-    /// the whole.
-    pub bytes: BoxStream<'static, Result<Bytes, StoreError>>,
+    /// The bytes.
+    pub bytes: ObjectBytes,
+}
+
+/// An object along with its bucket.
+pub struct Located {
+    /// The bucket.
+    pub bucket: Bucket,
+    /// The object, and where its bytes lie; [`StoreError::NoSuchKey`] if there is none.
+    pub object: Result<PlacedObject, StoreError>,
 }
 
 /// Why a call to the store failed.
@@ -235,4 +275,11 @@ pub enum StoreError {
     /// Any other failure; for the log.
     #[error("internal: {0}")]
     Internal(String),
+}
+
+impl StoreError {
+    /// An object is overwritten faster than it can be read.
+    pub(crate) fn overwritten() -> Self {
+        Self::SlowDown { retry_after_s: 1, reason: "The object is being replaced faster than it can be read.".into() }
+    }
 }

@@ -1,6 +1,6 @@
-//! Putting the house together: from a data directory to a server, and back to sleeping drives.
+//! Puts the server together: from a data directory to a running server, and back to sleeping drives.
 //!
-//! What is particular to a data directory is here: the catalog's file, directories behind emulated drives, the admin
+//! Everything particular to a data directory is here: the catalog's file, directories behind emulated drives, the admin
 //! socket. The rest of the way is [`boot`]'s.
 //!
 //! Shutdown goes the other way round: no new connections, requests in flight end, groups go to sleep, the catalog
@@ -9,6 +9,7 @@
 use crate::admin;
 use crate::boot::{self, BootError};
 use crate::config::Config;
+use crate::context::{Counters, Means, nonces};
 use crate::data_dir::DataDir;
 use crate::descriptors::{Descriptors, TooFewDescriptors};
 use crate::holds::Holds;
@@ -17,10 +18,10 @@ use crate::house::House;
 use crate::lineage::Lineage;
 use crate::notices::Notices;
 use crate::repartition::Repartitions;
-use crate::tell::Teller;
+use crate::status_service::StatusService;
 use crate::trace_file;
 use crate::users::Users;
-use crate::world::{self, Counters, Means, WorldHandle};
+use crate::world::WorldHandle;
 use catalog::{Catalog, CatalogError, ClockAnchor, Sequence, SqliteOptions, SqliteStore, StoreError};
 use disk::{Clock, DirectoryDrive, Drive, DriveError, EmulatedRack, OpenFiles};
 use engine::trace::{Header, TRACE_FORMAT};
@@ -43,9 +44,9 @@ const SPOOL_STRIPES_MIN: u64 = 2;
 /// Commit sequence numbers for each millisecond of the wall clock: far more than there are commits.
 const SEQUENCE_BITS: u32 = 20;
 
-/// How long groups may take to go to sleep at shutdown before the server ends all the same, in wall time.
+/// The longest that groups may take to go to sleep at shutdown, in wall time; then the server ends all the same.
 const SLEEP_PATIENCE: Duration = Duration::from_secs(90);
-/// How long after it failed it is asked again what is known of stale uploads.
+/// Time until the catalog is asked again for the watch of stale uploads, if it did not answer.
 const STALE_RETRY: Duration = Duration::from_mins(1);
 
 /// Why the server does not run.
@@ -54,17 +55,17 @@ pub enum RunError {
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {source}; choose another with --port, or end what listens there")]
     Listen {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// A file or socket of the data directory cannot be used.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The step that failed.
         what: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The process may have too few files open.
@@ -73,7 +74,7 @@ pub enum RunError {
     /// The catalog's store cannot be opened.
     #[error("catalog: {0}")]
     Store(#[from] StoreError),
-    /// What was found does not make a rack that can work.
+    /// The rack cannot be brought up from what was found.
     #[error(transparent)]
     Boot(#[from] BootError),
 }
@@ -141,8 +142,8 @@ fn random_seed() -> Result<u64, RunError> {
     getrandom::u64().map_err(|error| io_error("drawing random bytes", io::Error::other(error.to_string())))
 }
 
-/// Aborts uploads that were left open longer than `limit`, now and again. Counts time as `stale.rs` says, without the
-/// wall clock.
+/// Aborts uploads that were left open longer than `limit`, now and again. Counts time as `engine::uploads` says,
+/// without the wall clock.
 async fn abort_stale(house: Arc<House>, limit: Duration) {
     let began = tokio::time::Instant::now();
     let mut watch = loop {
@@ -170,13 +171,13 @@ fn io_error(what: &str, source: io::Error) -> RunError {
     RunError::Io { what: what.into(), source }
 }
 
-/// A house that runs.
+/// A server that runs.
 struct Running {
     means: Means,
     world: WorldHandle,
     users: Arc<Users>,
     traffic: Arc<Traffic>,
-    teller: Arc<Teller>,
+    teller: Arc<StatusService>,
     jobs: Repartitions,
 }
 
@@ -205,13 +206,13 @@ impl Boot<'_> {
             spawn: Arc::new(supervised),
             drives: emulated.drives().into(),
             rack_uuid: self.dir.rack_uuid(),
-            nonce: world::nonces(random_seed()?),
+            nonce: nonces(random_seed()?),
             catalog,
             staging,
             spool,
             holds: Holds::default(),
             lineage: Arc::new(Lineage::new(self.config.accept_older_catalog)),
-            ordering: Arc::default(),
+            recall_order: Arc::default(),
             pin_of: Arc::new(move |bucket, key| {
                 pins.iter()
                     .filter(|pin| pin.covers(bucket, key))
@@ -240,7 +241,7 @@ impl Boot<'_> {
             Users::open(means.catalog.clone(), self.dir.path().to_owned(), self.dir.credentials(), means.wall.clone());
         let users = Arc::new(users.await?);
         let traffic = Traffic::new(&self.config.limits(self.descriptors.connections));
-        let teller = Teller::new(means.clone(), world.clone(), emulated)
+        let teller = StatusService::new(means.clone(), world.clone(), emulated)
             .with_notices(self.notices.clone())
             .with_traffic(Arc::clone(&traffic))
             .with_places(self.dir.labels());
@@ -269,7 +270,7 @@ impl Boot<'_> {
         let staged_bytes = catalog.staged_usage().await?.bytes + catalog.upload_usage().await?.bytes;
         let capacity_bytes = self.config.workshop.capacity_bytes(free_bytes, staged_bytes);
         let staging = Staging::new(staged, capacity_bytes).with_nonces({
-            let nonce = world::nonces(random_seed()?);
+            let nonce = nonces(random_seed()?);
             move || nonce()
         });
         let spool_bytes = self.config.workshop.spool_bytes(capacity_bytes);

@@ -1,14 +1,15 @@
 //! Bringing a world up: from what is durable to an engine that knows everything it must.
 //!
 //! The engine's beliefs are restated from the catalog: used bytes from the blobs, starts of the day from the drives'
-//! records, doomed bytes from the tombstones. Blobs that were being written when the last server ended are given up,
+//! records, dead bytes from the tombstones. Blobs that were being written when the last server ended are given up,
 //! staged files that no object refers to are removed, recalls are forgotten.
 //!
 //! Like the world itself it takes its means as arguments and touches no thread, file or clock of its own, so that the
 //! same steps follow a crash in virtual time.
 
+use crate::context::{Means, usage_of};
 use crate::lineage::{self, LineageError};
-use crate::world::{Means, World, WorldHandle, quarantine, usage_of};
+use crate::world::{World, WorldHandle, quarantine};
 use catalog::{Catalog, CatalogError, ClockAnchor};
 use disk::label::RackUuid;
 use disk::stack;
@@ -22,9 +23,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use workshop::UnknownFile;
 
-/// What a drive has beside stacks, in bytes.
+/// Bytes on a drive beside its stacks.
 const LABEL_BYTES: u64 = 4_096;
-/// What the index of a pack takes that holds one object, in bytes, and some more.
+/// An upper bound on the index of a pack with one object.
 const INDEX_BYTES: u64 = 16 << 10;
 /// Records that are read at once.
 const PAGE: usize = 1024;
@@ -43,7 +44,7 @@ pub enum BootError {
     /// The rack cannot be laid out.
     #[error("rack: {0}")]
     Layout(#[from] LayoutError),
-    /// What is remembered and what the rack's description says do not fit.
+    /// The catalog contradicts the rack's description.
     #[error("{0}")]
     Contradiction(String),
 }
@@ -142,9 +143,11 @@ async fn refuse_a_new_catalog(means: &Means) -> Result<(), BootError> {
 
 /// Begins a run; the runs before it, as far as the catalog remembers them.
 async fn runs_before(means: &Means) -> Result<Vec<u64>, BootError> {
-    lineage::begin_run(means).await.map_err(|error| match error {
-        LineageError::Catalog(error) => BootError::Catalog(error),
-        LineageError::Workshop(error) => BootError::Workshop(error),
+    lineage::begin_run(&means.lineage, &means.catalog, &means.staging, (means.nonce)()).await.map_err(|error| {
+        match error {
+            LineageError::Catalog(error) => BootError::Catalog(error),
+            LineageError::Workshop(error) => BootError::Workshop(error),
+        }
     })
 }
 
@@ -170,7 +173,7 @@ async fn sweep(means: &Means, runs: &[u64]) -> Result<(), BootError> {
     };
     if let Some((slot, stamp)) = swept.unknown.iter().find(newer).and_then(|file| Some((file.slot, file.stamp?))) {
         let why = format!("the staged file of slot {slot} was written under a newer one");
-        lineage::found_newer(means, stamp.run, why).await;
+        lineage::found_newer(&means.lineage, &means.catalog, &means.staging, stamp.run, why).await;
     }
     let (garbage, kept): (Vec<&UnknownFile>, Vec<&UnknownFile>) =
         swept.unknown.iter().partition(|file| lineage::is_garbage(&means.lineage, file, runs));
@@ -279,7 +282,7 @@ async fn restate(means: &Means, rack: &Rack) -> Result<Vec<Event>, BootError> {
     Ok(facts)
 }
 
-/// What the blobs of the catalog take of each drive. A blob must lie within its group as the rack is laid out now.
+/// Bytes of each drive that the blobs of the catalog take. A blob must lie within its group as laid out now.
 async fn used_bytes(means: &Means, layout: &Layout) -> Result<BTreeMap<DriveId, u64>, BootError> {
     let mut used = BTreeMap::new();
     let mut after = None;

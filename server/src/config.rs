@@ -1,4 +1,4 @@
-//! What an operator may set: `larder.toml` in the data directory.
+//! The settings of an operator: `larder.toml` in the data directory.
 //!
 //! Every key has a safe default and is documented in `config/default.toml`, which is what a new data directory gets.
 //! Invariants:
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use text::OvertakeLimit;
 
-/// What `larder.toml` says at first: every key with its default, commented out.
+/// The first `larder.toml`: every key with its default, commented out.
 const TEMPLATE: &str = include_str!("config/default.toml");
 
 /// The shortest `head_limit`: what S3's own limits on headers need, with a signature in the URL.
@@ -29,8 +29,8 @@ const HEAD_BYTES_MIN: u64 = 16 << 10;
 /// The packs a write stays with one group for, unless the operator says otherwise.
 const BATCH_PACKS: u64 = 20;
 
-/// How long the catalog's disk, the scheduler and whatever else lies between the engine and a drive may take, in wall
-/// time, before a drive is done without.
+/// The longest that the catalog's disk, the scheduler and whatever else lies between the engine and a drive may take, in
+/// wall time, before a drive is done without.
 const HOST_SLACK: Duration = Duration::from_secs(30);
 
 /// The configuration of a server.
@@ -42,7 +42,7 @@ pub struct Config {
     /// The domain whose subdomains are buckets, if there is one.
     #[serde(deserialize_with = "text::some_domain")]
     pub domain: Option<HostDomain>,
-    /// How long a GET may wait for its group, in wall time.
+    /// The longest wait of a GET for its group, in wall time.
     #[serde(deserialize_with = "text::duration")]
     pub patience: Duration,
     /// Requests at once.
@@ -69,7 +69,7 @@ pub struct Config {
     /// What a client must send or take in a second at least, on average, while it is waited for.
     #[serde(rename = "min_rate", deserialize_with = "text::size")]
     pub min_bytes_per_s: u64,
-    /// How long a client may be waited for, in wall time; above 0.
+    /// The longest wait for a client, in wall time; above 0.
     #[serde(deserialize_with = "text::some_time")]
     pub client_timeout: Duration,
     /// The largest object of one PUT.
@@ -78,33 +78,33 @@ pub struct Config {
     /// Modelled seconds per wall second, 1 to 100,000.
     #[serde(deserialize_with = "text::time_scale")]
     pub time_scale: u32,
-    /// When groups sleep, in modelled time.
+    /// The rule by which groups sleep, in modelled time.
     #[serde(deserialize_with = "text::idle_timeout")]
     pub idle_timeout: IdleTimeout,
-    /// How reads treat spare stacks.
+    /// The treatment of spare stacks by reads.
     pub read_policy: ReadPolicy,
     /// Starts a drive may use on one day for work nobody waits for; the rack's rating if not set.
     #[serde(deserialize_with = "text::some_at_least_one")]
     pub starts_per_day: Option<u32>,
     /// The file that the engine's trace is written to, if one is kept.
     pub trace: Option<PathBuf>,
-    /// The doomed share of a blob at which the rest is rescued, in thousandths.
+    /// The dead share of a blob at which the rest is evacuated, in thousandths.
     #[serde(rename = "rescue_fraction", deserialize_with = "text::permille")]
     pub rescue_permille: u32,
-    /// Whether this catalog counts although it is older than the rack or the workshop: the newer one is lost.
+    /// True if this catalog counts although it is older than the rack or the workshop: the newer one is lost.
     pub accept_older_catalog: bool,
     /// The staging area.
     pub workshop: WorkshopConfig,
-    /// When data moves to the rack.
+    /// The rules by which data moves to the rack.
     pub migrate: MigrateConfig,
     /// Each class's queues.
     pub scheduler: SchedulerConfig,
-    /// How writes find their group.
+    /// The choice of a group for a write.
     pub placement: PlacementConfig,
     /// Prefixes that are kept in one class.
     #[serde(rename = "pin")]
     pub pins: Vec<Pin>,
-    /// How long drives may take to answer.
+    /// The deadlines of drives.
     pub deadlines: DeadlinesConfig,
     /// Emulated racks.
     pub emulation: EmulationConfig,
@@ -148,10 +148,10 @@ impl Default for Config {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkshopConfig {
-    /// What may be staged; see [`WorkshopConfig::capacity_bytes`].
+    /// Room for staged objects; see [`WorkshopConfig::capacity_bytes`].
     #[serde(rename = "capacity", deserialize_with = "text::some_size")]
     pub capacity: Option<u64>,
-    /// What recalls may occupy; see [`WorkshopConfig::spool_bytes`].
+    /// Room for recalls; see [`WorkshopConfig::spool_bytes`].
     #[serde(rename = "spool", deserialize_with = "text::some_size")]
     pub spool: Option<u64>,
     /// Above this share, in thousandths, cold data moves when no client waits.
@@ -160,7 +160,7 @@ pub struct WorkshopConfig {
     /// Above this share, in thousandths, data moves whoever waits. Not below `regular_permille`.
     #[serde(rename = "critical", deserialize_with = "text::permille")]
     pub critical_permille: u32,
-    /// How long after it was begun an upload in parts is aborted, in wall time; never if `None`.
+    /// The age at which an open upload in parts is aborted, in wall time; never if `None`.
     #[serde(deserialize_with = "text::duration_or_never")]
     pub abort_uploads_after: Option<Duration>,
 }
@@ -174,29 +174,29 @@ impl Default for WorkshopConfig {
 }
 
 impl WorkshopConfig {
-    /// What may be staged: what is set, or a quarter of the room there would be if nothing were staged. An emulated
-    /// rack lives on the same file system and takes (k + r) / k of every byte, so that more would run into the wall.
+    /// Room for staged objects: what is set, or a quarter of the room there would be if nothing were staged. An
+    /// emulated rack lives on the same file system and takes (k + r) / k of every byte, so that more would run into the wall.
     pub fn capacity_bytes(&self, free_bytes: u64, staged_bytes: u64) -> u64 {
         self.capacity.unwrap_or_else(|| free_bytes.saturating_add(staged_bytes) / 4)
     }
 
-    /// What recalls may occupy: what is set, or a quarter of `capacity_bytes`.
+    /// Room for recalls: what is set, or a quarter of `capacity_bytes`.
     pub fn spool_bytes(&self, capacity_bytes: u64) -> u64 {
         self.spool.unwrap_or(capacity_bytes / 4)
     }
 }
 
-/// When data moves to the rack. Ages are wall time.
+/// The rules by which data moves to the rack. Ages are wall time.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MigrateConfig {
-    /// What is older moves in any case; never if not set.
+    /// The age at which an object moves in any case; never if not set.
     #[serde(deserialize_with = "text::some_duration")]
     pub older_than: Option<Duration>,
-    /// What is younger does not move below the critical share.
+    /// The age below which an object does not move until the critical share is reached.
     #[serde(deserialize_with = "text::duration")]
     pub min_age: Duration,
-    /// What is smaller does not move below the critical share.
+    /// The size below which an object does not move until the critical share is reached.
     #[serde(rename = "min_size", deserialize_with = "text::size")]
     pub min_bytes: u64,
     /// The size of packs; the rack's if not set.
@@ -205,13 +205,13 @@ pub struct MigrateConfig {
     /// Objects a pack holds at most.
     #[serde(deserialize_with = "text::at_least_one")]
     pub pack_members: u32,
-    /// How much longer than `older_than` a pack waits to be filled.
+    /// The time beyond `older_than` that a pack waits to be filled.
     #[serde(deserialize_with = "text::duration")]
     pub linger: Duration,
     /// Packs on their way at once.
     #[serde(deserialize_with = "text::at_least_one")]
     pub window: u32,
-    /// How often the workshop is looked through; above 0.
+    /// The interval between two scans of the workshop; above 0.
     #[serde(deserialize_with = "text::some_time")]
     pub scan_interval: Duration,
 }
@@ -238,20 +238,20 @@ pub struct SchedulerConfig {
     /// Operations a queue holds at most.
     #[serde(deserialize_with = "text::at_least_one")]
     pub queue_depth: u32,
-    /// How far an operation may be overtaken, in the unit of `weighing`; 500 GB if not set.
+    /// u: the weight by which an operation may be overtaken, in the unit of `weighing`; 500 GB if not set.
     overtake_limit: Option<OvertakeLimit>,
-    /// What overtaking is counted in.
+    /// The unit of overtaking.
     pub weighing: Weighing,
-    /// How long a client's operation waits before no later one goes before it, in modelled time; without bound if
+    /// The wait of a client's operation after which no later one goes before it, in modelled time; without bound if
     /// `None`.
     #[serde(deserialize_with = "text::duration_or_never")]
     pub wait_limit: Option<Duration>,
-    /// Whether an operation may join the group in service.
+    /// True if an operation may join the group in service.
     pub join_in_service: bool,
-    /// How long one queue may keep a class while another waits, in modelled time; above 0.
+    /// The time for which one queue may keep a class while another waits, in modelled time; above 0.
     #[serde(deserialize_with = "text::some_time")]
     pub quantum: Duration,
-    /// How long a queue that is empty keeps a class within its turn, for more of the same; in modelled time.
+    /// The time for which an empty queue keeps a class within its turn, for more of the same; in modelled time.
     #[serde(deserialize_with = "text::duration")]
     pub anticipation: Duration,
     /// Shares of a class's time. Not all 0.
@@ -281,13 +281,13 @@ impl SchedulerConfig {
     }
 }
 
-/// How writes find their group.
+/// The choice of a group for a write.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlacementConfig {
     /// By which rule.
     pub group_choice: GroupRule,
-    /// How much [`GroupRule::Batch`] gives to one group; 20 packs if not set.
+    /// The bytes that [`GroupRule::Batch`] gives to one group; 20 packs if not set.
     #[serde(rename = "batch", deserialize_with = "text::some_size")]
     pub batch_bytes: Option<u64>,
 }
@@ -298,7 +298,7 @@ impl Default for PlacementConfig {
     }
 }
 
-/// How a write finds its group.
+/// A way to choose a group for a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupRule {
@@ -319,7 +319,7 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// Whether it holds for `key` in `bucket`. A pin without `/` holds for the whole bucket of that name.
+    /// True if it holds for `key` in `bucket`. A pin without `/` holds for the whole bucket of that name.
     pub fn covers(&self, bucket: &str, key: &str) -> bool {
         match self.prefix.split_once('/') {
             None => self.prefix == bucket,
@@ -328,7 +328,7 @@ impl Pin {
     }
 }
 
-/// How long drives may take to answer, in wall time; all above 0.
+/// The deadlines of drives, in wall time; all above 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeadlinesConfig {
@@ -362,7 +362,7 @@ impl DeadlinesConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EmulationConfig {
-    /// What their randomness is drawn from.
+    /// The seed of their randomness.
     pub seed: u64,
 }
 
@@ -402,7 +402,7 @@ impl Config {
         }
     }
 
-    /// What a new data directory's `larder.toml` says: every key explained, and those in `set` (such as
+    /// The `larder.toml` of a new data directory: every key explained, and those in `set` (such as
     /// `migrate.older_than`) uncommented with their value in TOML.
     pub fn template(set: &[(&str, String)]) -> String {
         text::filled_in(TEMPLATE, set)
@@ -445,7 +445,7 @@ impl Config {
         }
     }
 
-    /// How much the front takes on, with so many connections as the system allows.
+    /// The limits of the S3 front, with so many connections as the system allows.
     pub fn limits(&self, connections: usize) -> S3Limits {
         let usual = S3Limits::of(self.request_limit as usize, connections.min(self.connection_limit as usize));
         let set = |limit: Option<u32>, usual: usize| limit.map_or(usual, |limit| limit as usize);
@@ -462,7 +462,7 @@ impl Config {
         }
     }
 
-    /// What the engine is told about the rack `spec`: wall times turned into modelled ones, the rack's own values where
+    /// The engine's policy for the rack `spec`: wall times turned into modelled ones, the rack's own values where
     /// nothing is set. It owns all classes.
     pub fn rack_policy(&self, spec: &RackSpec) -> RackPolicy {
         let scheduler = &self.scheduler;
@@ -525,7 +525,7 @@ pub struct ConfigError {
     pub path: PathBuf,
     /// Line and column, each from 1, where the place is known.
     pub place: Option<(usize, usize)>,
-    /// What is wrong, and what to write instead.
+    /// The mistake, and what to write instead.
     pub message: String,
 }
 

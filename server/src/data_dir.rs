@@ -45,7 +45,7 @@ const DRIVES: &str = "drives";
 /// Holds the rack's uuid while `init` works, so that labels it left on drives elsewhere are known for its own.
 const UNFINISHED: &str = "unfinished";
 
-/// What a new data directory is made from.
+/// The ingredients of a new data directory.
 #[derive(Clone, Debug)]
 pub struct InitOptions {
     /// A shipped rack's name, or the path of a description.
@@ -66,7 +66,7 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Whether there is a complete data directory at `path`.
+    /// True if there is a complete data directory at `path`.
     pub fn exists(path: &Path) -> bool {
         path.join(IDENTITY).exists()
     }
@@ -246,12 +246,12 @@ fn drive_path(path: &Path, rack: &RackSpec, drive: DriveId) -> PathBuf {
     }
 }
 
-/// What goes onto drives that are labelled now: each gets a UUID of its own.
+/// The labels of drives that are labelled now: each gets a UUID of its own.
 fn fresh_labels(labels: Vec<(PathBuf, Label)>) -> Result<Vec<(PathBuf, DriveLabel)>, DataDirError> {
     labels.into_iter().map(|(path, label)| Ok((path, fresh_label(label)?))).collect()
 }
 
-/// What goes onto the drive of the place `label` that is labelled now.
+/// The label of the drive that takes the place `label` now.
 ///
 /// # Errors
 /// When the system has no random bytes.
@@ -437,7 +437,7 @@ pub enum DataDirError {
     Damaged {
         /// The part.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The flaw.
         what: String,
     },
     /// Another version of Larder made it.
@@ -462,19 +462,19 @@ pub enum DataDirError {
     OtherRack {
         /// The description.
         path: PathBuf,
-        /// What of it differs.
+        /// The part that differs.
         what: &'static str,
-        /// What it says.
+        /// Its present text.
         now: String,
-        /// What it said.
+        /// Its former text.
         then: String,
     },
     /// There is no such description.
     #[error("there is no rack `{rack}`; write the path of a description, or one of {names}")]
     NoSuchRack {
-        /// What was asked for.
+        /// The name that was asked for.
         rack: String,
-        /// What is shipped.
+        /// The names of those that are shipped.
         names: String,
     },
     /// The description makes no sense.
@@ -492,9 +492,9 @@ pub enum DataDirError {
     /// The file system refused.
     #[error("{doing}: {source}")]
     Io {
-        /// What was tried.
+        /// The step that failed.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

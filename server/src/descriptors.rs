@@ -1,4 +1,4 @@
-//! Who may have how many files open.
+//! The shares of the limit of open files.
 //!
 //! A process may have only so many open (RLIMIT_NOFILE), and finds out in the middle of something when there are too
 //! many. So what there is is apportioned at start, and each part keeps to its share: files on drives, files in the
@@ -41,15 +41,15 @@ pub struct Descriptors {
      configured; raise the limit with `ulimit -n {wanted}`, or with LimitNOFILE={wanted} in the service's unit"
 )]
 pub struct TooFewDescriptors {
-    /// How many it may have.
+    /// The limit.
     pub limit: u64,
-    /// How many it needs to start.
+    /// The least to start with.
     pub needed: u64,
-    /// How many it would use.
+    /// The number it would use.
     pub wanted: u64,
 }
 
-/// What files and connections come to.
+/// Descriptors for so many files and connections.
 fn sum(rack_files: u64, workshop_files: u64, connections: u64) -> u64 {
     let files = rack_files + WORKSHOP_DIRECTORIES * workshop_files;
     FIXED + files * DESCRIPTORS_PER_FILE + connections

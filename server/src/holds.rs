@@ -1,13 +1,14 @@
 //! Blobs that somebody reads: the stacks of a blob are not removed while it is held.
 //!
-//! A reader takes its hold and then looks the object up once more. If the object still lies in the blob, whatever dooms
-//! the blob comes later and will see the hold; so a reader of an old version always finishes.
+//! A reader takes its hold and then looks the object up once more. If the object still lies in the blob, whatever frees
+//! the blob comes later and sees the hold; so a reader of an old version always finishes.
 
 use model::BlobId;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-/// Who reads which blob. A clone is another handle on the same book.
+/// The readers of each blob. A clone is another handle on the same counts.
 #[derive(Clone, Debug, Default)]
 pub struct Holds {
     counts: Arc<Mutex<BTreeMap<BlobId, usize>>>,
@@ -23,16 +24,16 @@ pub struct Hold {
 impl Holds {
     /// One more reader of `blob`.
     pub fn hold(&self, blob: BlobId) {
-        *self.book().entry(blob).or_default() += 1;
+        *self.counts.lock().entry(blob).or_default() += 1;
     }
 
     /// One reader of `blob` less. There must have been one.
     pub fn release(&self, blob: BlobId) {
-        let mut book = self.book();
-        let count = book.get_mut(&blob).expect("a hold is released once");
+        let mut counts = self.counts.lock();
+        let count = counts.get_mut(&blob).expect("a hold is released once");
         *count -= 1;
         if *count == 0 {
-            book.remove(&blob);
+            counts.remove(&blob);
         }
     }
 
@@ -42,14 +43,9 @@ impl Holds {
         Hold { holds: self.clone(), blob }
     }
 
-    /// Whether anybody reads `blob`.
+    /// True if anybody reads `blob`.
     pub fn is_held(&self, blob: BlobId) -> bool {
-        self.book().contains_key(&blob)
-    }
-
-    fn book(&self) -> MutexGuard<'_, BTreeMap<BlobId, usize>> {
-        // A panic elsewhere leaves the counts as they were; they are still right.
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().contains_key(&blob)
     }
 }
 

@@ -1,10 +1,11 @@
-//! What is left of the disks on which emulated drives lie.
+//! Free space of the disks on which emulated drives lie.
 //!
 //! A disk is asked as a file system, which wakes no drive of the rack, and only where several drives share it. What the
 //! workshop may still take of the same disk is its own, and not counted as the rack's: so the rack is full before the
 //! workshop's disk is.
 
-use crate::world::{Means, WorldHandle};
+use crate::context::Means;
+use crate::world::WorldHandle;
 use disk::{DirectoryDrive, Drive};
 use engine::Event;
 use model::DriveId;
@@ -14,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often what is left is looked at, in wall time.
+/// The interval between two measurements, in wall time.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// A disk that several drives share.
@@ -22,7 +23,7 @@ struct Host {
     /// A directory on it.
     path: PathBuf,
     drives: Vec<DriveId>,
-    /// Whether the workshop lies there as well.
+    /// True if the workshop lies there as well.
     has_workshop: bool,
 }
 
@@ -51,7 +52,7 @@ impl HostRoom {
         Self { hosts }
     }
 
-    /// Tells the engine what is left, now and from now on.
+    /// Reports the free space to the engine, now and from now on.
     pub async fn watch(self, means: &Means, world: &WorldHandle) {
         self.tell(means, world).await;
         let (means, world) = (means.clone(), world.clone());
@@ -77,7 +78,7 @@ impl HostRoom {
 }
 
 impl Host {
-    /// What the rack may still take of it, in bytes.
+    /// Bytes of it that the rack may still take.
     async fn free_bytes(&self, means: &Means) -> Result<u64, disk::DriveError> {
         let free_bytes = DirectoryDrive::open(&self.path)?.space().await?.free_bytes;
         if !self.has_workshop {

@@ -1,34 +1,34 @@
-//! The house behind the S3 front: buckets and objects over catalog, workshop and rack.
+//! The object service behind the S3 front: buckets and objects over catalog, workshop and rack.
 //!
 //! - A PUT is a staged file that is synced, and then one batch of the catalog; both run in a task of their own, so that
 //!   a client who hangs up in between leaves either nothing or a whole object.
-//! - A GET of a staged object reads its file; of a stored one, a recall. A hold is taken and the object looked up once
-//!   more, so that what is read cannot be reclaimed meanwhile.
+//! - A GET asks the catalog twice: where the object lies, and, when its blob is held, whether it still lies there, so
+//!   that what is read cannot be reclaimed meanwhile. A staged object is read from its file, a stored one by a recall.
 //! - Lists and HEADs ask the catalog alone.
 
-use crate::recall::{RecallError, Recalls};
+use crate::context::{Means, usage_of};
+use crate::recall::Recalls;
+use crate::store_error::{catalog_error, damaged, recall_error, stage_error, workshop_full};
 use crate::users::ROOT;
 use crate::whole;
-use crate::world::{Means, WorldHandle, usage_of};
+use crate::world::WorldHandle;
 use bytes::Bytes;
 use catalog::{
     Authority, Bucket, BucketChange, CatalogError, Checksum, Displaced, ListRequest, Listing, Object, ObjectChange,
-    Part, Place, PutCondition, Restated, Upload, UploadListRequest, UploadListing, VersionId,
+    Part, Place, PlacedObject, PutCondition, Restated, Upload, UploadListRequest, UploadListing, VersionId,
 };
-use engine::{Event, Rejection};
+use engine::Event;
 use futures::future::BoxFuture;
-use futures::stream::{BoxStream, StreamExt, TryStreamExt};
-use s3::store::{Completion, GetBody, ObjectStore, PartId, PutSink, StoreError, StoreFuture};
+use futures::stream::{StreamExt, TryStreamExt};
+use model::BlobId;
+use s3::store::{Completion, Located, ObjectBytes, ObjectStore, PartId, PutSink, StoreError, StoreFuture};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use workshop::{StageError, StagedWriter};
+use workshop::StagedWriter;
 
-/// Times a GET looks an object up before it gives up on one that is overwritten again and again.
-const LOOKS: u32 = 8;
-
-/// Answers the S3 front. A clone is another handle on the same house.
+/// Serves the S3 front. A clone is another handle on the same service.
 #[derive(Clone)]
 pub struct House {
     pub(crate) means: Means,
@@ -38,63 +38,52 @@ pub struct House {
 }
 
 impl House {
-    /// A house whose clients wait up to `patience` (wall time) for a cold object.
+    /// A service whose clients wait up to `patience` (wall time) for a cold object.
     pub fn new(means: Means, world: WorldHandle, patience: Duration) -> Self {
         let recalls = Recalls::new(means.clone(), world.clone());
         Self { means, world, recalls, patience }
     }
 
-    async fn bytes_of(&self, bucket: &str, key: &str, range: Option<Range<u64>>) -> Result<GetBody, StoreError> {
-        let GetBody { object, bytes } = self.unchecked_bytes_of(bucket, key, range.clone()).await?;
-        let is_whole = range.is_none_or(|range| range == (0..object.bytes));
-        let bytes = if is_whole { whole::checked(&self.means, bucket, key, &object, bytes) } else { bytes };
-        Ok(GetBody { object, bytes })
-    }
-
-    async fn unchecked_bytes_of(
+    /// The bytes `range` of an object that was located; `None` if it is not there any more.
+    async fn bytes_of(
         &self,
-        bucket: &str,
-        key: &str,
-        range: Option<Range<u64>>,
-    ) -> Result<GetBody, StoreError> {
-        let mut missing = None;
-        for _ in 0..LOOKS {
-            let (object, place) = self.means.catalog.get_object(bucket, key).await.map_err(catalog_error)?;
-            // Whoever asked for bytes of an older, longer version is told by the version of the answer.
-            let range = range
-                .clone()
-                .map_or(0..object.bytes, |range| range.start.min(object.bytes)..range.end.min(object.bytes));
-            match place {
-                Place::Staged { .. } | Place::Parts => {
-                    self.can_be_read(&object, &range).await?;
-                    let slot = match self.staged((bucket, key), &object, place, range).await? {
-                        Staged::Here(bytes) => return Ok(GetBody { object, bytes }),
-                        Staged::Missing(slot) => slot,
-                        Staged::Moved => continue,
-                    };
-                    // Gone because it has migrated or was overwritten, or else it should be there and is not.
-                    if missing.replace(slot) == Some(slot) {
-                        return Err(StoreError::Damaged(format!("the staged file of slot {slot} is missing")));
-                    }
-                }
-                Place::Stored { blob, offset } => {
-                    let _hold = self.means.holds.guard(blob);
-                    let (again, same) = self.means.catalog.get_object(bucket, key).await.map_err(catalog_error)?;
-                    if (again.version, same) != (object.version, place) {
-                        continue;
-                    }
-                    let found = self.means.catalog.blob(blob).await.map_err(catalog_error)?;
-                    let found = found.ok_or_else(|| StoreError::Internal(format!("{blob} is not in the catalog")))?;
-                    let wanted = offset + range.start..offset + range.end;
-                    let bytes = self.recalls.open(found, wanted, self.patience).await.map_err(recall_error)?;
-                    return Ok(GetBody { object, bytes: bytes.map_err(recall_error).boxed() });
-                }
-            }
-        }
-        Err(StoreError::SlowDown { retry_after_s: 1, reason: "the object is being overwritten".into() })
+        at: (&str, &str),
+        placed: &PlacedObject,
+        range: Range<u64>,
+    ) -> Result<Option<ObjectBytes>, StoreError> {
+        let is_whole = range == (0..placed.object.bytes);
+        let bytes = match placed.place {
+            Place::Stored { blob, offset } => self.stored(at, placed, (blob, offset), range).await?,
+            place => self.staged(at, &placed.object, place, range).await?,
+        };
+        let checked = |bytes| whole::checked(&self.means, at.0, at.1, &placed.object, bytes);
+        Ok(if is_whole { bytes.map(checked) } else { bytes })
     }
 
-    /// Refuses what is known not to be readable as a whole, before anything is sent. A range of it is tried.
+    /// The bytes of an object in the rack, unless it lies elsewhere by now. It is looked up once more when its blob is
+    /// held: what takes it away later sees the hold.
+    async fn stored(
+        &self,
+        at: (&str, &str),
+        placed: &PlacedObject,
+        (blob, offset): (BlobId, u64),
+        range: Range<u64>,
+    ) -> Result<Option<ObjectBytes>, StoreError> {
+        let _hold = self.means.holds.guard(blob);
+        let (again, found) = self.means.catalog.object_and_blob(at.0, at.1, blob).await.map_err(catalog_error)?;
+        if again.is_none_or(|again| (again.object.version, again.place) != (placed.object.version, placed.place)) {
+            return Ok(None);
+        }
+        let found = found.ok_or_else(|| StoreError::Internal(format!("{blob} is not in the catalog")))?;
+        let wanted = offset + range.start..offset + range.end;
+        if wanted.end > found.payload_bytes {
+            return Err(StoreError::Damaged(format!("the object is not within {blob}, in which it should lie")));
+        }
+        let bytes = self.recalls.open(found, wanted, self.patience).await.map_err(recall_error)?;
+        Ok(Some(bytes.map_err(recall_error).boxed()))
+    }
+
+    /// Refuses an object in quarantine before anything is sent. A range of it is tried.
     async fn can_be_read(&self, object: &Object, range: &Range<u64>) -> Result<(), StoreError> {
         if *range != (0..object.bytes) {
             return Ok(());
@@ -105,31 +94,53 @@ impl House {
         }
     }
 
-    /// The bytes of a staged object, unless one of its files is gone by now.
+    /// The bytes of a staged object, unless it lies elsewhere by now.
     async fn staged(
         &self,
         at: (&str, &str),
         object: &Object,
         place: Place,
         range: Range<u64>,
-    ) -> Result<Staged, StoreError> {
-        if let Place::Staged { slot } = place {
-            let opened = self.means.staging.open(slot).await;
-            return match opened.and_then(|reader| reader.of_version(object.version.0, at.0, at.1)) {
-                Ok(reader) => Ok(Staged::Here(reader.read(range).map_err(|error| damaged(&error)).boxed())),
-                Err(workshop::ReadError::NotFound { .. }) => Ok(Staged::Missing(slot)),
-                Err(error) => Err(damaged(&error)),
-            };
+    ) -> Result<Option<ObjectBytes>, StoreError> {
+        self.can_be_read(object, &range).await?;
+        let opened = match place {
+            Place::Staged { slot } => self.in_file(at, object, slot, range).await?,
+            _ => self.in_parts(at, object, range).await?,
+        };
+        let slot = match opened {
+            Staged::Here(bytes) => return Ok(Some(bytes)),
+            Staged::Moved => return Ok(None),
+            Staged::Missing(slot) => slot,
+        };
+        // It has migrated or was overwritten, or else its file should be there and is not.
+        let again = self.means.catalog.placed_objects(&[at]).await.map_err(catalog_error)?.pop().flatten();
+        if again.is_some_and(|again| (again.object.version, again.place) == (object.version, place)) {
+            return Err(StoreError::Damaged(format!("the staged file of slot {slot} is missing")));
         }
-        self.in_parts(at, object, range).await
+        Ok(None)
+    }
+
+    async fn in_file(
+        &self,
+        (bucket, key): (&str, &str),
+        object: &Object,
+        slot: u64,
+        range: Range<u64>,
+    ) -> Result<Staged, StoreError> {
+        let opened = self.means.staging.open(slot).await;
+        match opened.and_then(|reader| reader.of_version(object.version.0, bucket, key)) {
+            Ok(reader) => Ok(Staged::Here(reader.read(range).map_err(|error| damaged(&error)).boxed())),
+            Err(workshop::ReadError::NotFound { .. }) => Ok(Staged::Missing(slot)),
+            Err(error) => Err(damaged(&error)),
+        }
     }
 }
 
-/// What came of opening a staged object.
+/// The outcome of opening a staged object.
 pub(crate) enum Staged {
     /// Its bytes.
-    Here(BoxStream<'static, Result<Bytes, StoreError>>),
-    /// The file of that slot is not there.
+    Here(ObjectBytes),
+    /// The file of that slot is missing.
     Missing(u64),
     /// The object lies elsewhere by now, or was overwritten.
     Moved,
@@ -208,8 +219,22 @@ impl ObjectStore for House {
         Box::pin(async move { self.means.catalog.head_object(bucket, key).await.map_err(catalog_error) })
     }
 
-    fn get<'a>(&'a self, bucket: &'a str, key: &'a str, range: Option<Range<u64>>) -> StoreFuture<'a, GetBody> {
-        Box::pin(self.bytes_of(bucket, key, range))
+    fn locate<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Located> {
+        Box::pin(async move {
+            let catalog::Located { bucket, object } =
+                self.means.catalog.locate(bucket, key).await.map_err(catalog_error)?;
+            Ok(Located { bucket, object: object.map_err(catalog_error) })
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        located: &'a PlacedObject,
+        range: Range<u64>,
+    ) -> StoreFuture<'a, Option<ObjectBytes>> {
+        Box::pin(self.bytes_of((bucket, key), located, range))
     }
 
     fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> StoreFuture<'a, Object> {
@@ -279,7 +304,7 @@ impl ObjectStore for House {
     }
 }
 
-/// Runs `work` in a task of its own, which a client that hangs up does not end: what it displaces must be freed.
+/// Runs `work` in a task of its own, which does not end when the client hangs up: what it displaces must be freed.
 pub(crate) fn in_task<'a, T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> StoreFuture<'a, T> {
@@ -288,8 +313,7 @@ pub(crate) fn in_task<'a, T: Send + 'static>(
 }
 
 impl House {
-    /// What an overwrite or a delete left behind will be freed: in the workshop soon, in the rack at its group's next
-    /// wake.
+    /// Frees the space of a version that was replaced: in the workshop soon, in the rack when its group wakes next.
     pub(crate) fn displaced(&self, displaced: Displaced) {
         match displaced {
             Displaced::Nothing => {}
@@ -299,7 +323,7 @@ impl House {
         self.tell_usage();
     }
 
-    /// Refuses what the rack would never have room for, by the engine's word.
+    /// Refuses writes while the engine says that the rack is full.
     pub(crate) fn room_in_rack(&self) -> Result<(), StoreError> {
         if !self.means.counters.rack_full.load(Ordering::Relaxed) {
             return Ok(());
@@ -410,77 +434,4 @@ pub(crate) fn is_refusal(error: &CatalogError) -> bool {
             | CatalogError::Conflict
             | CatalogError::Store(catalog::StoreError::Full)
     )
-}
-
-pub(crate) fn catalog_error(error: CatalogError) -> StoreError {
-    match error {
-        CatalogError::NoSuchBucket => StoreError::NoSuchBucket,
-        CatalogError::NoSuchKey => StoreError::NoSuchKey,
-        CatalogError::NoSuchUpload => StoreError::NoSuchUpload,
-        CatalogError::NoSuchPart(number) => StoreError::NoSuchPart(number),
-        CatalogError::BucketExists => StoreError::BucketExists { owned_by_you: false },
-        CatalogError::BucketNotEmpty => StoreError::BucketNotEmpty,
-        CatalogError::PreconditionFailed => StoreError::PreconditionFailed,
-        CatalogError::Conflict => {
-            StoreError::SlowDown { retry_after_s: 1, reason: "too many writers of the same key".into() }
-        }
-        CatalogError::NoSuchAccessKey => StoreError::NoSuchAccessKey,
-        CatalogError::Damaged(_) => StoreError::Damaged(error.to_string()),
-        error => StoreError::Unavailable { reason: error.to_string() },
-    }
-}
-
-/// Seconds to wait before trying again.
-fn retry_after_s(wait: Duration) -> u32 {
-    wait.as_secs_f64().ceil().clamp(1.0, 3600.0) as u32
-}
-
-pub(crate) fn workshop_full(full: &workshop::Full) -> StoreError {
-    let workshop::Full { wanted_bytes, capacity_bytes, .. } = *full;
-    match full.retry_after {
-        Some(wait) => {
-            StoreError::SlowDown { retry_after_s: retry_after_s(wait), reason: "the workshop is full".into() }
-        }
-        None => StoreError::TooLarge {
-            reason: format!(
-                "The object takes {wanted_bytes} bytes of the workshop, which holds {capacity_bytes} \
-                 (workshop.capacity in larder.toml). It can be stored when the workshop is made larger."
-            ),
-        },
-    }
-}
-
-pub(crate) fn stage_error(error: StageError) -> StoreError {
-    match error {
-        StageError::Full(full) => workshop_full(&full),
-        error => StoreError::Unavailable { reason: error.to_string() },
-    }
-}
-
-pub(crate) fn damaged(error: &workshop::ReadError) -> StoreError {
-    match error.slot() {
-        Some(_) => StoreError::Damaged(error.to_string()),
-        None => StoreError::Unavailable { reason: error.to_string() },
-    }
-}
-
-fn recall_error(error: RecallError) -> StoreError {
-    match error {
-        RecallError::TooLong(wait) => StoreError::SlowDown {
-            retry_after_s: retry_after_s(wait),
-            reason: "the object is cold and is being recalled".into(),
-        },
-        RecallError::SpoolFull(full) => StoreError::SlowDown {
-            retry_after_s: full.retry_after.map_or(3600, retry_after_s),
-            reason: "too many recalls at once".into(),
-        },
-        RecallError::Refused(reason @ (Rejection::QueueFull | Rejection::Closing)) => {
-            StoreError::SlowDown { retry_after_s: 5, reason: crate::recall::told(reason).into() }
-        }
-        RecallError::Refused(Rejection::DataLost) => {
-            StoreError::DataLost { what: crate::recall::told(Rejection::DataLost).into() }
-        }
-        RecallError::Refused(reason) => StoreError::Unavailable { reason: crate::recall::told(reason).into() },
-        RecallError::Spool(reason) => StoreError::Unavailable { reason },
-    }
 }

@@ -1,4 +1,4 @@
-//! Whether this catalog is the newest that ever served this rack and this workshop.
+//! The lineage of the catalog: is it the newest that ever served this rack and this workshop?
 //!
 //! A catalog that was put back from a backup knows nothing of what was acknowledged since, hands out numbers again, and
 //! takes for alive what was deleted, and for dead what still lived. So that it does no harm to what only the newer one
@@ -22,14 +22,14 @@
 //!
 //! `accept_older_catalog` in `larder.toml` ends all that for whoever has lost the newer catalog.
 
-use crate::world::Means;
-use catalog::CatalogError;
+use catalog::{Catalog, CatalogError};
 use disk::DriveError;
 use model::DriveId;
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use workshop::UnknownFile;
+use std::sync::{Arc, OnceLock};
+use workshop::{Staging, UnknownFile};
 
 /// Runs that a catalog remembers. A staged file of an earlier one that nobody knows is kept until it is looked at.
 pub const RUNS_MAX: usize = 256;
@@ -37,18 +37,18 @@ pub const RUNS_MAX: usize = 256;
 /// In the number of a run, as stacks have it: they were written while the catalog was known to be older.
 const ASIDE: u64 = 1 << 63;
 
-/// What an operator can do about an older catalog.
+/// The mend for an older catalog.
 pub const MEND: &str = "put the newest catalog back; if it is lost, set accept_older_catalog = true in larder.toml and \
                         start again";
 
-/// What is known of the catalog's age. Part of [`Means`].
+/// The age of the catalog, as far as it is known.
 #[derive(Debug)]
 pub struct Lineage {
     /// The operator says that this catalog is the newest there is.
     accepted: bool,
     /// Why this catalog is taken for older than the rack or the workshop, once it is.
     older: OnceLock<String>,
-    /// What is wrong with this catalog, if records of it are missing.
+    /// The flaw of this catalog, if records of it are missing.
     incomplete: OnceLock<String>,
     /// This run of the server, by its random number; 0 before it began.
     run: AtomicU64,
@@ -80,7 +80,7 @@ impl Lineage {
         }
     }
 
-    /// Whether the operator says that this catalog is the newest there is.
+    /// True if the operator says that this catalog is the newest there is.
     pub(crate) fn is_accepted(&self) -> bool {
         self.accepted
     }
@@ -95,7 +95,7 @@ impl Lineage {
         self.incomplete.get().map(String::as_str)
     }
 
-    /// Whether anything but what this life of the server has made may be removed from the rack.
+    /// True if blobs may be removed from the rack that this run of the server has not made.
     pub fn may_remove(&self) -> bool {
         self.older.get().is_none() && self.incomplete.get().is_none()
     }
@@ -105,16 +105,16 @@ impl Lineage {
         self.run.load(Ordering::Relaxed) | if self.older().is_none() { 0 } else { ASIDE }
     }
 
-    /// Whether `drive` was not looked at before, and is worth it. True once in the life of a server.
+    /// True if `drive` is to be compared with the catalog: once in a run of the server.
     pub(crate) fn is_first_look(&self, drive: DriveId) -> bool {
         let booted = self.run.load(Ordering::Relaxed) > 0;
-        let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked_at = self.looked_at.lock();
         booted && !self.accepted && looked_at.insert(drive)
     }
 
     /// A look at `drive` came to nothing: the next mount looks again.
     pub(crate) fn look_again(&self, drive: DriveId) {
-        self.looked_at.lock().unwrap_or_else(PoisonError::into_inner).remove(&drive);
+        self.looked_at.lock().remove(&drive);
     }
 
     /// Every blob number that was given out before this server started is below this.
@@ -155,70 +155,74 @@ pub enum LineageError {
 ///
 /// # Errors
 /// [`LineageError`].
-pub(crate) async fn begin_run(means: &Means) -> Result<Vec<u64>, LineageError> {
-    let lineage = &means.lineage;
-    lineage.blobs_end.store(means.catalog.blobs_end().await?, Ordering::Relaxed);
-    lineage.sequence.store(means.catalog.sequence_at_open().0, Ordering::Relaxed);
-    if let Some(flaw) = means.catalog.incomplete() {
+pub(crate) async fn begin_run(
+    lineage: &Arc<Lineage>,
+    catalog: &Catalog,
+    staging: &Staging,
+    nonce: u64,
+) -> Result<Vec<u64>, LineageError> {
+    lineage.blobs_end.store(catalog.blobs_end().await?, Ordering::Relaxed);
+    lineage.sequence.store(catalog.sequence_at_open().0, Ordering::Relaxed);
+    if let Some(flaw) = catalog.incomplete() {
         lineage.note_incomplete(flaw);
     }
-    let (known, marked) = (means.catalog.runs().await?, means.staging.marked_runs().await?);
+    let (known, marked) = (catalog.runs().await?, staging.marked_runs().await?);
     // Where the record of the runs is damaged, the drives have to tell.
     let is_last = marked.is_empty() || known.as_ref().is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
     let runs = known.unwrap_or_default();
-    let found_before = means.catalog.found_older().await?;
-    let run = ((means.nonce)() & !ASIDE).max(1);
+    let found_before = catalog.found_older().await?;
+    let run = (nonce & !ASIDE).max(1);
     lineage.run.store(run, Ordering::Relaxed);
-    let (of_lineage, catalog) = (Arc::clone(lineage), means.catalog.clone());
-    means.staging.set_now(move || (of_lineage.run(), catalog.sequence().0));
+    let (of_lineage, of_catalog) = (Arc::clone(lineage), catalog.clone());
+    staging.set_now(move || (of_lineage.run(), of_catalog.sequence().0));
     let kept = runs.iter().copied().skip((runs.len() + 1).saturating_sub(RUNS_MAX));
     let with_this: Vec<u64> = kept.chain([run]).collect();
     if (!is_last || found_before.is_some()) && !lineage.accepted {
         // The mark stays: it is the newer catalog's, which is known by it when it comes back.
         let marked = || "the workshop is marked by a run that a newer one knows".to_owned();
         lineage.note(found_before.unwrap_or_else(marked));
-        means.catalog.set_runs(&with_this).await?;
+        catalog.set_runs(&with_this).await?;
         return Ok(runs);
     }
     if !is_last || found_before.is_some() {
-        means.catalog.set_found_older(None).await?;
+        catalog.set_found_older(None).await?;
         tracing::warn!("the catalog is not the one that was used last; accept_older_catalog says that it counts");
     }
     // Both are marked until the catalog knows the new one, so that a crash in between leaves one that it knows.
-    means.staging.mark_run(run).await?;
-    means.catalog.set_runs(&with_this).await?;
-    means.staging.keep_mark(run).await?;
+    staging.mark_run(run).await?;
+    catalog.set_runs(&with_this).await?;
+    staging.keep_mark(run).await?;
     Ok(runs)
 }
 
 /// A stack was found that `run` wrote under a newer catalog than this, and `why` says so. Later starts know it, too.
-pub(crate) async fn found_newer(means: &Means, run: u64, why: String) {
-    if means.lineage.accepted || means.lineage.older().is_some() {
+pub(crate) async fn found_newer(lineage: &Lineage, catalog: &Catalog, staging: &Staging, run: u64, why: String) {
+    if lineage.accepted || lineage.older().is_some() {
         return;
     }
-    means.lineage.note(why.clone());
+    lineage.note(why.clone());
     let marked = async {
-        means.catalog.set_found_older(Some(&why)).await?;
-        means.staging.mark_run(run).await?;
-        Ok::<(), LineageError>(means.staging.keep_mark(run).await?)
+        catalog.set_found_older(Some(&why)).await?;
+        staging.mark_run(run).await?;
+        Ok::<(), LineageError>(staging.keep_mark(run).await?)
     };
     if let Err(error) = marked.await {
         tracing::error!(%error, "the next start cannot be warned of the older catalog");
     }
 }
 
-/// Whether what `run` wrote at the catalog's commit sequence number `sequence`, and this catalog does not know, was
-/// written under a newer one.
+/// True if a stack or file unknown to this catalog was written under a newer one: by `run`, at the catalog's commit
+/// sequence number `sequence`.
 pub(crate) fn is_newer(lineage: &Lineage, run: u64, sequence: u64) -> bool {
     !is_aside(run) && run != lineage.run() && sequence > lineage.sequence_at_start()
 }
 
-/// Whether `run`, as a stack names it, wrote while its catalog was known to be older than the rack.
+/// True if `run`, as a stack names it, wrote while its catalog was known to be older than the rack.
 pub(crate) fn is_aside(run: u64) -> bool {
     run & ASIDE != 0
 }
 
-/// Whether nobody can ever want the staged file `file`, which the catalog does not know. `runs` are the catalog's runs
+/// True if nobody can ever want the staged file `file`, which the catalog does not know. `runs` are the catalog's runs
 /// before this one.
 ///
 /// Everything that was acknowledged in a run before the catalog's last one is in the catalog: that last run began with

@@ -1,16 +1,15 @@
-//! What reads have found to be lost since the server started: the stripes of blobs of which fewer than k fragments are
-//! good.
+//! Stripes that reads have found lost since the server started: fewer than k of their fragments are good.
 //!
-//! It is no judgement but a place to look first: who wants such a stripe has it read before he is answered, and a read
-//! that succeeds (a drive is back, a file was restored) forgets it. So a client is told of a loss by the status of an
-//! answer, not by its end, and an operator by `larder explain`.
+//! A hint, not a verdict: such a stripe is read before a client that wants it is answered, and a read that succeeds (a
+//! drive is back, a file was restored) removes the entry. So a loss shows in the status of an answer, not in a body
+//! that breaks off, and in `larder explain`.
 //!
 //! At most `LOSSES_MAX` stripes are remembered; beyond, those of the first blobs are forgotten.
 
 use model::BlobId;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Stripes that are remembered.
 const LOSSES_MAX: usize = 4_096;
@@ -25,7 +24,7 @@ pub struct Losses {
 impl Losses {
     /// The stripe of `blob` that begins at payload byte `at` is lost; the fragments of these stacks are bad.
     pub fn met(&self, blob: BlobId, at: u64, stacks: Vec<u8>) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         known.insert((blob, at), stacks);
         if known.len() > LOSSES_MAX {
             known.pop_first();
@@ -34,18 +33,13 @@ impl Losses {
 
     /// The payload bytes `range` of `blob` could be read.
     pub fn forget(&self, blob: BlobId, range: &Range<u64>) {
-        self.known().retain(|(of, at), _| *of != blob || !range.contains(at));
+        self.known.lock().retain(|(of, at), _| *of != blob || !range.contains(at));
     }
 
     /// The first stripe of `blob` known to be lost that begins in `range`, and its stacks that are bad.
     pub fn within(&self, blob: BlobId, range: &Range<u64>) -> Option<(u64, Vec<u8>)> {
-        let known = self.known();
+        let known = self.known.lock();
         known.range((blob, range.start)..(blob, range.end)).next().map(|((_, at), stacks)| (*at, stacks.clone()))
-    }
-
-    fn known(&self) -> MutexGuard<'_, BTreeMap<(BlobId, u64), Vec<u8>>> {
-        // A panic elsewhere leaves it as it was, which is right.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,6 +67,6 @@ mod tests {
         for number in 0..2 * LOSSES_MAX as u64 {
             losses.met(BlobId::numbered(number), 0, Vec::new());
         }
-        assert_eq!(losses.known().len(), LOSSES_MAX);
+        assert_eq!(losses.known.lock().len(), LOSSES_MAX);
     }
 }

@@ -1,5 +1,5 @@
-//! What follows from how a server is set up and an operator should know, in sentences with their mend. Shown by `init`,
-//! at every start, and in `larder status`.
+//! Consequences of a server's configuration that an operator should know, in sentences with their mend. Shown by
+//! `init`, at every start, and in `larder status`.
 
 use crate::config::Config;
 use crate::report::Status;
@@ -13,12 +13,12 @@ pub struct Notices {
     pub network: Option<String>,
     /// Where new objects lie, and until when.
     pub staging: String,
-    /// Whether they may stay there for good.
+    /// True if they may stay there for good.
     stays: bool,
 }
 
 impl Notices {
-    /// What there is to say of `config` on `address`.
+    /// The notices for `config` on `address`.
     pub fn of(config: &Config, address: SocketAddr) -> Self {
         Self { network: network(address), staging: staging(config), stays: config.migrate.older_than.is_none() }
     }

@@ -1,4 +1,4 @@
-//! What an operator says of drives while no server runs: under the data directory's lock, into its catalog. The next
+//! The operator's word on drives while no server runs: under the data directory's lock, into its catalog. The next
 //! server begins with it.
 //!
 //! No drive is looked at, but for the directory of one that is replaced.
@@ -7,7 +7,7 @@ use crate::boot;
 use crate::data_dir::{DataDir, DataDirError, fresh_label};
 use crate::replace::{self, ReplaceError};
 use crate::report::DriveReport;
-use crate::tell::may_lose;
+use crate::status_service::may_lose;
 use catalog::{Catalog, CatalogError, SqliteStore, StoreError};
 use engine::layout::{Layout, LayoutError, synthesise};
 use futures::future::BoxFuture;

@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a file system has that was just made.
+/// The entries of a file system that was just made.
 const FRESH: &str = "lost+found";
 
 /// Why a directory does not become a drive.
@@ -37,7 +37,7 @@ pub enum ReplaceError {
     Unreadable {
         /// The directory.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// The label cannot be written.
@@ -45,7 +45,7 @@ pub enum ReplaceError {
     Label {
         /// The directory.
         path: PathBuf,
-        /// What the drive says.
+        /// The drive's error.
         source: DriveError,
     },
 }

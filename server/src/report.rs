@@ -1,4 +1,4 @@
-//! What the server tells about itself: the answers of the admin API, printed by `larder status`, `explain`, `drive
+//! The server's reports about itself: the answers of the admin API, printed by `larder status`, `explain`, `drive
 //! list`, `user`.
 //!
 //! Times say which time they are in: `_ms` and `_s` of the wall, `modelled_` of the hardware (they differ by the time
@@ -32,13 +32,13 @@ pub struct Status {
     pub rebuilds: Vec<RebuildReport>,
     /// One row a class.
     pub classes: Vec<ClassStatus>,
-    /// What has happened since the server started.
+    /// Counts since the server started.
     pub totals: Totals,
-    /// What the rack can hold and holds, in stack bytes.
+    /// Capacity and contents of the rack, in stack bytes.
     pub capacity: CapacityStatus,
     /// Things an operator should know, in words, each with its mend.
     pub warnings: Vec<String>,
-    /// How the server is set up, as far as that is worth a sentence though nothing is wrong.
+    /// Notes on the server's configuration that are worth a sentence though nothing is wrong.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -55,11 +55,11 @@ pub struct WorkshopStatus {
     pub uploads: u64,
     /// Bytes of their parts, which are among those staged.
     pub upload_bytes: u64,
-    /// What may be staged.
+    /// Room for staged objects.
     pub capacity_bytes: u64,
     /// Bytes of recalls in the spool.
     pub spool_bytes: u64,
-    /// What the spool may hold.
+    /// Room for recalls.
     pub spool_capacity_bytes: u64,
     /// Migration writes from composing to their end.
     pub migrations_under_way: u64,
@@ -72,13 +72,13 @@ pub struct FrontStatus {
     pub connections: u64,
     /// Of those, how many have no request under way.
     pub idle_connections: u64,
-    /// How many there may be.
+    /// Their limit.
     pub connection_limit: u64,
     /// Requests now.
     pub requests: u64,
     /// Of those, how many nobody signed.
     pub unsigned_requests: u64,
-    /// How many there may be.
+    /// Their limit.
     pub request_limit: u64,
     /// Requests that were told to slow down since the server started, because there were too many.
     pub refused_requests: u64,
@@ -99,7 +99,7 @@ pub struct PowerStatus {
     pub standby_watts: f64,
     /// Drives spinning or spinning up.
     pub active_drives: u64,
-    /// How many that may be at most.
+    /// The most there may be.
     pub active_drives_max: u64,
     /// Fuses that tripped since the server started. Always 0 unless something is very wrong.
     pub fuse_trips: u64,
@@ -120,14 +120,14 @@ pub struct DriveCounts {
     pub failed: u64,
 }
 
-/// How far a drive that failed for good is rebuilt.
+/// The progress of rebuilding a drive that failed for good.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RebuildReport {
     /// The drive.
     pub drive: u32,
     /// Its group, on whose other drives it is rebuilt.
     pub group: u32,
-    /// What objects still have on it, in bytes of stacks; 0 is done.
+    /// Bytes of stacks that objects still have on it; 0 is done.
     pub left_bytes: u64,
     /// Bytes of stacks that were rebuilt since the server started.
     pub rebuilt_bytes: u64,
@@ -185,22 +185,22 @@ pub struct Totals {
     pub soft_overruns: u64,
     /// Fragments that were bad and were repaired.
     pub repaired_fragments: u64,
-    /// How often drives did not answer in time.
+    /// The number of times that drives did not answer in time.
     pub missed_deadlines: u64,
     /// I/O calls on emulated drives that took longer than the model says.
     pub overruns: u64,
-    /// How much longer, in wall seconds, over all of them.
+    /// Their sum, in wall seconds.
     pub overrun_s: f64,
 }
 
 /// Room in the rack.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapacityStatus {
-    /// What the drives of all groups hold.
+    /// Capacity of the drives of all groups.
     pub total_bytes: u64,
-    /// What is still free of it, as far as the engine knows. The room of a disk that drives share is counted once.
+    /// Free bytes of it, as far as the engine knows. The room of a disk that drives share is counted once.
     pub free_bytes: u64,
-    /// Whether there is no room for what is staged: PUTs are refused.
+    /// True if there is no room for staged objects: PUTs are refused.
     pub full: bool,
     /// Payload bytes of the last write from the workshop that found no room, as long as it would find none.
     pub unplaced_bytes: Option<u64>,
@@ -217,7 +217,7 @@ pub struct Explanation {
     pub bytes: u64,
     /// Its ETag.
     pub etag: String,
-    /// When it was written, milliseconds of the Unix epoch.
+    /// The time it was written, in milliseconds of the Unix epoch.
     pub modified_ms: u64,
     /// Where it lies.
     pub place: PlaceReport,
@@ -234,16 +234,16 @@ pub enum PlaceReport {
     Workshop {
         /// The slots of its files: one, or one for each part.
         slots: Vec<u64>,
-        /// How long it has been there, in wall seconds.
+        /// Its age there, in wall seconds.
         age_s: f64,
-        /// Whether it is in a pack that is being written.
+        /// True if it is in a pack that is being written.
         migrating: bool,
     },
     /// In the rack.
     Rack {
         /// Its blob.
         blob: String,
-        /// How many objects share the blob.
+        /// The number of objects that share the blob.
         members: u32,
         /// Where in the blob it begins.
         offset: u64,
@@ -268,7 +268,7 @@ pub enum PlaceReport {
         wait_min_s: Option<f64>,
         /// Wall seconds until the first byte would come, at most; `None` if nothing will.
         wait_max_s: Option<f64>,
-        /// Whether a recall of all of it is in the spool.
+        /// True if a recall of all of it is in the spool.
         recalled: bool,
     },
 }
@@ -293,17 +293,17 @@ pub struct DriveReport {
     pub slot: [u16; 3],
     /// Its group, or `None` for a spare.
     pub group: Option<u32>,
-    /// What it is doing.
+    /// Its state.
     pub state: String,
     /// Starts on this modelled day.
     pub starts_today: u32,
     /// Starts it may use a day for work nobody waits for.
     pub starts_per_day: u32,
-    /// What it can still take, as far as the engine knows.
+    /// Free bytes, as far as the engine knows.
     pub free_bytes: u64,
-    /// What it holds in all.
+    /// Its capacity in bytes.
     pub capacity_bytes: u64,
-    /// How often it did not answer in time since the server started.
+    /// The number of times that it did not answer in time since the server started.
     pub missed_deadlines: u64,
     /// Why it could not be used when it was last tried, and what to do about it; `None` if it could, or was not tried.
     #[serde(default)]
@@ -317,9 +317,9 @@ pub struct UserReport {
     pub name: String,
     /// The key it signs with.
     pub access_key: String,
-    /// When it got its keys, in milliseconds of the Unix epoch; not known of root.
+    /// The time it got its keys, in milliseconds of the Unix epoch; not known of root.
     pub rotated_ms: Option<u64>,
-    /// How many buckets it owns.
+    /// The number of buckets it owns.
     pub buckets: u64,
 }
 

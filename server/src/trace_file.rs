@@ -4,24 +4,25 @@
 //! A trace is for looking at afterwards. A disk that does not take it is reported once, and the server goes on without
 //! it.
 
-use crate::world::Tracer;
+use crate::context::Tracer;
 use engine::trace::{Header, Record};
+use parking_lot::Mutex;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// A trace in the file `path`, which is made anew, with its first line written.
 ///
 /// # Errors
-/// What the system says of the file.
+/// The system's error.
 pub fn create(path: &Path, header: &Header) -> io::Result<Tracer> {
     let mut file = BufWriter::new(File::create(path)?);
     line(&mut file, header)?;
     let file = Mutex::new(Some(file));
     Ok(Arc::new(move |record: &Record| {
-        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = file.lock();
         let written = file.as_mut().map(|file| line(file, record));
         if let Some(Err(error)) = written {
             tracing::error!(%error, "the trace cannot be written any more; it ends here");

@@ -5,11 +5,12 @@
 //! share. Completing is one batch of the catalog and moves
 //! no bytes: the object is read from the files of its parts until it has migrated as a whole.
 
-use crate::house::{House, Staged, catalog_error, damaged, is_refusal, stage_error, workshop_full};
-use crate::stale::{Ends, Watch};
-use crate::world::Counters;
+use crate::context::Counters;
+use crate::house::{House, Staged, is_refusal};
+use crate::store_error::{catalog_error, damaged, stage_error, workshop_full};
 use bytes::Bytes;
 use catalog::{CatalogError, Checksum, Object, Part, Place, PlacedObject, Upload, UploadListRequest, VersionId};
+use engine::uploads::{Ends, SHARE_RETRY_AFTER, StaleWatch, open_bytes_max};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use s3::store::{Completion, ObjectStore, PartId, PutSink, StoreError, StoreFuture};
@@ -22,11 +23,6 @@ use workshop::{ReadError, SlotHold, StagedReader, StagedWriter};
 
 /// Parts that are looked up at once.
 const PAGE: usize = 1_000;
-/// How much of the workshop the parts of open uploads may take, in thousandths. One more is told to slow down, until
-/// others are completed or aborted.
-const OPEN_PERMILLE: u64 = 750;
-/// When whoever is told so may come again, in seconds.
-const OPEN_RETRY_S: u32 = 60;
 /// Uploads that are looked through at once for stale ones.
 const STALE_PAGE: usize = 256;
 /// Where the catalog keeps what the watch for stale uploads remembers.
@@ -68,10 +64,9 @@ impl House {
         Ok(Box::new(PartSink { house, bucket, key, part, bytes, slot, writer, come_bytes: 0, open }))
     }
 
-    /// What of the workshop the parts of all open uploads may take, in bytes.
+    /// Bytes of the workshop that the parts of all open uploads may take.
     fn open_bytes_max(&self) -> u64 {
-        let capacity_bytes = u128::from(self.means.staging.usage().capacity_bytes);
-        (capacity_bytes * u128::from(OPEN_PERMILLE) / 1000) as u64
+        open_bytes_max(self.means.staging.usage().capacity_bytes)
     }
 
     /// Counts a part of `length` bytes as open, if its share of the workshop has room for it; as much of it as has its
@@ -169,17 +164,17 @@ impl House {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`].
-    pub async fn stale_watch(&self, limit: Duration) -> Result<Watch, StoreError> {
+    pub async fn stale_watch(&self, limit: Duration) -> Result<StaleWatch, StoreError> {
         let kept = self.means.catalog.meta_get(STALE_META).await.map_err(catalog_error)?;
         // One that cannot be read begins anew, which only makes uploads younger.
-        Ok(Watch::new(limit, kept.and_then(|kept| serde_json::from_slice(&kept).ok())))
+        Ok(StaleWatch::new(limit, kept.and_then(|kept| serde_json::from_slice(&kept).ok())))
     }
 
     /// Aborts the uploads that `watch`, which has gone on for `watched`, takes to be stale now. How many.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`].
-    pub async fn abort_stale(&self, watch: &mut Watch, watched: Duration) -> Result<u64, StoreError> {
+    pub async fn abort_stale(&self, watch: &mut StaleWatch, watched: Duration) -> Result<u64, StoreError> {
         let catalog = &self.means.catalog;
         let version = catalog.next_version_id().await.map_err(catalog_error)?.0;
         let next = Ends { version, slot: catalog.next_slot().await.map_err(catalog_error)? };
@@ -218,7 +213,7 @@ impl House {
         }
     }
 
-    /// Whether a part of `upload` lies in a slot from `slot` on.
+    /// True if a part of `upload` lies in a slot from `slot` on.
     async fn has_part_from(&self, upload: VersionId, slot: u64) -> Result<bool, StoreError> {
         let mut last = 0;
         loop {
@@ -305,7 +300,7 @@ async fn open_of(hold: &SlotHold, (version, bucket, key): &Name) -> Result<Stage
 /// A part that counts as open, for as long as this lives or, once it is committed, until its upload is over.
 struct OpenPart {
     counters: Arc<Counters>,
-    /// What of it counts.
+    /// The bytes of it that count.
     bytes: u64,
     length: u64,
     most_bytes: u64,
@@ -330,7 +325,7 @@ impl OpenPart {
         let most_bytes = self.most_bytes;
         let reason =
             format!("open uploads hold {held_bytes} bytes of the {most_bytes} that they may; complete or abort some");
-        StoreError::SlowDown { retry_after_s: OPEN_RETRY_S, reason }
+        StoreError::SlowDown { retry_after_s: SHARE_RETRY_AFTER.as_secs() as u32, reason }
     }
 
     fn committed(mut self) {

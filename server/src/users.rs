@@ -1,4 +1,5 @@
-//! Who signs requests: the root user, whose keys are in the data directory's `credentials`, and users in the catalog.
+//! The users who sign requests: the root user, whose keys are in the data directory's `credentials`, and those in
+//! the catalog.
 //!
 //! A user's name owns buckets and never changes; its keys do, with [`Users::rotate`]. A change is durable before it
 //! is answered, and every request that is verified later sees it: old keys are worth nothing from then on. What is
@@ -10,16 +11,17 @@ use crate::data_dir::{CREDENTIALS, Credentials, DataDirError, replace_credential
 use crate::report::{NewKeys, UserReport};
 use catalog::{Catalog, CatalogError, User};
 use s3::AccessKeys;
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use tokio::sync::Mutex;
 
 /// The name of the user that every data directory has.
 pub const ROOT: &str = "root";
-/// How long a user's name may be, in characters.
+/// The longest name of a user, in characters.
 const NAME_CHARS: usize = 64;
-/// How many users there may be, besides root.
+/// The most users, besides root.
 const USERS_MAX: usize = 10_000;
 
 /// Everybody who may sign requests.
@@ -56,9 +58,9 @@ pub enum UserError {
     /// It still owns buckets.
     #[error("{name} owns {buckets}; remove those first, or take the keys away with `larder user rotate {name}`")]
     OwnsBuckets {
-        /// Who.
+        /// The user.
         name: String,
-        /// How many, and some of their names.
+        /// Their number, and some of their names.
         buckets: String,
     },
     /// There is no room for more.
@@ -76,7 +78,7 @@ impl Users {
     /// The users of a catalog, and root with these keys, whose file is in `dir`.
     ///
     /// # Errors
-    /// When the catalog cannot be read.
+    /// The catalog cannot be read.
     pub async fn open(
         catalog: Catalog,
         dir: PathBuf,
@@ -94,7 +96,7 @@ impl Users {
     /// Everybody, root first and then by name, without secrets.
     ///
     /// # Errors
-    /// When the catalog cannot be read.
+    /// The catalog cannot be read.
     pub async fn list(&self) -> Result<Vec<UserReport>, UserError> {
         let mut owned: BTreeMap<String, u64> = BTreeMap::new();
         for bucket in self.catalog.buckets().await.map_err(UserError::Catalog)? {
@@ -127,7 +129,7 @@ impl Users {
         if name == ROOT {
             return Err(UserError::Exists(name.to_owned()));
         }
-        if self.known.read().unwrap_or_else(PoisonError::into_inner).len() > USERS_MAX {
+        if self.known.read().len() > USERS_MAX {
             return Err(UserError::TooMany);
         }
         let user = self.with_fresh_keys(name, None)?;
@@ -176,7 +178,7 @@ impl Users {
             self.catalog.add_user(&user).await.map_err(|error| told(name, error))?;
             return Err(error);
         }
-        self.known.write().unwrap_or_else(PoisonError::into_inner).retain(|_, known| known.name != name);
+        self.known.write().retain(|_, known| known.name != name);
         Ok(())
     }
 
@@ -208,19 +210,19 @@ impl Users {
 
     /// From here on `user` signs with its keys, and with no others.
     fn learn(&self, user: User) -> NewKeys {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         known.retain(|_, known| known.name != user.name);
         known.insert(user.access_key.clone(), Known::of(&user));
         NewKeys { name: user.name, access_key: user.access_key, secret_key: user.secret, file: None }
     }
 
     fn key_of(&self, name: &str) -> Option<String> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         known.iter().find(|(_, known)| known.name == name).map(|(key, _)| key.clone())
     }
 
     fn known(&self, access_key: &str) -> Option<Known> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).get(access_key).cloned()
+        self.known.read().get(access_key).cloned()
     }
 }
 

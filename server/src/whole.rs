@@ -1,4 +1,4 @@
-//! Whole objects on their way to a client, held against the checksum that they were acknowledged with.
+//! Whole objects on their way to a client, checked against the checksum that they were acknowledged with.
 //!
 //! Every block and every fragment is checked where it is read. What that cannot show is a mistake of the server's own:
 //! a catalog that takes one object's bytes for another's. So whoever is given all of an object is not given its last
@@ -8,11 +8,11 @@
 //! An object that has only a checksum of its parts' checksums is held against these, part by part. Memory: one chunk
 //! beside the one that is on its way, and the checksums of a page of parts.
 
-use crate::world::{Counters, Means};
+use crate::context::{Counters, Means};
+use s3::store::{ObjectBytes, StoreError};
 use bytes::Bytes;
 use catalog::{Catalog, Checksum, Object, Part};
-use futures::stream::{self, BoxStream, StreamExt};
-use s3::store::StoreError;
+use futures::stream::{self, StreamExt};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,9 +20,6 @@ use workshop::{Checksummer, whole_checksum};
 
 /// Parts whose checksums are looked up at once.
 const PAGE: usize = 256;
-
-/// The bytes of an object, each as it was stored.
-type ObjectBytes = BoxStream<'static, Result<Bytes, StoreError>>;
 
 /// `bytes`, which are all of `object` in `bucket` at `key`, without the last of them if they are not what the object
 /// was acknowledged with.
@@ -81,7 +78,7 @@ impl Check {
         Ok(true)
     }
 
-    /// Whether all that came was what it should be.
+    /// True if all that came has the expected checksum.
     fn is_right(&mut self) -> bool {
         match std::mem::replace(&mut self.expected, Expected::Nothing) {
             Expected::Whole(expected, sum) => sum.finish() == expected,
@@ -109,7 +106,7 @@ struct Parts {
     number: u32,
     /// Bytes of it that are still to come.
     left_bytes: u64,
-    /// What they should have, if the catalog knows, and what they have so far.
+    /// The expected checksum, if the catalog knows it, and that of the bytes so far.
     current: Option<(Checksum, Checksummer)>,
     /// The parts that come next.
     page: VecDeque<Part>,
@@ -156,7 +153,7 @@ impl Parts {
         self.left_bytes = range.end - range.start;
         if self.page.is_empty() {
             let page = self.catalog.parts_page(self.object.version, self.last, PAGE).await;
-            self.page = page.map_err(crate::house::catalog_error)?.into();
+            self.page = page.map_err(crate::store_error::catalog_error)?.into();
             self.last = self.page.back().map_or(self.last, |part| part.number);
         }
         let part = self.page.pop_front().filter(|part| part.bytes == self.left_bytes);

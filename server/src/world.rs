@@ -4,8 +4,8 @@
 //! whatever takes time runs in a task of its own and comes back as a message. So there is no lock around the engine,
 //! and no decision here: a branch in this file asks only how, never whether.
 //!
-//! Clock, drives, catalog, workshop and the spawning of tasks are arguments ([`Means`]). Given tokio's paused clock,
-//! drives and a catalog in memory, this same interpreter runs in virtual time on one thread.
+//! Clock, drives, catalog, workshop and the spawning of tasks are arguments ([`Means`]), so that this same interpreter
+//! also runs in virtual time on one thread.
 //!
 //! Invariants:
 //! - a blob's intent is durable before its first stack is made, its stacks are synced and read back before the catalog
@@ -13,228 +13,47 @@
 //! - every action that expects an answer gets one, whatever fails; a drive that hangs is answered for at its deadline;
 //! - memory is bounded by operations in service and by pages.
 
-mod absences;
+mod evacuate;
+mod handle;
 mod making;
+mod memory_read;
 mod migration;
 mod newer;
 pub(crate) mod packed;
 mod power;
 pub(crate) mod quarantine;
+mod read;
 mod rebuild;
 mod reclaim;
 mod transfer;
 
-pub use absences::Absences;
+pub(crate) use crate::context::usage_of;
+pub use crate::context::{Absences, Counters, Means, Nonce, PinOf, Spawn, Tracer, WallClock, nonces};
+pub(crate) use handle::Message;
+pub use handle::{Awake, WorldHandle};
 pub use making::{MakeError, Ticket, WriteOrder};
+pub use memory_read::MemoryReads;
+pub use read::{MemorySink, ReadOrder, ReadTarget};
 
-use crate::holds::Holds;
-use crate::lineage::Lineage;
-use crate::losses::Losses;
-use crate::recall;
-use catalog::{Blob, Catalog, Cursor, VersionId};
-use disk::label::RackUuid;
-use disk::{Clock, DeadlineDrive, Deadlines, Drive};
+use catalog::{Blob, Cursor, VersionId};
+use disk::{DeadlineDrive, Deadlines, Drive};
 use engine::trace::{Record, Told};
-use engine::{Action, ClassPhase, Event, Outcome, PinnedTo, Rack, Rejection, Request, Usage, Work};
-use futures::future::{BoxFuture, FutureExt};
-use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Rng, Time};
+use engine::{Action, ClassPhase, Event, Outcome, Rack, Rejection};
+use futures::future::FutureExt;
+use model::{BlobId, ClassId, DriveId, GroupId, OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::{mpsc, oneshot, watch};
-use workshop::{HeldPack, Sealed, Spool, SpoolWriter, Staging};
+use transfer::Written;
+use workshop::HeldPack;
 
-/// Starts a task that nobody waits for.
-pub type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
-
-/// Tells the wall clock: milliseconds of the Unix epoch. For S3's dates and the ages of objects, never for physics.
-pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
-
-/// Draws the nonce of a blob's id.
-pub type Nonce = Arc<dyn Fn() -> u64 + Send + Sync>;
-
-/// Nonces from one stream of random numbers. Never 0, which is for worlds without media.
-pub fn nonces(seed: u64) -> Nonce {
-    let stream = Mutex::new(Rng::for_thing(seed, NONCE_SALT));
-    Arc::new(move || stream.lock().unwrap_or_else(PoisonError::into_inner).next_u64().max(1))
-}
-
-/// What tells the stream of nonces from others of the same seed.
-const NONCE_SALT: u64 = 0x6e6f_6e63_6500;
-
-/// Tells the class that a key of a bucket is pinned to.
-pub type PinOf = Arc<dyn Fn(&str, &str) -> Option<ClassId> + Send + Sync>;
-
-/// Takes the records of the engine's trace.
-pub type Tracer = Arc<dyn Fn(&Record) + Send + Sync>;
-
-/// Everything the world does its work with.
-#[derive(Clone)]
-pub struct Means {
-    /// Modelled time.
-    pub clock: Arc<dyn Clock>,
-    /// The wall clock.
-    pub wall: WallClock,
-    /// How tasks are started.
-    pub spawn: Spawn,
-    /// The drives, by their number. Shared, since there are many, and every request has means of its own.
-    pub drives: Arc<[Arc<dyn Drive>]>,
-    /// The rack's number, on every label and stack.
-    pub rack_uuid: RackUuid,
-    /// Draws the nonce of a new blob.
-    pub nonce: Nonce,
-    /// What is remembered.
-    pub catalog: Catalog,
-    /// Staged files.
-    pub staging: Staging,
-    /// Recalls.
-    pub spool: Spool,
-    /// Blobs that somebody reads.
-    pub holds: Holds,
-    /// Whether the catalog is the newest.
-    pub lineage: Arc<Lineage>,
-    /// One at a time orders recalls.
-    pub ordering: recall::Ordering,
-    /// Pins of buckets and prefixes.
-    pub pin_of: PinOf,
-    /// Counters that the engine does not keep.
-    pub counters: Arc<Counters>,
-    /// Takes the engine's trace, if one is kept.
-    pub trace: Option<Tracer>,
-}
-
-/// Counters of what only the world sees.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Fragments that were bad and were repaired.
-    pub repaired_fragments: AtomicU64,
-    /// Fuses that tripped.
-    pub fuse_trips: AtomicU64,
-    /// Objects whose bytes were not those that they were acknowledged with when they were served.
-    pub wrong_bodies: AtomicU64,
-    /// Staged files that this catalog does not know, and that may be a newer catalog's.
-    pub unknown_staged: AtomicU64,
-    /// Staged files that the last run has left, and that the next start removes.
-    pub left_staged: AtomicU64,
-    /// Bytes of the parts of open uploads, those included that are being received: what of the workshop cannot migrate.
-    pub open_part_bytes: AtomicU64,
-    /// What reads have found to be lost.
-    pub losses: Losses,
-    /// Whether the engine says that the rack has no room for what is staged.
-    pub rack_full: AtomicBool,
-    /// What a group of the rack can hold of one object at most, in bytes; 0 before that is known.
-    pub object_bytes_max: AtomicU64,
-    /// Why drives could not be used when they were last tried.
-    pub absences: Absences,
-}
-
-/// A part of a blob's payload that is to be recalled into the spool.
-pub struct ReadOrder {
-    /// Which blob.
-    pub blob: Blob,
-    /// Where it goes, and which part of the payload it is.
-    pub writer: SpoolWriter,
-    /// Whose share it is charged to.
-    pub lane: engine::Lane,
-    /// Whose it is, if that one may want it back or know how long it took.
-    pub ticket: Option<Arc<Ticket>>,
-    /// Set if the engine refuses it or gives it up.
-    pub refused: Arc<OnceLock<Rejection>>,
-}
-
-/// A look at the engine between two events.
-type Look = Box<dyn FnOnce(&Rack, Time) + Send>;
-
-/// What the world's task is told.
-pub(crate) enum Message {
-    /// A fact for the engine.
-    Event(Event),
-    /// A recall is wanted.
-    Read(Box<ReadOrder>),
-    /// A blob of bytes in memory is to be written.
-    Write(Box<WriteOrder>),
-    /// What is queued with this ticket is not wanted any more.
-    Withdraw(Arc<Ticket>),
-    WithdrawFromBackground {
-        blob: BlobId,
-        at: u64,
-    },
-    /// A look at the engine.
-    Ask(Look),
-    /// What was composed for a migration write; `None` if nothing of it was left.
-    Composed {
-        op: OpId,
-        versions: Vec<VersionId>,
-        pack: Option<Arc<HeldPack>>,
-        pin: PinnedTo,
-    },
-    /// A read is over; its writer comes back, so that it can be gone on with on other drives.
-    ReadEnded {
-        event: Event,
-        op: OpId,
-        writer: Box<SpoolWriter>,
-        appended_bytes: u64,
-    },
-    /// A write, or its verification, is over.
-    WriteEnded {
-        event: Event,
-        op: OpId,
-        written: Option<Written>,
-    },
-    /// A stack was rebuilt, or was not: its blob as it lies then, and the checksum of its payload.
-    Rebuilt {
-        event: Event,
-        op: OpId,
-        written: Option<(Blob, u64)>,
-    },
-    /// The catalog knows (or refused) a blob that was made of these versions of the workshop, if of any.
-    Committed {
-        versions: Vec<VersionId>,
-    },
-    /// A page of staged versions, before those already on their way are left out.
-    Staged {
-        attempt: Attempt,
-        entries: Vec<engine::StagedEntry>,
-        next: Option<migration::StagedCursor>,
-    },
-    /// A page of doomed blobs, before those still held are left out.
-    Doomed {
-        group: GroupId,
-        attempt: Attempt,
-        page: reclaim::DoomedPage,
-    },
-    /// Whether a version belongs to a write under way.
-    IsMigrating {
-        version: VersionId,
-        answer: oneshot::Sender<bool>,
-    },
-    /// Whether another drive may take the place of one: nothing that began before it failed counts on it.
-    MayBeReplaced {
-        drive: DriveId,
-        answer: oneshot::Sender<bool>,
-    },
-    /// A rescue has come to its end.
-    Rescued(BlobId),
-    /// Take in nothing more, put every group to sleep, and say so.
-    Close(oneshot::Sender<()>),
-}
-
-/// A blob whose stacks are written.
-#[derive(Clone, Debug)]
-pub(crate) struct Written {
-    pub(crate) blob: Blob,
-    pub(crate) sealed: Sealed,
-}
-
-/// What the world keeps of an operation.
+/// The world's side of an operation.
 enum Job {
     Read {
         blob: Blob,
         /// Here while no transfer has it.
-        writer: Option<Box<SpoolWriter>>,
-        /// How much the spool has of it.
-        appended_bytes: u64,
+        progress: Option<Box<read::Progress>>,
         refused: Arc<OnceLock<Rejection>>,
         ticket: Option<Arc<Ticket>>,
     },
@@ -256,101 +75,18 @@ impl Job {
         }
     }
 
-    /// Whether it is a recall of payload byte `at` of `of` for somebody's work in the background.
-    fn recalls_for_background(&self, of: BlobId, at: u64) -> bool {
-        match self {
-            Self::Read { blob, writer: Some(writer), ticket: Some(_), .. } => {
-                blob.blob == of && writer.range().contains(&at)
-            }
-            _ => false,
-        }
+    /// True if it reads into memory for a consumer that is gone.
+    fn is_abandoned(&self) -> bool {
+        matches!(self, Self::Read { progress: Some(progress), .. } if progress.is_abandoned())
     }
 }
 
-/// What a blob is made of.
+/// The source of a blob that is written.
 enum Origin {
     /// These versions of the workshop.
     Workshop(Vec<VersionId>),
-    /// What somebody has in memory.
+    /// Bytes in memory.
     Memory(Box<making::Making>),
-}
-
-/// Which group of each class is ready, by class.
-pub type Awake = Vec<Option<GroupId>>;
-
-/// How everybody else talks to the world.
-#[derive(Clone)]
-pub struct WorldHandle {
-    messages: mpsc::UnboundedSender<Message>,
-    awake: watch::Receiver<Awake>,
-}
-
-impl WorldHandle {
-    /// Asks for a recall. What becomes of it is told through the spool.
-    pub fn read(&self, order: ReadOrder) {
-        self.send(Message::Read(Box::new(order)));
-    }
-
-    /// Asks for a blob of bytes in memory. What becomes of it is answered.
-    pub fn write(&self, order: WriteOrder) {
-        self.send(Message::Write(Box::new(order)));
-    }
-
-    /// Withdraws what is queued with `ticket`; what is in service goes on.
-    pub fn withdraw(&self, ticket: &Arc<Ticket>) {
-        self.send(Message::Withdraw(Arc::clone(ticket)));
-    }
-
-    /// Withdraws recalls of payload byte `at` of `blob` that are queued for the background: a client wants it.
-    pub fn withdraw_from_background(&self, blob: BlobId, at: u64) {
-        self.send(Message::WithdrawFromBackground { blob, at });
-    }
-
-    /// Which groups are ready, now and whenever that changes.
-    pub fn awake(&self) -> watch::Receiver<Awake> {
-        self.awake.clone()
-    }
-
-    /// Tells the engine a fact.
-    pub fn tell(&self, event: Event) {
-        self.send(Message::Event(event));
-    }
-
-    /// Looks at the engine, between two events. `None` if the world has ended.
-    pub async fn ask<T: Send + 'static>(&self, look: impl FnOnce(&Rack, Time) -> T + Send + 'static) -> Option<T> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Message::Ask(Box::new(move |rack, now| {
-            let _ = answer.send(look(rack, now));
-        })));
-        answered.await.ok()
-    }
-
-    /// Whether `version` belongs to a pack that is being written.
-    pub async fn is_migrating(&self, version: VersionId) -> bool {
-        let (answer, answered) = oneshot::channel();
-        self.send(Message::IsMigrating { version, answer });
-        answered.await.unwrap_or(false)
-    }
-
-    /// Whether another drive may take the place of `drive`, which failed: no blob can come to be counted on it any
-    /// more.
-    pub async fn may_be_replaced(&self, drive: DriveId) -> bool {
-        let (answer, answered) = oneshot::channel();
-        self.send(Message::MayBeReplaced { drive, answer });
-        answered.await.unwrap_or(false)
-    }
-
-    /// Takes in nothing more, lets what is in service end, and puts every group to sleep.
-    pub async fn close(&self) {
-        let (done, closed) = oneshot::channel();
-        self.send(Message::Close(done));
-        let _ = closed.await;
-    }
-
-    pub(crate) fn send(&self, message: Message) {
-        // A world that has ended hears nothing, and nobody is left to act on it.
-        let _ = self.messages.send(message);
-    }
 }
 
 /// The interpreter. See the head of this file.
@@ -366,9 +102,9 @@ pub struct World {
     /// Versions that belong to a write under way.
     migrating: BTreeSet<VersionId>,
     staged_cursor: Option<migration::StagedCursor>,
-    doomed_cursors: BTreeMap<GroupId, Cursor>,
+    dead_cursors: BTreeMap<GroupId, Cursor>,
     deleting: BTreeMap<OpId, BlobId>,
-    rescuing: BTreeSet<BlobId>,
+    evacuating: BTreeSet<BlobId>,
     /// Blobs that are being committed to the catalog.
     committing: usize,
     starts_persisted: power::StartsPersisted,
@@ -377,22 +113,14 @@ pub struct World {
     awake: watch::Sender<Awake>,
 }
 
-impl Counters {
-    /// Parts of so many bytes are open no more.
-    pub(crate) fn parts_closed(&self, bytes: u64) {
-        let less = |open: u64| Some(open.saturating_sub(bytes));
-        let _ = self.open_part_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-    }
-}
-
 impl World {
     /// A world around `rack`, which has not been told of any drive yet.
     pub fn new(rack: Rack, means: Means) -> (Self, WorldHandle) {
         assert_eq!(means.drives.len(), rack.spec().drives.len(), "every drive of the rack is there to be commanded");
         let (sender, messages) = mpsc::unbounded_channel();
         let (awake, awake_seen) = watch::channel(vec![None; rack.layout().classes.len()]);
-        let handle = WorldHandle { messages: sender, awake: awake_seen };
-        let drives = in_time(&rack, &means);
+        let handle = WorldHandle::new(sender, awake_seen);
+        let drives = with_deadlines(&rack, &means);
         let last_commands = means.drives.iter().map(|_| AtomicU32::new(0)).collect();
         let world = Self {
             rack,
@@ -404,9 +132,9 @@ impl World {
             next_op: 1,
             migrating: BTreeSet::new(),
             staged_cursor: None,
-            doomed_cursors: BTreeMap::new(),
+            dead_cursors: BTreeMap::new(),
             deleting: BTreeMap::new(),
-            rescuing: BTreeSet::new(),
+            evacuating: BTreeSet::new(),
             committing: 0,
             starts_persisted: futures::future::ready(()).boxed().shared(),
             last_commands,
@@ -444,15 +172,10 @@ impl World {
             Message::Read(order) => self.order_read(*order),
             Message::Write(order) => self.order_write(*order),
             Message::Withdraw(ticket) => self.withdraw(|job| job.ticket().is_some_and(|of| Arc::ptr_eq(of, &ticket))),
-            Message::WithdrawFromBackground { blob, at } => self.withdraw(|job| job.recalls_for_background(blob, at)),
+            Message::ReadAbandoned => self.withdraw(Job::is_abandoned),
             Message::Ask(look) => look(&self.rack, self.means.clock.now()),
             Message::Composed { op, versions, pack, pin } => self.composed(op, versions, pack, pin),
-            Message::ReadEnded { event, op, writer, appended_bytes: appended } => {
-                if let Some(Job::Read { writer: place, appended_bytes, .. }) = self.jobs.get_mut(&op) {
-                    (*place, *appended_bytes) = (Some(writer), appended);
-                }
-                self.apply(event);
-            }
+            Message::ReadEnded { event, op, progress } => self.transfer_read(op, progress, event),
             Message::WriteEnded { event, op, written } => {
                 if let Some(Job::Write { written: place, .. }) = self.jobs.get_mut(&op) {
                     *place = written;
@@ -467,15 +190,15 @@ impl World {
             }
             Message::Committed { versions } => self.committed(&versions),
             Message::Staged { attempt, entries, next } => self.staged_page(attempt, entries, next),
-            Message::Doomed { group, attempt, page } => self.doomed_page(group, attempt, page),
+            Message::DeadBlobs { group, attempt, page } => self.dead_page(group, attempt, page),
             Message::IsMigrating { version, answer } => {
                 let _ = answer.send(self.migrating.contains(&version));
             }
             Message::MayBeReplaced { drive, answer } => {
                 let _ = answer.send(self.rack.may_be_replaced(drive) && self.committing == 0);
             }
-            Message::Rescued(blob) => {
-                self.rescuing.remove(&blob);
+            Message::Evacuated(blob) => {
+                self.evacuating.remove(&blob);
             }
             Message::Close(done) => {
                 self.closing = Some(done);
@@ -484,7 +207,7 @@ impl World {
         }
     }
 
-    /// Tells the engine, and does what it asks for.
+    /// Hands the event to the engine, and executes the actions that follow.
     fn apply(&mut self, event: Event) {
         if matches!(event, Event::DriveLost { loss: engine::Loss::FuseTripped, .. }) {
             self.means.counters.fuse_trips.fetch_add(1, Ordering::Relaxed);
@@ -500,7 +223,7 @@ impl World {
         self.means.counters.rack_full.store(self.rack.is_full(), Ordering::Relaxed);
         self.persist_starts(&mut actions);
         for action in actions {
-            self.obey(action);
+            self.execute(action);
         }
     }
 
@@ -510,7 +233,7 @@ impl World {
         }
     }
 
-    fn obey(&mut self, action: Action) {
+    fn execute(&mut self, action: Action) {
         match action {
             // Gathered by `persist_starts`, which hands them to the spin-ups that follow.
             Action::PersistStarts { .. } => {}
@@ -522,14 +245,14 @@ impl World {
             Action::Finished { op, outcome } => self.ended(op, &outcome),
             Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, transfer),
             Action::ListStaged { attempt, older_than, coldest_bytes, limit, restart } => {
-                self.list_staged(attempt, older_than, coldest_bytes, limit, restart);
+                self.list_staged(attempt, migration::StagedQuery { older_than, coldest_bytes, limit }, restart);
             }
             Action::Compose { op, versions, pin } => self.compose(op, versions, pin),
             Action::Recompose { op, of, pin } => self.recompose(op, of, pin),
             Action::ListDoomed { group, attempt, limit, restart } => {
-                self.list_doomed(group, attempt, limit, restart);
+                self.list_dead(group, attempt, limit, restart);
             }
-            Action::Rescue { blob } => self.rescue(blob),
+            Action::Rescue { blob } => self.evacuate(blob),
             Action::ListOnDrive { drive, attempt, after, limit } => self.list_on_drive(drive, attempt, after, limit),
             Action::MoveStack { op, attempt, blob, index, from, to } => {
                 self.move_stack(op, attempt, blob, index, [from, to]);
@@ -537,22 +260,11 @@ impl World {
         }
     }
 
-    fn order_read(&mut self, order: ReadOrder) {
+    /// The number of the next operation that is the world's own.
+    fn next_op(&mut self) -> OpId {
         let op = OpId(self.next_op);
         self.next_op += 1;
-        let range = order.writer.range();
-        let work = Work::Read {
-            blob: order.blob.blob,
-            group: order.blob.group,
-            drives: order.blob.drives.clone(),
-            bytes: range.end - range.start,
-        };
-        self.means.holds.hold(order.blob.blob);
-        let writer = Some(Box::new(order.writer));
-        let ReadOrder { blob, refused, ticket, lane, .. } = order;
-        let job = Job::Read { blob, writer, appended_bytes: 0, refused, ticket };
-        self.jobs.insert(op, job);
-        self.apply(Event::Submitted(Request { op, lane, overtake_limit: None, work }));
+        op
     }
 
     /// Takes back such jobs as are queued. What is in service is not touched by that.
@@ -582,12 +294,9 @@ impl World {
     /// An operation is over: its job is brought to its end and forgotten.
     fn ended(&mut self, op: OpId, outcome: &Outcome) {
         match self.jobs.remove(&op) {
-            Some(Job::Read { blob, writer, appended_bytes, refused, .. }) => {
-                self.means.holds.release(blob.blob);
-                if let Some(writer) = writer {
-                    self.note_loss(&blob, writer.range(), appended_bytes, outcome);
-                    self.read_ended(*writer, outcome, &refused);
-                }
+            Some(Job::Read { blob, progress, refused, .. }) => {
+                let progress = progress.unwrap_or_else(|| panic!("{op} ended, and is being read"));
+                self.read_ended(&blob, *progress, &refused, outcome);
             }
             Some(Job::Write { pack, of: Origin::Workshop(versions), written }) => {
                 self.write_ended(pack, versions, written, outcome);
@@ -603,46 +312,6 @@ impl World {
         }
     }
 
-    /// Remembers what was lost when `range` of `blob` was read, or that nothing was.
-    fn note_loss(&self, blob: &Blob, range: Range<u64>, appended_bytes: u64, outcome: &Outcome) {
-        let losses = &self.means.counters.losses;
-        match outcome {
-            Outcome::Read => losses.forget(blob.blob, &range),
-            // The transfer knows the stripe, unless drives that failed for good were not asked at all.
-            Outcome::Failed(Rejection::DataLost) => {
-                let stripe = u64::from(blob.code_data) * u64::from(blob.fragment_bytes);
-                let at = range.start + appended_bytes - (range.start + appended_bytes) % stripe;
-                if losses.within(blob.blob, &(at..range.end.max(at))).is_none() {
-                    losses.met(blob.blob, at, Vec::new());
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn read_ended(&self, writer: SpoolWriter, outcome: &Outcome, refused: &OnceLock<Rejection>) {
-        let reason = match outcome {
-            Outcome::Read => {
-                self.start(async move {
-                    if let Err(error) = writer.finish().await {
-                        tracing::error!(%error, "a recall could not be completed in the spool");
-                    }
-                });
-                return;
-            }
-            Outcome::Failed(reason) => *reason,
-            // Withdrawn: whoever did that knows, and whoever else wants these bytes may try again.
-            _ => {
-                let _ = refused.set(Rejection::QueueFull);
-                return writer.fail("it was withdrawn");
-            }
-        };
-        // Set before the readers are told, so that who ordered it knows why.
-        let _ = refused.set(reason);
-        tracing::warn!(?reason, "a recall failed: {}", recall::told(reason));
-        writer.fail(recall::told(reason));
-    }
-
     fn drive(&self, drive: DriveId) -> Arc<dyn Drive> {
         Arc::clone(&self.drives[drive.index()])
     }
@@ -653,7 +322,7 @@ impl World {
 }
 
 /// The drives of `means`, each of which answers within the engine's deadlines.
-fn in_time(rack: &Rack, means: &Means) -> Vec<Arc<dyn Drive>> {
+fn with_deadlines(rack: &Rack, means: &Means) -> Vec<Arc<dyn Drive>> {
     let decided = rack.drive_deadlines();
     let deadlines = Deadlines {
         read: decided.requests.read,
@@ -668,15 +337,4 @@ fn in_time(rack: &Rack, means: &Means) -> Vec<Arc<dyn Drive>> {
         Arc::new(DeadlineDrive::new(Arc::clone(drive), Arc::clone(&means.clock), deadlines)) as Arc<dyn Drive>
     };
     means.drives.iter().map(held).collect()
-}
-
-/// What the engine is told of the workshop's fill: of what may migrate, and of the room that there is for it. Parts of
-/// open uploads may not, and migrating all else in haste would make no room for them.
-pub(crate) fn usage_of(means: &Means) -> Usage {
-    let usage = means.staging.usage();
-    let open_bytes = means.counters.open_part_bytes.load(Ordering::Relaxed);
-    Usage {
-        staged_bytes: usage.staged_bytes.saturating_sub(open_bytes),
-        capacity_bytes: usage.capacity_bytes.saturating_sub(open_bytes),
-    }
 }

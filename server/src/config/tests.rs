@@ -1,4 +1,4 @@
-//! What the configuration means, and what wrong ones are told.
+//! The meaning of configurations, and the errors of wrong ones.
 #![allow(clippy::unwrap_used)]
 
 use super::*;

@@ -1,4 +1,4 @@
-//! How the values of `larder.toml` are written: quantities with units, fractions, and where in the text a key is.
+//! The notation of `larder.toml`: quantities with units, fractions, and the place of a key in the text.
 //!
 //! Invariant: no value is rounded or clamped; what is out of range is refused with what to write instead.
 
@@ -85,7 +85,7 @@ pub fn some_at_least_one<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u3
     at_least_one(from).map(Some)
 }
 
-/// How many times faster than life.
+/// A factor by which time runs faster than life.
 pub fn time_scale<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     whole(from, TIME_SCALE_MAX)
 }

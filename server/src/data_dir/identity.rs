@@ -15,7 +15,7 @@ const HEAD: &str = "Larder data directory\n";
 /// The format of the directory as a whole.
 const VERSION: u32 = 1;
 
-/// What the file `identity` says.
+/// The contents of the file `identity`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) rack_uuid: RackUuid,

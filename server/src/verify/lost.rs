@@ -57,7 +57,7 @@ impl Work<'_> {
         if self.lost.len() >= GATHERED_MAX { self.tell_lost().await } else { Ok(()) }
     }
 
-    /// Tells every object in the gathered blobs that cannot be read, and then the blobs.
+    /// Reports every object in the gathered blobs that cannot be read, and then the blobs.
     pub(super) async fn tell_lost(&mut self) -> Result<(), VerifyError> {
         let gathered = std::mem::take(&mut self.lost).into_iter();
         let mut blobs: BTreeMap<BlobId, LostBlob> = gathered.map(|lost| (lost.blob.blob, lost)).collect();
@@ -115,7 +115,7 @@ impl Work<'_> {
     }
 }
 
-/// Whether the payload bytes `range` of `blob` can be read; none of them always can.
+/// True if the payload bytes `range` of `blob` can be read; an empty range always can.
 async fn is_readable(reader: Option<&mut StackReader>, blob: &Blob, range: Range<u64>) -> bool {
     let Some(reader) = reader.filter(|_| range.end <= blob.payload_bytes) else { return range.is_empty() };
     range.is_empty() || reader.read(range, &mut Counted(0)).await.is_ok()

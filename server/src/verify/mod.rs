@@ -37,28 +37,28 @@ const OPEN_FILES: usize = 64;
 const RESTORE: &str = "restore the catalog from a backup that is as new as the workshop";
 const REPORT: &str = "keep a copy of the data directory, restore the catalog from a backup, and report this";
 
-/// How far a verification goes.
+/// The extent of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whether drives of the rack are looked at, for which their groups have to be awake.
+    /// True if drives of the rack are looked at, for which their groups have to be awake.
     pub drives: bool,
-    /// Whether everything is read, rather than the ends of files.
+    /// True if everything is read, rather than the ends of files.
     pub deep: bool,
 }
 
-/// How a verification gets on.
+/// The progress of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// The catalog's records are compared, which takes as long as it takes.
     Catalog,
     /// So many staged files are looked at next.
     Workshop {
-        /// How many.
+        /// Their number.
         files: u64,
     },
     /// So many blobs are looked at next.
     Rack {
-        /// How many blobs.
+        /// The number of blobs.
         blobs: u64,
         /// In how many groups, each of which has to be awake once.
         groups: u64,
@@ -89,7 +89,7 @@ impl From<StoreError> for VerifyError {
     }
 }
 
-/// What is held against each other.
+/// The three sides that are compared.
 pub struct Ground {
     /// The rack.
     pub rack: RackSpec,
@@ -167,7 +167,7 @@ async fn open_and_verify(
     verify(&ground, options, watch).await
 }
 
-/// Whether `drive` is the one that belongs to `place`.
+/// True if `drive` is the one that belongs to `place`.
 async fn belongs(
     drive: &dyn Drive,
     place: &Label,

@@ -33,7 +33,7 @@ const STRANGER: &str = "move it away: Larder did not make it and never reads it"
 const DRIVE: &str = "put the drive back, or mount it; if it will not come back, give it up with `larder drive fail`";
 const DESCRIPTION: &str = "put the rack.toml back that the blob was written with";
 
-/// What the catalog says of the drives.
+/// The drives as the catalog has them.
 #[derive(Default)]
 struct Accounts {
     /// Bytes of stacks by drive.
@@ -286,7 +286,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Whether stack `index` of `blob` lay on a drive that failed for good, and waits for being rebuilt elsewhere.
+    /// True if stack `index` of `blob` lay on a drive that failed for good, and waits for being rebuilt elsewhere.
     async fn is_rebuilt(&self, blob: &Blob, index: u8) -> bool {
         let Some(drive) = blob.drives.get(usize::from(index)) else { return false };
         self.ground.catalog.is_stack_lost(*drive, blob.blob).await.unwrap_or(false)
@@ -343,11 +343,11 @@ impl Work<'_> {
     }
 }
 
-/// What came of a look at a blob.
+/// The outcome of a look at a blob.
 struct Looked {
     inspection: Inspection,
     checked_bytes: u64,
-    /// What the pack and the catalog disagree about.
+    /// The disagreements of the pack and the catalog.
     unlike: Option<String>,
 }
 
@@ -361,7 +361,7 @@ impl PayloadSink for Counted {
     }
 }
 
-/// Whether `index`, which is in the order of offsets, has `member` where the catalog has it.
+/// True if `index`, which is in the order of offsets, has `member` where the catalog has it.
 fn has(index: &[IndexEntry], member: &Member) -> bool {
     let first = index.partition_point(|entry| entry.offset < member.offset);
     // Members of no bytes share their offset with the next one.
@@ -373,7 +373,7 @@ fn code_of(blob: &Blob) -> Code {
     Code { data: blob.code_data, parity: blob.code_parity, fragment_bytes: blob.fragment_bytes }
 }
 
-/// Whether the lengths in the record of `blob` can be those of stacks at all.
+/// True if the lengths in the record of `blob` can be those of stacks at all.
 fn makes_sense(blob: &Blob) -> bool {
     let code = code_of(blob);
     code.data >= 1
@@ -385,7 +385,7 @@ fn makes_sense(blob: &Blob) -> bool {
         && blob.stack_bytes == stack::stack_bytes(code, blob.payload_bytes)
 }
 
-/// How the record of `blob` does not fit the rack, if it does not.
+/// The contradiction between the record of `blob` and the rack, if there is one.
 fn misfit(blob: &Blob, layout: &Layout) -> Option<String> {
     if !makes_sense(blob) {
         return Some(format!("the record of blob {} says what no blob can be", blob.blob));

@@ -1,11 +1,11 @@
-//! What a verification found, for people and programs.
+//! The findings of a verification, for people and programs.
 
 use serde::Serialize;
 
 /// Findings that are told one by one; more are only counted.
 const TOLD_MAX: usize = 1_000;
 
-/// What kind of thing is wrong.
+/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -48,11 +48,11 @@ pub enum Kind {
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What kind.
+    /// Its kind.
     pub kind: Kind,
-    /// What is wrong, in words.
+    /// The finding, in words.
     pub what: String,
-    /// What to do about it.
+    /// The mend.
     pub mend: &'static str,
     /// The object it is about, as `s3://bucket/key`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,7 +90,7 @@ impl Finding {
     }
 }
 
-/// What the catalog holds.
+/// Records of the catalog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CatalogCounts {
     /// Objects.
@@ -113,29 +113,29 @@ pub struct CatalogCounts {
     pub doomed_bytes: u64,
 }
 
-/// What was looked at in the workshop.
+/// Files of the workshop that were looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WorkshopCounts {
     /// Staged files that belong to an object or an upload.
     pub files: u64,
-    /// What they take on the disk, in bytes.
+    /// Bytes that they take on the disk.
     pub file_bytes: u64,
     /// Payload bytes whose checksums were compared: all of them in the deep form.
     pub checked_bytes: u64,
 }
 
-/// What was looked at in the rack.
+/// Stacks of the rack that were looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RackCounts {
-    /// Whether the drives were looked at, at all.
+    /// True if the drives were looked at, at all.
     pub drives_read: bool,
     /// Groups with blobs: so many wakes it takes to look at all drives.
     pub groups: u64,
     /// Stacks that belong to a blob.
     pub stacks: u64,
-    /// What those take on the drives, in bytes.
+    /// Bytes that those take on the drives.
     pub stack_bytes: u64,
-    /// What the catalog says they take, in bytes: more where doomed blobs are half removed or were half written.
+    /// Bytes that they take by the catalog: more where dead blobs are half removed or were half written.
     pub accounted_bytes: u64,
     /// Stacks that lay on drives which failed for good, and wait for being rebuilt.
     pub stacks_to_rebuild: u64,
@@ -147,12 +147,12 @@ pub struct RackCounts {
     pub checked_bytes: u64,
 }
 
-/// What a server that ended in a crash leaves, and the next start takes away. Nothing is wrong with it.
+/// Leftovers of a server that ended in a crash, which the next start removes. Nothing is wrong with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Leftovers {
     /// Staged files of no object that the next start, or the one behind it, takes away.
     pub staged_files: u64,
-    /// What they take, in bytes.
+    /// Bytes that they take.
     pub staged_bytes: u64,
     /// Files of recalls.
     pub spool_files: u64,
@@ -162,22 +162,22 @@ pub struct Leftovers {
     pub rebuilt_stacks: u64,
 }
 
-/// What a verification found.
+/// The findings of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Whether nothing is wrong.
+    /// True if nothing is wrong.
     pub clean: bool,
-    /// How many things are wrong.
+    /// The number of findings.
     pub finding_count: u64,
     /// The first of them, lost objects left out: there may be any number.
     pub findings: Vec<Finding>,
-    /// What the catalog holds.
+    /// Records of the catalog.
     pub catalog: CatalogCounts,
-    /// What was looked at in the workshop.
+    /// Files of the workshop that were looked at.
     pub workshop: WorkshopCounts,
-    /// What was looked at in the rack.
+    /// Stacks of the rack that were looked at.
     pub rack: RackCounts,
-    /// What the next start takes away.
+    /// Leftovers that the next start removes.
     pub leftovers: Leftovers,
 }
 

@@ -13,7 +13,7 @@ const LOST: &str = "the object's bytes are lost: put it again, or delete it";
 const UNKNOWN: &str = "keep it: it may belong to a newer catalog; if there is none, remove it";
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
 
-/// What was found of a staged file.
+/// The finding on a staged file.
 enum Found {
     /// It is good and takes so many bytes; so many of its payload were compared.
     Good {

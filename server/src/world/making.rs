@@ -2,7 +2,7 @@
 //! back, and then committed together with the objects that lie in them.
 //!
 //! The order is that of a migration: intent, stacks, sync, read back, commit. Whatever fails before the commit leaves
-//! the stacks doomed and nothing known; there is nothing to free after it.
+//! the stacks dead and nothing known; there is nothing to free after it.
 
 use super::{Job, Message, Origin, World, Written};
 use catalog::{Blob, Made};
@@ -75,7 +75,7 @@ pub enum MakeError {
     #[error("it was withdrawn")]
     Withdrawn,
     /// The rack refused it, or could not write it.
-    #[error("{}", crate::recall::told(*.0))]
+    #[error("{0}")]
     Refused(Rejection),
     /// It is written, and the catalog does not take it.
     #[error("the catalog does not take it: {0}")]
@@ -106,7 +106,7 @@ impl World {
     /// A blob of bytes in memory is written, or was given up.
     pub(super) fn made(&mut self, pack: &HeldPack, making: Making, written: Option<Written>, outcome: &Outcome) {
         let Making { keys, answer, .. } = making;
-        let (Outcome::Written { .. }, Some(written)) = (outcome, written) else {
+        let (Outcome::Written { group, drives }, Some(written)) = (outcome, written) else {
             let error = match outcome {
                 Outcome::Failed(reason) => MakeError::Refused(*reason),
                 Outcome::Cancelled => MakeError::Withdrawn,
@@ -115,6 +115,7 @@ impl World {
             let _ = answer.send(Err(error));
             return;
         };
+        let blob = written.to_commit(*group, drives);
         self.committing += 1;
         let placed = pack.plan().members().iter().zip(pack.plan().offsets()).zip(keys);
         let made: Vec<Made> = placed
@@ -122,7 +123,6 @@ impl World {
             .collect();
         let (handle, means) = (self.handle.clone(), self.means.clone());
         self.start(async move {
-            let blob = written.blob;
             let committed = means.catalog.commit_made_blob(&blob, &made).await;
             let told = match committed {
                 Ok(()) => Ok(blob),

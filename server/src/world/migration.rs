@@ -1,7 +1,7 @@
 //! Migration: listing what is staged, composing packs, and what follows a written blob: commit, then free.
 //!
 //! The order is the promise: intent, stacks, sync, read back, commit, free. Whatever fails before the commit leaves the
-//! staged files as they were and the stacks doomed; whatever fails after it leaves at worst a file that nobody refers
+//! staged files as they were and the stacks dead; whatever fails after it leaves at worst a file that nobody refers
 //! to, which the next start sweeps away.
 
 use super::quarantine::{missing, quarantine, survey};
@@ -10,9 +10,18 @@ use catalog::{Blob, Cursor, Member, VersionId};
 use disk::stack;
 use engine::{Event, Lane, Outcome, PinnedTo, Request, StagedEntry, Work};
 use model::{Attempt, OpId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use workshop::{HeldPack, PackError, PackMember, PackPlan};
+
+/// The staged versions that the engine asks for.
+#[derive(Clone, Copy)]
+pub(super) struct StagedQuery {
+    pub(super) older_than: Duration,
+    pub(super) coldest_bytes: Option<u64>,
+    pub(super) limit: u32,
+}
 
 /// Where a listing of staged versions stands.
 #[derive(Clone, Debug)]
@@ -22,19 +31,11 @@ pub(crate) struct StagedCursor {
 }
 
 impl World {
-    pub(super) fn list_staged(
-        &mut self,
-        attempt: Attempt,
-        older_than: Duration,
-        coldest_bytes: Option<u64>,
-        limit: u32,
-        restart: bool,
-    ) {
+    pub(super) fn list_staged(&mut self, attempt: Attempt, query: StagedQuery, restart: bool) {
         let go_on = if restart { None } else { self.staged_cursor.take() };
         let (handle, means) = (self.handle.clone(), self.means.clone());
         self.start(async move {
-            let now_ms = (means.wall)();
-            let listed = list(&means, now_ms, older_than, coldest_bytes, limit, go_on).await;
+            let listed = list(&means, query, go_on).await;
             let (entries, next) = listed.unwrap_or_else(|error| {
                 tracing::error!(%error, "staged versions could not be listed; migration waits for the next scan");
                 (Vec::new(), None)
@@ -106,11 +107,12 @@ impl World {
         outcome: &Outcome,
     ) {
         match (outcome, written) {
-            (Outcome::Written { .. }, Some(written)) => {
+            (Outcome::Written { group, drives }, Some(written)) => {
+                let blob = written.to_commit(*group, drives);
                 self.committing += 1;
                 let (handle, means) = (self.handle.clone(), self.means.clone());
                 self.start(async move {
-                    commit(&means, &handle, pack.plan(), &written.blob).await;
+                    commit(&means, &handle, pack.plan(), &blob).await;
                     drop(pack); // its files can go now
                     handle.send(Message::Committed { versions });
                 });
@@ -146,12 +148,11 @@ impl World {
 
 async fn list(
     means: &super::Means,
-    now_ms: u64,
-    older_than: Duration,
-    coldest_bytes: Option<u64>,
-    limit: u32,
+    query: StagedQuery,
     go_on: Option<StagedCursor>,
 ) -> Result<(Vec<StagedEntry>, Option<StagedCursor>), catalog::CatalogError> {
+    let StagedQuery { older_than, coldest_bytes, limit } = query;
+    let now_ms = (means.wall)();
     let (until_ms, after) = if let Some(cursor) = go_on {
         (cursor.until_ms, Some(cursor.after))
     } else {
@@ -184,7 +185,7 @@ async fn list(
 /// Times a pack is gathered again because a member was deleted or overwritten meanwhile.
 const GATHER_TRIES: u32 = 8;
 
-/// What is left of `versions` as a pack whose files stay; `None` if all were overwritten or deleted, or are in
+/// The pack of those `versions` that are left, whose files stay; `None` if all were overwritten or deleted, or are in
 /// quarantine. A member that makes a pack impossible is quarantined, and the pack made of the others.
 async fn gather(means: &super::Means, versions: &[VersionId]) -> Result<Option<HeldPack>, String> {
     for _ in 0..GATHER_TRIES {
@@ -243,6 +244,9 @@ async fn commit(means: &super::Means, handle: &super::WorldHandle, plan: &PackPl
         .collect();
     match means.catalog.commit_blob(blob, &members).await {
         Ok(done) => {
+            let committed: BTreeSet<VersionId> = members.iter().map(|member| member.version).collect();
+            let is_committed = |(version, _): &(VersionId, u64)| committed.contains(version);
+            assert!(done.moved.iter().all(is_committed), "only what was committed is freed");
             let slots: Vec<u64> = done.moved.iter().map(|(_, slot)| *slot).collect();
             if let Err(error) = means.staging.free_all(&slots).await {
                 tracing::warn!(%error, "a migrated file could not be removed yet");

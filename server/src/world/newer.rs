@@ -1,4 +1,4 @@
-//! What a drive tells of newer catalogs than this, when it is mounted for the first time in a server's life.
+//! Signs of a newer catalog on a drive, looked for when it is mounted for the first time in a run of the server.
 //!
 //! The work is bounded: one listing of names for each drive, a look into the catalog for those whose numbers it has
 //! given out last or never, and a few headers. Nothing is changed on the drive.
@@ -27,7 +27,7 @@ pub(super) async fn look(means: &Means, drive: DriveId, device: &dyn Drive) {
         Ok(None) => {}
         Ok(Some((name, run))) => {
             let why = format!("stack {name} on drive {drive} was written under a newer catalog than this");
-            lineage::found_newer(means, run, why).await;
+            lineage::found_newer(&means.lineage, &means.catalog, &means.staging, run, why).await;
         }
         Err(error) => {
             tracing::warn!(%drive, error, "a drive could not be compared with the catalog; {MEND} if that is older");

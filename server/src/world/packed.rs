@@ -1,5 +1,5 @@
-//! What a pack says of its members beyond what S3 knows: whose bucket they are in, and what of them a catalog needs
-//! that is rebuilt from the drives.
+//! Attributes of a pack's members beyond S3's own: their bucket's owner, and everything that a catalog needs which is
+//! rebuilt from the drives.
 
 use super::Means;
 use catalog::{Bucket, CatalogError, Object, Sequence};

@@ -63,7 +63,9 @@ impl World {
             }
             let event = match device.spin_up().await {
                 Ok(()) => Event::SpunUp { drive, attempt },
-                Err(error) => failed(&counters, drive, attempt, "start", &error, Loss::SpinUpFailed),
+                Err(error) => {
+                    failed(&counters, &Command { drive, attempt, name: "start", loss: Loss::SpinUpFailed }, &error)
+                }
             };
             handle.send(Message::Event(event));
         });
@@ -88,7 +90,9 @@ impl World {
                     newer::look(&means, drive, &*device).await;
                     Event::Mounted { drive, attempt, free_bytes: space.free_bytes }
                 }
-                Err(error) => failed(&means.counters, drive, attempt, "mount", &error, Loss::MountFailed),
+                Err(error) => {
+                    failed(&means.counters, &Command { drive, attempt, name: "mount", loss: Loss::MountFailed }, &error)
+                }
             };
             handle.send(Message::Event(event));
         });
@@ -106,7 +110,7 @@ impl World {
         &self,
         drive: DriveId,
         attempt: Attempt,
-        what: &'static str,
+        name: &'static str,
         command: impl for<'a> FnOnce(&'a dyn Drive) -> DriveFuture<'a, ()> + Send + 'static,
         done: Event,
     ) {
@@ -116,7 +120,7 @@ impl World {
             let answer = command(Arc::as_ref(&device)).await;
             let event = match answer {
                 Ok(()) => done,
-                Err(error) => failed(&counters, drive, attempt, what, &error, Loss::MountFailed),
+                Err(error) => failed(&counters, &Command { drive, attempt, name, loss: Loss::MountFailed }, &error),
             };
             handle.send(Message::Event(event));
         });
@@ -141,14 +145,18 @@ async fn is_not_replaced(means: &Means, drive: DriveId, device: &dyn Drive) -> R
     }
 }
 
-fn failed(
-    counters: &Counters,
+/// A command that a drive did not do.
+struct Command {
     drive: DriveId,
     attempt: Attempt,
-    what: &str,
-    error: &DriveError,
-    otherwise: Loss,
-) -> Event {
+    /// For the log.
+    name: &'static str,
+    /// The loss, where the error does not name one itself.
+    loss: Loss,
+}
+
+fn failed(counters: &Counters, command: &Command, error: &DriveError) -> Event {
+    let Command { drive, attempt, name, loss: otherwise } = *command;
     let (loss, mend) = match error {
         DriveError::FuseTripped { .. } => (Loss::FuseTripped, None),
         DriveError::Label(_) => (Loss::ForeignLabel, Some("put this rack's own drive there")),
@@ -159,10 +167,10 @@ fn failed(
     let mend = mend.map_or_else(String::new, |mend| {
         format!("; {mend}, which is found when it is next tried, or give it up with `larder drive fail {}`", drive.0)
     });
-    tracing::error!(%drive, "drive would not {what}: {error}{mend}");
+    tracing::error!(%drive, "drive would not {name}: {error}{mend}");
     // What cannot be unmounted was not mounted before, and it was said then why. Too few descriptors are no drive's
     // fault.
-    if matches!(what, "start" | "mount") && loss != Loss::NotAsked {
+    if matches!(name, "start" | "mount") && loss != Loss::NotAsked {
         counters.absences.note(drive, Some(format!("{error}{mend}")));
     }
     Event::DriveCommandFailed { drive, attempt, loss }

@@ -1,6 +1,6 @@
 //! Sources that cannot be read: found out, named, and kept from being tried again and again.
 //!
-//! What is wrong with one staged file is that object's trouble. It is remembered in the catalog, over restarts, and
+//! Damage of one staged file is that object's own. It is remembered in the catalog, over restarts, and
 //! named by `larder status` and `larder explain`; packs are made without it. A file that cannot be opened because the
 //! host has no descriptors or no memory left is nobody's, and nothing is remembered of that.
 
@@ -17,7 +17,7 @@ const RECHECKS_AT_ONCE: usize = 4;
 /// Records of the quarantine that are read at once.
 const PAGE: usize = 256;
 
-/// Whether a failure of this kind is the file's, and not that of a host that is short of something.
+/// True if a failure of this kind is the file's, and not that of a host that is short of something.
 pub(crate) fn blames_file(error: &ReadError) -> bool {
     let ReadError::Drive(DriveError::Io { source, .. }) = error else { return true };
     let short = [io::ErrorKind::OutOfMemory, io::ErrorKind::Interrupted, io::ErrorKind::WouldBlock];
@@ -25,7 +25,7 @@ pub(crate) fn blames_file(error: &ReadError) -> bool {
     !short.contains(&source.kind()) && !matches!(source.raw_os_error(), Some(23 | 24))
 }
 
-/// Whether what a pack failed with is the fault of the member that was being read.
+/// True if a pack failed by the fault of the member that was being read.
 pub(super) fn blames_member(error: &PackError) -> bool {
     match error {
         PackError::Read(error) => blames_file(error),
@@ -60,10 +60,10 @@ pub(crate) async fn quarantine(means: &Means, found: &Version, reason: &str) -> 
     }
 }
 
-/// What is wrong with a version.
+/// Damage of a version.
 pub(crate) struct Trouble {
     reason: String,
-    /// Whether that is its own fault.
+    /// True if it is the version's own, and not the host's.
     own: bool,
 }
 
@@ -73,8 +73,8 @@ impl From<ReadError> for Trouble {
     }
 }
 
-/// What is wrong with the files of a staged version, every byte of which is read and checked; `None` if nothing is, or
-/// it does not lie there any more.
+/// The damage of a staged version, every byte of which is read and checked; `None` if there is none, or it does not lie
+/// there any more.
 async fn trouble(means: &Means, found: &Version) -> Result<Option<Trouble>, CatalogError> {
     if matches!(found.place, Place::Stored { .. }) {
         return Ok(None);
@@ -117,8 +117,7 @@ async fn read_all(hold: &SlotHold, mut sum: Option<&mut Checksummer>) -> Result<
     Ok(reader.bytes())
 }
 
-/// What is wrong with the files of a staged version, as far as can be told without reading them: one is not there, or
-/// shorter than it must be.
+/// The damage of a staged version's files that shows without reading them: one is missing, or shorter than it must be.
 pub(super) async fn missing(means: &Means, slots: &[u64], bytes: &[u64]) -> Option<String> {
     for (slot, bytes) in slots.iter().zip(bytes) {
         match means.staging.charged_bytes(*slot).await {

@@ -4,7 +4,7 @@
 //! A crash between the last sync and the catalog leaves a stack that nobody knows of. Before a stack is regenerated,
 //! such leavings of it are removed from all drives of the group that have none of the blob.
 
-use super::transfer::{described, told};
+use super::transfer::{described, drive_outcomes};
 use super::{Job, Message, World};
 use catalog::Blob;
 use disk::Drive;
@@ -13,10 +13,10 @@ use engine::{BlobOnDrive, Event, ReadPolicy, Transfer};
 use model::{Attempt, BlobId, DriveId, OpId};
 use std::sync::Arc;
 
-/// What is known of a rebuild.
+/// The state of a rebuild.
 #[derive(Clone, Debug)]
 pub(crate) struct Rebuild {
-    /// Which of the blob's stacks.
+    /// The index of the stack.
     pub(crate) index: u8,
     /// The blob and the checksum of its payload, once the stack is written.
     pub(crate) written: Option<(Blob, u64)>,
@@ -72,7 +72,7 @@ impl World {
             found.drives[usize::from(lost)] = target;
             let order = Lost { index: lost, drives: found.drives.clone(), target: device };
             let report = stack::rebuild(described(&means, &found), sources, policy, order).await;
-            let outcomes = told(&means, &asked, report.outcomes);
+            let outcomes = drive_outcomes(&means, &asked, report.outcomes);
             let written = match report.result {
                 Ok(written) => Some((found, written.payload_crc64)),
                 Err(error) => {
@@ -99,12 +99,17 @@ impl World {
                 tracing::error!(blob = %blob.blob, drive = %target, "a rebuilt stack does not read back right");
                 stack::remove(means.rack_uuid, blob.blob, &[(index, device)]).await;
             }
-            let outcomes = told(&means, &[target], vec![outcome]);
+            let outcomes = drive_outcomes(&means, &[target], vec![outcome]);
             handle.send(Message::Event(Event::TransferEnded { op, attempt, done, outcomes }));
         });
     }
 
     pub(super) fn move_stack(&self, op: OpId, attempt: Attempt, blob: BlobId, index: u8, [from, to]: [DriveId; 2]) {
+        let Some(Job::Rebuild(Rebuild { written: Some((written, _)), .. })) = self.jobs.get(&op) else {
+            panic!("{op} is counted, and was not rebuilt");
+        };
+        let lies = (written.blob, written.drives.get(usize::from(index)));
+        assert_eq!(lies, (blob, Some(&to)), "the stack that is counted is the one that was written");
         let device = self.drive(to);
         let (handle, catalog, rack) = (self.handle.clone(), self.means.catalog.clone(), self.means.rack_uuid);
         self.start(async move {

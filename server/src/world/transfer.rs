@@ -1,24 +1,39 @@
-//! Transfers: stripe stacks between the drives and the workshop. Each runs in a task of its own and answers with one
-//! event.
+//! Transfers that write and remove stripe stacks. Each runs in a task of its own and answers with one event.
 //!
-//! A transfer that fails for a reason of the workshop's (a full spool, a staged file that cannot be read) is no drive's
-//! fault, and is told so: every drive is reported as it fared.
+//! A transfer that fails for a reason of the workshop's (a staged file that cannot be read) is no drive's fault: every
+//! drive is reported as it fared.
 
 use super::quarantine::blames_member;
-use super::{Job, Means, Message, World, WorldHandle, Written};
-use crate::losses::Losses;
+use super::{Job, Means, Message, World, WorldHandle};
 use catalog::Blob;
 use disk::Drive;
-use disk::stack::{
-    self, PayloadSink, Policy, Provenance, SinkClosed, StackError, StackOutcome, StackReader, StackWriter,
-};
-use engine::{DriveOutcome, DriveResult, Event, ReadPolicy, Transfer};
-use futures::future::BoxFuture;
+use disk::stack::{self, Provenance, StackOutcome, StackWriter};
+use engine::{DriveOutcome, DriveResult, Event, Transfer};
 use model::{Attempt, BlobId, ClassId, Code, DriveId, GroupId, OpId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use workshop::{HeldPack, PackError, PackSource, Sealed, SpoolWriter};
+use workshop::{HeldPack, PackError, PackSource, Sealed};
+
+/// A blob whose stacks are written and synced.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    blob: Blob,
+    sealed: Sealed,
+    /// Every fragment was read back, and the payload's checksum is the one that it was sealed with.
+    read_back: bool,
+}
+
+impl Written {
+    /// The blob, to be committed now that the engine counts it as written to `drives` of `group`.
+    pub(super) fn to_commit(self, group: GroupId, drives: &[DriveId]) -> Blob {
+        let Self { blob, sealed, read_back } = self;
+        assert!(read_back, "{} is read back before it is committed", blob.blob);
+        assert_eq!((blob.group, &*blob.drives), (group, drives), "{} lies where the engine counts it", blob.blob);
+        assert_eq!(blob.payload_bytes, sealed.payload_bytes, "{} is as long as its intent says", blob.blob);
+        blob
+    }
+}
 
 impl World {
     pub(super) fn transfer(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
@@ -33,39 +48,6 @@ impl World {
 
     pub(super) fn with_drives(&self, stacks: &[(u8, DriveId)]) -> Vec<(u8, Arc<dyn Drive>)> {
         stacks.iter().map(|(index, drive)| (*index, self.drive(*drive))).collect()
-    }
-
-    fn read(&mut self, op: OpId, attempt: Attempt, id: BlobId, stacks: &[(u8, DriveId)], policy: ReadPolicy) {
-        let stacks_with_drives = self.with_drives(stacks);
-        let Some(Job::Read { blob, writer, appended_bytes, ticket, .. }) = self.jobs.get_mut(&op) else {
-            panic!("{op} reads, and is no read");
-        };
-        assert_eq!(blob.blob, id, "an operation reads the blob it was asked for");
-        let Some(writer) = writer.take() else { panic!("{op} is read twice at once") };
-        let read = Read {
-            blob: described(&self.means, blob),
-            stacks: stacks_with_drives,
-            policy: match policy {
-                ReadPolicy::All => Policy::All,
-                ReadPolicy::K => Policy::K,
-            },
-            sink: SpoolSink { writer, appended_bytes: *appended_bytes, failed: false },
-        };
-        let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
-        let read_stacks = stacks.to_vec();
-        let (handle, means, ticket) = (self.handle.clone(), self.means.clone(), ticket.clone());
-        self.start(async move {
-            let began = means.clock.now();
-            let (sink, done, outcomes) = read.run(id, &means.counters.losses).await;
-            if let Some(ticket) = ticket {
-                ticket.read_for(means.clock.now().since(began));
-            }
-            name_damaged(id, &read_stacks, &outcomes);
-            let outcomes = told(&means, &drives, outcomes);
-            let event = Event::TransferEnded { op, attempt, done, outcomes };
-            let SpoolSink { writer, appended_bytes, .. } = sink;
-            handle.send(Message::ReadEnded { event, op, writer, appended_bytes });
-        });
     }
 
     fn write(&mut self, op: OpId, attempt: Attempt, group: GroupId, drives: Vec<DriveId>) {
@@ -87,7 +69,7 @@ impl World {
             if let Some(ticket) = ticket {
                 ticket.wrote_for(means.clock.now().since(began));
             }
-            let outcomes = told(&means, &drives, outcomes);
+            let outcomes = drive_outcomes(&means, &drives, outcomes);
             let event = match unreadable {
                 Some(versions) => Event::SourceUnreadable { op, attempt, versions, outcomes },
                 None => Event::TransferEnded { op, attempt, done: written.is_some(), outcomes },
@@ -112,10 +94,10 @@ impl World {
             if let Some(ticket) = ticket {
                 ticket.verified_for(means.clock.now().since(began));
             }
-            let outcomes = told(&means, &drives, report.outcomes);
+            let outcomes = drive_outcomes(&means, &drives, report.outcomes);
             let done = report.result.is_ok();
             let written = match report.result {
-                Ok(()) => Some(written),
+                Ok(()) => Some(Written { read_back: true, ..written }),
                 Err(error) => {
                     tracing::error!(
                         blob = %blob.id, %error,
@@ -145,23 +127,23 @@ impl World {
                 handle.send(Message::Event(event));
                 return;
             }
-            if !are_all_left(&means, blob, &stacks, &failed).await {
-                tracing::warn!(%blob, "a doomed blob does not lie where it did; it goes at its group's next wake");
+            if !knows_no_others(&means, blob, &stacks, &failed).await {
+                tracing::warn!(%blob, "a dead blob does not lie where it did; it goes at its group's next wake");
                 let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
                 handle.send(Message::Event(event));
                 return;
             }
             let outcomes = stack::remove(means.rack_uuid, blob, &devices).await;
             let done = outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
-            let outcomes = told(&means, &drives, outcomes);
+            let outcomes = drive_outcomes(&means, &drives, outcomes);
             handle.send(Message::Event(Event::TransferEnded { op, attempt, done, outcomes }));
         });
     }
 }
 
-/// Whether the catalog knows no stack of `blob` but these and those on drives that failed. A page of doomed blobs may
+/// True if the catalog knows no stack of `blob` but these and those on drives that failed. A page of dead blobs may
 /// be older than the move of a rebuilt stack, which would lie on its new drive for ever if the blob were forgotten.
-async fn are_all_left(means: &Means, blob: BlobId, stacks: &[(u8, DriveId)], failed: &BTreeSet<DriveId>) -> bool {
+async fn knows_no_others(means: &Means, blob: BlobId, stacks: &[(u8, DriveId)], failed: &BTreeSet<DriveId>) -> bool {
     match means.catalog.blob(blob).await {
         Ok(Some(found)) => {
             let mut lying = found.drives.iter().enumerate();
@@ -169,7 +151,7 @@ async fn are_all_left(means: &Means, blob: BlobId, stacks: &[(u8, DriveId)], fai
         }
         Ok(None) => true,
         Err(error) => {
-            tracing::error!(%blob, %error, "a doomed blob could not be looked up");
+            tracing::error!(%blob, %error, "a dead blob could not be looked up");
             false
         }
     }
@@ -180,9 +162,9 @@ pub(super) fn described(means: &Means, blob: &Blob) -> stack::Blob {
     stack::Blob { rack: means.rack_uuid, id: blob.blob, code, payload_bytes: blob.payload_bytes }
 }
 
-/// What each drive did, in the engine's words; repairs are counted. A drive with something bad on it is named in the
-/// log: what is said of stacks and fragments names files.
-pub(super) fn told(means: &Means, drives: &[DriveId], outcomes: Vec<StackOutcome>) -> Vec<DriveOutcome> {
+/// The outcome of each drive, in the engine's words; repairs are counted. A drive with something bad on it is named in
+/// the log: messages about stacks and fragments name files.
+pub(super) fn drive_outcomes(means: &Means, drives: &[DriveId], outcomes: Vec<StackOutcome>) -> Vec<DriveOutcome> {
     let result = |outcome| match outcome {
         StackOutcome::Fine => DriveResult::Fine,
         StackOutcome::Unused => DriveResult::Unused,
@@ -205,7 +187,7 @@ pub(super) fn told(means: &Means, drives: &[DriveId], outcomes: Vec<StackOutcome
     drives.iter().zip(results).map(|(drive, result)| DriveOutcome { drive: *drive, result }).collect()
 }
 
-/// A written blob that is not to be: it is doomed as a whole, and goes at its group's next wake.
+/// Gives up a blob that was written: it is dead as a whole, and goes at its group's next wake.
 pub(super) async fn give_up(means: &Means, handle: &WorldHandle, blob: &Blob) {
     match means.catalog.abort_blob(blob.blob).await {
         Ok(Some(doomed)) => handle.tell(Event::SpaceDoomed { group: doomed.group, bytes: doomed.bytes }),
@@ -216,80 +198,7 @@ pub(super) async fn give_up(means: &Means, handle: &WorldHandle, blob: &Blob) {
     }
 }
 
-/// Takes a payload into the spool.
-struct SpoolSink {
-    writer: Box<SpoolWriter>,
-    appended_bytes: u64,
-    failed: bool,
-}
-
-impl PayloadSink for SpoolSink {
-    fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {
-        Box::pin(async move {
-            match self.writer.append(bytes).await {
-                Ok(()) => {
-                    self.appended_bytes += bytes.len() as u64;
-                    Ok(())
-                }
-                Err(error) => {
-                    tracing::error!(%error, "the spool does not take a recall");
-                    self.failed = true;
-                    Err(SinkClosed)
-                }
-            }
-        })
-    }
-}
-
-struct Read {
-    blob: stack::Blob,
-    stacks: Vec<(u8, Arc<dyn Drive>)>,
-    policy: Policy,
-    sink: SpoolSink,
-}
-
-impl Read {
-    /// Goes on where the spool ends. Done is also what the spool, not the rack, could not take.
-    async fn run(mut self, id: BlobId, losses: &Losses) -> (SpoolSink, bool, Vec<StackOutcome>) {
-        let stripe_bytes = self.blob.code.stripe_bytes();
-        let wanted = self.sink.writer.range();
-        let range = wanted.start + self.sink.appended_bytes..wanted.end;
-        let opened = StackReader::open(self.blob, self.stacks, self.policy).await;
-        let (result, outcomes) = match opened.result {
-            Ok(mut reader) => {
-                let result = reader.read(range, &mut self.sink).await;
-                (result, reader.outcomes())
-            }
-            Err(error) => (Err(error), opened.outcomes),
-        };
-        if let Err(error) = &result {
-            match error {
-                StackError::DataLost { stripe, bad, .. } => {
-                    tracing::error!(blob = %id, %error, "DATA LOST");
-                    losses.met(id, (stripe * stripe_bytes).max(wanted.start), bad.clone());
-                }
-                error => tracing::warn!(blob = %id, %error, "a read failed"),
-            }
-        }
-        let done = result.is_ok() || self.sink.failed;
-        (self.sink, done, outcomes)
-    }
-}
-
-/// Says which drives hold what was found damaged.
-fn name_damaged(blob: BlobId, stacks: &[(u8, DriveId)], outcomes: &[StackOutcome]) {
-    for ((index, drive), outcome) in stacks.iter().zip(outcomes) {
-        let stack = stack::stack_name(blob, *index);
-        match outcome {
-            StackOutcome::StackBad => tracing::warn!(%drive, %stack, "a stack is damaged or missing"),
-            StackOutcome::Repaired { fragments } => tracing::warn!(%drive, %stack, fragments, "a stack was repaired"),
-            StackOutcome::Failed(error) => tracing::warn!(%drive, %stack, %error, "a drive does not give a stack"),
-            _ => {}
-        }
-    }
-}
-
-/// What came of the stacks of a blob.
+/// The outcome of writing the stacks of a blob.
 struct Filled {
     sealed: Option<Sealed>,
     outcomes: Vec<StackOutcome>,
@@ -307,10 +216,11 @@ struct Write {
 }
 
 impl Write {
-    /// Intent, stacks, sync. What fails leaves nothing but a doomed blob. With it, how each drive fared, and if the
+    /// Intent, stacks, sync. A failure leaves nothing but a dead blob. With it, the outcome of each drive, and if the
     /// pack could not be read, the versions that are to blame.
     async fn run(&self, handle: &WorldHandle) -> (Option<Written>, Vec<StackOutcome>, Option<Vec<u64>>) {
         let unused = || self.devices.iter().map(|_| StackOutcome::Unused).collect();
+        let before = self.means.catalog.sequence();
         let blob = match self.begin().await {
             Ok(blob) => blob,
             Err(error) => {
@@ -318,6 +228,7 @@ impl Write {
                 return (None, unused(), None);
             }
         };
+        assert!(self.means.catalog.sequence() > before, "the intent of {} is durable before its stacks", blob.blob);
         let report = StackWriter::create(described(&self.means, &blob), self.provenance(&blob), &self.devices).await;
         let filled = match report.result {
             Err(_) => Filled { sealed: None, outcomes: report.outcomes, unreadable: None },
@@ -327,7 +238,7 @@ impl Write {
             give_up(&self.means, handle, &blob).await;
             return (None, filled.outcomes, filled.unreadable);
         };
-        (Some(Written { blob, sealed }), filled.outcomes, None)
+        (Some(Written { blob, sealed, read_back: false }), filled.outcomes, None)
     }
 
     /// As of after the intent, so that it is above what any catalog counts that does not know the blob.
@@ -372,6 +283,8 @@ impl Write {
             return Filled { sealed: None, outcomes: writer.abort().await, unreadable };
         }
         let report = writer.finish().await;
+        let are_fine = report.outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
+        assert!(report.result.is_err() || are_fine, "a blob is written when all of its stacks are synced");
         let sealed = source.sealed().filter(|_| report.result.is_ok());
         Filled { sealed, outcomes: report.outcomes, unreadable: None }
     }

@@ -69,7 +69,7 @@ fn torture(seed: u64) -> Left {
     }
     let facts = site.facts();
     site.run(async |larder| {
-        let mut watch = server::stale::Watch::new(Duration::ZERO, None);
+        let mut watch = engine::uploads::StaleWatch::new(Duration::ZERO, None);
         larder.house.abort_stale(&mut watch, Duration::ZERO).await.unwrap();
         larder.settle().await;
         larder.audit(&facts).await;

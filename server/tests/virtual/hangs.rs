@@ -7,7 +7,7 @@ use disk::{Asked, MemoryDrive};
 use engine::{DrivePhase, IdleTimeout};
 use model::DriveId;
 use server::admin::Admin;
-use server::tell::Teller;
+use server::status_service::StatusService;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -103,7 +103,7 @@ async fn site_deadline(larder: &Larder, phase: &str) -> Duration {
 
 /// Status and the list of drives name it.
 async fn shown(larder: &Larder, drive: DriveId) {
-    let teller = Teller::new(larder.means.clone(), larder.world.clone(), Arc::clone(&larder.rack));
+    let teller = StatusService::new(larder.means.clone(), larder.world.clone(), Arc::clone(&larder.rack));
     let listed = teller.drives().await.unwrap();
     assert!(listed[drive.index()].missed_deadlines >= 1);
     let status = teller.status().await.unwrap();
@@ -340,7 +340,7 @@ fn a_rebuild_goes_on_without_a_drive_that_hangs() {
                     ("read" | "read back", Asked::Read(..)) | ("write", Asked::Write(..)) | ("sync", Asked::Sync(_))
                 )
             });
-            let teller = Teller::new(larder.means.clone(), larder.world.clone(), Arc::clone(&larder.rack));
+            let teller = StatusService::new(larder.means.clone(), larder.world.clone(), Arc::clone(&larder.rack));
             teller.fail_drive(failed.0, true).await.unwrap().unwrap();
             let began = Instant::now();
             let left = async || {

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod background;
 mod changes;
 mod crashes;
 mod faults;

@@ -6,12 +6,12 @@ use catalog::{Blob, Place};
 use disk::stack::stack_name;
 use model::{DriveId, Rng};
 use server::admin::Admin;
-use server::tell::Teller;
+use server::status_service::StatusService;
 use std::sync::Arc;
 
 /// What an operator says by `larder drive fail`.
 async fn fail(larder: &Larder, drive: DriveId) {
-    let teller = Teller::new(larder.means.clone(), larder.world.clone(), Arc::clone(&larder.rack));
+    let teller = StatusService::new(larder.means.clone(), larder.world.clone(), Arc::clone(&larder.rack));
     let report = teller.fail_drive(drive.0, true).await.unwrap().unwrap();
     assert_eq!((report.drive, report.state.as_str()), (drive.0, "failed"));
 }

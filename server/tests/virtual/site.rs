@@ -59,6 +59,8 @@ pub struct Site {
     /// Keys that begin so are pinned to a class.
     pub pin: Option<(&'static str, ClassId)>,
     wall_ms: u64,
+    /// Bytes that were written to the spool's disk and read from it.
+    spooled_bytes: Arc<AtomicU64>,
     /// Tasks of the world that panicked.
     panics: Arc<AtomicU64>,
 }
@@ -78,6 +80,7 @@ pub struct Larder {
     pub means: Means,
     pub rack: Arc<EmulatedRack>,
     started: Instant,
+    spooled_bytes: Arc<AtomicU64>,
 }
 
 /// What became of a history.
@@ -148,6 +151,7 @@ impl Site {
             silences: spec.drives.iter().map(|_| Silence::default()).collect(),
             pin: None,
             wall_ms: 1_700_000_000_000,
+            spooled_bytes: Arc::default(),
             panics: Arc::default(),
             spec,
         }
@@ -208,8 +212,9 @@ impl Site {
         Facts { media: self.media.clone(), staged: Arc::clone(&self.staged), silences: self.silences.clone() }
     }
 
-    fn powered(&self, drive: &Arc<MemoryDrive>, silence: Silence) -> Arc<dyn Drive> {
-        Arc::new(Powered { drive: Arc::clone(drive), power: self.power.clone(), silence })
+    fn powered(&self, drive: &Arc<MemoryDrive>, silence: Silence, moved_bytes: &Arc<AtomicU64>) -> Arc<dyn Drive> {
+        let moved_bytes = Arc::clone(moved_bytes);
+        Arc::new(Powered { drive: Arc::clone(drive), power: self.power.clone(), silence, moved_bytes })
     }
 
     /// Spawns tasks that do not panic unnoticed.
@@ -227,10 +232,12 @@ impl Site {
 
     async fn boot(&self, started: Instant) -> Larder {
         let base_ms = self.wall_ms;
-        let store = PoweredStore { store: self.catalog.clone(), power: self.power.clone() };
+        let store = PoweredStore { store: self.catalog.clone(), power: self.power.clone(), reads: Arc::default() };
+        let uncounted = Arc::default();
         let catalog = Catalog::open(Arc::new(store)).await.unwrap();
         let clock = boot::clock(&catalog, base_ms, 1).await.unwrap();
-        let inner = |drive: DriveId| self.powered(&self.media[drive.index()], self.silences[drive.index()].clone());
+        let inner =
+            |drive: DriveId| self.powered(&self.media[drive.index()], self.silences[drive.index()].clone(), &uncounted);
         let rack = Arc::new(EmulatedRack::new(&self.spec, self.seed, Arc::clone(&clock), inner));
         let pin = self.pin;
         let means = Means {
@@ -241,14 +248,15 @@ impl Site {
             rack_uuid: RackUuid([8; 16]),
             nonce: server::world::nonces(self.seed ^ base_ms),
             catalog,
-            staging: Staging::new(self.powered(&self.staged, Silence::default()), self.workshop_bytes).with_nonces({
-                let nonce = server::world::nonces(!self.seed ^ base_ms);
-                move || nonce()
-            }),
-            spool: Spool::new(self.powered(&self.spooled, Silence::default()), self.spool_bytes),
+            staging: Staging::new(self.powered(&self.staged, Silence::default(), &uncounted), self.workshop_bytes)
+                .with_nonces({
+                    let nonce = server::world::nonces(!self.seed ^ base_ms);
+                    move || nonce()
+                }),
+            spool: Spool::new(self.powered(&self.spooled, Silence::default(), &self.spooled_bytes), self.spool_bytes),
             holds: Holds::default(),
             lineage: Arc::default(),
-            ordering: Arc::default(),
+            recall_order: Arc::default(),
             pin_of: Arc::new(move |_, key| pin.filter(|(prefix, _)| key.starts_with(prefix)).map(|(_, class)| class)),
             counters: Arc::new(Counters::default()),
             trace: self.trace.clone(),
@@ -259,7 +267,7 @@ impl Site {
         if house.head_bucket(BUCKET).await.is_err() {
             house.create_bucket(Bucket::new(BUCKET, 0, server::users::ROOT)).await.unwrap();
         }
-        Larder { house, world, means, rack, started }
+        Larder { house, world, means, rack, started, spooled_bytes: Arc::clone(&self.spooled_bytes) }
     }
 }
 
@@ -521,6 +529,11 @@ impl Larder {
                 "drive {drive} is {state:?} after closing"
             );
         }
+    }
+
+    /// Bytes that were written to the spool's disk and read from it so far.
+    pub fn spooled_bytes(&self) -> u64 {
+        self.spooled_bytes.load(Ordering::Relaxed)
     }
 
     /// Since boot.

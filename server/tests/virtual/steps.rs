@@ -108,6 +108,8 @@ pub struct Powered {
     pub drive: Arc<MemoryDrive>,
     pub power: Power,
     pub silence: Silence,
+    /// Bytes that were written to it and read from it.
+    pub moved_bytes: Arc<AtomicU64>,
 }
 
 impl Powered {
@@ -128,10 +130,12 @@ impl Drive for Powered {
     }
 
     fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer> {
+        self.moved_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.stepped(self.drive.write_at(name, offset, data))
     }
 
     fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> DriveFuture<'_, Buffer> {
+        self.moved_bytes.fetch_add(into.len() as u64, Ordering::Relaxed);
         self.stepped(self.drive.read_at(name, offset, into))
     }
 
@@ -176,6 +180,8 @@ impl Drive for Powered {
 pub struct PoweredStore {
     pub store: MemoryStore,
     pub power: Power,
+    /// How often it was asked for records.
+    pub reads: Arc<AtomicU64>,
 }
 
 impl Store for PoweredStore {
@@ -184,14 +190,17 @@ impl Store for PoweredStore {
     }
 
     fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         self.store.get(key)
     }
 
     fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         self.store.get_many(keys)
     }
 
     fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         self.store.scan(range, limit)
     }
 

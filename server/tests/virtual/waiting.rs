@@ -1,8 +1,16 @@
 //! How long a client waits for a group of a class whose other group is never left in peace.
 
+use crate::site::BUCKET;
 use crate::site::{HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, retry_after_s};
+use crate::steps::PoweredStore;
+use catalog::{Catalog, Place};
 use model::{ClassId, GroupId, RackSpec};
+use server::house::House;
+use server::s3::store::ObjectStore;
+use server::world::Means;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -80,4 +88,29 @@ fn a_small_read_does_not_starve_beside_four_readers_and_explain_says_so() {
     let (limited, [min, max]) = beside_four_readers(Some(2 * MINUTE));
     assert!(limited < 3 * MINUTE, "with one of 2 min it waits {limited:?}");
     assert!((min..=max).contains(&limited), "{min:?} to {max:?} was said of {limited:?}");
+}
+
+#[test]
+fn a_get_asks_the_catalog_twice_wherever_the_object_lies() {
+    let mut site = Site::nas8();
+    let reads = Arc::new(AtomicU64::new(0));
+    // A handle of its own: the world asks the catalog as well, while groups wake.
+    let store = PoweredStore { store: site.catalog.clone(), power: site.power.clone(), reads: Arc::clone(&reads) };
+    site.run(async |larder| {
+        let catalog = Catalog::open(Arc::new(store)).await.unwrap();
+        let means = Means { catalog, ..larder.means.clone() };
+        let house = House::new(means, larder.world.clone(), HOUR);
+        larder.put("o", 1, 3 * MIB).await.unwrap();
+        let get = async || {
+            let before = reads.load(Ordering::Relaxed);
+            let body = house.get(BUCKET, "o", None).await.unwrap();
+            assert_eq!(crate::site::read_out("o", body, None).await.unwrap(), 1);
+            reads.load(Ordering::Relaxed) - before
+        };
+        assert_eq!(get().await, 2, "staged: where it lies, and whether it is known to be unreadable");
+        larder.settle().await;
+        assert!(matches!(larder.place("o").await, Place::Stored { .. }));
+        assert_eq!(get().await, 2, "cold: where it lies, and whether it still does when its blob is held");
+        assert_eq!(get().await, 2, "in the spool");
+    });
 }

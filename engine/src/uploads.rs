@@ -1,4 +1,5 @@
-//! Which uploads in parts were left open for so long that they are aborted.
+//! Open uploads in parts: how much of the workshop they may take, and which were left open for so long that they are
+//! aborted.
 //!
 //! Their ages are counted in *served time*: the time that servers of this data directory have run, by their monotonic
 //! clocks, one after another. No wall clock is asked, since one that is wrong at a start would make every upload years
@@ -13,9 +14,15 @@
 //! Invariants: nothing is stale before servers have run for the whole limit since its last part was begun; at most
 //! `MARKS_MAX` marks are kept.
 
+use alloc::collections::VecDeque;
+use core::time::Duration;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
-use std::time::Duration;
+
+/// The share of the workshop that the parts of open uploads may take, in thousandths: they take their room and never
+/// migrate.
+const OPEN_PERMILLE: u64 = 750;
+/// When to ask again for room in that share.
+pub const SHARE_RETRY_AFTER: Duration = Duration::from_mins(1);
 
 /// Marks are so much of the limit apart, or more: an upload is aborted that much later than it might be.
 const MARKS_PER_LIMIT: u32 = 8;
@@ -42,23 +49,28 @@ struct Mark {
     ends: Ends,
 }
 
-/// What is kept over a restart.
+/// What a watch persists, so that it goes on over a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remembered {
     served_ms: u64,
     marks: VecDeque<Mark>,
 }
 
+/// The bytes that the parts of all open uploads may take of a workshop.
+pub fn open_bytes_max(capacity_bytes: u64) -> u64 {
+    (u128::from(capacity_bytes) * u128::from(OPEN_PERMILLE) / 1000) as u64
+}
+
 /// Watches for stale uploads. See the head of this file.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct StaleWatch {
     limit: Duration,
     /// Served time before this watch began.
     before_ms: u64,
     known: Remembered,
 }
 
-impl Watch {
+impl StaleWatch {
     /// A watch for what is left open longer than `limit`, going on from what an earlier one remembered.
     pub fn new(limit: Duration, remembered: Option<Remembered>) -> Self {
         let known = remembered.unwrap_or_default();
@@ -93,7 +105,7 @@ impl Watch {
         marks.front().filter(|mark| is_old(mark)).map(|mark| mark.ends)
     }
 
-    /// What has to be kept, as of the last look.
+    /// What has to be persisted, as of the last look.
     pub fn remember(&self) -> &Remembered {
         &self.known
     }
@@ -112,22 +124,22 @@ mod tests {
     }
 
     /// Restarts as a server does, by way of the catalog.
-    fn restarted(watch: &Watch) -> Watch {
+    fn restarted(watch: &StaleWatch) -> StaleWatch {
         let kept = serde_json::to_vec(watch.remember()).unwrap();
-        Watch::new(watch.limit, Some(serde_json::from_slice(&kept).unwrap()))
+        StaleWatch::new(watch.limit, Some(serde_json::from_slice(&kept).unwrap()))
     }
 
     #[test]
     fn nothing_is_stale_at_a_start_whatever_the_wall_clock_says() {
-        assert_eq!(Watch::new(WEEK, None).look(Duration::ZERO, ends(1_000)), None);
-        let mut watch = Watch::new(WEEK, None);
+        assert_eq!(StaleWatch::new(WEEK, None).look(Duration::ZERO, ends(1_000)), None);
+        let mut watch = StaleWatch::new(WEEK, None);
         watch.look(6 * 24 * HOUR, ends(5));
         assert_eq!(restarted(&watch).look(Duration::ZERO, ends(1_000)), None);
     }
 
     #[test]
     fn what_was_there_before_the_limit_is_stale_and_what_came_within_it_is_not() {
-        let mut watch = Watch::new(WEEK, None);
+        let mut watch = StaleWatch::new(WEEK, None);
         let mut first = None;
         for hour in 0..1_000_u32 {
             // One upload an hour: its number is the hour it was begun in.
@@ -142,7 +154,7 @@ mod tests {
 
     #[test]
     fn time_in_which_no_server_ran_does_not_count_and_restarts_lose_no_more_than_the_last_look() {
-        let mut watch = Watch::new(WEEK, None);
+        let mut watch = StaleWatch::new(WEEK, None);
         assert_eq!(watch.look(Duration::ZERO, ends(9)), None);
         // Up for six hours at a time.
         let mut days = 0;
@@ -156,14 +168,14 @@ mod tests {
 
     #[test]
     fn few_marks_are_kept_however_often_it_is_looked_and_whatever_the_limit_was() {
-        let mut watch = Watch::new(WEEK, None);
+        let mut watch = StaleWatch::new(WEEK, None);
         for second in 0..100_000 {
             watch.look(Duration::from_secs(10 * second), ends(second));
             assert!(watch.known.marks.len() <= MARKS_MAX);
         }
         let remembered = watch.remember().clone();
         for limit in [Duration::ZERO, HOUR, 100 * WEEK] {
-            let mut watch = Watch::new(limit, Some(remembered.clone()));
+            let mut watch = StaleWatch::new(limit, Some(remembered.clone()));
             let stale = watch.look(Duration::ZERO, ends(1_000_000));
             assert_eq!(stale.is_some(), limit < 2 * WEEK, "{limit:?}");
             assert!(watch.known.marks.len() <= MARKS_MAX);
@@ -172,6 +184,6 @@ mod tests {
 
     #[test]
     fn a_limit_of_nothing_takes_everything_that_is_there() {
-        assert_eq!(Watch::new(Duration::ZERO, None).look(Duration::ZERO, ends(3)), Some(ends(3)));
+        assert_eq!(StaleWatch::new(Duration::ZERO, None).look(Duration::ZERO, ends(3)), Some(ends(3)));
     }
 }

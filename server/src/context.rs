@@ -1,0 +1,142 @@
+//! Everything a server does its work with: clock, drives, catalog, workshop, and the counters that only the world sees.
+//!
+//! Given tokio's paused clock, drives and a catalog in memory, the same server runs in virtual time on one thread.
+
+use crate::holds::Holds;
+use crate::lineage::Lineage;
+use crate::losses::Losses;
+use catalog::Catalog;
+use disk::label::RackUuid;
+use disk::{Clock, Drive};
+use engine::Usage;
+use engine::trace::Record;
+use futures::future::BoxFuture;
+use model::{ClassId, DriveId, Rng};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use workshop::{Spool, Staging};
+
+/// Starts a task that nobody waits for.
+pub type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
+
+/// The wall clock, in milliseconds of the Unix epoch. For S3's dates and the ages of objects, never for physics.
+pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Draws the nonce of a blob's id.
+pub type Nonce = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Nonces from one stream of random numbers. Never 0, which is for worlds without media.
+pub fn nonces(seed: u64) -> Nonce {
+    let stream = Mutex::new(Rng::for_thing(seed, NONCE_SALT));
+    Arc::new(move || stream.lock().next_u64().max(1))
+}
+
+/// Separates the stream of nonces from others of the same seed.
+const NONCE_SALT: u64 = 0x6e6f_6e63_6500;
+
+/// The class that a key of a bucket is pinned to.
+pub type PinOf = Arc<dyn Fn(&str, &str) -> Option<ClassId> + Send + Sync>;
+
+/// Takes the records of the engine's trace.
+pub type Tracer = Arc<dyn Fn(&Record) + Send + Sync>;
+
+/// Everything a server does its work with.
+#[derive(Clone)]
+pub struct Means {
+    /// Modelled time.
+    pub clock: Arc<dyn Clock>,
+    /// The wall clock.
+    pub wall: WallClock,
+    /// Starts tasks.
+    pub spawn: Spawn,
+    /// The drives, by number. Shared, since every request has a context of its own.
+    pub drives: Arc<[Arc<dyn Drive>]>,
+    /// The rack's number, on every label and stack.
+    pub rack_uuid: RackUuid,
+    /// Draws the nonce of a new blob.
+    pub nonce: Nonce,
+    /// All durable records.
+    pub catalog: Catalog,
+    /// Staged files.
+    pub staging: Staging,
+    /// Recalls.
+    pub spool: Spool,
+    /// Blobs that somebody reads.
+    pub holds: Holds,
+    /// The age of the catalog: the newest there is, or older than the rack.
+    pub lineage: Arc<Lineage>,
+    /// Held by whoever looks into the spool and orders a recall, so that two clients order the same bytes once.
+    pub recall_order: Arc<tokio::sync::Mutex<()>>,
+    /// Pins of buckets and prefixes.
+    pub pin_of: PinOf,
+    /// Counters that the engine does not keep.
+    pub counters: Arc<Counters>,
+    /// Takes the engine's trace, if one is kept.
+    pub trace: Option<Tracer>,
+}
+
+/// Counters of what only the world sees.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Fragments that were bad and were repaired.
+    pub repaired_fragments: AtomicU64,
+    /// Fuses that tripped.
+    pub fuse_trips: AtomicU64,
+    /// Objects whose bytes were not those that they were acknowledged with when they were served.
+    pub wrong_bodies: AtomicU64,
+    /// Staged files that this catalog does not know, and that may be a newer catalog's.
+    pub unknown_staged: AtomicU64,
+    /// Staged files that the last run has left, and that the next start removes.
+    pub left_staged: AtomicU64,
+    /// Bytes of the parts of open uploads, those included that are being received: what of the workshop cannot migrate.
+    pub open_part_bytes: AtomicU64,
+    /// Stripes that reads have found lost.
+    pub losses: Losses,
+    /// Set while the engine says that the rack has no room for staged objects.
+    pub rack_full: AtomicBool,
+    /// The largest object that a group of the rack can hold, in bytes; 0 before that is known.
+    pub object_bytes_max: AtomicU64,
+    /// Why drives could not be used when they were last tried.
+    pub absences: Absences,
+}
+
+impl Counters {
+    /// Parts of so many bytes are open no more.
+    pub(crate) fn parts_closed(&self, bytes: u64) {
+        let less = |open: u64| Some(open.saturating_sub(bytes));
+        let _ = self.open_part_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+}
+
+/// The workshop's fill for the engine: bytes that may migrate, and the room for those. Parts of open uploads may not,
+/// and migrating everything else in haste would make no room for them.
+pub(crate) fn usage_of(means: &Means) -> Usage {
+    let usage = means.staging.usage();
+    let open_bytes = means.counters.open_part_bytes.load(Ordering::Relaxed);
+    Usage {
+        staged_bytes: usage.staged_bytes.saturating_sub(open_bytes),
+        capacity_bytes: usage.capacity_bytes.saturating_sub(open_bytes),
+    }
+}
+
+/// Reasons, each with its mend: at most a sentence for each drive.
+#[derive(Debug, Default)]
+pub struct Absences(Mutex<BTreeMap<DriveId, String>>);
+
+impl Absences {
+    /// `drive` could not be used, for this reason; or it could.
+    pub fn note(&self, drive: DriveId, reason: Option<String>) {
+        let mut reasons = self.0.lock();
+        match reason {
+            Some(reason) => drop(reasons.insert(drive, reason)),
+            None => drop(reasons.remove(&drive)),
+        }
+    }
+
+    /// The reasons, by drive.
+    pub fn all(&self) -> BTreeMap<DriveId, String> {
+        self.0.lock().clone()
+    }
+}

@@ -1,0 +1,256 @@
+//! The admin API's answers, from a look at the engine and at the catalog. Nothing here touches a drive of the rack.
+
+mod drives;
+mod snapshot;
+mod warnings;
+
+pub(crate) use drives::may_lose;
+
+use crate::admin::{Admin, Untold};
+use crate::context::Means;
+use crate::notices::Notices;
+use crate::recall::{Recalls, in_stripes};
+use crate::report::{DriveReport, Explanation, FrontStatus, PlaceReport, Status, WorkshopStatus};
+use crate::s3::Traffic;
+use crate::world::WorldHandle;
+use catalog::{CatalogError, Object, Place};
+use disk::EmulatedRack;
+use disk::label::Label;
+use engine::{Forecast, Rack, Rejection};
+use futures::future::BoxFuture;
+use model::{DriveId, Time};
+use snapshot::{Snapshot, drive_report, group_state, unusable};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use warnings::{damaged_records, late_drives, warnings};
+
+/// Drives that cannot be used of which a status says why; `drive list` says it of all.
+const ABSENCES_NAMED: usize = 5;
+
+/// Reports the state of a server, and takes the operator's word on drives.
+pub struct StatusService {
+    means: Means,
+    world: WorldHandle,
+    emulated: Arc<EmulatedRack>,
+    notices: Notices,
+    recalls: Recalls,
+    traffic: Option<Arc<Traffic>>,
+    /// The directory behind each drive, and the label that belongs there; none where drives are no directories.
+    places: Vec<(PathBuf, Label)>,
+    /// Held by whoever has a drive replaced.
+    replacing: tokio::sync::Mutex<()>,
+    started: Instant,
+}
+
+impl StatusService {
+    /// Reports on this world.
+    pub fn new(means: Means, world: WorldHandle, emulated: Arc<EmulatedRack>) -> Self {
+        let recalls = Recalls::new(means.clone(), world.clone());
+        let started = Instant::now();
+        let replacing = tokio::sync::Mutex::default();
+        let (notices, traffic, places) = (Notices::default(), None, Vec::new());
+        Self { means, world, emulated, notices, recalls, traffic, places, replacing, started }
+    }
+
+    /// The same, with notices of how the server is set up.
+    #[must_use]
+    pub fn with_notices(self, notices: Notices) -> Self {
+        Self { notices, ..self }
+    }
+
+    /// The same, with figures of the S3 front.
+    #[must_use]
+    pub fn with_traffic(self, traffic: Arc<Traffic>) -> Self {
+        Self { traffic: Some(traffic), ..self }
+    }
+
+    /// The same, which can also take an empty directory as the replacement of a drive: `places` are all drives'
+    /// directories with their labels, by number.
+    #[must_use]
+    pub fn with_places(self, places: Vec<(PathBuf, Label)>) -> Self {
+        Self { places, ..self }
+    }
+
+    async fn report(&self) -> Result<Status, Untold> {
+        let clock = Arc::clone(&self.means.clock);
+        let seen = self.look(move |rack, _| Snapshot::of(rack, &*clock)).await?;
+        let staging = self.means.staging.usage();
+        let spool = self.means.spool.usage();
+        let overrun = self.emulated.overrun();
+        let uploads = self.means.catalog.upload_usage().await.unwrap_or_default();
+        let mut status = Status {
+            rack: seen.rack,
+            modelled_s: self.means.clock.now().as_secs_f64(),
+            wall_ms: (self.means.wall)(),
+            time_scale: self.means.clock.scale(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            workshop: WorkshopStatus {
+                staged_bytes: staging.staged_bytes,
+                staged_count: self.means.catalog.staged_usage().await.map_or(0, |usage| usage.count),
+                uploads: uploads.uploads,
+                upload_bytes: uploads.bytes,
+                capacity_bytes: staging.capacity_bytes,
+                spool_bytes: spool.used_bytes,
+                spool_capacity_bytes: spool.capacity_bytes,
+                migrations_under_way: seen.migrations_under_way,
+            },
+            front: self.traffic.as_deref().map(front).unwrap_or_default(),
+            power: seen.power,
+            drives: seen.drives,
+            rebuilds: seen.rebuilds,
+            classes: seen.classes,
+            totals: seen.totals,
+            capacity: seen.capacity,
+            warnings: Vec::new(),
+            notes: Vec::new(),
+        };
+        let counters = &self.means.counters;
+        status.power.fuse_trips = counters.fuse_trips.load(Ordering::Relaxed);
+        status.totals.repaired_fragments = counters.repaired_fragments.load(Ordering::Relaxed);
+        status.totals.overruns = overrun.requests;
+        status.totals.overrun_s = self.means.clock.to_wall(overrun.total).as_secs_f64();
+        status.warnings = warnings(&status);
+        status.warnings.extend(damaged_records(&self.means.catalog.quarantined()));
+        self.notices.add_to(&mut status);
+        status.warnings.extend(self.quarantine_warning().await);
+        status.warnings.extend(self.catalog_warnings());
+        status.warnings.extend(late_drives(&seen.late));
+        let absences = counters.absences.all();
+        let named = absences.iter().take(ABSENCES_NAMED);
+        status.warnings.extend(named.map(|(drive, reason)| format!("drive {} cannot be used: {reason}", drive.0)));
+        Ok(status)
+    }
+
+    /// A look at the engine.
+    async fn look<T: Send + 'static>(&self, look: impl FnOnce(&Rack, Time) -> T + Send + 'static) -> Result<T, Untold> {
+        self.world.ask(look).await.ok_or(Untold::Stopping)
+    }
+
+    async fn place(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, Untold> {
+        let (object, place) = match self.means.catalog.get_object(bucket, key).await {
+            Ok(found) => found,
+            Err(CatalogError::NoSuchKey | CatalogError::NoSuchBucket) => return Ok(None),
+            Err(error) => return Err(untold(&error)),
+        };
+        let place = match place {
+            place @ (Place::Staged { .. } | Place::Parts) => {
+                let slots = self.means.catalog.slots_of(object.version, place).await;
+                let slots = slots.map_err(|error| untold(&error))?;
+                self.in_workshop(&object, slots).await
+            }
+            Place::Stored { blob, offset } => match self.in_rack(&object, blob, offset).await? {
+                Some(place) => place,
+                None => return Ok(None),
+            },
+        };
+        let quarantine = self.means.catalog.unreadable_of(object.version).await.map_err(|error| untold(&error))?;
+        Ok(Some(Explanation {
+            bucket: bucket.into(),
+            key: key.into(),
+            bytes: object.bytes,
+            etag: object.etag,
+            modified_ms: object.modified_ms,
+            place,
+            quarantined: quarantine.map(|quarantine| quarantine.reason),
+        }))
+    }
+
+    async fn in_workshop(&self, object: &Object, slots: Vec<u64>) -> PlaceReport {
+        let age_ms = (self.means.wall)().saturating_sub(object.modified_ms);
+        let migrating = self.world.is_migrating(object.version).await;
+        PlaceReport::Workshop { slots, age_s: Duration::from_millis(age_ms).as_secs_f64(), migrating }
+    }
+
+    async fn in_rack(&self, object: &Object, blob: model::BlobId, offset: u64) -> Result<Option<PlaceReport>, Untold> {
+        let blob = self.means.catalog.blob(blob).await.map_err(|error| untold(&error))?;
+        let Some(blob) = blob else { return Ok(None) };
+        let (group, ids) = (blob.group, blob.drives.clone());
+        let range = offset..offset.saturating_add(object.bytes);
+        let found_lost = self.means.counters.losses.within(blob.blob, &in_stripes(&blob, &range));
+        let damaged = found_lost.as_ref().map(|(_, stacks)| stacks.clone()).unwrap_or_default();
+        let reasons = self.means.counters.absences.all();
+        let look = move |rack: &Rack, now: Time| {
+            let report = |drive: &DriveId| drive_report(rack, *drive, now, &reasons);
+            let drives: Vec<DriveReport> = ids.iter().map(report).collect();
+            let (state, forecast) = (rack.group_state(group), rack.forecast(group, now));
+            (drives, state, forecast, rack.enough_drives(&ids), unusable(rack, &ids, &damaged))
+        };
+        let (drives, state, forecast, enough, unusable) = self.look(look).await?;
+        let recalled = object.bytes > 0 && self.recalls.is_here(&blob, &range);
+        let can = match (enough, found_lost) {
+            (Err(Rejection::DataLost), _) | (_, Some(_)) => "lost",
+            (Err(_), None) => "unavailable",
+            (Ok(()), None) => "readable",
+        };
+        let wait = match can {
+            _ if recalled => Some(Forecast { min: Duration::ZERO, max: Duration::ZERO }),
+            "readable" => Some(forecast),
+            _ => None,
+        };
+        let seconds = |span: Duration| self.means.clock.to_wall(span).as_secs_f64();
+        Ok(Some(PlaceReport::Rack {
+            blob: blob.blob.to_string(),
+            members: blob.members,
+            offset,
+            group: group.0,
+            group_state: group_state(state).into(),
+            class: blob.class.0,
+            code_data: blob.code_data,
+            code_parity: blob.code_parity,
+            drives,
+            state: can.into(),
+            unusable,
+            wait_min_s: wait.map(|wait| seconds(wait.min)),
+            wait_max_s: wait.map(|wait| seconds(wait.max)),
+            recalled,
+        }))
+    }
+}
+
+impl Admin for StatusService {
+    fn status(&self) -> BoxFuture<'_, Result<Status, Untold>> {
+        Box::pin(self.report())
+    }
+
+    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, Untold>> {
+        Box::pin(self.place(bucket, key))
+    }
+
+    fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, Untold>> {
+        let reasons = self.means.counters.absences.all();
+        let look = move |rack: &Rack, now: Time| {
+            rack.spec().drives.iter().map(|drive| drive_report(rack, drive.id, now, &reasons)).collect()
+        };
+        Box::pin(self.look(look))
+    }
+
+    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>> {
+        Box::pin(self.fail(DriveId(drive), force))
+    }
+
+    fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>> {
+        Box::pin(self.replace(DriveId(drive)))
+    }
+}
+
+fn untold(error: &CatalogError) -> Untold {
+    Untold::Because(error.to_string())
+}
+
+fn front(traffic: &Traffic) -> FrontStatus {
+    let (seen, limits) = (traffic.stats(), traffic.limits());
+    FrontStatus {
+        connections: seen.connections as u64,
+        idle_connections: seen.idle_connections as u64,
+        connection_limit: limits.connections as u64,
+        requests: seen.requests as u64,
+        unsigned_requests: seen.unsigned_requests as u64,
+        request_limit: limits.requests as u64,
+        refused_requests: seen.refused_requests,
+        refused_connections: seen.refused_connections,
+        evicted_connections: seen.evicted_connections,
+        slow_clients: seen.slow_clients,
+    }
+}

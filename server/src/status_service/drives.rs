@@ -1,0 +1,84 @@
+//! The operator's word on drives: one is given up for good, another takes its place.
+
+use super::snapshot::drive_report;
+use super::{StatusService, untold};
+use crate::admin::Untold;
+use crate::data_dir::fresh_label;
+use crate::replace::{self, ReplaceError};
+use crate::report::DriveReport;
+use engine::{Event, Rack};
+use model::{Code, DriveId, GroupId};
+use std::collections::BTreeMap;
+
+impl StatusService {
+    /// Gives up `drive` for good, unless blobs may be lost by that and the operator does not insist.
+    pub(super) async fn fail(&self, drive: DriveId, force: bool) -> Result<Option<DriveReport>, Untold> {
+        if drive.index() >= self.means.drives.len() {
+            return Ok(None);
+        }
+        if let Some(refusal) = self.look(move |rack, _| fails_too_many(rack, drive)).await?.filter(|_| !force) {
+            return Err(Untold::Because(refusal));
+        }
+        // Remembered first: what the rack acts upon must hold after a crash as well.
+        let now_ms = (self.means.wall)();
+        let first = self.means.catalog.fail_drive(drive, now_ms).await.map_err(|error| untold(&error))?;
+        if first {
+            tracing::warn!(%drive, "the operator says that a drive failed for good; what it held is rebuilt");
+            // Once: to the engine, a second time means that the drive was pulled and takes no power any more.
+            self.world.tell(Event::DriveFailed { drive });
+            self.means.counters.absences.note(drive, None);
+        }
+        self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
+    }
+
+    /// Takes another drive in the place of `drive`, which failed.
+    pub(super) async fn replace(&self, drive: DriveId) -> Result<Option<DriveReport>, Untold> {
+        let number = drive.0;
+        let Some((path, label)) = self.places.get(drive.index()).cloned() else { return Ok(None) };
+        // One at a time, so that nobody writes where somebody else has just looked.
+        let _turn = self.replacing.lock().await;
+        if !self.look(move |rack, _| rack.has_failed(drive)).await? {
+            return Err(Untold::Because(ReplaceError::NotFailed(number).to_string()));
+        }
+        if !self.world.may_be_replaced(drive).await {
+            return Err(Untold::Because(format!(
+                "what was begun on drive {number} before it failed is not over yet; say this again when its group \
+                 sleeps, which `larder drive list` shows"
+            )));
+        }
+        let fresh = fresh_label(label).map_err(|error| Untold::Because(error.to_string()))?;
+        let taken = tokio::task::spawn_blocking(move || replace::take(&path, &fresh)).await;
+        let taken = taken.map_err(|error| Untold::Because(error.to_string()))?;
+        let uuid = taken.map_err(|error| Untold::Because(error.to_string()))?;
+        // Remembered first: what the rack acts upon must hold after a crash as well.
+        let lost_bytes = self.means.catalog.replace_drive(drive, uuid.0).await.map_err(|error| untold(&error))?;
+        let Some(lost_bytes) = lost_bytes else {
+            return Err(Untold::Because(ReplaceError::NotFailed(number).to_string()));
+        };
+        tracing::info!(%drive, "another drive took the place of one that failed");
+        self.means.counters.absences.note(drive, None);
+        self.emulated.replace(drive);
+        self.world.tell(Event::DriveReplaced { drive, lost_bytes });
+        self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
+    }
+}
+
+/// [`may_lose`], as the engine sees it.
+fn fails_too_many(rack: &Rack, drive: DriveId) -> Option<String> {
+    let group = rack.layout().group_of(drive).filter(|_| !rack.has_failed(drive))?;
+    let of_group = rack.rebuilds().filter(|view| view.group == group && view.drive != drive && view.left_bytes > 0);
+    may_lose(rack.spec().code, group, drive, &of_group.map(|view| view.drive.0).collect::<Vec<_>>())
+}
+
+/// Why giving up `drive` may lose blobs: so many other drives of its group failed and are not rebuilt (`unbuilt`) that
+/// it is the one more that the code does not bear. A failed drive is never read again, not even where nothing else is
+/// left.
+pub(crate) fn may_lose(code: Code, group: GroupId, drive: DriveId, unbuilt: &[u32]) -> Option<String> {
+    (unbuilt.len() >= usize::from(code.parity)).then(|| {
+        format!(
+            "drives {unbuilt:?} of group {group} failed as well and are not rebuilt yet: without drive {drive}, blobs \
+             would be lost. Wait until `larder status` shows no rebuild in the group, or say --force if \
+             drive {drive} cannot be read"
+        )
+    })
+}

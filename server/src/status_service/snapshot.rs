@@ -1,0 +1,184 @@
+//! The engine's part of a status, from one look at it.
+
+use crate::report::{
+    CapacityStatus, ClassStatus, DriveCounts, DriveReport, PowerStatus, RebuildReport, Totals, UnusableStack,
+};
+use disk::Clock;
+use engine::{DrivePhase, GroupState, Lane, Rack, RebuildView};
+use model::{ClassId, DriveId, GroupId, Time};
+use std::collections::BTreeMap;
+
+/// The state of the engine at one moment.
+#[derive(Default)]
+pub(super) struct Snapshot {
+    pub(super) rack: String,
+    pub(super) migrations_under_way: u64,
+    pub(super) power: PowerStatus,
+    pub(super) drives: DriveCounts,
+    pub(super) rebuilds: Vec<RebuildReport>,
+    pub(super) classes: Vec<ClassStatus>,
+    pub(super) totals: Totals,
+    pub(super) capacity: CapacityStatus,
+    /// Drives that missed deadlines, each with their number.
+    pub(super) late: Vec<(DriveId, u64)>,
+}
+
+impl Snapshot {
+    pub(super) fn of(rack: &Rack, clock: &dyn Clock) -> Self {
+        let spec = rack.spec();
+        let standby_mw = u64::from(spec.profile.watts.standby_mw) * spec.drives.len() as u64;
+        Self {
+            rack: spec.name.clone(),
+            migrations_under_way: rack.migrations_under_way() as u64,
+            power: PowerStatus {
+                watts: rack.watts_mw() as f64 / 1000.0,
+                standby_watts: standby_mw as f64 / 1000.0,
+                active_drives: rack.active_drives() as u64,
+                active_drives_max: rack.layout().drives_active_max().into(),
+                fuse_trips: 0,
+            },
+            drives: drive_counts(rack),
+            rebuilds: rack.rebuilds().map(|view| rebuild_report(&view, clock)).collect(),
+            classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32))).collect(),
+            totals: totals(rack),
+            capacity: capacity(rack),
+            late: late(rack),
+        }
+    }
+}
+
+fn drive_counts(rack: &Rack) -> DriveCounts {
+    let mut counts = DriveCounts::default();
+    for drive in &rack.spec().drives {
+        match rack.drive_phase(drive.id) {
+            _ if rack.has_failed(drive.id) => counts.failed += 1,
+            DrivePhase::Standby | DrivePhase::AwaitingPermit => counts.standby += 1,
+            DrivePhase::Ready => counts.ready += 1,
+            DrivePhase::Away(_) => counts.away += 1,
+            _ => counts.moving += 1,
+        }
+    }
+    counts
+}
+
+fn rebuild_report(view: &RebuildView, clock: &dyn Clock) -> RebuildReport {
+    RebuildReport {
+        drive: view.drive.0,
+        group: view.group.0,
+        left_bytes: view.left_bytes,
+        rebuilt_bytes: view.rebuilt_bytes,
+        rebuilt_stacks: view.rebuilt_stacks,
+        lost_blobs: view.lost_blobs,
+        waiting_blobs: view.waiting_blobs,
+        left_min_s: clock.to_wall(view.forecast.min).as_secs_f64(),
+        left_max_s: clock.to_wall(view.forecast.max).as_secs_f64(),
+    }
+}
+
+fn class_status(rack: &Rack, class: ClassId) -> ClassStatus {
+    let view = rack.class_view(class);
+    let awake = rack.layout().classes[class.index()]
+        .iter()
+        .map(|group| (*group, rack.group_state(*group)))
+        .find(|(_, state)| *state != GroupState::Asleep);
+    ClassStatus {
+        class: class.0,
+        group: awake.map(|(group, _)| group.0),
+        state: group_state(awake.map_or(GroupState::Asleep, |(_, state)| state)).into(),
+        queued: view.queued.map(|queued| queued as u64),
+    }
+}
+
+fn totals(rack: &Rack) -> Totals {
+    let stats = rack.stats();
+    let background = Lane::ALL.iter().position(|lane| *lane == Lane::Background).map_or(0, |i| stats.group_wakes[i]);
+    let waiting = (0..rack.layout().groups.len()).map(|group| rack.doomed_bytes(GroupId(group as u32))).sum();
+    Totals {
+        group_wakes: stats.group_wakes,
+        drive_starts: stats.drive_starts,
+        read_bytes: stats.read_bytes,
+        migrated_bytes: stats.migrated_bytes,
+        wakes_per_gb_migrated: (stats.migrated_bytes > 0)
+            .then(|| background as f64 / (stats.migrated_bytes as f64 / 1e9)),
+        reclaimed_bytes: stats.reclaimed_bytes,
+        waiting_reclaim_bytes: waiting,
+        refused: stats.refused,
+        data_lost: stats.data_lost,
+        starts_over_budget: rack.starts_over_budget(),
+        crowded_placements: rack.crowded_placements(),
+        soft_overruns: rack.soft_overruns(),
+        missed_deadlines: stats.missed_deadlines,
+        ..Totals::default()
+    }
+}
+
+fn capacity(rack: &Rack) -> CapacityStatus {
+    let drives = rack.layout().groups.iter().flat_map(|group| &group.drives);
+    CapacityStatus {
+        total_bytes: drives.map(|drive| rack.spec().capacity_bytes(*drive)).sum(),
+        free_bytes: rack.free_bytes(),
+        full: rack.is_full(),
+        unplaced_bytes: rack.unplaced_bytes(),
+    }
+}
+
+pub(super) fn drive_report(rack: &Rack, drive: DriveId, now: Time, reasons: &BTreeMap<DriveId, String>) -> DriveReport {
+    let (starts_today, starts_per_day) = rack.starts_today(drive, now);
+    DriveReport {
+        drive: drive.0,
+        slot: rack.spec().drive(drive).slot,
+        group: rack.layout().group_of(drive).map(|group| group.0),
+        state: if rack.has_failed(drive) { "failed" } else { drive_state(rack.drive_phase(drive)) }.into(),
+        starts_today,
+        starts_per_day,
+        free_bytes: rack.drive_free_bytes(drive),
+        capacity_bytes: rack.spec().capacity_bytes(drive),
+        missed_deadlines: rack.missed_deadlines(drive),
+        reason: reasons.get(&drive).filter(|_| !rack.has_failed(drive)).cloned(),
+    }
+}
+
+/// The stacks that cannot be read: on failed drives, on those that are away, and those known to be `damaged`.
+pub(super) fn unusable(rack: &Rack, drives: &[DriveId], damaged: &[u8]) -> Vec<UnusableStack> {
+    let why = |index: u8, drive: DriveId| match rack.drive_phase(drive) {
+        _ if rack.has_failed(drive) => Some("failed"),
+        DrivePhase::Away(_) => Some("away"),
+        _ if damaged.contains(&index) => Some("damaged"),
+        _ => None,
+    };
+    let stacks = (0..=u8::MAX).zip(drives);
+    stacks
+        .filter_map(|(stack, drive)| {
+            why(stack, *drive).map(|why| UnusableStack { stack, drive: drive.0, why: why.into() })
+        })
+        .collect()
+}
+
+fn drive_state(phase: DrivePhase) -> &'static str {
+    match phase {
+        DrivePhase::Standby => "standby",
+        DrivePhase::AwaitingPermit => "waiting for power",
+        DrivePhase::SpinningUp => "spinning up",
+        DrivePhase::Mounting => "mounting",
+        DrivePhase::Ready => "ready",
+        DrivePhase::Unmounting => "unmounting",
+        DrivePhase::Stopping => "stopping",
+        DrivePhase::Away(_) => "away",
+    }
+}
+
+pub(super) fn group_state(state: GroupState) -> &'static str {
+    match state {
+        GroupState::Asleep => "asleep",
+        GroupState::Waking => "waking",
+        GroupState::Busy => "busy",
+        GroupState::Idle => "idle",
+        GroupState::Resting => "resting",
+    }
+}
+
+/// The drives that missed deadlines, each with their number.
+fn late(rack: &Rack) -> Vec<(DriveId, u64)> {
+    let all = rack.spec().drives.iter().map(|drive| (drive.id, rack.missed_deadlines(drive.id)));
+    all.filter(|(_, missed)| *missed > 0).collect()
+}

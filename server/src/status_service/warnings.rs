@@ -1,0 +1,161 @@
+//! The warnings of a status, each with its mend.
+
+use super::StatusService;
+use crate::lineage;
+use crate::report::{RebuildReport, Status};
+use model::DriveId;
+use std::sync::atomic::Ordering;
+
+/// Objects in quarantine that a warning names; more are only counted.
+const QUARANTINED_NAMED: usize = 20;
+
+impl StatusService {
+    /// The objects in quarantine.
+    pub(super) async fn quarantine_warning(&self) -> Option<String> {
+        let (count, _) = self.means.catalog.unreadable_usage().await.ok()?;
+        let named = self.means.catalog.unreadable_page(None, QUARANTINED_NAMED).await.ok()?.items;
+        let name = |found: &catalog::Unreadable| format!("{}/{}", found.bucket, found.key);
+        let mut names: Vec<String> = named.iter().map(name).collect();
+        if count > names.len() as u64 {
+            names.push(format!("and {} more, which the log names", count - names.len() as u64));
+        }
+        let objects = if count == 1 { "object is" } else { "objects are" };
+        (count > 0).then(|| {
+            format!(
+                "{count} {objects} in quarantine, since not every byte can be read: {}. Write them again or delete \
+                 them, or put their files back and restart the server; `larder explain` says what is wrong",
+                names.join(", ")
+            )
+        })
+    }
+
+    /// The catalog's disagreements with rack and workshop.
+    pub(super) fn catalog_warnings(&self) -> Vec<String> {
+        let counters = &self.means.counters;
+        let mut warnings = Vec::new();
+        if let Some(why) = self.means.lineage.older() {
+            warnings.push(format!(
+                "the catalog is older than the rack: {why}. Nothing is removed from the rack meanwhile; {}",
+                lineage::MEND
+            ));
+        }
+        if let Some(flaw) = self.means.lineage.incomplete() {
+            warnings.push(format!(
+                "the catalog is not complete: {flaw}. What it does not find may be what is missing, so nothing is \
+                 removed from the rack meanwhile; {}",
+                lineage::MEND
+            ));
+        }
+        match counters.unknown_staged.load(Ordering::Relaxed) {
+            0 => {}
+            1 => warnings.push(unknown_staged("1 staged file is")),
+            files => warnings.push(unknown_staged(&format!("{files} staged files are"))),
+        }
+        match counters.wrong_bodies.load(Ordering::Relaxed) {
+            0 => {}
+            bodies => warnings.push(format!(
+                "GETs cut off because the bytes were not those that the object was acknowledged with: {bodies}. The \
+                 log names the objects; run `larder verify --deep`, and report this"
+            )),
+        }
+        warnings
+    }
+}
+
+fn unknown_staged(files: &str) -> String {
+    format!("{files} unknown to this catalog and kept, since a newer one may know more: `larder verify` names them")
+}
+
+/// Damaged records of the catalog.
+pub(super) fn damaged_records(keys: &[String]) -> Option<String> {
+    let (first, records) = (keys.first()?, keys.len());
+    Some(format!(
+        "damaged records of the catalog: {records}, the first at {first}: what they name is neither served nor moved; \
+         `larder verify` names it all, and writing an object again mends it"
+    ))
+}
+
+/// Warnings that follow from the figures of a status.
+pub(super) fn warnings(status: &Status) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let workshop = &status.workshop;
+    if status.capacity.full {
+        warnings.push(
+            "the rack is full: no group has room for what is staged, and PUTs are refused. Delete objects, whose room \
+             comes back when their groups have woken, or add drives"
+                .into(),
+        );
+    } else if let Some(bytes) = status.capacity.unplaced_bytes {
+        warnings.push(format!(
+            "{bytes} bytes in the workshop find no room in any group that may take them, while smaller packs do: \
+             delete objects, or add drives"
+        ));
+    }
+    let may_migrate = !status.capacity.full && status.capacity.unplaced_bytes.is_none();
+    if workshop.staged_bytes * 10 > workshop.capacity_bytes * 9 && may_migrate {
+        warnings.push("the workshop is nearly full: PUTs will be told to slow down until data has migrated".into());
+    }
+    if status.totals.data_lost > 0 {
+        warnings.push("reads failed because data is lost: the log names the blobs".into());
+    }
+    if status.totals.starts_over_budget > 0 {
+        let starts = status.totals.starts_over_budget;
+        let starts = counted(starts, "drive start");
+        warnings.push(format!("{starts} for clients went beyond the day's budget: drives wear faster than rated"));
+    }
+    if status.power.fuse_trips > 0 {
+        warnings.push("fuses tripped: the rack's description allows more than the hardware does".into());
+    }
+    for rebuild in &status.rebuilds {
+        warnings.extend(rebuild_warnings(rebuild));
+    }
+    match status.drives.away {
+        0 => {}
+        1 => warnings.push("1 drive is away: `larder drive list` shows which".to_owned()),
+        away => warnings.push(format!("{away} drives are away: `larder drive list` shows which")),
+    }
+    if status.totals.overruns > 0 && status.totals.overrun_s > status.uptime_s / 10.0 {
+        warnings.push("the disk behind the emulated drives is slower than the model: lower --time-scale".into());
+    }
+    warnings
+}
+
+/// A warning for the drives that did not answer in time, the worst ones named.
+pub(super) fn late_drives(late: &[(DriveId, u64)]) -> Option<String> {
+    const NAMED: usize = 5;
+    let mut worst = late.to_vec();
+    worst.sort_by_key(|(drive, missed)| (std::cmp::Reverse(*missed), *drive));
+    let named: Vec<String> =
+        worst.iter().take(NAMED).map(|(drive, missed)| format!("drive {} {missed} times", drive.0)).collect();
+    let more = if late.len() > NAMED { format!(" and {} more", late.len() - NAMED) } else { String::new() };
+    (!late.is_empty()).then(|| {
+        format!(
+            "drives did not answer in time: {}{more}. They are done without for a while each time; look at their \
+             cables and their SMART values, and give up what is broken with `larder drive fail`",
+            named.join(", ")
+        )
+    })
+}
+
+fn rebuild_warnings(rebuild: &RebuildReport) -> Option<String> {
+    let RebuildReport { drive, lost_blobs, waiting_blobs, .. } = rebuild;
+    if *lost_blobs > 0 {
+        let (blobs, have) = (counted(*lost_blobs, "blob"), if *lost_blobs == 1 { "has" } else { "have" });
+        return Some(format!(
+            "{blobs} with a stack on drive {drive} {have} lost more than the code makes up for: data is lost, and GETs \
+             of it fail; `larder verify` names the objects"
+        ));
+    }
+    (*waiting_blobs > 0).then(|| {
+        format!(
+            "{} of drive {drive} cannot be rebuilt yet: too few drives of its group are there, or none of them has \
+             room",
+            counted(*waiting_blobs, "blob")
+        )
+    })
+}
+
+/// `1 blob`, `2 blobs`.
+fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}

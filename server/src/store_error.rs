@@ -1,0 +1,79 @@
+//! Errors of catalog, workshop and rack, as the S3 front is told them.
+
+use crate::recall::RecallError;
+use s3::store::StoreError;
+use catalog::CatalogError;
+use engine::Rejection;
+use std::time::Duration;
+use workshop::StageError;
+
+pub(crate) fn catalog_error(error: CatalogError) -> StoreError {
+    match error {
+        CatalogError::NoSuchBucket => StoreError::NoSuchBucket,
+        CatalogError::NoSuchKey => StoreError::NoSuchKey,
+        CatalogError::NoSuchUpload => StoreError::NoSuchUpload,
+        CatalogError::NoSuchPart(number) => StoreError::NoSuchPart(number),
+        CatalogError::BucketExists => StoreError::BucketExists { owned_by_you: false },
+        CatalogError::BucketNotEmpty => StoreError::BucketNotEmpty,
+        CatalogError::PreconditionFailed => StoreError::PreconditionFailed,
+        CatalogError::Conflict => {
+            StoreError::SlowDown { retry_after_s: 1, reason: "too many writers of the same key".into() }
+        }
+        CatalogError::NoSuchAccessKey => StoreError::NoSuchAccessKey,
+        CatalogError::Damaged(_) => StoreError::Damaged(error.to_string()),
+        error => StoreError::Unavailable { reason: error.to_string() },
+    }
+}
+
+/// Seconds to wait before trying again.
+fn retry_after_s(wait: Duration) -> u32 {
+    wait.as_secs_f64().ceil().clamp(1.0, 3600.0) as u32
+}
+
+pub(crate) fn workshop_full(full: &workshop::Full) -> StoreError {
+    let workshop::Full { wanted_bytes, capacity_bytes, .. } = *full;
+    match full.retry_after {
+        Some(wait) => {
+            StoreError::SlowDown { retry_after_s: retry_after_s(wait), reason: "the workshop is full".into() }
+        }
+        None => StoreError::TooLarge {
+            reason: format!(
+                "The object takes {wanted_bytes} bytes of the workshop, which holds {capacity_bytes} \
+                 (workshop.capacity in larder.toml). It can be stored when the workshop is made larger."
+            ),
+        },
+    }
+}
+
+pub(crate) fn stage_error(error: StageError) -> StoreError {
+    match error {
+        StageError::Full(full) => workshop_full(&full),
+        error => StoreError::Unavailable { reason: error.to_string() },
+    }
+}
+
+pub(crate) fn damaged(error: &workshop::ReadError) -> StoreError {
+    match error.slot() {
+        Some(_) => StoreError::Damaged(error.to_string()),
+        None => StoreError::Unavailable { reason: error.to_string() },
+    }
+}
+
+pub(crate) fn recall_error(error: RecallError) -> StoreError {
+    match error {
+        RecallError::TooLong(wait) => StoreError::SlowDown {
+            retry_after_s: retry_after_s(wait),
+            reason: "the object is cold and is being recalled".into(),
+        },
+        RecallError::SpoolFull(full) => StoreError::SlowDown {
+            retry_after_s: full.retry_after.map_or(3600, retry_after_s),
+            reason: "too many recalls at once".into(),
+        },
+        RecallError::Refused(Rejection::DataLost) => StoreError::DataLost { what: Rejection::DataLost.text().into() },
+        RecallError::Refused(reason) => match reason.retry_after() {
+            Some(wait) => StoreError::SlowDown { retry_after_s: retry_after_s(wait), reason: reason.text().into() },
+            None => StoreError::Unavailable { reason: reason.text().into() },
+        },
+        RecallError::Spool(reason) => StoreError::Unavailable { reason },
+    }
+}
