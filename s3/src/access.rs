@@ -65,11 +65,6 @@ impl Frontend {
         if may { Ok(bucket) } else { Err(ErrorCode::AccessDenied.into()) }
     }
 
-    /// The bucket of a request that reads an object, which [`Self::readable_object`] has to allow.
-    pub(crate) async fn bucket_to_read(&self, request: &S3Request) -> Result<Bucket, ErrorResponse> {
-        self.bucket(request).await
-    }
-
     /// The bucket and the object of a request, if its user may read it, and where it lies: one read of the catalog.
     pub(crate) async fn located(&self, request: &S3Request) -> Result<(Bucket, PlacedObject), ErrorResponse> {
         let Located { bucket, object } = self.store.locate(&request.bucket, &request.key).await?;
@@ -120,7 +115,6 @@ fn readable<T>(
         Err(error) => Err(error.into()),
     }
 }
-
 
 /// True if anybody may read what is in `bucket` and has this ACL.
 fn is_public(bucket: &Bucket, acl: Acl) -> bool {

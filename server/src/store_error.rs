@@ -1,9 +1,9 @@
 //! Errors of catalog, workshop and rack, as the S3 front is told them.
 
 use crate::recall::RecallError;
-use s3::store::StoreError;
 use catalog::CatalogError;
 use engine::Rejection;
+use s3::store::StoreError;
 use std::time::Duration;
 use workshop::StageError;
 

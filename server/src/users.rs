@@ -10,8 +10,8 @@
 use crate::data_dir::{CREDENTIALS, Credentials, DataDirError, replace_credentials};
 use crate::report::{NewKeys, UserReport};
 use catalog::{Catalog, CatalogError, User};
-use s3::AccessKeys;
 use parking_lot::RwLock;
+use s3::AccessKeys;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;

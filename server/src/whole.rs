@@ -9,10 +9,10 @@
 //! beside the one that is on its way, and the checksums of a page of parts.
 
 use crate::context::{Counters, Means};
-use s3::store::{ObjectBytes, StoreError};
 use bytes::Bytes;
 use catalog::{Catalog, Checksum, Object, Part};
 use futures::stream::{self, StreamExt};
+use s3::store::{ObjectBytes, StoreError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
