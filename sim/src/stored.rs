@@ -42,7 +42,7 @@ impl Stored {
         stored
     }
 
-    /// `count` blobs on random drives, as the straw man has them.
+    /// `count` blobs on random drives, as random layout has them.
     pub fn at_random(spec: &RackSpec, count: u32, rng: &mut Rng) -> Self {
         let mut stored = Self::nothing(spec);
         for _ in 0..count {
