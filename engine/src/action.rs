@@ -63,7 +63,7 @@ pub enum Action {
         op: OpId,
         /// To be given back in the answer.
         attempt: Attempt,
-        /// What to move.
+        /// The bytes to move.
         transfer: Transfer,
     },
     /// The operation is over. For a write that is done, the world commits the blob to the catalog and only then frees
@@ -111,7 +111,7 @@ pub enum Action {
         pin: PinnedTo,
     },
 
-    /// List blobs of a group with doomed bytes, leaving out those that a reader still holds. Answered by `DoomedPage`.
+    /// List blobs of a group with dead bytes, leaving out those that a reader still holds. Answered by `DoomedPage`.
     ListDoomed {
         /// Which group.
         group: GroupId,
@@ -122,7 +122,7 @@ pub enum Action {
         /// Whether to begin at the first.
         restart: bool,
     },
-    /// Copy what is still wanted of a blob back to the workshop, so that the blob is doomed as a whole. The world reads
+    /// Copy what is still wanted of a blob back to the workshop, so that the blob is dead as a whole. The world reads
     /// it through an ordinary background read.
     Rescue {
         /// Which blob.
@@ -252,7 +252,7 @@ pub enum Rejection {
     StartBudgetSpent,
     /// Writing failed on every choice of drives that was tried.
     WriteFailed,
-    /// What was to be written cannot be read.
+    /// The data that was to be written cannot be read.
     SourceUnreadable,
     /// The request contradicts the rack (a group or drive that does not exist).
     Malformed,

@@ -38,6 +38,7 @@ impl Blocked {
 
     /// `class`, which has gone on as far as it can, is blocked until then; `None` if it is not blocked.
     pub fn set(&mut self, class: ClassId, until: Option<Time>) {
+        assert!(until != Some(NOT_BLOCKED), "a blockade of {class} lasts");
         self.until[class.index()] = until.unwrap_or(NOT_BLOCKED);
     }
 

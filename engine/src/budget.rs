@@ -28,6 +28,7 @@ pub struct StartBudget {
 impl StartBudget {
     /// Untouched budgets of `per_day` starts for drives 0 to `drive_count - 1`.
     pub fn new(drive_count: usize, per_day: u32) -> Self {
+        assert!(drive_count > 0, "a rack has drives");
         Self { per_day, drives: vec![Used::default(); drive_count], exceeded: 0 }
     }
 
@@ -47,6 +48,7 @@ impl StartBudget {
         if used.day < now.day() {
             *used = Used { day: now.day(), starts: 0 };
         }
+        assert!(used.day >= now.day(), "a drive's day never goes back");
         used.starts = used.starts.saturating_add(1);
         self.exceeded += u64::from(used.starts > self.per_day);
         (used.day, used.starts)
@@ -60,7 +62,9 @@ impl StartBudget {
 
     /// When the next day begins, and with it new budgets.
     pub fn next_day(now: Time) -> Time {
-        if now.day() == Time::MAX.day() { Time::MAX } else { Time::start_of_day(now.day() + 1) }
+        let next = if now.day() == Time::MAX.day() { Time::MAX } else { Time::start_of_day(now.day() + 1) };
+        assert!(next > now || next == Time::MAX, "the next day lies ahead");
+        next
     }
 
     /// Starts beyond the budget, over all drives, since boot.

@@ -24,7 +24,7 @@ use model::{ClassId, DomainId, DomainLimit, DriveId, GroupId, RackSpec, Resource
 /// Pairs of groups of a class that are looked at for collision; a class of 400 groups is looked at in full.
 const PAIRS_MAX: usize = 80_000;
 
-/// What must hold of a layout, and does not.
+/// A rule that a layout breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// The drive is not one of the rack's.
@@ -63,14 +63,14 @@ pub enum Violation {
         resource: ResourceId,
         /// The domain.
         domain: DomainId,
-        /// What the worst choice takes: drives, or milliwatts with all of them spinning up.
+        /// The demand of the worst choice: drives, or milliwatts with all of them spinning up.
         worst: u64,
-        /// What there is, in the same unit.
+        /// The limit, in the same unit.
         limit: u64,
     },
 }
 
-/// What is worse than one would wish.
+/// A wish that a layout does not fulfil.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shortfall {
     /// Some choice of one group per class exceeds a soft limit.
@@ -79,9 +79,9 @@ pub enum Shortfall {
         resource: ResourceId,
         /// The domain.
         domain: DomainId,
-        /// What the worst choice takes: drives, or milliwatts with all of them spinning up.
+        /// The demand of the worst choice: drives, or milliwatts with all of them spinning up.
         worst: u64,
-        /// What there is, in the same unit.
+        /// The limit, in the same unit.
         limit: u64,
     },
     /// Two groups of the class collide only in part: some of their drives are in no hard domain that the two, beside
@@ -238,7 +238,7 @@ struct Extent {
     starts: u64,
 }
 
-/// What `awake` of a domain's drives take of the resource at worst, and what there is. Links carry any number, and a
+/// The demand of `awake` of a domain's drives on the resource at worst, and its limit. Links carry any number, and a
 /// limit on starts any number one after the other.
 fn taken(spec: &RackSpec, resource: &Resource, domain: Extent, awake: u64) -> (u64, u64) {
     let watts = spec.profile.watts;
@@ -247,6 +247,7 @@ fn taken(spec: &RackSpec, resource: &Resource, domain: Extent, awake: u64) -> (u
         DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => (0, 0),
         DomainLimit::Watts(limit) => {
             let starting = awake.min(domain.starts);
+            assert!(domain.starts <= domain.size, "no more drives start than there are");
             let each = u64::from(watts.spin_up_mw.max(watts.active_mw));
             let asleep = domain.size.saturating_sub(awake) * u64::from(watts.standby_mw);
             let spinning = (awake - starting) * u64::from(watts.active_mw);
@@ -303,8 +304,9 @@ impl Uses {
         self.by_class[domain.index()].values().sum()
     }
 
-    /// What classes other than `class` take of `domain` at their worst.
+    /// The demand of classes other than `class` on `domain` at their worst.
     fn others(&self, domain: DomainId, class: ClassId) -> u64 {
+        assert!(self.worst(domain) <= self.sizes[domain.index()].size, "groups share no drives");
         self.worst(domain) - self.by_class[domain.index()].get(&class).copied().unwrap_or(0)
     }
 
@@ -375,6 +377,7 @@ fn collision(
         let over: BTreeSet<DomainId> = counts.into_iter().filter(|(d, c)| exceeded(*d, *c)).map(|(d, _)| d).collect();
         colliding.extend(drives.iter().filter(|drive| over.contains(&spec.domain_of(**drive, *id))));
     }
+    assert!(colliding.len() <= drives.len(), "only drives of the pair collide");
     match colliding.len() {
         0 => Collision::None,
         all if all == drives.len() => Collision::Full,

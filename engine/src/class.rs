@@ -21,7 +21,7 @@ use core::time::Duration;
 use model::{GroupId, OpId, Time};
 use serde::Serialize;
 
-/// What a class is doing. One group of it is out of [`ClassPhase::Asleep`] at a time.
+/// The phase of a class. One group of it is out of [`ClassPhase::Asleep`] at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassPhase {
     /// All its groups sleep.
@@ -49,7 +49,7 @@ pub enum ClassPhase {
     },
 }
 
-/// What a group is doing.
+/// The state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupState {
@@ -68,7 +68,7 @@ pub enum GroupState {
 /// A class at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassView {
-    /// What it is doing.
+    /// Its phase.
     pub phase: ClassPhase,
     /// The operation in service.
     pub in_service: Option<OpId>,
@@ -142,7 +142,7 @@ impl Class {
         self.in_service
     }
 
-    /// What `op` is in service for; `None` if it is not in service.
+    /// The service of `op`; `None` if it is not in service.
     pub fn serves(&self, op: OpId) -> Option<InService> {
         self.in_service.filter(|service| service.op == op)
     }
@@ -167,6 +167,7 @@ impl Class {
 
     pub fn view(&self) -> ClassView {
         // Dequeued, but its group still wakes: whoever looks sees somebody wait.
+        assert!(self.in_service.is_none() || self.awake().is_some(), "only a group that is awake serves");
         let waits_for_wake = |lane| self.pending.as_ref().is_some_and(|pick| pick.lane == lane);
         ClassView {
             phase: self.phase,
@@ -175,7 +176,7 @@ impl Class {
         }
     }
 
-    /// What `group`, one of this class, is doing.
+    /// The state of `group`, one of this class.
     pub fn group_state(&self, group: GroupId) -> GroupState {
         match self.phase {
             ClassPhase::Waking { group: waking, .. } if waking == group => GroupState::Waking,
@@ -235,6 +236,7 @@ impl Class {
 
     /// The pending operation is given up. There is no switch then, and so nobody is charged for one.
     pub fn give_up_pending(&mut self) -> Option<Pick> {
+        assert!(self.in_service.is_none(), "nothing is in service while an operation is pending");
         self.switch = None;
         self.pending.take()
     }
@@ -242,6 +244,8 @@ impl Class {
     /// Whether the class stays with `group` a little although others wait, since whoever was served last may come
     /// again.
     pub fn anticipates(&mut self, group: GroupId, now: Time, anticipation: Duration) -> bool {
+        assert!(self.in_service.is_none(), "a class that serves need not wait for more");
+        assert!(self.served_until <= now, "what was served is over");
         let until = (self.served_until + anticipation).min(self.queues.first_due());
         let others_wait = self.pending.is_none() && !self.queues.is_empty();
         let anticipates = others_wait && now < until && self.queues.may_be_waited_for(now, group);
@@ -251,6 +255,8 @@ impl Class {
 
     /// A switch begins, unless one is under way.
     pub fn begin_switch(&mut self, lane: Lane, now: Time) {
+        assert!(self.in_service.is_none(), "a class drains before it switches");
+        assert!(self.switch.is_none_or(|switch| switch.since <= now), "a switch under way has begun");
         self.switch.get_or_insert(Switch { since: now, lane });
     }
 
@@ -275,6 +281,7 @@ impl Class {
             matches!(self.phase, ClassPhase::Waking { group: waking, .. } if waking == group),
             "{group} was waking"
         );
+        assert!(self.in_service.is_none(), "nothing is in service before {group} is ready");
         let switch = self.switch.take();
         if let Some(Switch { since, lane }) = switch {
             self.queues.charge_switch(lane, now.since(since));
@@ -285,6 +292,7 @@ impl Class {
 
     /// The awake group has had nothing to do since then; `None` is that it has work.
     pub fn set_idle(&mut self, idle_since: Option<Time>) {
+        assert!(self.in_service.is_none(), "a class that serves is neither idle nor about to serve");
         if let ClassPhase::Awake { group, .. } = self.phase {
             self.phase = ClassPhase::Awake { group, idle_since };
         }
@@ -305,12 +313,14 @@ impl Class {
     /// `group` begins to go to sleep.
     pub fn begin_resting(&mut self, group: GroupId, until: Time) {
         assert!(self.in_service.is_none(), "a group that serves does not go to sleep");
+        assert!(self.awake().is_none_or(|awake| awake == group), "the group that is awake goes to sleep");
         self.phase = ClassPhase::Resting { group, until };
     }
 
     /// The group that was resting sleeps.
     pub fn fall_asleep(&mut self) {
         assert!(matches!(self.phase, ClassPhase::Resting { .. }), "a group rests before it sleeps");
+        assert!(self.in_service.is_none(), "a group that sleeps serves nothing");
         self.phase = ClassPhase::Asleep;
     }
 
@@ -333,6 +343,7 @@ impl Class {
     /// Nothing is in service any more. The time since the world was asked last is charged.
     pub fn leave_service(&mut self, service: InService, now: Time) {
         assert!(self.in_service == Some(service), "{} leaves service, and was in it", service.op);
+        assert!(service.since <= now, "{} was begun before it ended", service.op);
         self.queues.charge_transfer(service.lane, now.since(service.since));
         self.in_service = None;
         self.served_until = now;

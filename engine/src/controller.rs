@@ -1,4 +1,4 @@
-//! What a world needs of whatever decides: facts in, wishes out, and when to be woken.
+//! The interface of whatever decides: events in, actions out, and when to be woken.
 //!
 //! [`Rack`](crate::Rack) is the one that serves. The simulator puts others beside it, with which the paper compares
 //! (`sim::baseline`), in the very same world, so that only the decisions differ.

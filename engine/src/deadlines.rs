@@ -107,6 +107,7 @@ impl Punctuality {
 
     /// One more wake in which it missed a deadline.
     pub fn count_wake(&mut self) {
+        assert!(self.owes_answer, "a wake counts for the answer that is missing");
         self.wakes_missed += 1;
     }
 
@@ -119,6 +120,7 @@ impl Punctuality {
     pub fn leave_one_chance(&mut self, wakes_max: u32) {
         assert!(wakes_max > 0, "there is a chance to leave");
         self.wakes_missed = self.wakes_missed.min(wakes_max - 1);
+        assert!(self.wakes_missed < wakes_max, "one more chance is left");
     }
 
     /// Whether it missed a deadline less than `slack` ago: it may still be busy with what it was asked then, and would

@@ -20,7 +20,7 @@
 //!
 //! The same holds for one whose transfers fail, while its group stays awake without it.
 //!
-//! What follows for others from a change of a drive is left behind as a [`Notice`].
+//! A change of a drive that others must follow is left behind as a [`Notice`].
 //!
 //! Invariants:
 //! - a drive is started only right after the ledger granted its permits, and its start was counted;
@@ -56,7 +56,7 @@ const PAUSE_OWING: Duration = Duration::from_mins(1);
 
 const _: () = assert!(FAILURES_MAX > 1, "a drive that is tried again has one failure left");
 
-/// What a drive is doing, as far as the engine knows.
+/// The phase of a drive, as far as the engine knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrivePhase {
     /// Platters stopped.
@@ -106,6 +106,15 @@ pub(crate) enum Notice {
     Returned(DriveId),
 }
 
+/// The permits of the ledger that a drive holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Permits {
+    None,
+    Held,
+    /// It was lost with them.
+    HeldSinceLost,
+}
+
 struct Drive {
     phase: DrivePhase,
     /// The number of the last command; an answer to another one is late.
@@ -114,10 +123,7 @@ struct Drive {
     transfer_errors: u32,
     /// Commands that failed since it last mounted.
     failures: u32,
-    /// It holds permits of the ledger.
-    permitted: bool,
-    /// It was lost with them.
-    lost_permitted: bool,
+    permits: Permits,
     /// It failed for good, says the operator.
     failed: bool,
     /// The world took it away, and will say when it is back.
@@ -126,6 +132,10 @@ struct Drive {
 }
 
 impl Drive {
+    fn is_permitted(&self) -> bool {
+        self.permits != Permits::None
+    }
+
     /// Numbers a new command or change, so that answers to earlier ones are late.
     fn renumber(&mut self) -> Attempt {
         self.attempt = Attempt(self.attempt.0.wrapping_add(1));
@@ -135,7 +145,7 @@ impl Drive {
 
 /// All drives of a rack. See the head of this file.
 pub(crate) struct Drives {
-    drives: Vec<Drive>,
+    states: Vec<Drive>,
     ledger: Ledger,
     budget: StartBudget,
     backoff: Backoff,
@@ -153,19 +163,22 @@ impl Drives {
     /// Drives of which nothing is known yet: all are away until they are reported.
     pub fn new(setup: &Setup) -> Self {
         let (spec, policy) = (&setup.spec, &setup.policy);
+        assert!(
+            spec.drives.iter().enumerate().all(|(at, drive)| drive.id.index() == at),
+            "drives are numbered through"
+        );
         let unknown = |_| Drive {
             phase: DrivePhase::Away(Loss::Died),
             attempt: Attempt(0),
             transfer_errors: 0,
             failures: 0,
-            permitted: false,
-            lost_permitted: false,
+            permits: Permits::None,
             failed: false,
             lost_by_world: false,
             punctuality: Punctuality::default(),
         };
         Self {
-            drives: spec.drives.iter().map(unknown).collect(),
+            states: spec.drives.iter().map(unknown).collect(),
             ledger: Ledger::new(spec),
             budget: StartBudget::new(spec.drives.len(), policy.starts_per_day),
             backoff: Backoff::new(spec.drives.len()),
@@ -180,9 +193,10 @@ impl Drives {
 
     /// At boot: what is known of a drive.
     pub fn report(&mut self, report: &DriveReport) {
-        assert!(!self.drives[report.drive.index()].permitted, "{} is reported before it is started", report.drive);
+        assert!(!self.states[report.drive.index()].is_permitted(), "{} is reported before it is started", report.drive);
+        assert!(self.ledger.state(report.drive) == PowerState::Standby, "{} has no permit yet", report.drive);
         self.budget.restore(report.drive, report.day, report.starts);
-        let state = &mut self.drives[report.drive.index()];
+        let state = &mut self.states[report.drive.index()];
         let in_service = report.present && !state.failed;
         state.phase = if in_service { DrivePhase::Standby } else { DrivePhase::Away(Loss::Died) };
         let notice = if in_service { Notice::Writable } else { Notice::Unwritable };
@@ -196,11 +210,11 @@ impl Drives {
 
     /// Whether `drive` is one of this rack.
     pub fn knows(&self, drive: DriveId) -> bool {
-        drive.index() < self.drives.len()
+        drive.index() < self.states.len()
     }
 
     pub fn phase(&self, drive: DriveId) -> DrivePhase {
-        self.drives[drive.index()].phase
+        self.states[drive.index()].phase
     }
 
     pub fn is_away(&self, drive: DriveId) -> bool {
@@ -213,7 +227,7 @@ impl Drives {
 
     /// Whether the operator said that `drive` failed for good.
     pub fn has_failed(&self, drive: DriveId) -> bool {
-        self.drives[drive.index()].failed
+        self.states[drive.index()].failed
     }
 
     /// How many of `drives` failed for good.
@@ -223,7 +237,7 @@ impl Drives {
 
     /// Deadlines that `drive` missed since boot.
     pub fn missed_deadlines(&self, drive: DriveId) -> u64 {
-        self.drives[drive.index()].punctuality.missed()
+        self.states[drive.index()].punctuality.missed()
     }
 
     /// Deadlines that all drives missed since boot.
@@ -253,7 +267,7 @@ impl Drives {
 
     /// Index and drive of those stacks whose drives can be read and written now.
     pub fn ready_stacks(&self, drives: &[DriveId]) -> Vec<(u8, DriveId)> {
-        let ready = |drive: &DriveId| self.drives.get(drive.index()).is_some_and(|d| d.phase == DrivePhase::Ready);
+        let ready = |drive: &DriveId| self.states.get(drive.index()).is_some_and(|d| d.phase == DrivePhase::Ready);
         let mut stacks = Vec::with_capacity(drives.len());
         stacks.extend(drives.iter().enumerate().filter(|(_, drive)| ready(drive)).map(|(i, d)| (i as u8, *d)));
         stacks
@@ -272,9 +286,9 @@ impl Drives {
     /// Wants `members` to be ready: those that stand by wait for their permits from now on.
     pub fn want(&mut self, members: &[DriveId]) {
         for drive in members {
-            let state = &mut self.drives[drive.index()];
+            let state = &mut self.states[drive.index()];
             if state.phase == DrivePhase::Standby {
-                assert!(!state.permitted && !state.failed, "{drive} stands still and is in service");
+                assert!(!state.is_permitted() && !state.failed, "{drive} stands still and is in service");
                 state.phase = DrivePhase::AwaitingPermit;
             }
         }
@@ -288,9 +302,12 @@ impl Drives {
             return;
         }
         for drive in self.ledger.request(&waiting) {
+            assert!(self.phase(drive) == DrivePhase::AwaitingPermit, "{drive} waits for the permit it gets");
+            assert!(!self.states[drive.index()].is_permitted(), "{drive} gets its permit once");
             let (day, starts) = self.budget.record(drive, step.now);
+            assert!(starts > 0, "the start of {drive} is counted");
             step.ask(Action::PersistStarts { drive, day, starts });
-            self.drives[drive.index()].permitted = true;
+            self.states[drive.index()].permits = Permits::Held;
             self.starts += 1;
             self.command(drive, DrivePhase::SpinningUp, step);
         }
@@ -305,6 +322,7 @@ impl Drives {
                 self.do_without(*drive, in_vain, now);
             }
         }
+        assert!(!over || !self.are_waking(members), "nobody is waited for any longer");
     }
 
     /// Whether some of `members` are not ready and on their way.
@@ -346,20 +364,21 @@ impl Drives {
 
     /// Whether one of `members` holds a permit of one of these domains.
     pub fn hold_any_of(&self, members: &[DriveId], domains: &[(ResourceId, DomainId)], spec: &RackSpec) -> bool {
+        assert!(!domains.is_empty(), "somebody waits for a permit");
         members.iter().any(|drive| {
             let held = |(resource, domain): &(_, _)| spec.domain_of(*drive, *resource) == *domain;
-            self.drives[drive.index()].permitted && domains.iter().any(held)
+            self.states[drive.index()].is_permitted() && domains.iter().any(held)
         })
     }
 
     /// Unmounts and stops `members`. Those that wait for a permit do not start.
     pub fn rest(&mut self, members: &[DriveId], step: &mut Step) {
         for drive in members {
-            let state = &self.drives[drive.index()];
+            let state = &self.states[drive.index()];
             match state.phase {
                 DrivePhase::Ready => self.command(*drive, DrivePhase::Unmounting, step),
                 // It may still spin: it is stopped like the others, so that its permits can be given back.
-                DrivePhase::Away(_) if state.permitted => {
+                DrivePhase::Away(_) if state.is_permitted() => {
                     self.backoff.forget(*drive);
                     self.command(*drive, DrivePhase::Unmounting, step);
                 }
@@ -377,6 +396,7 @@ impl Drives {
                 self.give_up(*drive, Loss::MountFailed, now);
             }
         }
+        assert!(!self.are_stopping(members), "nobody is waited for any longer");
     }
 
     pub fn spun_up(&mut self, drive: DriveId, attempt: Attempt, step: &mut Step) {
@@ -390,8 +410,9 @@ impl Drives {
     pub fn mounted(&mut self, drive: DriveId, attempt: Attempt) -> bool {
         let answers = self.answers(drive, attempt, DrivePhase::Mounting);
         if answers {
-            let state = &mut self.drives[drive.index()];
-            assert!(state.permitted && !state.failed, "{drive} is ready under a permit, and in service");
+            let state = &mut self.states[drive.index()];
+            assert!(state.is_permitted() && !state.failed, "{drive} is ready under a permit, and in service");
+            assert!(self.ledger.state(drive) == PowerState::Active, "{drive} is up to speed");
             state.phase = DrivePhase::Ready;
             state.transfer_errors = 0;
             state.failures = 0;
@@ -410,8 +431,9 @@ impl Drives {
         if !self.answers(drive, attempt, DrivePhase::Stopping) {
             return;
         }
+        assert!(self.states[drive.index()].is_permitted(), "{drive} was told to stop under a permit");
         self.release_permit(drive);
-        let state = &mut self.drives[drive.index()];
+        let state = &mut self.states[drive.index()];
         let did_well = state.failures == 0 && state.transfer_errors == 0;
         state.phase = match state.failures.max(state.punctuality.wakes_missed()) {
             _ if state.failed => DrivePhase::Away(Loss::Failed),
@@ -427,12 +449,12 @@ impl Drives {
         }
         if did_well {
             self.backoff.reset(drive);
-            self.drives[drive.index()].punctuality.trust();
+            self.states[drive.index()].punctuality.trust();
         }
     }
 
     pub fn command_failed(&mut self, drive: DriveId, attempt: Attempt, loss: Loss, step: &mut Step) {
-        let Some(state) = self.drives.get_mut(drive.index()) else { return };
+        let Some(state) = self.states.get_mut(drive.index()) else { return };
         if loss != Loss::NoAnswer {
             state.punctuality.note_answer(); // if a bad one
         }
@@ -440,7 +462,7 @@ impl Drives {
             return;
         }
         match state.phase {
-            // What cannot be unmounted, perhaps because it never was mounted, is stopped all the same.
+            // A drive that cannot be unmounted, perhaps because it never was mounted, is stopped all the same.
             DrivePhase::Unmounting if loss != Loss::FuseTripped => {
                 if loss == Loss::NoAnswer {
                     self.note_missed_deadline(drive, step.now);
@@ -465,16 +487,17 @@ impl Drives {
         }
         self.set_away(drive, loss);
         self.backoff.forget(drive);
-        self.drives[drive.index()].lost_by_world = true;
+        self.states[drive.index()].lost_by_world = true;
         // Given up by the operator, and gone: it was pulled.
         if self.has_failed(drive) {
             self.release_permit(drive);
         }
+        assert!(self.is_away(drive), "{drive} is lost");
     }
 
     /// `drive` was away and stands still now.
     pub fn back(&mut self, drive: DriveId) {
-        let Some(state) = self.drives.get_mut(drive.index()) else { return };
+        let Some(state) = self.states.get_mut(drive.index()) else { return };
         if !state.phase.is_away() {
             // It was being told to stop while it was away. Whether it stands still is for it to say, or to be asked.
             state.lost_by_world = false;
@@ -484,7 +507,7 @@ impl Drives {
         if self.has_failed(drive) {
             return; // it stands still, and stays out of service
         }
-        self.drives[drive.index()].failures = 0;
+        self.states[drive.index()].failures = 0;
         self.return_to_service(drive);
     }
 
@@ -494,35 +517,42 @@ impl Drives {
         if self.is_away(drive) {
             self.release_permit(drive); // whoever says so has pulled it or cut it off
         }
-        let new = !core::mem::replace(&mut self.drives[drive.index()].failed, true);
+        let new = !core::mem::replace(&mut self.states[drive.index()].failed, true);
         if new && !self.phase(drive).is_stopping() {
             self.set_away(drive, Loss::Failed);
         }
+        let phase = self.phase(drive);
+        assert!(phase.is_away() || phase.is_stopping(), "{drive} is out of service, or about to be");
         new
     }
 
     /// Whether another drive may take the place of `drive`: it failed, and stands still as far as anybody knows.
     pub fn may_be_replaced(&self, drive: DriveId) -> bool {
-        let state = self.drives.get(drive.index());
-        state.is_some_and(|state| state.failed && !state.permitted && state.phase.is_away())
+        let state = self.states.get(drive.index());
+        state.is_some_and(|state| state.failed && !state.is_permitted() && state.phase.is_away())
     }
 
     /// Another drive is in the place of `drive`, and stands still.
     pub fn replace(&mut self, drive: DriveId) {
         assert!(self.may_be_replaced(drive), "{drive} failed and stands still");
-        let state = &mut self.drives[drive.index()];
+        let state = &mut self.states[drive.index()];
         (state.failed, state.transfer_errors, state.failures) = (false, 0, 0);
         self.return_to_service(drive);
+        assert!(self.phase(drive) == DrivePhase::Standby, "the new {drive} stands still");
     }
 
     /// A transfer failed on `drive`. After a few failures it is taken out of service until it is tried again.
     pub fn transfer_failed(&mut self, drive: DriveId, now: Time) {
-        let Some(state) = self.drives.get_mut(drive.index()) else { return };
+        let Some(state) = self.states.get_mut(drive.index()) else { return };
         state.transfer_errors += 1;
         if state.transfer_errors >= TRANSFER_ERRORS_MAX && state.phase == DrivePhase::Ready {
             self.set_away(drive, Loss::Died);
             self.retry_later(drive, now);
         }
+        assert!(
+            !self.is_ready(drive) || self.states[drive.index()].transfer_errors < TRANSFER_ERRORS_MAX,
+            "{drive} failed too often to be used"
+        );
     }
 
     /// `drive` missed a deadline in a transfer: it is done without until its group wakes next.
@@ -531,13 +561,14 @@ impl Drives {
             return;
         }
         self.note_missed_deadline(drive, now);
-        let state = &mut self.drives[drive.index()];
+        let state = &mut self.states[drive.index()];
         state.transfer_errors += 1;
         if state.phase == DrivePhase::Ready {
             state.punctuality.count_wake();
             self.set_away(drive, Loss::NoAnswer);
             self.retry_later(drive, now);
         }
+        assert!(!self.is_ready(drive), "{drive} is done without until its group wakes next");
     }
 
     /// The time of the next try of a drive that was given up on.
@@ -548,14 +579,16 @@ impl Drives {
     /// Tries the drives whose time has come.
     pub fn retry(&mut self, step: &mut Step) {
         while let Some(drive) = self.backoff.take_due(step.now) {
-            let state = &mut self.drives[drive.index()];
+            let state = &mut self.states[drive.index()];
+            let given_up = state.phase.is_away() || state.phase.is_stopping();
+            assert!(given_up, "{drive} was given up on, and is in use");
             match state.phase {
                 // Told to stop by the last try, and silent still.
                 phase if phase.is_stopping() => {
                     self.set_away(drive, Loss::MountFailed);
                     self.retry_later(drive, step.now);
                 }
-                DrivePhase::Away(_) if state.permitted => {
+                DrivePhase::Away(_) if state.is_permitted() => {
                     self.command(drive, DrivePhase::Unmounting, step);
                     self.backoff.plan(drive, step.now + self.switch_timeout);
                 }
@@ -572,17 +605,18 @@ impl Drives {
     /// Whether fewer than `need` of `members` are there, and one that is away may say that it is if it is told to stop
     /// once more. One that has just missed a deadline is not asked yet: what it owes an answer to may be under way.
     pub fn are_worth_recovering(&self, members: &[DriveId], need: usize, now: Time) -> bool {
+        assert!(need > 0, "a group is read from at least one drive");
         let there = members.iter().filter(|drive| !self.is_away(**drive)).count();
-        let owes = |drive: DriveId| self.drives[drive.index()].punctuality.missed_within(self.host_slack, now);
+        let owes = |drive: DriveId| self.states[drive.index()].punctuality.missed_within(self.host_slack, now);
         there < need && members.iter().any(|drive| self.may_recover(*drive) && !owes(*drive))
     }
 
     /// Whether `drive` was given up on for want of an answer, and may yet be there: told to stop once more, it may say
     /// so.
     fn may_recover(&self, drive: DriveId) -> bool {
-        let state = &self.drives[drive.index()];
+        let state = &self.states[drive.index()];
         let silent = !state.failed && matches!(state.phase, DrivePhase::Away(loss) if loss != Loss::FuseTripped);
-        silent && state.permitted && state.failures < FAILURES_MAX
+        silent && state.is_permitted() && state.failures < FAILURES_MAX
     }
 
     /// Whether `drive`, one of `members`, waits for a permit that nobody will give back: those of some domain are held
@@ -593,10 +627,10 @@ impl Drives {
         }
         self.ledger.blocking(drive).any(|(resource, domain)| {
             let may_give_back = |other: DriveId| {
-                let state = &self.drives[other.index()];
+                let state = &self.states[other.index()];
                 // A member that has come up to speed draws less than before.
                 let stays = members.contains(&other) && state.phase != DrivePhase::SpinningUp;
-                state.permitted && !state.phase.is_away() && !stays && spec.domain_of(other, resource) == domain
+                state.is_permitted() && !state.phase.is_away() && !stays && spec.domain_of(other, resource) == domain
             };
             !spec.drives.iter().any(|other| may_give_back(other.id))
         })
@@ -605,14 +639,18 @@ impl Drives {
     fn do_without(&mut self, drive: DriveId, in_vain: bool, now: Time) {
         match self.phase(drive) {
             DrivePhase::AwaitingPermit => {
-                self.drives[drive.index()].phase = DrivePhase::Standby;
+                let state = &mut self.states[drive.index()];
+                assert!(!state.is_permitted(), "{drive} waits for a permit, and has none");
+                state.phase = DrivePhase::Standby;
                 if in_vain {
                     self.notices.push_back(Notice::Unwritable(drive));
                     self.unpermitted.retain(|other| *other != drive);
                     self.unpermitted.push(drive);
+                    assert!(self.unpermitted.len() <= self.states.len(), "{drive} waits once");
                 }
             }
             phase if phase.is_starting() => {
+                assert!(self.states[drive.index()].is_permitted(), "{drive} starts under a permit");
                 self.count_missed_deadline(drive);
                 self.give_up(drive, Loss::SpinUpFailed, now);
             }
@@ -622,29 +660,38 @@ impl Drives {
 
     /// Tells `drive` what brings it into `phase`, under a new number.
     fn command(&mut self, drive: DriveId, phase: DrivePhase, step: &mut Step) {
-        let state = &mut self.drives[drive.index()];
-        assert!(state.permitted, "{drive} is told to do something under a permit");
+        let state = &mut self.states[drive.index()];
+        let before = state.phase;
+        assert!(state.is_permitted(), "{drive} is told to do something under a permit");
         let attempt = state.renumber();
         state.phase = phase;
         step.ask(match phase {
             DrivePhase::SpinningUp => {
+                assert!(before == DrivePhase::AwaitingPermit, "{drive} waited for its permits");
                 assert!(!state.failed, "{drive} failed for good, and is not started");
                 assert!(self.ledger.state(drive) == PowerState::SpinningUp, "{drive} starts within its permits");
                 Action::SpinUp { drive, attempt }
             }
             DrivePhase::Mounting => {
                 assert!(self.ledger.state(drive) == PowerState::Active, "{drive} is mounted when it is up to speed");
+                assert!(before == DrivePhase::SpinningUp, "{drive} was told to start");
                 Action::Mount { drive, attempt }
             }
-            DrivePhase::Unmounting => Action::Unmount { drive, attempt },
-            DrivePhase::Stopping => Action::Stop { drive, attempt },
+            DrivePhase::Unmounting => {
+                assert!(before == DrivePhase::Ready || before.is_away(), "{drive} is mounted, or may be");
+                Action::Unmount { drive, attempt }
+            }
+            DrivePhase::Stopping => {
+                assert!(before == DrivePhase::Unmounting, "{drive} is stopped after it was unmounted");
+                Action::Stop { drive, attempt }
+            }
             other => panic!("no command leads to {other:?}"),
         });
     }
 
     /// Whether an answer belongs to the last command of `drive`, which brought it into `phase`. If so, it answered.
     fn answers(&mut self, drive: DriveId, attempt: Attempt, phase: DrivePhase) -> bool {
-        let state = self.drives.get_mut(drive.index());
+        let state = self.states.get_mut(drive.index());
         let Some(state) = state.filter(|state| state.attempt == attempt && state.phase == phase) else { return false };
         state.punctuality.note_answer();
         true
@@ -657,8 +704,9 @@ impl Drives {
             self.backoff.plan(drive, now + PAUSE_OWING);
             return;
         }
-        // What the host could not ask it is not its fault: it is done without, and that is all.
-        self.drives[drive.index()].failures += u32::from(loss != Loss::NotAsked);
+        assert!(!self.is_away(drive), "{drive} is given up on once");
+        // A drive is not to blame for what the host could not ask it: it is done without, and that is all.
+        self.states[drive.index()].failures += u32::from(loss != Loss::NotAsked);
         self.set_away(drive, loss);
         self.retry_later(drive, now);
     }
@@ -666,7 +714,7 @@ impl Drives {
     /// Plans the next try of a drive that is away, unless somebody else will say when it is back.
     fn retry_later(&mut self, drive: DriveId, now: Time) {
         self.backoff.forget(drive);
-        let state = &self.drives[drive.index()];
+        let state = &self.states[drive.index()];
         assert!(state.phase.is_away(), "{drive} is away");
         let told = state.failed || state.lost_by_world || state.phase == DrivePhase::Away(Loss::FuseTripped);
         if !told {
@@ -676,8 +724,8 @@ impl Drives {
 
     /// A drive that was away, whose platters stand still, is in service again.
     fn return_to_service(&mut self, drive: DriveId) {
-        let state = &mut self.drives[drive.index()];
-        assert!(!state.permitted && !state.failed, "{drive} stands still and did not fail");
+        let state = &mut self.states[drive.index()];
+        assert!(!state.is_permitted() && !state.failed, "{drive} stands still and did not fail");
         state.phase = DrivePhase::Standby;
         state.renumber();
         self.notices.push_back(Notice::Writable(drive));
@@ -686,35 +734,42 @@ impl Drives {
     }
 
     fn stand_by(&mut self, drive: DriveId) {
-        let state = &mut self.drives[drive.index()];
-        assert!(state.phase == DrivePhase::Standby && !state.permitted, "{drive} stands still");
+        let state = &mut self.states[drive.index()];
+        assert!(state.phase == DrivePhase::Standby && !state.is_permitted(), "{drive} stands still");
         state.lost_by_world = false;
         self.backoff.forget(drive);
         self.notices.push_back(Notice::Standby(drive));
     }
 
     fn set_away(&mut self, drive: DriveId, loss: Loss) {
-        let state = &mut self.drives[drive.index()];
+        let state = &mut self.states[drive.index()];
         state.phase = DrivePhase::Away(if state.failed { Loss::Failed } else { loss });
-        state.lost_permitted = state.permitted;
+        if state.is_permitted() {
+            state.permits = Permits::HeldSinceLost;
+        }
         state.renumber();
         self.notices.push_back(Notice::Unwritable(drive));
         // Behind a tripped fuse there is no power. Any other loss may leave the platters spinning.
         if loss == Loss::FuseTripped {
             self.release_permit(drive);
         }
+        let state = &self.states[drive.index()];
+        assert!(loss != Loss::FuseTripped || !state.is_permitted(), "{drive} has no power, and needs no permit");
+        assert!(!state.failed || state.phase == DrivePhase::Away(Loss::Failed), "a failed drive stays failed");
     }
 
     /// Gives back the permits of `drive`, which stands still, if it holds any.
     fn release_permit(&mut self, drive: DriveId) {
-        let state = &mut self.drives[drive.index()];
+        let state = &mut self.states[drive.index()];
         let standby = self.ledger.state(drive) == PowerState::Standby;
-        assert!(state.permitted != standby, "{drive} holds the permits that the ledger has granted");
-        if !core::mem::take(&mut state.permitted) {
+        assert!(state.is_permitted() != standby, "{drive} holds the permits that the ledger has granted");
+        let permits = core::mem::replace(&mut state.permits, Permits::None);
+        if permits == Permits::None {
             return;
         }
         self.ledger.released(drive);
-        if core::mem::take(&mut state.lost_permitted) {
+        assert!(self.ledger.state(drive) == PowerState::Standby, "{drive} has given its permits back");
+        if permits == Permits::HeldSinceLost {
             self.retry_unpermitted();
         }
     }
@@ -729,7 +784,7 @@ impl Drives {
 
     /// `drive` did not answer. True if it owed an answer already, so that it was not even asked.
     fn note_missed_deadline(&mut self, drive: DriveId, now: Time) -> bool {
-        let owed_one = self.drives[drive.index()].punctuality.note_missed(now);
+        let owed_one = self.states[drive.index()].punctuality.note_missed(now);
         if !owed_one {
             self.count_missed_deadline(drive);
         }
@@ -737,7 +792,8 @@ impl Drives {
     }
 
     fn count_missed_deadline(&mut self, drive: DriveId) {
-        self.drives[drive.index()].punctuality.count();
+        self.states[drive.index()].punctuality.count();
         self.missed_deadlines += 1;
+        assert!(self.missed_deadlines >= self.missed_deadlines(drive), "the rack missed what {drive} missed");
     }
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId};
 use serde::{Deserialize, Serialize};
 
-/// A fact about the world, told to [`Rack::apply`](crate::Rack::apply).
+/// A fact about the world, for [`Rack::apply`](crate::Rack::apply).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Event {
     /// At boot, once per drive: what the catalog remembers of it and whether it answers.
@@ -17,14 +17,14 @@ pub enum Event {
     /// At boot, once, after every drive was reported: work may begin.
     Booted,
 
-    /// What is free of a file system on which several drives lie: those of an emulated rack. Told at boot and whenever
-    /// it has changed; what the drives have room for is counted once from then on.
+    /// The free space of a file system on which several drives lie: those of an emulated rack. Sent at boot and
+    /// whenever it has changed; the drives' room is counted once from then on.
     HostMeasured {
         /// Which file system; any small number, always the same for one.
         host: u32,
         /// The drives on it.
         drives: Vec<DriveId>,
-        /// What of it they may still take, in bytes.
+        /// Bytes of it that they may still use.
         free_bytes: u64,
     },
 
@@ -41,7 +41,7 @@ pub enum Event {
         drive: DriveId,
         /// The attempt this answers.
         attempt: Attempt,
-        /// What can still be written to it, in bytes: the smaller of what the model and the real medium say.
+        /// Bytes that can still be written to it: the smaller of the model's and the real medium's figures.
         free_bytes: u64,
     },
     /// The drive's file system is unmounted. Answers [`Action::Unmount`](crate::Action::Unmount).
@@ -81,23 +81,23 @@ pub enum Event {
     },
 
     /// The drive failed for good, says the operator: nothing on it counts any more, and it is not used again even if it
-    /// answers. What blobs had on it is rebuilt on other drives of its group. Also told at boot, between the reports
+    /// answers. What blobs had on it is rebuilt on other drives of its group. Also sent at boot, between the reports
     /// and `Booted`, of a drive that failed earlier. A drive that merely went away is not rebuilt: it may come back.
-    /// One that is away when this is told, for the first time or again, or is lost afterwards, is taken to draw no
+    /// One that is away when this is sent, for the first time or again, or is lost afterwards, is taken to draw no
     /// power any more: whoever says so has pulled it or cut it off.
     DriveFailed {
         /// Which drive.
         drive: DriveId,
     },
     /// Another drive, with nothing on it, is in the place of one that failed, and stands still: it is in service like
-    /// any other from now on. What blobs had on the failed one is as lost as it was, and its rebuild goes on. Also told
+    /// any other from now on. What blobs had on the failed one is as lost as it was, and its rebuild goes on. Also sent
     /// at boot, after the reports and before `Booted`, of a drive that was replaced earlier and whose rebuild is not
-    /// through; what it reported as used is without those stacks. While the rack runs it is told only of a drive that
+    /// through; what it reported as used is without those stacks. While the rack runs it is sent only for a drive that
     /// may be replaced ([`Rack::may_be_replaced`](crate::Rack::may_be_replaced)); of others it is ignored.
     DriveReplaced {
         /// Which drive.
         drive: DriveId,
-        /// What blobs had on the failed one and is not rebuilt, in bytes of stacks.
+        /// Bytes of stacks that blobs had on the failed one and that are not rebuilt.
         lost_bytes: u64,
     },
     /// A page of blobs that have a stack on a failed drive, or had it on the one before that was replaced. Answers
@@ -139,7 +139,7 @@ pub enum Event {
         attempt: Attempt,
         /// Whether the transfer as a whole did what was asked (for a read: at least k good fragments of every stripe).
         done: bool,
-        /// What each drive did, in the order of the action.
+        /// Each drive's result, in the order of the action.
         outcomes: Vec<DriveOutcome>,
     },
 
@@ -153,7 +153,7 @@ pub enum Event {
         /// The versions that could not be read; none if the host is at fault (it has no file descriptors left, say),
         /// and not they.
         versions: Vec<u64>,
-        /// What each drive did, in the order of the action.
+        /// Each drive's result, in the order of the action.
         outcomes: Vec<DriveOutcome>,
     },
 
@@ -175,7 +175,7 @@ pub enum Event {
         /// How many payload bytes.
         bytes: u64,
     },
-    /// A page of blobs with doomed bytes. Answers [`Action::ListDoomed`](crate::Action::ListDoomed).
+    /// A page of blobs with dead bytes. Answers [`Action::ListDoomed`](crate::Action::ListDoomed).
     DoomedPage {
         /// Which group.
         group: GroupId,
@@ -197,14 +197,14 @@ pub enum Event {
     DeadlineReached,
 }
 
-/// What boot knows of a drive.
+/// A drive as it is known at boot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DriveReport {
     /// Which drive.
     pub drive: DriveId,
-    /// What it can hold in all, in bytes.
+    /// Its capacity, in bytes.
     pub capacity_bytes: u64,
-    /// What blobs of the catalog take of it, in bytes.
+    /// Bytes of it that blobs of the catalog use.
     pub used_bytes: u64,
     /// The day `starts` counts for ([`Time::day`](model::Time::day)).
     pub day: u32,
@@ -244,11 +244,11 @@ pub struct Request {
     pub lane: Lane,
     /// How far it may be overtaken, in the scheduler's unit; `None` is the scheduler's own u.
     pub overtake_limit: Option<u64>,
-    /// What is to be done.
+    /// The work to be done.
     pub work: Work,
 }
 
-/// What an operation does.
+/// The work of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Work {
     /// Read payload bytes of a blob; the catalog said where it lies.
@@ -266,7 +266,7 @@ pub enum Work {
     Write {
         /// Payload bytes.
         bytes: u64,
-        /// What each stack of it takes of its drive, in bytes.
+        /// Bytes that each stack of it uses of its drive.
         stack_bytes: u64,
         /// Where it must lie.
         pin: PinnedTo,
@@ -283,7 +283,7 @@ pub enum Work {
         drives: Vec<DriveId>,
         /// Those of them that hold nothing of it, since they took the place of a drive that failed.
         lost: Vec<DriveId>,
-        /// What each stack takes of its drive, in bytes.
+        /// Bytes that each stack uses of its drive.
         stack_bytes: u64,
         /// Payload bytes that are given back.
         bytes: u64,
@@ -298,7 +298,7 @@ pub enum Work {
         drives: Vec<DriveId>,
         /// The index of the stack that is lost.
         lost: u8,
-        /// What each stack takes of its drive, in bytes.
+        /// Bytes that each stack uses of its drive.
         stack_bytes: u64,
         /// The blob's payload bytes.
         bytes: u64,
@@ -366,7 +366,7 @@ impl DriveResult {
 pub struct Usage {
     /// Bytes staged and not yet freed.
     pub staged_bytes: u64,
-    /// What it may hold.
+    /// Bytes it may hold.
     pub capacity_bytes: u64,
 }
 
@@ -392,11 +392,11 @@ pub struct DoomedBlob {
     pub drives: Vec<DriveId>,
     /// Those of them that hold nothing of it, since they took the place of a drive that failed.
     pub lost: Vec<DriveId>,
-    /// What each stack takes of its drive, in bytes.
+    /// Bytes that each stack uses of its drive.
     pub stack_bytes: u64,
     /// Its payload bytes.
     pub bytes: u64,
-    /// How many of them are doomed.
+    /// How many of them are dead.
     pub doomed_bytes: u64,
     /// Whether a version lives in it. If none does, it can go as a whole.
     pub living: bool,
@@ -411,10 +411,10 @@ pub struct BlobOnDrive {
     pub blob: BlobId,
     /// The drive of each of its stacks, in stack order.
     pub drives: Vec<DriveId>,
-    /// What each stack takes of its drive, in bytes.
+    /// Bytes that each stack uses of its drive.
     pub stack_bytes: u64,
     /// Its payload bytes.
     pub bytes: u64,
-    /// Whether a version lives in it. What is doomed as a whole is reclaimed, not rebuilt.
+    /// Whether a version lives in it. A blob that is dead as a whole is reclaimed, not rebuilt.
     pub living: bool,
 }

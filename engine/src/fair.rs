@@ -7,16 +7,16 @@
 //! - A *turn* lasts while the lane's next operation is in the group that is awake (a batch), but no longer than a
 //!   quantum, not counting switches. Lanes alternate between turns, not between operations, so that batches stay whole.
 //! - Waking a group is charged to the lane whose operation wants it. Before a turn ends for want of work in the group
-//!   awake, other lanes' work for that group *rides along*, charged for its transfer only: within the turn's quantum,
-//!   within the overtaking bound of its own queue, and by a lane that is less than a quantum of its own ahead.
+//!   awake, other lanes' work for that group is *piggybacked*, charged for its transfer only: within the turn's
+//!   quantum, within the overtaking bound of its own queue, and by a lane that is less than a quantum of its own ahead.
 //! - Within its turn a lane that has nothing queued may be waited for a little (`anticipation`), if no other lane has
 //!   work for the group awake: who asks for one operation after the other would else get one for each switch.
 //! - A client's operation that has waited for `wait_limit` is *overdue*. While one is, its lane serves nothing in its
 //!   turns that is not overdue: in rounds it visits each group that something is overdue in, the one where it has been
 //!   for longest first, and serves what is overdue there, for a quantum and the operation that overruns it. So the
 //!   groups are still woken for batches, however much is overdue. Its turns are as many as without. Beyond the paper.
-//! - If there is work, some is chosen, but for that. A share of 0 is served (and rides) only while no lane with a share
-//!   has work.
+//! - If there is work, some is chosen, but for that. A share of 0 is served (and piggybacked) only while no lane with a
+//!   share has work.
 //!
 //! **No starvation.** Let Q be the quantum and C the longest that one operation takes, switch included. A lane of share
 //! s > 0 is at most (Q + 2 C) / s of virtual time ahead of the lane furthest behind: at the start of its turn it is not
@@ -47,6 +47,8 @@ use model::{GroupId, OpId, Time};
 /// Virtual time is in 2^-20 ns over one unit of share, so that dividing by a share loses nothing that adds up.
 const FRACTION_BITS: u32 = 20;
 
+const _: () = assert!(Duration::MAX.as_nanos().leading_zeros() > FRACTION_BITS, "any span is a virtual time");
+
 /// The operation to serve next. It is no longer queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pick {
@@ -59,7 +61,7 @@ pub struct Pick {
     /// Its weight, as it was admitted.
     pub weight: u64,
     /// Whether it is served in another lane's turn, because its group is awake.
-    pub ride_along: bool,
+    pub piggyback: bool,
 }
 
 /// A lane's stay in the class.
@@ -101,6 +103,8 @@ impl Visits {
             self.round.clear();
             queue.overdue_group(now, &[])
         })?;
+        assert!(!self.round.contains(&next), "a round comes to {next} once");
+        assert!(queue.is_overdue(next, now), "something is overdue in {next}");
         self.round.push(next);
         Some(next)
     }
@@ -139,6 +143,7 @@ impl FairQueues {
     /// # Errors
     /// [`QueueFull`] if the lane holds as many as it may; nothing has changed then.
     pub fn push(&mut self, lane: Lane, item: Queued) -> Result<(), QueueFull> {
+        assert!(!self.lanes.iter().any(|state| state.queue.contains(item.op)), "{} is queued already", item.op);
         let floor = self.floors[self.tier_of(lane)];
         let state = &mut self.lanes[lane as usize];
         let idle = state.queue.is_empty();
@@ -146,6 +151,7 @@ impl FairQueues {
         if idle {
             state.virtual_time = state.virtual_time.max(floor);
         }
+        assert!(state.virtual_time >= floor, "idleness is no credit");
         Ok(())
     }
 
@@ -158,18 +164,21 @@ impl FairQueues {
             && let Some(pick) = self
                 .visit(turn.lane, tier, now, awake)
                 .or_else(|| self.go_on(turn.lane, tier, group))
-                .or_else(|| self.ride(turn.lane, tier, group))
+                .or_else(|| self.piggyback(turn.lane, tier, group))
         {
             return Some(pick);
         }
         let lane = self.furthest_behind(tier)?;
-        self.floors[tier] = self.floors[tier].max(self.lanes[lane as usize].virtual_time);
+        assert!(self.has_work(lane, tier), "the turn goes to a lane that has work");
+        assert!(self.floors[tier] <= self.lanes[lane as usize].virtual_time, "no lane with work lies below the floor");
+        self.floors[tier] = self.lanes[lane as usize].virtual_time;
         self.turn = Some(Turn { lane, since: now, switching: Duration::ZERO });
         if let Some(pick) = self.visit(lane, tier, now, awake) {
             return Some(pick);
         }
         let joined = awake.filter(|_| self.join_in_service).and_then(|group| self.pop_of_group(lane, group));
         let item = joined.or_else(|| self.lanes[lane as usize].queue.pop())?;
+        assert!(!self.lanes[lane as usize].queue.contains(item.op), "{} is no longer queued", item.op);
         Some(pick(lane, &item, false))
     }
 
@@ -206,7 +215,9 @@ impl FairQueues {
 
     /// Takes `op` out of whichever lane it is queued in.
     pub fn remove(&mut self, op: OpId) -> Option<Queued> {
-        self.lanes.iter_mut().find_map(|lane| lane.queue.remove(op))
+        let removed = self.lanes.iter_mut().find_map(|lane| lane.queue.remove(op));
+        assert!(!self.lanes.iter().any(|lane| lane.queue.contains(op)), "{op} was queued once");
+        removed
     }
 
     /// Whether nothing is queued.
@@ -229,17 +240,12 @@ impl FairQueues {
         self.lanes.iter().map(|lane| lane.queue.len_of_group(group)).sum()
     }
 
-    /// Whether an operation of any other group is queued.
-    pub fn wants_other_than(&self, group: GroupId) -> bool {
-        self.lanes.iter().any(|lane| lane.queue.len() > lane.queue.len_of_group(group))
-    }
-
-    /// What would lie before an operation in its own lane, if it were queued there now.
+    /// The operations that would be before a new one in its own lane, if it were queued there now.
     pub fn ahead_of_new(&self, lane: Lane, group: GroupId, weight: u64, overtake_limit: u64) -> Ahead {
         self.lanes[lane as usize].queue.ahead_of_new(group, weight, overtake_limit)
     }
 
-    /// The lane that `op` is queued in, and what lies before it there.
+    /// The lane that `op` is queued in, and the operations before it there.
     pub fn ahead_of(&self, op: OpId) -> Option<(Lane, Ahead)> {
         Lane::ALL.into_iter().find_map(|lane| Some((lane, self.lanes[lane as usize].queue.ahead_of(op)?)))
     }
@@ -263,17 +269,20 @@ impl FairQueues {
     }
 
     fn lasts(&self, turn: &Turn, now: Time) -> bool {
+        assert!(turn.since <= now, "a turn has begun");
         now.since(turn.since).saturating_sub(turn.switching) < self.quantum
     }
 
-    /// What is overdue in the lane whose turn it is, whatever group is awake.
+    /// The next overdue operation of the lane whose turn it is, whatever group is awake.
     fn visit(&mut self, lane: Lane, tier: usize, now: Time, awake: Option<GroupId>) -> Option<Pick> {
         if !self.has_work(lane, tier) {
             return None;
         }
         let LaneState { queue, visits, .. } = &mut self.lanes[lane as usize];
         let group = visits.group(queue, now, awake, self.quantum)?;
-        queue.pop_overdue(group).map(|item| pick(lane, &item, false))
+        let item = queue.pop_overdue(group)?;
+        assert!(item.due <= now, "{} is overdue", item.op);
+        Some(pick(lane, &item, false))
     }
 
     /// The next operation of the lane whose turn it is, if it is in the group awake.
@@ -284,11 +293,12 @@ impl FairQueues {
         let joined = if self.join_in_service { self.pop_of_group(lane, awake) } else { None };
         let queue = &mut self.lanes[lane as usize].queue;
         let item = joined.or_else(|| queue.head().filter(|head| head.group == awake).and_then(|_| queue.pop()))?;
+        assert!(item.group == awake, "a turn goes on in the group that is awake");
         Some(pick(lane, &item, false))
     }
 
     /// Work of another lane for the group awake, if that lane is not too far ahead: the one furthest behind first.
-    fn ride(&mut self, host: Lane, tier: usize, awake: GroupId) -> Option<Pick> {
+    fn piggyback(&mut self, host: Lane, tier: usize, awake: GroupId) -> Option<Pick> {
         let behind = self.lanes[self.furthest_behind(tier)? as usize].virtual_time;
         let mut guests = Lane::ALL;
         guests.sort_unstable_by_key(|lane| (self.lanes[*lane as usize].virtual_time, *lane));
@@ -299,6 +309,7 @@ impl FairQueues {
                 && lead < virtual_span(self.quantum, state.share)
                 && let Some(item) = self.pop_of_group(lane, awake)
             {
+                assert!(item.group == awake, "only work for the group awake is piggybacked");
                 return Some(pick(lane, &item, true));
             }
         }
@@ -310,8 +321,8 @@ impl FairQueues {
     }
 }
 
-fn pick(lane: Lane, item: &Queued, ride_along: bool) -> Pick {
-    Pick { op: item.op, lane, group: item.group, weight: item.weight, ride_along }
+fn pick(lane: Lane, item: &Queued, piggyback: bool) -> Pick {
+    Pick { op: item.op, lane, group: item.group, weight: item.weight, piggyback }
 }
 
 /// How far `span` takes a lane of this share. Lanes without a share are equals among themselves.

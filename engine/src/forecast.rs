@@ -32,9 +32,9 @@ pub struct Forecast {
     pub max: Duration,
 }
 
-/// What clients have queued in a class, as somebody sees it who wants one of its groups.
+/// The clients' queue of a class, as seen by a read that wants one of its groups.
 struct Ahead {
-    /// What is queued for his own group takes so long.
+    /// The service time of what is queued for the read's own group.
     own: Duration,
     /// Groups that others want.
     others: u32,
@@ -42,7 +42,7 @@ struct Ahead {
     longest: Duration,
 }
 
-/// What a forecast is made from.
+/// The state that a forecast is made from.
 pub(crate) struct Forecaster<'a> {
     pub setup: &'a Setup,
     pub ops: &'a Ops,
@@ -78,7 +78,7 @@ impl Forecaster<'_> {
         &self.setup.policy.scheduler
     }
 
-    /// How long an operation is in service at most: what is written is read back as well.
+    /// The longest service of an operation: what is written is read back as well.
     fn longest_service(&self, work: &Work) -> Duration {
         let once = self.setup.transfer_estimate(work.transfer_bytes());
         if matches!(work, Work::Write { .. } | Work::Rebuild { .. }) { once * 2 } else { once }
@@ -88,7 +88,7 @@ impl Forecaster<'_> {
         self.ops.get(op).map_or(Duration::ZERO, |op| self.longest_service(&op.request.work))
     }
 
-    /// Nothing more comes, and everything goes as fast as it can.
+    /// The wait if nothing more comes, and everything goes as fast as it can.
     fn soonest(&self, group: GroupId) -> Duration {
         let profile = &self.setup.spec.profile;
         let wake = profile.spin_up.min + profile.mount.min;
@@ -114,7 +114,7 @@ impl Forecaster<'_> {
         until_ready + in_service + pending + own
     }
 
-    /// What is queued by clients, for one who wants `group`.
+    /// The clients' queue, as seen by a read that wants `group`.
     fn ahead(&self, group: GroupId) -> Ahead {
         let known = [self.class.in_service().map(|service| service.op), self.class.pending().map(|pick| pick.op)];
         let longest = known.into_iter().flatten().map(|op| self.service_of(op)).max().unwrap_or_default();
@@ -131,10 +131,11 @@ impl Forecaster<'_> {
             }
         }
         ahead.others = others.len() as u32;
+        assert!(others.len() <= self.class.queues().lane_len(Lane::Client), "a group that is wanted has work queued");
         ahead
     }
 
-    /// All that may come between does.
+    /// The wait if all that may come between does.
     fn latest(&self, group: GroupId) -> Duration {
         let (wake, rest) = self.setup.switch_max();
         let switch = wake + rest;
@@ -156,7 +157,7 @@ impl Forecaster<'_> {
         self.beside_others(alone, ahead.longest + switch)
     }
 
-    /// What is under way comes to its end.
+    /// The time until everything under way has come to its end.
     fn under_way(&self) -> Duration {
         let (wake, rest) = self.setup.switch_max();
         let switching = match self.class.phase() {
@@ -175,15 +176,17 @@ impl Forecaster<'_> {
         switching + for_pending + pending + in_service
     }
 
-    /// What lies before a new operation of `group` takes so long, switches aside.
+    /// The service time of everything before a new operation of `group`, switches aside.
     fn in_order(&self, group: GroupId) -> Duration {
         let ahead = self.class.queues().ahead_of_new(Lane::Client, group, 0, self.scheduler().overtake_limit);
+        assert!(ahead.operations <= self.class.queues().lane_len(Lane::Client), "only what is queued lies before it");
         self.class.queues().queued_in(Lane::Client).take(ahead.operations).map(|item| self.service_of(item.op)).sum()
     }
 
     /// Switches from the group that is up, or is about to be, to `group`, as things are queued now.
     fn switches_ahead(&self, group: GroupId) -> u32 {
         let ahead = self.class.queues().ahead_of_new(Lane::Client, group, 0, self.scheduler().overtake_limit);
+        assert!(ahead.group_switches <= ahead.operations, "a switch has an operation before it");
         let first =
             if ahead.operations > 0 { self.class.queues().head(Lane::Client).map(|head| head.group) } else { None };
         let leaves = self.group_up() != Some(first.unwrap_or(group));
@@ -206,7 +209,7 @@ impl Forecaster<'_> {
         self.scheduler().join_in_service && busy && self.group_up().is_some_and(|up| up != group)
     }
 
-    /// What may overtake it by u.
+    /// The service time of what may overtake it by u.
     fn overtaking(&self, ahead: &Ahead) -> Duration {
         let u = self.scheduler().overtake_limit;
         match self.scheduler().weighing {
@@ -225,7 +228,7 @@ impl Forecaster<'_> {
         round.saturating_mul(rounds.saturating_add(1)).saturating_add(switch + reclaiming).saturating_add(ahead.own)
     }
 
-    /// What takes the clients so long takes longer beside other lanes that have work (see [`crate::fair`], "No
+    /// The time that clients need for it beside other lanes that have work (see [`crate::fair`], "No
     /// starvation").
     fn beside_others(&self, alone: Duration, longest: Duration) -> Duration {
         let shares = self.scheduler().shares;
@@ -236,6 +239,8 @@ impl Forecaster<'_> {
             own.saturating_add(lead)
         });
         let others: Duration = others.fold(Duration::ZERO, Duration::saturating_add);
-        if others.is_zero() { alone } else { alone.saturating_add(lead).saturating_add(others) }
+        let beside = if others.is_zero() { alone } else { alone.saturating_add(lead).saturating_add(others) };
+        assert!(beside >= alone, "beside others it takes no less than alone");
+        beside
     }
 }

@@ -276,6 +276,7 @@ fn bound(spec: &RackSpec, constraints: &Constraints) -> Result<Bound, LayoutErro
     let (drives_awake, resource) = constraints.awake_max(&constraints.usable);
     let resource = resource.map(|r| spec.resources[r].name.clone());
     let group_drives = spec.group_drives;
+    assert!(drives_awake <= constraints.usable.len() as u64, "no more drives are awake than can be");
     let groups = u32::try_from(drives_awake / u64::from(group_drives)).unwrap_or(u32::MAX);
     match (groups, resource) {
         (0, Some(resource)) => {
@@ -308,8 +309,12 @@ fn finished(spec: &RackSpec, constraints: &Constraints, plan: &Plan, bound: Boun
         };
         layout.groups.extend(groups.iter().map(group));
     }
+    assert!(layout.groups.iter().all(|group| group.drives.len() == constraints.group_drives), "a group has g drives");
     layout.group_of = by_drive(&layout.groups);
     layout.spares = spec.drives.iter().map(|d| d.id).filter(|d| layout.group_of(*d).is_none()).collect();
+    let grouped = layout.groups.len() * constraints.group_drives;
+    assert!(grouped + layout.spares.len() == spec.drives.len(), "every drive is in one group or a spare");
+    assert!(layout.active_groups_max() <= layout.bound.groups, "no layout has more groups active than the bound");
     layout.warnings = warnings(spec, constraints, plan, &layout);
     layout
 }
@@ -372,7 +377,8 @@ impl Layout {
 
     /// How many drives may spin up at once, at most.
     pub fn drives_starting_max(&self, spec: &RackSpec) -> u64 {
-        spec.starts_max(self.drives_active_max().into(), |resource| {
+        let active = u64::from(self.drives_active_max());
+        let starting = spec.starts_max(active, |resource| {
             let mut most = vec![0_u64; spec.domain_count(resource)];
             for class in &self.classes {
                 let mut of_class = vec![0_u64; most.len()];
@@ -387,7 +393,9 @@ impl Layout {
                 most.iter_mut().zip(of_class).for_each(|(sum, most)| *sum += most);
             }
             most
-        })
+        });
+        assert!(starting <= active, "no more drives start than are awake in the end");
+        starting
     }
 
     /// The power the drives draw while one group of every class is active, in milliwatts. Pelican: 2.6 kW.
@@ -397,6 +405,7 @@ impl Layout {
 
     fn power_mw(&self, spec: &RackSpec, awake_mw: u32) -> u64 {
         let awake = u64::from(self.drives_active_max());
+        assert!(awake <= spec.drives.len() as u64, "no more drives are awake than there are");
         let asleep = spec.drives.len() as u64 - awake;
         awake * u64::from(awake_mw) + asleep * u64::from(spec.profile.watts.standby_mw)
     }

@@ -19,14 +19,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 use model::{DomainId, DomainLimit, DriveId, RackSpec, ResourceId, Watts};
 
-/// What a drive's platters do, as far as power is concerned.
+/// The state of a drive's platters, as far as power is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerState {
     /// They stand still: no permit.
     Standby,
     /// They are being started under a permit.
     SpinningUp,
-    /// They turn under a permit.
+    /// They spin under a permit.
     Active,
 }
 
@@ -37,7 +37,7 @@ struct Domain {
     draw_mw: u64,
 }
 
-/// What is counted in the domains of a resource, and up to where.
+/// The quantity that a resource limits in each domain, and its limit.
 #[derive(Clone, Copy)]
 enum Limit {
     Drives(u64),
@@ -55,7 +55,7 @@ impl Limit {
         }
     }
 
-    /// What is used of it, and what there is.
+    /// How much of it is used, and how much there is.
     fn usage(self, domain: &Domain) -> (u64, u64) {
         match self {
             Self::Drives(limit) => (domain.active, limit),
@@ -133,11 +133,14 @@ impl Ledger {
     /// back. The others may be asked for again when a drive has spun up or was released. None of them may have a
     /// permit.
     pub fn request(&mut self, drives: &[DriveId]) -> Vec<DriveId> {
+        assert!(drives.len() <= self.states.len(), "a drive asks once");
         let mut granted = Vec::with_capacity(drives.len());
         for &drive in drives {
             assert!(self.state(drive) == PowerState::Standby, "{drive} has a permit already");
             if self.fits(drive) {
                 self.enter(drive, PowerState::SpinningUp);
+                let holds = |book: &Book| !book.hard || book.limit.holds(book.domain(drive));
+                assert!(self.books.iter().all(holds), "no permit for {drive} breaks a hard limit");
                 self.soft_overruns += self.soft_limits_broken(drive);
                 granted.push(drive);
             }
@@ -148,7 +151,9 @@ impl Ledger {
     /// The platters of `drive`, which was spinning up, turn.
     pub fn spun_up(&mut self, drive: DriveId) {
         assert!(self.state(drive) == PowerState::SpinningUp, "{drive} was not spinning up");
+        let before_mw = self.draw_mw;
         self.enter(drive, PowerState::Active);
+        assert!(self.draw_mw <= before_mw, "getting ready never breaks a limit");
     }
 
     /// The platters of `drive`, which has a permit, stand still, or it has no power: the permit is given back.
@@ -157,14 +162,9 @@ impl Ledger {
         self.enter(drive, PowerState::Standby);
     }
 
-    /// What `drive` is booked as.
+    /// The state that `drive` is booked in.
     pub fn state(&self, drive: DriveId) -> PowerState {
         self.states[drive.index()]
-    }
-
-    /// Whether `drive` would get its permit if every other drive were asleep. If not, no waiting helps.
-    pub fn can_ever_grant(&self, drive: DriveId) -> bool {
-        self.obstacle(drive).is_none()
     }
 
     /// The first hard domain whose limit is too low for `drive` even if every other drive is asleep.
@@ -172,6 +172,7 @@ impl Ledger {
         let standby_mw = u64::from(self.watts.standby_mw);
         self.books.iter().filter(|book| book.hard).find_map(|book| {
             let domain = book.domain_of[drive.index()];
+            assert!(book.drives_in[domain.index()] > 0, "{drive} is in its domain");
             let asleep_mw = (book.drives_in[domain.index()] - 1) * standby_mw;
             let alone = Domain { active: 1, starting: 1, draw_mw: asleep_mw + self.draw_of(PowerState::SpinningUp) };
             (!book.limit.holds(&alone)).then_some((book.resource, domain))
@@ -181,9 +182,11 @@ impl Ledger {
     /// The hard domains that have no permit left for `drive`, which has none.
     pub fn blocking(&self, drive: DriveId) -> impl Iterator<Item = (ResourceId, DomainId)> + '_ {
         let more_mw = self.draw_of(PowerState::SpinningUp);
+        assert!(more_mw >= self.draw_of(PowerState::Active), "a start is booked at the larger of both");
         let less_mw = self.draw_of(PowerState::Standby);
         let full = move |book: &&Book| {
             let Domain { active, starting, draw_mw } = *book.domain(drive);
+            assert!(draw_mw >= less_mw, "{drive} draws as much as in standby at least");
             let with = Domain { active: active + 1, starting: starting + 1, draw_mw: draw_mw - less_mw + more_mw };
             !book.limit.holds(&with)
         };
@@ -194,7 +197,7 @@ impl Ledger {
             .map(move |book| (book.resource, book.domain_of[drive.index()]))
     }
 
-    /// What all drives are booked for, in milliwatts.
+    /// The power that all drives are booked for, in milliwatts.
     pub fn watts_mw(&self) -> u64 {
         self.draw_mw
     }
@@ -216,6 +219,7 @@ impl Ledger {
             let used = book.domains.iter().enumerate().filter(|(_, domain)| domain.active > 0);
             used.map(|(id, domain)| {
                 let (used, limit) = book.limit.usage(domain);
+                assert!(!book.hard || used <= limit, "no domain of a hard limit is above it");
                 (book.resource, DomainId(id as u32), used, limit)
             })
         })
@@ -244,12 +248,18 @@ impl Ledger {
         let permits = |state| u64::from(state != PowerState::Standby);
         let starts = |state| u64::from(state == PowerState::SpinningUp);
         for book in &mut self.books {
+            let drives = book.drives_in[book.domain_of[drive.index()].index()];
             let domain = book.domain_mut(drive);
+            assert!(domain.draw_mw >= less_mw && domain.active >= permits(old), "{drive} was in the books");
+            assert!(domain.starting >= starts(old), "the start of {drive} was in the books");
             domain.draw_mw = domain.draw_mw - less_mw + more_mw;
             domain.active = domain.active - permits(old) + permits(state);
             domain.starting = domain.starting - starts(old) + starts(state);
+            assert!(domain.active <= drives, "no more permits are out than there are drives");
+            assert!(domain.starting <= domain.active, "whoever starts has a permit");
         }
         self.draw_mw = self.draw_mw - less_mw + more_mw;
         self.active = self.active - permits(old) as usize + permits(state) as usize;
+        assert!(self.active <= self.states.len(), "no more drives are active than there are");
     }
 }

@@ -1,4 +1,4 @@
-//! Larder's mind: given what happened and when, what should the rack do next?
+//! The controller of a rack: given what happened and when, what should the rack do next?
 //!
 //! Everything that can happen is an [`Event`]; everything that can be asked of the world is an [`Action`]. A [`Rack`]
 //! takes one and gives the other: [`Rack::apply`] cannot fail, because failures are events. It has no clock, no I/O, no
@@ -13,8 +13,8 @@
 //! - one operation in service per class; one group of a class awake at a time;
 //! - state is bounded by drives, groups and queued operations, never by objects;
 //! - every action that expects an answer carries an attempt; an answer to an older attempt is ignored;
-//! - iteration order is that of ids, so that a run is the same on every machine: what is hashed ([`Numbered`]) cannot
-//!   be walked.
+//! - iteration order is that of ids, so that a run is the same on every machine: hash tables ([`Numbered`]) are only
+//!   looked up, never walked in their own order.
 
 #![no_std]
 extern crate alloc;

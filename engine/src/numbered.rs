@@ -1,4 +1,4 @@
-//! Tables by number, which are looked into several times for every event.
+//! Hash tables by number, for what is looked up several times with every event.
 //!
 //! Entries lie by the hash of their numbers, which makes a look-up several times cheaper than in a tree, and moves no
 //! other entry when one comes or goes.
@@ -16,7 +16,7 @@ use model::OpId;
 #[derive(Clone, Debug)]
 pub struct Numbered<K, V>(HashMap<K, V, FixedState>);
 
-/// What is known of operations.
+/// Things by the number of an operation.
 pub type OpMap<V> = Numbered<OpId, V>;
 
 impl<K, V> Default for Numbered<K, V> {
@@ -26,7 +26,7 @@ impl<K, V> Default for Numbered<K, V> {
 }
 
 impl<K: Copy + Ord + Hash, V> Numbered<K, V> {
-    /// What has this number.
+    /// The thing of this number.
     pub fn get(&self, number: &K) -> Option<&V> {
         self.0.get(number)
     }
@@ -80,7 +80,11 @@ impl<K: Copy + Ord + Hash, V> Numbered<K, V> {
     /// answer does not depend on how the entries lie.
     pub fn first_by<R: Ord>(&self, mut rank: impl FnMut(&K, &V) -> Option<R>) -> Option<K> {
         let ranked = self.0.iter().filter_map(|(number, thing)| Some((rank(number, thing)?, *number)));
-        ranked.min_by(|a, b| a.0.cmp(&b.0)).map(|(_, number)| number)
+        let first = ranked.min_by(|a, b| {
+            assert!(a.0 != b.0, "no two ranks are equal");
+            a.0.cmp(&b.0)
+        });
+        first.map(|(_, number)| number)
     }
 
     /// All numbers, ascending.

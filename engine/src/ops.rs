@@ -37,7 +37,7 @@ pub(crate) struct Op {
     reserved: Vec<DriveId>,
     /// Groups in which a write has failed.
     failed_groups: Vec<GroupId>,
-    /// What a write or rebuild has written is being read back.
+    /// The stacks that a write or rebuild has written are being read back.
     verifying: bool,
     /// The catalog is asked to count the stack that a rebuild has written.
     moving: bool,
@@ -71,6 +71,7 @@ impl Op {
     /// A write that could not be done where it was placed, for another place.
     pub fn moved_to(self, class: ClassId, group: GroupId, drives: Vec<DriveId>) -> Self {
         assert!(self.reserved.is_empty(), "{} has given its space back", self.request.op);
+        assert!(!self.failed_groups.contains(&group), "{group} has failed it");
         Self { class, group, reserved: drives, verifying: false, ..self }
     }
 
@@ -98,6 +99,7 @@ impl Op {
     /// Counts a try that failed, and answers how many have by now.
     pub fn count_try(&mut self) -> u32 {
         self.tries += 1;
+        assert!(self.tries <= TRIES_MAX, "{} is given up after its last try", self.request.op);
         self.tries
     }
 
@@ -106,9 +108,15 @@ impl Op {
         &self.reserved
     }
 
-    /// The drives on which its space was reserved; none is from now on.
-    pub fn take_reserved(&mut self) -> Vec<DriveId> {
-        core::mem::take(&mut self.reserved)
+    /// The drives on which its space was reserved, and how much on each; none is from now on.
+    pub fn take_reserved(&mut self) -> (Vec<DriveId>, u64) {
+        let stack_bytes = match self.request.work {
+            Work::Write { stack_bytes, .. } | Work::Rebuild { stack_bytes, .. } => stack_bytes,
+            Work::Read { .. } | Work::Delete { .. } | Work::Visit { .. } => 0,
+        };
+        let writes = matches!(self.request.work, Work::Write { .. } | Work::Rebuild { .. });
+        assert!(writes || self.reserved.is_empty(), "space is reserved for what is written");
+        (core::mem::take(&mut self.reserved), stack_bytes)
     }
 
     /// A rebuild is written to `target`, on which its space is reserved.
@@ -119,6 +127,8 @@ impl Op {
 
     /// Begins to read back what was written. False if that was done already.
     pub fn begin_verify(&mut self) -> bool {
+        assert!(!self.reserved.is_empty(), "{} was written somewhere", self.request.op);
+        assert!(!self.moving, "{} is read back before the catalog counts it", self.request.op);
         !core::mem::replace(&mut self.verifying, true)
     }
 
@@ -130,6 +140,7 @@ impl Op {
 
     /// A rebuild could not be written to `drive`.
     pub fn shun(&mut self, drive: DriveId) {
+        assert!(!self.shunned.contains(&drive), "{drive} is not chosen again");
         self.shunned.push(drive);
     }
 
@@ -139,6 +150,7 @@ impl Op {
 
     /// A write failed in its group, and is not placed there again.
     pub fn exclude_group(&mut self) {
+        assert!(!self.failed_groups.contains(&self.group), "{} is not chosen again", self.group);
         self.failed_groups.push(self.group);
     }
 
@@ -149,7 +161,7 @@ impl Op {
 
 /// All operations that are not over.
 pub(crate) struct Ops {
-    ops: OpMap<Op>,
+    open: OpMap<Op>,
     /// The highest number that the world has given an operation.
     last: OpId,
     next_own: u64,
@@ -157,53 +169,54 @@ pub(crate) struct Ops {
 
 impl Ops {
     pub fn new() -> Self {
-        Self { ops: OpMap::default(), last: OpId(0), next_own: OWN_OPS }
+        Self { open: OpMap::default(), last: OpId(0), next_own: OWN_OPS }
     }
 
     pub fn get(&self, op: OpId) -> Option<&Op> {
-        self.ops.get(&op)
+        self.open.get(&op)
     }
 
     pub fn get_mut(&mut self, op: OpId) -> Option<&mut Op> {
-        self.ops.get_mut(&op)
+        self.open.get_mut(&op)
     }
 
     pub fn insert(&mut self, op: Op) {
         let number = op.request.op;
-        let known = self.ops.insert(number, op);
+        let known = self.open.insert(number, op);
         assert!(known.is_none(), "{number} is one operation");
     }
 
     pub fn remove(&mut self, op: OpId) -> Option<Op> {
-        self.ops.remove(&op)
+        self.open.remove(&op)
     }
 
     pub fn contains(&self, op: OpId) -> bool {
-        self.ops.contains_key(&op)
+        self.open.contains_key(&op)
     }
 
     pub fn len(&self) -> usize {
-        self.ops.len()
+        self.open.len()
     }
 
     /// All numbers, ascending.
     pub fn numbers(&self) -> Vec<OpId> {
-        self.ops.numbers()
+        self.open.numbers()
     }
 
     /// Whether space is reserved on `drive` for any operation.
     pub fn count_on(&self, drive: DriveId) -> bool {
-        self.ops.any(|op| op.reserved.contains(&drive))
+        self.open.any(|op| op.reserved.contains(&drive))
     }
 
     /// Whether a visit to `group` is under way.
     pub fn visits(&self, group: GroupId) -> bool {
-        self.ops.any(|op| op.group == group && matches!(op.request.work, Work::Visit { .. }))
+        self.open.any(|op| op.group == group && matches!(op.request.work, Work::Visit { .. }))
     }
 
     /// Takes note of a number of the world's. False if it, or a higher one, was used before, or if it is none of the
     /// world's.
     pub fn note_number(&mut self, op: OpId) -> bool {
+        assert!(self.last.0 < MIGRATOR_OPS, "the world's numbers lie below the engine's");
         let new = op > self.last && op.0 < MIGRATOR_OPS;
         if new {
             self.last = op;
@@ -219,7 +232,7 @@ impl Ops {
     /// A number for an operation of the engine's own.
     pub fn own_number(&mut self) -> OpId {
         let op = OpId(self.next_own);
-        assert!(!self.ops.contains_key(&op), "{op} is given out once");
+        assert!(!self.open.contains_key(&op), "{op} is given out once");
         self.next_own += 1;
         op
     }
@@ -231,7 +244,8 @@ impl Ops {
 
     /// Everything that is known of `blob` follows the move of its stack.
     pub fn follow_move(&mut self, moved: &StackMove) {
-        self.ops.change_each(|op| match &mut op.request.work {
+        assert!(moved.from != moved.to, "a stack moves to another drive");
+        self.open.change_each(|op| match &mut op.request.work {
             Work::Read { blob, drives, .. }
             | Work::Delete { blob, drives, .. }
             | Work::Rebuild { blob, drives, .. } => moved.follow(*blob, drives),

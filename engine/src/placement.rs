@@ -32,7 +32,7 @@ use host::Hosts;
 use model::{DriveId, GroupId, RackSpec, Rng};
 use spread::Spread;
 
-/// What is known of one drive's space, in bytes.
+/// One drive's space, in bytes.
 #[derive(Clone, Copy, Default)]
 struct Space {
     capacity: u64,
@@ -108,6 +108,10 @@ impl Placement {
     /// An empty rack with these groups; `class_of` is the class of each.
     pub fn new(spec: &RackSpec, groups: &[Vec<DriveId>], class_of: &[model::ClassId]) -> Self {
         assert!(groups.len() == class_of.len(), "every group is in one class");
+        assert!(
+            groups.iter().flatten().all(|drive| drive.index() < spec.drives.len()),
+            "groups are of the rack's drives"
+        );
         let space = |drive: &model::DriveSpec| Space { capacity: spec.capacity_bytes(drive.id), ..Space::default() };
         Self {
             rule: DriveRule::default(),
@@ -124,6 +128,7 @@ impl Placement {
     /// The same, with another rule for the drives of a group.
     #[must_use]
     pub fn with_rule(self, rule: DriveRule) -> Self {
+        assert!(self.batches.is_empty(), "the rule is chosen before anything is placed");
         Self { rule, ..self }
     }
 
@@ -138,7 +143,7 @@ impl Placement {
     pub fn set_free(&mut self, drive: DriveId, free_bytes: u64) {
         let space = &mut self.drives[drive.index()];
         let shortfall = space.capacity.saturating_sub(space.used).saturating_sub(free_bytes);
-        // What a shared file system has left is measured on its own, and may be all that a drive of it found.
+        // The room of a shared file system is measured on its own, and may be all that a drive of it found.
         let is_hosts = self.hosts.free(drive).is_some_and(|free| free <= free_bytes);
         space.shortfall = if is_hosts { 0 } else { shortfall };
     }
@@ -163,12 +168,14 @@ impl Placement {
     /// Another drive, with nothing on it, is in the place of `drive`, which failed.
     pub fn replace(&mut self, drive: DriveId) {
         let space = &mut self.drives[drive.index()];
+        assert!(space.retired, "{drive} failed before it is replaced");
         *space = Space { used: 0, shortfall: 0, retired: false, ..*space };
     }
 
     /// `drive` failed, and stacks of so many bytes are lost beside those that were counted on it.
     pub fn lose_more(&mut self, drive: DriveId, bytes: u64) {
         let space = &mut self.drives[drive.index()];
+        assert!(space.retired, "{drive} failed before more of it is lost");
         space.used = space.used.saturating_add(bytes);
     }
 
@@ -177,13 +184,13 @@ impl Placement {
         self.drives[drive.index()].away
     }
 
-    /// What can still be reserved on `drive`, away or not, in bytes.
+    /// Bytes that can still be reserved on `drive`, away or not.
     pub fn free_bytes(&self, drive: DriveId) -> u64 {
         self.own_spare(drive).min(self.hosts.spare(drive).unwrap_or(u64::MAX))
     }
 
-    /// What can still be reserved on all drives of groups together that have not failed, away or not, in bytes: the
-    /// room of a file system that drives share is counted once.
+    /// Bytes that can still be reserved on all drives of groups together that have not failed, away or not. The room of
+    /// a file system that drives share is counted once.
     pub fn free_total(&self) -> u64 {
         let mut total = 0_u64;
         let mut of_hosts = BTreeMap::<usize, (u64, u64)>::new();
@@ -200,7 +207,7 @@ impl Placement {
         of_hosts.values().fold(total, |total, (sum, spare)| total.saturating_add(*sum.min(spare)))
     }
 
-    /// What the drive itself has left, whatever its file system has.
+    /// Bytes that the drive itself has left, whatever its file system has.
     fn own_spare(&self, drive: DriveId) -> u64 {
         self.drives[drive.index()].spare()
     }
@@ -212,12 +219,12 @@ impl Placement {
         self.hosts.spare(drive).is_none_or(|spare| spare >= all)
     }
 
-    /// What blobs take of `drive`, reservations not counted, in bytes.
+    /// Bytes of `drive` that blobs use, reservations not counted.
     pub fn used_bytes(&self, drive: DriveId) -> u64 {
         self.drives[drive.index()].used
     }
 
-    /// What is reserved on `drive` for blobs that are not written yet, in bytes.
+    /// Bytes that are reserved on `drive` for blobs that are not written yet.
     pub fn reserved_bytes(&self, drive: DriveId) -> u64 {
         self.drives[drive.index()].reserved
     }
@@ -250,6 +257,9 @@ impl Placement {
         let staying = self.stay(wanted, &groups);
         let (group, mut drives) = staying.or_else(|| self.draw(groups, stack_bytes, rng))?;
         drives.sort_unstable();
+        assert!(drives.len() == self.spread.stacks(), "a blob has k + r drives");
+        assert!(drives.is_sorted_by(|a, b| a < b), "a drive holds one stack of a blob");
+        assert!(allowed(&group), "{group} is allowed");
         self.relaxed += u64::from(self.spread.excess(&drives) > 0);
         self.note_batch(pin, choice, group, payload_bytes);
         for drive in &drives {
@@ -282,6 +292,7 @@ impl Placement {
 
     /// Reserves on `target`, which was chosen for it, what a blob on the drives `holders` has lost.
     pub fn reserve_another(&mut self, holders: &[DriveId], target: DriveId, stack_bytes: u64) {
+        assert!(!holders.contains(&target), "{target} has no other stack of the blob");
         let mut stacks = self.left_of(holders);
         stacks.push(target);
         self.relaxed += u64::from(self.spread.excess(&stacks) > 0);
@@ -289,6 +300,8 @@ impl Placement {
     }
 
     fn reserve(&mut self, drive: DriveId, bytes: u64) {
+        assert!(self.own_spare(drive) >= bytes, "{drive} has room for what is reserved");
+        assert!(self.is_in_use(drive), "{drive} is there, and did not fail");
         self.drives[drive.index()].reserved += bytes;
         self.hosts.reserve(drive, bytes);
     }
@@ -353,6 +366,7 @@ impl Placement {
 
     /// Draws groups until one can keep the rule of domains; failing that, the one that breaks it least.
     fn draw(&self, mut groups: Vec<GroupId>, stack_bytes: u64, rng: &mut Rng) -> Option<(GroupId, Vec<DriveId>)> {
+        assert!(groups.len() <= self.groups.len(), "each group is drawn once");
         let mut fallbacks = vec![];
         while !groups.is_empty() {
             let group = groups.swap_remove(rng.below(groups.len() as u64) as usize);
@@ -376,6 +390,7 @@ impl Placement {
         if batch.group != group || batch.bytes_left == 0 {
             *batch = Batch { group, bytes_left: bytes };
         }
+        assert!(batch.group == group, "writes stay with the group that was drawn last");
         batch.bytes_left = batch.bytes_left.saturating_sub(payload_bytes);
     }
 }

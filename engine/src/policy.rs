@@ -1,4 +1,4 @@
-//! The knobs: what an operator may set, with the papers' values as defaults.
+//! The operator's settings, with the papers' values as defaults.
 
 use crate::deadlines::Deadlines;
 use alloc::vec::Vec;
@@ -23,6 +23,11 @@ impl Lane {
     pub const ALL: [Self; 3] = [Self::Client, Self::Rebuild, Self::Background];
 }
 
+const _: () = assert!(
+    Lane::Client as usize == 0 && Lane::Rebuild as usize == 1 && Lane::Background as usize == 2,
+    "a lane's number is its place in ALL"
+);
+
 /// Shares of a class's time, in any unit; only ratios matter. 0 means: only when nobody else wants the class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shares {
@@ -45,7 +50,7 @@ impl Shares {
     }
 }
 
-/// What the reordering of a queue is counted in. An operation's weight is fixed when it is admitted.
+/// The unit in which the reordering of a queue is counted. An operation's weight is fixed when it is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Weighing {
@@ -186,15 +191,15 @@ pub struct RackPolicy {
     /// Starts a drive may use on one day for work nobody waits for. Clients may exceed it; that is reported.
     pub starts_per_day: u32,
     /// How much longer than the hardware takes a drive's answer may be under way before the drive is done without: the
-    /// time of the host that tells it and listens to it.
+    /// time the host takes to pass on commands and answers.
     pub host_slack: Duration,
     /// How long reads, writes and syncs of a drive may take.
     #[serde(default)]
     pub deadlines: Deadlines,
     /// When staged data moves.
     pub migration: MigrationPolicy,
-    /// A blob so many thousandths of which are doomed is rescued at its group's wake: the rest is copied back and the
-    /// blob removed. 1000 is: only blobs that are doomed as a whole are removed.
+    /// A blob so many thousandths of which are dead is evacuated at its group's wake: the rest is copied back and the
+    /// blob removed. 1000 is: only blobs that are dead as a whole are removed.
     pub rescue_permille: u32,
     /// Whether a stack that was rebuilt is read back before its blob counts it. It takes as long again as writing it;
     /// the paper does not say that it does so, and its figures leave no time for it. Off in reproductions.

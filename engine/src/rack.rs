@@ -127,6 +127,7 @@ impl Rack {
         if self.booted {
             self.go_on(&mut step);
         }
+        assert!(self.drives.next_notice().is_none(), "what changed about drives was passed on");
     }
 
     fn take_note(&mut self, event: Event, step: &mut Step) {
@@ -205,7 +206,12 @@ impl Rack {
                 let class = ClassId(index as u32);
                 if !self.blocked.is_blocked(class, step.now) {
                     self.advance_class(class, step);
-                    self.blocked.set(class, self.blocked_until(class));
+                    let until = self.blocked_until(class);
+                    assert!(
+                        until.is_none_or(|until| until > step.now),
+                        "{class} is blocked for some time or not at all"
+                    );
+                    self.blocked.set(class, until);
                 }
             }
             if self.closing || !self.queue_rebuilds(step) {
@@ -217,7 +223,6 @@ impl Rack {
             let clients_wait = self.classes.iter().any(Class::has_client);
             self.migrator.poll(step.now, clients_wait, step.actions());
         }
-        assert!(self.drives.next_notice().is_none(), "what changed about drives was passed on");
     }
 
     /// Passes on what drives have left behind.
@@ -232,6 +237,7 @@ impl Rack {
                     }
                 }
                 Notice::Returned(drive) => {
+                    assert!(!self.drives.has_failed(drive), "{drive} is back in service");
                     if let Some(group) = self.setup.layout.group_of(drive) {
                         self.reclaim.unstick(group);
                         self.rebuilder.retry(self.setup.members(group));

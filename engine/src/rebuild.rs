@@ -75,17 +75,6 @@ pub struct RebuildView {
     pub forecast: Forecast,
 }
 
-/// A failed drive's progress, without the forecast.
-pub(crate) struct Progress {
-    pub drive: DriveId,
-    pub left_bytes: u64,
-    pub rebuilt_stacks: u64,
-    pub rebuilt_bytes: u64,
-    pub lost_blobs: u64,
-    pub waiting_blobs: u64,
-    pub under_way: u32,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Nothing is listed before then.
@@ -111,7 +100,7 @@ struct Passes {
     pending: VecDeque<BlobOnDrive>,
     under_way: u32,
     /// Something may be on the drive that no pass has listed: it failed since, or a write that was under way when it
-    /// failed counts on it. Used bytes alone do not tell (see [`Passes::is_through`]).
+    /// failed counts on it. Used bytes alone do not show that (see [`Passes::is_through`]).
     unlisted: bool,
     pause: Duration,
     tally: Tally,
@@ -152,8 +141,9 @@ impl Passes {
         self.lost_bytes.is_none() && self.is_through(used_bytes)
     }
 
-    /// Whether nothing is left to be done. Used bytes alone do not tell: a write that failed is not among them, and is
-    /// taken off them when it is reclaimed, so what a pass could not rebuild is asked for again whatever they say.
+    /// Whether nothing is left to be done. Used bytes alone do not show that: a write that failed is not among them,
+    /// and is taken off them when it is reclaimed, so what a pass could not rebuild is asked for again whatever they
+    /// say.
     fn is_through(&self, used_bytes: u64) -> bool {
         !self.unlisted && used_bytes == 0 && self.tally.waiting == 0 && self.tally.lost == 0
     }
@@ -185,6 +175,7 @@ impl Passes {
     }
 
     fn begin_pass(&mut self) {
+        assert!(matches!(self.phase, Phase::Idle { .. }), "a pass begins when none is under way");
         assert!(self.pending.is_empty() && self.under_way == 0, "one pass at a time");
         self.before = core::mem::take(&mut self.tally);
         self.unlisted = false;
@@ -193,6 +184,7 @@ impl Passes {
 
     /// The pass is over. If it left something, the next one follows after a pause.
     fn end_pass(&mut self, now: Time, used_bytes: u64) {
+        assert!(matches!(self.phase, Phase::Working { next: None }), "a pass ends after its last page");
         assert!(self.pending.is_empty() && self.under_way == 0, "a pass ends when nothing of it is under way");
         self.lost_bytes = self.lost_bytes.map(|_| self.shown_bytes);
         if self.is_over(used_bytes) {
@@ -209,7 +201,7 @@ impl Passes {
     }
 }
 
-/// What a failed drive's rebuild needs next.
+/// The next need of a failed drive's rebuild.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Nothing, for now.
@@ -278,11 +270,10 @@ impl Rebuilder {
         self.drives.keys().copied().collect()
     }
 
-    /// What the rebuild of `drive`, of which blobs use `used_bytes`, needs next. A pass that is due begins.
+    /// The next need of the rebuild of `drive`, of which blobs use `used_bytes`. A pass that is due begins.
     pub fn need(&mut self, drive: DriveId, used_bytes: u64, now: Time) -> Need {
         let Some(passes) = self.drives.get_mut(&drive) else { return Need::Nothing };
         match passes.phase {
-            Phase::Listing { .. } => Need::Nothing,
             Phase::Working { .. } => Need::Queue,
             Phase::Idle { .. } if passes.is_over(used_bytes) => Need::Nothing,
             Phase::Idle { due: Time::MAX } => {
@@ -293,11 +284,11 @@ impl Rebuilder {
                 passes.begin_pass();
                 Need::Page { after: None }
             }
-            Phase::Idle { .. } => Need::Nothing,
+            Phase::Idle { .. } | Phase::Listing { .. } => Need::Nothing,
         }
     }
 
-    /// What is needed after blobs of the page were queued as far as there was room: the next page, if all were. After
+    /// The need after blobs of the page were queued as far as there was room: the next page, if all were. After
     /// the last page, and when nothing is under way any more, the pass ends.
     pub fn need_behind_page(&mut self, drive: DriveId, used_bytes: u64, now: Time) -> Need {
         let Some(passes) = self.drives.get_mut(&drive) else { return Need::Nothing };
@@ -316,6 +307,7 @@ impl Rebuilder {
     pub fn list(&mut self, drive: DriveId, after: Option<BlobId>, attempt: Attempt) -> Option<Action> {
         let passes = self.drives.get_mut(&drive)?;
         assert!(passes.pending.is_empty(), "one page of {drive} at a time");
+        assert!(!matches!(passes.phase, Phase::Listing { .. }), "the page before was answered");
         passes.phase = Phase::Listing { attempt, after };
         Some(Action::ListOnDrive { drive, attempt, after, limit: PAGE_BLOBS })
     }
@@ -339,19 +331,23 @@ impl Rebuilder {
     /// The next blob of the page, if the window has room for its rebuild.
     pub fn next_blob(&mut self, drive: DriveId) -> Option<BlobOnDrive> {
         let passes = self.drives.get_mut(&drive).filter(|passes| passes.under_way < WINDOW)?;
-        passes.pending.pop_front()
+        let blob = passes.pending.pop_front();
+        assert!(blob.is_none() || matches!(passes.phase, Phase::Working { .. }), "blobs of {drive} come from its page");
+        blob
     }
 
     /// The queue has no room for the rebuild of this blob, which was the next one.
     pub fn put_back(&mut self, drive: DriveId, blob: BlobOnDrive) {
         if let Some(passes) = self.drives.get_mut(&drive) {
             passes.pending.push_front(blob);
+            assert!(passes.pending.len() <= PAGE_BLOBS as usize, "what is put back was taken out");
         }
     }
 
     /// A rebuild of a blob on `drive` is queued.
     pub fn queued(&mut self, drive: DriveId) {
         if let Some(passes) = self.drives.get_mut(&drive) {
+            assert!(matches!(passes.phase, Phase::Working { .. }), "a rebuild of {drive} is queued during a pass");
             passes.under_way += 1;
             assert!(passes.under_way <= WINDOW, "no more rebuilds of {drive} than the window holds");
         }
@@ -360,6 +356,7 @@ impl Rebuilder {
     /// The rebuild of a blob would be in vain for now, or for ever.
     pub fn skipped(&mut self, drive: DriveId, reason: Rejection) {
         if let Some(passes) = self.drives.get_mut(&drive) {
+            assert!(matches!(passes.phase, Phase::Working { .. }), "a blob on {drive} is skipped during a pass");
             let lost = reason == Rejection::DataLost;
             *(if lost { &mut passes.tally.lost } else { &mut passes.tally.waiting }) += 1;
         }
@@ -369,6 +366,7 @@ impl Rebuilder {
     pub fn ended(&mut self, drive: DriveId, outcome: &Outcome, stack_bytes: u64) {
         let Some(passes) = self.drives.get_mut(&drive) else { return };
         assert!(passes.under_way > 0, "a rebuild of {drive} ends once");
+        assert!(!matches!(passes.phase, Phase::Idle { .. }), "a rebuild of {drive} ends before its pass");
         passes.under_way -= 1;
         match outcome {
             Outcome::Rebuilt => {
@@ -395,20 +393,28 @@ impl Rebuilder {
         self.drives.iter().map(move |(drive, passes)| (*drive, passes.left_bytes(used_bytes(*drive))))
     }
 
-    /// The progress of each drive.
-    pub fn progress(&self, used_bytes: impl Fn(DriveId) -> u64) -> impl Iterator<Item = Progress> {
-        self.drives.iter().map(move |(drive, passes)| {
+    /// The progress of each drive; `outlook` answers its group, and how long so many bytes may still take.
+    pub fn views(
+        &self,
+        used_bytes: impl Fn(DriveId) -> u64,
+        outlook: impl Fn(DriveId, u64) -> Option<(GroupId, Forecast)>,
+    ) -> impl Iterator<Item = RebuildView> {
+        self.drives.iter().filter_map(move |(drive, passes)| {
             let left_bytes = passes.left_bytes(used_bytes(*drive));
             let reported = passes.reported(left_bytes);
-            Progress {
+            assert!(passes.under_way <= WINDOW, "no more rebuilds of {drive} than the window holds");
+            let (group, forecast) = outlook(*drive, left_bytes)?;
+            Some(RebuildView {
                 drive: *drive,
+                group,
                 left_bytes,
                 rebuilt_stacks: passes.rebuilt_stacks,
                 rebuilt_bytes: passes.rebuilt_bytes,
                 lost_blobs: reported.lost,
                 waiting_blobs: reported.waiting,
                 under_way: passes.under_way,
-            }
+                forecast,
+            })
         })
     }
 }

@@ -49,7 +49,7 @@ impl Listing {
     }
 }
 
-/// What to do next in a group that is awake.
+/// The next thing to do in a group that is awake.
 pub(crate) enum Next {
     /// A page is awaited.
     Wait,
@@ -77,7 +77,7 @@ impl Evacuation {
     }
 }
 
-/// What is dead in each group, and what is being done about it. See the head of this file.
+/// Dead bytes by group, and the listings under way. See the head of this file.
 pub(crate) struct Reclaim {
     /// Dead payload bytes by group.
     dead: Vec<u64>,
@@ -132,6 +132,7 @@ impl Reclaim {
     pub fn list(&mut self, class: ClassId, group: GroupId, attempt: Attempt, restart: bool) -> Action {
         let listing = &mut self.listings[class.index()];
         assert!(listing.awaiting.is_none() && listing.blobs.is_empty(), "one page of {group} at a time");
+        assert!(!listing.more, "whoever asks for a page has taken note that there is one");
         listing.awaiting = Some(attempt);
         if restart {
             (listing.believed, listing.shown) = (self.dead[group.index()], 0);
@@ -179,7 +180,7 @@ impl Reclaim {
         }
     }
 
-    /// What to do next in the group of `class` that is awake.
+    /// The next thing to do in the group of `class` that is awake.
     pub fn next(&mut self, class: ClassId) -> Next {
         let listing = &mut self.listings[class.index()];
         if listing.awaiting.is_some() {
@@ -199,7 +200,9 @@ impl Reclaim {
 
     /// Somebody waits for another group of `class`: for how long at most, if for `at_most` from now on.
     pub fn yields_at(&mut self, class: ClassId, at_most: Time) -> Time {
-        *self.listings[class.index()].yields_at.get_or_insert(at_most)
+        let yields_at = *self.listings[class.index()].yields_at.get_or_insert(at_most);
+        assert!(yields_at <= at_most, "nobody waits the longer for asking again");
+        yields_at
     }
 
     /// A blob of `group` with so many dead bytes was removed. A listing under way may have more pages: what is gone is

@@ -115,7 +115,9 @@ impl ReorderQueue {
             return None;
         }
         self.order.delay_before(first, weight);
-        Some(self.take(first))
+        let item = self.take(first);
+        assert!(item.group == group, "the first operation of {group} is one of its own");
+        Some(item)
     }
 
     /// The group that an operation has been overdue in for longest, `but` those.
@@ -143,7 +145,9 @@ impl ReorderQueue {
     /// Takes the first operation of `group`, wherever it is. Nobody is charged.
     pub fn pop_overdue(&mut self, group: GroupId) -> Option<Queued> {
         let first = self.groups.get(&group)?.first;
-        Some(self.take(first))
+        let item = self.take(first);
+        assert!(item.group == group, "the first operation of {group} is one of its own");
+        Some(item)
     }
 
     /// Takes `op` out, if it is queued. What it overtook stays charged: nobody gets a bound back that was used up.
@@ -167,25 +171,19 @@ impl ReorderQueue {
         self.ops.contains_key(&op)
     }
 
-    /// Whether an operation of `group` is queued.
-    pub fn holds_group(&self, group: GroupId) -> bool {
-        self.groups.contains_key(&group)
-    }
-
     /// How many operations of `group` are queued.
     pub fn len_of_group(&self, group: GroupId) -> usize {
-        self.groups.get(&group).map_or(0, |members| members.count)
-    }
-
-    /// The weight before `op`, if it is queued.
-    pub fn weight_before(&self, op: OpId) -> Option<u64> {
-        self.ahead_of(op).map(|ahead| ahead.weight)
+        let count = self.groups.get(&group).map_or(0, |members| members.count);
+        assert!(count <= self.len(), "a group has no more than there are");
+        count
     }
 
     /// The operations before `op`, if it is queued.
     pub fn ahead_of(&self, op: OpId) -> Option<Ahead> {
         let slot = *self.ops.get(&op)?;
-        Some(ahead(&self.order.before(slot), self.order.item(slot).group))
+        let ahead = ahead(&self.order.before(slot), self.order.item(slot).group);
+        assert!(ahead.operations < self.len(), "{op} does not lie before itself");
+        Some(ahead)
     }
 
     /// The operations that would be before one of this group and weight if it were queued now, full or not. How far it
@@ -214,13 +212,16 @@ impl ReorderQueue {
     }
 
     fn weight_of(&self, weight: u64) -> u64 {
-        weight.clamp(1, WEIGHT_SUM_MAX / u64::from(self.depth.max(1)))
+        let weight = weight.clamp(1, WEIGHT_SUM_MAX / u64::from(self.depth.max(1)));
+        assert!(weight > 0, "nothing weightless overtakes without end");
+        weight
     }
 
     /// The last operation of `group`, and the weight behind it, if one of `weight` may go right behind it.
     fn joinable(&self, group: GroupId, weight: u64) -> Option<(Slot, u64)> {
         let last = self.groups.get(&group)?.last;
         let behind = self.order.behind(last);
+        assert!(behind.operations < self.order.len(), "an operation does not lie behind itself");
         behind.bears(weight).then_some((last, behind.weight))
     }
 

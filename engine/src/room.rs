@@ -4,8 +4,8 @@
 //! has room for it again, or less than it is staged. The rack is full while not even a pack of the usual size has room
 //! anywhere: one object that is too large for what is left of every group does not keep others out.
 //!
-//! Drives that are away count as if they were there: who waits for them is not helped by being told to delete. While a
-//! write is noted, whatever is deleted is reclaimed at once, since no group would wake for anything else.
+//! Drives that are away count as if they were there: a user who waits for them is not helped by deleting anything.
+//! While a write is noted, whatever is deleted is reclaimed at once, since no group would wake for anything else.
 
 use crate::event::Work;
 use crate::placement::Placement;

@@ -1,4 +1,4 @@
-//! What a rack is: its description, its groups and classes, and its operator's settings.
+//! The description of a rack, its groups and classes, and its operator's settings.
 //!
 //! Invariant: nothing of it changes while the rack runs, so every part may read it and none keeps a copy.
 
@@ -22,6 +22,12 @@ impl Setup {
         assert!(layout.groups.iter().all(|group| group.class.index() < layout.classes.len()), "a group has a class");
         let known = |drive: &DriveId| drive.index() < spec.drives.len();
         assert!(layout.groups.iter().flat_map(|group| &group.drives).all(known), "a group's drives are the rack's");
+        let placed = |(id, drives): (usize, &alloc::vec::Vec<DriveId>)| {
+            drives.iter().all(|drive| layout.group_of(*drive) == Some(GroupId(id as u32)))
+        };
+        let groups = layout.groups.iter().map(|group| &group.drives);
+        assert!(groups.clone().enumerate().all(placed), "a drive is in one group");
+        assert!(groups.clone().all(|drives| drives.len() >= spec.code.stacks()), "a blob fits into any group");
         assert!(spec.code.data > 0, "a blob has at least one data stack");
         Self { spec, layout, policy }
     }
@@ -75,7 +81,12 @@ impl Setup {
     pub fn switch_max(&self) -> (Duration, Duration) {
         let profile = &self.spec.profile;
         let wake = profile.spin_up.max + profile.mount.max.max(profile.mount_busy.max);
-        (wake, profile.unmount.max + profile.spin_down.max)
+        let rest = profile.unmount.max + profile.spin_down.max;
+        assert!(
+            wake >= profile.spin_up.min && rest >= profile.spin_down.min,
+            "the slowest is no faster than the fastest"
+        );
+        (wake, rest)
     }
 
     /// The time to move payload bytes over k drives at the profile's rate, after one seek.
@@ -84,7 +95,7 @@ impl Setup {
         self.spec.profile.seek + transfer_time(each, self.spec.profile.bytes_per_s)
     }
 
-    /// What an operation counts for when a queue is reordered.
+    /// The weight of an operation when a queue is reordered.
     pub fn weight(&self, work: &Work) -> u64 {
         let bytes = work.transfer_bytes();
         match self.policy.scheduler.weighing {

@@ -152,7 +152,7 @@ impl Migrator {
         self.under_way.len() >= self.policy.window as usize
     }
 
-    /// Starts or goes on with a scan if there is reason to. `clients_wait` tells whether any client's operation is
+    /// Starts or goes on with a scan if there is reason to. `clients_wait` says whether any client's operation is
     /// queued or in service.
     pub fn poll(&mut self, now: Time, clients_wait: bool, actions: &mut Vec<Action>) {
         if self.window_is_full() || now < self.next_scan {
@@ -165,10 +165,12 @@ impl Migrator {
             }
             return;
         }
+        assert!(!self.window_is_full(), "no scan begins while the window is full");
         let Some(reason) = self.reason(clients_wait) else {
             self.next_scan = now + self.policy.scan_interval;
             return;
         };
+        assert!(self.usage.staged_bytes > 0, "a scan looks for something");
         self.attempt = Attempt(self.attempt.0.wrapping_add(1));
         self.scan = Some(Scan { reason, attempt: self.attempt, paused: false, open: BTreeMap::new() });
         self.ask_for_page(reason, self.attempt, true, actions);
@@ -178,6 +180,7 @@ impl Migrator {
         if self.usage.staged_bytes == 0 {
             return None;
         }
+        assert!(!self.is_critical() || self.above(self.policy.regular_permille), "critical lies above regular");
         if self.is_critical() && self.excess_bytes() > 0 {
             return Some(Reason::Critical);
         }
@@ -240,6 +243,8 @@ impl Migrator {
         let open = scan.open.entry(entry.pin).or_default();
         open.versions.push(entry.version);
         open.bytes += entry.bytes;
+        assert!(open.bytes <= self.policy.pack_bytes, "packs grow to their size and no further");
+        assert!(open.versions.len() <= self.policy.pack_members as usize, "a pack has at most so many members");
         open.oldest = open.oldest.max(entry.age);
     }
 
@@ -261,9 +266,11 @@ impl Migrator {
     }
 
     fn begin(&mut self, write: UnderWay) -> OpId {
+        assert!(self.next_op >= MIGRATOR_OPS, "the migrator's numbers lie above the world's");
         let op = OpId(self.next_op);
         self.next_op += 1;
-        self.under_way.insert(op, write);
+        let known = self.under_way.insert(op, write);
+        assert!(known.is_none(), "{op} is one write");
         op
     }
 
@@ -275,6 +282,7 @@ impl Migrator {
         if recomposed == RECOMPOSED_MAX {
             return None;
         }
+        assert!(recomposed < RECOMPOSED_MAX, "{of} is composed anew a few times at most");
         self.under_way.remove(&of);
         Some(self.begin(UnderWay { bytes, recomposed: recomposed + 1, group: Some(group) }))
     }

@@ -1,4 +1,4 @@
-//! What tests of the engine share: a policy in which nothing happens by itself.
+//! Shared by tests of the engine: a policy in which nothing happens by itself.
 
 use crate::policy::{
     GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing,

@@ -1,4 +1,4 @@
-//! The trace: everything a rack was told and everything it asked for, in order.
+//! The trace: every event a rack was given and every action it asked for, in order.
 //!
 //! A world that keeps a trace writes one [`Record`] for each event before it is applied, and one for each action behind
 //! it. Since the engine has no other input than its description, its policy and its seed, a trace can be
@@ -31,20 +31,20 @@ pub struct Header {
     pub spec: RackSpec,
     /// The operator's settings.
     pub policy: RackPolicy,
-    /// What its choices are drawn from.
+    /// The seed of its random choices.
     pub seed: u64,
 }
 
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// When.
+    /// The moment.
     pub now: Time,
-    /// What.
+    /// The event or action.
     pub told: Told,
 }
 
-/// What passed between a rack and its world.
+/// A message between a rack and its world.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Told {
@@ -57,6 +57,7 @@ pub enum Told {
 /// Feeds a trace to a rack and compares what it asks for.
 pub struct Replay {
     rack: Rack,
+    now: Time,
     /// Actions of the rack that the trace has not shown yet.
     expected: VecDeque<Action>,
     records: u64,
@@ -67,9 +68,9 @@ pub struct Replay {
 pub struct Divergence {
     /// Which record of the trace, counted from 0.
     pub record: u64,
-    /// What the rack asked for now; `None` is nothing more.
+    /// The action the rack asked for now; `None` is no more.
     pub asked: Option<Action>,
-    /// What it had asked for then; `None` is nothing more.
+    /// The action it had asked for then; `None` is no more.
     pub traced: Option<Action>,
 }
 
@@ -84,7 +85,7 @@ impl core::error::Error for Divergence {}
 impl Replay {
     /// A replay through `rack`, which must be as the traced one was when its trace began.
     pub fn new(rack: Rack) -> Self {
-        Self { rack, expected: VecDeque::new(), records: 0 }
+        Self { rack, now: Time::ZERO, expected: VecDeque::new(), records: 0 }
     }
 
     /// Takes the next record.
@@ -100,7 +101,8 @@ impl Replay {
                     return Err(Box::new(Divergence { record: at, asked: Some(asked), traced: None }));
                 }
                 let mut actions = Vec::new();
-                self.rack.apply(record.now, event.clone(), &mut actions);
+                self.now = self.now.max(record.now); // time never goes back for a rack, whatever a trace says
+                self.rack.apply(self.now, event.clone(), &mut actions);
                 self.expected.extend(actions);
                 Ok(())
             }

@@ -1,11 +1,11 @@
-//! What Pelican is compared with (Pelican, section 5), as deciding like any other: the world does not know the
-//! difference.
+//! The systems that Pelican is compared with (Pelican, section 5), as controllers like any other: the world does not
+//! know the difference.
 //!
 //! - *FP*, the fully provisioned rack: the same drives, groups and links, without limits on what may spin; each group
 //!   has a queue and a scheduler of its own. It is the very engine, with every group a class ([`fully_provisioned`]).
-//! - *The straw man* (section 2.2.2): each blob lies on k + r drives drawn at random, each draw's conflicts dropped
-//!   ([`random_stacks`]); there are no groups, one queue, and its first request starts when its drives fit beside all
-//!   active ones ([`RandomLayout`]).
+//! - *Random layout* (section 2.2.2, the paper's straw man): each blob lies on k + r drives drawn at random, each
+//!   draw's conflicts dropped ([`random_stacks`]); there are no groups, one queue, and its first request starts when
+//!   its drives fit beside all active ones ([`RandomLayout`]).
 //!
 //! Invariants: both ask the same [`Ledger`](engine::ledger::Ledger) for every permit; a drive belongs to one request at
 //! a time; drives stay awake until they are in another request's way.

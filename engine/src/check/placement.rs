@@ -8,7 +8,7 @@ use model::{DomainId, DriveId, GroupId, RackSpec};
 /// Partial choices looked at when it is asked whether several kinds of failure domain can be kept at once.
 const CHOICES_MAX: u32 = 100_000;
 
-/// What is wrong with the drives a blob lies on.
+/// A fault of the drives a blob lies on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlacementFault {
     /// There is no such group.
@@ -125,6 +125,7 @@ impl Search<'_> {
         if self.budget == 0 || self.members.len() - next < wanted {
             return false;
         }
+        assert!(next < self.members.len(), "there are members to choose from");
         self.budget -= 1;
         let domains = &self.spec.drive(self.members[next]).failure_domains;
         let keys: Vec<(usize, DomainId)> = self.kinds.iter().map(|kind| (*kind, domains[*kind])).collect();

@@ -1,4 +1,4 @@
-//! A judge of traces: is what a rack was told and what it asked for, event by event, what it may ask for?
+//! A judge of traces: given the events, may a rack ask for the actions that it asked for?
 //!
 //! It is fed with every event before it is applied and with every action behind it, and keeps nothing but what is open:
 //! a state for each drive, each domain and each operation that has not ended. Everything is recounted from the trace
@@ -48,7 +48,7 @@ pub enum TraceFault {
         domain: DomainId,
         /// Drives that turn, or milliwatts that they draw.
         taken: u64,
-        /// What there is, in the same unit.
+        /// The limit, in the same unit.
         limit: u64,
     },
     /// The operation was answered, and was not open: never asked for, or answered before.
@@ -66,7 +66,7 @@ pub enum TraceFault {
     Rebuild {
         /// Which operation.
         op: OpId,
-        /// What it does.
+        /// The rule that it breaks.
         fault: RebuildFault,
     },
     /// Blobs of a drive are listed to be rebuilt, and it has not failed.
@@ -119,6 +119,7 @@ struct Limited {
 }
 
 /// An operation that has not been answered.
+#[derive(Clone, Copy)]
 struct OpenOp {
     lane: Lane,
     weight: u64,
@@ -146,7 +147,7 @@ struct Waiting {
     weight: u64,
     limit: u64,
     overtaken: u64,
-    /// What may have lowered its o - t unseen.
+    /// Weight that may have lowered its o - t unseen.
     slack: u64,
     since: Time,
 }
@@ -245,7 +246,7 @@ impl TraceCheck {
             | Event::DriveLost { drive, loss: Loss::FuseTripped } => self.turn(*drive, Turning::No)?,
             Event::Submitted(request) => self.submitted(request),
             Event::TransferEnded { op, done, .. } => self.transfer_ended(*op, *done),
-            // What was composed came to nothing: it was never submitted, and is not answered.
+            // A pack that came to nothing was never submitted, and is not answered.
             Event::Cancelled { op } if self.open.get(op).is_some_and(|open| open.composed) => {
                 self.open.remove(op);
             }
@@ -306,10 +307,13 @@ impl TraceCheck {
         for limited in &mut self.limited {
             let domain = limited.domain_of[drive.index()];
             let turns = &mut limited.turning[domain.index()];
+            assert!(*turns >= count(old), "{drive} was counted");
             *turns = *turns - count(old) + count(turning);
             let starting = &mut limited.starting[domain.index()];
+            assert!(*starting >= starts(old), "the start of {drive} was counted");
             *starting = *starting - starts(old) + starts(turning);
             let draw_mw = &mut limited.draw_mw[domain.index()];
+            assert!(*draw_mw >= less_mw, "the draw of {drive} was counted");
             *draw_mw = *draw_mw - less_mw + more_mw;
             let (taken, limit) = match limited.limit {
                 DomainLimit::ActiveDrives(limit) => (*turns, u64::from(limit)),
@@ -343,7 +347,7 @@ impl TraceCheck {
             open.composed = false;
         }
         if composed || request.op <= self.last_op {
-            return; // opened when it was composed, or told twice
+            return; // opened when it was composed, or sent twice
         }
         self.last_op = request.op;
         let limit = request.overtake_limit.unwrap_or(self.overtake_limit);
@@ -420,7 +424,8 @@ impl TraceCheck {
         let mut overtook = 0_u64;
         let Some(at) = line.binary_search_by_key(&op, |waiting| waiting.op).ok() else { return Ok(()) };
         let served = line[at];
-        // What is overdue may go before its turn, and is no part of what u counts: it is as if it left unserved.
+        assert!(served.since <= self.now, "{op} waited before it was served");
+        // An overdue operation may go before its turn, which u does not count: it is as if it left unserved.
         if self.wait_limit.is_some_and(|limit| open.lane == Lane::Client && self.now.since(served.since) >= limit) {
             self.leave_unserved(class, lane, op, served.weight);
             return Ok(());
@@ -454,6 +459,7 @@ impl TraceCheck {
             self.leave_unserved(class, lane, op, open.weight);
         }
         if open.unplaced {
+            assert!(self.unplaced[lane] >= open.weight, "the weight of {op} was counted");
             self.unplaced[lane] -= open.weight;
         }
         Ok(())
@@ -462,7 +468,7 @@ impl TraceCheck {
     /// The operation, if it waits, will not be served. Those behind it may have overtaken it, and keep the benefit.
     fn leave_unserved(&mut self, class: ClassId, lane: usize, op: OpId, weight: u64) {
         let line = &mut self.waiting[class.index()][lane];
-        // What was refused at once is the last of the line; what was served is not in it any more.
+        // An operation that was refused at once is the last one; one that was served is gone.
         if line.back().is_some_and(|last| last.op == op) {
             line.pop_back();
         } else if let Ok(at) = line.binary_search_by_key(&op, |waiting| waiting.op) {

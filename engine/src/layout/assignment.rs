@@ -24,6 +24,9 @@ const ASSIGNED_MAX: usize = 64;
 /// Rotations tried for a round.
 const ROTATIONS_MAX: usize = 64;
 
+const _: () = assert!(SPREAD < SOFT && SOFT < BANNED, "limits come before spread, hard ones before soft ones");
+const _: () = assert!(BANNED < 1 << 50, "every cost fits into the assignment of least cost");
+
 /// A group that is being filled.
 #[derive(Clone, Default)]
 struct PartialGroup {
@@ -112,6 +115,7 @@ impl SearchState<'_> {
 
     fn give(&mut self, drive: u32, group: usize) {
         let group = &mut self.groups[group];
+        assert!(group.drives.len() < self.constraints.group_drives, "a group has at most g drives");
         group.drives.push(drive);
         for number in self.constraints.of_drive(drive) {
             *group.counts.entry(*number).or_insert(0) += 1;
@@ -123,6 +127,7 @@ impl SearchState<'_> {
         let drive = group.drives.swap_remove(place);
         for number in self.constraints.of_drive(drive) {
             if let Some(count) = group.counts.get_mut(number) {
+                assert!(*count > 0, "what is taken was counted");
                 *count -= 1;
             }
         }
@@ -133,6 +138,7 @@ impl SearchState<'_> {
     /// far, so that equal choices go round: on Pelican this is what makes it two a height row.
     fn assign_round(&mut self, round: &[u32], uses: &mut [u32]) {
         let groups = self.groups.len();
+        assert!(round.len() <= groups && groups == uses.len(), "a round has one drive for each group at most");
         let step = groups.div_ceil(ROTATIONS_MAX);
         let rotated = |shift: usize| (0..round.len()).map(move |rank| (rank + shift) % groups);
         let price = |places: &mut dyn Iterator<Item = usize>| -> i64 {
@@ -207,6 +213,7 @@ impl SearchState<'_> {
 
     /// Moves the drive at `place` of `from` to `target` and `drive` into its place, if neither is banned.
     fn exchange(&mut self, drive: u32, from: usize, place: usize, target: usize) -> bool {
+        assert!(from != target, "an exchange is between two groups");
         let moved = self.groups[from].drives[place];
         if self.cost(moved, &self.groups[target]) >= BANNED {
             return false;

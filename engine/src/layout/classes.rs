@@ -38,6 +38,7 @@ pub(super) struct Share {
 impl Bin {
     /// The most drives a group of it will have in a domain with `count` of its drives, if they are assigned evenly.
     fn need(&self, count: u32) -> u32 {
+        assert!(self.groups > 0, "a class has groups");
         count.div_ceil(self.groups as u32)
     }
 }
@@ -73,6 +74,8 @@ pub(super) fn divide(constraints: &Constraints, drives: &[u32], count: usize, so
         }
         add(&mut bins[chosen], atom, &mut planned);
     }
+    let assigned: usize = bins.iter().map(|bin| bin.drives.len()).sum();
+    assert!(assigned == drives.len(), "every drive is assigned to one class");
     let share = |bin: Bin| Share { groups: bin.drives.len() / constraints.group_drives, drives: bin.drives };
     bins.into_iter().map(share).filter(|s| s.groups > 0).collect()
 }
@@ -107,6 +110,7 @@ fn harm(
 fn add(bin: &mut Bin, atom: Atom, planned: &mut [u32]) {
     for (number, added) in atom.counts {
         let count = bin.counts.get(&number).copied().unwrap_or(0);
+        assert!(bin.need(count + added) >= bin.need(count), "more drives need no less");
         planned[number as usize] += bin.need(count + added) - bin.need(count);
         bin.counts.insert(number, count + added);
     }
@@ -128,6 +132,7 @@ fn atoms(constraints: &Constraints, drives: &[u32], soft: bool) -> Vec<Atom> {
     for (place, drive) in drives.iter().enumerate() {
         sets.entry(root(&mut parents, place)).or_default().push(*drive);
     }
+    assert!(sets.values().map(Vec::len).sum::<usize>() == drives.len(), "every drive is in one atom");
     sets.into_values().map(|drives| atom(constraints, drives)).collect()
 }
 

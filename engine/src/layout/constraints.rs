@@ -11,7 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use model::{DomainLimit, RackSpec};
 
-/// What a domain is for.
+/// The purpose of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// A hard limit on awake drives; the index of its resource.
@@ -84,11 +84,16 @@ impl Constraints {
             constraints.add(spec, place, *role, column);
         }
         let awake = |drive: &u32| constraints.of_drive(*drive).iter().all(|d| !constraints.never(*d));
+        assert!(
+            constraints.rows.iter().all(|domain| (*domain as usize) < constraints.domains.len()),
+            "a domain is known"
+        );
         constraints.usable = (0..spec.drives.len() as u32).filter(awake).collect();
         constraints
     }
 
     fn add(&mut self, spec: &RackSpec, place: usize, role: Role, column: &[u32]) {
+        assert!(place < self.width && column.len() == spec.drives.len(), "a column has a domain for each drive");
         let first = self.domains.len() as u32;
         let count = column.iter().max().map_or(0, |most| *most as usize + 1);
         let mut sizes = vec![0_u32; count];
@@ -105,6 +110,8 @@ impl Constraints {
         };
         let domains = sizes.into_iter().enumerate();
         self.domains.extend(domains.map(|(domain, size)| Domain { role, limit: limit(domain, size), size }));
+        let within = |domain: &Domain| domain.media() || domain.limit <= domain.size;
+        assert!(self.domains.iter().all(within), "no more drives of a domain may be awake than it has");
     }
 
     /// With how many starts at once in each of its domains the hard watts of `resource` would carry a group; the most.
@@ -158,6 +165,7 @@ impl Constraints {
             }
         }
         let all = drives.len() as u64;
+        assert!(sums.values().all(|sum| *sum <= all), "no more drives are awake than there are");
         let least = sums.into_iter().map(|(resource, sum)| (sum, resource)).min();
         let unusable_count = || self.never_awake().into_keys().next();
         match least {
@@ -230,7 +238,7 @@ fn awake_limit(spec: &RackSpec, limit: DomainLimit, size: u32, starts_max: impl 
         DomainLimit::ActiveDrives(drives) => drives.min(size),
         DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => size,
         DomainLimit::Watts(most) => {
-            // What a drive takes beyond standby: in its turn while it spins up, and then as long as it spins.
+            // Power beyond standby: while a drive spins up, and then as long as it spins.
             let standby = u64::from(watts.standby_mw);
             let starting = u64::from(watts.spin_up_mw.max(watts.active_mw)) - standby;
             let active = u64::from(watts.active_mw) - standby;
@@ -254,5 +262,6 @@ fn starts_max(spec: &RackSpec, column: &[u32], domain: u32, size: u32) -> u32 {
         here.for_each(|(drive, _)| counts[drive.resource_domains[starting.index()].index()] += 1);
         counts
     });
+    assert!(most <= u64::from(size), "no more drives start than there are");
     most as u32
 }

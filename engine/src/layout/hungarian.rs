@@ -11,6 +11,7 @@ pub(super) fn cheapest(rows: usize, columns: usize, cost: impl Fn(usize, usize) 
     let (mut of_row, mut of_column) = (vec![0_i64; rows + 1], vec![0_i64; columns + 1]);
     let mut owner = vec![0_usize; columns + 1];
     for row in 1..=rows {
+        assert!(owner[0] < row, "rows are given columns one after the other");
         owner[0] = row;
         let path = augment(&mut of_row, &mut of_column, &owner, &cost);
         let (mut column, came_from) = path;
@@ -19,6 +20,7 @@ pub(super) fn cheapest(rows: usize, columns: usize, cost: impl Fn(usize, usize) 
             column = came_from[column];
         }
     }
+    assert!(owner.iter().skip(1).filter(|row| **row > 0).count() == rows, "every row has a column of its own");
     let mut given = vec![0; rows];
     for (column, row) in owner.iter().enumerate().skip(1) {
         if *row > 0 {
@@ -60,6 +62,7 @@ fn augment(
                 least[column] = least[column].saturating_sub(step);
             }
         }
+        assert!(step < i64::MAX, "a column is free, since there are as many as rows");
         here = next;
     }
     (here, came_from)

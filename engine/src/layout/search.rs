@@ -54,6 +54,7 @@ fn single(constraints: &Constraints) -> Plan {
     const CHOICES_MAX: u32 = 200_000;
     let mut choice = Choice { constraints, drives: Vec::new(), counts: BTreeMap::new(), budget: CHOICES_MAX };
     let found = choice.extend(0);
+    assert!(!found || choice.drives.len() == constraints.group_drives, "what is found is a whole group");
     Plan { classes: if found { vec![vec![choice.drives]] } else { Vec::new() } }
 }
 
@@ -69,6 +70,7 @@ impl Choice<'_> {
     /// Whether drives at and behind `next` of the usable ones complete the group.
     fn extend(&mut self, next: usize) -> bool {
         let constraints = self.constraints;
+        assert!(self.drives.len() <= constraints.group_drives, "a group has at most g drives");
         if self.drives.len() == constraints.group_drives {
             return true;
         }
@@ -109,6 +111,7 @@ fn perfect(constraints: &Constraints) -> Worth {
 fn worth_bound(constraints: &Constraints, drives: &[u32]) -> Worth {
     let groups = (drives.len() / constraints.group_drives) as u64;
     let active = constraints.awake_max(drives).0 / constraints.group_drives as u64;
+    assert!(active <= groups, "no more groups are active than there are");
     (active * groups, groups, Reverse(0), Reverse(0))
 }
 
@@ -127,6 +130,7 @@ fn by_server(spec: &RackSpec, constraints: &Constraints) -> Option<Vec<Vec<u32>>
             }
         }
     }
+    assert!(parts.values().map(Vec::len).sum::<usize>() == constraints.usable.len(), "every drive has one server");
     (parts.len() > 1).then(|| parts.into_values().collect())
 }
 
@@ -164,6 +168,8 @@ fn counts(bound: usize, drives: usize) -> Vec<usize> {
     if bound > 0 && counts.last() != Some(&1) {
         counts.push(1);
     }
+    assert!(counts.is_sorted_by(|more, fewer| more > fewer), "fewer classes are tried each time");
+    assert!(counts.len() <= most, "the number of attempts is bounded");
     counts
 }
 
@@ -176,6 +182,7 @@ fn attempt(constraints: &Constraints, drives: &[u32], count: usize, soft: bool) 
     let mut plan = Plan::default();
     for (share, needs) in shares.iter().zip(&mut planned) {
         for (number, need) in needs.iter() {
+            assert!(taken[*number as usize] >= *need, "the need of a class was planned");
             taken[*number as usize] -= need;
         }
         let class = assignment::assign(constraints, share, &taken, EXCHANGES_MAX / shares.len());
@@ -195,7 +202,8 @@ fn even_needs(constraints: &Constraints, share: &Share) -> BTreeMap<u32, u32> {
 
 /// Gives a class of its own to every group that can be awake beside all classes as they are.
 fn split_off(constraints: &Constraints, plan: Plan, taken: &mut [u32]) -> Plan {
-    let mut classes = Vec::new();
+    let groups: usize = plan.classes.iter().map(Vec::len).sum();
+    let mut classes: Vec<Vec<Vec<u32>>> = Vec::new();
     for mut class in plan.classes {
         let mut alone = Vec::new();
         while class.len() > 1 {
@@ -214,5 +222,6 @@ fn split_off(constraints: &Constraints, plan: Plan, taken: &mut [u32]) -> Plan {
         classes.push(class);
         classes.extend(alone);
     }
+    assert!(classes.iter().map(Vec::len).sum::<usize>() == groups, "no group is lost");
     Plan { classes }
 }

@@ -1,6 +1,6 @@
 //! File systems that several drives share: the room of emulated drives, which lie in directories of one disk.
 //!
-//! What is free of such a file system is free once, however many drives lie on it. It is measured now and again from
+//! The free space of such a file system counts once, however many drives lie on it. It is measured now and again from
 //! outside; between two measurements what is written and removed is added up here. What is reserved is not on the disk
 //! yet, or only in part, so it always counts as taken: the estimate is on the safe side.
 
@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use model::DriveId;
 
-/// What is known of one file system, in bytes.
+/// One file system, in bytes.
 #[derive(Clone, Copy, Default)]
 struct Host {
     free: u64,
@@ -38,15 +38,16 @@ impl Hosts {
                 self.hosts[host].reserved += reserved(*drive);
             }
         }
+        assert!(host < self.hosts.len(), "the file system is known from now on");
         self.hosts[host].free = free_bytes;
     }
 
-    /// What is free of the file system of `drive`, if it shares one.
+    /// Bytes free on the file system of `drive`, if it shares one.
     pub fn free(&self, drive: DriveId) -> Option<u64> {
         self.host(drive).map(|host| self.hosts[host].free)
     }
 
-    /// What can still be reserved on the file system of `drive`, if it shares one.
+    /// Bytes that can still be reserved on the file system of `drive`, if it shares one.
     pub fn spare(&self, drive: DriveId) -> Option<u64> {
         self.host(drive).map(|host| self.hosts[host].free.saturating_sub(self.hosts[host].reserved))
     }
@@ -63,10 +64,11 @@ impl Hosts {
         }
     }
 
-    /// What was reserved is not any more.
+    /// A reservation is given back.
     pub fn release(&mut self, drive: DriveId, bytes: u64) {
         if let Some(host) = self.of(drive) {
-            host.reserved = host.reserved.saturating_sub(bytes);
+            assert!(host.reserved >= bytes, "{drive} gives back no more than was reserved");
+            host.reserved -= bytes;
         }
     }
 

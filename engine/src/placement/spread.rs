@@ -55,6 +55,7 @@ impl Spread {
         let shared =
             losing.map(|(index, _)| Kind::of(spec, index)).filter(|kind| kind.domain_count < spec.drives.len());
         let kinds: Vec<_> = shared.collect();
+        assert!(spec.code.stacks() > usize::from(spec.code.parity), "a blob has data stacks");
         let pairs = kinds.iter().enumerate().flat_map(|(i, a)| kinds[i + 1..].iter().map(move |b| (a, b)));
         let nested = pairs.into_iter().all(|(a, b)| a.lies_in(b) || b.lies_in(a));
         Self { nested, stacks: spec.code.stacks(), per_domain: usize::from(spec.code.parity), kinds }
@@ -81,7 +82,9 @@ impl Spread {
     /// k + r of the candidates, the earlier the better, with at most r in any domain.
     pub fn strict(&self, candidates: &[DriveId]) -> Option<Vec<DriveId>> {
         let cap = if self.per_domain == 0 { self.stacks } else { self.per_domain };
-        self.within(candidates, &vec![cap; self.kinds.len()])
+        let chosen = self.within(candidates, &vec![cap; self.kinds.len()])?;
+        assert!(self.excess(&chosen) == 0, "losing one domain loses no blob");
+        Some(chosen)
     }
 
     /// k + r of the candidates, the earlier the better, with as few as possible above r in any domain: first the worst
@@ -105,6 +108,7 @@ impl Spread {
                 best = drives;
             }
         }
+        assert!(best.len() == self.stacks, "a blob has k + r drives however crowded they are");
         Some(best)
     }
 
@@ -115,6 +119,7 @@ impl Spread {
         let room = self.kinds.iter().zip(caps).map(|(kind, cap)| vec![*cap; kind.domain_count]).collect();
         let mut search =
             Search { spread: self, candidates, room, chosen: Vec::with_capacity(self.stacks), trail: vec![] };
+        assert!(search.room.len() == caps.len(), "every kind of domain has a cap");
         search.run(if self.nested { 0 } else { SEARCH_STEPS_MAX })
     }
 }
@@ -136,6 +141,7 @@ impl Search<'_> {
         loop {
             self.take_from(begin);
             if self.chosen.len() == self.spread.stacks {
+                assert!(self.trail.is_sorted(), "a candidate is taken once");
                 return Some(core::mem::take(&mut self.chosen));
             }
             if steps == 0 {
@@ -162,6 +168,7 @@ impl Search<'_> {
 
     /// Puts the last one taken back, and says where to go on.
     fn leave_out(&mut self) -> Option<usize> {
+        assert!(self.chosen.len() == self.trail.len(), "every drive that was taken has its place");
         let drive = self.chosen.pop()?;
         self.count(drive, 1);
         self.trail.pop().map(|at| at + 1)

@@ -117,7 +117,12 @@ impl Rack {
             choice: self.setup.policy.group_choice,
             excluded_groups: &excluded,
         };
-        self.placement.choose(&wanted, &mut self.rng)
+        let place = self.placement.choose(&wanted, &mut self.rng);
+        assert!(
+            place.as_ref().is_none_or(|(group, _)| self.setup.owns(*group)),
+            "a write is placed in a class of ours"
+        );
+        place
     }
 
     /// The place of a write that was composed anew while its group was awake: that group, if it may be.
@@ -129,7 +134,9 @@ impl Rack {
     ) -> Option<(GroupId, Vec<DriveId>)> {
         let wanted = self.migrator.group_of(op).filter(|group| !excluded.contains(group))?;
         let others: Vec<GroupId> = self.setup.groups().filter(|group| *group != wanted).collect();
-        self.place(space, &others)
+        let place = self.place(space, &others);
+        assert!(place.as_ref().is_none_or(|(group, _)| *group == wanted), "it goes to {wanted} or nowhere");
+        place
     }
 
     /// A write found no room: the group where most can be given back is visited, so that there is some the next time.
@@ -159,6 +166,7 @@ impl Rack {
 
     /// Makes sure that `group` is visited, so that what is dead there is reclaimed.
     fn visit(&mut self, group: GroupId, step: &mut Step) {
+        assert!(self.reclaim.reclaimable_bytes(group) > 0, "{group} is visited for what can be given back");
         if self.ops.visits(group) {
             return;
         }
@@ -169,8 +177,9 @@ impl Rack {
 
     /// Queues `op`, or rejects it if its queue is full.
     pub(super) fn enqueue(&mut self, op: Op, step: &mut Step) {
-        if let Some(refused) = self.queue(op, step.now) {
-            self.release(&refused);
+        if let Some(mut refused) = self.queue(op, step.now) {
+            let (drives, stack_bytes) = refused.take_reserved();
+            self.placement.release(&drives, stack_bytes);
             self.reject(&refused.request, Rejection::QueueFull, step);
         }
     }
@@ -186,25 +195,21 @@ impl Rack {
             due: self.setup.due(request, now),
         };
         assert!(self.setup.class_of(op.group) == op.class, "{} is queued in the class of its group", request.op);
+        let is_write = matches!(request.work, Work::Write { .. });
+        assert!(op.reserved().is_empty() != is_write, "space is reserved for a write while it waits");
         if self.classes[op.class.index()].push(request.lane, queued).is_err() {
             return Some(op);
         }
+        assert!(!self.closing, "nothing is queued any more once the rack closes");
         self.ops.insert(op);
         None
     }
 
-    /// Gives back the space that is reserved for a write that is given up before its end.
+    /// Gives back the space that is reserved for an operation.
     pub(super) fn release_space(&mut self, op: OpId) {
-        if let Some(op) = self.ops.get_mut(op)
-            && let Work::Write { stack_bytes, .. } = op.request.work
-        {
-            self.placement.release(&op.take_reserved(), stack_bytes);
-        }
-    }
-
-    fn release(&mut self, op: &Op) {
-        if let Work::Write { stack_bytes, .. } = op.request.work {
-            self.placement.release(op.reserved(), stack_bytes);
+        if let Some(op) = self.ops.get_mut(op) {
+            let (drives, stack_bytes) = op.take_reserved();
+            self.placement.release(&drives, stack_bytes);
         }
     }
 
@@ -223,6 +228,7 @@ impl Rack {
     /// The pending operation may not wake its group any more today.
     pub(super) fn give_up_for_budget(&mut self, class: ClassId, step: &mut Step) {
         let Some(pick) = self.classes[class.index()].give_up_pending() else { return };
+        assert!(self.ops.contains(pick.op), "{} waits for its group", pick.op);
         self.release_space(pick.op);
         self.finish(pick.op, Outcome::Failed(Rejection::StartBudgetSpent), step);
     }
@@ -239,6 +245,10 @@ impl Rack {
                 step.ask(Action::Finished { op, outcome });
             }
             return;
+        }
+        if let Outcome::Written { group, drives } = &outcome {
+            assert!(drives.len() == self.setup.spec.code.stacks(), "{op} was written to k + r drives");
+            assert!(drives.iter().all(|drive| self.setup.layout.group_of(*drive) == Some(*group)), "all of {group}");
         }
         let visit = ended.is_some_and(|op| matches!(op.request.work, Work::Visit { .. }));
         self.migrator.ended(step.now, op, matches!(outcome, Outcome::Written { .. }));

@@ -4,7 +4,7 @@
 //! nothing is freed on the strength of a write alone.
 
 use super::Rack;
-use super::service::{Served, without};
+use super::service::without;
 use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{BlobOnDrive, DriveOutcome, DriveResult, Request, Work};
 use crate::ops::{Op, StackMove, TRIES_MAX};
@@ -20,6 +20,7 @@ impl Rack {
         if !self.drives.knows(drive) || !self.drives.fail(drive) {
             return;
         }
+        assert!(!self.drives.is_ready(drive), "{drive} is not used any more");
         self.placement.retire(drive);
         let Some(group) = self.setup.own_group_of(drive) else { return };
         self.reclaim.unstick(group);
@@ -54,6 +55,7 @@ impl Rack {
 
     /// Every failed drive's rebuild goes on as far as it can. True if something was queued.
     pub(super) fn queue_rebuilds(&mut self, step: &mut Step) -> bool {
+        assert!(!self.closing, "nothing is rebuilt any more once the rack closes");
         let mut queued = false;
         for drive in self.rebuilder.drives() {
             let used_bytes = self.placement.used_bytes(drive);
@@ -98,6 +100,7 @@ impl Rack {
         let work = Work::Rebuild { blob, group, drives, lost, stack_bytes, bytes };
         let (op, weight) = (self.ops.own_number(), self.setup.weight(&work));
         let request = Request { op, lane: Lane::Rebuild, overtake_limit: None, work };
+        assert!(self.setup.owns(group), "{group} is of a class of ours");
         Op::new(request, weight, self.setup.class_of(group), group)
     }
 
@@ -116,96 +119,96 @@ impl Rack {
     }
 
     /// Puts a rebuild into service, for the first time or again. True if it ended at once.
-    pub(super) fn start_rebuild(&mut self, served: Served, step: &mut Step) -> bool {
-        let Some(op) = self.ops.get_mut(served.op) else { return true };
-        let Work::Rebuild { blob, group, drives, lost, stack_bytes, .. } = op.request.work.clone() else { return true };
+    pub(super) fn start_rebuild(&mut self, op: OpId, step: &mut Step) -> bool {
+        let Some(state) = self.ops.get_mut(op) else { return true };
+        let Work::Rebuild { blob, group, drives, lost, stack_bytes, .. } = state.request.work.clone() else {
+            return true;
+        };
         let need = self.setup.spec.code.data;
         let (from, others) = (drives[usize::from(lost)], without(&drives, lost));
         let mut stacks = self.drives.ready_stacks(&drives);
         stacks.retain(|(index, _)| *index != lost);
         if stacks.len() < usize::from(need) {
-            let reason = self.why_too_few(served.op);
-            self.finish(served.op, Outcome::Failed(reason), step);
+            let reason = self.why_too_few(op);
+            self.finish(op, Outcome::Failed(reason), step);
             return true;
         }
         let unready = self.setup.members(group).iter().filter(|drive| !self.drives.is_ready(**drive));
-        let unfit: Vec<DriveId> = unready.chain(op.shunned()).chain([&from]).copied().collect();
+        let unfit: Vec<DriveId> = unready.chain(state.shunned()).chain([&from]).copied().collect();
         let Some(target) = self.placement.choose_another(group, &others, &unfit, stack_bytes) else {
-            self.finish(served.op, Outcome::Failed(Rejection::NoRoom), step);
+            self.finish(op, Outcome::Failed(Rejection::NoRoom), step);
             return true;
         };
+        assert!(stacks.iter().all(|(index, _)| *index != lost), "the lost stack is not read");
+        assert!(
+            stacks.iter().all(|(_, drive)| !self.drives.has_failed(*drive)),
+            "no stack is read from a failed drive"
+        );
+        assert!(self.drives.is_ready(target), "{target} is ready to be written to");
         assert!(!drives.contains(&target), "{target} would have two stacks of {blob}");
         assert!(!self.drives.has_failed(target), "{target} failed, and is not written to");
         self.placement.reserve_another(&others, target, stack_bytes);
-        op.aim_at(target);
+        state.aim_at(target);
         let policy = self.setup.policy.read_policy;
         let transfer = Transfer::Rebuild { blob, group, drives, lost, stacks, need, policy, target };
-        self.begin_transfer(served, transfer, step);
+        self.begin_transfer(op, transfer, step);
         false
     }
 
     /// A rebuilt stack is written, or was read back: on to reading it back, or to the catalog.
-    pub(super) fn rebuild_written(&mut self, served: Served, step: &mut Step) {
+    pub(super) fn rebuild_written(&mut self, op: OpId, step: &mut Step) {
         let read_back = self.setup.policy.rebuild_read_back;
-        let Some(op) = self.ops.get_mut(served.op) else { return };
-        let Some(to) = op.reserved().first().copied() else { return };
-        if read_back && op.begin_verify() {
-            self.begin_transfer(served, Transfer::Verify { drives: vec![to] }, step);
+        let Some(state) = self.ops.get_mut(op) else { return };
+        let Some(to) = state.reserved().first().copied() else { return };
+        if read_back && state.begin_verify() {
+            self.begin_transfer(op, Transfer::Verify { drives: vec![to] }, step);
             return;
         }
-        let Work::Rebuild { blob, ref drives, lost: index, .. } = op.request.work else { return };
+        let Work::Rebuild { blob, ref drives, lost: index, .. } = state.request.work else { return };
         let from = drives[usize::from(index)];
         assert!(from != to, "a stack is not written in the place of the lost one");
-        op.begin_move();
-        let attempt = self.put_into_service(served, step);
-        step.ask(Action::MoveStack { op: served.op, attempt, blob, index, from, to });
+        state.begin_move();
+        let attempt = self.put_into_service(op, step);
+        step.ask(Action::MoveStack { op, attempt, blob, index, from, to });
     }
 
-    pub(super) fn rebuild_failed(&mut self, served: Served, outcomes: &[DriveOutcome], step: &mut Step) {
-        let Some(target) = self.release_target(served.op) else { return };
-        let Some(op) = self.ops.get_mut(served.op) else { return };
-        let Work::Rebuild { ref drives, lost, .. } = op.request.work else { return };
+    pub(super) fn rebuild_failed(&mut self, op: OpId, outcomes: &[DriveOutcome], step: &mut Step) {
+        let Some(target) = self.ops.get(op).and_then(|op| op.reserved().first().copied()) else { return };
+        self.release_space(op);
+        let Some(state) = self.ops.get_mut(op) else { return };
+        let Work::Rebuild { ref drives, lost, .. } = state.request.work else { return };
         let others = without(drives, lost);
-        let tries = op.count_try();
+        let tries = state.count_try();
         let fine = |result| matches!(result, DriveResult::Fine | DriveResult::Unused);
         let target_fine = outcomes.iter().all(|outcome| outcome.drive != target || fine(outcome.result));
         if !target_fine {
-            op.shun(target);
+            state.shun(target);
         }
         let sources = outcomes.iter().filter(|outcome| outcome.drive != target);
         let some_failed = sources.clone().any(|outcome| outcome.result.may_do_better());
         let left = others.len() - self.drives.failed_count(&others);
         if target_fine && !some_failed && sources.count() == left {
-            self.finish(served.op, Outcome::Failed(Rejection::DataLost), step);
+            self.finish(op, Outcome::Failed(Rejection::DataLost), step);
         } else if self.closing || tries >= TRIES_MAX || (target_fine && !some_failed) {
-            self.finish(served.op, Outcome::Failed(Rejection::TooManyDrivesAway), step);
+            self.finish(op, Outcome::Failed(Rejection::TooManyDrivesAway), step);
         } else {
-            self.start_rebuild(served, step);
+            self.start_rebuild(op, step);
         }
-    }
-
-    /// The space that was reserved for a rebuilt stack is spare again; answers where.
-    fn release_target(&mut self, op: OpId) -> Option<DriveId> {
-        let op = self.ops.get_mut(op)?;
-        let Work::Rebuild { stack_bytes, .. } = op.request.work else { return None };
-        let targets = op.take_reserved();
-        self.placement.release(&targets, stack_bytes);
-        targets.first().copied()
     }
 
     pub(super) fn stack_moved(&mut self, op: OpId, attempt: Attempt, done: bool, step: &mut Step) {
         let Some(state) = self.ops.get_mut(op).filter(|state| state.awaits_move(attempt)) else { return };
-        let Work::Rebuild { blob, ref drives, lost: index, stack_bytes, .. } = state.request.work else { return };
+        let Work::Rebuild { blob, ref drives, lost: index, .. } = state.request.work else { return };
         let from = drives[usize::from(index)];
         let class = &mut self.classes[state.class.index()];
         let Some(service) = class.serves(op) else { return };
         class.leave_service(service, step.now);
         if !done {
-            self.release_target(op);
+            self.release_space(op);
             self.finish(op, Outcome::Failed(Rejection::WriteFailed), step);
             return;
         }
-        let target = state.take_reserved();
+        let (target, stack_bytes) = state.take_reserved();
         assert!(target.len() == 1, "a rebuild has one target");
         self.placement.settle(&target, stack_bytes, stack_bytes);
         // Of one that was replaced, what was lost is not among the used bytes.

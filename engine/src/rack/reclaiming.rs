@@ -4,7 +4,6 @@
 //! ever. From a drive that failed for good nothing is removed.
 
 use super::Rack;
-use super::service::Served;
 use crate::action::{Outcome, Transfer};
 use crate::event::{DoomedBlob, Request, Work};
 use crate::ops::Op;
@@ -17,6 +16,7 @@ use model::{Attempt, ClassId, DriveId, GroupId, OpId};
 impl Rack {
     /// On a group that is ready: asks for its dead blobs, unless that is under way.
     pub(super) fn begin_reclaim(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
+        assert!(self.classes[class.index()].awake() == Some(group), "a group is reclaimed while it is awake");
         if self.reclaim.needs_listing(class, group) {
             let attempt = self.ops.own_attempt();
             step.ask(self.reclaim.list(class, group, attempt, true));
@@ -40,6 +40,7 @@ impl Rack {
 
     /// Goes on with reclaiming on the awake group. True while there is something to wait for.
     pub(super) fn reclaim_next(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
+        assert!(self.classes[class.index()].in_service().is_none(), "one operation in service per class");
         loop {
             match self.reclaim.next(class) {
                 Next::Wait => return true,
@@ -75,12 +76,12 @@ impl Rack {
         step: &mut Step,
     ) {
         let op = self.ops.own_number();
+        assert!(dead.drives.len() >= stacks.len(), "no more stacks are removed than {} has", dead.blob);
         let DoomedBlob { blob, drives, lost, stack_bytes, doomed_bytes: bytes, .. } = dead;
         let work = Work::Delete { blob, group, drives, lost, stack_bytes, bytes };
         let request = Request { op, lane: Lane::Background, overtake_limit: None, work };
         self.ops.insert(Op::new(request, 0, class, group));
-        let served = Served { op, lane: Lane::Background };
-        self.begin_transfer(served, Transfer::Delete { blob, stacks }, step);
+        self.begin_transfer(op, Transfer::Delete { blob, stacks }, step);
     }
 
     /// The stacks of a blob are removed, and with them the blob.

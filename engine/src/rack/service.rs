@@ -8,7 +8,6 @@
 use super::Rack;
 use super::admission::Space;
 use crate::action::{Action, Outcome, Rejection, Transfer};
-use crate::class::InService;
 use crate::event::{DriveOutcome, DriveResult, Work};
 use crate::ops::TRIES_MAX;
 use crate::policy::{IdleTimeout, Lane, PinnedTo};
@@ -16,23 +15,11 @@ use crate::step::Step;
 use alloc::vec::Vec;
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId};
 
-/// An operation that is put into service, and the priority class that its time is charged to.
-#[derive(Clone, Copy)]
-pub(super) struct Served {
-    pub op: OpId,
-    pub lane: Lane,
-}
-
-impl From<InService> for Served {
-    fn from(service: InService) -> Self {
-        Self { op: service.op, lane: service.lane }
-    }
-}
-
 impl Rack {
     /// A ready group: serve the next operation, or reclaim, or let the group go.
     pub(super) fn serve(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
         let state = &mut self.classes[class.index()];
+        assert!(state.awake() == Some(group), "{group} is awake, and serves");
         if state.in_service().is_some() {
             return false;
         }
@@ -61,11 +48,16 @@ impl Rack {
         let state = &mut self.classes[class.index()];
         state.set_idle(None);
         let Some(pick) = state.take_pending() else { return false };
-        self.start(Served { op: pick.op, lane: pick.lane }, step)
+        assert!(pick.group == group, "{} is served in its own group", pick.op);
+        self.start(pick.op, step)
     }
 
     /// Another group is wanted for `lane`: `group` goes to sleep, after a quantum of reclaiming at most.
     fn yield_to_other(&mut self, class: ClassId, group: GroupId, lane: Lane, step: &mut Step) -> bool {
+        assert!(
+            self.classes[class.index()].pending().is_some_and(|pick| pick.group != group),
+            "another group is wanted"
+        );
         let yields_at = self.reclaim.yields_at(class, step.now + self.setup.policy.scheduler.quantum);
         if step.now < yields_at && self.reclaim_next(class, group, step) {
             return false;
@@ -80,7 +72,9 @@ impl Rack {
             return false;
         }
         let state = &mut self.classes[class.index()];
+        assert!(state.pending().is_none(), "a group without work is idle");
         let since = state.idle_since().unwrap_or(step.now);
+        assert!(since <= step.now, "{group} has been idle since some moment that has passed");
         state.set_idle(Some(since));
         match self.setup.policy.idle_timeout {
             IdleTimeout::After(timeout) if step.now >= since + timeout => {
@@ -92,38 +86,42 @@ impl Rack {
     }
 
     /// Puts an operation into service. True if it ended at once, so that another can be picked.
-    fn start(&mut self, served: Served, step: &mut Step) -> bool {
-        let Some(op) = self.ops.get(served.op) else { return true };
-        match op.request.work {
+    fn start(&mut self, op: OpId, step: &mut Step) -> bool {
+        let Some(state) = self.ops.get(op) else { return true };
+        match state.request.work {
             Work::Read { blob, ref drives, .. } => {
                 let stacks = self.drives.ready_stacks(drives);
-                self.start_read(served, blob, stacks, step)
+                self.start_read(op, blob, stacks, step)
             }
-            Work::Write { .. } => self.start_write(served, step),
-            Work::Rebuild { .. } => self.start_rebuild(served, step),
+            Work::Write { .. } => self.start_write(op, step),
+            Work::Rebuild { .. } => self.start_rebuild(op, step),
             Work::Delete { blob, ref drives, .. } => {
                 let stacks = self.drives.ready_stacks(drives);
-                self.begin_transfer(served, Transfer::Delete { blob, stacks }, step);
+                self.begin_transfer(op, Transfer::Delete { blob, stacks }, step);
                 false
             }
             Work::Visit { group } => {
                 // A group that was awake already has not been asked for what has died since.
-                self.begin_reclaim(op.class, group, step);
-                self.finish(served.op, Outcome::Deleted, step);
+                self.begin_reclaim(state.class, group, step);
+                self.finish(op, Outcome::Deleted, step);
                 true
             }
         }
     }
 
-    fn start_read(&mut self, served: Served, blob: BlobId, stacks: Vec<(u8, DriveId)>, step: &mut Step) -> bool {
+    fn start_read(&mut self, op: OpId, blob: BlobId, stacks: Vec<(u8, DriveId)>, step: &mut Step) -> bool {
         let need = self.setup.spec.code.data;
         if stacks.len() < usize::from(need) {
-            let reason = self.why_too_few(served.op);
-            self.finish(served.op, Outcome::Failed(reason), step);
+            let reason = self.why_too_few(op);
+            self.finish(op, Outcome::Failed(reason), step);
             return true;
         }
+        assert!(
+            stacks.iter().all(|(_, drive)| self.drives.is_ready(*drive)),
+            "a read is served by drives that are ready"
+        );
         let transfer = Transfer::Read { blob, stacks, need, policy: self.setup.policy.read_policy };
-        self.begin_transfer(served, transfer, step);
+        self.begin_transfer(op, transfer, step);
         false
     }
 
@@ -138,29 +136,30 @@ impl Rack {
         left.err().unwrap_or(Rejection::TooManyDrivesAway)
     }
 
-    fn start_write(&mut self, served: Served, step: &mut Step) -> bool {
-        let Some(op) = self.ops.get(served.op) else { return true };
-        if op.reserved().iter().any(|drive| !self.drives.is_ready(*drive)) {
-            self.place_anew(served.op, step);
+    fn start_write(&mut self, op: OpId, step: &mut Step) -> bool {
+        let Some(state) = self.ops.get(op) else { return true };
+        if state.reserved().iter().any(|drive| !self.drives.is_ready(*drive)) {
+            self.place_anew(op, step);
             return true;
         }
-        let drives = op.reserved().to_vec();
+        let drives = state.reserved().to_vec();
         assert!(drives.len() == self.setup.spec.code.stacks(), "a blob is written to k + r drives");
-        let transfer = Transfer::Write { group: op.group, drives };
-        self.begin_transfer(served, transfer, step);
+        let transfer = Transfer::Write { group: state.group, drives };
+        self.begin_transfer(op, transfer, step);
         false
     }
 
-    pub(super) fn begin_transfer(&mut self, served: Served, transfer: Transfer, step: &mut Step) {
-        let attempt = self.put_into_service(served, step);
-        step.ask(Action::Transfer { op: served.op, attempt, transfer });
+    pub(super) fn begin_transfer(&mut self, op: OpId, transfer: Transfer, step: &mut Step) {
+        let attempt = self.put_into_service(op, step);
+        step.ask(Action::Transfer { op, attempt, transfer });
     }
 
     /// Puts an operation into service for what it asks the world for next; answers the number of that.
-    pub(super) fn put_into_service(&mut self, served: Served, step: &Step) -> Attempt {
-        let Served { op, lane } = served;
+    pub(super) fn put_into_service(&mut self, op: OpId, step: &Step) -> Attempt {
         let Some(state) = self.ops.get_mut(op) else { panic!("{op} is put into service, and is not known") };
-        self.classes[state.class.index()].serve(op, lane, step.now);
+        let class = &mut self.classes[state.class.index()];
+        assert!(class.awake() == Some(state.group), "{op} is served by its own group");
+        class.serve(op, state.request.lane, step.now);
         state.next_attempt()
     }
 
@@ -172,38 +171,34 @@ impl Rack {
         outcomes: &[DriveOutcome],
         step: &mut Step,
     ) {
-        let Some(service) = self.leave_transfer(op, attempt, outcomes, step) else { return };
-        let served = Served::from(service);
+        if !self.leave_transfer(op, attempt, outcomes, step) {
+            return;
+        }
         let Some(state) = self.ops.get(op) else { return };
         match state.request.work {
             Work::Read { bytes, .. } if done => {
                 self.stats.read_bytes += bytes;
                 self.finish(op, Outcome::Read, step);
             }
-            Work::Read { .. } => self.read_failed(served, outcomes, step),
-            Work::Write { .. } if done => self.write_ended(served, step),
+            Work::Read { .. } => self.read_failed(op, outcomes, step),
+            Work::Write { .. } if done => self.write_ended(op, step),
             Work::Write { .. } => self.place_anew(op, step),
             Work::Delete { .. } if done => self.delete_ended(op, step),
             Work::Delete { .. } => self.finish(op, Outcome::Failed(Rejection::WriteFailed), step),
-            Work::Rebuild { .. } if done => self.rebuild_written(served, step),
-            Work::Rebuild { .. } => self.rebuild_failed(served, outcomes, step),
+            Work::Rebuild { .. } if done => self.rebuild_written(op, step),
+            Work::Rebuild { .. } => self.rebuild_failed(op, outcomes, step),
             Work::Visit { .. } => {}
         }
     }
 
     /// The transfer that `op` was in service for is over: the class is free, and each drive is believed to be as it
-    /// fared. `None` if the answer is late.
-    fn leave_transfer(
-        &mut self,
-        op: OpId,
-        attempt: Attempt,
-        outcomes: &[DriveOutcome],
-        step: &Step,
-    ) -> Option<InService> {
-        let state = self.ops.get(op).filter(|state| state.awaits_transfer(attempt))?;
+    /// fared. False if the answer is late.
+    fn leave_transfer(&mut self, op: OpId, attempt: Attempt, outcomes: &[DriveOutcome], step: &Step) -> bool {
+        let Some(state) = self.ops.get(op).filter(|state| state.awaits_transfer(attempt)) else { return false };
         let class = &mut self.classes[state.class.index()];
-        let service = class.serves(op)?;
+        let Some(service) = class.serves(op) else { return false };
         class.leave_service(service, step.now);
+        assert!(class.in_service().is_none(), "the class is free again");
         for outcome in outcomes {
             match outcome.result {
                 _ if !self.drives.knows(outcome.drive) => {}
@@ -214,11 +209,11 @@ impl Rack {
             }
         }
         self.follow_drives();
-        Some(service)
+        true
     }
 
-    /// What a write is made of cannot be read, which no other group would change. What can be read is composed anew and
-    /// goes to the same group, which is awake, if it has room.
+    /// The source of a write cannot be read, which no other group would change. The part that can be read is composed
+    /// anew and goes to the same group, which is awake, if it has room.
     pub(super) fn source_unreadable(
         &mut self,
         op: OpId,
@@ -227,7 +222,7 @@ impl Rack {
         outcomes: &[DriveOutcome],
         step: &mut Step,
     ) {
-        if self.leave_transfer(op, attempt, outcomes, step).is_none() {
+        if !self.leave_transfer(op, attempt, outcomes, step) {
             return;
         }
         self.release_space(op);
@@ -242,44 +237,45 @@ impl Rack {
         self.finish(op, Outcome::Failed(Rejection::SourceUnreadable), step);
     }
 
-    fn read_failed(&mut self, served: Served, outcomes: &[DriveOutcome], step: &mut Step) {
-        let Some(op) = self.ops.get_mut(served.op) else { return };
-        let Work::Read { blob, ref drives, .. } = op.request.work else { return };
+    fn read_failed(&mut self, op: OpId, outcomes: &[DriveOutcome], step: &mut Step) {
+        let Some(state) = self.ops.get_mut(op) else { return };
+        let Work::Read { blob, ref drives, .. } = state.request.work else { return };
         let drives = drives.clone();
-        let tries = op.count_try();
+        let tries = state.count_try();
         let may_do_better = outcomes.iter().any(|outcome| outcome.result.may_do_better());
         // Lost is only what every stack was asked for and answered; a drive that is away may bring back what is
         // missing.
         let gone = self.drives.failed_count(&drives);
         let all_asked = outcomes.len() + gone == self.setup.spec.code.stacks();
         if !may_do_better && all_asked {
-            self.finish(served.op, Outcome::Failed(Rejection::DataLost), step);
+            self.finish(op, Outcome::Failed(Rejection::DataLost), step);
         } else if !may_do_better || tries >= TRIES_MAX {
-            self.finish(served.op, Outcome::Failed(Rejection::TooManyDrivesAway), step);
+            self.finish(op, Outcome::Failed(Rejection::TooManyDrivesAway), step);
         } else {
             let stacks = self.drives.ready_stacks(&drives);
-            self.start_read(served, blob, stacks, step);
+            self.start_read(op, blob, stacks, step);
         }
     }
 
     /// A write, or its reading back, is done.
-    fn write_ended(&mut self, served: Served, step: &mut Step) {
+    fn write_ended(&mut self, op: OpId, step: &mut Step) {
         let read_back = self.setup.policy.write_read_back;
-        let Some(op) = self.ops.get_mut(served.op) else { return };
-        if read_back && op.begin_verify() {
-            let drives = op.reserved().to_vec();
-            self.begin_transfer(served, Transfer::Verify { drives }, step);
+        let Some(state) = self.ops.get_mut(op) else { return };
+        if read_back && state.begin_verify() {
+            let drives = state.reserved().to_vec();
+            self.begin_transfer(op, Transfer::Verify { drives }, step);
             return;
         }
-        let Work::Write { bytes, stack_bytes, migration, .. } = op.request.work else { return };
-        let (group, drives) = (op.group, op.take_reserved());
+        let Work::Write { bytes, migration, .. } = state.request.work else { return };
+        let (group, (drives, stack_bytes)) = (state.group, state.take_reserved());
+        assert!(drives.len() == self.setup.spec.code.stacks(), "a blob counts with all its stacks");
         self.placement.settle(&drives, stack_bytes, stack_bytes);
         for drive in drives.iter().filter(|drive| self.drives.has_failed(**drive)) {
             self.rebuilder.written(*drive, step.now); // it has a stack of it to be rebuilt
         }
         self.stats.written_bytes += bytes;
         self.stats.migrated_bytes += if migration { bytes } else { 0 };
-        self.finish(served.op, Outcome::Written { group, drives }, step);
+        self.finish(op, Outcome::Written { group, drives }, step);
     }
 
     /// A write could not be done where it was placed: its space is given back and it is placed and queued again, in

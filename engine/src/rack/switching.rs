@@ -37,6 +37,7 @@ impl Rack {
 
     fn leave_sleep(&mut self, class: ClassId, step: &mut Step) -> bool {
         let Some((group, lane)) = self.classes[class.index()].pick(step.now, None) else { return false };
+        assert!(self.setup.class_of(group) == class, "a class wakes a group of its own");
         if !self.may_start(group, lane, step.now) {
             self.give_up_for_budget(class, step);
             return true;
@@ -126,6 +127,7 @@ impl Rack {
             self.stats.group_wakes[caused_by] += 1;
             self.stats.switching += step.now.since(switch.since);
         }
+        assert!(!self.drives.are_waking(self.setup.members(group)), "whoever is not ready by now is done without");
         self.begin_reclaim(class, group, step);
     }
 
@@ -134,6 +136,7 @@ impl Rack {
         self.classes[class.index()].begin_resting(group, step.now + self.setup.switch_timeout());
         self.reclaim.reset(class);
         self.drives.rest(self.setup.members(group), step);
+        assert!(!self.drives.are_waking(self.setup.members(group)), "no member of a group that rests is on its way up");
     }
 
     fn continue_resting(&mut self, class: ClassId, group: GroupId, until: Time, now: Time) -> bool {

@@ -9,6 +9,7 @@ use crate::drives::DrivePhase;
 use crate::event::{Event, Usage};
 use crate::forecast::{Forecast, Forecaster, rebuild_forecast};
 use crate::layout::Layout;
+use crate::ledger::PowerState;
 use crate::policy::RackPolicy;
 use crate::rebuild::RebuildView;
 use alloc::vec::Vec;
@@ -33,6 +34,8 @@ impl Rack {
     /// Counters since boot.
     pub fn stats(&self) -> Stats {
         let (drive_starts, missed_deadlines) = (self.drives.starts_total(), self.drives.missed_deadlines_total());
+        assert!(self.stats.migrated_bytes <= self.stats.written_bytes, "migration is part of what is written");
+        assert!(self.stats.data_lost <= self.stats.refused, "who lost data was refused");
         Stats { drive_starts, missed_deadlines, ..self.stats }
     }
 
@@ -46,9 +49,12 @@ impl Rack {
         self.drives.missed_deadlines(drive)
     }
 
-    /// What drive `drive` is doing.
+    /// The phase of `drive`.
     pub fn drive_phase(&self, drive: DriveId) -> DrivePhase {
-        self.drives.phase(drive)
+        let phase = self.drives.phase(drive);
+        let spins = self.drives.ledger().state(drive) == PowerState::Active;
+        assert!(phase != DrivePhase::Ready || spins, "{drive} is ready under a permit");
+        phase
     }
 
     /// Whether the operator said that `drive` failed for good.
@@ -63,7 +69,9 @@ impl Rack {
 
     /// Starts for clients and rebuilds beyond the drives' budgets of their days.
     pub fn starts_over_budget(&self) -> u64 {
-        self.drives.budget().exceeded_total()
+        let exceeded = self.drives.budget().exceeded_total();
+        assert!(exceeded <= self.drives.starts_total(), "only starts exceed a budget");
+        exceeded
     }
 
     /// Writes and rebuilt stacks that were placed with more than r stacks in a domain that can be lost, because members
@@ -90,7 +98,9 @@ impl Rack {
 
     /// Whether no group has room for what is staged. It ends when one has room again.
     pub fn is_full(&self) -> bool {
-        self.room.is_full(&self.setup, &self.placement)
+        let full = self.room.is_full(&self.setup, &self.placement);
+        assert!(!full || self.room.unplaced_bytes().is_some(), "a rack is full for a write that found no room");
+        full
     }
 
     /// The payload of the write from the workshop that found no room, in bytes, as long as there is none for it.
@@ -98,24 +108,28 @@ impl Rack {
         self.room.unplaced_bytes()
     }
 
-    /// Whether the rack was told to close and every group sleeps.
+    /// Whether the rack is closing and every group sleeps.
     pub fn is_closed(&self) -> bool {
-        self.closing && self.classes.iter().all(|class| class.phase() == ClassPhase::Asleep)
+        let closed = self.closing && self.classes.iter().all(|class| class.phase() == ClassPhase::Asleep);
+        assert!(!closed || self.ops.len() == 0, "every operation was answered before the rack closed");
+        closed
     }
 
-    /// What class `class` is doing.
+    /// `class` at a glance.
     pub fn class_view(&self, class: ClassId) -> ClassView {
         self.classes[class.index()].view()
     }
 
-    /// What group `group` is doing.
+    /// The state of `group`.
     pub fn group_state(&self, group: GroupId) -> GroupState {
         self.class(group).group_state(group)
     }
 
     /// Operations queued for `group`.
     pub fn queued_for(&self, group: GroupId) -> usize {
-        self.class(group).queues().queued_for(group)
+        let queued = self.class(group).queues().queued_for(group);
+        assert!(queued <= self.ops.len(), "an operation that is queued is known");
+        queued
     }
 
     /// Payload bytes given up by deletes and overwrites that wait in `group` to be reclaimed.
@@ -123,7 +137,7 @@ impl Rack {
         self.reclaim.dead_bytes(group)
     }
 
-    /// What the drives draw now by the ledger, in milliwatts.
+    /// The power that the drives draw now by the ledger, in milliwatts.
     pub fn watts_mw(&self) -> u64 {
         self.drives.ledger().watts_mw()
     }
@@ -173,20 +187,11 @@ impl Rack {
 
     /// How far each failed drive has been rebuilt.
     pub fn rebuilds(&self) -> impl Iterator<Item = RebuildView> + '_ {
-        self.rebuilder.progress(|drive| self.placement.used_bytes(drive)).filter_map(|progress| {
-            let group = self.setup.layout.group_of(progress.drive)?;
+        let used_bytes = |drive| self.placement.used_bytes(drive);
+        self.rebuilder.views(used_bytes, |drive, left_bytes| {
+            let group = self.setup.layout.group_of(drive)?;
             let class_bytes = self.bytes_to_rebuild(self.setup.class_of(group));
-            Some(RebuildView {
-                drive: progress.drive,
-                group,
-                left_bytes: progress.left_bytes,
-                rebuilt_stacks: progress.rebuilt_stacks,
-                rebuilt_bytes: progress.rebuilt_bytes,
-                lost_blobs: progress.lost_blobs,
-                waiting_blobs: progress.waiting_blobs,
-                under_way: progress.under_way,
-                forecast: rebuild_forecast(&self.setup, progress.left_bytes, class_bytes),
-            })
+            Some((group, rebuild_forecast(&self.setup, left_bytes, class_bytes)))
         })
     }
 
@@ -223,6 +228,7 @@ impl Mind for Rack {
 
     fn picked_at(&self, op: OpId) -> Option<Time> {
         let class = &self.classes[self.ops.get(op)?.class.index()];
+        assert!(class.picked_at() <= self.now, "{op} was dequeued before now");
         class.serves(op).map(|_| class.picked_at())
     }
 

@@ -9,7 +9,7 @@ pub struct Queued {
     pub op: OpId,
     /// The group it needs awake.
     pub group: GroupId,
-    /// What it counts for, in the unit of [`Weighing`](crate::Weighing). Fixed at admission. 0 is taken for 1, since
+    /// Its share of u, in the unit of [`Weighing`](crate::Weighing). Fixed at admission. 0 is taken for 1, since
     /// otherwise something weightless could overtake without end; above 2^61 over the queue's depth (2 PB at 1,000) it
     /// is taken for that, so that sums fit.
     pub weight: u64,

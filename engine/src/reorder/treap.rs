@@ -284,6 +284,7 @@ impl Treap {
             (_, below) => (self.outermost(below, LEFT), LEFT),
         };
         if parent != NIL {
+            assert!(self.node(parent).children[side] == NIL, "a leaf goes where there is none");
             self.settle_path(parent);
         }
         (parent, side)
@@ -329,6 +330,7 @@ impl Treap {
     /// Leaves nothing pending from the root down to `slot`.
     fn settle_path(&mut self, slot: Slot) {
         let mut path = core::mem::take(&mut self.path);
+        assert!(path.is_empty(), "the last walk came to its end");
         let mut at = slot;
         while at != NIL {
             path.push(at);
@@ -403,6 +405,7 @@ impl Treap {
             }
             at = parent;
         }
+        assert!(sum.operations < self.len(), "{slot} does not lie beside itself");
         sum
     }
 

@@ -1,12 +1,13 @@
-//! The straw man: stacks on random drives, one queue, no groups. It answers reads; everything else it refuses.
+//! Random layout, the straw man of the paper: stacks on random drives, one queue, no groups. It answers reads; everything
+//! else it refuses.
 //!
-//! A request does without drives that are away, as long as k are left. A drive that died may still turn, and keeps its
-//! permits until it is back: it haunts its domains, and requests do without drives that therefore cannot start. What
-//! fails to start or mount is stopped and tried again, up to three times.
+//! A request does without drives that are away, as long as k are left. A drive that died may still spin, and keeps its
+//! permits until it is back; requests do without drives that cannot start because of it. Drives that fail to start or
+//! mount are stopped and tried again, up to three times.
 //!
-//! Invariant: what requests claim and what haunts is within every hard limit when a request leaves the queue. If a
-//! drive is lost later, those that wait in its domain do without each other, so that no two requests wait for one
-//! another. There is no clock in it: a drive that never answers holds its request for ever.
+//! Invariant: requests and lost drives together hold no more than every hard limit allows when a request leaves the
+//! queue. If a drive is lost later, those that wait in its domain do without each other, so that no two requests wait
+//! for one another. There is no clock in it: a drive that never answers holds its request for ever.
 
 use engine::ledger::{Ledger, PowerState};
 use engine::{
@@ -112,25 +113,25 @@ struct Drive {
     attempt: Attempt,
     owner: Option<OpId>,
     /// Away with permits, and claimed by nobody.
-    haunts: bool,
+    holds_permits: bool,
     /// Commands that failed since it last mounted.
-    strikes: u32,
+    failures: u32,
 }
 
 /// Starts or mounts that may fail in a row before a drive is left alone until it is back.
-const STRIKES_MAX: u32 = 3;
+const FAILURES_MAX: u32 = 3;
 
-/// The straw man's mind. See the head of the module.
+/// The controller of random layout. See the head of the module.
 pub struct RandomLayout {
     spec: RackSpec,
     depth: usize,
     read_policy: ReadPolicy,
     drives: Vec<Drive>,
     ledger: Ledger,
-    /// What requests and those that haunt hold.
+    /// The drives that requests and lost drives hold.
     claims: Claims,
-    /// What those that haunt hold.
-    haunted: Claims,
+    /// The drives that lost drives hold.
+    lost_claims: Claims,
     queue: VecDeque<OpId>,
     /// Left the queue, and wait for their drives.
     waking: Vec<OpId>,
@@ -140,16 +141,17 @@ pub struct RandomLayout {
 }
 
 impl RandomLayout {
-    /// A straw man with a queue for `depth` requests, in a rack all of whose drives are in standby.
+    /// A controller with a queue for `depth` requests, in a rack all of whose drives are in standby.
     pub fn new(spec: RackSpec, depth: u32, read_policy: ReadPolicy) -> Self {
-        let drive = Drive { phase: DrivePhase::Standby, attempt: Attempt(0), owner: None, haunts: false, strikes: 0 };
+        let drive =
+            Drive { phase: DrivePhase::Standby, attempt: Attempt(0), owner: None, holds_permits: false, failures: 0 };
         Self {
             depth: depth as usize,
             read_policy,
             drives: vec![drive; spec.drives.len()],
             ledger: Ledger::new(&spec),
             claims: Claims::new(&spec),
-            haunted: Claims::new(&spec),
+            lost_claims: Claims::new(&spec),
             queue: VecDeque::new(),
             waking: Vec::new(),
             ops: OpMap::default(),
@@ -207,14 +209,14 @@ impl RandomLayout {
             }
             Event::Mounted { drive, attempt, .. } if self.answers(drive, attempt, DrivePhase::Mounting) => {
                 let state = &mut self.drives[drive.index()];
-                (state.phase, state.strikes) = (DrivePhase::Ready, 0);
+                (state.phase, state.failures) = (DrivePhase::Ready, 0);
             }
             Event::Unmounted { drive, attempt } if self.answers(drive, attempt, DrivePhase::Unmounting) => {
                 let attempt = self.command(drive, DrivePhase::Stopping);
                 actions.push(Action::Stop { drive, attempt });
             }
             Event::Stopped { drive, attempt } if self.answers(drive, attempt, DrivePhase::Stopping) => {
-                let given_up = self.drives[drive.index()].strikes >= STRIKES_MAX;
+                let given_up = self.drives[drive.index()].failures >= FAILURES_MAX;
                 self.still(drive, if given_up { DrivePhase::Away(Loss::Died) } else { DrivePhase::Standby });
             }
             Event::DriveCommandFailed { drive, attempt, loss } if self.drives[drive.index()].attempt == attempt => {
@@ -222,7 +224,7 @@ impl RandomLayout {
             }
             Event::DriveLost { drive, loss } => self.lose(drive, loss),
             Event::DriveBack { drive } if matches!(self.drives[drive.index()].phase, DrivePhase::Away(_)) => {
-                self.drives[drive.index()].strikes = 0;
+                self.drives[drive.index()].failures = 0;
                 self.still(drive, DrivePhase::Standby);
             }
             _ => {}
@@ -232,7 +234,7 @@ impl RandomLayout {
     fn command_failed(&mut self, drive: DriveId, loss: Loss, actions: &mut Vec<Action>) {
         match self.drives[drive.index()].phase {
             DrivePhase::SpinningUp | DrivePhase::Mounting | DrivePhase::Unmounting if loss != Loss::FuseTripped => {
-                self.drives[drive.index()].strikes += 1;
+                self.drives[drive.index()].failures += 1;
                 let attempt = self.command(drive, DrivePhase::Stopping);
                 actions.push(Action::Stop { drive, attempt });
             }
@@ -247,27 +249,27 @@ impl RandomLayout {
             self.still(drive, DrivePhase::Away(loss));
         } else {
             self.command(drive, DrivePhase::Away(loss));
-            self.haunt(drive);
+            self.hold_while_away(drive);
         }
     }
 
-    /// What `drive` holds while it is away counts, unless a request has claimed it.
-    fn haunt(&mut self, drive: DriveId) {
+    /// The permits of `drive` count while it is away, unless a request has claimed it.
+    fn hold_while_away(&mut self, drive: DriveId) {
         let state = &mut self.drives[drive.index()];
         let held = self.ledger.state(drive) != PowerState::Standby;
-        if matches!(state.phase, DrivePhase::Away(_)) && held && state.owner.is_none() && !state.haunts {
-            state.haunts = true;
+        if matches!(state.phase, DrivePhase::Away(_)) && held && state.owner.is_none() && !state.holds_permits {
+            state.holds_permits = true;
             self.claims.add(&self.spec, drive);
-            self.haunted.add(&self.spec, drive);
+            self.lost_claims.add(&self.spec, drive);
         }
     }
 
     /// The platters of `drive` stand still: its permits are given back.
     fn still(&mut self, drive: DriveId, phase: DrivePhase) {
         self.command(drive, phase);
-        if core::mem::take(&mut self.drives[drive.index()].haunts) {
+        if core::mem::take(&mut self.drives[drive.index()].holds_permits) {
             self.claims.remove(&self.spec, drive);
-            self.haunted.remove(&self.spec, drive);
+            self.lost_claims.remove(&self.spec, drive);
         }
         if self.ledger.state(drive) != PowerState::Standby {
             self.ledger.released(drive);
@@ -286,7 +288,7 @@ impl RandomLayout {
         for drive in state.claimed {
             self.drives[drive.index()].owner = None;
             self.claims.remove(&self.spec, drive);
-            self.haunt(drive);
+            self.hold_while_away(drive);
         }
         actions.push(Action::Finished { op, outcome });
     }
@@ -319,12 +321,12 @@ impl RandomLayout {
         }
     }
 
-    /// Whether `drive` is there and is kept from starting by nobody who haunts its domains.
+    /// Whether `drive` is there, and no lost drive keeps it from starting.
     fn is_of_use(&self, drive: DriveId) -> bool {
         match self.drives[drive.index()].phase {
             DrivePhase::Away(_) => false,
             DrivePhase::Ready => true,
-            _ => self.haunted.fits(&self.spec, &[drive]),
+            _ => self.lost_claims.fits(&self.spec, &[drive]),
         }
     }
 
@@ -368,7 +370,7 @@ impl RandomLayout {
             }
             let settled = |drive: &DriveId| match phase(self, drive) {
                 DrivePhase::Ready | DrivePhase::Away(_) => true,
-                // Too much is claimed since somebody haunts: nobody who has not started yet need wait for the others.
+                // Too much is claimed since a drive was lost: one that has not started need not wait for the others.
                 DrivePhase::Standby => !self.claims.holds(&self.spec, *drive),
                 _ => false,
             };

@@ -102,6 +102,7 @@ impl Rebuilds {
         match transfer {
             Transfer::Rebuild { blob, group, drives, lost, target, .. } => {
                 self.judge(transfer)?;
+                assert!(usize::from(*lost) < drives.len(), "the judge has seen which stack is lost");
                 let from = drives[usize::from(*lost)];
                 let open = Open { group: *group, blob: *blob, lost: *lost, from, target: *target, written: false };
                 self.open.insert(op, open);
