@@ -28,45 +28,47 @@ const REPLACEABLE: [(&str, &str); 6] = [
     ("response-expires", "expires"),
 ];
 
-/// Answers an object without its bytes.
+/// HeadObject: an object without its bytes.
 pub(crate) async fn head(front: &Frontend, request: &S3Request) -> Answer {
     let (bucket, PlacedObject { object, .. }) = front.located(request).await?;
     versions::check(request)?;
-    match weigh(request, &object)? {
+    match outcome(request, &object)? {
         ReadOutcome::NotModified(answer) => Ok(answer),
-        ReadOutcome::Send(part) => {
-            let checksums = checksums(front, request, &object, &part).await?;
-            describe(request, &bucket, &object, &checksums, &part, Body::empty())
+        ReadOutcome::Send(range) => {
+            let checksums = checksums(front, request, &object, &range).await?;
+            ObjectResponse { request, bucket: &bucket, object: &object, range, checksums }.with_body(Body::empty())
         }
     }
 }
 
-/// Answers an object, or a part of it. It is located once, and read if it still is where it was then: two questions to
+/// GetObject: an object, or a range of it. It is located once, and read if it still is where it was then: two questions to
 /// the catalog.
 pub(crate) async fn object(front: &Frontend, request: &S3Request) -> Answer {
     for _ in 0..LOOKUPS_MAX {
         let (bucket, located) = front.located(request).await?;
         let object = &located.object;
         versions::check(request)?;
-        let part = match weigh(request, object)? {
+        let range = match outcome(request, object)? {
             ReadOutcome::NotModified(answer) => return Ok(answer),
-            ReadOutcome::Send(part) => part,
+            ReadOutcome::Send(range) => range,
         };
-        let range = if let RequestedRange::Bytes(range) = &part { range.clone() } else { 0..object.bytes };
-        let checksums = checksums(front, request, object, &part).await?;
-        if let Some(bytes) = front.store.read(&request.bucket, &request.key, &located, range).await? {
-            return describe(request, &bucket, object, &checksums, &part, body_of(bytes, request));
+        let checksums = checksums(front, request, object, &range).await?;
+        let wanted = if let RequestedRange::Bytes(bytes) = &range { bytes.clone() } else { 0..object.bytes };
+        if let Some(bytes) = front.store.read(&request.bucket, &request.key, &located, wanted).await? {
+            let response = ObjectResponse { request, bucket: &bucket, object, range, checksums };
+            return response.with_body(body_of(bytes, request));
         }
     }
     Err(StoreError::overwritten().into())
 }
 
+/// What a read comes to, by its conditions and its range.
 enum ReadOutcome {
     NotModified(S3Response<Body>),
     Send(RequestedRange),
 }
 
-fn weigh(request: &S3Request, object: &Object) -> Result<ReadOutcome, ErrorResponse> {
+fn outcome(request: &S3Request, object: &Object) -> Result<ReadOutcome, ErrorResponse> {
     match evaluate(&request.headers, &object.etag, object.modified_ms) {
         ConditionOutcome::Failed => return Err(ErrorCode::PreconditionFailed.into()),
         ConditionOutcome::NotModified => {
@@ -85,7 +87,7 @@ fn weigh(request: &S3Request, object: &Object) -> Result<ReadOutcome, ErrorRespo
     }
 }
 
-/// The part of an upload that a read is for; all of what came in one piece is its part 1.
+/// The range of the part that a read asks for; an object that came in one piece is its own part 1.
 fn part_of_upload(request: &S3Request, object: &Object) -> Result<RequestedRange, ErrorResponse> {
     if request.headers.contains_key("range") {
         let message = "Cannot specify both Range header and partNumber query parameter";
@@ -100,18 +102,18 @@ fn part_of_upload(request: &S3Request, object: &Object) -> Result<RequestedRange
     if object.bytes == 0 { Ok(RequestedRange::Whole) } else { Err(ErrorResponse::invalid_range(object.bytes)) }
 }
 
-/// The checksums of what is answered, if they are asked for: of the whole, or of a part of an upload. Of another part
-/// there are none, and a client would hold those of the whole against it.
+/// The checksums of what is sent, if the client wants them: of the whole, or of a part of an upload. There are none of
+/// another range, and a client would compare it with those of the whole.
 async fn checksums(
     front: &Frontend,
     request: &S3Request,
     object: &Object,
-    part: &RequestedRange,
+    range: &RequestedRange,
 ) -> Result<Vec<Checksum>, ErrorResponse> {
     if !request.headers.contains_key("x-amz-checksum-mode") {
         return Ok(Vec::new());
     }
-    match part {
+    match range {
         RequestedRange::Whole | RequestedRange::Unsatisfiable => Ok(object.checksums.clone()),
         RequestedRange::Bytes(_) if request.query("partNumber").is_none() => Ok(Vec::new()),
         RequestedRange::Bytes(_) if object.parts.is_empty() => Ok(object.checksums.clone()),
@@ -123,7 +125,7 @@ async fn checksums(
     }
 }
 
-/// The bytes as a body. What goes wrong on the way can only break the connection, so it is logged here.
+/// The bytes as a body. An error on the way can only break the connection, so it is logged here.
 fn body_of(bytes: ObjectBytes, request: &S3Request) -> Body {
     let path = format!("/{}/{}", request.bucket, request.key);
     let frames = bytes.map(move |piece| {
@@ -136,45 +138,50 @@ fn body_of(bytes: ObjectBytes, request: &S3Request) -> Body {
     Body::http_body_unsync(StreamBody::new(frames))
 }
 
-fn describe(
-    request: &S3Request,
-    bucket: &Bucket,
-    object: &Object,
-    checksums: &[Checksum],
-    part: &RequestedRange,
-    body: Body,
-) -> Answer {
-    let mut answer = S3Response::new(body);
-    let headers = &mut answer.headers;
-    *headers = validators(object)?;
-    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(NO_TYPE));
-    for (name, value) in &object.headers {
-        set(headers, name, value)?;
-    }
-    for (name, value) in &object.metadata {
-        set(headers, &format!("x-amz-meta-{name}"), value)?;
-    }
-    if request.owns(bucket) && !object.tags.is_empty() {
-        headers.insert("x-amz-tagging-count", HeaderValue::from(object.tags.len()));
-    }
-    replace_headers(request, headers)?;
-    match part {
-        RequestedRange::Bytes(range) => {
-            answer.status = Some(StatusCode::PARTIAL_CONTENT);
-            let value = format!("bytes {}-{}/{}", range.start, range.end - 1, object.bytes);
-            set(headers, "content-range", &value)?;
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
+/// The response to a read.
+struct ObjectResponse<'a> {
+    request: &'a S3Request,
+    bucket: &'a Bucket,
+    object: &'a Object,
+    range: RequestedRange,
+    checksums: Vec<Checksum>,
+}
+
+impl ObjectResponse<'_> {
+    fn with_body(self, body: Body) -> Answer {
+        let Self { request, bucket, object, range, checksums } = self;
+        let mut answer = S3Response::new(body);
+        let headers = &mut answer.headers;
+        *headers = validators(object)?;
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(NO_TYPE));
+        for (name, value) in &object.headers {
+            set(headers, name, value)?;
         }
-        RequestedRange::Whole | RequestedRange::Unsatisfiable => {
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(object.bytes));
+        for (name, value) in &object.metadata {
+            set(headers, &format!("x-amz-meta-{name}"), value)?;
         }
+        if request.owns(bucket) && !object.tags.is_empty() {
+            headers.insert("x-amz-tagging-count", HeaderValue::from(object.tags.len()));
+        }
+        replace_headers(request, headers)?;
+        match range {
+            RequestedRange::Bytes(range) => {
+                answer.status = Some(StatusCode::PARTIAL_CONTENT);
+                let value = format!("bytes {}-{}/{}", range.start, range.end - 1, object.bytes);
+                set(headers, "content-range", &value)?;
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
+            }
+            RequestedRange::Whole | RequestedRange::Unsatisfiable => {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(object.bytes));
+            }
+        }
+        add_checksums(headers, &checksums)?;
+        if request.query("partNumber").is_some() && !object.parts.is_empty() {
+            headers.insert("x-amz-mp-parts-count", HeaderValue::from(object.parts.count()));
+        }
+        Ok(answer)
     }
-    add_checksums(headers, checksums)?;
-    if request.query("partNumber").is_some() && !object.parts.is_empty() {
-        headers.insert("x-amz-mp-parts-count", HeaderValue::from(object.parts.count()));
-    }
-    Ok(answer)
 }
 
 fn replace_headers(request: &S3Request, headers: &mut HeaderMap) -> Result<(), ErrorResponse> {

@@ -52,7 +52,7 @@ pub struct TrafficStats {
     pub requests: usize,
     /// Of those, unsigned ones.
     pub unsigned_requests: usize,
-    /// Requests that were told to slow down because there were too many.
+    /// Requests refused with `SlowDown` because there were too many.
     pub refused_requests: u64,
     /// Connections that were closed at once because their peer had too many.
     pub refused_connections: u64,

@@ -1,4 +1,4 @@
-//! Validation: the headers and query parameters that each operation honours. Any other is refused rather than ignored,
+//! Validation: the headers and query parameters that each operation takes. Any other is refused rather than ignored,
 //! so that no success ever means less than was asked for.
 //!
 //! The rule covers all query parameters and all headers that could change what an operation means: those of S3
@@ -108,7 +108,7 @@ fn parameters(operation: Operation) -> &'static [&'static str] {
     }
 }
 
-fn parameter_is_honoured(operation: Operation, name: &str) -> bool {
+fn is_valid_parameter(operation: Operation, name: &str) -> bool {
     let configures = match operation {
         Operation::GetConfiguration => operation::is_readable_configuration(name),
         Operation::DeleteConfiguration => operation::is_deletable_configuration(name),
@@ -117,7 +117,7 @@ fn parameter_is_honoured(operation: Operation, name: &str) -> bool {
     configures || parameters(operation).contains(&name)
 }
 
-/// Refuses what `operation` does not honour.
+/// Refuses headers and parameters that are not valid for `operation`.
 ///
 /// # Errors
 /// `NotImplemented`, naming the header or parameter; `InvalidToken` for the tokens of sessions, which there are none
@@ -135,7 +135,7 @@ pub(crate) fn check(
         }
         let name = name.as_str();
         let signs = SIGNING.contains(&name) || may_be_presigned_v2(operation) && SIGNING_V2.contains(&name);
-        if !signs && !parameter_is_honoured(operation, name) {
+        if !signs && !is_valid_parameter(operation, name) {
             return Err(ErrorResponse::not_implemented(&format!("The query parameter {name}")));
         }
     }
@@ -144,14 +144,14 @@ pub(crate) fn check(
         if name == "x-amz-security-token" {
             return Err(ErrorCode::InvalidToken.into());
         }
-        if !header_is_honoured(operation, name, value) {
+        if !is_valid_header(operation, name, value) {
             return Err(ErrorResponse::not_implemented(&format!("The header {name} with this value")));
         }
     }
     if signed { check_signed(query, headers) } else { check_unsigned(query) }
 }
 
-fn header_is_honoured(operation: Operation, name: &str, value: &str) -> bool {
+fn is_valid_header(operation: Operation, name: &str, value: &str) -> bool {
     let copies = matches!(operation, Operation::CopyObject | Operation::UploadPartCopy);
     let begins = operation == Operation::CreateMultipartUpload;
     let completes = operation == Operation::CompleteMultipartUpload;
@@ -290,8 +290,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn honoured(operation: Operation, name: &str, value: &str) -> bool {
-        header_is_honoured(operation, name, value)
+    fn valid(operation: Operation, name: &str, value: &str) -> bool {
+        is_valid_header(operation, name, value)
     }
 
     #[test]
@@ -313,7 +313,7 @@ mod tests {
             ("x-amz-api-version", "2030-01-01"),
             ("x-amz-never-heard-of", "1"),
         ] {
-            assert!(!honoured(Operation::PutObject, name, value), "{name}: {value}");
+            assert!(!valid(Operation::PutObject, name, value), "{name}: {value}");
         }
     }
 
@@ -329,18 +329,18 @@ mod tests {
             ("if-none-match", "*"),
             ("if-match", "\"25f9e794323b453885f5181f1b624d0b\""),
         ] {
-            assert!(honoured(Operation::PutObject, name, value), "{name}: {value}");
+            assert!(valid(Operation::PutObject, name, value), "{name}: {value}");
         }
     }
 
     #[test]
     fn governance_is_bypassed_where_there_is_none_and_only_by_deletes() {
         for operation in [Operation::DeleteObject, Operation::DeleteObjects] {
-            assert!(honoured(operation, "x-amz-bypass-governance-retention", "true"));
-            assert!(honoured(operation, "x-amz-bypass-governance-retention", "False"));
-            assert!(!honoured(operation, "x-amz-bypass-governance-retention", "maybe"));
+            assert!(valid(operation, "x-amz-bypass-governance-retention", "true"));
+            assert!(valid(operation, "x-amz-bypass-governance-retention", "False"));
+            assert!(!valid(operation, "x-amz-bypass-governance-retention", "maybe"));
         }
-        assert!(!honoured(Operation::PutObject, "x-amz-bypass-governance-retention", "true"));
+        assert!(!valid(Operation::PutObject, "x-amz-bypass-governance-retention", "true"));
     }
 
     #[test]

@@ -84,16 +84,16 @@ async fn workers_leave_when_nothing_waits() {
 }
 
 /// A batch, and where its state comes back.
-fn lane() -> (Lane, oneshot::Receiver<Md5State>) {
+fn lane() -> (LaneBatch, oneshot::Receiver<Md5State>) {
     let (done, back) = oneshot::channel();
     let pieces = VecDeque::from([Bytes::from(vec![7; 4 * SLICE_BLOCKS * BLOCK_BYTES])]);
-    (Lane { state: Md5State::new(), pieces, done }, back)
+    (LaneBatch { state: Md5State::new(), pieces, done }, back)
 }
 
 /// A worker that is counted and has not begun.
-fn worker(workers: &Md5Workers) -> Worker {
+fn worker(workers: &Md5Workers) -> Md5Worker {
     workers.shared.lock().workers += 1;
-    Worker { shared: Arc::clone(&workers.shared), lanes: Vec::new(), left: false }
+    Md5Worker { shared: Arc::clone(&workers.shared), lanes: Vec::new(), left: false }
 }
 
 #[test]
