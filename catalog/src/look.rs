@@ -1,6 +1,6 @@
-//! Looking at a catalog without changing it, damage or not: for whoever holds it against the media.
+//! Reading a catalog, damaged or not, without changing it, to compare it with the media.
 //!
-//! What cannot be parsed is left out here; [`Catalog::audit`](crate::Catalog::audit) tells of it.
+//! What cannot be parsed is left out here; [`Catalog::audit`](crate::Catalog::audit) reports it.
 
 use crate::catalog::{Catalog, Cursor, Page};
 use crate::error::{CatalogError, StoreError};
@@ -13,7 +13,7 @@ use crate::upload::part_of;
 use model::{BlobId, DriveId};
 use std::sync::Arc;
 
-/// What the catalog knows of a blob's number.
+/// The state of a blob's number in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Nothing: it was never given to a blob, or the blob is forgotten.
@@ -125,7 +125,7 @@ impl Catalog {
         }
     }
 
-    /// What is known of each of `ids`, in their order.
+    /// The state of each of `ids`, in their order.
     pub async fn known_blobs(&self, ids: &[BlobId]) -> Result<Vec<Known>, CatalogError> {
         let keys: Vec<_> = ids.iter().flat_map(|&id| [key::blob(id), key::intent(id)]).collect();
         let values = self.store.get_many(keys.clone()).await?;
@@ -140,7 +140,7 @@ impl Catalog {
         Ok(keys.iter().zip(values).map(known).collect())
     }
 
-    /// Whether a version lies in `blob`. One in which none does may be half removed.
+    /// True if a version lives in `blob`. A blob in which none does may be half removed.
     pub async fn is_blob_living(&self, blob: BlobId) -> Result<bool, CatalogError> {
         Ok(!self.store.scan(KeyRange::prefix(&key::members(blob)), 1).await?.is_empty())
     }
