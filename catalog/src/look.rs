@@ -5,7 +5,7 @@
 use crate::catalog::{Catalog, Cursor, Page};
 use crate::error::{CatalogError, StoreError};
 use crate::key::{self, Tag};
-use crate::record::{Blob, IN_PARTS, Owner, Part, Place, PlacedObject, StagedMark, VersionId, decode};
+use crate::record::{Blob, IN_PARTS, Owner, Part, PlacedObject, StagedMark, VersionId, decode};
 use crate::seal::Sealed;
 use crate::staging::StagedSlot;
 use crate::store::{KeyRange, Store};
@@ -103,26 +103,6 @@ impl Catalog {
             Some((bucket, key, decode(&entry.key, &entry.value).ok()?))
         });
         Ok(Page { items: items.collect(), next: page.next })
-    }
-
-    /// Some of the objects that lie in `blob`, by bucket and key, each with both; and where to go on. Walks over all
-    /// objects, since keys lead to blobs and not the other way round: for what is lost, and seldom.
-    pub async fn objects_in_blob(
-        &self,
-        blob: BlobId,
-        after: Option<&Cursor>,
-        limit: usize,
-    ) -> Result<Page<(String, String, PlacedObject)>, CatalogError> {
-        let mut after = after.cloned();
-        loop {
-            let mut page = self.sound_objects(after.as_ref(), limit).await?;
-            page.items
-                .retain(|(_, _, placed)| matches!(placed.place, Place::Stored { blob: home, .. } if home == blob));
-            if !page.items.is_empty() || page.next.is_none() {
-                return Ok(page);
-            }
-            after = page.next;
-        }
     }
 
     /// The state of each of `ids`, in their order.

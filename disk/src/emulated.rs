@@ -290,11 +290,6 @@ impl EmulatedRack {
         self.plug(drive);
     }
 
-    /// How busy the server is that mounts the drives: which distribution mounts take their time from.
-    pub fn set_load(&self, load: Load) {
-        self.shared.truth().0.load = load;
-    }
-
     /// The state of a drive's platters. Reading it wakes nothing.
     pub fn state(&self, drive: DriveId) -> PowerState {
         let (mut truth, now) = self.shared.truth();

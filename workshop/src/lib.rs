@@ -40,10 +40,7 @@ pub use block::BLOCK_BYTES;
 pub use checksum::{Checksummer, whole_checksum};
 pub use drain::Full;
 pub use format::FormatError;
-pub use pack::{
-    HeldPack, MEMBERS_MAX, PackError, PackMember, PackPlan, PackSource, PayloadCheck, PayloadError, Sealed,
-    VerifyError, verify_payload,
-};
+pub use pack::{HeldPack, MEMBERS_MAX, PackError, PackMember, PackPlan, PackSource, Sealed};
 pub use pack_format::{
     IndexEntry, MemberAttributes, PACK_FOOTER_BYTES, PackFooter, PartDigests, Retention, RetentionMode, decode_footer,
     decode_index,

@@ -1,8 +1,7 @@
 //! Packs: the payload of a blob, made of staged files, or of bytes in memory.
 //!
 //! A payload is the members' bytes in the order given, then the index, then the footer; also when there is one member.
-//! [`PackPlan`] knows every offset before a byte is read, [`PackSource`] yields the bytes, and [`PayloadCheck`]
-//! compares the bytes that were read back from the rack with those that the source yielded.
+//! [`PackPlan`] knows every offset before a byte is read, [`PackSource`] yields the bytes.
 //!
 //! Invariants: two sources of one plan yield the same bytes, so a write can be tried again; every member is checked
 //! block by block as it is read, and against its object's own checksum; a source holds two blocks and a few opened
@@ -23,7 +22,6 @@ use catalog::{Checksum, ChecksumKind, Object};
 use crc_fast::{CrcAlgorithm, Digest};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, FuturesOrdered, Stream, StreamExt};
-use std::pin::pin;
 use std::sync::Arc;
 
 /// The most members of a pack.
@@ -543,75 +541,6 @@ impl PackSource {
             index_checksum: self.index_digest.finalize(),
         }
     }
-}
-
-/// The payload that was read back differs from the one that was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PayloadError {
-    /// It has another length.
-    #[error("read back {0} bytes")]
-    Length(u64),
-    /// It has another checksum.
-    #[error("read back something else")]
-    Checksum,
-}
-
-/// Compares a payload that is read back with what was yielded, without keeping it.
-pub struct PayloadCheck {
-    sealed: Sealed,
-    digest: Digest,
-    bytes: u64,
-}
-
-impl PayloadCheck {
-    /// A check against `sealed`.
-    pub fn new(sealed: Sealed) -> Self {
-        Self { sealed, digest: Digest::new(CrcAlgorithm::Crc64Nvme), bytes: 0 }
-    }
-
-    /// The next bytes that were read back.
-    pub fn update(&mut self, bytes: &[u8]) {
-        self.digest.update(bytes);
-        self.bytes += bytes.len() as u64;
-    }
-
-    /// An error unless that was all of the payload, unchanged.
-    pub fn finish(self) -> Result<(), PayloadError> {
-        if self.bytes != self.sealed.payload_bytes {
-            return Err(PayloadError::Length(self.bytes));
-        }
-        if self.digest.finalize() != self.sealed.checksum {
-            return Err(PayloadError::Checksum);
-        }
-        Ok(())
-    }
-}
-
-/// Why a payload could not be verified, or is wrong.
-#[derive(Debug, thiserror::Error)]
-pub enum VerifyError<E> {
-    /// It is wrong.
-    #[error(transparent)]
-    Payload(#[from] PayloadError),
-    /// It could not be read.
-    #[error("{0}")]
-    Stream(E),
-}
-
-/// Reads `payload` to its end, and compares it with `sealed`.
-pub async fn verify_payload<B, E>(
-    payload: impl Stream<Item = Result<B, E>>,
-    sealed: Sealed,
-) -> Result<(), VerifyError<E>>
-where
-    B: AsRef<[u8]>,
-{
-    let mut payload = pin!(payload);
-    let mut check = PayloadCheck::new(sealed);
-    while let Some(chunk) = payload.next().await {
-        check.update(chunk.map_err(VerifyError::Stream)?.as_ref());
-    }
-    Ok(check.finish()?)
 }
 
 #[cfg(test)]
