@@ -20,10 +20,10 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-/// Contradictions that are told in words; more are only counted.
+/// Contradictions that are described; more are only counted.
 const REPORTED_MAX: usize = 1_000;
 
-/// What an audit found.
+/// The findings of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
     /// Objects.
@@ -44,7 +44,7 @@ pub struct Audit {
     pub blobs: u64,
     /// Blobs that are being written.
     pub intents: u64,
-    /// Payload bytes in the rack that nobody refers to.
+    /// Payload bytes in the rack that no object refers to.
     pub doomed_bytes: u64,
     /// Member records that were walked over, and parts of objects that are in one piece no more: those that an object
     /// knows of must be all there are.
@@ -92,7 +92,7 @@ impl Audit {
     }
 }
 
-/// What the indexes say of an object.
+/// The entries of the indexes for an object.
 struct Indexes {
     mark: Option<StagedMark>,
     aged: Option<u64>,
@@ -165,7 +165,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Whose a number in the workshop is, is a staged object or an open upload.
+    /// The owner of a number in the workshop is a staged object or an open upload.
     async fn audit_owners(&self, audit: &mut Audit) -> Result<(), CatalogError> {
         let mut walk = Steps::default();
         while let Some(entries) = self.step(&key::all(Tag::Version), &mut walk).await? {
@@ -241,16 +241,16 @@ impl Catalog {
         Ok(())
     }
 
-    /// Living members and tombstones of a blob together are its members, side by side; or it is doomed as a whole.
+    /// Living members and tombstones of a blob together are its members, side by side; or it is dead as a whole.
     async fn audit_extents(&self, audit: &mut Audit, entry: &Entry, blob: &Blob) -> Result<(), CatalogError> {
         let mut extents = self.extents(&key::members(blob.blob), member_of).await?;
         let dead = self.extents(&key::tombs_of(blob.group, blob.blob), dead_of).await?;
         if dead.iter().any(|member| member.version == WHOLE) {
-            audit.demand(extents.is_empty() && dead.len() == 1, entry, "doomed as a whole, and yet in parts");
+            audit.demand(extents.is_empty() && dead.len() == 1, entry, "dead as a whole, and yet in parts");
             return Ok(());
         }
         extents.extend(dead);
-        audit.demand(extents.len() == blob.members as usize, entry, "members neither live in it nor are doomed there");
+        audit.demand(extents.len() == blob.members as usize, entry, "members neither live in it nor are dead there");
         extents.sort_by_key(|member| (member.offset, end_of(member)));
         let apart = extents.windows(2).all(|two| end_of(&two[0]) <= two[1].offset);
         audit.demand(apart, entry, "two members of it share bytes");
@@ -320,7 +320,7 @@ impl Catalog {
                 audit.doomed_bytes = audit.doomed_bytes.saturating_add(dead.bytes);
                 let fits = |found: &Blob| u64::from(found.group.0) == *group;
                 audit.demand(blobs[index].as_ref().is_some_and(fits), entry, "no such blob lies in this group");
-                audit.demand(alive[index].is_none(), entry, "doomed, and yet it lives there");
+                audit.demand(alive[index].is_none(), entry, "dead, and yet it lives there");
             }
         }
         Ok(())
@@ -377,7 +377,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// What a job has read is remembered of a job that is.
+    /// The inputs of a job belong to a job that exists.
     async fn audit_jobs(&self, audit: &mut Audit) -> Result<(), CatalogError> {
         let mut jobs = BTreeSet::new();
         let mut walk = Steps::default();
@@ -523,7 +523,7 @@ fn parsed<T>(
     good
 }
 
-/// The dead member, or the whole dead blob, that a tombstone tells of.
+/// The dead member, or the whole dead blob, of a tombstone.
 fn dead_of(entry: &Entry) -> Result<Member, CatalogError> {
     let [_, _, _, offset, version] = key::numbers(&entry.key)?;
     Ok(Member { version: VersionId(version), offset, bytes: value(entry)? })

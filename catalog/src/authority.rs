@@ -2,8 +2,8 @@
 //!
 //! It is checked when a request is admitted, and may be gone when the request commits: a body may take hours, and
 //! meanwhile the bucket may be removed and created again by another user, or the keys that signed the request rotated.
-//! So the right is part of every batch. It holds at the moment at which the batch gets its sequence number, or nothing of
-//! the batch happens.
+//! So the right is part of every batch. It holds at the moment at which the batch gets its sequence number, or nothing
+//! of the batch happens.
 
 use crate::key;
 use crate::record::{Bucket, encode};

@@ -1,4 +1,4 @@
-//! Blobs: from intent through commit to being forgotten, and what in them is doomed.
+//! Blobs: from intent through commit to removal, and the dead bytes in them.
 
 use crate::catalog::{Catalog, Cursor, Page, STEP};
 use crate::error::CatalogError;
@@ -13,33 +13,33 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The version in the tombstone of a whole blob. No version has this number.
 pub(crate) const WHOLE: VersionId = VersionId(0);
 
-/// What committing a blob did.
+/// The result of committing a blob.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitBlob {
     /// The versions that lie in it now, with the slots of their staged files, which the caller frees: one, or one for
     /// each part.
     pub moved: Vec<(VersionId, u64)>,
-    /// The members that were overwritten or deleted meanwhile: their bytes in the blob are doomed from the start.
+    /// The members that were overwritten or deleted meanwhile: their bytes in the blob are dead from the start.
     pub dead: Vec<VersionId>,
     /// The bytes of those.
     pub dead_bytes: u64,
 }
 
-/// A blob with bytes that nobody refers to any more.
+/// A blob with dead bytes, which no object refers to any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doomed {
     /// The blob.
     pub blob: Blob,
     /// Those of its drives that hold nothing of it, since they took the place of a drive that failed.
     pub lost: Vec<DriveId>,
-    /// How many of its payload bytes are doomed: all of them where nothing lives in it.
+    /// Its dead payload bytes: all of them if no version lives in it.
     pub doomed_bytes: u64,
-    /// Whether a version lives in it. If none does, its stacks can be removed and the blob forgotten.
+    /// True if a version lives in it. If none does, its stacks can be removed and the blob forgotten.
     pub living: bool,
 }
 
 impl Catalog {
-    /// Remembers, before the first stack is created, that `blob` is about to be written to these drives.
+    /// Records, before the first stack is created, the intent to write `blob` to these drives.
     ///
     /// # Errors
     /// [`CatalogError::PreconditionFailed`] if the number was used before.
@@ -58,7 +58,7 @@ impl Catalog {
     }
 
     /// Makes the blob, whose stacks are synced and read back, the place of its members, all at once. A member that was
-    /// overwritten or deleted meanwhile is doomed at once.
+    /// overwritten or deleted meanwhile is dead at once.
     ///
     /// # Errors
     /// [`CatalogError::NoIntent`] if it was not begun, or is committed or aborted; [`CatalogError::Conflict`].
@@ -125,7 +125,7 @@ impl Catalog {
         Ok(found)
     }
 
-    /// Gives up a blob that was begun: whatever was written of it is doomed as a whole. `None` if it is not being
+    /// Aborts a blob that was begun: everything that was written of it is dead as a whole. `None` if it is not being
     /// written.
     ///
     /// # Errors
@@ -164,7 +164,7 @@ impl Catalog {
         Ok(Page { items, next: page.next })
     }
 
-    /// A page of the blobs of `group` with doomed bytes, by number.
+    /// A page of the blobs of `group` with dead bytes, by number.
     pub async fn doomed_page(
         &self,
         group: GroupId,
@@ -183,8 +183,8 @@ impl Catalog {
             let [_, number, nonce, _, _] = key::numbers(&first.key)?;
             let id = BlobId::new(number, nonce);
             let tombs = KeyRange::prefix(&key::tombs_of(group, id));
-            // It may be forgotten between the two reads; then it is no longer doomed but gone.
-            items.extend(self.doomed_blob(group, id).await?);
+            // It may be forgotten between the two reads; then it is not dead but gone.
+            items.extend(self.dead_blob(group, id).await?);
             range.start = match tombs.end {
                 std::ops::Bound::Excluded(end) => std::ops::Bound::Included(end),
                 other => other,
@@ -195,7 +195,7 @@ impl Catalog {
         Ok(Page { items, next })
     }
 
-    /// The doomed bytes of every group that has some. Reads every tombstone: for boot.
+    /// The dead bytes of every group that has some. Reads every tombstone: for boot.
     pub async fn doomed_totals(&self) -> Result<Vec<(GroupId, u64)>, CatalogError> {
         let mut totals = BTreeMap::new();
         let mut after = None;
@@ -235,7 +235,7 @@ impl Catalog {
         self.look_up(ids.iter().map(|&id| key::blob(id)).collect()).await
     }
 
-    async fn doomed_blob(&self, group: GroupId, blob: BlobId) -> Result<Option<Doomed>, CatalogError> {
+    async fn dead_blob(&self, group: GroupId, blob: BlobId) -> Result<Option<Doomed>, CatalogError> {
         let Some(found) = self.look_up_one::<Blob>(&key::blob(blob)).await? else { return Ok(None) };
         let living = !self.store.scan(KeyRange::prefix(&key::members(blob)), 1).await?.is_empty();
         if !living {
@@ -279,7 +279,7 @@ pub(crate) fn commit_batch(blob: &Blob) -> Batch {
     Batch { checks, writes }
 }
 
-/// Adds to `batch`: `member`, which is not staged any more, is doomed in `blob`.
+/// Adds to `batch`: `member`, which is not staged any more, is dead in `blob`.
 fn bury_member(blob: &Blob, member: &Member, batch: &mut Batch, outcome: &mut CommitBlob) {
     let Member { version, offset, bytes } = *member;
     // Versions never come back, so this needs no check.
@@ -309,7 +309,7 @@ fn move_member(blob: &Blob, member: &Member, found: StagedMember, batch: &mut Ba
     batch.writes.push(Write::Put(at, encode(&placed)));
 }
 
-/// The member that an entry of the member index tells of.
+/// The member of an entry of the member index.
 pub(crate) fn member_of(entry: &Entry) -> Result<Member, CatalogError> {
     let [_, _, offset, version] = key::numbers(&entry.key)?;
     Ok(Member { version: VersionId(version), offset, bytes: decode(&entry.key, &entry.value)? })

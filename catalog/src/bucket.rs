@@ -8,7 +8,7 @@ use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use model::DriveId;
 
 impl Catalog {
-    /// Remembers a user who was not there.
+    /// Adds a user.
     ///
     /// # Errors
     /// [`CatalogError::UserExists`] if there is one of that name.
@@ -21,7 +21,7 @@ impl Catalog {
         if made { Ok(()) } else { Err(CatalogError::UserExists) }
     }
 
-    /// Remembers `user` in the place of the user of that name. Nothing is committed any more that the old keys signed.
+    /// Replaces the user of that name by `user`. Requests that the old keys signed cannot commit any more.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchUser`] if there is none.
@@ -34,8 +34,8 @@ impl Catalog {
         if made { Ok(()) } else { Err(CatalogError::NoSuchUser) }
     }
 
-    /// Forgets the user `name`. What is called by that name elsewhere (the owner of a bucket) stays. Nothing is
-    /// committed any more that the user signed.
+    /// Forgets the user `name`. What is called by that name elsewhere (the owner of a bucket) stays. Requests
+    /// that the user signed cannot commit any more.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchUser`] if there is none.
@@ -53,7 +53,7 @@ impl Catalog {
         self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
     }
 
-    /// What makes `access_key` the only one of `name`. Changes of users are made one after the other, by their caller.
+    /// The writes that make `access_key` the only one of `name`. The caller makes changes of users one after the other.
     async fn new_access_key(&self, name: &str, access_key: Option<&str>) -> Result<Vec<Write>, CatalogError> {
         let of_name = |entry: &Entry| {
             let holder: String = decode(&entry.key, &entry.value)?;
@@ -72,7 +72,7 @@ impl Catalog {
     /// Makes a bucket, of an owner who is no user that the catalog knows and could forget.
     ///
     /// # Errors
-    /// [`CatalogError::BucketExists`] if there is one of that name, whoever owns it; [`CatalogError::Damaged`] if its
+    /// [`CatalogError::BucketExists`] if there is one of that name, of any owner; [`CatalogError::Damaged`] if its
     /// record is missing, and what is in it is there.
     pub async fn create_bucket(&self, bucket: &Bucket) -> Result<(), CatalogError> {
         if self.make_bucket(bucket, Vec::new()).await? {
@@ -106,7 +106,7 @@ impl Catalog {
     /// Makes a bucket of a user, who is still there when it is made.
     ///
     /// # Errors
-    /// [`CatalogError::BucketExists`] if there is one of that name, whoever owns it; [`CatalogError::NoSuchUser`] if
+    /// [`CatalogError::BucketExists`] if there is one of that name, of any owner; [`CatalogError::NoSuchUser`] if
     /// its owner is none any more; [`CatalogError::Damaged`] as [`Catalog::create_bucket`].
     pub async fn create_users_bucket(&self, bucket: &Bucket) -> Result<(), CatalogError> {
         if self.make_bucket(bucket, vec![Check::Present(key::user(&bucket.owner))]).await? {
@@ -128,8 +128,8 @@ impl Catalog {
         self.read(&key::bucket(name)).await?.ok_or_else(|| self.not_there(CatalogError::NoSuchBucket))
     }
 
-    /// The bytes of the bucket that `bucket` is or was, if it has not been removed since: whoever removes and makes it
-    /// anew makes another one, which may be somebody else's.
+    /// The bytes of the record of `bucket` now, if it has not been removed: a bucket of the same name that was created
+    /// since is another one, which may belong to another user.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`].
@@ -187,17 +187,17 @@ impl Catalog {
         Err(CatalogError::BucketNotEmpty)
     }
 
-    /// Remembers `record`, in the place of what was remembered of that drive.
+    /// Stores `record` in place of the earlier one of that drive.
     pub async fn drive_put(&self, record: &DriveRecord) -> Result<(), CatalogError> {
         self.put(key::drive(record.drive), encode(record)).await
     }
 
-    /// What is remembered of `drive`.
+    /// The record of `drive`.
     pub async fn drive(&self, drive: DriveId) -> Result<Option<DriveRecord>, CatalogError> {
         self.read(&key::drive(drive)).await
     }
 
-    /// What is remembered of every drive, by id.
+    /// The records of all drives, by id.
     pub async fn drives(&self) -> Result<Vec<DriveRecord>, CatalogError> {
         self.all_entries(&key::all(Tag::Drive), |entry| decode(&entry.key, &entry.value)).await
     }

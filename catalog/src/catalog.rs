@@ -1,8 +1,8 @@
 //! The typed catalog over any store: what all its parts share.
 //!
-//! Every change is read, planned and committed as one batch whose checks are what was read; if somebody else was
-//! faster, it is planned anew. To guarantee progress within a process, a change that lost several times takes its next
-//! turn alone.
+//! Every change is read, planned and committed as one batch whose checks are what was read; if another change was
+//! faster, it is planned anew. To guarantee progress within a process, a change that lost several times makes its next
+//! attempt alone.
 //!
 //! A call whose future is dropped may or may not have happened. Where the answer names something to free (a slot), let
 //! the call run to its end in a task of its own; what is lost anyway is found at boot ([`Catalog::staged_slots`]).
@@ -91,7 +91,7 @@ impl Catalog {
                 if catalog.apply(batch).await? {
                     return Ok(catalog);
                 }
-                let what = "its records are there, but not the one that tells their format; restore it from a backup";
+                let what = "its records are there, but not the one with their format; restore it from a backup";
                 Err(StoreError::Unusable(what.into()).into())
             }
         }
@@ -109,7 +109,7 @@ impl Catalog {
         self.store.incomplete()
     }
 
-    /// `error` says that something is not there. Where records are missing nobody can know that.
+    /// `error`, that something does not exist; or, where records are missing, that this is unknown.
     pub(crate) fn not_there(&self, error: CatalogError) -> CatalogError {
         match self.incomplete() {
             None => error,
@@ -180,12 +180,13 @@ impl Catalog {
     /// Sets one value, whatever was there.
     pub(crate) async fn put(&self, at: Vec<u8>, value: Vec<u8>) -> Result<(), CatalogError> {
         let batch = Batch { checks: Vec::new(), writes: vec![Write::Put(at, value)] };
-        rules::assert_kept(&batch);
+        rules::assert_obeyed(&batch);
         Ok(self.store.commit(batch).await?)
     }
 
     /// The same catalog, for changes by the right of `authority` alone: each of them answers
-    /// [`CatalogError::NoSuchBucket`] or [`CatalogError::NoSuchAccessKey`], and changes nothing, once that right is gone.
+    /// [`CatalogError::NoSuchBucket`] or [`CatalogError::NoSuchAccessKey`], and changes nothing, once that right is
+    /// gone.
     #[must_use]
     pub fn authorised(&self, authority: Authority) -> Self {
         let mut authorised = self.clone();
@@ -195,7 +196,7 @@ impl Catalog {
 
     /// Commits `batch`, by the right that this handle has. False if one of its checks did not hold.
     pub(crate) async fn apply(&self, batch: Batch) -> Result<bool, CatalogError> {
-        rules::assert_kept(&batch);
+        rules::assert_obeyed(&batch);
         if let Some(grant) = &self.grant {
             return self.apply_granted(grant, &batch).await;
         }
@@ -299,7 +300,7 @@ impl Catalog {
         }
     }
 
-    /// The retries of one change.
+    /// The attempts of one change.
     pub(crate) fn retries(&self) -> Retries<'_> {
         Retries { lock: &self.retries, taken: 0 }
     }
@@ -311,11 +312,11 @@ pub(crate) struct Retries<'a> {
     taken: u32,
 }
 
-/// The right to plan and commit a change. Kept until the commit is answered.
+/// Permission for one attempt to plan and commit a change, until the commit is answered.
 pub(crate) enum RetryPermit<'a> {
-    /// Others do the same meanwhile.
+    /// Other changes may be under way.
     Shared { _guard: RwLockReadGuard<'a, ()> },
-    /// Nobody else in this process does.
+    /// No other change of this process is under way.
     Alone { _guard: RwLockWriteGuard<'a, ()> },
 }
 

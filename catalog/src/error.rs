@@ -1,9 +1,9 @@
-//! Why the catalog could not do what was asked.
+//! The errors of the catalog and of its stores.
 
 use model::BlobId;
 use std::fmt::Write as _;
 
-/// Why the catalog could not do what was asked.
+/// The reason why a call of the catalog failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// There is no such bucket.
@@ -21,7 +21,7 @@ pub enum CatalogError {
     /// There is no user of that name.
     #[error("there is no such user")]
     NoSuchUser,
-    /// Nobody has the access key any more: it was rotated, or its user was removed.
+    /// The access key is no user's any more: it was rotated, or its user was removed.
     #[error("there is no such access key any more")]
     NoSuchAccessKey,
     /// A user of that name is there already.
@@ -53,7 +53,7 @@ pub enum CatalogError {
     Damaged(String),
 }
 
-/// Why a store could not.
+/// The reason why a call of a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The check of that index did not hold; nothing was changed.
@@ -65,7 +65,7 @@ pub enum StoreError {
     /// The file is not a catalog of this version, or damaged.
     #[error("{0}")]
     Unusable(String),
-    /// Anything else it said.
+    /// Any other error.
     #[error("catalog: {0}")]
     Failed(String),
 }

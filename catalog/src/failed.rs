@@ -1,4 +1,4 @@
-//! Drives that failed for good: that they did, what still counts on them, and where it goes instead.
+//! Drives that failed for good, the stacks that still count on them, and the drives that replace them.
 //!
 //! When another drive takes the place of one that failed, every stack that is still counted there is marked as lost
 //! before the drive is forgotten to have failed. So at any moment either all stacks on a drive are lost, or those with
@@ -25,7 +25,7 @@ pub struct OnDrive {
 }
 
 impl Catalog {
-    /// Remembers that `drive` failed for good at `now_ms`, in milliseconds of the Unix epoch. Again changes nothing;
+    /// Records that `drive` failed for good at `now_ms`, in milliseconds of the Unix epoch. Again changes nothing;
     /// the answer is whether this was the first time.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl Catalog {
         }
     }
 
-    /// What is still lost on drives that were replaced and have not failed since, in bytes of stacks. For boot: reads
+    /// The bytes of stacks that are still lost on drives that were replaced and have not failed since. For boot: reads
     /// every stack on such a drive.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl Catalog {
         Ok(lost)
     }
 
-    /// Whether `blob` has a stack on `drive` that is lost, since the drive that it was on failed, whether or not that
+    /// True if `blob` has a stack on `drive` that is lost, since the drive that it was on failed, whether or not that
     /// one was replaced.
     ///
     /// # Errors
@@ -265,7 +265,7 @@ fn ids_of(stacks: &[Entry]) -> Result<Vec<BlobId>, CatalogError> {
     stacks.iter().map(|entry| key::numbers(&entry.key).map(|[_, number, nonce]| BlobId::new(number, nonce))).collect()
 }
 
-/// Whether a stack by drive was on a drive that failed and was replaced. Of one whose record is damaged it is assumed:
+/// True of a stack that was on a drive which failed and was replaced. It is assumed of one whose record is damaged:
 /// a stack that is rebuilt in vain costs less than one that is missed.
 fn is_lost(stack: &Entry) -> bool {
     stack.value.open(&stack.key).map_or(true, |(mark, _)| !mark.is_empty())

@@ -29,7 +29,7 @@ impl Catalog {
         self.next_id("slot", &self.ids.slots).await
     }
 
-    /// Every slot that was ever given out is below this, whatever became of whoever it was given to.
+    /// Every slot that was ever given out is below this.
     pub async fn slots_end(&self) -> Result<u64, CatalogError> {
         Ok(self.counter("slot").await?.0)
     }
@@ -40,7 +40,7 @@ impl Catalog {
         self.next_id("blob", &self.ids.blobs).await.map(|number| BlobId::new(number, nonce))
     }
 
-    /// Every blob number that was ever given out is below this, whatever became of whoever it was given to.
+    /// Every blob number that was ever given out is below this.
     pub async fn blobs_end(&self) -> Result<u64, CatalogError> {
         Ok(self.counter("blob").await?.0)
     }
@@ -84,7 +84,7 @@ impl Catalog {
         }
     }
 
-    /// The first number that was not given out, and that nobody else has reserved any since.
+    /// The first number that was not given out, and checks that none was reserved since.
     ///
     /// # Errors
     /// [`CatalogError::Damaged`] if both copies are: a number that is given out twice would do more harm than none.

@@ -42,13 +42,13 @@ pub enum JobState {
 }
 
 impl JobState {
-    /// Whether nothing happens to the job any more.
+    /// True of a job that has ended.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Cancelled | Self::Failed)
     }
 }
 
-/// What is remembered of a job.
+/// The record of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// Its number; from 1 on, in the order in which jobs were asked for.
@@ -59,9 +59,9 @@ pub struct Job {
     pub created_ms: u64,
     /// When it was over, in milliseconds of the Unix epoch.
     pub ended_ms: Option<u64>,
-    /// What was asked, as JSON; the server's business.
+    /// The request, as JSON, which only the server interprets.
     pub request: String,
-    /// What was forecast and what came of it, as JSON; the server's business. Empty before there is any.
+    /// Forecast and result, as JSON, which only the server interprets. Empty at first.
     pub report: String,
     /// Why it failed or does not go on, for people; empty if there is nothing to say.
     pub reason: String,
@@ -72,7 +72,7 @@ pub struct Job {
 pub struct Made {
     /// Its key in the hidden bucket.
     pub key: String,
-    /// What S3 will know of it.
+    /// Its S3 record.
     pub object: Object,
     /// Where in the payload it begins.
     pub offset: u64,
@@ -99,7 +99,7 @@ pub struct Publication {
 }
 
 impl Catalog {
-    /// Remembers a new job, whose number it chooses: that of `job` counts for nothing.
+    /// Adds a new job, whose number is chosen here: that of `job` is ignored.
     ///
     /// # Errors
     /// [`CatalogError::Conflict`].
@@ -117,7 +117,7 @@ impl Catalog {
         }
     }
 
-    /// The highest number of a job that is remembered, damaged or not; 0 if there is none.
+    /// The highest number of a job that has a record, damaged or not; 0 if there is none.
     async fn last_job(&self) -> Result<u64, CatalogError> {
         let (mut highest, mut after) = (0, None);
         loop {
@@ -132,7 +132,7 @@ impl Catalog {
         }
     }
 
-    /// All jobs that are remembered, by number.
+    /// All jobs, by number.
     pub async fn jobs(&self) -> Result<Vec<Job>, CatalogError> {
         self.all_entries(&key::all(Tag::Job), |entry| decode(&entry.key, &entry.value)).await
     }
@@ -142,12 +142,12 @@ impl Catalog {
         self.read(&key::job(job)).await
     }
 
-    /// Remembers `new` in the place of `old`, which must be what is remembered.
+    /// Replaces the record `old` by `new`.
     ///
     /// # Errors
-    /// [`CatalogError::PreconditionFailed`] if it is not.
+    /// [`CatalogError::PreconditionFailed`] if the record is not `old`.
     pub async fn change_job(&self, old: &Job, new: &Job) -> Result<(), CatalogError> {
-        assert_eq!(old.job, new.job, "a job keeps its number");
+        assert_eq!(old.job, new.job, "the number of a job never changes");
         let at = key::job(old.job);
         let writes = vec![Write::Put(at.clone(), encode(new))];
         let done = self.apply(Batch { checks: vec![Check::Is(at, encode(old))], writes }).await?;
@@ -160,7 +160,7 @@ impl Catalog {
         self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
     }
 
-    /// Remembers that `job` has read these objects of `bucket`, by version and key, which are to be removed when its
+    /// Records that `job` has read these objects of `bucket`, by version and key, which are to be removed when its
     /// output is published.
     ///
     /// # Errors
@@ -226,7 +226,7 @@ impl Catalog {
         }
     }
 
-    /// Sees to it that there is a hidden bucket.
+    /// Creates the hidden bucket unless it exists.
     pub async fn make_hidden_bucket(&self, now_ms: u64) -> Result<(), CatalogError> {
         match self.create_bucket(&Bucket::new(HIDDEN_BUCKET, now_ms, "")).await {
             Ok(()) | Err(CatalogError::BucketExists) => Ok(()),
@@ -272,8 +272,8 @@ impl Catalog {
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], also if that name is another bucket's by now;
-    /// [`CatalogError::PreconditionFailed`] if there is an object where one shall be ([`Catalog::first_taken`] tells
-    /// which); [`CatalogError::Conflict`].
+    /// [`CatalogError::PreconditionFailed`] if there is an object where one shall be (see
+    /// [`Catalog::first_taken`]); [`CatalogError::Conflict`].
     pub async fn publish(&self, bucket: &Bucket, publications: &[Publication]) -> Result<(), CatalogError> {
         let mut retries = self.retries();
         loop {
@@ -311,7 +311,7 @@ impl Catalog {
         let Some((placed, raw)) = self.read_raw::<PlacedObject>(&source).await? else { return Ok(()) };
         batch.checks.push(Check::Is(source.clone(), raw.clone()));
         batch.checks.push(Check::Absent(target.clone()));
-        // A version that was rescued to the workshop meanwhile is known there by name.
+        // A version that was evacuated to the workshop meanwhile is known there by name.
         if let place @ Place::Staged { .. } = placed.place {
             let (version, bytes, staged_ms) = (placed.object.version, placed.object.bytes, placed.staged_ms);
             leave_workshop(HIDDEN_BUCKET, from, staged_ms, version, batch);

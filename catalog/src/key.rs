@@ -8,7 +8,8 @@
 //! B bucket                    buckets       Bucket
 //! O bucket/ key               objects       PlacedObject            the living version of a key, and where it lies
 //! V version                   owners        Owner                   bucket and key of a version or upload in the
-//! workshop S bucket/ key               staged        StagedMark              every staged version, in key order
+//!                                                                   workshop
+//! S bucket/ key               staged        StagedMark              every staged version, in key order
 //! T staged-ms version         staged by age bytes                   the same, oldest first
 //! I blob                      intents       Blob                    being written
 //! L blob                      blobs         Blob                    written and read back
@@ -25,15 +26,15 @@
 //! Z version                   unreadable    Unreadable              versions that cannot be read where they lie
 //! ```
 //! The tag is one byte. Numbers are 8 bytes, big-endian, so that their order is the order of keys. `bucket/` is the
-//! name with every zero byte written as `00 FF` and closed by `00 01`: no name is a prefix of another, and order is
-//! kept; `key/` is the same of a key. What comes last (a key, a name) is its plain UTF-8, whose byte order is S3's
+//! name with every zero byte written as `00 FF` and closed by `00 01`: no name is a prefix of another, and the order is
+//! preserved; `key/` is the same of a key. The last component (a key, a name) is plain UTF-8, whose byte order is S3's
 //! order. The version stands in `N` and `X` since empty members share their offset with the next one.
 
 use crate::error::CatalogError;
 use crate::record::VersionId;
 use model::{BlobId, DriveId, GroupId};
 
-/// What a key is of.
+/// The kind of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Tag {

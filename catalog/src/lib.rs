@@ -1,8 +1,8 @@
-//! What Larder remembers: which key lies where.
+//! The catalog: every object, and the place of its bytes.
 //!
 //! Two layers. [`Store`] is the seam: ordered keys, range reads, atomic batches with preconditions, durable when
 //! `commit` returns. `SqliteStore` and `MemoryStore` stand behind it and pass one conformance suite. [`Catalog`] is
-//! what everybody uses: buckets, objects, places, blobs, drives, in typed records over any store.
+//! the interface for all others: buckets, objects, places, blobs, drives, in typed records over any store.
 //!
 //! Invariants:
 //! - an object is visible when its batch is durable, and not before; no batch is seen in part;

@@ -16,7 +16,7 @@ const FIRST_READ: usize = 16;
 /// The longest read.
 const LAST_READ: usize = 1_024;
 
-/// What to list.
+/// A request for a page of a listing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListRequest {
     /// Only keys that begin so.
@@ -37,7 +37,7 @@ pub struct Listing {
     pub objects: Vec<(String, Object)>,
     /// The common prefixes, in order.
     pub common_prefixes: Vec<String>,
-    /// Whether there are more entries behind the last of this page.
+    /// True if there are more entries behind the last of this page.
     pub truncated: bool,
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
     }
 }
 
-/// Whether `key` is in the range that starts at `from`.
+/// True if `key` is in the range that starts at `from`.
 fn is_behind(key: &[u8], from: &Bound<Vec<u8>>) -> bool {
     match from {
         Bound::Included(from) => key >= from.as_slice(),

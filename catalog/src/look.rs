@@ -1,11 +1,11 @@
-//! Looking at a catalog without changing it, damage or not: for whoever holds it against the media.
+//! Reading a catalog, damaged or not, without changing it, to compare it with the media.
 //!
-//! What cannot be parsed is left out here; [`Catalog::audit`](crate::Catalog::audit) tells of it.
+//! What cannot be parsed is left out here; [`Catalog::audit`](crate::Catalog::audit) reports it.
 
 use crate::catalog::{Catalog, Cursor, Page};
 use crate::error::{CatalogError, StoreError};
 use crate::key::{self, Tag};
-use crate::record::{Blob, IN_PARTS, Owner, Part, Place, PlacedObject, StagedMark, VersionId, decode};
+use crate::record::{Blob, IN_PARTS, Owner, Part, PlacedObject, StagedMark, VersionId, decode};
 use crate::seal::Sealed;
 use crate::staging::StagedSlot;
 use crate::store::{KeyRange, Store};
@@ -13,7 +13,7 @@ use crate::upload::part_of;
 use model::{BlobId, DriveId};
 use std::sync::Arc;
 
-/// What the catalog knows of a blob's number.
+/// The state of a blob's number in the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Nothing: it was never given to a blob, or the blob is forgotten.
@@ -105,27 +105,7 @@ impl Catalog {
         Ok(Page { items: items.collect(), next: page.next })
     }
 
-    /// Some of the objects that lie in `blob`, by bucket and key, each with both; and where to go on. Walks over all
-    /// objects, since keys lead to blobs and not the other way round: for what is lost, and seldom.
-    pub async fn objects_in_blob(
-        &self,
-        blob: BlobId,
-        after: Option<&Cursor>,
-        limit: usize,
-    ) -> Result<Page<(String, String, PlacedObject)>, CatalogError> {
-        let mut after = after.cloned();
-        loop {
-            let mut page = self.sound_objects(after.as_ref(), limit).await?;
-            page.items
-                .retain(|(_, _, placed)| matches!(placed.place, Place::Stored { blob: home, .. } if home == blob));
-            if !page.items.is_empty() || page.next.is_none() {
-                return Ok(page);
-            }
-            after = page.next;
-        }
-    }
-
-    /// What is known of each of `ids`, in their order.
+    /// The state of each of `ids`, in their order.
     pub async fn known_blobs(&self, ids: &[BlobId]) -> Result<Vec<Known>, CatalogError> {
         let keys: Vec<_> = ids.iter().flat_map(|&id| [key::blob(id), key::intent(id)]).collect();
         let values = self.store.get_many(keys.clone()).await?;
@@ -140,7 +120,7 @@ impl Catalog {
         Ok(keys.iter().zip(values).map(known).collect())
     }
 
-    /// Whether a version lies in `blob`. One in which none does may be half removed.
+    /// True if a version lives in `blob`. A blob in which none does may be half removed.
     pub async fn is_blob_living(&self, blob: BlobId) -> Result<bool, CatalogError> {
         Ok(!self.store.scan(KeyRange::prefix(&key::members(blob)), 1).await?.is_empty())
     }

@@ -3,7 +3,7 @@
 //! Without a delay every future is ready at once. With one, a batch becomes durable (and visible, as in any store)
 //! after half of it and is answered after the other half, on tokio's clock; so a crash finds batches that were never
 //! applied and batches that were applied and never answered. [`MemoryStore::crash`] leaves what was durable to a new
-//! store and makes the old one answer nothing but errors, to whoever still holds it.
+//! store and makes the old one answer nothing but errors.
 
 use crate::error::StoreError;
 use crate::seal::{Sealed, Sequence};
@@ -41,7 +41,7 @@ impl MemoryStore {
         Self { state: self.state, delay }
     }
 
-    /// What is left after losing power now: batches not yet durable are gone, and the old handles are dead.
+    /// The store after a power loss now: batches that are not durable are gone, and the old handles are dead.
     #[must_use]
     pub fn crash(&self) -> Self {
         let mut old = self.state.lock();
@@ -51,12 +51,12 @@ impl MemoryStore {
         Self { state: Arc::new(Mutex::new(state)), delay: self.delay }
     }
 
-    /// Whether the medium counts as full: then batches that set anything answer [`StoreError::Full`].
+    /// Sets if the medium counts as full: then batches that set anything answer [`StoreError::Full`].
     pub fn set_full(&self, full: bool) {
         self.state.lock().full = full;
     }
 
-    /// Sets the bytes under `key` as they lie on the medium: what rots, or what another program wrote.
+    /// Sets the bytes under `key` as they lie on the medium, as bit rot or another program would.
     pub fn corrupt(&self, key: &[u8], corrupt: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state.lock();
         if let Some(value) = state.entries.get_mut(key) {

@@ -7,14 +7,14 @@ use crate::record::{ClockAnchor, encode};
 use crate::store::{Batch, Check, Write};
 
 impl Catalog {
-    /// What was put under `name`, if anything.
+    /// The value under `name`, if there is one.
     pub async fn meta_get(&self, name: &str) -> Result<Option<Vec<u8>>, CatalogError> {
         let at = user_meta(name);
         let found = self.store.get(&at).await?;
         found.map(|value| Ok(value.open(&at)?.0.to_vec())).transpose()
     }
 
-    /// Keeps `value` under `name`.
+    /// Stores `value` under `name`.
     pub async fn meta_put(&self, name: &str, value: Vec<u8>) -> Result<(), CatalogError> {
         self.put(user_meta(name), value).await
     }
@@ -39,12 +39,12 @@ impl Catalog {
         if set || self.rack_uuid().await? == Some(uuid) { Ok(()) } else { Err(CatalogError::PreconditionFailed) }
     }
 
-    /// What modelled time is counted from, once it was set. A damaged record counts as none.
+    /// The origin of modelled time, once it was set. A damaged record counts as none.
     pub async fn clock_anchor(&self) -> Result<Option<ClockAnchor>, CatalogError> {
         self.look_up_one(&key::meta("clock-anchor")).await
     }
 
-    /// Sets what modelled time is counted from.
+    /// Sets the origin of modelled time.
     pub async fn set_clock_anchor(&self, anchor: ClockAnchor) -> Result<(), CatalogError> {
         self.put(key::meta("clock-anchor"), encode(&anchor)).await
     }
@@ -56,7 +56,7 @@ impl Catalog {
         Ok(found.map_or_else(|| Some(Vec::new()), |(runs, _)| runs))
     }
 
-    /// Remembers these runs, and no others.
+    /// Records these runs, and no others.
     pub async fn set_runs(&self, runs: &[u64]) -> Result<(), CatalogError> {
         self.put(key::meta("runs"), encode(&runs)).await
     }
@@ -66,7 +66,7 @@ impl Catalog {
         self.look_up_one(&key::meta("found-older")).await
     }
 
-    /// Remembers why this catalog is older than what it belongs to, or that it counts all the same.
+    /// Records the reason why this catalog is older than its data directory, or that it is valid all the same.
     pub async fn set_found_older(&self, why: Option<&str>) -> Result<(), CatalogError> {
         let at = key::meta("found-older");
         let write = why.map_or_else(|| Write::Delete(at.clone()), |why| Write::Put(at.clone(), encode(&why)));
@@ -74,7 +74,7 @@ impl Catalog {
     }
 }
 
-/// Names given by others must not meet our own.
+/// A prefix separates the names of callers from those of the catalog.
 fn user_meta(name: &str) -> Vec<u8> {
     key::meta(&format!("user/{name}"))
 }

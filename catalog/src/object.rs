@@ -1,17 +1,17 @@
-//! Objects: putting, getting, deleting; and what becomes of the version that was there before.
+//! Objects: putting, getting and deleting them, and releasing the version that was there before.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::key;
 use crate::record::{
-    Acl, Blob, Bucket, IN_PARTS, Object, ObjectChange, Owner, Place, PlacedObject, StagedMark, Version, VersionId,
-    decode_at, encode,
+    Acl, Blob, Bucket, IN_PARTS, Member, Object, ObjectChange, Owner, Place, PlacedObject, StagedMark, Version,
+    VersionId, decode_at, encode,
 };
 use crate::seal::Sequence;
 use crate::store::{Batch, Check, KeyRange, Write};
 use model::{BlobId, GroupId};
 
-/// What must hold for a PUT or a DELETE.
+/// The precondition of a PUT or a DELETE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutCondition {
     /// Nothing.
@@ -24,12 +24,12 @@ pub enum PutCondition {
     IfMatch(String),
 }
 
-/// What an overwrite or a delete left behind.
+/// The bytes of the version that an overwrite or a delete replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Displaced {
     /// Nothing: there was no such key.
     Nothing,
-    /// Staged files that nobody refers to any more. The caller frees their slots.
+    /// Staged files that are unreferenced now. The caller frees their slots.
     Staged {
         /// The version they held.
         version: VersionId,
@@ -38,7 +38,7 @@ pub enum Displaced {
         /// The version's length in bytes.
         bytes: u64,
     },
-    /// Bytes in the rack that nobody refers to any more; they wait there as doomed.
+    /// Bytes in the rack that are unreferenced now; they stay there as dead bytes until they are reclaimed.
     Doomed {
         /// The version that lay there.
         version: VersionId,
@@ -51,10 +51,10 @@ pub enum Displaced {
     },
 }
 
-/// What an object is described as anew.
+/// New metadata for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restated {
-    /// The version that is meant.
+    /// The version to change.
     pub version: VersionId,
     /// Its system headers from now on.
     pub headers: Vec<(String, String)>,
@@ -76,7 +76,7 @@ pub(crate) struct Living {
 }
 
 impl Living {
-    /// What S3 knows of it.
+    /// Its S3 record.
     ///
     /// # Errors
     /// [`CatalogError::Damaged`].
@@ -127,7 +127,7 @@ impl Catalog {
         }
     }
 
-    /// What S3 knows of the object at `key`. One read, in the rack's sleep as well.
+    /// The S3 record of the object at `key`. One read, and no drive of the rack.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchKey`].
@@ -136,7 +136,7 @@ impl Catalog {
     }
 
     /// The object at `key`, and where its bytes lie. The place may change at any time afterwards (a migration frees the
-    /// staged file): whoever does not find the bytes there asks again.
+    /// staged file): a caller that does not find the bytes there looks the object up again.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchKey`].
@@ -154,8 +154,7 @@ impl Catalog {
         self.look_up(at.iter().map(|(bucket, key)| key::object(bucket, key)).collect()).await
     }
 
-    /// Changes what S3 knows of the object at `key` but for its bytes, and answers what it is now. No new version, and
-    /// no other place.
+    /// Changes the S3 record of the object at `key`, whose new record is the answer. Its version and place stay.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchKey`]; [`CatalogError::Conflict`].
@@ -218,8 +217,8 @@ impl Catalog {
         }
     }
 
-    /// Describes the object at `key` anew, if it still is the version that `replacement` names; its bytes stay where they
-    /// are. The object as it is then; `None` if it is another version.
+    /// Replaces the metadata of the object at `key`, if it still is the version that `replacement` names; its bytes
+    /// stay where they are. The object as it is then; `None` if it is another version.
     ///
     /// # Errors
     /// [`CatalogError::PreconditionFailed`] if the condition does not hold; [`CatalogError::NoSuchKey`] for `IfMatch`
@@ -318,7 +317,7 @@ impl Catalog {
                 let Some(group) = self.group_of(blob, (bucket, key), &old.raw).await? else {
                     return Ok(Err(Overtaken));
                 };
-                mark_dead(group, blob, offset, version, bytes, batch);
+                mark_dead(group, blob, Member { version, offset, bytes }, batch);
                 Ok(Ok(Displaced::Doomed { version, group, blob, bytes }))
             }
         }
@@ -352,7 +351,7 @@ pub struct StagedObject {
     pub bucket: String,
     /// Its key.
     pub key: String,
-    /// What S3 knows of it.
+    /// Its S3 record.
     pub object: Object,
     /// Where in the workshop.
     pub place: Place,
@@ -363,7 +362,7 @@ pub struct StagedObject {
 }
 
 impl StagedObject {
-    /// It, seen from below.
+    /// Its version.
     pub fn version(&self) -> Version {
         Version {
             version: self.object.version,
@@ -380,7 +379,8 @@ impl StagedObject {
 pub(crate) struct Overtaken;
 
 /// Adds to `batch`: a member of a blob dies.
-pub(crate) fn mark_dead(group: GroupId, blob: BlobId, offset: u64, version: VersionId, bytes: u64, batch: &mut Batch) {
+pub(crate) fn mark_dead(group: GroupId, blob: BlobId, member: Member, batch: &mut Batch) {
+    let Member { version, offset, bytes } = member;
     batch.writes.push(Write::Delete(key::member(blob, offset, version)));
     batch.writes.push(Write::Put(key::tomb(group, blob, offset, version), encode(&bytes)));
 }
@@ -422,10 +422,10 @@ pub(crate) fn place_new(bucket: &str, key: &str, object: &Object, place: Place, 
     enter_workshop(&version, batch);
 }
 
-/// Whether `condition` holds of what is there.
+/// An error unless `condition` holds for the object that is there.
 ///
 /// # Errors
-/// What a client is answered if not; [`CatalogError::Damaged`] if nobody knows.
+/// The answer for the client if it does not hold; [`CatalogError::Damaged`] if that cannot be known.
 pub(crate) fn check_condition(condition: &PutCondition, old: Option<&Living>) -> Result<(), CatalogError> {
     match (condition, old) {
         (PutCondition::None, _) | (PutCondition::IfNoneMatchAny, None) | (PutCondition::IfMatchAny, Some(_)) => Ok(()),

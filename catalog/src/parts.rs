@@ -1,6 +1,6 @@
 //! The lengths of the parts that an object was uploaded in.
 //!
-//! Clients cut objects into parts of one length and a shorter last one, so lengths are kept as runs: two of them for
+//! Clients cut objects into parts of one length and a shorter last one, so lengths are stored as runs: two of them for
 //! nearly every object, whatever the number of parts.
 
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ impl PartLengths {
         self.runs.iter().fold(0, |sum, run| sum.saturating_add(run.0))
     }
 
-    /// Whether the object came in one piece.
+    /// True of an object that was uploaded in one piece.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }

@@ -1,7 +1,7 @@
 //! Damaged records: each is left out, named once in the log and counted; nothing else suffers from it.
 //!
-//! An object without a sound record is neither served nor moved, and never taken for deleted: a file that only a damaged
-//! record could have named stays where it is.
+//! An object without a sound record is neither served nor moved, and never taken for deleted: a file that only a
+//! damaged record could have named stays where it is.
 
 use crate::error::readable;
 use parking_lot::Mutex;

@@ -1,4 +1,4 @@
-//! The records: what is kept of buckets, objects, versions, blobs and drives.
+//! The records of buckets, objects, versions, blobs and drives.
 //!
 //! On disk a record is one byte of format version and then its fields (postcard). A reader refuses versions it does not
 //! know, and bytes left over.
@@ -60,7 +60,7 @@ pub struct Bucket {
     pub owner: String,
     /// Who may list it.
     pub acl: Acl,
-    /// Whether ACLs count in it; as the owner set it, if ever.
+    /// Its object ownership, if the owner ever set it: whether ACLs count.
     pub ownership: Option<Ownership>,
     /// Its tags, by key, as they were set.
     pub tags: Vec<(String, String)>,
@@ -77,10 +77,10 @@ impl Bucket {
 /// Who may read something, besides its owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Acl {
-    /// Nobody.
+    /// No other user.
     #[default]
     Private,
-    /// Everybody, signed in or not.
+    /// All users, and requests that are not signed.
     PublicRead,
 }
 
@@ -142,14 +142,14 @@ pub struct Checksum {
 }
 
 impl Checksum {
-    /// Whether it is a checksum of the checksums of an object's parts (S3's type `COMPOSITE`) rather than of its bytes.
+    /// True of a checksum of the checksums of an object's parts (S3's type `COMPOSITE`) rather than of its bytes.
     /// Such a one ends with a dash and the number of parts, and base64 has no dash.
     pub fn is_composite(&self) -> bool {
         self.base64.contains('-')
     }
 }
 
-/// What S3 knows of an object: everything but where its bytes lie.
+/// The S3 record of an object: everything but the place of its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
     /// Its version.
@@ -160,7 +160,7 @@ pub struct Object {
     pub etag: String,
     /// When it was written or described anew, in milliseconds of the Unix epoch: S3's Last-Modified.
     pub modified_ms: u64,
-    /// When its bytes came into being, in milliseconds of the Unix epoch: kept by whatever moves or copies them.
+    /// When its bytes came into being, in milliseconds of the Unix epoch: unchanged by moves and copies.
     pub created_ms: u64,
     /// System headers that are given back as they came (`content-type`, `cache-control`, ...), by lower-case name.
     pub headers: Vec<(String, String)>,
@@ -176,7 +176,7 @@ pub struct Object {
     pub parts: PartLengths,
 }
 
-/// A change to what S3 knows of an object that makes no new version and touches none of its bytes.
+/// A change to the S3 record of an object that makes no new version and touches none of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectChange {
     /// This is its ACL.
@@ -209,9 +209,9 @@ pub struct Upload {
     pub metadata: Vec<(String, String)>,
     /// The checksum that each of its parts has.
     pub checksum: ChecksumKind,
-    /// Whether the client named that checksum when it began.
+    /// True if the client named that checksum when it began.
     pub checksum_named: bool,
-    /// Whether the object's checksum will be one of its parts' checksums, rather than of its bytes.
+    /// True if the object's checksum will be one of its parts' checksums, rather than of its bytes.
     pub composite: bool,
     /// Who may read the object to be.
     pub acl: Acl,
@@ -268,10 +268,10 @@ impl Place {
 /// The slot in the mark of a version that lies in its parts. Nothing is ever staged there.
 pub(crate) const IN_PARTS: u64 = 0;
 
-/// The living version of a key: what S3 knows of it and where its bytes lie.
+/// The living version of a key: its S3 record and its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacedObject {
-    /// What S3 knows.
+    /// Its S3 record.
     pub object: Object,
     /// Where it lies.
     pub place: Place,
@@ -280,19 +280,19 @@ pub struct PlacedObject {
 }
 
 impl PlacedObject {
-    /// It, as the object at `bucket` and `key`, seen from below.
+    /// Its version, as that of the object at `bucket` and `key`.
     pub fn version(&self, bucket: &str, key: &str) -> Version {
         let Self { object: Object { version, bytes, .. }, place, staged_ms } = *self;
         Version { version, bucket: bucket.to_owned(), key: key.to_owned(), bytes, staged_ms, place }
     }
 
-    /// Whether it is `version`, and in the workshop.
+    /// True if it is `version`, and in the workshop.
     pub(crate) fn is_staged_as(&self, version: VersionId) -> bool {
         self.object.version == version && !matches!(self.place, Place::Stored { .. })
     }
 }
 
-/// Whose a number in the workshop is: that of a staged version, or of an open upload. A version in the rack has no such
+/// The owner of a number in the workshop: a staged version, or an open upload. A version in the rack has no such
 /// record, so that its key is stored once; the index of its pack names it (SOHO's maps, in the direction place -> key).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Owner {
@@ -300,11 +300,11 @@ pub(crate) struct Owner {
     pub bucket: String,
     /// The key of the object.
     pub key: String,
-    /// Whether it lies in its parts, so that their slots count.
+    /// True if it lies in its parts, so that their slots count.
     pub in_parts: bool,
 }
 
-/// A version seen from below: whose it is, and where it lies.
+/// A version: the object it belongs to, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Its number.
@@ -340,7 +340,7 @@ pub struct Blob {
     pub fragment_bytes: u32,
     /// Its payload, in bytes: members, index and all.
     pub payload_bytes: u64,
-    /// What each stack takes of its drive, in bytes.
+    /// The length of each stack, in bytes.
     pub stack_bytes: u64,
     /// How many versions were put into it.
     pub members: u32,
@@ -348,7 +348,7 @@ pub struct Blob {
     pub written_ms: u64,
 }
 
-/// What is remembered of a drive.
+/// The record of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveRecord {
     /// Which drive.
@@ -372,7 +372,7 @@ pub struct Member {
     pub bytes: u64,
 }
 
-/// What modelled time is counted from: at `wall_ms` it was `modelled_ns`.
+/// The origin of modelled time: at `wall_ms` it was `modelled_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockAnchor {
     /// Milliseconds of the Unix epoch.

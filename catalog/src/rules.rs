@@ -1,8 +1,9 @@
-//! The rules that every batch keeps, whichever change it belongs to.
+//! The rules that every batch obeys, whichever change it belongs to.
 //!
 //! A version has exactly one place: it is *staged* (entries S, T and V), or it is a *member* of a blob (entry N). The
 //! batches that create, move and remove versions are assembled in many places; here each of them is checked as a whole,
-//! by nothing but the kinds of keys it touches. A batch that breaks a rule would lose data, so it must not be committed.
+//! by nothing but the kinds of keys it touches. A batch that breaks a rule would lose data, so it must not be
+//! committed.
 
 use crate::key::Tag;
 use crate::store::{Batch, Check, Write};
@@ -21,7 +22,7 @@ struct Counts {
 
 /// # Panics
 /// If `batch` breaks a rule.
-pub(crate) fn assert_kept(batch: &Batch) {
+pub(crate) fn assert_obeyed(batch: &Batch) {
     let counts = count(batch);
     let of = |tag: Tag| &counts[usize::from(tag as u8)];
     let (object, staged, aged, owner) = (of(Tag::Object), of(Tag::Staged), of(Tag::Aged), of(Tag::Version));

@@ -32,7 +32,7 @@ impl Sealed {
         Self(body)
     }
 
-    /// What a medium gave back, whatever it is.
+    /// Bytes that a medium returned, sound or not.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
@@ -57,7 +57,7 @@ impl Sealed {
         Ok((body, Sequence(u64::from_le_bytes(*sequence))))
     }
 
-    /// This value with the one bit flipped back that keeps it from opening under `key`, if there is such a bit. Of a
+    /// This value with the one bit flipped back that prevents it from opening under `key`, if there is such a bit. Of a
     /// value that is damaged worse there is one by chance in one of millions: for what is checked again where it leads.
     pub(crate) fn with_a_bit_flipped_back(&self, key: &[u8]) -> Option<Self> {
         let flipped = |bit: usize| {
@@ -68,7 +68,7 @@ impl Sealed {
         (0..self.0.len() * 8).map(flipped).find(|value| value.open(key).is_ok())
     }
 
-    /// Whether its body is `body`. True of no value that is too short for a seal; says nothing of the checksum.
+    /// True if its body is `body`, and it is long enough for a seal. The checksum is not compared.
     pub(crate) fn has_body(&self, body: &[u8]) -> bool {
         self.0.len() == body.len() + SEAL_BYTES && self.0.starts_with(body)
     }

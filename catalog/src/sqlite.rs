@@ -5,7 +5,8 @@
 //!   answers them once it is durable (WAL, `synchronous = FULL`), so that all of them share one sync;
 //! - reads use connections of their own, which never wait for the writer and see every batch that was answered;
 //! - one process at a time: a lock on the file beside it is held from open until the writer has ended;
-//! - after an error that leaves open what is durable (a failed sync), nothing is written until the file is opened again;
+//! - after an error that leaves open what is durable (a failed sync), nothing is written until the file is opened
+//!   again;
 //! - everything that is read after an open is durable, whatever became of the sync before it (`settle.rs`);
 //! - after an open a search finds whatever the file holds, and any records that are missing are known to be
 //!   (`mend.rs`);

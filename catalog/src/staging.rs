@@ -1,15 +1,14 @@
-//! What is in the workshop: in key order for packing, by age for choosing what goes first, and by slot for the sweep at
-//! boot.
+//! The staged versions: in key order for packing, by age for choosing the coldest, and by slot for the sweep at boot.
 
 use crate::catalog::{Catalog, Cursor, Page, STEP};
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
 use crate::object::{enter_workshop, mark_dead};
-use crate::record::{IN_PARTS, Place, PlacedObject, StagedMark, Version, VersionId, decode, encode};
+use crate::record::{IN_PARTS, Member, Place, PlacedObject, StagedMark, Version, VersionId, decode, encode};
 use crate::store::{Batch, Check, Entry, Write};
 use model::{BlobId, GroupId};
 
-/// What is staged in all.
+/// The staged versions in total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StagedUsage {
     /// Payload bytes.
@@ -29,7 +28,7 @@ pub struct StagedSlot {
     pub bytes: u64,
 }
 
-/// Bytes of a blob that were given up.
+/// Bytes of a blob that are dead since a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DoomedBytes {
     /// The group of the blob.
@@ -98,7 +97,7 @@ impl Catalog {
         Ok(cutoff)
     }
 
-    /// What is staged in all. Reads the whole index: for boot.
+    /// The staged versions in total. Reads the whole index: for boot.
     pub async fn staged_usage(&self) -> Result<StagedUsage, CatalogError> {
         let mut usage = StagedUsage::default();
         let mut after = None;
@@ -115,7 +114,7 @@ impl Catalog {
         }
     }
 
-    /// A page of the slots that hold a living version each; those of parts are told by [`Catalog::part_slots`]. May be
+    /// A page of the slots that hold a living version each; for those of parts see [`Catalog::part_slots`]. May be
     /// short of `limit` before the last page, and without those whose record is damaged: see
     /// [`Catalog::quarantined`].
     pub async fn staged_slots(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<StagedSlot>, CatalogError> {
@@ -130,8 +129,8 @@ impl Catalog {
     }
 
     /// Moves `version` of the object at `(bucket, key)`, whose bytes were copied to the workshop file of `slot`, out of
-    /// `blob`, where they are doomed from now on. `None` if it does not lie there any more; then the caller frees the
-    /// slot. It keeps the time at which it was staged first, so that it is among the first to migrate again.
+    /// `blob`, where they are dead from now on. `None` if it is not there any more; then the caller frees the slot. The
+    /// time at which it was staged first stays, so that it is among the first to migrate again.
     ///
     /// # Errors
     /// [`CatalogError::Conflict`].
@@ -159,7 +158,7 @@ impl Catalog {
             batch.writes.push(Write::Put(at.clone(), encode(&placed)));
             let (bucket, key) = (bucket.to_owned(), key.to_owned());
             enter_workshop(&Version { version, bucket, key, bytes, staged_ms, place }, &mut batch);
-            mark_dead(group, blob, offset, version, bytes, &mut batch);
+            mark_dead(group, blob, Member { version, offset, bytes }, &mut batch);
             if self.apply(batch).await? {
                 return Ok(Some(DoomedBytes { group, blob, bytes }));
             }
@@ -167,13 +166,13 @@ impl Catalog {
     }
 }
 
-/// When the version that an entry of the index by age tells of was staged, and its length.
+/// The time at which the version of an entry of the index by age was staged, and its length.
 fn aged(entry: &Entry) -> Result<(u64, u64), CatalogError> {
     let [staged_ms, _] = key::numbers(&entry.key)?;
     Ok((staged_ms, decode(&entry.key, &entry.value)?))
 }
 
-/// The version that an entry of the index of what is staged tells of.
+/// The version of an entry of the index of staged versions.
 fn staged_version(entry: &Entry) -> Result<Version, CatalogError> {
     let StagedMark { version, bytes, staged_ms, slot } = decode(&entry.key, &entry.value)?;
     let (bucket, key) = key::bucket_and_key(&entry.key)?;

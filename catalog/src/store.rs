@@ -1,4 +1,4 @@
-//! The seam to whatever keeps the records: ordered keys, range reads, atomic batches with preconditions.
+//! The interface of the stores that hold the records: ordered keys, range reads, atomic batches with preconditions.
 
 use crate::error::StoreError;
 use crate::seal::{Sealed, Sequence};
@@ -26,7 +26,7 @@ pub struct KeyRange {
     pub end: Bound<Vec<u8>>,
 }
 
-/// What must hold for a batch to be applied.
+/// A precondition of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
     /// The key has no value.
@@ -53,19 +53,19 @@ pub enum Write {
 /// Changes that happen together or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// What must hold.
+    /// The preconditions.
     pub checks: Vec<Check>,
-    /// What to change.
+    /// The changes.
     pub writes: Vec<Write>,
 }
 
-/// Ordered keys, kept durably.
+/// A durable store of ordered keys.
 ///
 /// The checks of a batch are evaluated before any of its writes; the writes are then done in their order. Batches are
 /// applied one after another: each sees the ones before it whole, and gets a [`Sequence`] above all of theirs. A
 /// `commit` whose future is dropped may or may not happen.
 ///
-/// Values come back as they lie on the medium: whoever wants one opens its seal.
+/// Values are returned as they lie on the medium: the caller opens their seals.
 pub trait Store: Send + Sync + 'static {
     /// The value of `key`, as of the last batch that was answered.
     fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>>;
@@ -77,7 +77,8 @@ pub trait Store: Send + Sync + 'static {
     fn commit(&self, batch: Batch) -> StoreFuture<'_, ()>;
     /// The number of the last batch that changed something. The next one gets a higher one.
     fn sequence(&self) -> Sequence;
-    /// Why records are missing that should be here, if some are. What is not found may be one of them.
+    /// A description of missing records, if some that should be here are not. A key that is not found may be one of
+    /// them.
     fn incomplete(&self) -> Option<&str> {
         None
     }

@@ -23,7 +23,7 @@ async fn catalog_in(store: Arc<dyn Store>) -> Catalog {
     catalog
 }
 
-/// What catalogs under test have at first.
+/// The bucket that catalogs under test have at first.
 fn bucket() -> Bucket {
     Bucket::new("b", 1, "me")
 }
@@ -32,7 +32,7 @@ async fn catalog() -> Catalog {
     catalog_in(Arc::new(MemoryStore::new())).await
 }
 
-/// An object whose ETag tells its version.
+/// An object whose ETag shows its version.
 fn object(version: VersionId, bytes: u64, modified_ms: u64) -> Object {
     Object {
         version,

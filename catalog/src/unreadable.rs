@@ -25,12 +25,12 @@ pub struct Unreadable {
     pub place: Place,
     /// When that was found out, in milliseconds of the Unix epoch.
     pub since_ms: u64,
-    /// What is wrong with it, for people.
+    /// The reason, for people.
     pub reason: String,
 }
 
 impl Catalog {
-    /// Remembers that `found` cannot be read where it lies. False if it is gone or lies elsewhere by now; nothing has
+    /// Records that `found` cannot be read where it lies. False if it is gone or lies elsewhere by now; nothing has
     /// changed then. For one that is known to be unreadable the first reason stays.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Catalog {
         self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
     }
 
-    /// What is wrong with `version`, if it is known to be unreadable.
+    /// The record of `version`, if it is known to be unreadable.
     ///
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Damaged`].
@@ -65,7 +65,7 @@ impl Catalog {
         self.read(&key::unreadable(version)).await
     }
 
-    /// Whether each of `versions` is known to be unreadable. A single short read, if none is.
+    /// For each of `versions`, true if it is known to be unreadable. A single short read, if none is.
     ///
     /// # Errors
     /// [`CatalogError::Store`].

@@ -2,7 +2,7 @@
 //!
 //! Each part is a staged file of its own. Completing moves no bytes: in one batch the upload's record goes, and a
 //! version appears whose place is its parts. The records of the parts stay for as long as the version does, since S3
-//! tells of them; the slots in them count while the upload is open or the version lies in its parts.
+//! lists them; the slots in them count while the upload is open or the version lies in its parts.
 //!
 //! A part that is put while its upload is completed or aborted is either part of that or refused: both check every part
 //! they have seen, and that there are no others.
@@ -28,10 +28,10 @@ pub struct ChosenPart {
     pub etag: String,
 }
 
-/// What completing an upload left behind.
+/// The result of completing an upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// The version that was there before.
+    /// The version that was replaced.
     pub displaced: Displaced,
     /// The parts that were not chosen; the caller frees their slots.
     pub unused: Vec<Part>,
@@ -58,11 +58,11 @@ pub struct UploadListing {
     pub uploads: Vec<(String, Upload)>,
     /// The common prefixes, in order.
     pub common_prefixes: Vec<String>,
-    /// Whether there are more entries behind the last of this page.
+    /// True if there are more entries behind the last of this page.
     pub truncated: bool,
 }
 
-/// What open uploads hold.
+/// The open uploads in total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UploadUsage {
     /// Uploads that are neither completed nor aborted.
@@ -190,7 +190,7 @@ impl Catalog {
         }
     }
 
-    /// Gives an upload up. Its parts, whose slots the caller frees.
+    /// Aborts an upload. Its parts, whose slots the caller frees.
     ///
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchUpload`], [`CatalogError::Conflict`].
@@ -265,7 +265,7 @@ impl Catalog {
         Ok(Page { items, next: page.next })
     }
 
-    /// What open uploads hold. Reads all of them: for status.
+    /// The open uploads in total. Reads all of them: for status.
     pub async fn upload_usage(&self) -> Result<UploadUsage, CatalogError> {
         let mut usage = UploadUsage::default();
         let mut after = None;
@@ -293,7 +293,7 @@ impl Catalog {
         let owners: BTreeSet<u64> = parts.iter().map(|(owner, _)| *owner).collect();
         let keys: Vec<_> = owners.iter().map(|owner| key::version(VersionId(*owner))).collect();
         let found = keys.iter().zip(self.store.get_many(keys.clone()).await?);
-        // What lies in the rack has no owner record any more; a damaged one may be that of parts.
+        // A version in the rack has no owner record any more; a damaged one may belong to parts.
         let elsewhere = |(at, value): (&Vec<u8>, Option<Sealed>)| {
             value.is_none_or(|value| decode::<Owner>(at, &value).is_ok_and(|owner| !owner.in_parts))
         };
@@ -301,7 +301,7 @@ impl Catalog {
             owners.into_iter().zip(found).filter_map(|(owner, found)| elsewhere(found).then_some(owner)).collect();
         let last = parts.last().map(|(owner, _)| *owner);
         let slots = parts.into_iter().filter(|(owner, _)| !stored.contains(owner)).map(|(_, part)| part.slot).collect();
-        // What lies in the rack may have ten thousand parts; they are passed over in one step.
+        // A version in the rack may have ten thousand parts; they are skipped in one step.
         let next = match (page.next, last) {
             (Some(_), Some(last)) if stored.contains(&last) => Some(Cursor(key::part(VersionId(last), u32::MAX))),
             (next, _) => next,
@@ -348,7 +348,7 @@ impl Catalog {
     }
 }
 
-/// The key and the upload that an entry tells of.
+/// The key and the upload of an entry.
 fn listed(entry: &Entry) -> Result<(String, Upload), CatalogError> {
     let (_, key, _) = key::upload_at(&entry.key)?;
     Ok((key, decode(&entry.key, &entry.value)?))
@@ -395,12 +395,12 @@ fn choose(
     Ok(seen.into_values().collect())
 }
 
-/// The part that an entry tells of.
+/// The part in an entry.
 pub(crate) fn part_of(entry: &Entry) -> Result<Part, CatalogError> {
     decode(&entry.key, &entry.value)
 }
 
-/// Whether `part` may be one of `object`: of an object its parts are known.
+/// True if `part` can be one of `object`, whose parts have known lengths.
 pub(crate) fn fits(part: &Part, object: &Object) -> bool {
     object.parts.range(part.number).is_some_and(|range| range.end - range.start == part.bytes)
 }

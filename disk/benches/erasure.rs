@@ -16,7 +16,7 @@ const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(100);
 
 type Stripe = Vec<Vec<u8>>;
-/// What is measured, and what it does to a stripe.
+/// A measured operation, and its work on a stripe.
 type Work<'a> = (&'a str, &'a mut dyn FnMut(&mut Stripe));
 /// Fragments, and whether they are there.
 type Marked<'a> = [(&'a mut [u8], bool)];

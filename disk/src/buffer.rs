@@ -10,11 +10,12 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What O_DIRECT asks of addresses, offsets and lengths: the sector of a 4Kn drive, which suits all others.
+/// The alignment that O_DIRECT requires of addresses, offsets and lengths: the sector of a 4Kn drive, which suits all
+/// others.
 pub const ALIGNMENT_BYTES: usize = 4096;
 
-/// Bytes on their way to or from a drive, aligned to [`ALIGNMENT_BYTES`]. Given with the call, given back with the
-/// answer.
+/// Bytes on their way to or from a drive, aligned to [`ALIGNMENT_BYTES`]. Passed to a call, and
+/// returned with its answer.
 pub struct Buffer {
     /// `capacity` aligned bytes, and the slack before and behind them.
     storage: Vec<u8>,
@@ -40,8 +41,7 @@ impl Buffer {
         buffer
     }
 
-    /// Shortens or lengthens the buffer within what it was made with. Bytes that come back into view are whatever they
-    /// were.
+    /// Shortens or lengthens the buffer within what it was made with. Bytes that come back into view are unchanged.
     pub fn set_len(&mut self, len: usize) {
         assert!(len <= self.capacity, "a buffer never grows beyond what it was made with");
         self.len = len;

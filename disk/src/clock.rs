@@ -8,9 +8,9 @@ use model::Time;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Tells modelled time and waits for it.
+/// A source of modelled time.
 pub trait Clock: Send + Sync + 'static {
-    /// The modelled moment it is now.
+    /// The current modelled time.
     fn now(&self) -> Time;
 
     /// Waits until `when`; returns at once if it has passed. [`Time::MAX`] is never.
@@ -19,13 +19,13 @@ pub trait Clock: Send + Sync + 'static {
     /// Modelled seconds per second of the wall.
     fn scale(&self) -> u32;
 
-    /// How long `modelled` lasts on the wall, rounded up: whoever waits that long has waited long enough.
+    /// `modelled` in wall time, rounded up, so that a wait of that length is long enough.
     fn to_wall(&self, modelled: Duration) -> Duration {
         let wall = modelled / self.scale();
         if self.to_modelled(wall) < modelled { wall + Duration::from_nanos(1) } else { wall }
     }
 
-    /// How long `wall` lasts in modelled time.
+    /// `wall` in modelled time.
     fn to_modelled(&self, wall: Duration) -> Duration {
         wall.saturating_mul(self.scale())
     }

@@ -1,14 +1,14 @@
-//! A drive whose every answer is awaited for so long and no longer.
+//! A drive of which every call ends within a deadline.
 //!
-//! A drive that hangs does not say so: a request to it just never ends, or ends minutes later. [`DeadlineDrive`]
+//! A drive that hangs does not report it: a request just never ends, or ends minutes later. [`DeadlineDrive`]
 //! answers [`DriveError::NoAnswer`] in its place when the deadline of a request has passed. The request itself cannot
-//! be called back; it goes on behind the scenes, with its buffer and the thread it blocks, until the drive answers
+//! be cancelled; it goes on behind the scenes, with its buffer and the thread it blocks, until the drive answers
 //! after all.
 //!
 //! 1. A request waits for one of the drive's [`REQUESTS_MAX`] places, begins, and runs in a task of its own.
-//! 2. Whoever asked gets the answer, or at the deadline `NoAnswer`. A request that has missed its deadline is
+//! 2. The caller gets the answer, or at the deadline `NoAnswer`. A request that has missed its deadline is
 //!    *overdue*.
-//! 3. While any request is overdue, the drive is not asked for anything else: that is answered with `NoAnswer` at once.
+//! 3. While any request is overdue, no other one is sent to the drive: it is answered with `NoAnswer` at once.
 //!
 //! Invariants:
 //! - every call ends within its deadline, whatever the drive does;
@@ -28,7 +28,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 /// Requests to one drive that may be under way at once, those that are overdue included. One more waits.
 pub const REQUESTS_MAX: usize = 4;
 
-/// How long a drive may take for what it is asked, in modelled time.
+/// The time that a drive may take for each kind of call, in modelled time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
     /// For a read of at most [`REQUEST_BYTES`](crate::REQUEST_BYTES), a length, a list of files.
@@ -47,7 +47,7 @@ pub struct Deadlines {
     pub stop: Duration,
 }
 
-/// A drive that answers in time, if only to say that it cannot. See the head of this file.
+/// A drive that answers in time, if only with an error. See the head of this file.
 pub struct DeadlineDrive {
     inner: Arc<dyn Drive>,
     clock: Arc<dyn Clock>,
@@ -76,7 +76,7 @@ impl DeadlineDrive {
         self.overdue.lock().count
     }
 
-    /// How long the drive has owed an answer, if it does.
+    /// The error of a drive that owes an answer, with the time since the request.
     fn silence(&self) -> Option<DriveError> {
         let overdue = self.overdue.lock();
         (overdue.count > 0).then(|| DriveError::NoAnswer(self.clock.now().since(overdue.since)))
@@ -135,14 +135,14 @@ struct DriveRequest {
 }
 
 impl DriveRequest {
-    /// Runs to the drive's answer, however late that is. At the deadline, whoever asked is told that there is none.
+    /// Runs to the drive's answer, however late that is. At the deadline the caller gets `NoAnswer`.
     async fn run<T>(
         self,
         call: impl Future<Output = Result<T, DriveError>>,
         answer: oneshot::Sender<Result<T, DriveError>>,
     ) {
         tokio::pin!(call);
-        // Nobody may be left to hear the answer; that changes nothing.
+        // The caller may be gone; that changes nothing.
         tokio::select! {
             biased;
             answered = &mut call => {

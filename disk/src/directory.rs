@@ -3,7 +3,7 @@
 //! Blocking calls run on tokio's threads for blocking work, one per call. Files stay open in a cache that drives can
 //! share ([`OpenFiles`]), and that bounds the calls under way as well. With [`IoMode::Direct`] aligned transfers pass
 //! the page cache by (O_DIRECT), which costs a third of the CPU; where the file system refuses that, and with
-//! [`IoMode::Buffered`], the page cache is told to forget a file once it is synced, so that a verification reads the
+//! [`IoMode::Buffered`], the page cache drops a file once it is synced, so that a verification reads the
 //! medium and not the memory. Those who want the directory synced at the same time share a sync ([`shared_sync`]).
 //!
 //! Invariants: a file that could not be created whole is not there; `sync` returns after fdatasync of the file and a
@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// or removals beside it.
 const OPEN_FILES: usize = 4;
 
-/// How bytes reach the medium.
+/// The way of bytes to the medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoMode {
     /// Past the page cache where alignment and file system allow it.
@@ -43,7 +43,7 @@ pub enum IoMode {
     Buffered,
 }
 
-/// When a file takes its room on the medium.
+/// The time at which a file is allocated on the medium.
 #[derive(Clone, Copy)]
 enum Allocation {
     AtOnce,
@@ -55,7 +55,7 @@ struct DirectoryState {
     capacity_bytes: Option<u64>,
     mode: IoMode,
     files: OpenFiles,
-    /// What this drive's files are known by among them.
+    /// The key of this drive's files among them.
     key: DriveKey,
     /// Bytes of all files; counted at the first request for it, and before any is created or removed.
     used_bytes: Mutex<Option<u64>>,
@@ -109,14 +109,14 @@ impl DirectoryDrive {
         self
     }
 
-    /// Moves bytes as `mode` says.
+    /// Transfers bytes in `mode`.
     #[must_use]
     pub fn with_mode(mut self, mode: IoMode) -> Self {
         self.shared_mut().mode = mode;
         self
     }
 
-    /// Keeps its files open among `files`, which it shares with other drives.
+    /// Caches its open files in `files`, which it shares with other drives.
     #[must_use]
     pub fn with_open_files(mut self, files: &OpenFiles) -> Self {
         let shared = self.shared_mut();
@@ -132,7 +132,7 @@ impl DirectoryDrive {
         self
     }
 
-    /// Runs `work` where it may block, as one of the calls that the open files have room for.
+    /// Runs `work` on a thread that may block, within the bound on concurrent calls.
     fn run<T, F>(&self, work: F) -> DriveFuture<'_, T>
     where
         T: Send + 'static,
@@ -162,7 +162,7 @@ impl DirectoryState {
         self.root.join(name.as_str())
     }
 
-    /// What the operating system said, as a drive says it.
+    /// An error of the operating system as one of a drive.
     fn error(&self, doing: &str, name: &FileName, source: io::Error) -> DriveError {
         match source.kind() {
             io::ErrorKind::NotFound => DriveError::NotFound(name.clone()),
@@ -199,7 +199,7 @@ impl DirectoryState {
             other => other,
         };
         let file = opened.map_err(|source| self.error("opening", name, source))?;
-        Ok(self.files.keep(self.key, file, || self.removals.load(Ordering::SeqCst) == removals))
+        Ok(self.files.insert(self.key, file, || self.removals.load(Ordering::SeqCst) == removals))
     }
 
     fn open_file(&self, name: &FileName) -> io::Result<OpenFile> {
@@ -267,7 +267,7 @@ impl DirectoryState {
     fn create_file(&self, name: &FileName, bytes: u64, room: Allocation) -> Result<(), DriveError> {
         let path = self.path(name);
         let removals = self.removals.load(Ordering::SeqCst);
-        // For the owner alone: what lies here is somebody's data.
+        // For the owner alone, since it holds users' data.
         let open_count = self.files.make_room();
         let make = || OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
         assert!(path.parent() == Some(&self.root), "nothing reaches outside the directory");
@@ -290,7 +290,7 @@ impl DirectoryState {
             Ok(direct) => {
                 let buffered = direct.is_none().then_some(file);
                 let file = OpenFile::new(name.clone(), bytes, direct, buffered, open_count);
-                self.files.keep(self.key, file, || self.removals.load(Ordering::SeqCst) == removals);
+                self.files.insert(self.key, file, || self.removals.load(Ordering::SeqCst) == removals);
                 Ok(())
             }
             Err(error) => {
@@ -401,7 +401,7 @@ impl DirectoryState {
     }
 }
 
-/// Whether the process, or the system as a whole, may open no more files: no fault of the drive's.
+/// True if the process, or the system as a whole, may open no more files: not the drive's fault.
 fn is_exhausted(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let errno = error.raw_os_error();

@@ -1,10 +1,10 @@
-//! What a drive is to everybody else.
+//! The interface of a drive.
 //!
 //! Files are named, preallocated, written by offset and never changed once they are complete (but for repairs). All
 //! calls are futures, because an emulated drive completes at the modelled moment; none of them blocks the caller's
 //! thread.
 //!
-//! Buffers are given and given back, so that a transfer's memory is bounded by the buffers it owns.
+//! Buffers are passed by value and returned, so that a transfer's memory is bounded by the buffers it owns.
 
 use crate::Buffer;
 use crate::label::LabelError;
@@ -48,7 +48,7 @@ impl fmt::Debug for FileName {
     }
 }
 
-/// What a drive holds, in bytes.
+/// The capacity of a drive, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// In all.
@@ -67,7 +67,7 @@ pub trait Drive: Send + Sync + 'static {
     fn create_sparse(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
         self.create(name, bytes)
     }
-    /// Writes all of `data` at `offset`. Gives the buffer back. Writing past the preallocated end is
+    /// Writes all of `data` at `offset`. Returns the buffer. Writing past the preallocated end is
     /// [`DriveError::Short`].
     fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer>;
     /// Fills all of `into` from `offset`. Reading past the file's end is [`DriveError::Short`].
@@ -80,7 +80,7 @@ pub trait Drive: Send + Sync + 'static {
     fn len(&self, name: &FileName) -> DriveFuture<'_, u64>;
     /// All files, in the order of their names.
     fn list(&self) -> DriveFuture<'_, Vec<FileName>>;
-    /// What it can hold and what of it is free.
+    /// Its capacity, and the free part of it.
     fn space(&self) -> DriveFuture<'_, Space>;
 
     /// Starts the platters; returns when they turn at speed.
@@ -93,7 +93,7 @@ pub trait Drive: Send + Sync + 'static {
     fn stop(&self) -> DriveFuture<'_, ()>;
 }
 
-/// What a drive answers when it cannot.
+/// The reason why a drive did not do a call.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     /// No file of that name.
@@ -102,13 +102,13 @@ pub enum DriveError {
     /// There is a file of that name already.
     #[error("there is a file {0} already")]
     Exists(FileName),
-    /// The file ends before what was asked for.
-    #[error("file {0} is shorter than what was asked of it")]
+    /// The file ends before the requested range does.
+    #[error("file {0} is shorter than the requested range")]
     Short(FileName),
     /// No room for it.
     #[error("no room on the drive")]
     Full,
-    /// The drive is in standby, unmounted or away: it cannot do what it was asked.
+    /// The drive is in standby, unmounted or away: it cannot do the call.
     #[error("the drive is {0}")]
     NotReady(&'static str),
     /// The fuse of one of the drive's domains tripped.
@@ -126,15 +126,15 @@ pub enum DriveError {
          start the server again"
     )]
     TooManyOpenFiles,
-    /// The drive did not answer in time, or still has to answer what it was asked before.
+    /// The drive did not answer in time, or has not yet answered an earlier call.
     #[error("the drive has not answered for {0:?}")]
     NoAnswer(Duration),
-    /// The operating system said no.
+    /// An error of the operating system.
     #[error("{context}: {source}")]
     Io {
-        /// What was being done, with the path.
+        /// The action that failed, with the path.
         context: String,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
 }

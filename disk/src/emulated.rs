@@ -1,4 +1,4 @@
-//! Drives that behave like the hardware they are not: `model`'s physics over any inner drive.
+//! Emulated drives: `model`'s physics over any inner drive.
 //!
 //! An [`EmulatedRack`] holds the truth of all its drives under one lock, since they share fuses. Its drives do the real
 //! transfer on the inner drive and then wait for the modelled moment at which the modelled drive would have been done:
@@ -27,31 +27,31 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How long after it tripped a fuse resets, in modelled time.
+/// The time until a tripped fuse resets, in modelled time.
 pub const FUSE_RESET: Duration = Duration::from_secs(30);
 
 /// Waits shorter than this on the wall are left to the next request.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
-/// How much slower the inner drives were than the model.
+/// The time by which the inner drives were slower than the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overrun {
     /// Requests that ended later than modelled.
     pub requests: u64,
-    /// By how much, all together, in modelled time.
+    /// Their total lateness, in modelled time.
     pub total: Duration,
 }
 
-/// Something happened to a drive without being asked for.
+/// An event of a drive that no command caused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveNews {
-    /// Which drive.
+    /// The drive.
     pub drive: DriveId,
-    /// What.
+    /// The event.
     pub news: News,
 }
 
-/// What happened to a drive.
+/// The kind of an event of a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// The fuse of this domain tripped.
@@ -65,7 +65,7 @@ pub enum News {
     Back,
 }
 
-/// What all drives of a rack share.
+/// The state that all drives of a rack share.
 struct RackState {
     clock: Arc<dyn Clock>,
     truth: Mutex<Truth>,
@@ -115,7 +115,7 @@ struct Begun {
     done: Time,
     /// The drive's losses when it began.
     losses: u32,
-    /// How much earlier than it was asked for it counts as begun.
+    /// By how much earlier than its call it counts as begun.
     lag: Duration,
 }
 
@@ -132,7 +132,7 @@ impl RackState {
 }
 
 impl Truth {
-    /// Gives power back where fuses have reset. Tells whether there is news.
+    /// Gives power back where fuses have reset. True if some drive came back.
     fn reset_fuses(&mut self, now: Time) -> bool {
         let mut any = false;
         while let Some(&(at, drive)) = self.resets.first().filter(|(at, _)| *at <= now) {
@@ -142,7 +142,7 @@ impl Truth {
         any
     }
 
-    /// The drive gets its power back, unless something else still keeps it away. Tells whether it did.
+    /// The drive gets its power back, unless it is still away for another reason. True if it came back.
     fn power_on(&mut self, now: Time, drive: DriveId) -> bool {
         let one = &mut self.drives[drive.index()];
         let away = one.physics.state(now) == PowerState::Away;
@@ -183,7 +183,7 @@ impl Truth {
         Ok(ready)
     }
 
-    /// Why `drive` cannot do what it was asked.
+    /// The error of a command that the physics of `drive` refused.
     fn excuse(&self, drive: DriveId, refused: Refused) -> DriveError {
         match refused.state {
             PowerState::Away => self.absence(drive),
@@ -250,7 +250,7 @@ impl EmulatedRack {
         self.drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn Drive>).collect()
     }
 
-    /// The next thing that happens to a drive without being asked for. DriveState listener hears each piece of news once.
+    /// The next event that no command caused. Each event goes to one listener.
     pub async fn news(&self) -> DriveNews {
         loop {
             let notified = self.shared.notified.notified();
@@ -284,31 +284,25 @@ impl EmulatedRack {
         self.shared.notified.notify_waiters();
     }
 
-    /// Another drive is in the place of one that failed: what was counted of the old one says nothing of it, and it has
-    /// power.
+    /// Another drive takes the place of one that failed: it has power, and its bytes are counted anew.
     pub fn replace(&self, drive: DriveId) {
         *self.drives[drive.index()].used() = None;
         self.plug(drive);
     }
 
-    /// How busy the server is that mounts the drives: which distribution mounts take their time from.
-    pub fn set_load(&self, load: Load) {
-        self.shared.truth().0.load = load;
-    }
-
-    /// What the platters of a drive do now. Asking wakes nothing.
+    /// The state of a drive's platters. Reading it wakes nothing.
     pub fn state(&self, drive: DriveId) -> PowerState {
         let (mut truth, now) = self.shared.truth();
         truth.drives[drive.index()].physics.state(now)
     }
 
-    /// What all drives draw now, in milliwatts.
+    /// The power that all drives draw now, in milliwatts.
     pub fn draw_mw(&self) -> u64 {
         let (mut truth, now) = self.shared.truth();
         truth.drives.iter_mut().map(|one| u64::from(one.physics.draw_mw(now))).sum()
     }
 
-    /// What all drives have drawn since the rack came into being.
+    /// The energy that all drives have used since the rack was created.
     pub fn energy(&self) -> Energy {
         let (mut truth, now) = self.shared.truth();
         let mut sum = Energy::default();
@@ -323,7 +317,7 @@ impl EmulatedRack {
         self.shared.truth().0.drives[drive.index()].physics.starts()
     }
 
-    /// How much slower the inner drives were than the model.
+    /// The time by which the inner drives were slower than the model.
     pub fn overrun(&self) -> Overrun {
         self.shared.truth().0.overrun
     }
@@ -350,7 +344,7 @@ impl EmulatedDrive {
         }
     }
 
-    /// Whether the drive kept its power since it began.
+    /// An error if the drive lost its power since the request began.
     fn check_power(&self, begun: &Begun) -> Result<(), DriveError> {
         let (truth, _) = self.shared.truth();
         let kept = truth.drives[self.id.index()].physics.losses() == begun.losses;
@@ -378,7 +372,7 @@ impl EmulatedDrive {
         self.check_power(&begun)
     }
 
-    /// Whose fault it is that a request ends late: the timer's (the next request makes up for it) or the inner drive's.
+    /// Attributes lateness to the timer (the next request makes up for it) or to the inner drive.
     fn settle_lateness(&self, begun: &Begun, slept: bool) {
         let (mut truth, now) = self.shared.truth();
         let late = now.since(begun.done);
@@ -470,7 +464,7 @@ impl Drive for EmulatedDrive {
             let reserved = self.reserve(bytes);
             let created = match &reserved {
                 Ok(()) => self.inner.create(&name, bytes).await,
-                // A full drive says so only if the name is free.
+                // A full drive answers `Full` only if the name is free.
                 Err(_) => match self.inner.len(&name).await {
                     Ok(_) => Err(DriveError::Exists(name)),
                     Err(_) => Err(DriveError::Full),
@@ -552,7 +546,7 @@ impl Drive for EmulatedDrive {
             // The label first: a foreign drive is never mounted.
             let space = match self.inner.mount().await {
                 Ok(space) => space,
-                // What is there instead, or comes in its place, holds something else.
+                // The drive that is there instead, or that replaces it, holds other files.
                 Err(error) => {
                     *self.used() = None;
                     return Err(error);

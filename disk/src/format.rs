@@ -1,4 +1,4 @@
-//! The 4 KiB block: what headers, footers, checksum pages and labels are made of.
+//! The 4 KiB block, of which headers, footers, checksum pages and labels consist.
 //!
 //! A block is a magic of 8 bytes, a format version, fields in little-endian order without gaps, zeros, and in its last
 //! 4 bytes a CRC-32C over all that comes before. Invariant: a block that decodes encodes to the same bytes again, so
@@ -15,7 +15,7 @@ pub const FORMAT_VERSION: u32 = 2;
 /// Where the checksum of a block lies.
 const SEAL_OFFSET: usize = BLOCK_BYTES - 4;
 
-/// Why bytes are not the block they should be.
+/// The reason why bytes are not the expected block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// Fewer or more bytes than a block has.
@@ -27,7 +27,7 @@ pub enum FormatError {
     /// It begins with something else.
     #[error("it is no {expected}: the magic does not match")]
     Magic {
-        /// What it should have been, for people.
+        /// The expected kind of block, for people.
         expected: &'static str,
     },
     /// Another version wrote it.
@@ -36,7 +36,7 @@ pub enum FormatError {
     /// The checksum does not match: it is damaged, or was written in part.
     #[error("its checksum does not match")]
     Checksum,
-    /// The checksum matches, but what it says cannot be.
+    /// The checksum matches, but a field has an impossible value.
     #[error("its {0} cannot be")]
     Field(&'static str),
 }
@@ -55,7 +55,7 @@ pub(crate) fn other_version(version: u32) -> String {
     }
 }
 
-/// The checksum that a block carries.
+/// The checksum in a block.
 pub(crate) fn seal_of(block: &[u8]) -> u32 {
     let seal = block[SEAL_OFFSET..].first_chunk().expect("a block ends with its checksum");
     u32::from_le_bytes(*seal)
@@ -71,7 +71,7 @@ pub(crate) fn crc32c_digest() -> Digest {
     Digest::new(CrcAlgorithm::Crc32Iscsi)
 }
 
-/// Fills a block from front to back.
+/// Writes the fields of a block from front to back.
 pub(crate) struct BlockEncoder<'a> {
     block: &'a mut [u8],
     at: usize,
@@ -110,7 +110,7 @@ impl<'a> BlockEncoder<'a> {
     }
 }
 
-/// Takes a block apart from front to back.
+/// Reads the fields of a block from front to back.
 pub(crate) struct BlockDecoder<'a> {
     block: &'a [u8],
     at: usize,

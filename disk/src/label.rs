@@ -4,7 +4,8 @@
 //! of another rack, or with a damaged file system is never written to. `docs/format.md` draws its bytes.
 //!
 //! [`Label`] is what a place in a rack expects, [`DriveLabel`] all that lies on the drive: with a UUID of the drive
-//! itself, a replaced drive that comes back is told from its replacement, and two copies of one are seen to be copies.
+//! itself, a replaced drive that comes back is distinguished from its replacement, and two copies of one are
+//! recognised.
 //!
 //! Invariant: a label is written once, when the rack is made or a drive replaced, and never over another one.
 
@@ -21,7 +22,7 @@ const MAGIC: [u8; 8] = *b"LARDLABL";
 const RACK_NAME_MAX_BYTES: usize = 63;
 /// The longest text of a device's identity: a WWN or a serial number.
 pub const DEVICE_TEXT_MAX_BYTES: usize = 63;
-/// What the rack's name and the device's text take each, zeros behind them included.
+/// The room of the rack's name and of the device's text, with the zeros behind them.
 const TEXT_BYTES: usize = 64;
 /// Where the device's text begins, and behind it the rack's name.
 const DEVICE_OFFSET: usize = 64;
@@ -67,7 +68,7 @@ fn write_uuid(bytes: &[u8; 16], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// How a device names itself, wherever it is plugged in.
+/// The identity of a device, independent of the slot it is plugged into.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Device {
     /// It is no device but a directory.
@@ -104,18 +105,18 @@ impl Device {
 pub struct Label {
     /// The rack.
     pub rack: RackUuid,
-    /// What the rack's description calls it, for people: 1 to 63 bytes. Two racks are told apart by `rack` alone.
+    /// Its name in the rack's description, for people: 1 to 63 bytes. Two racks are distinguished by `rack` alone.
     pub rack_name: String,
     /// The drive's place in it.
     pub drive: DriveId,
 }
 
-/// All that lies in the label of a drive.
+/// The label as it is stored on a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveLabel {
     /// Its place in its rack.
     pub label: Label,
-    /// Which drive it is.
+    /// The identity of the drive.
     pub uuid: DriveUuid,
     /// When it was labelled, in milliseconds of the Unix epoch.
     pub labelled_ms: u64,
@@ -123,7 +124,7 @@ pub struct DriveLabel {
     pub device: Device,
 }
 
-/// Why a drive's label is not the one it should have.
+/// The reason why a drive's label is not the expected one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LabelError {
     /// The drive itself is not there.
@@ -215,7 +216,7 @@ impl DriveLabel {
 }
 
 impl Label {
-    /// What lies on the drive whose label is `block`, if that drive belongs here.
+    /// The label in `block`, if that drive belongs here.
     pub(crate) fn compare(&self, block: &[u8]) -> Result<DriveLabel, LabelError> {
         let on_drive = DriveLabel::decode(block).map_err(|error| match error {
             FormatError::Version(version) => LabelError::OtherVersion(version),

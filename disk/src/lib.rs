@@ -1,9 +1,9 @@
-//! Drives and what lies on them.
+//! Drives, and the formats of the files on them.
 //!
 //! - [`Drive`] is the seam: named files, written once, read by offset; and the four power commands.
-//! - [`DirectoryDrive`] keeps them in a directory, [`MemoryDrive`] in memory, [`EmulatedDrive`] puts `model`'s physics
-//!   over either; [`DeadlineDrive`] answers in time for one that hangs.
-//! - [`label`] says which rack and which place in it a drive belongs to.
+//! - [`DirectoryDrive`] stores them in a directory, [`MemoryDrive`] in memory; [`EmulatedDrive`] puts `model`'s physics
+//!   over either; [`DeadlineDrive`] bounds the time of every call.
+//! - [`label`] identifies a drive, its rack and its place in it.
 //! - [`stack`] is the stripe stack: the format in which a blob lies on k + r drives, its writer, reader and verifier.
 //!
 //! Invariants: a transfer holds at most 2 x (k + r) x request size of memory; nothing here decides when a drive spins.

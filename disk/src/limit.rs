@@ -5,7 +5,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit to the hard one, as far as the system allows; answers how many files may be open now.
+/// Raises the soft limit to the hard one, as far as the system allows; the number of files that may be open now.
 pub fn raise_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

@@ -1,10 +1,10 @@
 //! A drive in memory, for tests and for racks in virtual time.
 //!
-//! It does what it is asked when the future is first polled, on the caller's thread. What is not synced is lost by
-//! [`MemoryDrive::crash`]; faults are dealt out on demand, among them calls that hang ([`MemoryDrive::hang`]).
+//! It does each call when the future is first polled, on the caller's thread. Bytes that are not synced are lost by
+//! [`MemoryDrive::crash`]; faults are injected on demand, among them calls that hang ([`MemoryDrive::hang`]).
 //!
 //! How a crash is modelled: a file remembers what each unsynced write replaced, and whether its name was ever synced.
-//! Invariant: undoing those writes backwards gives the bytes of the last sync. Nothing is kept twice once it is synced.
+//! Invariant: undoing those writes backwards gives the bytes of the last sync. Synced bytes are stored once.
 
 use crate::{Buffer, Drive, DriveError, DriveFuture, FileName, Space};
 use model::Rng;
@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a torn crash keeps or loses as a whole.
+/// The unit that a torn crash preserves or loses as a whole.
 const SECTOR_BYTES: usize = 4096;
 
 /// One unsynced write: where, and what was there before; `None` is zeros, as in a file that was never synced.
@@ -25,11 +25,11 @@ struct Undo {
 }
 
 impl Undo {
-    /// Undoes what the medium has not got, sector by sector.
-    fn apply(&self, bytes: &mut [u8], keeps: &mut impl FnMut() -> bool) {
+    /// Undoes the sectors that did not reach the medium.
+    fn apply(&self, bytes: &mut [u8], survives: &mut impl FnMut() -> bool) {
         for at in self.range.clone().step_by(SECTOR_BYTES) {
             let sector = at..self.range.end.min(at + SECTOR_BYTES);
-            if keeps() {
+            if survives() {
                 continue;
             }
             match &self.before {
@@ -126,20 +126,20 @@ impl MemoryDrive {
 
     /// The power fails: everything that was not synced is lost, names included.
     pub fn crash(&self) {
-        self.crash_keeping(|| false);
+        self.crash_with(|| false);
     }
 
-    /// The power fails, and the medium has got some of what was not synced, sector by sector as `rng` will have it.
+    /// The power fails, and some unsynced sectors reached the medium, as `rng` decides.
     pub fn crash_torn(&self, rng: &mut Rng) {
-        self.crash_keeping(|| rng.below(2) == 0);
+        self.crash_with(|| rng.below(2) == 0);
     }
 
-    fn crash_keeping(&self, mut keeps: impl FnMut() -> bool) {
+    fn crash_with(&self, mut survives: impl FnMut() -> bool) {
         self.state().files.retain(|_, file| {
             for undo in file.undo.drain(..).rev() {
-                undo.apply(&mut file.bytes, &mut keeps);
+                undo.apply(&mut file.bytes, &mut survives);
             }
-            file.name_is_durable = file.name_is_durable || keeps();
+            file.name_is_durable = file.name_is_durable || survives();
             file.name_is_durable
         });
     }
@@ -150,7 +150,7 @@ impl MemoryDrive {
         self.state().fail_in = Some(n);
     }
 
-    /// Whether every call fails from now on.
+    /// Every call fails from now on, or none any more.
     pub fn set_dead(&self, dead: bool) {
         self.state().dead = dead;
     }
@@ -165,7 +165,7 @@ impl MemoryDrive {
         self.state().hang = None;
     }
 
-    /// Waits for as long as such a call hangs.
+    /// Waits for as long as the call hangs.
     async fn hung(&self, asked: Asked<'_>) {
         let hang = self.state().hang.clone();
         if let Some(span) = hang.and_then(|hang| hang(asked)) {
@@ -190,7 +190,7 @@ impl MemoryDrive {
         self.state().unreadable.push((name.clone(), offset, bytes));
     }
 
-    /// Loses a file, unnoticed. Tells whether there was one.
+    /// Loses a file, unnoticed. False if there was none.
     pub fn lose_file(&self, name: &FileName) -> bool {
         self.state().files.remove(name).is_some()
     }
@@ -210,7 +210,7 @@ impl MemoryDrive {
         self.state().calls.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// Does `act`, unless a fault says otherwise.
+    /// Does `act`, unless a fault is due.
     fn call<T>(&self, call: Call, act: impl FnOnce(&mut Medium) -> Result<T, DriveError>) -> Result<T, DriveError> {
         let mut state = self.state();
         state.admit(call)?;
@@ -230,7 +230,7 @@ impl Medium {
             *left -= 1;
             if *left == 0 {
                 self.fail_in = None;
-                return Err(medium_error("a fault that was asked for"));
+                return Err(medium_error("an injected fault"));
             }
         }
         Ok(())
@@ -404,34 +404,34 @@ mod tests {
     #[tokio::test]
     async fn a_crash_loses_what_was_not_synced_and_nothing_else() {
         let drive = MemoryDrive::new(1 << 20);
-        for file in ["kept", "lost"] {
+        for file in ["synced", "lost"] {
             drive.create(&name(file), 8).await.unwrap();
             drive.write_at(&name(file), 0, Buffer::copy_of(b"12345678")).await.unwrap();
         }
-        drive.sync(&name("kept")).await.unwrap();
-        drive.write_at(&name("kept"), 0, Buffer::copy_of(b"ab")).await.unwrap();
-        drive.write_at(&name("kept"), 1, Buffer::copy_of(b"cd")).await.unwrap();
+        drive.sync(&name("synced")).await.unwrap();
+        drive.write_at(&name("synced"), 0, Buffer::copy_of(b"ab")).await.unwrap();
+        drive.write_at(&name("synced"), 1, Buffer::copy_of(b"cd")).await.unwrap();
         drive.crash();
-        assert_eq!(drive.contents(&name("kept")).unwrap(), b"12345678");
+        assert_eq!(drive.contents(&name("synced")).unwrap(), b"12345678");
         assert_eq!(drive.contents(&name("lost")), None);
     }
 
     #[tokio::test]
-    async fn a_torn_crash_keeps_whole_sectors() {
+    async fn a_torn_crash_preserves_or_loses_whole_sectors() {
         let drive = MemoryDrive::new(1 << 20);
         drive.create(&name("torn"), 64 * 4096).await.unwrap();
         drive.sync(&name("torn")).await.unwrap();
         drive.write_at(&name("torn"), 0, Buffer::copy_of(&vec![1; 64 * 4096])).await.unwrap();
         drive.crash_torn(&mut Rng::new(3));
         let left = drive.contents(&name("torn")).unwrap();
-        let kept = left.chunks(4096).filter(|sector| sector.iter().all(|b| *b == 1)).count();
+        let written = left.chunks(4096).filter(|sector| sector.iter().all(|b| *b == 1)).count();
         let lost = left.chunks(4096).filter(|sector| sector.iter().all(|b| *b == 0)).count();
-        assert_eq!(kept + lost, 64);
-        assert!(kept > 0 && lost > 0);
+        assert_eq!(written + lost, 64);
+        assert!(written > 0 && lost > 0);
     }
 
     #[tokio::test]
-    async fn faults_come_when_they_are_asked_for() {
+    async fn injected_faults_come_when_they_are_due() {
         let drive = MemoryDrive::new(1 << 20);
         drive.fail_call(2);
         drive.create(&name("a"), 4096).await.unwrap();

@@ -1,4 +1,4 @@
-//! Drives that hang: whoever waits for one waits until the deadline and no longer, and the others go on.
+//! Drives that hang: a call ends at its deadline, and other drives go on.
 
 #![allow(clippy::unwrap_used)]
 
@@ -136,7 +136,7 @@ async fn a_caller_who_goes_away_leaves_the_count_right() {
     let given_up = tokio::time::timeout(Duration::from_secs(1), drive.read_at(&file, 0, Buffer::zeroed(4096))).await;
     assert!(given_up.is_err());
     tokio::time::sleep(DEADLINES.read).await;
-    assert_eq!(drive.overdue_requests(), 1, "nobody waits, and the drive owes an answer all the same");
+    assert_eq!(drive.overdue_requests(), 1, "the caller is gone, and the drive owes an answer all the same");
     memory.hang_no_more();
     tokio::time::sleep(HANG).await;
     assert_eq!(drive.overdue_requests(), 0);
@@ -203,7 +203,7 @@ impl Rig {
     }
 }
 
-/// Whether this call is of the phase of a read that is called so.
+/// True if this call belongs to the phase of a read with that name.
 fn is_of_read(phase: &str, asked: Asked<'_>) -> bool {
     let pages = 4096 + 960 * 4096;
     match (phase, asked) {
@@ -276,7 +276,7 @@ async fn a_write_to_a_drive_that_hangs_fails_in_time_in_any_phase() {
         assert_eq!(began.elapsed(), deadline, "{phase}");
         let others = futures::future::join_all(rig.memory[..4].iter().map(|memory| memory.list())).await;
         assert!(others.into_iter().all(|files| files.unwrap().is_empty()), "{phase}: nothing is left on the others");
-        // What is left on the drive that hangs is removed when it answers again.
+        // The rest on the hanging drive is removed when it answers again.
         tokio::time::sleep(HANG).await;
         rig.memory[4].hang_no_more();
         assert_eq!(stack::remove(blob().rack, blob().id, &rig.indexed()).await, vec![StackOutcome::Fine; 5]);

@@ -1,4 +1,4 @@
-//! What every drive must do, run over every kind of drive; and what an emulated rack does beyond that.
+//! The conformance suite of drives, run over every kind of drive; and the further behaviour of an emulated rack.
 
 #![allow(clippy::unwrap_used)]
 
@@ -136,12 +136,12 @@ async fn a_directory_opened_again_holds_what_it_held() {
     let directory = tempfile::tempdir().unwrap();
     let open = || DirectoryDrive::open(directory.path()).unwrap().with_capacity(CAPACITY_BYTES);
     let first = open();
-    first.create(&name("kept"), 4096).await.unwrap();
-    first.write_at(&name("kept"), 0, Buffer::copy_of(&[9; 4096])).await.unwrap();
-    first.sync(&name("kept")).await.unwrap();
+    first.create(&name("synced"), 4096).await.unwrap();
+    first.write_at(&name("synced"), 0, Buffer::copy_of(&[9; 4096])).await.unwrap();
+    first.sync(&name("synced")).await.unwrap();
     let second = open();
     assert_eq!(second.space().await.unwrap().free_bytes, CAPACITY_BYTES - 4096);
-    assert_eq!(second.read_at(&name("kept"), 0, Buffer::zeroed(1)).await.unwrap()[0], 9);
+    assert_eq!(second.read_at(&name("synced"), 0, Buffer::zeroed(1)).await.unwrap()[0], 9);
     assert!(DirectoryDrive::open(directory.path().join("nowhere")).is_err());
 }
 
@@ -214,7 +214,7 @@ async fn calls_that_nobody_polls_keep_no_place_from_others() {
         let _ = futures::poll!(call.as_mut());
     }
     let one_more = tokio::time::timeout(Duration::from_mins(1), drive.len(&names[0])).await;
-    assert_eq!(one_more.expect("it waits for nobody who does nothing").unwrap(), 4096);
+    assert_eq!(one_more.expect("an idle caller blocks no other one").unwrap(), 4096);
     for mut call in ahead {
         call.as_mut().await;
         assert_eq!(call.as_mut().take_output().unwrap().unwrap(), 4096);

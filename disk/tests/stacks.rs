@@ -379,7 +379,7 @@ async fn what_a_crash_leaves_is_recognised_as_incomplete_stays_in_place_and_can_
         rig.memory.iter().for_each(|drive| drive.crash_torn(rng));
         let report = rig.open(Policy::All).await;
         assert_eq!(bad(&report.outcomes), [0, 1, 2, 3, 4], "seed {seed}");
-        // Ids are drawn once: whatever bears this one is not made by whoever comes now.
+        // Ids are drawn once, so a file with this one was not made by this writer.
         let again = write(rig.blob, &rig.numbered(), 4096).await;
         let left = join_lists(&rig).await;
         assert!(left.len() < 5 || again.result == Err(StackError::WriteFailed), "seed {seed}");
@@ -511,7 +511,7 @@ async fn an_inspection_names_what_is_wrong_with_each_stack() {
 #[tokio::test]
 async fn an_inspection_finds_parity_that_is_whole_and_wrong() {
     let rig = Rig::written(SMALL, 40 * STRIPE).await;
-    // The stack of another payload of the same length, with the checksums of its own: only the code can tell.
+    // The stack of another payload of the same length, with the checksums of its own: only the code can show it.
     let other = Rig::new(SMALL, 40 * STRIPE);
     let bytes = vec![7; 40 * STRIPE as usize];
     let mut writer = StackWriter::create(other.blob, PROVENANCE, &other.numbered()).await.result.unwrap();
@@ -545,7 +545,7 @@ async fn nobody_waits_for_a_sink_that_is_gone() {
     assert_eq!(reader.read(0..100, &mut Gone).await, Err(StackError::SinkClosed));
 }
 
-/// What may happen to a drive.
+/// An event that may happen to a drive.
 #[derive(Clone, Debug)]
 enum Fault {
     Lost,

@@ -4,7 +4,7 @@
 //! run in tasks of their own: a caller that is dropped in the middle leaves no write half under way with its buffer
 //! gone.
 //!
-//! Invariant: the checksum of a block is in the table before anybody is told that the block was written.
+//! Invariant: the checksum of a block is in the table before the block is reported as written.
 
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, Digest};
@@ -17,16 +17,16 @@ use tokio::task::JoinHandle;
 /// own tests use a small one, so that files of many blocks and tables of many pages are cheap.
 pub const BLOCK_BYTES: usize = if cfg!(test) { 4 << 10 } else { 1 << 20 };
 
-/// What one file takes of the drive beyond its bytes is at most what fills its last page.
+/// A file takes whole pages of the drive.
 const PAGE_BYTES: u64 = 4096;
 
-/// Which file a block is of. Every block's checksum begins with it, so that a block of another file, or of an earlier
+/// The file of a block. Every block's checksum begins with it, so that a block of another file, or of an earlier
 /// one of that number, is as bad as wrong bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileIdentity {
     /// The file's number: a slot, or that of a recall.
     pub number: u64,
-    /// What tells it from other files of that number.
+    /// Distinguishes it from other files of that number.
     pub nonce: u64,
 }
 
@@ -42,10 +42,10 @@ pub(crate) fn block_sum(file: FileIdentity, block: u64, bytes: &[u8]) -> u32 {
     digest.finalize() as u32
 }
 
-/// Told how many bytes of the file are written, after each block.
+/// Called after each block with the number of bytes of the file that are written.
 pub(crate) type OnWritten = Arc<dyn Fn(u64) + Send + Sync>;
 
-/// What a file of `file_bytes` bytes is counted as: whole pages. More than any drive has if there is no such number.
+/// The room of a file of `file_bytes` bytes, in whole pages; more than any drive has if there is no such number.
 pub(crate) fn charge(file_bytes: u64) -> u64 {
     file_bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
 }
@@ -59,7 +59,7 @@ where
     joined(&mut tokio::spawn(work)).await
 }
 
-/// What the task of `handle` came to. A panic in it goes on here.
+/// The result of the task of `handle`. A panic in it goes on here.
 pub(crate) async fn joined<T, E: From<DriveError>>(handle: &mut JoinHandle<Result<T, E>>) -> Result<T, E> {
     match handle.await {
         Ok(result) => result,
@@ -68,17 +68,22 @@ pub(crate) async fn joined<T, E: From<DriveError>>(handle: &mut JoinHandle<Resul
     }
 }
 
-/// Block `block` of a file, of `bytes` bytes, or `None` if its checksum is not `crc`.
+/// A block to be read: its number, length and checksum.
+pub(crate) struct BlockRef {
+    pub(crate) block: u64,
+    pub(crate) bytes: usize,
+    pub(crate) crc: u32,
+}
+
+/// The block `of` a file; `None` if it does not have its checksum.
 pub(crate) async fn read_block(
     drive: &dyn Drive,
     name: &FileName,
     file: FileIdentity,
-    block: u64,
-    bytes: usize,
-    crc: u32,
+    of: BlockRef,
 ) -> Result<Option<Bytes>, DriveError> {
-    let data = read_bytes(drive, name, block * BLOCK_BYTES as u64, bytes).await?;
-    Ok((block_sum(file, block, &data) == crc).then_some(data))
+    let data = read_bytes(drive, name, of.block * BLOCK_BYTES as u64, of.bytes).await?;
+    Ok((block_sum(file, of.block, &data) == of.crc).then_some(data))
 }
 
 /// `bytes` bytes of the file at `offset`, unchecked.

@@ -1,31 +1,31 @@
-//! How fast room becomes free, and what somebody is told for whom there is none.
+//! The rate at which room becomes free, and the retry hint of a refusal.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Over how long the rate is averaged: long enough to see more than one pack being freed, short enough to follow the
-/// load.
+/// The time over which the rate is averaged: long enough to see more than one pack being freed, short enough to follow
+/// the load.
 const MEMORY: Duration = Duration::from_mins(2);
-/// Nobody is asked to come back sooner.
+/// The shortest retry hint.
 const RETRY_MIN: Duration = Duration::from_secs(5);
-/// Nobody is asked to come back later; also what is said when nothing was freed of late.
+/// The longest retry hint, which is also given if nothing was freed lately.
 const RETRY_MAX: Duration = Duration::from_mins(2);
 
 /// There is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no room for {wanted_bytes} bytes: {free_bytes} are free")]
 pub struct Full {
-    /// What was asked for, with everything it takes on the disk, in bytes.
+    /// The requested room, with everything that the file takes on the disk, in bytes.
     pub wanted_bytes: u64,
-    /// What is free now, in bytes.
+    /// The free room, in bytes.
     pub free_bytes: u64,
-    /// What there is in all, in bytes.
+    /// The capacity, in bytes.
     pub capacity_bytes: u64,
-    /// When to try again, in wall time, judged by how fast room became free of late. `None`: it will never fit.
+    /// When to try again, in wall time, judged by the rate at which room became free lately. `None`: it will never fit.
     pub retry_after: Option<Duration>,
 }
 
-/// Counts what becomes free, forgetting exponentially.
+/// The rate at which room becomes free, as an exponential average.
 #[derive(Debug)]
 pub(crate) struct Drain {
     bytes: f64,
@@ -45,7 +45,7 @@ impl Drain {
         self.at = now;
     }
 
-    /// What to tell somebody who wants `wanted_bytes` of `capacity_bytes`, of which `free_bytes` are free.
+    /// The refusal of `wanted_bytes` where `free_bytes` of `capacity_bytes` are free.
     pub(crate) fn full(&self, wanted_bytes: u64, free_bytes: u64, capacity_bytes: u64) -> Full {
         let retry_after = (wanted_bytes <= capacity_bytes).then(|| {
             let rate = self.remembered(Instant::now()) / MEMORY.as_secs_f64();

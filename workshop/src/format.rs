@@ -1,10 +1,9 @@
-//! What all formats of the workshop share: little-endian fields, magic numbers, and the ways in which bytes can be
-//! wrong.
+//! The common parts of all formats of the workshop: little-endian fields, magic numbers, and the errors of decoding.
 //!
-//! Invariant: no input, however mad, makes a decoder panic or take more memory than a small multiple of the input's
+//! Invariant: no input makes a decoder panic or take more memory than a small multiple of the input's
 //! length.
 
-/// Why bytes are not what they should be.
+/// The reason why bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// They begin with something else.
@@ -27,7 +26,7 @@ pub enum FormatError {
     Field(&'static str),
 }
 
-/// Whether `version` is `read`, the only one of its kind so far that is read.
+/// An error unless `version` is `read`, the only one so far that is read.
 pub(crate) fn check_version(version: u32, read: u32) -> Result<(), FormatError> {
     match version {
         version if version == read => Ok(()),
@@ -94,7 +93,7 @@ impl<'a> Fields<'a> {
         if zeros { Ok(()) } else { Err(FormatError::Field("reserved bytes")) }
     }
 
-    /// Whether nothing is left.
+    /// True if nothing is left.
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }

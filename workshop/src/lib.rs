@@ -3,7 +3,7 @@
 //! - [`Staging`] holds staged files: a PUT is durable there before it is acknowledged (SOHO, section 3).
 //! - [`PackPlan`] and [`PackSource`] make payloads for the rack out of staged files; small objects never get a blob
 //!   each.
-//! - [`Spool`] holds recalls: what drives of the rack read at their speed and clients take at theirs.
+//! - [`Spool`] holds recalls: bytes on their way from the drives of the rack to clients.
 //!
 //! Invariants:
 //! - every access to the disk goes through [`disk::Drive`]; nothing here blocks a thread or needs more than one;
@@ -11,9 +11,9 @@
 //!   with [`Full`], and nothing is left behind;
 //! - a stream holds at most two blocks of [`BLOCK_BYTES`] and one table page of 64 KiB;
 //! - every block has a checksum, and no byte is given out before its block was checked;
-//! - a file goes only when nobody reads it any more.
+//! - a file is removed only when it has no reader any more.
 
-// The errors are enums whose variants say when they come.
+// The errors are enums, and each variant documents its cause.
 #![allow(clippy::missing_errors_doc)]
 
 mod block;
@@ -40,10 +40,7 @@ pub use block::BLOCK_BYTES;
 pub use checksum::{Checksummer, whole_checksum};
 pub use drain::Full;
 pub use format::FormatError;
-pub use pack::{
-    HeldPack, MEMBERS_MAX, PackError, PackMember, PackPlan, PackSource, PayloadCheck, PayloadError, Sealed,
-    VerifyError, verify_payload,
-};
+pub use pack::{HeldPack, MEMBERS_MAX, PackError, PackMember, PackPlan, PackSource, Sealed};
 pub use pack_format::{
     IndexEntry, MemberAttributes, PACK_FOOTER_BYTES, PackFooter, PartDigests, Retention, RetentionMode, decode_footer,
     decode_index,

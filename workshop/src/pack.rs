@@ -1,8 +1,7 @@
 //! Packs: the payload of a blob, made of staged files, or of bytes in memory.
 //!
 //! A payload is the members' bytes in the order given, then the index, then the footer; also when there is one member.
-//! [`PackPlan`] knows every offset before a byte is read, [`PackSource`] yields the bytes, and [`PayloadCheck`] tells
-//! whether what was read back from the rack is what the source yielded.
+//! [`PackPlan`] knows every offset before a byte is read, [`PackSource`] yields the bytes.
 //!
 //! Invariants: two sources of one plan yield the same bytes, so a write can be tried again; every member is checked
 //! block by block as it is read, and against its object's own checksum; a source holds two blocks and a few opened
@@ -23,7 +22,6 @@ use catalog::{Checksum, ChecksumKind, Object};
 use crc_fast::{CrcAlgorithm, Digest};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, FuturesOrdered, Stream, StreamExt};
-use std::pin::pin;
 use std::sync::Arc;
 
 /// The most members of a pack.
@@ -40,16 +38,16 @@ pub struct PackMember {
     pub bucket: String,
     /// Its key.
     pub key: String,
-    /// What S3 knows of it.
+    /// Its S3 record.
     pub object: Object,
-    /// What else the pack says of it.
+    /// Its further entries in the index.
     pub attributes: MemberAttributes,
     /// The slots of its staged files, whose bytes follow one another: one, or one for each of the object's parts. None
     /// of a member that is in memory.
     pub slots: Vec<u64>,
 }
 
-/// Why there is no pack.
+/// The reason why a pack cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
     /// A pack of nothing, or of more than [`MEMBERS_MAX`].
@@ -77,9 +75,9 @@ pub enum PackError {
     MemberLength {
         /// A slot of the member.
         slot: u64,
-        /// What is staged.
+        /// The length of its staged file.
         staged_bytes: u64,
-        /// What the record says.
+        /// The length in its record.
         record_bytes: u64,
     },
     /// A member's bytes are not those that its object was acknowledged with, though every block of them is as it was
@@ -105,7 +103,7 @@ pub enum PackError {
     Read(ReadError),
 }
 
-/// What S3 calls a kind of checksum.
+/// The name of a kind of checksum in S3.
 fn name(kind: ChecksumKind) -> &'static str {
     match kind {
         ChecksumKind::Crc32 => "CRC32",
@@ -157,7 +155,7 @@ impl From<ReadError> for PackError {
     }
 }
 
-/// Where everything in a pack lies.
+/// The layout of a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackPlan {
     members: Vec<PackMember>,
@@ -266,7 +264,7 @@ impl PackPlan {
         &self.offsets
     }
 
-    /// Keeps all members, so that the pack can be yielded as often as it takes.
+    /// Holds the files of all members, so that the pack can be yielded any number of times.
     pub fn hold(self, staging: &Staging) -> Result<HeldPack, PackError> {
         let pieces = self.members.iter().flat_map(|PackMember { bucket, key, object, slots, .. }| {
             assert!(!slots.is_empty(), "a member has a file, though it be empty");
@@ -295,7 +293,7 @@ impl PackPlan {
     }
 }
 
-/// What a payload was when it was yielded in full.
+/// The length and checksum of a payload that was yielded in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed {
     /// Its length.
@@ -320,16 +318,16 @@ pub struct PackSource {
     index_digest: Digest,
     payload_digest: Digest,
     yielded_bytes: u64,
-    /// What is ready, and shorter than a block.
+    /// Bytes that are ready, shorter than a block.
     gathered: Vec<u8>,
-    /// What is ready and did not fit into `gathered`.
+    /// Bytes that are ready and did not fit into `gathered`.
     left_over: Bytes,
 }
 
 /// The bytes of a piece.
 type Opened = Result<BoxStream<'static, Result<Bytes, ReadError>>, PackError>;
 
-/// What comes next.
+/// The next step of a source.
 enum Step {
     /// The next piece of the member of that number, of which so many were read; or the index if there is no such
     /// member.
@@ -393,7 +391,7 @@ impl PackSource {
         }
     }
 
-    /// What the payload was, once all of it was yielded.
+    /// Length and checksum of the payload, once all of it was yielded.
     pub fn sealed(&self) -> Option<Sealed> {
         let complete = self.yielded_bytes == self.pack.plan.payload_bytes();
         complete.then(|| Sealed { payload_bytes: self.yielded_bytes, checksum: self.payload_digest.finalize() })
@@ -476,7 +474,7 @@ impl PackSource {
         Ok(())
     }
 
-    /// Holds `sum`, of a piece of `member` or of all of it, against what that should be.
+    /// Compares `sum`, of a piece of `member` or of all of it, with the expected checksum.
     fn check(&self, sum: Option<Checksummer>, member: usize, piece: Option<usize>) -> Result<(), PackError> {
         let of = &self.pack.plan.members[member];
         let Some((sum, expected)) = sum.zip(of.expected(piece)) else { return Ok(()) };
@@ -543,75 +541,6 @@ impl PackSource {
             index_checksum: self.index_digest.finalize(),
         }
     }
-}
-
-/// What was read back is not what was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PayloadError {
-    /// It has another length.
-    #[error("read back {0} bytes")]
-    Length(u64),
-    /// It has another checksum.
-    #[error("read back something else")]
-    Checksum,
-}
-
-/// Compares a payload that is read back with what was yielded, without keeping it.
-pub struct PayloadCheck {
-    sealed: Sealed,
-    digest: Digest,
-    bytes: u64,
-}
-
-impl PayloadCheck {
-    /// A check against `sealed`.
-    pub fn new(sealed: Sealed) -> Self {
-        Self { sealed, digest: Digest::new(CrcAlgorithm::Crc64Nvme), bytes: 0 }
-    }
-
-    /// The next bytes that were read back.
-    pub fn update(&mut self, bytes: &[u8]) {
-        self.digest.update(bytes);
-        self.bytes += bytes.len() as u64;
-    }
-
-    /// Whether that was all of the payload, unchanged.
-    pub fn finish(self) -> Result<(), PayloadError> {
-        if self.bytes != self.sealed.payload_bytes {
-            return Err(PayloadError::Length(self.bytes));
-        }
-        if self.digest.finalize() != self.sealed.checksum {
-            return Err(PayloadError::Checksum);
-        }
-        Ok(())
-    }
-}
-
-/// Why a payload could not be verified, or is wrong.
-#[derive(Debug, thiserror::Error)]
-pub enum VerifyError<E> {
-    /// It is wrong.
-    #[error(transparent)]
-    Payload(#[from] PayloadError),
-    /// It could not be read.
-    #[error("{0}")]
-    Stream(E),
-}
-
-/// Reads `payload` to its end, and compares it with `sealed`.
-pub async fn verify_payload<B, E>(
-    payload: impl Stream<Item = Result<B, E>>,
-    sealed: Sealed,
-) -> Result<(), VerifyError<E>>
-where
-    B: AsRef<[u8]>,
-{
-    let mut payload = pin!(payload);
-    let mut check = PayloadCheck::new(sealed);
-    while let Some(chunk) = payload.next().await {
-        check.update(chunk.map_err(VerifyError::Stream)?.as_ref());
-    }
-    Ok(check.finish()?)
 }
 
 #[cfg(test)]

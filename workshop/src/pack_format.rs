@@ -17,10 +17,10 @@ use catalog::{Acl, Checksum, ChecksumKind, Object, PartLengths, VersionId};
 pub const PACK_FOOTER_BYTES: usize = 64;
 /// Length of the index before its entries.
 pub(crate) const INDEX_HEADER_BYTES: usize = 16;
-/// What the index holds for each member behind its entries: the CRC-64 of its bytes.
+/// The entry of each member behind the index entries: the CRC-64 of its bytes.
 pub(crate) const MEMBER_CHECKSUM_BYTES: usize = 8;
 
-/// What a run of parts of one length takes.
+/// The length of a run of parts of one length.
 const RUN_BYTES: usize = 4 + 8;
 
 const PARTS: FormatError = FormatError::Field("lengths of parts");
@@ -36,19 +36,19 @@ const MD5_BYTES: usize = 16;
 const DELETE_MARKER: u8 = 1;
 const LEGAL_HOLD: u8 = 2;
 
-/// How firmly an object is kept.
+/// The mode of an object's retention, as in S3 object lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetentionMode {
-    /// Whoever may bypass governance may shorten it.
+    /// Users with the right to bypass governance may shorten it.
     Governance,
-    /// Nobody may.
+    /// No user may.
     Compliance,
 }
 
 /// Until when an object must not be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// How firmly.
+    /// The mode.
     pub mode: RetentionMode,
     /// Until when, in milliseconds of the Unix epoch.
     pub until_ms: u64,
@@ -63,22 +63,22 @@ pub struct PartDigests {
     pub checksum: Checksum,
 }
 
-/// What a pack says of a member beyond its [`Object`].
+/// The attributes of a member in a pack beyond its [`Object`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberAttributes {
-    /// When its bucket was made, in milliseconds of the Unix epoch: tells buckets of one name apart.
+    /// When its bucket was made, in milliseconds of the Unix epoch: distinguishes buckets of one name.
     pub bucket_created_ms: u64,
     /// The name of the user who owned the bucket.
     pub owner: String,
     /// The catalog's commit sequence number of the object's record: of two versions, the one with the higher is newer.
     pub sequence: u64,
-    /// Whether it is a delete marker, which has no bytes.
+    /// True of a delete marker, which has no bytes.
     pub is_delete_marker: bool,
-    /// Whether it is under legal hold.
+    /// True under legal hold.
     pub legal_hold: bool,
     /// Until when it is retained, if it is.
     pub retention: Option<Retention>,
-    /// Its storage class as S3 spells it; empty where nobody named one.
+    /// Its storage class as S3 spells it; empty if none was named.
     pub storage_class: String,
     /// The digests of its parts, of all of them in order, or of none.
     pub parts: Vec<PartDigests>,
@@ -93,9 +93,9 @@ pub struct IndexEntry {
     pub key: String,
     /// Where in the payload it begins.
     pub offset: u64,
-    /// What S3 knew of it when it was packed.
+    /// Its S3 record when it was packed.
     pub object: Object,
-    /// What else was known of it.
+    /// Its further attributes.
     pub attributes: MemberAttributes,
     /// CRC-64/NVME of its bytes.
     pub checksum: u64,

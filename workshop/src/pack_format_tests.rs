@@ -90,7 +90,7 @@ fn encode(members: &[Member]) -> (Vec<u8>, PackFooter) {
     (bytes, footer)
 }
 
-/// What any bytes may do to the decoders: be refused, or be exactly what would be written for what they say.
+/// Any bytes are refused by the decoders, or are exactly the encoding of what they decode to.
 fn decode_anything(bytes: &[u8]) {
     if let Ok(entries) = parse_index(bytes) {
         let members: Vec<_> = entries

@@ -1,5 +1,5 @@
-//! Run marks: which runs of the server the workshop was last used by, kept in the names of files of one byte beside
-//! what is staged.
+//! Run marks: the runs of the server that used the workshop last, in the names of files of one byte beside the staged
+//! files.
 //!
 //! A catalog remembers its own runs. One that does not know the run of the mark is not the one that was used last: it
 //! was put back from a backup, or belongs elsewhere.
@@ -25,7 +25,7 @@ impl Staging {
         }
     }
 
-    /// Takes all marks away but that of `run`.
+    /// Removes all marks but that of `run`.
     pub async fn keep_mark(&self, run: u64) -> Result<(), DriveError> {
         for other in self.marked_runs().await?.into_iter().filter(|other| *other != run) {
             self.drive().remove(&run_mark_name(other)).await?;

@@ -234,8 +234,8 @@ impl Slots {
         state.drain.note(charged_bytes);
     }
 
-    /// Removes what can be removed, without anybody waiting for it. Without a runtime it waits for the next call, or the
-    /// next boot.
+    /// Removes what can be removed, without anybody waiting for it. Without a runtime it waits for the next call, or
+    /// the next boot.
     fn remove_in_background(self: &Arc<Self>) {
         if let Ok(runtime) = Handle::try_current() {
             let slots = Arc::clone(self);

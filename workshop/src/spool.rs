@@ -1,8 +1,8 @@
-//! The spool: bounded room for recalls, between drives that read at their speed and clients that take at theirs.
+//! The spool: bounded room for recalls, between drives and clients that transfer at different speeds.
 //!
 //! An entry holds a range of a blob's payload. It is reserved, grows while the rack reads, and is then complete;
-//! readers follow it while it grows. What nobody reads is evicted, least recently used first, when room is wanted for
-//! something else.
+//! readers follow it while it grows. Entries without a reader are evicted, least recently used first, when room is
+//! needed.
 //!
 //! Invariants:
 //! - the files on the disk never exceed the capacity: a new file is made only after the files it replaces are gone;
@@ -32,7 +32,7 @@ use tokio::sync::watch;
 /// A segment is at most this part of the capacity, so that so many recalls can be under way at once.
 const SEGMENTS_IN_CAPACITY: u64 = 8;
 
-/// Why nothing was reserved.
+/// The reason why nothing was reserved.
 #[derive(Debug, thiserror::Error)]
 pub enum ReserveError {
     /// Everything is being read or written, or it is larger than the spool, or the disk itself is full.
@@ -43,14 +43,14 @@ pub enum ReserveError {
     Drive(#[from] DriveError),
 }
 
-/// How full the spool is, in bytes; everything is counted as what it takes on the disk.
+/// The use of the spool, in bytes; every entry counts as the room that it takes on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpoolUsage {
-    /// How much it may hold.
+    /// The most that it may hold.
     pub capacity_bytes: u64,
-    /// How much it holds, or keeps for what is growing.
+    /// The room of its entries, growing ones included.
     pub used_bytes: u64,
-    /// Of that, what could be evicted now.
+    /// Of that, the room of entries that could be evicted now.
     pub idle_bytes: u64,
     /// How many entries there are.
     pub entries: usize,
@@ -92,7 +92,8 @@ impl Spool {
         Ok(removed)
     }
 
-    /// Room for payload bytes `range` of `blob`, and a writer for them. Evicts what nobody reads to make that room.
+    /// Room for payload bytes `range` of `blob`, and a writer for them. Evicts entries without readers to make that
+    /// room.
     ///
     /// A writer that is dropped before it is finished fails the recall.
     pub async fn reserve(&self, blob: BlobId, range: Range<u64>) -> Result<SpoolWriter, ReserveError> {

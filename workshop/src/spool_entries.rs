@@ -218,8 +218,8 @@ impl Entries {
         result
     }
 
-    /// Removes what can be removed, without anybody waiting for it. Without a runtime it waits for the next reservation, or
-    /// boot.
+    /// Removes what can be removed, without anybody waiting for it. Without a runtime it waits for the next
+    /// reservation, or boot.
     fn remove_in_background(self: &Arc<Self>) {
         let Ok(runtime) = Handle::try_current() else { return };
         let entries = Arc::clone(self);

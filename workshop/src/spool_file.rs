@@ -3,7 +3,7 @@
 //! Invariant: a reader gives out no byte that the writer did not announce as written, and none whose block it did not
 //! check against the checksum the writer took of it in memory.
 
-use crate::block::{BLOCK_BYTES, BlockWriter, FileIdentity, read_block};
+use crate::block::{BLOCK_BYTES, BlockRef, BlockWriter, FileIdentity, read_block};
 use crate::names::spool_name;
 use crate::recall::{Recall, SpoolError};
 use crate::spool_entries::SpoolHold;
@@ -65,8 +65,8 @@ impl SpoolWriter {
         Ok(())
     }
 
-    /// The rack could not read it. Readers come to an error behind what was appended so far, and the entry goes with
-    /// them.
+    /// The rack could not read it. Readers get an error behind the bytes that were appended so far, and the entry is
+    /// removed with its last reader.
     pub fn fail(self, reason: &str) {
         self.recall.fail(reason);
     }
@@ -104,7 +104,7 @@ impl SpoolReader {
         self.file.recall.range.clone()
     }
 
-    /// Whether all of them are there.
+    /// True if all of them are written.
     pub fn is_complete(&self) -> bool {
         self.file.recall.progress.borrow().bytes == self.file.recall.bytes()
     }
@@ -149,7 +149,7 @@ impl OpenEntry {
         let Some(crc) = self.recall.crc(block) else { return Err(damaged) };
         let name = spool_name(self.hold.number);
         let (drive, bytes) = (&*self.hold.entries.drive, (end - start) as usize);
-        let data = read_block(drive, &name, identity(self.hold.number), block, bytes, crc).await?;
+        let data = read_block(drive, &name, identity(self.hold.number), BlockRef { block, bytes, crc }).await?;
         let Some(data) = data else {
             self.hold.entries.mark_dead(self.hold.number);
             return Err(damaged);

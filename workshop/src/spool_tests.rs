@@ -87,7 +87,7 @@ fn readers_follow_a_recall_as_it_grows_and_never_slow_it() {
             writer.append(piece).await.unwrap();
         }
         writer.finish().await.unwrap();
-        assert_eq!(begun.elapsed(), Duration::ZERO, "the writer waited for nobody");
+        assert_eq!(begun.elapsed(), Duration::ZERO, "the writer waited for no reader");
         for reader in readers {
             reader.await.unwrap();
         }
@@ -104,7 +104,7 @@ fn a_failed_recall_gives_what_it_had_and_then_its_reason() {
         settle().await;
         let reader = spool.find(BLOB, 0).unwrap();
         writer.fail("the tray vanished");
-        assert!(spool.find(BLOB, 0).is_none(), "a failed recall is found by nobody");
+        assert!(spool.find(BLOB, 0).is_none(), "a failed recall is not found");
         assert!(collect(reader.read(0..5 * BLOCK)).await.unwrap() == payload(BLOB, 0..5 * BLOCK));
         match read_all(&reader).await {
             Err(SpoolError::Failed(reason)) => assert_eq!(&*reason, "the tray vanished"),
@@ -210,7 +210,7 @@ fn whichever_call_fails_nothing_leaks() {
             settle().await;
             assert_eq!(worked, call > 16, "a removal, a creation, and 14 writes");
             if !worked {
-                // What could not be removed is tried again with the next reservation.
+                // A removal that failed is tried again with the next reservation.
                 drop(spool.reserve(BLOB, 0..1).await.unwrap());
                 settle().await;
                 assert_eq!((files(&drive).await, spool.usage().used_bytes), ((0, 0), 0), "after call {call}");

@@ -43,7 +43,7 @@ pub enum ReadError {
     Unusable {
         /// The slot.
         slot: u64,
-        /// What is wrong with it.
+        /// The flaw.
         source: FormatError,
     },
     /// It is another version's: the catalog is not the one that it was staged with.

@@ -5,7 +5,9 @@
 //! Invariants: `finish` returns only when bytes, table, footer and name would survive a power cut; a reader gives out
 //! no byte whose block it did not check.
 
-use crate::block::{BLOCK_BYTES, BlockWriter, FileIdentity, block_sum, charge, joined, read_block, read_bytes};
+use crate::block::{
+    BLOCK_BYTES, BlockRef, BlockWriter, FileIdentity, block_sum, charge, joined, read_block, read_bytes,
+};
 use crate::format::FormatError;
 use crate::names::staged_name;
 use crate::slots::{SlotHold, Slots};
@@ -22,7 +24,8 @@ use tokio::task::JoinHandle;
 /// How much is read when a file is opened. A file that is no longer comes in with it.
 const OPEN_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 16 << 10 };
 
-/// The room of a file that grows, at first, in bytes. Small, since a client that announces much and sends nothing takes it.
+/// The room of a file that grows, at first, in bytes. Small, since a client that announces much and sends nothing takes
+/// it.
 const FIRST_BYTES: u64 = if cfg!(test) { 16 << 10 } else { 1 << 20 };
 
 /// The part of `announced_bytes` that is reserved when `come_bytes` have arrived: as much again, and some at first.
@@ -37,7 +40,7 @@ pub struct StagedFile {
     pub slot: u64,
     /// How much data it holds, in bytes.
     pub bytes: u64,
-    /// What it takes of the staging area's capacity, in bytes.
+    /// The room that it takes of the staging area's capacity, in bytes.
     pub charged_bytes: u64,
 }
 
@@ -81,8 +84,8 @@ impl StagedWriter {
         Ok(())
     }
 
-    /// Writes what is missing, and returns when the file would survive a power cut. It says that it was staged for
-    /// `version` of `key` in `bucket`, as its part of that number or, as part 0, as the whole of it.
+    /// Writes what is missing, and returns when the file would survive a power cut. Its footer names
+    /// `version` of `key` in `bucket`, of which it is the part of that number or, as part 0, the whole.
     pub async fn finish_for(self, version: u64, part: u32, bucket: &str, key: &str) -> Result<StagedFile, StageError> {
         let (run, sequence) = self.hold.slots.now();
         self.finish_with(Stamp { version, part, key_hash: key_hash(bucket, key), run, sequence }).await
@@ -94,8 +97,8 @@ impl StagedWriter {
         self.finish_with(Stamp { version, run, sequence, ..Stamp::default() }).await
     }
 
-    /// Writes what is missing, and returns when the file would survive a power cut. The file says only `stamp` of
-    /// itself.
+    /// Writes what is missing, and returns when the file would survive a power cut. Its footer has only
+    /// `stamp`.
     pub async fn finish_with(mut self, stamp: Stamp) -> Result<StagedFile, StageError> {
         // A file counts as all that it may hold.
         self.make_room(self.layout.bytes_max)?;
@@ -160,7 +163,7 @@ impl StagedWriter {
         self.layout.table_offset() + 4 * PAGE_BLOCKS * self.pages
     }
 
-    /// Has room set aside for `bytes` bytes of data, and for some that come next, if it is not yet.
+    /// Reserves room for `bytes` bytes of data, and for some that come next, if it is not reserved yet.
     fn make_room(&self, bytes: u64) -> Result<(), StageError> {
         let all = charge(self.layout.file_bytes());
         let wanted = charge(reserved_for(bytes, self.layout.bytes_max));
@@ -225,13 +228,13 @@ impl StagedReader {
         Ok(Self { file: Arc::new(OpenStagedFile { hold, name, footer, data, first_page }) })
     }
 
-    /// What the file says of itself.
+    /// The file's description of itself.
     pub fn stamp(&self) -> Stamp {
         self.file.footer.stamp
     }
 
-    /// The same reader, if the file was staged for `version` of `key` in `bucket`, as far as it says. Catalogs of
-    /// different times may take one slot for different versions.
+    /// The same reader, if the file was staged for `version` of `key` in `bucket`, as far as its footer shows. Catalogs
+    /// of different times may take one slot for different versions.
     pub fn of_version(self, version: u64, bucket: &str, key: &str) -> Result<Self, ReadError> {
         let Stamp { version: found, key_hash: found_hash, .. } = self.stamp();
         let is_other = (found != 0 && found != version) || (found_hash != 0 && found_hash != key_hash(bucket, key));
@@ -289,7 +292,7 @@ fn not_found(slot: u64, error: DriveError) -> ReadError {
 }
 
 /// A stream's place in a file. The block behind the one that was given out is read meanwhile, so that the drive and
-/// whoever takes the bytes work at the same time: a stream holds two blocks.
+/// the receiver work at the same time: a stream holds two blocks.
 struct BlockCursor {
     file: Arc<OpenStagedFile>,
     rest: Range<u64>,
@@ -337,7 +340,10 @@ impl OpenStagedFile {
                 let data = data.slice(start as usize..start as usize + bytes);
                 Some(data).filter(|data| block_sum(self.footer.file, block, data) == crc)
             }
-            None => read_block(&*self.hold.slots.drive, &self.name, self.footer.file, block, bytes, crc).await?,
+            None => {
+                read_block(&*self.hold.slots.drive, &self.name, self.footer.file, BlockRef { block, bytes, crc })
+                    .await?
+            }
         };
         Ok((checked.ok_or(ReadError::Damaged { slot: self.hold.slot(), block })?, page))
     }

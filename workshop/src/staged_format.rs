@@ -6,8 +6,8 @@
 //! ```
 //! Everything but the data lies where `bytes_max` puts it, so that a table of any length is written and read in pages.
 //!
-//! Invariant: a file without a valid footer was never finished. The footer is written last and synced before anybody
-//! hears of the file. The checksum of a block begins with slot, nonce and number of the block.
+//! Invariant: a file without a valid footer was never finished. The footer is written last and synced before the
+//! file is acknowledged. The checksum of a block begins with slot, nonce and number of the block.
 
 use crate::block::{BLOCK_BYTES, FileIdentity};
 use crate::format::{Fields, FormatError, check_version, crc32c};
@@ -55,7 +55,7 @@ impl StagedLayout {
     }
 }
 
-/// What a finished staged file says of itself beyond its bytes.
+/// The description of a finished staged file in its footer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The version that it was staged for, or the upload whose part it is. 0 if that is not known.
@@ -82,9 +82,9 @@ pub fn key_hash(bucket: &str, key: &str) -> u64 {
 /// The last bytes of a finished staged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StagedFooter {
-    /// Whose file it is: its slot, and the nonce that tells it from others of that slot.
+    /// The identity of the file: its slot, and the nonce that distinguishes it from others of that slot.
     pub file: FileIdentity,
-    /// What it says of itself.
+    /// Its description of itself.
     pub stamp: Stamp,
     /// How much data it holds.
     pub bytes: u64,

@@ -1,21 +1,21 @@
 //! Staging: the files of the workshop, the room that is left, and when files are removed.
 //!
-//! A staged file is named by its slot, a number that the caller uses once and never again. Room is reserved, the file is
-//! created and written, `finish` makes it durable, the catalog commits it, and when its bytes are stored elsewhere (or
-//! no longer wanted) it is freed.
+//! A staged file is named by its slot, a number that the caller uses once and never again. Room is reserved, the file
+//! is created and written, `finish` makes it durable, the catalog commits it, and when its bytes are stored elsewhere
+//! (or no longer wanted) it is freed.
 //!
 //! Invariants:
 //! - reserved and staged bytes together never exceed the capacity; a reservation lives exactly as long as its holder;
 //! - a file is removed when it is freed (or its writer dropped) and nobody holds its slot, and not before.
 //!
 //! A file may also get its room step by step, as its bytes arrive ([`Staging::reserve_growing`]), so that a client that
-//! announces much and sends little occupies little. Room is then reserved for as much again as has arrived: of files that
-//! compete for the last room, those that are furthest along finish. A file that finds no more room is refused in the
-//! middle.
+//! announces much and sends little occupies little. Room is then reserved for as much again as has arrived: of files
+//! that compete for the last room, those that are furthest along finish. A file that finds no more room is refused in
+//! the middle.
 //!
-//! When the area is full, [`Staging::reserve`] answers [`Full`], with a hint when to try again. A reservation always has
-//! its room, unless the disk itself is fuller than the capacity that the area was given; then `create` answers the same,
-//! and nothing is left behind.
+//! When the area is full, [`Staging::reserve`] answers [`Full`], with a hint when to try again. A reservation always
+//! has its room, unless the disk itself is fuller than the capacity that the area was given; then `create` answers the
+//! same, and nothing is left behind.
 
 use crate::block::{charge, detached};
 use crate::drain::Full;
@@ -92,8 +92,8 @@ impl Staging {
         Self { slots: Arc::new(Slots { drive, capacity_bytes, state, nonce: Box::new(|| 0), now }) }
     }
 
-    /// The same area, with the nonce of each file drawn by `nonce`. Without it every nonce is 0, which tells files of
-    /// one slot apart no longer.
+    /// The same area, with the nonce of each file drawn by `nonce`. Without it every nonce is 0, so that files
+    /// of one slot cannot be distinguished.
     ///
     /// # Panics
     /// If there is another handle already.
@@ -233,8 +233,8 @@ impl Staging {
         self.slots.hold(slot)
     }
 
-    /// Frees the file of `slot`: it cannot be opened any more, and is removed when nobody holds it. Freeing a slot
-    /// without a file, or twice, is no error. An error means that a removal failed; it will be tried again.
+    /// Frees the file of `slot`: it cannot be opened any more, and is removed when its last hold is dropped. Freeing a
+    /// slot without a file, or twice, is no error. An error means that a removal failed; it will be tried again.
     pub async fn free(&self, slot: u64) -> Result<(), DriveError> {
         self.free_all(&[slot]).await
     }

@@ -190,7 +190,7 @@ fn calls_that_are_given_up_half_way_leak_nothing() {
         assert!(staging.create(1, reservation).now_or_never().is_none());
         let mut writer = staging.create(2, staging.reserve(5 * BLOCK as u64).unwrap()).await.unwrap();
         assert!(writer.write(&[0; 4 * BLOCK]).now_or_never().is_none());
-        assert!(writer.write(&[0; 4]).await.is_err(), "nobody knows what of the last call was written");
+        assert!(writer.write(&[0; 4]).await.is_err(), "it is unknown how much of the last call was written");
         assert!(writer.finish_with(Stamp::default()).await.is_err());
         settle().await;
         assert_eq!((files(&drive).await, usage(&staging)), ((0, 0), (0, 0)));
@@ -250,7 +250,7 @@ fn a_crash_keeps_finished_files_and_the_sweep_takes_the_others() {
         let report = staging.sweep(|slot| slot < 4).await.unwrap();
         let unknown = vec![UnknownFile { slot: 4, charged_bytes: 8192, stamp: Some(Stamp::default()) }];
         assert_eq!(report, SweepReport { kept: 3, kept_bytes: 3 * 8192, removed: 1, unknown });
-        assert_eq!(usage(&staging), (4 * 8192, 0), "a finished file stays until somebody knows better");
+        assert_eq!(usage(&staging), (4 * 8192, 0), "a finished file stays until it is freed");
         staging.free(4).await.unwrap();
         assert_eq!(usage(&staging), (3 * 8192, 0));
         for slot in 1..=3 {
@@ -289,7 +289,7 @@ fn after_a_torn_crash_whatever_was_finished_is_whole() {
             let staging = Staging::new(Arc::clone(&drive) as Arc<dyn Drive>, 1 << 20);
             let report = staging.sweep(|slot| finished.contains(&slot)).await.unwrap();
             assert_eq!(report.kept, finished.len() as u64);
-            // One whose footer is there and torn cannot be told from one that was finished and rotted.
+            // One whose footer is there and torn cannot be distinguished from one that was finished and rotted.
             assert_eq!(files(&drive).await.0, finished.len() + report.unknown.len());
             assert!(report.unknown.len() <= 1);
             for slot in finished {

@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Helpers that the tests of this crate share.
 #![allow(clippy::unwrap_used)]
 
 use crate::{ReadError, StageError, StagedFile, Staging, Stamp};

@@ -9,7 +9,7 @@ use model::BlobId;
 use std::sync::Arc;
 use workshop::{
     BLOCK_BYTES, MemberAttributes, PACK_FOOTER_BYTES, PackMember, PackPlan, PackSource, Sealed, Spool, Staging, Stamp,
-    decode_footer, decode_index, segments, verify_payload,
+    decode_footer, decode_index, segments,
 };
 
 fn sample(seed: u64, bytes: usize) -> Vec<u8> {
@@ -90,8 +90,7 @@ async fn objects_are_staged_packed_and_recalled_on_a_real_directory() {
         let reader = spool.find(BlobId::numbered(1), payload.len() as u64).unwrap();
         payload.extend(collect(reader.read(reader.range())).await);
     }
-    let chunks = payload.chunks(BLOCK_BYTES).map(Ok::<_, std::convert::Infallible>);
-    verify_payload(futures::stream::iter(chunks), sealed).await.unwrap();
+    assert_eq!((payload.len() as u64, crc_fast::crc64_nvme(&payload)), (sealed.payload_bytes, sealed.checksum));
     let footer = decode_footer(&payload[payload.len() - PACK_FOOTER_BYTES..]).unwrap();
     let index = &payload[footer.index_offset as usize..payload.len() - PACK_FOOTER_BYTES];
     for (slot, entry) in decode_index(&footer, index).unwrap().iter().enumerate() {

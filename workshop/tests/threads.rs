@@ -80,7 +80,7 @@ async fn many_tasks_share_a_workshop() {
     for task in tasks {
         task.await.unwrap();
     }
-    // Files that were given up are removed by tasks that nobody waits for.
+    // Abandoned files are removed by background tasks.
     for _ in 0..1000 {
         if staging.usage().staged_bytes + staging.usage().reserved_bytes == 0 {
             break;

@@ -1,4 +1,4 @@
-//! Opening the file: whose it is, whether it is whole, and that nobody else has it open.
+//! Opening the file: it must be a catalog, be whole, and be open in no other process.
 
 use super::failure::{store_error, unusable};
 use super::mend::{self, Walk};
@@ -100,7 +100,7 @@ pub(super) fn open_as_it_is(path: &Path) -> Result<Connection, StoreError> {
 }
 
 /// Durable before answered: in WAL mode, `synchronous = FULL` syncs the log at every commit. Answers the journal mode,
-/// since SQLite keeps another one where the file system has no shared memory.
+/// since SQLite stays in another one where the file system has no shared memory.
 fn prepare(connection: &Connection) -> rusqlite::Result<String> {
     connection.busy_timeout(Duration::from_secs(10))?;
     let mode = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
@@ -110,7 +110,7 @@ fn prepare(connection: &Connection) -> rusqlite::Result<String> {
     Ok(mode)
 }
 
-/// What SQLite finds wrong with the pages of a small file, in its words.
+/// The flaw that SQLite finds in the pages of a small file, in its words.
 fn flaw_of_pages(connection: &Connection, path: &Path) -> rusqlite::Result<Option<String>> {
     let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     if bytes > CHECKED_BYTES_MAX {

@@ -1,8 +1,8 @@
-//! The digest of all keys: how many there are, and a sum that tells whether they are the right ones.
+//! The digest of all keys: their number, and a sum over them.
 //!
 //! The seal of a value proves a record that is found; nothing but this proves that none is missing. One flipped bit in
 //! a key, or in a page that leads to others, hides records from a search although each is whole: what they name would
-//! count as garbage. So every transaction keeps the digest beside the sequence number, and every open walks the file
+//! count as garbage. So every transaction stores the digest beside the sequence number, and every open walks the file
 //! once and compares (`mend.rs`). The sum is of the keys' CRC-64, modulo 2^64: no single bit, and no exchange of two
 //! records, leaves it as it was.
 
@@ -17,12 +17,12 @@ pub(super) struct KeyDigest {
     sum: u64,
 }
 
-/// What the file should hold, as its last transaction left it.
+/// The records that the file should hold, as of its last transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ExpectedKeys {
     /// All records.
     pub(super) keys: KeyDigest,
-    /// Of those, what was found to be missing and was not accepted yet.
+    /// Of those, the ones that were found to be missing and were not accepted yet.
     pub(super) missing: KeyDigest,
 }
 
@@ -34,7 +34,7 @@ impl ExpectedKeys {
         [self.keys.to_bytes(), self.missing.to_bytes()].concat()
     }
 
-    /// What `bytes` are, if they are that.
+    /// The digests that `bytes` are, if they are that.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (keys, missing) = bytes.split_at_checked(BYTES)?;
         Some(Self { keys: KeyDigest::from_bytes(keys)?, missing: KeyDigest::from_bytes(missing)? })
@@ -52,7 +52,7 @@ impl KeyDigest {
         self.sum = self.sum.wrapping_sub(crc_fast::checksum(CrcAlgorithm::Crc64Nvme, key));
     }
 
-    /// What must be added to `other` to make this.
+    /// The digest that makes this one when added to `other`.
     pub(super) fn minus(self, other: Self) -> Self {
         Self { keys: self.keys.wrapping_sub(other.keys), sum: self.sum.wrapping_sub(other.sum) }
     }

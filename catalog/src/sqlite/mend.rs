@@ -4,7 +4,7 @@
 //! transaction left (`key_digest.rs`)? If not, whatever the walk gave is copied into a new file, which has an order of
 //! its own; a record whose seal opens when one bit of its key is flipped back gets that key. The damaged file stays,
 //! beside it, under another name. What is still missing then is known by number, though not by name: the file stays
-//! **incomplete** until an operator accepts it, and whoever asks can refuse to take what he does not find for deleted.
+//! **incomplete** until an operator accepts it, and callers can refuse to take a missing record for a deleted one.
 
 use super::failure::{MEND_DAMAGED, store_error, unusable};
 use super::key_digest::{ExpectedKeys, KeyDigest};
@@ -16,10 +16,10 @@ use crate::seal::Sealed;
 use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
 
-/// Damaged files that are kept beside the catalog at most.
-const KEPT_MAX: u32 = 100;
+/// The most damaged files that may lie beside the catalog.
+const DAMAGED_MAX: u32 = 100;
 
-/// What the walk through a file found.
+/// The result of a walk through a file.
 pub(super) struct Walk {
     /// The records that are there.
     found: KeyDigest,
@@ -36,7 +36,7 @@ impl Walk {
         Ok(Self { found, expected: read_expected(connection)?.unwrap_or_else(complete), in_order })
     }
 
-    /// What is wrong with the file, if something is.
+    /// The flaw of the file, if there is one.
     pub(super) fn flaw(&self) -> Option<String> {
         let (is, expected) = (self.found.keys, self.expected.keys.keys);
         if !self.in_order {
@@ -50,12 +50,12 @@ impl Walk {
         }
     }
 
-    /// Whether to write the file anew might better it: not if all that is wrong was found before.
+    /// True if writing the file anew may repair it: not if every flaw was found before.
     pub(super) fn may_be_mended(&self) -> bool {
         !self.in_order || self.expected.keys.minus(self.found) != self.expected.missing
     }
 
-    /// What to expect from now on, if what is missing is accepted, or not.
+    /// The records to expect from now on, if missing ones are accepted or not.
     pub(super) fn expected(&self, accepted: bool) -> ExpectedKeys {
         let keys = if accepted { self.found } else { self.expected.keys };
         ExpectedKeys { keys, missing: keys.minus(self.found) }
@@ -72,7 +72,7 @@ pub(super) fn rewrite(connection: Connection, path: &Path, flaw: &str) -> Result
     let fresh = free_name(path, "mended").map_err(failed)?;
     let copied = copy(&connection, &fresh);
     if let Err(error) = copied {
-        let _ = std::fs::remove_file(&fresh); // made a moment ago, under a name that nobody had
+        let _ = std::fs::remove_file(&fresh); // made a moment ago, under a name that was free
         return Err(error);
     }
     connection.close().map_err(|(_, error)| say(error))?;
@@ -91,8 +91,8 @@ pub(super) fn rewrite(connection: Connection, path: &Path, flaw: &str) -> Result
 /// A name beside `path` that nothing has.
 fn free_name(path: &Path, what: &str) -> std::io::Result<PathBuf> {
     let name = |number| beside(path, &format!(".{what}-{number}"));
-    let free = (1..=KEPT_MAX).map(name).find(|name| !name.exists());
-    free.ok_or_else(|| std::io::Error::other(format!("there are {KEPT_MAX} files {what}; move them away")))
+    let free = (1..=DAMAGED_MAX).map(name).find(|name| !name.exists());
+    free.ok_or_else(|| std::io::Error::other(format!("there are {DAMAGED_MAX} files {what}; move them away")))
 }
 
 /// Copies what is in the file of `from` into a new one.

@@ -1,7 +1,7 @@
 //! Making sure, when the file is opened, that what is read is what the medium holds.
 //!
 //! A sync that fails leaves pages in the memory of the operating system that never reached the medium, and that Linux
-//! calls clean from then on: they are not written again, the next sync says that all is well, and whoever opens the
+//! calls clean from then on: they are not written again, the next sync succeeds, and a process that opens the
 //! file before the power fails reads them. The writer stops at such a failure; but a process that is killed then, or
 //! ends, is followed by one that finds a whole, committed transaction in the log which the medium may never have seen.
 //! Acting on it, by removing what it says has moved, would lose the only copy.
@@ -13,7 +13,7 @@
 //! 2. SQLite folds all of it into the file, with a sync of the log, a sync of the file, and an end of the log
 //!    (`wal_checkpoint(TRUNCATE)`). Its memory of what was folded before is gone with the last process, so it writes
 //!    every page that is in the log. Pages of the file that are not in the log were folded by an earlier checkpoint
-//!    whose sync succeeded: SQLite begins the log anew only after such a one, and otherwise keeps their frames.
+//!    whose sync succeeded: SQLite begins the log anew only after such a one, and otherwise retains their frames.
 //!
 //! Either sync failing fails the open: nothing was believed, nothing is swept, and the next start tries again.
 
@@ -61,7 +61,7 @@ pub(super) fn fold_log(connection: &Connection, path: &Path) -> Result<(), Store
         Ok(_) => Err(unsettled(path, &"another program reads it")),
         Err(error) => match store_error(path, &error) {
             StoreError::Failed(_) => Err(unsettled(path, &error)),
-            told => Err(told),
+            other => Err(other),
         },
     }
 }

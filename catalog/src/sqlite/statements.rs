@@ -28,7 +28,7 @@ impl<'a> Statements<'a> {
         Ok(values)
     }
 
-    /// What is wrong with the file's pages, `limit` faults at most. Nothing, if nothing is.
+    /// The faults of the file's pages, `limit` at most.
     pub(super) fn check_pages(&self, limit: u32) -> rusqlite::Result<Vec<String>> {
         let mut check = self.connection.prepare(&format!("PRAGMA integrity_check({limit})"))?;
         let found = check.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
@@ -77,7 +77,7 @@ fn is_there(connection: &Connection, key: &[u8]) -> rusqlite::Result<bool> {
     connection.prepare_cached("SELECT 1 FROM kv WHERE k = ?1")?.exists([key])
 }
 
-/// Does one write, and keeps `digest` that of all keys.
+/// Does one write, and updates `digest`, that of all keys.
 pub(super) fn write(
     connection: &Connection,
     write: &Write,
@@ -129,7 +129,7 @@ pub(super) fn read_sequence(connection: &Connection) -> rusqlite::Result<Option<
     Ok(sealed.open(SEQUENCE_KEY).ok().map(|(_, sequence)| sequence))
 }
 
-/// What the file should hold as of the last transaction; `None` where that is damaged.
+/// The records that the file should hold as of the last transaction; `None` where that is damaged.
 pub(super) fn read_expected(connection: &Connection) -> rusqlite::Result<Option<ExpectedKeys>> {
     let Some(sealed) = sealed_sequence(connection)? else { return Ok(Some(ExpectedKeys::default())) };
     Ok(sealed.open(SEQUENCE_KEY).ok().and_then(|(body, _)| ExpectedKeys::from_bytes(body)))
@@ -140,7 +140,7 @@ fn sealed_sequence(connection: &Connection) -> rusqlite::Result<Option<Sealed>> 
     Ok(select.optional()?.map(Sealed::from_bytes))
 }
 
-/// Remembers the number of the last batch, and what the file should hold.
+/// Stores the number of the last batch, and the digest of the records that the file should hold.
 pub(super) fn write_sequence(
     connection: &Connection,
     sequence: Sequence,

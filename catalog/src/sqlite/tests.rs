@@ -1,4 +1,4 @@
-//! What only the embedded store promises: group commit, one process, refusals, a full disk, crashes of the process.
+//! The promises of the embedded store alone: group commit, one process, refusals, a full disk, crashes of the process.
 #![allow(clippy::unwrap_used)]
 
 use super::path::beside;
@@ -49,7 +49,7 @@ async fn the_file_and_what_lies_beside_it_are_for_the_owner_alone() {
     let store = SqliteStore::open(&path).unwrap();
     store.commit(put(b"a", b"1")).await.unwrap();
     closed("when it is made");
-    // What an older Larder left behind a crash.
+    // The files that an older Larder left behind a crash.
     for suffix in ["", "-wal", "-shm", ".lock"] {
         let copy = beside(&dir.path().join("old"), suffix);
         std::fs::copy(beside(&path, suffix), &copy).unwrap();
@@ -60,7 +60,11 @@ async fn the_file_and_what_lies_beside_it_are_for_the_owner_alone() {
     let store = SqliteStore::open(&path).unwrap();
     assert_eq!(store.get(b"a").await.unwrap().unwrap().open(b"a").unwrap().0, b"1");
     for suffix in ["", "-wal", "-shm", ".lock"] {
-        assert_eq!(beside(&path, suffix).metadata().unwrap().permissions().mode() & 0o777, 0o600, "{suffix}, mended");
+        assert_eq!(
+            beside(&path, suffix).metadata().unwrap().permissions().mode() & 0o777,
+            0o600,
+            "{suffix}, restricted"
+        );
     }
 }
 
@@ -83,7 +87,7 @@ async fn what_was_answered_survives_the_death_of_the_process() {
     let store = SqliteStore::open(&path).unwrap();
     for i in 0..20_u8 {
         store.commit(put(&[i], b"kept")).await.unwrap();
-        // What another process would find if this one died now: the file and its log, as they are.
+        // The state that another process would find if this one died now: the file and its log, as they are.
         let image = dir.path().join(format!("image{i}"));
         std::fs::copy(&path, &image).unwrap();
         std::fs::copy(beside(&path, "-wal"), beside(&image, "-wal")).unwrap();
@@ -162,14 +166,14 @@ async fn no_flipped_bit_hides_a_record_unseen() {
     }
     drop(store);
     let whole = std::fs::read(&path).unwrap();
-    let mut mended = 0;
+    let mut rewritten = 0;
     for turn in 0..240_usize {
         let at = turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (whole.len() * 8);
         let mut flipped = whole.clone();
         flipped[at / 8] ^= 1 << (at % 8);
         std::fs::write(&path, &flipped).unwrap();
         let Ok(store) = SqliteStore::open(&path) else { continue };
-        mended += usize::from(dir.path().join("catalog.damaged-1").exists());
+        rewritten += usize::from(dir.path().join("catalog.damaged-1").exists());
         if store.incomplete().is_none() {
             let found = store.scan(KeyRange::prefix(b"S"), 1_000).await.unwrap();
             let mut sorted = keys.clone();
@@ -186,7 +190,7 @@ async fn no_flipped_bit_hides_a_record_unseen() {
             std::fs::remove_file(entry.unwrap().path()).unwrap();
         }
     }
-    assert!(mended > 5, "{mended} were mended: too few to tell");
+    assert!(rewritten > 5, "{rewritten} were rewritten: too few for a test");
 }
 
 #[tokio::test]
@@ -202,10 +206,10 @@ async fn records_that_are_missing_stay_known_to_be_until_they_are_accepted() {
     Connection::open(&path).unwrap().execute("DELETE FROM kv WHERE k = x'04'", []).unwrap();
     let seen = SqliteStore::open_read_only(&path).unwrap().incomplete().map(str::to_owned);
     assert_eq!(seen.as_deref(), Some("1 of 9 records are missing"));
-    for kept in [1, 2, 2] {
+    for round in [1, 2, 2] {
         let store = SqliteStore::open(&path).unwrap();
         assert!(store.incomplete().unwrap().contains("records are missing"), "{:?}", store.incomplete());
-        store.commit(put(&[100 + kept], b"2")).await.unwrap();
+        store.commit(put(&[100 + round], b"2")).await.unwrap();
         drop(store);
         assert!(!dir.path().join("catalog.damaged-2").exists(), "it is written anew once");
     }
@@ -240,7 +244,7 @@ async fn a_view_sees_what_was_answered_and_changes_nothing() {
     let store = SqliteStore::open(&path).unwrap();
     store.commit(put(b"a", b"1")).await.unwrap();
     assert!(SqliteStore::open_read_only(&path).is_err(), "it is open elsewhere");
-    // What a crash leaves now: a log that was not folded into the file.
+    // The state that a crash leaves now: a log that was not folded into the file.
     let image = dir.path().join("image");
     std::fs::copy(&path, &image).unwrap();
     std::fs::copy(beside(&path, "-wal"), beside(&image, "-wal")).unwrap();

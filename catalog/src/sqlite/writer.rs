@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 /// Writes of one transaction at most, unless a single batch has more: bounds how long the first one waits.
 const GROUP_WRITES_MAX: usize = 16_384;
 
-/// Counts of the writer, for whoever holds the store.
+/// Counts of the writer, which it shares with the store.
 #[derive(Debug)]
 pub(super) struct Counters {
     pub(super) batches: AtomicU64,
@@ -87,20 +87,20 @@ impl Drop for Writer {
     }
 }
 
-/// What the thread owns.
+/// The state of the thread.
 struct WriterThread {
     connection: Connection,
     path: Arc<Path>,
     counters: Arc<Counters>,
     /// Of the last batch that was committed.
     sequence: Sequence,
-    /// What should be in the file.
+    /// The records that the file should hold.
     expected: ExpectedKeys,
     /// Why nothing more may be written.
     broken: Option<String>,
 }
 
-/// What became of a batch within a transaction: the check that failed, if one did.
+/// The result of a batch within a transaction: the check that failed, if one did.
 type Verdict = Option<usize>;
 
 impl WriterThread {
@@ -151,7 +151,7 @@ impl WriterThread {
         done.map_err(|error| {
             self.roll_back();
             // A full medium, or a tool that holds the file, leaves everything as it was; after anything else (a failed
-            // sync above all) nobody knows what is durable.
+            // sync above all) it is unknown what is durable.
             let harmless = matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy));
             let error = store_error(&self.path, &error);
             if !harmless {
@@ -163,8 +163,8 @@ impl WriterThread {
         })
     }
 
-    /// What became of each batch, the number of the last of them that changed something, and what should be in the
-    /// file.
+    /// The verdict on each batch, the number of the last of them that changed something, and the records that the file
+    /// should hold.
     fn try_transaction(&self, group: &[QueuedBatch]) -> rusqlite::Result<(Vec<Verdict>, Sequence, ExpectedKeys)> {
         assert!(self.broken.is_none() && !group.is_empty(), "a transaction has batches, on a file that can be written");
         let (mut sequence, mut expected) = (self.sequence, self.expected);
@@ -206,7 +206,7 @@ fn gather(first: QueuedBatch, queue: &Receiver<QueuedBatch>) -> Vec<QueuedBatch>
     group
 }
 
-/// Whoever no longer waits needs no answer.
+/// A caller that no longer waits needs no answer.
 fn answer(job: QueuedBatch, answer: Result<(), StoreError>) {
     let _ = job.answer.send(answer);
 }

@@ -1,4 +1,4 @@
-//! Blobs: commit, abort, members that died meanwhile, rescue, tombstones, being forgotten.
+//! Blobs: commit, abort, members that died meanwhile, evacuation, tombstones, removal.
 
 use super::{blob, catalog, put, sound};
 use crate::key;
@@ -82,7 +82,7 @@ async fn deletes_doom_bytes_until_the_blob_is_forgotten() {
 }
 
 #[tokio::test]
-async fn an_aborted_blob_is_doomed_as_a_whole() {
+async fn an_aborted_blob_is_dead_as_a_whole() {
     let catalog = catalog().await;
     let members = members(&catalog, &[10]).await;
     let blob = blob(catalog.next_blob_id(7).await.unwrap(), 1, 110, 1);
@@ -108,7 +108,7 @@ async fn a_rebuilt_stack_lies_on_its_new_drive_and_the_failed_one_is_forgotten_b
     assert!(!catalog.move_stack(id, 0, DriveId(7), DriveId(20)).await.unwrap(), "stack 0 lies elsewhere");
     assert!(!catalog.move_stack(id, 9, DriveId(7), DriveId(20)).await.unwrap(), "there is no stack 9");
     assert!(catalog.move_stack(id, 1, DriveId(7), DriveId(20)).await.unwrap());
-    assert!(!catalog.move_stack(id, 1, DriveId(7), DriveId(21)).await.unwrap(), "told late, or twice");
+    assert!(!catalog.move_stack(id, 1, DriveId(7), DriveId(21)).await.unwrap(), "reported late, or twice");
     assert_eq!(catalog.blob(id).await.unwrap().unwrap().drives, [DriveId(6), DriveId(20), DriveId(8)]);
     assert!(catalog.on_drive_page(DriveId(7), None, 9).await.unwrap().blobs.is_empty());
     let page = catalog.on_drive_page(DriveId(20), None, 9).await.unwrap();
@@ -147,7 +147,7 @@ async fn what_a_replaced_drive_held_stays_lost_and_what_is_written_to_the_new_on
     let page = catalog.lost_page(DriveId(7), None, 1).await.unwrap();
     assert_eq!((page.blobs.len(), page.blobs[0].0.blob, page.next), (1, old, None));
     assert_eq!(catalog.on_drive_page(DriveId(7), None, 9).await.unwrap().blobs.len(), 2);
-    // What is doomed tells it, too: with the blob, nothing goes from the new drive.
+    // The page of dead blobs names it, too: removing the blob removes nothing from the new drive.
     catalog.delete_object("b", "k0").await.unwrap();
     assert_eq!(catalog.doomed_page(GroupId(2), None, 9).await.unwrap().items[0].lost, [DriveId(7)]);
     // The new one fails as well: everything is lost there, until it is replaced in its turn.
@@ -161,11 +161,11 @@ async fn what_a_replaced_drive_held_stays_lost_and_what_is_written_to_the_new_on
 }
 
 #[tokio::test]
-async fn a_rescue_brings_a_version_back_unless_it_left_meanwhile() {
+async fn an_evacuation_brings_a_version_back_unless_it_left_meanwhile() {
     let catalog = catalog().await;
     let (id, members) = stored(&catalog, &[10, 20]).await;
-    let doomed = DoomedBytes { group: GroupId(2), blob: id, bytes: 10 };
-    assert_eq!(catalog.restage(("b", "k0"), members[0].version, id, 77).await.unwrap(), Some(doomed));
+    let dead = DoomedBytes { group: GroupId(2), blob: id, bytes: 10 };
+    assert_eq!(catalog.restage(("b", "k0"), members[0].version, id, 77).await.unwrap(), Some(dead));
     assert_eq!(catalog.restage(("b", "k0"), members[0].version, id, 78).await.unwrap(), None);
     assert_eq!(catalog.restage(("b", "k1"), members[1].version, id.next_number(), 78).await.unwrap(), None);
     assert_eq!(catalog.restage(("b", "k1"), VersionId(999), id, 78).await.unwrap(), None);
@@ -178,7 +178,7 @@ async fn a_rescue_brings_a_version_back_unless_it_left_meanwhile() {
 }
 
 #[tokio::test]
-async fn blobs_and_doomed_blobs_come_in_pages() {
+async fn blobs_and_dead_blobs_come_in_pages() {
     let catalog = catalog().await;
     for group in [1, 2, 1, 1] {
         let blob = blob(catalog.next_blob_id(7).await.unwrap(), group, 100, 0);
@@ -189,7 +189,7 @@ async fn blobs_and_doomed_blobs_come_in_pages() {
     let mut seen = Vec::new();
     loop {
         let page = catalog.doomed_page(GroupId(1), after.as_ref(), 2).await.unwrap();
-        seen.extend(page.items.into_iter().map(|doomed| doomed.blob.blob.number));
+        seen.extend(page.items.into_iter().map(|dead| dead.blob.blob.number));
         after = page.next;
         if after.is_none() {
             break;
@@ -248,7 +248,7 @@ async fn varied() -> Catalog {
     catalog
 }
 
-/// What an audit counts after `write` was slipped into a varied catalog.
+/// The contradictions that an audit counts after `write` was slipped into a varied catalog.
 async fn contradictions_after(write: Write) -> u64 {
     let catalog = varied().await;
     sound(&catalog).await;
@@ -261,7 +261,7 @@ async fn the_audit_misses_no_lost_and_no_damaged_record() {
     let entries = varied().await.store.scan(KeyRange::all(), usize::MAX).await.unwrap();
     let (mut lost, mut damaged) = (0, 0);
     for Entry { key, value } in entries {
-        // Nothing else tells that an intent, a counter or the format was there.
+        // No other record shows that an intent, a counter or the format was there.
         if b"BOVSTLDNX".contains(&key[0]) {
             assert!(contradictions_after(Write::Delete(key.clone())).await > 0, "{key:?} lost");
             lost += 1;

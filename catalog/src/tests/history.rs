@@ -1,6 +1,6 @@
 //! Random concurrent histories with crashes, against what every actor knows to be acknowledged and a world of bytes.
 //!
-//! Clients put, overwrite and delete keys of their own; migrators pack what is staged; rescuers bring versions back;
+//! Clients put, overwrite and delete keys of their own; migrators pack what is staged; evacuators bring versions back;
 //! reclaimers remove blobs in which nothing lives. The world of bytes is a set of workshop files and of blobs: whatever
 //! the catalog says lies somewhere must lie there in it, at every read and after every crash.
 
@@ -16,7 +16,7 @@ const GROUPS: u32 = 2;
 const CLIENTS: u64 = 4;
 const KEYS_OF_A_CLIENT: u64 = 4;
 
-/// What really lies where, and what clients know.
+/// The bytes in the world, and the knowledge of the clients.
 #[derive(Default)]
 struct World {
     files: BTreeMap<u64, VersionId>,
@@ -26,7 +26,7 @@ struct World {
     /// By key: what a request under way would make of it.
     pending: BTreeMap<String, Option<VersionId>>,
     moved: u64,
-    rescued: u64,
+    evacuated: u64,
     forgotten: u64,
 }
 
@@ -48,7 +48,7 @@ struct Actor {
     catalog: Catalog,
     world: Arc<Mutex<World>>,
     dice: Rng,
-    /// Whether a read and a look at the world are one moment, as they are in virtual time.
+    /// True if a read and a look at the world are one moment, as they are in virtual time.
     strict: bool,
 }
 
@@ -97,7 +97,7 @@ impl Actor {
         self.world(|world| {
             let before = world.acknowledged.insert(key.to_owned(), version).flatten();
             world.pending.remove(key);
-            let told = match displaced {
+            let reported = match displaced {
                 Displaced::Nothing => None,
                 Displaced::Staged { version, slots, .. } => {
                     for slot in slots {
@@ -107,7 +107,7 @@ impl Actor {
                 }
                 Displaced::Doomed { version, .. } => Some(version),
             };
-            assert_eq!(told, before, "{key} displaced what was acknowledged last");
+            assert_eq!(reported, before, "{key} displaced what was acknowledged last");
         });
     }
 
@@ -158,14 +158,14 @@ impl Actor {
         });
     }
 
-    /// What the index of a pack would say: whose a version in the rack is.
+    /// The object of a version in the rack, as the index of a pack names it.
     async fn key_of(&self, version: VersionId) -> Option<(String, String)> {
         let objects = self.catalog.sound_objects(None, 10_000).await.unwrap().items;
         let found = objects.into_iter().find(|(_, _, placed)| placed.object.version == version);
         found.map(|(bucket, key, _)| (bucket, key))
     }
 
-    async fn rescuer(mut self, rounds: u64) {
+    async fn evacuator(mut self, rounds: u64) {
         for _ in 0..rounds {
             self.pause().await;
             let blobs = self.catalog.blobs_page(None, 50).await.unwrap().items;
@@ -183,7 +183,7 @@ impl Actor {
                 };
                 let moved = self.catalog.restage((&bucket, &key), member.version, id, slot).await.unwrap();
                 self.world(|world| match moved {
-                    Some(_) => world.rescued += 1,
+                    Some(_) => world.evacuated += 1,
                     None => drop(world.files.remove(&slot)),
                 });
             }
@@ -195,10 +195,10 @@ impl Actor {
             self.pause().await;
             let group = GroupId(self.dice.below(GROUPS.into()) as u32);
             let doomed = self.catalog.doomed_page(group, None, 5).await.unwrap().items;
-            for doomed in doomed.into_iter().filter(|doomed| !doomed.living) {
-                self.world(|world| world.blobs.remove(&doomed.blob.blob));
+            for dead in doomed.into_iter().filter(|dead| !dead.living) {
+                self.world(|world| world.blobs.remove(&dead.blob.blob));
                 self.pause().await;
-                self.catalog.forget_blob(doomed.blob.blob).await.unwrap();
+                self.catalog.forget_blob(dead.blob.blob).await.unwrap();
                 self.world(|world| world.forgotten += 1);
             }
         }
@@ -215,13 +215,13 @@ fn crew(catalog: &Catalog, world: &Arc<Mutex<World>>, seed: u64, strict: bool, r
     }
     crew.spawn(actor(100).migrator(rounds));
     crew.spawn(actor(101).migrator(rounds));
-    crew.spawn(actor(102).rescuer(rounds));
+    crew.spawn(actor(102).evacuator(rounds));
     crew.spawn(actor(103).reclaimer(rounds));
     crew.spawn(actor(104).reclaimer(rounds));
     crew
 }
 
-/// What a boot does, and what must hold then.
+/// The steps of a boot, and the conditions that must hold then.
 async fn boot(catalog: &Catalog, world: &Arc<Mutex<World>>) {
     for intent in catalog.pending_intents().await.unwrap() {
         catalog.abort_blob(intent.blob).await.unwrap().unwrap();
@@ -291,7 +291,7 @@ async fn live_through_crashes(seed: u64) -> (u64, u64, u64) {
     }
     clear(&catalog).await;
     let world = world.lock().unwrap();
-    (world.moved, world.rescued, world.forgotten)
+    (world.moved, world.evacuated, world.forgotten)
 }
 
 #[test]
@@ -299,8 +299,8 @@ fn nothing_acknowledged_is_lost_whatever_crashes_when() {
     let mut total = (0, 0, 0);
     for seed in 0..150 {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        let (moved, rescued, forgotten) = runtime.block_on(live_through_crashes(seed));
-        total = (total.0 + moved, total.1 + rescued, total.2 + forgotten);
+        let (moved, evacuated, forgotten) = runtime.block_on(live_through_crashes(seed));
+        total = (total.0 + moved, total.1 + evacuated, total.2 + forgotten);
     }
     assert!(total.0 > 1_000 && total.1 > 100 && total.2 > 100, "the histories do something: {total:?}");
 }

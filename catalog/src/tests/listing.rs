@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What is listed, in order: keys as `Err`, common prefixes as `Ok`.
+/// The listed entries, in order: keys as `Err`, common prefixes as `Ok`.
 type Items = Vec<Result<String, String>>;
 
 /// The key or common prefix itself.

@@ -1,14 +1,14 @@
 //! Files that stay open, for all drives of a server together.
 //!
 //! A process may hold only so many files open, and a rack has far more drives than are awake at once. So drives share
-//! one cache: it keeps the files that were used last, whoever's they are, and closes what has lain unused the longest.
+//! one cache: it holds the files that were used last, of any drive, and closes the one that was unused the longest.
 //!
 //! Each call that uses a file holds a *place* for as long as it runs. There are as many places as files may be open,
-//! so a file that is to be opened always finds one that nobody uses and that can be closed for it.
+//! so for a file that is to be opened there is always an unused one that can be closed.
 //!
 //! Invariants:
 //! - never more than `files_max` files are open, and never more calls than that run (each on a thread of its own);
-//! - the lock is never held while a file is opened or closed: a drive that does not answer keeps no other one waiting.
+//! - the lock is never held while a file is opened or closed: a drive that does not answer blocks no other one.
 
 use crate::FileName;
 use parking_lot::{Mutex, MutexGuard};
@@ -37,7 +37,7 @@ struct FileCache {
     drives: AtomicU64,
 }
 
-/// Whose file it is.
+/// The drive that a file belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DriveKey(u64);
 
@@ -49,7 +49,7 @@ pub(super) struct CallPermit {
 /// How a call ended.
 pub(super) type CallResult<T> = Result<T, JoinError>;
 
-/// An open file. It is closed when nobody uses it any more.
+/// An open file. It is closed with its last user.
 pub(super) struct OpenFile {
     pub(super) name: FileName,
     pub(super) bytes: u64,
@@ -77,7 +77,7 @@ impl OpenFile {
 }
 
 impl OpenFiles {
-    /// Keeps up to `files_max` files open, at least 1. More calls than that wait for one another.
+    /// A cache of up to `files_max` open files, at least 1. More calls than that wait for one another.
     pub fn new(files_max: usize) -> Self {
         assert!(files_max > 0, "the file in use stays open");
         Self(Arc::new(FileCache {
@@ -99,8 +99,8 @@ impl OpenFiles {
         DriveKey(self.0.drives.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A place for a call, when there is one. Nobody has one but for a call that runs: who waits for it waits in a task
-    /// of its own, so that a caller who is not polled just then (a stream that opens files ahead) keeps it from nobody.
+    /// A place for a call, when there is one. Only running calls hold places: a caller waits in a task of its
+    /// own, so that one that is not polled just then (a stream that opens files ahead) blocks no others.
     pub(super) async fn place_for<T: Send + 'static>(
         &self,
         call: impl FnOnce(CallPermit) -> T + Send + 'static,
@@ -121,7 +121,7 @@ impl OpenFiles {
         self.0.cached.lock()
     }
 
-    /// The file `name` of `drive` if it is open, for whoever holds a place.
+    /// The file `name` of `drive` if it is open, for a caller with a place.
     pub(super) fn find(&self, drive: DriveKey, name: &FileName) -> Option<Arc<OpenFile>> {
         let mut cached = self.cached();
         let at = cached.iter().position(|(of, file)| *of == drive && file.name == *name)?;
@@ -136,7 +136,7 @@ impl OpenFiles {
         self.cached().iter().find(|(of, file)| *of == drive && file.name == *name).map(|(_, file)| file.bytes)
     }
 
-    /// Makes room for one more file, for whoever holds a place; another is closed for it.
+    /// Makes room for one more file, for a caller with a place; closes another one for it.
     pub(super) fn make_room(&self) -> OpenCount {
         let closing = {
             let mut cached = self.cached();
@@ -151,15 +151,15 @@ impl OpenFiles {
             closing
         };
         let Some((_, file)) = closing else { return OpenCount(Arc::clone(&self.0)) };
-        let file = Arc::into_inner(file).expect("nobody but the cache had it, and nobody could come by it since");
+        let file = Arc::into_inner(file).expect("only the cache had it, and no caller could get it since");
         let OpenFile { counted, direct, buffered, .. } = file;
         drop((direct, buffered));
         counted
     }
 
-    /// Keeps `file` open, unless its name is not (or no longer) its own: `is_current` is asked while nobody can
-    /// [`close`](Self::close) anything. Of two callers who opened the same file, the first one's is kept.
-    pub(super) fn keep(&self, drive: DriveKey, file: OpenFile, is_current: impl FnOnce() -> bool) -> Arc<OpenFile> {
+    /// Caches `file`, unless its name is not (or no longer) its own: `is_current` is called while no file can be
+    /// [closed](Self::close). If two callers opened the same file, the first one's is cached.
+    pub(super) fn insert(&self, drive: DriveKey, file: OpenFile, is_current: impl FnOnce() -> bool) -> Arc<OpenFile> {
         let mut cached = self.cached();
         if !is_current() {
             return Arc::new(file);
@@ -177,20 +177,20 @@ impl OpenFiles {
         file
     }
 
-    /// Closes the file `name` of `drive`, or all of its files, as soon as nobody uses them any more.
+    /// Closes the file `name` of `drive`, or all of its files, as soon as they are unused.
     pub(super) fn close(&self, drive: DriveKey, name: Option<&FileName>) {
         self.close_if(|of, file| of == drive && name.is_none_or(|name| file.name == *name));
     }
 
-    /// Closes whatever nobody uses: the process or the system has no descriptor left.
+    /// Closes every unused file: the process or the system has no descriptor left.
     pub(super) fn close_unused(&self) {
         self.close_if(|_, file| Arc::strong_count(file) == 1);
     }
 
     fn close_if(&self, mut is_meant: impl FnMut(DriveKey, &Arc<OpenFile>) -> bool) {
         let mut cached = self.cached();
-        let (closing, kept) = cached.drain(..).partition(|(of, file)| is_meant(*of, file));
-        *cached = kept;
+        let (closing, rest) = cached.drain(..).partition(|(of, file)| is_meant(*of, file));
+        *cached = rest;
         drop(cached);
         let closing: VecDeque<(DriveKey, Arc<OpenFile>)> = closing;
         drop(closing);

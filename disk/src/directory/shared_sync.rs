@@ -1,15 +1,15 @@
-//! One sync for all who wait for one.
+//! One sync for all callers that wait for one.
 //!
-//! A sync makes durable what was done before it began. Whoever comes while one runs waits for the next, together with
-//! all others who come meanwhile; one of them then runs it for all. So a thousand who wait cost two syncs and not a
-//! thousand.
+//! A sync makes durable what was done before it began. A caller that comes while one runs waits for the next,
+//! together with all others that come meanwhile; one of them then runs it for all. So a thousand callers cost two syncs
+//! and not a thousand.
 //!
 //! Invariant: a caller returns only after a sync that began after its call.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
 
-/// Lets those who sync the same thing share.
+/// Lets callers that sync the same directory share their syncs.
 #[derive(Default)]
 pub(super) struct SharedSync {
     rounds: Mutex<Rounds>,
@@ -20,14 +20,14 @@ pub(super) struct SharedSync {
 struct Rounds {
     begun: u64,
     running: bool,
-    /// The last round that failed, and how. Said to all who waited for it: the system may say it only once.
+    /// The last round that failed, with its error, for all that waited for it: the system may report it only once.
     failed: Option<(u64, io::ErrorKind, String)>,
     #[cfg(test)]
     waiting: usize,
 }
 
 impl Rounds {
-    /// What `round`, or a later one, came to.
+    /// The result of `round`, or of a later one.
     fn outcome(&self, round: u64) -> io::Result<()> {
         match &self.failed {
             Some((failed, kind, text)) if *failed >= round => Err(io::Error::new(*kind, text.clone())),
@@ -40,7 +40,7 @@ impl SharedSync {
     /// Blocks until `sync`, or another's, has made durable what was done before this call.
     ///
     /// # Errors
-    /// What the sync failed with.
+    /// The error of the sync.
     pub fn run(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut rounds = self.rounds.lock();
         let mine = rounds.begun + 1;
@@ -52,14 +52,14 @@ impl SharedSync {
         }
         assert!(
             !rounds.running && rounds.begun < mine,
-            "one sync runs at a time, and each begins after its caller came"
+            "one sync runs at a time, and each begins after its caller arrived"
         );
         rounds.begun = mine;
         rounds.running = true;
         drop(rounds);
         let result = sync();
         let mut rounds = self.rounds.lock();
-        assert!(rounds.running && rounds.begun == mine, "nobody begins a sync while one runs");
+        assert!(rounds.running && rounds.begun == mine, "no sync begins while one runs");
         rounds.running = false;
         if let Err(error) = &result {
             rounds.failed = Some((mine, error.kind(), error.to_string()));
@@ -89,7 +89,8 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::thread;
 
-    /// Lets `callers` wait for a first sync that ends when all of them do, and says how many more there were.
+    /// Lets `callers` wait for a first sync that ends when all of them do; the number of further syncs, and their
+    /// results.
     fn while_one_runs(callers: usize, then: impl Fn() -> io::Result<()> + Sync) -> (u64, Vec<io::Result<()>>) {
         let shared = SharedSync::default();
         let (began, syncs) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -118,21 +119,21 @@ mod tests {
     }
 
     #[test]
-    fn all_who_wait_share_the_next_sync() {
+    fn all_waiting_callers_share_the_next_sync() {
         let (syncs, results) = while_one_runs(8, || Ok(()));
         assert_eq!(syncs, 1);
         assert!(results.iter().all(Result::is_ok));
     }
 
     #[test]
-    fn all_who_waited_for_a_failure_are_told() {
+    fn all_waiting_callers_get_the_failure() {
         let (syncs, results) = while_one_runs(8, || Err(io::ErrorKind::StorageFull.into()));
         assert_eq!(syncs, 1);
         assert!(results.iter().all(|result| result.as_ref().unwrap_err().kind() == io::ErrorKind::StorageFull));
     }
 
     #[test]
-    fn nobody_relies_on_a_sync_that_began_before() {
+    fn no_caller_relies_on_a_sync_that_began_before() {
         let shared = SharedSync::default();
         let (done, durable) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {

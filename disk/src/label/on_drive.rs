@@ -27,13 +27,13 @@ pub async fn write(drive: &dyn Drive, label: &DriveLabel) -> Result<(), DriveErr
     drive.sync(&name).await
 }
 
-/// The label of the drive, which must be the one of this place; [`DriveError::Label`] says why it is not.
+/// The label of the drive, which must be the expected one; [`DriveError::Label`] gives the difference.
 pub async fn check(drive: &dyn Drive, expected: &Label) -> Result<DriveLabel, DriveError> {
     Ok(expected.compare(&read(drive).await?)?)
 }
 
-/// The drive must be the very one that took the place of another which failed; [`DriveError::Label`] says why it is
-/// not. Its place is not looked at.
+/// The drive must be the one that replaced a failed drive; [`DriveError::Label`] gives the difference. Its place is not
+/// checked.
 pub async fn check_replacement(drive: &dyn Drive, expected: DriveUuid) -> Result<(), DriveError> {
     let found = DriveLabel::decode(&read(drive).await?).map_err(LabelError::Damaged)?.uuid;
     if found == expected { Ok(()) } else { Err(LabelError::Replaced { found, expected }.into()) }

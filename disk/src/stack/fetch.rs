@@ -1,7 +1,6 @@
 //! One stack's part of a batch: opening it, reading its checksums and fragments, checking each fragment.
 //!
-//! Invariant: nothing here outlives its request; what is learnt of a stack goes back to the reader, which alone
-//! decides.
+//! Invariant: nothing here outlives its request; all results go back to the reader, which alone decides.
 
 use super::flaw::Flaw;
 use super::format::{
@@ -29,7 +28,7 @@ pub(super) struct FetchOrder {
     pub(super) meter: Arc<Meter>,
 }
 
-/// What came of an [`FetchOrder`].
+/// The result of a [`FetchOrder`].
 pub(super) struct Fetched {
     /// The checksums of the batch's run, if they are good.
     pub(super) page: Option<Arc<ChecksumPage>>,
@@ -39,7 +38,7 @@ pub(super) struct Fetched {
 pub(super) enum Fetch {
     /// The fragments, and which of them are good.
     Read { buffer: Buffer, good: Vec<bool> },
-    /// The checksum page is bad, so that nothing can be said of the fragments. The buffer, if there was one, was not
+    /// The checksum page is bad, so that the fragments cannot be checked. The buffer, if there was one, was not
     /// used.
     NoChecksums(Option<Buffer>),
     /// The drive does not answer.
@@ -93,7 +92,7 @@ pub(super) async fn probe(
     if footer.blob != *blob || footer.index != index {
         return Err(Flaw::ForeignFooter);
     }
-    let page = right_page(blob, &shape, index, last_run, footer.header_crc, &tail[..BLOCK_BYTES]);
+    let page = right_page(blob, index, last_run, footer.header_crc, &tail[..BLOCK_BYTES]);
     let head = drive.read_at(&name, 0, meter.zeroed(BLOCK_BYTES)).await?;
     let header = Header::decode(&head).map_err(Flaw::Header)?;
     if header.blob != *blob || header.index != index {
@@ -106,14 +105,7 @@ pub(super) async fn probe(
 }
 
 /// The checksum page that `block` is, if it is the one of this run, written along with the header of that checksum.
-fn right_page(
-    blob: &Blob,
-    shape: &Shape,
-    index: u8,
-    run: u64,
-    header_crc: u32,
-    block: &[u8],
-) -> Option<Arc<ChecksumPage>> {
+fn right_page(blob: &Blob, index: u8, run: u64, header_crc: u32, block: &[u8]) -> Option<Arc<ChecksumPage>> {
     let page = ChecksumPage::decode(block).ok()?;
     let first_stripe = run * RUN_STRIPES;
     let is_right = page.rack == blob.rack
@@ -121,17 +113,17 @@ fn right_page(
         && page.index == index
         && page.header_crc == header_crc
         && page.first_stripe == first_stripe
-        && page.sums.len() as u64 == shape.run_end(run) - first_stripe;
+        && page.sums.len() as u64 == Shape::new(blob.code, blob.payload_bytes).run_end(run) - first_stripe;
     is_right.then(|| Arc::new(page))
 }
 
-/// Whether an error is about some bytes rather than about the drive as a whole.
+/// True of an error that concerns some bytes rather than the drive as a whole.
 fn is_local(error: &DriveError) -> bool {
     matches!(error, DriveError::Io { .. })
 }
 
 impl FetchOrder {
-    /// Reads and checks what was ordered.
+    /// Reads and checks the ordered batch.
     pub(super) async fn fetch(mut self) -> Fetched {
         if self.page.is_none() {
             match self.read_page().await {
@@ -151,7 +143,7 @@ impl FetchOrder {
         match self.drive.read_at(&self.name, offset, self.meter.zeroed(BLOCK_BYTES)).await {
             Ok(block) => {
                 let run = self.batch.run();
-                Ok(right_page(&self.blob, &self.shape, self.index, run, self.header_crc, &block))
+                Ok(right_page(&self.blob, self.index, run, self.header_crc, &block))
             }
             Err(error) if is_local(&error) => Ok(None),
             Err(error) => Err(error),
@@ -179,7 +171,7 @@ impl FetchOrder {
     }
 
     /// After an error of the medium: each fragment for itself, so that a bad sector costs one of them and not the
-    /// batch. Takes one fragment more of memory than the bound says, on this stack alone.
+    /// batch. Takes one fragment more of memory than the bound, on this stack alone.
     async fn read_one_by_one(self, page: &ChecksumPage, first_error: DriveError) -> Fetch {
         let mut buffer = self.meter.zeroed(self.shape.batch_bytes());
         buffer.set_len(self.shape.len(self.batch));
@@ -199,8 +191,8 @@ impl FetchOrder {
                 Err(error) => return Fetch::Failed(error),
             }
         }
-        // A drive of which not one fragment can be read is given up, unless only one was asked for and its header could
-        // be.
+        // A drive of which not one fragment can be read counts as failed, unless only one was requested and its header
+        // could be.
         if answered || self.batch.stripes == 1 { Fetch::Read { buffer, good } } else { Fetch::Failed(first_error) }
     }
 }

@@ -3,21 +3,21 @@
 use crate::drive::DriveError;
 use crate::format::FormatError;
 
-/// What is wrong with a stack.
+/// A flaw of a stack.
 #[derive(Debug, thiserror::Error)]
 pub enum Flaw {
     /// Its drive cannot be used.
     #[error("its drive cannot be used")]
     NoDrive,
-    /// The drive says no: most often that there is no such file.
+    /// The drive's error: most often that there is no such file.
     #[error(transparent)]
     Drive(#[from] DriveError),
     /// It has another length.
     #[error("it has {bytes} bytes and should have {expected_bytes}")]
     Length {
-        /// What it has.
+        /// Its length.
         bytes: u64,
-        /// What follows from code and payload.
+        /// The length that follows from code and payload.
         expected_bytes: u64,
     },
     /// Its footer cannot be read, so that it was never finished, or is damaged.

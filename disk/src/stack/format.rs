@@ -28,7 +28,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 
 const _: () = assert!(SUMS_OFFSET + RUN_STRIPES as usize * 4 <= BLOCK_BYTES - 4, "a page holds a run's checksums");
 
-/// A blob: everything that says how its stacks look.
+/// A blob: everything that determines its stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blob {
     /// The rack it belongs to.
@@ -41,7 +41,7 @@ pub struct Blob {
     pub payload_bytes: u64,
 }
 
-/// What each stack of a payload takes of its drive, in bytes, exactly. `payload_bytes` must be above 0.
+/// The exact length of each stack of a payload, in bytes. `payload_bytes` must be above 0.
 pub fn stack_bytes(code: Code, payload_bytes: u64) -> u64 {
     Shape::new(code, payload_bytes).stack_bytes()
 }
@@ -199,7 +199,7 @@ pub(crate) fn fragment_sum(blob: &Blob, index: u8, stripe: u64, fragment: &[u8])
     digest.finalize() as u32
 }
 
-/// What a stack says of its blob for whoever has to do without the catalog.
+/// The origin of a blob, as its stacks record it for a recovery without the catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Provenance {
     /// The catalog's commit sequence number when the blob was begun: everything with a higher one is newer.
@@ -217,11 +217,11 @@ pub struct Provenance {
 /// The first block of a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whose stack it is.
+    /// The blob that it is a stack of.
     pub blob: Blob,
     /// Which of the blob's stacks: below k for data, from k for parity.
     pub index: u8,
-    /// Where the blob comes from.
+    /// The origin of the blob.
     pub provenance: Provenance,
     /// The drive of each of the blob's k + r stacks when it was written, in stack order.
     pub drives: Vec<DriveId>,
@@ -320,7 +320,7 @@ impl Footer {
     }
 }
 
-/// Whether there can be such a blob, and such a stack of it.
+/// An error unless there can be such a blob, and such a stack of it.
 fn check_blob(blob: &Blob, index: u8) -> Result<(), FormatError> {
     let code = blob.code;
     check(code.data >= 1 && code.stacks() <= 255, "code")?;

@@ -1,4 +1,4 @@
-//! Whether the stacks of a blob are what they should be, and what is wrong with those that are not.
+//! Inspecting the stacks of a blob for flaws.
 //!
 //! The quick form reads the ends of each stack; the deep form reads everything, compares each fragment with its
 //! checksum and the parity fragments with what the data fragments make.
@@ -14,12 +14,12 @@ use crate::{Drive, DriveError, Meter};
 use futures::future::join_all;
 use std::sync::Arc;
 
-/// What was found of a blob.
+/// The findings on a blob.
 #[derive(Debug)]
 pub struct Inspection {
-    /// What is wrong, by stack index. Empty if every stack is good.
+    /// The flaws by stack index. Empty if every stack is good.
     pub flaws: Vec<(u8, Flaw)>,
-    /// Whether the payload could be read to its end and is right; as far as the ends tell, in the quick form.
+    /// An error if the payload cannot be read to its end or is wrong; in the quick form, as far as the ends show.
     pub payload: Result<(), StackError>,
 }
 
@@ -53,8 +53,8 @@ pub async fn inspect(blob: Blob, drives: &[Option<Arc<dyn Drive>>]) -> Inspectio
     Inspection { flaws, payload }
 }
 
-/// As [`inspect`], and then reads everything and gives the payload to `sink`: each fragment is held against its
-/// checksum, the parity against the data, the payload against its checksum.
+/// As [`inspect`], and then reads everything and passes the payload to `sink`: each fragment is compared with its
+/// checksum, the parity with the data, the payload with its checksum.
 pub async fn inspect_deeply(blob: Blob, drives: &[Option<Arc<dyn Drive>>], sink: &mut dyn PayloadSink) -> Inspection {
     let mut found = inspect(blob, drives).await;
     if found.payload.is_err() {

@@ -3,9 +3,9 @@
 //! - [`StackWriter`] writes a blob as k + r stacks, one to each drive, and syncs them.
 //! - [`StackReader`] reads any range of it, checks every fragment it reads, rebuilds and repairs what is bad.
 //! - [`rebuild`] regenerates one stack from the others, [`verify_stack`] reads back one.
-//! - [`verify`] reads back everything that was written; [`remove`] removes it, and nothing but it.
-//! - [`inspect`] says what is wrong with the stacks of a blob, and changes nothing.
-//! - [`stack_bytes`] says what a stack will take; [`Header`], [`ChecksumPage`] and [`Footer`] are its blocks.
+//! - [`verify`] reads back a blob that was just written; [`remove`] removes exactly that blob.
+//! - [`inspect`] finds the flaws of the stacks of a blob, and changes nothing.
+//! - [`stack_bytes`] is the length that a stack will have; [`Header`], [`ChecksumPage`] and [`Footer`] are its blocks.
 //!
 //! Invariants: no transfer holds more than 2 x (k + r) x [`REQUEST_BYTES`](crate::REQUEST_BYTES) in buffers (for
 //! fragments of up to 1 MiB; a rebuild holds a stripe and a request more); bytes are given out only if their fragment's

@@ -3,12 +3,12 @@
 use crate::drive::DriveError;
 use model::BlobId;
 
-/// How one stack (and its drive) fared in a transfer.
+/// The outcome of a transfer for one stack and its drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StackOutcome {
-    /// Everything asked of it was done.
+    /// Every request succeeded.
     Fine,
-    /// It was not asked, since the others sufficed.
+    /// It was not used, since the others sufficed.
     Unused,
     /// Some fragments failed their checksum or could not be read; so many were repaired in place.
     Repaired {
@@ -23,20 +23,20 @@ pub enum StackOutcome {
     Failed(String),
     /// The drive did not answer in time.
     NoAnswer,
-    /// It could not be asked: the process has too many files open. No fault of the drive's.
+    /// It could not be used: the process has too many files open. Not the drive's fault.
     NotAsked,
 }
 
-/// What became of a transfer, and of each stack in the order in which they were given.
+/// The result of a transfer, and the outcome of each stack in the order in which they were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report<T> {
-    /// What became of the transfer.
+    /// The result of the transfer.
     pub result: Result<T, StackError>,
-    /// What became of each stack.
+    /// The outcome of each stack.
     pub outcomes: Vec<StackOutcome>,
 }
 
-/// Why a transfer did not do what it should.
+/// The reason why a transfer failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StackError {
     /// At least one stack could not be written.
@@ -50,7 +50,7 @@ pub enum StackError {
         /// How many came, or would have come at least.
         got: u64,
     },
-    /// Too few stacks answer; with the others, which may come back, there would be enough.
+    /// Too few stacks can be read; the others may come back, and would be enough.
     #[error("only {good} of the {need} stacks needed can be read; others may come back")]
     TooFewStacks {
         /// k.
@@ -76,16 +76,16 @@ pub enum StackError {
         /// The checksum it has.
         found: u64,
     },
-    /// What was written did not come back whole from every stack.
+    /// Some stack does not hold the bytes that were written to it.
     #[error("not every stack holds what was written to it")]
     Unsound,
-    /// Nobody takes the payload any more.
+    /// The receiver of the payload is gone.
     #[error("nobody takes the payload any more")]
     SinkClosed,
 }
 
 impl StackOutcome {
-    /// What `error` means for a stack.
+    /// The outcome for a stack whose drive answered with `error`.
     pub(super) fn of(error: &DriveError) -> Self {
         match error {
             DriveError::NotFound(_) | DriveError::Short(_) | DriveError::Exists(_) => Self::StackBad,

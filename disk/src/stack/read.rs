@@ -31,14 +31,14 @@ pub enum Policy {
     K,
 }
 
-/// Whoever takes a payload does not want any more of it.
+/// The receiver of a payload wants no more of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkClosed;
 
-/// Takes a payload, piece by piece and in order. Its answer is awaited before the next piece: whoever is slow slows
-/// down the reader.
+/// Takes a payload, piece by piece and in order. Its answer is awaited before the next piece, so a slow sink slows the
+/// reader down.
 pub trait PayloadSink: Send {
-    /// Takes `bytes`, which go on where the last ones ended.
+    /// Takes the next `bytes` of the payload.
     fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>>;
 }
 
@@ -49,13 +49,13 @@ impl PayloadSink for Vec<u8> {
     }
 }
 
-/// What is known of a stack.
+/// The state of a stack.
 enum SourceState {
     Unopened,
     Open,
-    /// Of no use, and will not come back: the drive answers, but not with this stack.
+    /// Unusable for good: the drive answers, but not with this stack.
     Bad,
-    /// The drive does not answer; it may do so another time. How it failed.
+    /// The drive does not answer, and may do so another time; with its failure.
     Failed(StackOutcome),
 }
 
@@ -70,7 +70,7 @@ struct Source {
     page: Option<Arc<ChecksumPage>>,
     /// Fragments repaired so far.
     repaired: u32,
-    /// Something was found that was not repaired.
+    /// It has damage that was not repaired.
     unsound: bool,
     /// Fragments found bad and not repaired, those whose checksums cannot be read included.
     bad: u64,
@@ -83,18 +83,18 @@ pub struct StackReader {
     codec: Codec,
     policy: Policy,
     repairs: bool,
-    /// Whether parity is derived anew and compared; and by stack index the first stripe where it differs.
+    /// Set if parity is to be computed again and compared: by stack index, the first stripe where it differs.
     parity: Option<BTreeMap<u8, u64>>,
     stacks: Vec<Source>,
     payload_crc64: u64,
-    /// What the stacks say of where the blob comes from: the first one that was opened.
+    /// The origin of the blob, from the first stack that was opened.
     provenance: Option<Provenance>,
     /// Buffers that wait for their next use.
     free: Vec<Buffer>,
     meter: Arc<Meter>,
 }
 
-/// A batch that was fetched: for each stack index what came of it, and scratch buffers for what did not come.
+/// The fragments of a batch that were fetched.
 struct Arrived {
     batch: StripeBatch,
     /// By stack index: the buffer, and which of its fragments are good.
@@ -131,7 +131,7 @@ impl StackReader {
         Report { result: opened.map(|()| reader), outcomes }
     }
 
-    /// Leaves what is bad as it is, for whoever wants to know whether anything is.
+    /// Repairs nothing, so that bad fragments are only found and counted.
     #[must_use]
     pub fn without_repairs(mut self) -> Self {
         self.repairs = false;
@@ -197,7 +197,7 @@ impl StackReader {
         self.provenance.expect("at least k stacks of a reader are open")
     }
 
-    /// How each stack has fared so far, in the order in which they were given.
+    /// The outcome of each stack so far, in the order in which they were given.
     pub fn outcomes(&self) -> Vec<StackOutcome> {
         self.stacks.iter().map(Source::outcome).collect()
     }
@@ -211,7 +211,7 @@ impl StackReader {
         (0..self.blob.code.stacks()).map(|_| None).collect()
     }
 
-    /// Opens what the policy asks for, and others in the place of those that turn out bad.
+    /// Opens the stacks of the policy, and others in place of those that turn out bad.
     async fn open_enough(&mut self) -> Result<(), StackError> {
         let need = usize::from(self.blob.code.data);
         loop {
@@ -298,7 +298,7 @@ impl StackReader {
         self.free.pop().unwrap_or_else(|| self.meter.zeroed(bytes))
     }
 
-    /// Waits for what is being fetched, and sorts it into `arrived`.
+    /// Waits for the fetches, and sorts their fragments into `arrived`.
     async fn land(&mut self, in_flight: &mut Fetches, arrived: &mut Arrived) {
         while let Some(joined) = in_flight.join_next().await {
             let fetched = match joined {
@@ -347,7 +347,7 @@ impl StackReader {
         }
     }
 
-    /// What it means that a stripe has only `good` good fragments.
+    /// The error for a stripe with only `good` good fragments.
     fn too_few(&self, stripe: u64, good: usize, bad: &[u8]) -> StackError {
         let need = self.blob.code.data;
         let failed = self.stacks.iter().filter(|stack| matches!(stack.state, SourceState::Failed(_))).count();
@@ -363,7 +363,7 @@ impl StackReader {
         StackError::DataLost { blob: self.blob.id, stripe, bad }
     }
 
-    /// Rebuilds what is missing, gives out what is wanted, repairs what was bad.
+    /// Rebuilds missing fragments, passes the wanted bytes to the sink, repairs bad fragments.
     async fn give_out(
         &mut self,
         mut arrived: Arrived,
@@ -391,7 +391,7 @@ impl StackReader {
                 }
                 let fragment = arrived.fragment(index as usize, &scratch, part.clone(), stripe);
                 let bytes = &fragment[(from - start) as usize..(to - start) as usize];
-                assert!(range.start <= from && to <= range.end, "no byte is given out that was not asked for");
+                assert!(range.start <= from && to <= range.end, "only requested bytes are given out");
                 crc.update(bytes);
                 sink.take(bytes).await.map_err(|SinkClosed| StackError::SinkClosed)?;
             }
@@ -548,7 +548,7 @@ impl Arrived {
         self.by_index.iter().enumerate().filter(|(_, slot)| bad(slot)).map(|(index, _)| index as u8).collect()
     }
 
-    /// Whether the data fragments of `stripe` all came, and nothing that came is bad.
+    /// True if all data fragments of `stripe` arrived, and no fragment that arrived is bad.
     fn is_whole(&self, stripe: u64, data: u8) -> bool {
         self.by_index[..usize::from(data)].iter().all(Option::is_some) && self.bad(stripe).is_empty()
     }

@@ -1,4 +1,4 @@
-//! Regenerating one stack of a blob whose drive is lost, from what is left of the blob.
+//! Regenerating one stack of a blob from the others.
 //!
 //! 1. The blob is read like for a client: every fragment that is used is checked against its checksum, and in the end
 //!    the payload as a whole against its own.
@@ -36,7 +36,7 @@ pub struct Lost {
 }
 
 /// Regenerates a stack of `blob` from `stacks`, each given by its index and drive, and syncs it. A file that an earlier
-/// attempt has left on the target gives way. The target's outcome comes last.
+/// attempt has left on the target is replaced. The target's outcome comes last.
 pub async fn rebuild(blob: Blob, stacks: Vec<(u8, Arc<dyn Drive>)>, policy: Policy, lost: Lost) -> Report<Written> {
     assert!(stacks.iter().all(|(index, _)| *index != lost.index), "a lost stack is not read");
     let opened = StackReader::open(blob, stacks, policy).await;
@@ -94,7 +94,7 @@ pub async fn verify_stack(blob: Blob, index: u8, drive: &Arc<dyn Drive>, payload
     StackOutcome::Fine
 }
 
-/// Takes a payload and keeps one stack of it.
+/// A sink that takes a payload and writes one stack of it.
 struct OneStack {
     blob: Blob,
     provenance: Provenance,
@@ -111,7 +111,7 @@ struct OneStack {
     stripe: Vec<Vec<u8>>,
     /// Payload bytes taken so far.
     taken_bytes: u64,
-    /// What is written with the next request.
+    /// The batch that is written with the next request.
     batch: StripeBatch,
     buffer: Buffer,
     sums: Vec<u32>,
@@ -197,8 +197,8 @@ impl OneStack {
         taken
     }
 
-    /// The stripe is full: its wanted fragment goes into the buffer, and a full buffer to the drive.
-    async fn keep(&mut self, stripe: u64) -> Result<(), StackError> {
+    /// Adds the wanted fragment of a full stripe to the buffer, and writes the buffer once it is full.
+    async fn add_fragment(&mut self, stripe: u64) -> Result<(), StackError> {
         let index = usize::from(self.lost.index);
         if index >= usize::from(self.blob.code.data) {
             let (data, parity) = self.stripe.split_at_mut(self.blob.code.data.into());
@@ -295,7 +295,7 @@ impl PayloadSink for OneStack {
                 let taken = self.fill(bytes);
                 bytes = &bytes[taken..];
                 if self.taken_bytes == self.shape.payload_of(stripe).end {
-                    self.keep(stripe).await.map_err(|_| SinkClosed)?;
+                    self.add_fragment(stripe).await.map_err(|_| SinkClosed)?;
                 }
             }
             Ok(())

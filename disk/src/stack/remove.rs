@@ -1,7 +1,7 @@
 //! Removing the stacks of a blob, and nothing else.
 //!
-//! A name alone is no proof: before a file is removed, its header is read and must show the very rack, blob and index
-//! that are meant. Where a crash or a bad sector left no header that can be read, the footer decides. A file with
+//! A name alone is no proof: before a file is removed, its header is read and must show the intended rack, blob and
+//! index. Where a crash or a bad sector left no header that can be read, the footer decides. A file with
 //! neither was never complete, and bears the number and the nonce of this blob in its name: it is what an attempt at
 //! this very stack has left.
 //!
@@ -49,7 +49,7 @@ pub(super) async fn remove_own(drive: &dyn Drive, rack: RackUuid, id: BlobId, in
     }
 }
 
-/// Which stack of which blob the file says it is; `None` if it was never completed and does not say.
+/// The blob and the index that a file shows; `None` for a file that was never completed and shows neither.
 async fn shown(drive: &dyn Drive, name: &FileName) -> Result<Option<(Blob, u8)>, DriveError> {
     if let Some(header) = block(drive, name, 0).await?.and_then(|block| Header::decode(&block).ok()) {
         return Ok(Some((header.blob, header.index)));

@@ -1,4 +1,4 @@
-//! Whether a blob is what was written.
+//! Reading back a blob that was just written.
 
 use super::format::Blob;
 use super::outcome::{Report, StackError, StackOutcome};
@@ -7,10 +7,10 @@ use crate::Drive;
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
-/// Takes a payload and forgets it.
-struct Forget;
+/// Discards a payload.
+struct Discard;
 
-impl PayloadSink for Forget {
+impl PayloadSink for Discard {
     fn take<'a>(&'a mut self, _: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -26,7 +26,7 @@ pub async fn verify(blob: Blob, drives: &[Arc<dyn Drive>], payload_crc64: u64) -
         Ok(reader) => reader.without_repairs(),
         Err(error) => return Report { result: Err(error), outcomes: opened.outcomes },
     };
-    let result = reader.read(0..blob.payload_bytes, &mut Forget).await;
+    let result = reader.read(0..blob.payload_bytes, &mut Discard).await;
     let outcomes = reader.outcomes();
     assert_eq!(outcomes.len(), blob.code.stacks(), "every stack was read back");
     let found = reader.payload_crc64();

@@ -1,14 +1,14 @@
 //! Writing a blob.
 //!
 //! 1. Every drive preallocates its file and takes the header.
-//! 2. Payload is copied into the data fragments of a batch of stripes; a full batch is encoded and summed up, and
+//! 2. Payload is copied into the data fragments of a batch of stripes; a full batch is encoded and checksummed, and
 //!    written to all drives at once while the next one is being filled. At the end of a run its checksum page goes
 //!    along with it.
 //! 3. When all is written it is synced; then the footers are written and synced. So a footer on the medium proves that
 //!    everything before it is there too.
 //!
 //! Invariants: two batches of buffers, whatever the blob's size; the write fails as a whole if one stack cannot be
-//! written, and removes what it has made; nobody is told of success before the second sync.
+//! written, and removes what it has made; success is reported only after the second sync.
 
 use super::format::{
     Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, StripeBatch, fragment_sum, stack_name, stack_of,
@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 pub struct Written {
     /// CRC-64/NVME of the payload.
     pub payload_crc64: u64,
-    /// What each stack takes of its drive, in bytes.
+    /// The length of each stack, in bytes.
     pub stack_bytes: u64,
 }
 
@@ -76,7 +76,7 @@ impl NewStack {
 
 impl StackWriter {
     /// Makes the files of `blob`, one on each of its k + r `drives` in stack order, and writes their headers. A file of
-    /// that name is never touched: an id is drawn once, so that it is somebody else's.
+    /// that name is never touched: ids are never drawn twice, so it belongs to another blob.
     pub async fn create(blob: Blob, provenance: Provenance, drives: &[(DriveId, Arc<dyn Drive>)]) -> Report<Self> {
         assert_eq!(drives.len(), blob.code.stacks(), "a blob lies on k + r drives");
         let shape = Shape::new(blob.code, blob.payload_bytes);
@@ -139,7 +139,7 @@ impl StackWriter {
         }
     }
 
-    /// Gives up: removes the files as far as their drives let it, and tells how each stack had fared.
+    /// Aborts the write: removes the files as far as their drives allow. The outcome of each stack.
     pub async fn abort(mut self) -> Vec<StackOutcome> {
         while self.in_flight.join_next().await.is_some() {}
         let is_own = |(index, stack): (usize, &NewStack)| stack_of(&stack.name) == Some((self.blob.id, index as u8));
@@ -197,7 +197,7 @@ impl StackWriter {
         self.take_back(written)
     }
 
-    /// Notes how writes fared, and takes their buffers for the next batch.
+    /// Records the results of writes, and takes their buffers for the next batch.
     fn take_back(&mut self, written: Vec<Result<Buffer, DriveError>>) -> Result<(), StackError> {
         assert_eq!(written.len(), self.stacks.len(), "every stack has its answer");
         let stacks = self.stacks.iter_mut().zip(&mut self.buffers);
