@@ -172,6 +172,7 @@ impl Encoder {
             append(&mut bytes, &piece, end);
             tally += tally_of(&piece)?;
         }
+        assert!(bytes.len() <= self.object_bytes || tally.rows == 1, "only a single record exceeds the chosen size");
         Ok((bytes, tally))
     }
 
