@@ -1,8 +1,8 @@
-//! What partitioning costs beside DuckDB and Polars: the same records from files to files on the same disk, by hash
-//! into twelve, decode and encode included; medians of rounds in turns, on as many threads.
+//! The cost of partitioning compared with DuckDB and Polars: the same records from files to files on the same disk, by
+//! hash into twelve, decoding and encoding included; medians of alternating rounds, on as many threads.
 //!
-//! Ours also reads back what it has encoded, and keeps tallies before, between and after. That is done once more by
-//! itself to tell what it takes. The others take part if the Python that `LARDER_PYTHON` names (or `python3`) can
+//! Larder also reads back what it has encoded, and takes checksums before, between and after. This part is repeated by
+//! itself to measure it. The others take part if the Python that `LARDER_PYTHON` names (or `python3`) can
 //! import them. Files are read from the page cache if they fit, and not synced. Processor time is that of all threads,
 //! in the kernel as well.
 //!

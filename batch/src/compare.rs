@@ -68,8 +68,8 @@ fn flattened(column: &ArrayRef) -> Result<ArrayRef, Error> {
     if flat.data_type() == column.data_type() { Ok(flat) } else { flattened(&flat) }
 }
 
-/// Timestamps with a named zone become timestamps in UTC: they mean the same moments, and names would need a table of all
-/// zones. Other columns stay as they are.
+/// Timestamps with a named zone become timestamps in UTC: they mean the same moments, and names would need a table of
+/// all zones. Other columns stay as they are.
 pub(crate) fn with_offset(column: &ArrayRef) -> Result<ArrayRef, Error> {
     let DataType::Timestamp(unit, Some(zone)) = column.data_type() else { return Ok(Arc::clone(column)) };
     if zone.starts_with(['+', '-']) {

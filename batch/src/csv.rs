@@ -15,6 +15,9 @@ use csv_core::{ReadFieldResult, ReadRecordResult};
 use memchr::{memchr, memchr_iter, memchr2};
 use std::ops::Range;
 
+/// Bytes and fields that are read at a time.
+const ROOM: usize = 256;
+
 /// A record at the beginning of some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -62,7 +65,7 @@ impl<'a> Texts<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     /// Made when the first quote is found, since making one takes a while.
-    quoted: Option<csv_core::Reader>,
+    quoted: Option<Box<csv_core::Reader>>,
     text: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -84,12 +87,12 @@ impl Reader {
 
     fn quoted_record(&mut self, bytes: &[u8], last: bool) -> Result<Option<Record>, Flaw> {
         let reader = fresh(&mut self.quoted);
-        let (mut text, mut ends) = ([0; 4096], [0; 64]);
+        let (text, ends) = (room(&mut self.text, 1), room(&mut self.ends, 1));
         let (mut at, mut fields) = (0, 0);
         loop {
             // A line feed behind the last byte ends any record but one whose quote is open.
             let rest = if at < bytes.len() { &bytes[at..] } else { b"\n" };
-            let (result, read, _, found) = reader.read_record(rest, &mut text, &mut ends);
+            let (result, read, _, found) = reader.read_record(rest, text, ends);
             (at, fields) = (at + read, fields + found);
             match result {
                 ReadRecordResult::Record => break,
@@ -109,18 +112,17 @@ impl Reader {
 
     /// The texts of all fields of a record.
     pub(crate) fn texts<'a>(&'a mut self, record: &'a [u8]) -> Texts<'a> {
-        self.ends.clear();
         if memchr(b'"', record).is_none() {
+            self.ends.clear();
             self.ends.extend(memchr_iter(b',', record).chain([record.len()]));
             return Texts { text: record, ends: &self.ends, gap: 1 };
         }
         let reader = fresh(&mut self.quoted);
-        self.text.resize(record.len() + 1, 0);
-        self.ends.resize(memchr_iter(b',', record).count() + 1, 0);
-        let (_, _, written, found) = reader.read_record(record, &mut self.text, &mut self.ends);
-        let (.., rest) = reader.read_record(b"\n", &mut self.text[written..], &mut self.ends[found..]);
-        self.ends.truncate(found + rest);
-        Texts { text: &self.text, ends: &self.ends, gap: 0 }
+        let text = room(&mut self.text, record.len() + 1);
+        let ends = room(&mut self.ends, memchr_iter(b',', record).count() + 1);
+        let (_, _, written, found) = reader.read_record(record, text, ends);
+        let (.., rest) = reader.read_record(b"\n", &mut text[written..], &mut ends[found..]);
+        Texts { text, ends: &ends[..found + rest], gap: 0 }
     }
 
     /// The fields of a record as they stand in it, quotes included.
@@ -136,10 +138,10 @@ impl Reader {
 
     fn quoted_ends(&mut self, record: &[u8]) -> Vec<usize> {
         let reader = fresh(&mut self.quoted);
-        let (mut text, mut ends, mut at) = ([0; 4096], Vec::new(), 0);
+        let (text, mut ends, mut at) = (room(&mut self.text, 1), Vec::new(), 0);
         while at <= record.len() {
             let rest = if at < record.len() { &record[at..] } else { b"\n" };
-            let (result, read, _) = reader.read_field(rest, &mut text);
+            let (result, read, _) = reader.read_field(rest, text);
             at += read;
             if matches!(result, ReadFieldResult::Field { .. }) {
                 ends.push(at - 1);
@@ -149,9 +151,17 @@ impl Reader {
     }
 }
 
+/// The buffer, with room for `least` values or more.
+fn room<T: Clone + Default>(buffer: &mut Vec<T>, least: usize) -> &mut [T] {
+    if buffer.len() < least.max(ROOM) {
+        buffer.resize(least.max(ROOM), T::default());
+    }
+    buffer
+}
+
 /// The reader at the beginning of a record in the middle of an object, where a byte order mark is a character.
-fn fresh(reader: &mut Option<csv_core::Reader>) -> &mut csv_core::Reader {
-    let reader = reader.get_or_insert_with(csv_core::Reader::new);
+fn fresh(reader: &mut Option<Box<csv_core::Reader>>) -> &mut csv_core::Reader {
+    let reader = reader.get_or_insert_with(|| Box::new(csv_core::Reader::new()));
     reader.reset();
     reader.read_record(b"\n", &mut [0], &mut [0]);
     reader

@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! - The records do not depend on where the object's bytes are cut.
-//! - It holds at most a batch in progress and, for Parquet, the row group being read ([`Decoder::held_bytes`]), which is
-//!   never larger than the buffer.
+//! - It holds at most a batch in progress and, for Parquet, the row group being read ([`Decoder::held_bytes`]), which
+//!   is never larger than the buffer.
 //! - After an error, every step returns that error.
 
 mod columns;
@@ -91,8 +91,8 @@ impl Decoder {
         }
     }
 
-    /// Returns batches of Parquet as they are read, for a caller who drops them at once: their texts are views of shared
-    /// memory, and there is no limit on the size of a copy.
+    /// Returns batches of Parquet as they are read, for a caller who drops them at once: their texts are views of
+    /// shared memory, and there is no limit on the size of a copy.
     pub(crate) fn with_views(mut self) -> Self {
         if let Kind::Columns(columns) = &mut self.kind {
             columns.with_views();
@@ -152,8 +152,8 @@ impl Decoder {
         self.records_before
     }
 
-    /// The schema of the batches, as soon as it is known: at once, or when a header or a footer was read. Objects without
-    /// records have one, too.
+    /// The schema of the batches, as soon as it is known: at once, or when a header or a footer was read. Objects
+    /// without records have one, too.
     pub fn schema(&self) -> Option<SchemaRef> {
         match &self.kind {
             Kind::Columns(columns) => columns.schema().cloned(),
@@ -162,8 +162,8 @@ impl Decoder {
         }
     }
 
-    /// The bytes that count against the buffer beside the batches: for Parquet those of the row group being read, for text
-    /// those of a record that is longer than a batch, and of its copies.
+    /// The bytes that count against the buffer beside the batches: for Parquet those of the row group being read, for
+    /// text those of a record that is longer than a batch, and of its copies.
     pub fn held_bytes(&self) -> u64 {
         match &self.kind {
             Kind::Columns(columns) => columns.held_bytes(),

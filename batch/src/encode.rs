@@ -81,7 +81,8 @@ impl Encoder {
         Self::of(Target::Object(format), schema, pieces, object_bytes)
     }
 
-    /// Encodes runs, to be read by [`decode_run`], of about `object_bytes` at most: the pieces as a stream of Arrow's IPC.
+    /// Encodes runs, to be read by [`decode_run`], of about `object_bytes` at most: the pieces as a stream of Arrow's
+    /// IPC.
     pub fn runs(schema: &SchemaRef, pieces: Vec<RecordBatch>, object_bytes: u64) -> Self {
         Self::of(Target::Run, schema, pieces, object_bytes)
     }
@@ -98,8 +99,8 @@ impl Encoder {
         Self { target, schema: Arc::clone(schema), pieces, object_bytes, row_group_bytes, unfit, failed: false }
     }
 
-    /// Encodes Parquet with row groups that a decoder with a buffer of `buffer_bytes` can read, unless a single row is too
-    /// large for it.
+    /// Encodes Parquet with row groups that a decoder with a buffer of `buffer_bytes` can read, unless a single row is
+    /// too large for it.
     #[must_use]
     pub fn readable_within(mut self, buffer_bytes: u64) -> Self {
         // Where a dictionary does not pay, the encoded bytes may be more than the plain ones.
@@ -171,6 +172,7 @@ impl Encoder {
             append(&mut bytes, &piece, end);
             tally += tally_of(&piece)?;
         }
+        assert!(bytes.len() <= self.object_bytes || tally.rows == 1, "only a single record exceeds the chosen size");
         Ok((bytes, tally))
     }
 

@@ -6,7 +6,7 @@
 use crate::error::Error;
 use std::borrow::Cow;
 use std::fmt;
-use winnow::combinator::{alt, cut_err, eof, not, opt, peek, preceded, repeat, terminated};
+use winnow::combinator::{alt, cut_err, delimited, eof, not, opt, peek, preceded, repeat, terminated};
 use winnow::error::{AddContext, ErrMode, ParserError};
 use winnow::prelude::*;
 use winnow::stream::Stream;
@@ -68,8 +68,7 @@ pub(crate) fn refuse<T>(wanted: &'static str) -> Parsed<T> {
 
 /// Reads all of `text`.
 pub(crate) fn read<'a, T>(text: &'a str, expression: fn(&mut &'a str) -> Parsed<T>) -> Result<T, Error> {
-    let whole = (space, expression, eof.context("the end"));
-    whole.map(|(_, parsed, _)| parsed).parse(text).map_err(|error| {
+    delimited(space, expression, eof.context("the end")).parse(text).map_err(|error| {
         let wanted = error.inner().0.unwrap_or("something else");
         let (before, rest) = text.split_at(error.offset());
         let found = if wanted == CLOSING_QUOTE { String::from("none") } else { shown(rest) };

@@ -1,8 +1,8 @@
 //! Finds columns by name in batches of any format: columns of Parquet, fields of CSV, values of JSON keys, parts of
 //! fixed records.
 //!
-//! Fields of CSV and JSON come as texts: the content of a JSON string, and numbers and booleans as they are written. Null
-//! is an empty field of CSV, and in JSON null or a missing key.
+//! Fields of CSV and JSON come as texts: the content of a JSON string, and numbers and booleans as they are written.
+//! Null is an empty field of CSV, and in JSON null or a missing key.
 
 mod json;
 

@@ -39,7 +39,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that the extension of an object's name stands for: `.parquet`, `.csv`, `.ndjson`, `.jsonl`, `.txt`, `.log`.
+    /// The format that the extension of an object's name stands for: `.parquet`, `.csv`, `.ndjson`, `.jsonl`, `.txt`,
+    /// `.log`.
     pub fn of_key(key: &str) -> Option<Self> {
         let (_, extension) = key.rsplit_once('.')?;
         match extension.to_ascii_lowercase().as_str() {

@@ -32,8 +32,8 @@ const FOLD: u64 = 0xd6e8_feb8_6659_fd93;
 /// Values converted to 64 bits at a time: few enough to be still in the first-level cache when they are folded.
 const ROWS_AT_A_TIME: usize = 2048;
 
-/// The finalizer of Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014: one-to-one, and every
-/// bit of the result depends on every bit of `bits`.
+/// The finalizer of Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014: one-to-one, and
+/// every bit of the result depends on every bit of `bits`.
 fn mix(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -111,8 +111,8 @@ impl Partitioner {
         if matches!(self.by, By::Value { .. }) { self.values.lock().count() } else { self.partitions_max }
     }
 
-    /// The name of a partition in the keys of the output: `year=2020` for `value(year)`, else its number in five digits.
-    /// A null's is `year=__HIVE_DEFAULT_PARTITION__`. Characters unfit for a path are percent-encoded.
+    /// The name of a partition in the keys of the output: `year=2020` for `value(year)`, else its number in five
+    /// digits. A null's is `year=__HIVE_DEFAULT_PARTITION__`. Characters unfit for a path are percent-encoded.
     pub fn name(&self, partition: usize) -> String {
         match &self.by {
             By::Value { column } => self.values.lock().name(column, partition),

@@ -1,4 +1,5 @@
-//! The counted memory is the held memory, within 5 % below and 25 % above: the allocator of this test counts every byte.
+//! The counted memory is the held memory, within 5 % below and 25 % above: the allocator of this test counts every
+//! byte.
 //!
 //! One test, so that nothing else allocates meanwhile.
 

@@ -210,7 +210,8 @@ pub struct Quickstart {
     /// How many times faster than a real rack the emulated one runs [default: the value in larder.toml].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub time_scale: Option<u32>,
-    /// When a group without work sleeps, in modelled time, such as "30 s" or "never" [default: the value in larder.toml].
+    /// When a group without work sleeps, in modelled time, such as "30 s" or "never" [default: the value in
+    /// larder.toml].
     #[arg(long, value_name = "SPAN", value_parser = idle_timeout)]
     pub idle_timeout: Option<Idle>,
     /// A shipped rack's name, or the path of a description [default: pelican in a new data directory].

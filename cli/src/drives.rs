@@ -34,9 +34,9 @@ pub fn fail(options: &Fail) -> anyhow::Result<()> {
     }
     let rest = match report.group {
         Some(group) if running => {
-            format!("what it held is rebuilt in group {group}; `larder status` shows how far it is")
+            format!("its data is rebuilt in group {group}; `larder status` shows the progress")
         }
-        Some(group) => format!("what it held is rebuilt in group {group} from the next start on"),
+        Some(group) => format!("its data is rebuilt in group {group} from the next start on"),
         None => "it is a spare, and held nothing".to_owned(),
     };
     Ok(output::print(&format!("drive {drive} is given up: {rest}\n"))?)
@@ -57,9 +57,9 @@ pub fn replace(options: &Replace) -> anyhow::Result<()> {
         return output::print_json(&report);
     }
     let rest = match report.group {
-        Some(group) => format!(
-            "it is an empty drive of group {group} from now on; what the one before it held is rebuilt on the others"
-        ),
+        Some(group) => {
+            format!("it is an empty drive of group {group} now; the data of the one before is rebuilt on the others")
+        }
         None => "it is a spare".to_owned(),
     };
     Ok(output::print(&format!("drive {drive} is replaced: {rest}\n"))?)

@@ -79,7 +79,7 @@ fn text(explanation: &Explanation) -> String {
             let wait = match (wait_min_s, wait_max_s) {
                 _ if *recalled => "none: a recall is in the spool".to_owned(),
                 (Some(min), Some(max)) => format!("{} to {} until the first byte", seconds(*min), seconds(*max)),
-                _ => "no waiting helps".to_owned(),
+                _ => "waiting does not help".to_owned(),
             };
             if state != "readable" {
                 row("state", trouble(state, unusable, *code_parity, *recalled));

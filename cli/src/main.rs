@@ -1,7 +1,7 @@
 //! `larder`: one binary for everything people do with Larder on a command line.
 //!
-//! Results go to standard output, logs and errors to standard error. An error is one sentence that ends with what to do.
-//! The exit code is then 1, or 2 for a wrong command line and for a `verify` that could not run. When nobody reads
+//! Results go to standard output, logs and errors to standard error. An error is one sentence that ends with what to
+//! do. The exit code is then 1, or 2 for a wrong command line and for a `verify` that could not run. When nobody reads
 //! standard output any more (`| head`), the program ends quietly.
 
 mod args;
@@ -23,8 +23,8 @@ use args::{Arguments, Command, DriveCommand, Reproduce, UserCommand};
 use clap::Parser;
 use std::process::ExitCode;
 
-/// Batches of records, some MiB each, are freed by other threads than allocated them. With such a load glibc's allocator
-/// holds on to as much memory again as is in use; this one returns it, as soon as `.cargo/config.toml` says.
+/// Batches of records, some MiB each, are freed by other threads than allocated them. With such a load glibc's
+/// allocator holds on to as much memory again as is in use; this one returns it, as soon as `.cargo/config.toml` says.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -1,5 +1,5 @@
-//! `larder repartition`: rewrites records into partitions by another key, inside the rack. The server runs the job; this
-//! command starts it, follows it, and reports on it.
+//! `larder repartition`: rewrites records into partitions by another key, inside the rack. The server runs the job;
+//! this command starts it, follows it, and reports on it.
 
 use crate::args::{Repartition, RepartitionCommand, RepartitionJob};
 use crate::human::{self, bytes, count, counted};
@@ -43,7 +43,7 @@ pub fn repartition(options: &Repartition) -> anyhow::Result<()> {
 async fn change(job: &RepartitionJob, what: &str) -> anyhow::Result<()> {
     let report = known(job, Client::of(&job.data.data)?.change_repartition(job.job, what).await?)?;
     if what == "cancel" && report.ended_ms.is_none() {
-        eprintln!("job {} is being cancelled; `larder repartition show {}` tells when it is", job.job, job.job);
+        eprintln!("job {} is being cancelled; `larder repartition show {}` shows when it is", job.job, job.job);
     }
     print(job.json, &report)?;
     if what == "resume" && !report.reason.is_empty() {

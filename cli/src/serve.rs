@@ -201,8 +201,8 @@ impl Signals {
         }
     }
 
-    /// Waits for the first signal, which stops the server in an orderly way. A second one ends the process at once, which
-    /// loses nothing that was acknowledged.
+    /// Waits for the first signal, which stops the server in an orderly way. A second one ends the process at once,
+    /// which loses nothing that was acknowledged.
     async fn first(mut self) {
         self.next().await;
         tracing::info!("stopping: requests under way are finished and drives put to sleep; once more stops at once");

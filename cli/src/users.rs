@@ -18,10 +18,8 @@ pub fn rotate(options: &UserName) -> anyhow::Result<()> {
     let client = Client::of(&options.data.data)?;
     let made = runtime()?.block_on(client.rotate_user(&options.name))?;
     let written = match &made.file {
-        Some(file) => format!("{file} was rewritten with them, and the old ones are worth nothing any more"),
-        None => {
-            "they replace the old ones in the catalog, which are worth nothing any more; no file was changed".to_owned()
-        }
+        Some(file) => format!("{file} was rewritten with them, and the old ones are no longer valid"),
+        None => "they replace the old ones in the catalog, which are no longer valid; no file was changed".to_owned(),
     };
     keys(options, &made, &written)
 }

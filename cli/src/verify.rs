@@ -154,9 +154,9 @@ fn begin(bar: &mut ProgressBar, what: &'static str, total: u64) {
 /// The first findings. Lost objects are named with their blobs.
 fn findings(report: &Report) -> String {
     let mut text: String = report.findings.iter().map(line).collect();
-    let message = report.findings.len() as u64 + report.rack.lost_objects + report.rack.unavailable_objects;
-    if report.finding_count > message {
-        let _ = writeln!(text, "... and {} more; --all tells them", count(report.finding_count - message));
+    let shown = report.findings.len() as u64 + report.rack.lost_objects + report.rack.unavailable_objects;
+    if report.finding_count > shown {
+        let _ = writeln!(text, "... and {} more; --all lists them", count(report.finding_count - shown));
     }
     text
 }
@@ -282,7 +282,7 @@ mod tests {
         let report = Report { finding_count: 3, findings: vec![finding()], ..Report::default() };
         let message = text(&report);
         assert!(message.starts_with(
-            "the staged file s-1 is missing of s3://b/k\n    put it again\n... and 2 more; --all tells them\n"
+            "the staged file s-1 is missing of s3://b/k\n    put it again\n... and 2 more; --all lists them\n"
         ));
         assert!(message.ends_with("verdict   3 things are wrong\n"), "{message}");
     }

@@ -63,8 +63,8 @@ id!(
 
 /// An immutable run of bytes kept as k + r stripe stacks in one group.
 ///
-/// The number comes from a counter, the nonce is random. A catalog restored from a backup assigns the same numbers again;
-/// the nonce distinguishes the new blobs from the old ones.
+/// The number comes from a counter, the nonce is random. A catalog restored from a backup assigns the same numbers
+/// again; the nonce distinguishes the new blobs from the old ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BlobId {
     /// Unique in one catalog for ever, and ascending. No blob has number 0.

@@ -1,8 +1,8 @@
 //! The model of a rack: units and ids, geometry and resource domains, drive and power physics.
 //!
 //! Everything here is data and arithmetic. There is no clock, no I/O and no policy: [`Time`] is always an argument, and
-//! randomness an [`Rng`] that the caller owns. `engine` decides in terms of these types; `sim` and `disk` emulate drives
-//! by them.
+//! randomness an [`Rng`] that the caller owns. `engine` decides in terms of these types; `sim` and `disk` emulate
+//! drives by them.
 //!
 //! Invariants:
 //! - `no_std` + `alloc`; only the `toml` feature, which reads text, brings in `std`.

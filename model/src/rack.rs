@@ -83,8 +83,8 @@ impl RackSpec {
         self.draft.resources.iter().enumerate().map(|(i, r)| (ResourceId(i as u32), r))
     }
 
-    /// The number of drives, out of `most`, that hard limits let spin up at once. `in_domain` gives, for a resource, the
-    /// most of those drives that each of its domains has.
+    /// The number of drives, out of `most`, that hard limits let spin up at once. `in_domain` gives, for a resource,
+    /// the most of those drives that each of its domains has.
     ///
     /// Exact if one resource limits starts. If several do, permits may allow fewer, and never more.
     pub fn starts_max(&self, most: u64, in_domain: impl Fn(ResourceId) -> Vec<u64>) -> u64 {

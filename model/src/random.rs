@@ -1,7 +1,7 @@
 //! A small random generator whose numbers will never change.
 //!
-//! SplitMix64 (Steele, Lea, Flood 2014). A library's generator may change its stream between versions, and then every seed
-//! in a test, a scenario or a report would give other results.
+//! SplitMix64 (Steele, Lea, Flood 2014). A library's generator may change its stream between versions, and then every
+//! seed in a test, a scenario or a report would give other results.
 
 /// A deterministic stream of numbers. Each kind of thing draws from a stream of its own, independent of all others.
 #[derive(Clone, Debug)]

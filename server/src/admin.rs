@@ -84,13 +84,14 @@ pub trait Admin: Send + Sync + 'static {
     /// The drives, by number.
     fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, Untold>>;
 
-    /// Records that drive `drive` failed for good, and has its data rebuilt; `None` if there is no such drive. Repeating
-    /// it is no error. It fails if the catalog cannot record it, or if blobs may be lost by it and `force` is not set.
+    /// Records that drive `drive` failed for good, and has its data rebuilt; `None` if there is no such drive.
+    /// Repeating it is no error. It fails if the catalog cannot record it, or if blobs may be lost by it and `force` is
+    /// not set.
     fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>>;
 
-    /// Labels the empty directory that replaces drive `drive`, which failed, and has it used; `None` if there is no such
-    /// drive. It fails if the drive did not fail, if the directory is missing or not empty, or if the catalog cannot
-    /// record it.
+    /// Labels the empty directory that replaces drive `drive`, which failed, and has it used; `None` if there is no
+    /// such drive. It fails if the drive did not fail, if the directory is missing or not empty, or if the catalog
+    /// cannot record it.
     fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>>;
 }
 
@@ -113,8 +114,8 @@ impl Listener {
     }
 }
 
-/// Serves until `stop`, `/repartition` only with `jobs`; then removes the socket and waits a moment for the answers under
-/// way.
+/// Serves until `stop`, `/repartition` only with `jobs`; then removes the socket and waits a moment for the answers
+/// under way.
 pub async fn serve(
     listener: Listener,
     admin: Arc<dyn Admin>,

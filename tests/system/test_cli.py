@@ -190,7 +190,7 @@ class Words(SystemTest):
         self.assertIn("capacity", larder("drive", "list", "--data", server.data).stdout.splitlines()[0])
         rotated = larder("user", "rotate", "root", "--data", server.data).stdout
         path = os.path.join(os.path.realpath(server.data), "credentials")
-        self.assertIn(f"# {path} was rewritten with them, and the old ones are worth nothing any more\n", rotated)
+        self.assertIn(f"# {path} was rewritten with them, and the old ones are no longer valid\n", rotated)
         with open(path, encoding="ascii") as file:
             kept = file.read()
         self.assertTrue(all(line in kept for line in rotated.splitlines() if line.startswith("export ")))

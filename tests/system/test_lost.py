@@ -82,7 +82,7 @@ class Lost(SystemTest):
         self.assertEqual({stack["why"] for stack in place["unusable"]}, {"damaged"})
         shown = larder("explain", "s3://pantry/b", "--data", server.data).stdout
         self.assertRegex(shown, r"state +LOST: stacks on drives .* damaged, .*put it again from another copy")
-        self.assertIn("no waiting helps", shown)
+        self.assertIn("waiting does not help", shown)
         self.assertEqual(server.explain("pantry", "a")["place"]["state"], "readable")
         self.is_lost(server, "b")
 

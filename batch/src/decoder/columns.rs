@@ -1,6 +1,7 @@
 //! Decodes Parquet: the footer, then one row group after another, each with the required columns only.
 //!
-//! 1. The footer has the place of every column chunk. Row groups that do not fit are refused before any of them is read.
+//! 1. The footer has the place of every column chunk. Row groups that do not fit are refused before any of them is
+//!    read.
 //! 2. The chunks of a row group are requested one by one, and read some rows at a time.
 //! 3. These rows are cut into batches, see [`super::rows`].
 //!
@@ -249,7 +250,8 @@ impl Columns {
             let unpacked = sum(&|column| counted(column.uncompressed_size()));
             let in_lists =
                 sum(&|column| if column.column_descr().max_rep_level() > 0 { read_bytes(column) } else { 0 });
-            // Pages are decompressed one by one, in memory that is stated beside the buffer and does not count against it.
+            // Pages are decompressed one by one, in memory that is stated beside the buffer and does not count against
+            // it.
             let pages = COLUMN_BYTES.saturating_mul(chosen(group, mask).count() as u64);
             for (plain_bytes, limit) in [
                 (unpacked, buffer_bytes.saturating_add(pages)),

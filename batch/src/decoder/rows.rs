@@ -1,7 +1,7 @@
 //! Cuts rows of Parquet into batches of bounded size.
 //!
-//! 1. Texts and bytes are read as views of pages and dictionaries. A value that a dictionary has once and a million rows
-//!    refer to takes its bytes once, however many rows are read.
+//! 1. Texts and bytes are read as views of pages and dictionaries. A value that a dictionary has once and a million
+//!    rows refer to takes its bytes once, however many rows are read.
 //! 2. The size of each row when it is written out is counted.
 //! 3. The rows that make a batch are written out; the others wait.
 //!

@@ -103,6 +103,7 @@ impl Text {
                 }
                 break;
             };
+            assert!(found.next > self.at && found.record.end <= found.next, "a record brings the decoder forward");
             let record = &bytes[found.record];
             if record.len() > self.record_bytes_max {
                 return Err(self.too_long(record));

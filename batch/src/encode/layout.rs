@@ -1,7 +1,7 @@
 //! The layout of columns in Parquet: which of them get a dictionary, and which are compressed.
 //!
-//! 1. A column whose sample has mostly distinct values gets no dictionary, which the library would abandon after most of
-//!    the work.
+//! 1. A column whose sample has mostly distinct values gets no dictionary, which the library would abandon after most
+//!    of the work.
 //! 2. A column whose sample does not shrink is not compressed, which would cost time in writing, in verifying, and in
 //!    every read.
 

@@ -235,8 +235,8 @@ impl DrivePhysics {
         }
     }
 
-    /// Mounts the file system; returns when it will be mounted. It counts as mounted from now on, and the heads are busy
-    /// until then.
+    /// Mounts the file system; returns when it will be mounted. It counts as mounted from now on, and the heads are
+    /// busy until then.
     ///
     /// # Errors
     /// [`Refused`] if the platters do not turn at speed.

@@ -1,7 +1,8 @@
 //! Checks a draft against the invariants of a [`RackSpec`](super::RackSpec).
 //!
-//! Each check states one invariant; the first that fails is reported, with its key and what to write instead. Counts and
-//! spans are bounded so that later arithmetic cannot overflow, such as a `u64` sum over drives or a product of days.
+//! Each check states one invariant; the first that fails is reported, with its key and what to write instead. Counts
+//! and spans are bounded so that later arithmetic cannot overflow, such as a `u64` sum over drives or a product of
+//! days.
 
 use super::draft::{Code, Distribution, DomainLimit, DriveProfile, RackDraft, SpecError, Watts};
 use crate::id::{DomainId, DriveId};

@@ -212,8 +212,8 @@ pub(super) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     known.iter().copied().min_by_key(|name| strsim::levenshtein(&word, name))
 }
 
-/// The place of a key such as `resources.power.watts` or `drives[3].slot`; if the text does not have it, the place of the
-/// innermost table around it.
+/// The place of a key such as `resources.power.watts` or `drives[3].slot`; if the text does not have it, the place of
+/// the innermost table around it.
 pub(super) fn locate(root: &DeTable<'_>, key: &str) -> Range<usize> {
     let (mut table, mut rest, mut found) = (root, key, 0..0);
     loop {

@@ -1,7 +1,7 @@
 //! Quantities with units: `"4.55 TB"`, `"128 KiB"`, `"64 Gb/s"`, `"13.5 s"`.
 //!
-//! Decimal fractions are exact: a quantity that is not a whole number of its smallest unit (byte, nanosecond) is refused
-//! rather than rounded.
+//! Decimal fractions are exact: a quantity that is not a whole number of its smallest unit (byte, nanosecond) is
+//! refused rather than rounded.
 
 use alloc::format;
 use alloc::string::String;

@@ -1,8 +1,8 @@
 //! The client of the admin API, for the command line.
 //!
-//! A server may end during a request: it closes the connection before or within its answer, says that it is stopping, or
-//! stops answering. The client then waits until it is gone, and reports that no server runs; after a change, also that
-//! the change may have been made. A request for a repartition may take minutes, since it looks through millions of
+//! A server may end during a request: it closes the connection before or within its answer, says that it is stopping,
+//! or stops answering. The client then waits until it is gone, and reports that no server runs; after a change, also
+//! that the change may have been made. A request for a repartition may take minutes, since it looks through millions of
 //! objects: the client waits for it as long as the server answers other requests.
 
 use super::answer::{ErrorBody, STOPPING};
@@ -24,7 +24,8 @@ use tokio::time::Instant;
 
 /// The longest time to an answer. It is generous, since the server waits for no drive.
 const ANSWER_LIMIT: Duration = Duration::from_secs(25);
-/// The longest time that a server takes to end after it closed a connection. One that is there after that has not ended.
+/// The longest time that a server takes to end after it closed a connection. One that is there after that has not
+/// ended.
 const GOING_LIMIT: Duration = Duration::from_secs(5);
 /// The interval of looking whether it is gone.
 const GOING_STEP: Duration = Duration::from_millis(50);
