@@ -11,7 +11,7 @@ mod racks;
 
 use engine::{GroupChoice, IdleTimeout, MigrationPolicy, PinnedTo, Rack, RackPolicy, SchedulerPolicy, Shares};
 use model::RackSpec;
-use sim::{Experiment, World};
+use sim::{Experiment, Setting, World};
 use std::time::Duration;
 
 const MB: u64 = 1_000_000;
@@ -49,13 +49,13 @@ fn migrate(group_choice: GroupChoice, pack_bytes: u64, bytes: u64, seed: u64) ->
     let spec = racks::shipped("pelican");
     let layout = engine::layout::synthesise(&spec).unwrap();
     let policy = policy(&spec, group_choice, pack_bytes);
-    let mut world = World::new(Rack::new(spec, layout, policy, seed), seed);
+    let mut world = World::with(Rack::new(spec, layout, policy, seed), seed, Setting::default());
     world.set_staging(10 * bytes);
     for version in 0..bytes / OBJECT_BYTES {
         world.stage(version, OBJECT_BYTES, PinnedTo::Anywhere);
     }
     let mut minutes = 0;
-    while !world.staged().is_empty() {
+    while !world.staging.versions().is_empty() {
         world.run_for(MINUTE);
         minutes += 1;
         assert!(minutes < 7 * 24 * 60, "a migration comes to its end");

@@ -40,4 +40,4 @@ pub use links::Network;
 pub use measure::{Clients, Measured, Summary};
 pub use point::{ClientSummary, Confidence, Parameters, Point, Power, RebuildPoint};
 pub use run::{run, run_all, run_once};
-pub use world::{Counted, Ended, Faults, HANG, Recorder, Setting, StagedVersion, World};
+pub use world::{Blobs, Counted, Ended, Faults, HANG, Recorder, Setting, StagedVersion, Staging, World};

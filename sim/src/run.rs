@@ -178,8 +178,8 @@ impl<'a, M: Mind> ExperimentRun<'a, M> {
             }
         }
         if let Some(failing) = &self.failing {
-            let left = self.world.left_on(failing.fault.drive);
-            self.measuring.rebuilt((left == 0).then(|| self.world.rebuilt_at()));
+            let left = self.world.blobs.left_on(failing.fault.drive);
+            self.measuring.rebuilt((left == 0).then(|| self.world.blobs.rebuilt_at()));
         }
         let steady_after = self.samples.as_ref().and_then(QueueSamples::steady_after);
         Ok(Measured { steady_after, ..self.measuring.end(&mut self.world) })
@@ -252,7 +252,7 @@ impl<'a, M: Mind> ExperimentRun<'a, M> {
 
     /// True while a rebuild is under way that has not taken too long.
     fn rebuilds(&self) -> bool {
-        let left = |failing: &Failing| self.world.left_on(failing.fault.drive) > 0;
+        let left = |failing: &Failing| self.world.blobs.left_on(failing.fault.drive) > 0;
         self.failing.as_ref().is_some_and(left) && self.measuring.so_far(self.world.now()) < REBUILD_MAX
     }
 

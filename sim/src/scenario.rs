@@ -1,7 +1,7 @@
 //! Scenarios: a question about a rack, as a file that anyone can run again.
 //!
 //! A scenario is TOML: parameters, any of which may be a list of values or a range, and a plot. Its cases are the
-//! product of all values, in the order of [`KEYS`], the last one changing fastest. `docs/simulator.md` is the grammar
+//! product of all values, in the order of the keys, the last one changing fastest. `docs/simulator.md` is the grammar
 //! for people.
 //!
 //! - `key.rs` and `value.rs` are the keys and what may be written for them, `read.rs` reads them from TOML;
@@ -29,12 +29,8 @@ mod trial;
 mod value;
 
 pub use case::Case;
-pub use key::{KEYS, Key};
-pub use measure::{MEASURES, Measure};
-pub use plot::Plot;
-pub use question::{CASES_MAX, Scenario};
+pub use question::Scenario;
 pub use read::ScenarioError;
 pub use report::{Asked, csv, page, short_table, wear};
-pub use sources::{Source, Sources};
+pub use sources::Sources;
 pub use trial::{Answer, Found, Trial, TrialError};
-pub use value::{Kind, Meaning, Value, Written};

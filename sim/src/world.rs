@@ -22,6 +22,7 @@ mod staging;
 mod state;
 mod transfer;
 
+pub use blobs::Blobs;
 pub use drives::{Faults, HANG};
-pub use staging::StagedVersion;
+pub use staging::{StagedVersion, Staging};
 pub use state::{Counted, Ended, Recorder, Setting, World};

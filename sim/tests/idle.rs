@@ -62,7 +62,7 @@ fn run<M: Mind>(name: &str, seed: u64, controller: impl FnOnce(Rack) -> M) -> (u
     });
     let mut rng = Rng::new(seed);
     for _ in 0..800 {
-        let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
+        let blobs: Vec<BlobId> = world.blobs.iter().map(|(blob, _)| blob).collect();
         match rng.below(10) {
             0..=2 => {
                 world.write(rng.between(1_000_000, 2_000_000_000), PinnedTo::Anywhere);

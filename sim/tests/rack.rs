@@ -76,7 +76,7 @@ fn with_blobs(world: &mut World, count: u64, bytes: u64) -> Vec<BlobId> {
     let ended = world.take_ended();
     assert!(ended.iter().all(|ended| matches!(ended.outcome, Outcome::Written { .. })), "{ended:?}");
     assert!(is_asleep(world));
-    world.blobs().map(|(blob, _)| blob).collect()
+    world.blobs.iter().map(|(blob, _)| blob).collect()
 }
 
 /// Ends all faults, and brings every drive back.
@@ -113,7 +113,7 @@ fn a_cold_read_wakes_its_group_all_members_at_once_and_lets_it_sleep_again() {
     assert_eq!(world.rack.active_drives(), 24, "it stays awake for a while");
     world.run_for(5 * MINUTE);
     assert!(is_asleep(&world), "and then sleeps");
-    assert_eq!(world.trips(), 0);
+    assert_eq!(world.counted().trips, 0);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_broken_ledger_would_trip_a_fuse_and_the_engine_lives_through_it() {
     let blobs = with_blobs(&mut world, 1, 100 * MB);
     world.read(blobs[0], 100 * MB).unwrap();
     world.run_for(MINUTE);
-    assert_eq!(world.trips(), 0);
+    assert_eq!(world.counted().trips, 0);
     // Another drive of a cooling column in which one turns already: there is one permit, and it is taken.
     let cooling = world.rack.spec().resources_by_id().find(|(_, r)| r.name == "cooling").unwrap().0;
     let (_, domain, ..) = world.rack.domain_usage().find(|(resource, ..)| *resource == cooling).unwrap();
@@ -166,7 +166,7 @@ fn a_broken_ledger_would_trip_a_fuse_and_the_engine_lives_through_it() {
             spec.domain_of(*d, cooling) == domain && world.rack.drive_phase(*d) == engine::DrivePhase::Standby
         });
     world.spin_up_without_permit(sleeping.unwrap());
-    assert_eq!(world.trips(), 1, "the fuse tripped");
+    assert_eq!(world.counted().trips, 1, "the fuse tripped");
     world.run_for(Duration::from_millis(1));
     let away = |world: &World| {
         let spec = world.rack.spec();
@@ -184,7 +184,7 @@ fn a_broken_ledger_would_trip_a_fuse_and_the_engine_lives_through_it() {
 fn a_read_with_too_many_drives_away_is_refused_and_works_again_when_they_are_back() {
     let mut world = world_of("nas8", 5, |_| {});
     let blobs = with_blobs(&mut world, 1, 100 * MB);
-    let (_, group) = world.blobs().next().unwrap();
+    let (_, group) = world.blobs.iter().next().unwrap();
     let members = world.rack.layout().groups[group.index()].drives.clone();
     for drive in &members[..3] {
         world.kill(*drive);
@@ -209,10 +209,10 @@ fn small_objects_migrate_in_packs_that_share_wakes() {
         world.stage(version, MB / 2, PinnedTo::Anywhere);
     }
     world.run_for(20 * MINUTE);
-    assert!(world.staged().is_empty());
+    assert!(world.staging.versions().is_empty());
     let stats = world.rack.stats();
     assert_eq!(stats.migrated_bytes, 10_000 * MB);
-    let blobs = world.blobs().count();
+    let blobs = world.blobs.iter().count();
     assert!((50..=60).contains(&blobs), "{blobs} packs of 200 MB hold 20,000 objects");
     let wakes_per_gb = stats.group_wakes[2] as f64 / 10.0;
     println!("one group for 20 GB: {wakes_per_gb} wakes per GB migrated, {} drive starts", stats.drive_starts);
@@ -227,7 +227,7 @@ fn spread_at_random_the_same_migration_costs_a_wake_for_nearly_every_group() {
         world.stage(version, MB / 2, PinnedTo::Anywhere);
     }
     world.run_for(60 * MINUTE);
-    assert!(world.staged().is_empty());
+    assert!(world.staging.versions().is_empty());
     let stats = world.rack.stats();
     let wakes_per_gb = stats.group_wakes[2] as f64 / 10.0;
     println!("a random group each: {wakes_per_gb} wakes per GB migrated, {} drive starts", stats.drive_starts);
@@ -243,11 +243,11 @@ fn staged_versions_that_cannot_be_read_cost_one_wake_and_hold_nobody_up() {
             world.stage(version, MB, PinnedTo::Anywhere);
         }
         for version in [3, 50, 99] {
-            world.corrupt_staged(version);
+            world.staging.corrupt(version);
         }
         world.run_for(10 * MINUTE);
-        assert!(world.staged().keys().eq([3, 50, 99].iter()), "all others are in the rack");
-        assert!(world.quarantined().iter().eq([3, 50, 99].iter()));
+        assert!(world.staging.versions().keys().eq([3, 50, 99].iter()), "all others are in the rack");
+        assert!(world.staging.quarantined().iter().eq([3, 50, 99].iter()));
         world.run_for(24 * 60 * MINUTE);
         let stats = world.rack.stats();
         assert_eq!(stats.group_wakes, [0, 0, 1], "the pack is composed anew for the group that is awake");
@@ -265,8 +265,8 @@ fn pinned_data_lies_in_its_class() {
         world.stage(version, MB, PinnedTo::Class(class));
     }
     world.run_for(20 * MINUTE);
-    assert!(world.staged().is_empty());
-    for (_, group) in world.blobs() {
+    assert!(world.staging.versions().is_empty());
+    for (_, group) in world.blobs.iter() {
         assert_eq!(world.rack.layout().class_of(group), class);
     }
 }
@@ -275,7 +275,7 @@ fn pinned_data_lies_in_its_class() {
 fn dead_blobs_go_at_their_groups_next_wake_and_wake_nothing_themselves() {
     let mut world = world_of("nas8", 8, |_| {});
     let blobs = with_blobs(&mut world, 6, 100 * MB);
-    let group_of = |world: &World, blob| world.blobs().find(|(b, _)| *b == blob).unwrap().1;
+    let group_of = |world: &World, blob| world.blobs.iter().find(|(b, _)| *b == blob).unwrap().1;
     let group = group_of(&world, blobs[0]);
     let mates: Vec<BlobId> = blobs.iter().copied().filter(|blob| group_of(&world, *blob) == group).collect();
     assert!(mates.len() >= 2, "of six blobs in two groups, some share one");
@@ -290,7 +290,7 @@ fn dead_blobs_go_at_their_groups_next_wake_and_wake_nothing_themselves() {
     let before = used(&world);
     world.read(mates[1], 100 * MB).unwrap();
     world.run_for(MINUTE);
-    assert!(world.blobs().all(|(blob, _)| blob != mates[0]), "gone at the next wake");
+    assert!(world.blobs.iter().all(|(blob, _)| blob != mates[0]), "gone at the next wake");
     assert_eq!(world.rack.doomed_bytes(group), 0);
     assert_eq!(before - used(&world), 3 * 50 * MB, "and its space is back: three stacks of a 2+1 code");
 }
@@ -305,7 +305,7 @@ fn a_full_rack_refuses_and_takes_again_what_was_reclaimed() {
         world.write(blob, PinnedTo::Anywhere);
         world.run_for(600 * MINUTE);
         match world.take_ended().remove(0).outcome {
-            Outcome::Written { .. } => blobs = world.blobs().map(|(blob, _)| blob).collect(),
+            Outcome::Written { .. } => blobs = world.blobs.iter().map(|(blob, _)| blob).collect(),
             Outcome::Failed(Rejection::NoRoom) => break,
             other => panic!("{other:?}"),
         }
@@ -339,14 +339,14 @@ fn background_work_stays_within_the_start_budget_and_clients_do_not_wait_for_it(
     let spent = world.rack.stats().drive_starts - starts;
     assert!(spent <= 4, "migration waits for a group with starts left, or for tomorrow: {spent} starts");
     world.run_until(Time::from_secs(2 * 86_400));
-    assert!(world.staged().is_empty(), "and goes on the next day");
+    assert!(world.staging.versions().is_empty(), "and goes on the next day");
 }
 
 #[test]
 fn everything_asked_of_groups_that_are_gone_as_a_whole_is_refused_at_once() {
     let mut world = world_of("pelican-mini", 3, |policy| policy.scheduler.overtake_limit = 0);
     let blobs = with_blobs(&mut world, 60, MB);
-    let homes: std::collections::BTreeMap<_, _> = world.blobs().collect();
+    let homes: std::collections::BTreeMap<_, _> = world.blobs.iter().collect();
     let groups = world.rack.layout().groups.clone();
     let class = groups[homes[&blobs[0]].index()].class;
     let one_of = |group: GroupId| blobs.iter().find(|blob| homes[blob] == group).copied();
@@ -382,7 +382,7 @@ fn closing_lets_what_is_in_service_end_and_puts_everything_to_sleep() {
     world.run_for(10 * MINUTE);
     assert!(world.rack.is_closed() && is_asleep(&world));
     assert_eq!(world.open_ops(), 0, "every operation was answered");
-    assert_eq!(world.trips(), 0);
+    assert_eq!(world.counted().trips, 0);
 }
 
 #[test]
@@ -419,7 +419,8 @@ fn a_trace_replays_through_a_fresh_rack_and_any_change_to_it_is_noticed() {
 /// A blob in each of the two groups of a box of eight drives.
 fn one_blob_each(world: &mut World) -> [BlobId; 2] {
     let blobs = with_blobs(world, 12, 10 * MB);
-    let of = |world: &World, group| world.blobs().find(|(b, g)| *g == GroupId(group) && blobs.contains(b)).unwrap().0;
+    let of =
+        |world: &World, group| world.blobs.iter().find(|(b, g)| *g == GroupId(group) && blobs.contains(b)).unwrap().0;
     [of(world, 0), of(world, 1)]
 }
 
@@ -452,7 +453,7 @@ fn drives_that_come_back_while_their_group_is_awake_are_used_again() {
         }
         world.run_for(10 * MINUTE);
         world.take_ended();
-        world.blobs().next().unwrap().0
+        world.blobs.iter().next().unwrap().0
     };
     world.read(blobs, MB).unwrap();
     world.run_for(MINUTE);
@@ -485,7 +486,7 @@ fn a_dead_drive_does_not_slow_every_wake_of_another_group() {
     let blobs = one_blob_each(&mut world);
     world.read(blobs[0], MB).unwrap();
     world.run_for(MINUTE);
-    let dead = world.drives_of(blobs[0])[0];
+    let dead = world.blobs.drives_of(blobs[0])[0];
     world.kill(dead);
     world.run_for(10 * MINUTE);
     world.take_ended();
@@ -506,8 +507,8 @@ fn a_permit_that_a_dead_drive_holds_sends_no_other_class_to_sleep() {
     }
     world.run_for(120 * MINUTE);
     world.take_ended();
-    let of = |world: &World, group: GroupId| world.blobs().find(|(_, g)| *g == group).unwrap().0;
-    let groups: Vec<GroupId> = world.blobs().map(|(_, g)| g).collect();
+    let of = |world: &World, group: GroupId| world.blobs.iter().find(|(_, g)| *g == group).unwrap().0;
+    let groups: Vec<GroupId> = world.blobs.iter().map(|(_, g)| g).collect();
     let class = |world: &World, g: &GroupId| world.rack.layout().class_of(*g);
     let a = groups[0];
     let b = *groups.iter().find(|g| **g != a && class(&world, g) == class(&world, &a)).unwrap();
@@ -563,7 +564,7 @@ fn dead_bytes_are_right_after_more_than_one_page_of_them() {
     world.read(living[0], MB).unwrap();
     world.read(living[1], MB).unwrap();
     world.run_for(60 * MINUTE);
-    assert!(world.blobs().count() <= 14, "{}", world.blobs().count());
+    assert!(world.blobs.iter().count() <= 14, "{}", world.blobs.iter().count());
     assert_eq!([0, 1].map(|group| world.rack.doomed_bytes(GroupId(group))), [0, 0]);
 }
 
@@ -579,7 +580,7 @@ fn filled(world: &mut World) -> [Vec<BlobId>; 2] {
             other => panic!("{other:?}"),
         }
     }
-    [0, 1].map(|group| world.blobs().filter(|(_, g)| *g == GroupId(group)).map(|(blob, _)| blob).collect())
+    [0, 1].map(|group| world.blobs.iter().filter(|(_, g)| *g == GroupId(group)).map(|(blob, _)| blob).collect())
 }
 
 #[test]
@@ -717,5 +718,5 @@ fn writes_wear_no_drives_down_that_get_no_permit() {
         world.revive(DriveId(drive));
     }
     world.run_for(60 * MINUTE);
-    assert!(world.staged().is_empty(), "and when they are there again it is written");
+    assert!(world.staging.versions().is_empty(), "and when they are there again it is written");
 }

@@ -109,59 +109,40 @@ impl Case {
     }
 
     pub(super) fn word(&self, key: &'static str) -> &str {
-        match self.meaning(key) {
-            Meaning::Word(word) => word,
-            other => panic!("{key} is a word, and not {other:?}"),
-        }
+        let Meaning::Word(word) = self.meaning(key) else { panic!("{key} is a word") };
+        word
     }
 
     pub(super) fn whole(&self, key: &'static str) -> u64 {
-        match self.meaning(key) {
-            Meaning::Whole(number) => *number,
-            other => panic!("{key} is a whole number, and not {other:?}"),
-        }
+        self.whole_or_word(key).unwrap_or_else(|| panic!("{key} is a whole number"))
     }
 
     pub(super) fn number(&self, key: &'static str) -> f64 {
-        match self.meaning(key) {
-            Meaning::Number(number) => *number,
-            other => panic!("{key} is a number, and not {other:?}"),
-        }
+        let Meaning::Number(number) = self.meaning(key) else { panic!("{key} is a number") };
+        *number
     }
 
     pub(super) fn flag(&self, key: &'static str) -> bool {
         *self.meaning(key) == Meaning::Flag(true)
     }
 
+    /// A whole number; `None` for the word that may stand instead.
+    pub(super) fn whole_or_word(&self, key: &'static str) -> Option<u64> {
+        if let Meaning::Whole(number) = self.meaning(key) { Some(*number) } else { None }
+    }
+
     /// A size; `None` for the word that may stand instead.
     pub(super) fn bytes(&self, key: &'static str) -> Option<u64> {
-        match self.meaning(key) {
-            Meaning::Bytes(bytes) => Some(*bytes),
-            _ => None,
-        }
+        if let Meaning::Bytes(bytes) = self.meaning(key) { Some(*bytes) } else { None }
     }
 
     /// A rate; `None` for the word that may stand instead.
     pub(super) fn bytes_per_s(&self, key: &'static str) -> Option<u64> {
-        match self.meaning(key) {
-            Meaning::BytesPerS(rate) => Some(*rate),
-            _ => None,
-        }
-    }
-
-    /// A whole number; `None` for the word that may stand instead.
-    pub(super) fn whole_or_word(&self, key: &'static str) -> Option<u32> {
-        match self.meaning(key) {
-            Meaning::Whole(number) => Some(*number as u32),
-            _ => None,
-        }
+        if let Meaning::BytesPerS(rate) = self.meaning(key) { Some(*rate) } else { None }
     }
 
     /// A duration; `None` for the word that may stand instead, or where the key does not apply.
     pub(super) fn span(&self, key: &'static str) -> Option<Duration> {
-        match self.meaning_of(key)? {
-            Meaning::Span(span) => Some(*span),
-            _ => None,
-        }
+        if let Meaning::Span(span) = self.meaning_of(key)? { Some(*span) } else { None }
     }
 }

@@ -1,6 +1,8 @@
 //! Scenarios from text: what they mean, their cases, and every refusal.
 #![allow(clippy::unwrap_used)]
 
+use super::key::{KEYS, Key};
+use super::value::Kind;
 use super::*;
 use crate::experiment::{Arrivals, Experiment, System};
 use crate::repartition::{Groups, Method, Reads, Repartition};

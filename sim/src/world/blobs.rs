@@ -35,8 +35,8 @@ pub(super) struct StackMove {
 }
 
 /// The blobs of a rack.
-#[derive(Debug)]
-pub(super) struct Blobs {
+#[derive(Debug, Default)]
+pub struct Blobs {
     known: BTreeMap<BlobId, SimBlob>,
     next: u64,
     /// The bytes that stacks take on each drive.
@@ -53,54 +53,51 @@ pub(super) struct Blobs {
     dead_after: BTreeMap<GroupId, BlobId>,
     /// The blobs that operations remove.
     deleting: BTreeMap<OpId, BlobId>,
-    /// Stacks that were regenerated after their drive had failed for good.
-    pub rebuilt_stacks: u64,
-    /// The moment of the last of them.
-    pub rebuilt_at: Time,
+    /// The moment at which a stack was rebuilt last.
+    rebuilt_at: Time,
 }
 
 impl Blobs {
     /// No blobs that are known, on drives of which so much is used.
-    pub fn new(used_bytes: Vec<u64>) -> Self {
-        Self {
-            known: BTreeMap::new(),
-            next: 1,
-            used_bytes,
-            failed: BTreeMap::new(),
-            lost: BTreeSet::new(),
-            corrupt: BTreeSet::new(),
-            dead: BTreeMap::new(),
-            dead_after: BTreeMap::new(),
-            deleting: BTreeMap::new(),
-            rebuilt_stacks: 0,
-            rebuilt_at: Time::ZERO,
-        }
+    pub(super) fn new(used_bytes: Vec<u64>) -> Self {
+        Self { next: 1, used_bytes, ..Self::default() }
     }
 
-    pub fn get(&self, blob: BlobId) -> Option<&SimBlob> {
+    pub(super) fn get(&self, blob: BlobId) -> Option<&SimBlob> {
         self.known.get(&blob)
     }
 
+    /// The blobs, with their groups.
     pub fn iter(&self) -> impl Iterator<Item = (BlobId, GroupId)> + '_ {
         self.known.iter().map(|(id, blob)| (*id, blob.group))
     }
 
+    /// The drive of each stack of a blob.
+    pub fn drives_of(&self, blob: BlobId) -> &[DriveId] {
+        self.known.get(&blob).map_or(&[], |blob| &blob.drives)
+    }
+
+    /// The moment at which a stack was rebuilt last.
+    pub fn rebuilt_at(&self) -> Time {
+        self.rebuilt_at
+    }
+
     /// The number that the next blob will have.
-    pub fn next(&self) -> BlobId {
+    pub(super) fn next(&self) -> BlobId {
         BlobId::numbered(self.next)
     }
 
     /// Blobs are numbered from `first` on.
-    pub fn number_from(&mut self, first: BlobId) {
+    pub(super) fn number_from(&mut self, first: BlobId) {
         self.next = self.next.max(first.number);
     }
 
-    pub fn used_bytes(&self, drive: DriveId) -> u64 {
+    pub(super) fn used_bytes(&self, drive: DriveId) -> u64 {
         self.used_bytes[drive.index()]
     }
 
     /// Adds a blob whose space is counted already.
-    pub fn place(&mut self, blob: SimBlob) -> BlobId {
+    pub(super) fn place(&mut self, blob: SimBlob) -> BlobId {
         let distinct: BTreeSet<&DriveId> = blob.drives.iter().collect();
         assert!(distinct.len() == blob.drives.len(), "two stacks of a blob on one drive: {:?}", blob.drives);
         let number = self.next();
@@ -110,7 +107,7 @@ impl Blobs {
     }
 
     /// Adds a blob that was written.
-    pub fn add(&mut self, blob: SimBlob) {
+    pub(super) fn add(&mut self, blob: SimBlob) {
         for drive in &blob.drives {
             self.used_bytes[drive.index()] += blob.stack_bytes;
             if let Some(left) = self.failed.get_mut(drive) {
@@ -121,7 +118,7 @@ impl Blobs {
     }
 
     /// Marks more bytes of a blob as dead; answers with its group and their number. `None` if there is no such blob.
-    pub fn mark_dead(&mut self, blob: BlobId, bytes: u64) -> Option<(GroupId, u64)> {
+    pub(super) fn mark_dead(&mut self, blob: BlobId, bytes: u64) -> Option<(GroupId, u64)> {
         let found = self.known.get_mut(&blob)?;
         let bytes = bytes.min(found.bytes - found.dead_bytes);
         found.dead_bytes += bytes;
@@ -131,12 +128,12 @@ impl Blobs {
         Some((found.group, bytes))
     }
 
-    pub fn begin_delete(&mut self, op: OpId, blob: BlobId) {
+    pub(super) fn begin_delete(&mut self, op: OpId, blob: BlobId) {
         self.deleting.insert(op, blob);
     }
 
     /// Removes the blob that `op` has deleted.
-    pub fn deleted(&mut self, op: OpId) {
+    pub(super) fn deleted(&mut self, op: OpId) {
         let deleted = self.deleting.remove(&op);
         let Some((id, blob)) = deleted.and_then(|id| Some((id, self.known.remove(&id)?))) else { return };
         assert!(!blob.is_living(), "{id} was deleted, and {} of its bytes live", blob.bytes - blob.dead_bytes);
@@ -163,7 +160,7 @@ impl Blobs {
     }
 
     /// A drive failed for good. The stacks lost with its predecessor count as stacks of this one again.
-    pub fn fail(&mut self, drive: DriveId) {
+    pub(super) fn fail(&mut self, drive: DriveId) {
         let blobs = self.known.values().filter(|blob| blob.drives.contains(&drive)).count() as u64;
         self.failed.insert(drive, blobs);
         let again: Vec<BlobId> = self.lost.iter().filter(|(of, _)| *of == drive).map(|(_, blob)| *blob).collect();
@@ -174,7 +171,7 @@ impl Blobs {
     }
 
     /// An empty drive takes the place of one that failed; answers with the bytes of the stacks that are lost by it.
-    pub fn replace(&mut self, drive: DriveId) -> u64 {
+    pub(super) fn replace(&mut self, drive: DriveId) -> u64 {
         self.failed.remove(&drive);
         let mut lost_bytes = 0;
         for (id, blob) in self.known.iter().filter(|(_, blob)| blob.drives.contains(&drive)) {
@@ -198,16 +195,17 @@ impl Blobs {
         self.lost.contains(&(drive, blob))
     }
 
+    /// Makes the stack of `blob` on `drive` unreadable; the drive itself is well.
     pub fn corrupt(&mut self, blob: BlobId, drive: DriveId) {
         self.corrupt.insert((blob, drive));
     }
 
-    pub fn is_corrupt(&self, blob: BlobId, drive: DriveId) -> bool {
+    pub(super) fn is_corrupt(&self, blob: BlobId, drive: DriveId) -> bool {
         self.corrupt.contains(&(blob, drive))
     }
 
     /// Moves a stack to another drive; false if its blob is gone.
-    pub fn move_stack(&mut self, now: Time, moved: StackMove) -> bool {
+    pub(super) fn move_stack(&mut self, now: Time, moved: StackMove) -> bool {
         let StackMove { blob, index, from, to } = moved;
         let Some(found) = self.known.get_mut(&blob) else { return false };
         assert!(found.drives[usize::from(index)] == from, "{blob} has no stack {index} on {from}");
@@ -224,13 +222,12 @@ impl Blobs {
         if let Some(left) = self.failed.get_mut(&to) {
             *left += 1;
         }
-        self.rebuilt_stacks += 1;
         self.rebuilt_at = now;
         true
     }
 
     /// A page of the blobs that have lost their stack on `drive`, and its last blob if there are more.
-    pub fn page_on_drive(
+    pub(super) fn page_on_drive(
         &self,
         drive: DriveId,
         after: Option<BlobId>,
@@ -254,7 +251,7 @@ impl Blobs {
     }
 
     /// A page of the blobs of a group that have dead bytes, and whether there are more.
-    pub fn page_dead(&mut self, group: GroupId, limit: u32, restart: bool) -> (Vec<DoomedBlob>, bool) {
+    pub(super) fn page_dead(&mut self, group: GroupId, limit: u32, restart: bool) -> (Vec<DoomedBlob>, bool) {
         if restart {
             self.dead_after.remove(&group);
         }

@@ -43,12 +43,20 @@ pub(super) struct Command {
     pub attempt: Attempt,
     /// The longest time that the rack waits for its answer.
     pub deadline: Duration,
+    pub kind: CommandKind,
 }
 
-impl Command {
-    fn failed(self, loss: Loss) -> Event {
-        Event::DriveCommandFailed { drive: self.drive, attempt: self.attempt, loss }
-    }
+/// The kinds of commands.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CommandKind {
+    SpinUp,
+    /// A server that moves bytes for another group mounts slowly (Pelican, section 5: two load regimes).
+    Mount {
+        load: Load,
+        free_bytes: u64,
+    },
+    Unmount,
+    Stop,
 }
 
 /// The answer to a command.
@@ -166,79 +174,62 @@ impl Drives {
         Some(deadline)
     }
 
-    /// The answer to a command that does not reach its drive, which is known to hang.
-    fn unreached(&self, now: Time, command: Command) -> Option<Answer> {
-        let hangs = self.hung.get(&command.drive).is_some_and(|hang| hang.known && now < hang.until);
-        hangs.then(|| Answer::Now(command.failed(Loss::NoAnswer)))
+    /// Executes a command, and plans its answer.
+    pub fn execute(&mut self, now: Time, command: Command) -> Answer {
+        let Command { drive, attempt, deadline, kind } = command;
+        let failed = |loss| Event::DriveCommandFailed { drive, attempt, loss };
+        if self.hung.get(&drive).is_some_and(|hang| hang.known && now < hang.until) {
+            return Answer::Now(failed(Loss::NoAnswer));
+        }
+        let (done, event) = match kind {
+            CommandKind::SpinUp if self.unlucky(self.faults.command_permille) => {
+                return Answer::At(now + SPIN_UP_FAILS_AFTER, failed(Loss::SpinUpFailed));
+            }
+            CommandKind::Mount { .. } if self.unlucky(self.faults.command_permille) => {
+                return Answer::At(now, failed(Loss::MountFailed));
+            }
+            CommandKind::SpinUp => match self.spin_up(now, drive) {
+                (_, Some(trip)) => return Answer::Tripped(trip),
+                (done, None) => (done, Event::SpunUp { drive, attempt }),
+            },
+            CommandKind::Mount { load, free_bytes } => {
+                let done = self.physics[drive.index()].mount(now, load);
+                (done, Event::Mounted { drive, attempt, free_bytes })
+            }
+            CommandKind::Unmount => (self.physics[drive.index()].unmount(now), Event::Unmounted { drive, attempt }),
+            CommandKind::Stop => (self.stop(now, drive), Event::Stopped { drive, attempt }),
+        };
+        let Ok(when) = done else { return Answer::Now(failed(Loss::MountFailed)) };
+        assert!(when >= now, "{event:?} is answered before it was asked for");
+        if self.unlucky(self.faults.mute_permille) {
+            return Answer::Never;
+        }
+        match self.hangs(now, drive, deadline) {
+            None => Answer::At(when, event),
+            Some(waited) => Answer::At(now + waited, failed(Loss::NoAnswer)),
+        }
     }
 
-    pub fn spin_up(&mut self, now: Time, command: Command) -> Answer {
-        if let Some(answer) = self.unreached(now, command) {
-            return answer;
-        }
-        if self.unlucky(self.faults.command_permille) {
-            return Answer::At(now + SPIN_UP_FAILS_AFTER, command.failed(Loss::SpinUpFailed));
-        }
-        let Command { drive, attempt, .. } = command;
+    /// Starts a drive: the moment when it is at speed, and the fuse that trips for it.
+    fn spin_up(&mut self, now: Time, drive: DriveId) -> (Result<Time, Refused>, Option<Trip>) {
         let physics = &mut self.physics[drive.index()];
         let starts = physics.starts();
         let done = physics.spin_up(now);
         self.spin_ups += u64::from(physics.starts() - starts);
         self.update_draw(now, drive);
         let trip = done.as_ref().ok().and_then(|at_speed| self.fuses.spin_up(now, drive, *at_speed));
-        let Some(trip) = trip else { return self.answer(now, command, done, Event::SpunUp { drive, attempt }) };
-        self.trips += 1;
-        assert!(trip.drives.contains(&drive), "a fuse that {drive} trips is its own");
-        for drive in &trip.drives {
-            self.lose(now, *drive);
+        if let Some(trip) = &trip {
+            self.trips += 1;
+            assert!(trip.drives.contains(&drive), "a fuse that {drive} trips is its own");
+            trip.drives.iter().for_each(|drive| self.lose(now, *drive));
         }
-        Answer::Tripped(trip)
+        (done, trip)
     }
 
-    /// A server that moves bytes for another group mounts slowly (Pelican, section 5: two load regimes).
-    pub fn mount(&mut self, now: Time, command: Command, load: Load, free_bytes: u64) -> Answer {
-        if let Some(answer) = self.unreached(now, command) {
-            return answer;
-        }
-        if self.unlucky(self.faults.command_permille) {
-            return Answer::At(now, command.failed(Loss::MountFailed));
-        }
-        let Command { drive, attempt, .. } = command;
-        let done = self.physics[drive.index()].mount(now, load);
-        self.answer(now, command, done, Event::Mounted { drive, attempt, free_bytes })
-    }
-
-    pub fn unmount(&mut self, now: Time, command: Command) -> Answer {
-        if let Some(answer) = self.unreached(now, command) {
-            return answer;
-        }
-        let Command { drive, attempt, .. } = command;
-        let done = self.physics[drive.index()].unmount(now);
-        self.answer(now, command, done, Event::Unmounted { drive, attempt })
-    }
-
-    pub fn stop(&mut self, now: Time, command: Command) -> Answer {
-        if let Some(answer) = self.unreached(now, command) {
-            return answer;
-        }
-        let Command { drive, attempt, .. } = command;
-        let done = self.physics[drive.index()].stop(now);
-        if let Ok(still) = done {
-            self.fuses.stop(drive, still);
-            self.update_draw(now, drive);
-        }
-        self.answer(now, command, done, Event::Stopped { drive, attempt })
-    }
-
-    fn answer(&mut self, now: Time, command: Command, done: Result<Time, Refused>, event: Event) -> Answer {
-        let Ok(when) = done else { return Answer::Now(command.failed(Loss::MountFailed)) };
-        assert!(when >= now, "{event:?} is answered before it was asked for");
-        if self.unlucky(self.faults.mute_permille) {
-            return Answer::Never;
-        }
-        match self.hangs(now, command.drive, command.deadline) {
-            None => Answer::At(when, event),
-            Some(waited) => Answer::At(now + waited, command.failed(Loss::NoAnswer)),
-        }
+    fn stop(&mut self, now: Time, drive: DriveId) -> Result<Time, Refused> {
+        let still = self.physics[drive.index()].stop(now)?;
+        self.fuses.stop(drive, still);
+        self.update_draw(now, drive);
+        Ok(still)
     }
 }

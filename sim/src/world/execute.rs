@@ -1,13 +1,12 @@
 //! The interpreter: each action, executed.
 
 use super::blobs::{SimBlob, StackMove};
-use super::drives::{Answer, Command};
+use super::drives::{Answer, Command, CommandKind};
 use super::staging::StagedQuery;
 use super::state::{Ended, OpenOp, Scheduled, World};
-use engine::{Action, DriveDeadlines, Event, Lane, Loss, Mind, Outcome, PinnedTo, Request, Work};
+use engine::{Action, Event, Lane, Loss, Mind, Outcome, PinnedTo, Request, Work};
 use model::physics::Load;
 use model::{Attempt, DriveId, GroupId, OpId};
-use std::time::Duration;
 
 impl<M: Mind> World<M> {
     pub(super) fn execute(&mut self, action: Action) {
@@ -15,22 +14,15 @@ impl<M: Mind> World<M> {
             // Nothing survives a run, so nothing need be persisted; and bytes are not stored here, so there is nothing
             // to copy back: living bytes of a mostly dead blob stay there.
             Action::PersistStarts { .. } | Action::Rescue { .. } => {}
-            Action::SpinUp { drive, attempt } => {
-                let command = self.command(drive, attempt, |deadlines| deadlines.spin_up);
-                let answer = self.drives.spin_up(self.now, command);
-                self.answered(drive, answer);
+            Action::SpinUp { drive, attempt } => self.command(drive, attempt, CommandKind::SpinUp),
+            Action::Mount { drive, attempt } => {
+                let load = if self.streams[self.links.server_of(drive)] > 0 { Load::Busy } else { Load::Idle };
+                let capacity_bytes = self.rack.spec().capacity_bytes(drive);
+                let free_bytes = capacity_bytes.saturating_sub(self.blobs.used_bytes(drive));
+                self.command(drive, attempt, CommandKind::Mount { load, free_bytes });
             }
-            Action::Mount { drive, attempt } => self.mount(drive, attempt),
-            Action::Unmount { drive, attempt } => {
-                let command = self.command(drive, attempt, |deadlines| deadlines.unmount);
-                let answer = self.drives.unmount(self.now, command);
-                self.answered(drive, answer);
-            }
-            Action::Stop { drive, attempt } => {
-                let command = self.command(drive, attempt, |deadlines| deadlines.stop);
-                let answer = self.drives.stop(self.now, command);
-                self.answered(drive, answer);
-            }
+            Action::Unmount { drive, attempt } => self.command(drive, attempt, CommandKind::Unmount),
+            Action::Stop { drive, attempt } => self.command(drive, attempt, CommandKind::Stop),
             Action::Rejected { op, reason } => self.end(op, Outcome::Failed(reason)),
             Action::Finished { op, outcome } => self.end(op, outcome),
             Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, &transfer),
@@ -59,20 +51,15 @@ impl<M: Mind> World<M> {
         }
     }
 
-    pub(super) fn command(&self, drive: DriveId, attempt: Attempt, of: fn(&DriveDeadlines) -> Duration) -> Command {
-        Command { drive, attempt, deadline: of(&self.rack.drive_deadlines()) }
-    }
-
-    fn mount(&mut self, drive: DriveId, attempt: Attempt) {
-        let load = if self.streams[self.links.server_of(drive)] > 0 { Load::Busy } else { Load::Idle };
-        let free_bytes = self.rack.spec().capacity_bytes(drive).saturating_sub(self.blobs.used_bytes(drive));
-        let command = self.command(drive, attempt, |deadlines| deadlines.mount);
-        let answer = self.drives.mount(self.now, command, load, free_bytes);
-        self.answered(drive, answer);
-    }
-
-    pub(super) fn answered(&mut self, drive: DriveId, answer: Answer) {
-        match answer {
+    pub(super) fn command(&mut self, drive: DriveId, attempt: Attempt, kind: CommandKind) {
+        let deadlines = self.rack.drive_deadlines();
+        let deadline = match kind {
+            CommandKind::SpinUp => deadlines.spin_up,
+            CommandKind::Mount { .. } => deadlines.mount,
+            CommandKind::Unmount => deadlines.unmount,
+            CommandKind::Stop => deadlines.stop,
+        };
+        match self.drives.execute(self.now, Command { drive, attempt, deadline, kind }) {
             Answer::Never => {}
             Answer::At(when, event) => self.plan(when, event, Some(drive)),
             Answer::Now(event) => self.plan(self.now, event, None),

@@ -1,7 +1,7 @@
 //! Faults that are injected into a world: drives die, fail, hang, come back and are replaced, stacks are corrupted.
 
 use super::blobs::SimBlob;
-use super::drives::{FUSE_RESETS_AFTER, Faults};
+use super::drives::{CommandKind, FUSE_RESETS_AFTER, Faults};
 use super::state::{Scheduled, World};
 use engine::{Event, Loss, Mind, Rack};
 use model::{Attempt, BlobId, DriveId, GroupId, ResourceId};
@@ -20,9 +20,7 @@ impl World<Rack> {
 
     /// Starts a drive without the engine's knowledge, as a broken ledger would.
     pub fn spin_up_without_permit(&mut self, drive: DriveId) {
-        let command = self.command(drive, Attempt(u32::MAX), |deadlines| deadlines.spin_up);
-        let answer = self.drives.spin_up(self.now, command);
-        self.answered(drive, answer);
+        self.command(drive, Attempt(u32::MAX), CommandKind::SpinUp);
     }
 }
 
@@ -73,27 +71,6 @@ impl<M: Mind> World<M> {
             self.report(Event::DriveLost { drive: *drive, loss: Loss::FuseTripped });
         }
         self.agenda.plan(self.now + FUSE_RESETS_AFTER, Scheduled::FuseResets(drives));
-    }
-
-    /// The number of blobs that still have a stack on a drive that failed for good, or had it on the drive before the
-    /// one that replaced it.
-    pub fn left_on(&self, drive: DriveId) -> u64 {
-        self.blobs.left_on(drive)
-    }
-
-    /// True if the stack of `blob` was on the predecessor of this drive, which failed.
-    pub fn is_lost(&self, blob: BlobId, drive: DriveId) -> bool {
-        self.blobs.is_lost(blob, drive)
-    }
-
-    /// Makes the stack of `blob` on `drive` unreadable; the drive itself is well.
-    pub fn corrupt(&mut self, blob: BlobId, drive: DriveId) {
-        self.blobs.corrupt(blob, drive);
-    }
-
-    /// Makes a staged version unreadable.
-    pub fn corrupt_staged(&mut self, version: u64) {
-        self.staging.corrupt(version);
     }
 
     /// Adds a blob under a new number without writing it, as one that was there when the run began. Its space is

@@ -1,6 +1,5 @@
 //! Transfers under way, and the drives that take part in them.
 
-use crate::flow::Demand;
 use engine::{DriveOutcome, DriveResult, ReadPolicy, Transfer};
 use model::{Attempt, BlobId, DriveId, OpId};
 use std::time::Duration;
@@ -59,13 +58,6 @@ pub(super) struct DriveStream {
     pub result: DriveResult,
     /// The number of its losses when the transfer began.
     pub losses: u32,
-}
-
-/// A transfer whose heads are on their way.
-#[derive(Clone, Debug)]
-pub(super) struct Begin {
-    pub moving: Moving,
-    pub demand: Demand,
 }
 
 /// The demands of a kind of transfer.

@@ -32,12 +32,12 @@ pub(super) struct StagedQuery {
 
 /// The staged versions.
 #[derive(Debug, Default)]
-pub(super) struct Staging {
+pub struct Staging {
     versions: BTreeMap<u64, StagedVersion>,
     /// The same, the oldest first.
     by_age: BTreeSet<(Time, u64)>,
     bytes: u64,
-    pub capacity_bytes: u64,
+    pub(super) capacity_bytes: u64,
     /// The last version that was listed.
     after: Option<u64>,
     /// The versions of each pack that is under way.
@@ -49,20 +49,22 @@ pub(super) struct Staging {
 }
 
 impl Staging {
+    /// The versions.
     pub fn versions(&self) -> &BTreeMap<u64, StagedVersion> {
         &self.versions
     }
 
+    /// Versions that were found to be unreadable, and are listed no more.
     pub fn quarantined(&self) -> &BTreeSet<u64> {
         &self.quarantined
     }
 
-    pub fn usage(&self) -> Usage {
+    pub(super) fn usage(&self) -> Usage {
         Usage { staged_bytes: self.bytes, capacity_bytes: self.capacity_bytes }
     }
 
     /// Stages a version, in place of one of the same number.
-    pub fn stage(&mut self, number: u64, version: StagedVersion) {
+    pub(super) fn stage(&mut self, number: u64, version: StagedVersion) {
         self.remove(number);
         self.versions.insert(number, version);
         self.by_age.insert((version.since, number));
@@ -82,7 +84,7 @@ impl Staging {
     }
 
     /// A page of versions, and whether there are more.
-    pub fn page(&mut self, now: Time, query: StagedQuery) -> (Vec<StagedEntry>, bool) {
+    pub(super) fn page(&mut self, now: Time, query: StagedQuery) -> (Vec<StagedEntry>, bool) {
         if query.restart {
             self.after = None;
         }
@@ -118,7 +120,7 @@ impl Staging {
     }
 
     /// Makes a pack of these versions; answers with its bytes.
-    pub fn compose(&mut self, op: OpId, versions: Vec<u64>) -> u64 {
+    pub(super) fn compose(&mut self, op: OpId, versions: Vec<u64>) -> u64 {
         let bytes = |version: &u64| match self.versions.get(version) {
             Some(staged) => staged.bytes,
             None => panic!("version {version} is packed and not staged"),
@@ -129,7 +131,7 @@ impl Staging {
     }
 
     /// Takes the readable versions out of the pack of `op`, and quarantines the others.
-    pub fn decompose(&mut self, op: OpId) -> Vec<u64> {
+    pub(super) fn decompose(&mut self, op: OpId) -> Vec<u64> {
         self.quarantined.extend(self.unreadable_of(op));
         let mut versions = self.packs.remove(&op).unwrap_or_default();
         versions.retain(|version| !self.quarantined.contains(version));
@@ -137,13 +139,13 @@ impl Staging {
     }
 
     /// The versions of a pack that cannot be read.
-    pub fn unreadable_of(&self, op: OpId) -> Vec<u64> {
+    pub(super) fn unreadable_of(&self, op: OpId) -> Vec<u64> {
         let versions = self.packs.get(&op).into_iter().flatten();
         versions.copied().filter(|version| self.unreadable.contains(version)).collect()
     }
 
     /// The pack of `op` was written and read back: its versions leave. False if it wrote no pack.
-    pub fn migrated(&mut self, op: OpId) -> bool {
+    pub(super) fn migrated(&mut self, op: OpId) -> bool {
         let Some(versions) = self.packs.remove(&op) else { return false };
         for version in versions {
             assert!(!self.unreadable.contains(&version), "version {version} was written and cannot be read");
@@ -153,7 +155,7 @@ impl Staging {
     }
 
     /// The operation of a pack has ended, however it did.
-    pub fn forget(&mut self, op: OpId) {
+    pub(super) fn forget(&mut self, op: OpId) {
         self.packs.remove(&op);
     }
 }

@@ -2,10 +2,10 @@
 
 use super::blobs::Blobs;
 use super::drives::Drives;
-use super::moving::{Begin, Moving};
+use super::moving::Moving;
 use super::staging::{StagedVersion, Staging};
 use crate::agenda::Agenda;
-use crate::flow::Flows;
+use crate::flow::{Demand, Flows};
 use crate::links::{Links, Network};
 use crate::meter::Meter;
 use crate::trace_hash::TraceHasher;
@@ -13,7 +13,6 @@ use engine::check::TraceCheck;
 use engine::trace::{Record, Told};
 use engine::{Action, DriveReport, Event, Lane, Mind, OpMap, Outcome, PinnedTo, Rack, Request, Work};
 use model::{BlobId, DriveId, GroupId, OpId, Time};
-use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -62,7 +61,7 @@ pub(super) enum Scheduled {
     /// A report to the engine, unless its drive has been lost since (its losses are counted).
     Report(Event, Option<(DriveId, u32)>),
     /// The heads are in place: bytes begin to move.
-    Begin(Begin),
+    Begin(Moving, Demand),
     /// A transfer that moves no bytes is over.
     Over(Moving),
     /// A fuse resets.
@@ -82,8 +81,6 @@ pub struct Counted {
     pub sent_bytes: u64,
     /// Fuses that tripped.
     pub trips: u64,
-    /// Stacks that were regenerated after their drive had failed for good.
-    pub rebuilt_stacks: u64,
 }
 
 /// An operation that has not ended.
@@ -115,8 +112,10 @@ pub struct World<M = Rack> {
     deadline: Time,
     pub(super) agenda: Agenda<Scheduled>,
     pub(super) drives: Drives,
-    pub(super) blobs: Blobs,
-    pub(super) staging: Staging,
+    /// The blobs in the rack that were written here.
+    pub blobs: Blobs,
+    /// The versions in the workshop.
+    pub staging: Staging,
     pub(super) links: Links,
     pub(super) flows: Flows<Moving>,
     /// The streams under way on each server, those of drives that failed in them included.
@@ -130,13 +129,6 @@ pub struct World<M = Rack> {
     trace: TraceHasher,
     recorder: Option<Recorder>,
     judge: Option<TraceCheck>,
-}
-
-impl World<Rack> {
-    /// A world around `rack`, with every drive reported and booted. `seed` is for physics and faults.
-    pub fn new(rack: Rack, seed: u64) -> Self {
-        Self::with(rack, seed, Setting::default())
-    }
 }
 
 impl<M: Mind> World<M> {
@@ -195,15 +187,10 @@ impl<M: Mind> World<M> {
         self.open.len()
     }
 
-    /// Fuses that tripped.
-    pub fn trips(&self) -> u64 {
-        self.drives.trips
-    }
-
     /// The counters.
     pub fn counted(&self) -> Counted {
         let (spin_ups, trips) = (self.drives.spin_ups, self.drives.trips);
-        Counted { spin_ups, trips, rebuilt_stacks: self.blobs.rebuilt_stacks, ..self.counted }
+        Counted { spin_ups, trips, ..self.counted }
     }
 
     /// The rack's watt meter.
@@ -216,16 +203,6 @@ impl<M: Mind> World<M> {
         self.trace.finish()
     }
 
-    /// The versions in the workshop.
-    pub fn staged(&self) -> &BTreeMap<u64, StagedVersion> {
-        self.staging.versions()
-    }
-
-    /// Versions that were found to be unreadable, and are listed no more.
-    pub fn quarantined(&self) -> &BTreeSet<u64> {
-        self.staging.quarantined()
-    }
-
     /// The number that the next blob written here will have.
     pub fn next_blob(&self) -> BlobId {
         self.blobs.next()
@@ -234,21 +211,6 @@ impl<M: Mind> World<M> {
     /// Blobs are numbered from `first` on; the numbers below are left to reads of blobs that the world does not know.
     pub fn number_blobs_from(&mut self, first: BlobId) {
         self.blobs.number_from(first);
-    }
-
-    /// The drive of each stack of a blob that was written here.
-    pub fn drives_of(&self, blob: BlobId) -> &[DriveId] {
-        self.blobs.get(blob).map_or(&[], |blob| &blob.drives)
-    }
-
-    /// The blobs in the rack that were written here.
-    pub fn blobs(&self) -> impl Iterator<Item = (BlobId, GroupId)> + '_ {
-        self.blobs.iter()
-    }
-
-    /// When a stack was rebuilt last.
-    pub fn rebuilt_at(&self) -> Time {
-        self.blobs.rebuilt_at
     }
 
     /// Sets the size of the workshop.
@@ -374,7 +336,7 @@ impl<M: Mind> World<M> {
                 }
                 self.report_perhaps_twice(event);
             }
-            Scheduled::Begin(begin) => self.begin_flow(begin),
+            Scheduled::Begin(moving, demand) => self.begin_flow(moving, demand),
             Scheduled::Over(moving) => self.transfer_over(&moving),
             Scheduled::FuseResets(drives) => drives.into_iter().for_each(|drive| self.revive(drive)),
         }

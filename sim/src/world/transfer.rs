@@ -1,7 +1,8 @@
 //! Bytes in motion: each transfer is a seek and then a flow of as many streams as it has drives.
 
-use super::moving::{Begin, DriveStream, Moving, TransferPlan, drives_of};
+use super::moving::{DriveStream, Moving, TransferPlan, drives_of};
 use super::state::{OpenOp, Scheduled, World};
+use crate::flow::Demand;
 use engine::{DriveResult, Event, Lane, Mind, Transfer};
 use model::{Attempt, DriveId, OpId, transfer_time};
 use std::time::Duration;
@@ -106,11 +107,10 @@ impl<M: Mind> World<M> {
             return;
         }
         let demand = self.links.demand(moving.fine(), sent_streams);
-        self.agenda.plan(heads_there, Scheduled::Begin(Begin { moving, demand }));
+        self.agenda.plan(heads_there, Scheduled::Begin(moving, demand));
     }
 
-    pub(super) fn begin_flow(&mut self, begin: Begin) {
-        let Begin { moving, demand } = begin;
+    pub(super) fn begin_flow(&mut self, moving: Moving, demand: Demand) {
         let (op, stream_bytes) = (moving.op, moving.stream_bytes);
         self.count_streams(&moving, true);
         let rate = self.flows.begin(self.now, moving, demand, stream_bytes);

@@ -12,7 +12,7 @@ fn beside_clients(anticipation: Duration) -> (f64, Duration) {
     });
     let blobs = with_blobs(&mut world, 400, 10 * MB);
     let layout = world.rack.layout().clone();
-    let group_of: std::collections::BTreeMap<BlobId, GroupId> = world.blobs().collect();
+    let group_of: std::collections::BTreeMap<BlobId, GroupId> = world.blobs.iter().collect();
     let of = |group: GroupId| blobs.iter().copied().filter(|blob| group_of[blob] == group).collect::<Vec<_>>();
     let (theirs, ours) = (of(layout.classes[0][0]), of(layout.classes[0][1]));
     assert!(theirs.len() > 3 && ours.len() > 3, "either group has blobs");

@@ -38,7 +38,7 @@ fn silent_drives_hold_the_permits_of_others_for_a_while_and_not_for_good() {
     world.run_for(24 * 60 * MINUTE);
     assert_eq!(world.rack.active_drives(), 0, "all were stopped once more");
     assert_eq!((waits, read(&mut world, blobs[1])), (Outcome::Failed(Rejection::TooManyDrivesAway), Outcome::Read));
-    assert_eq!(world.trips(), 0);
+    assert_eq!(world.counted().trips, 0);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_drive_that_stays_broken_is_started_less_and_less_often() {
         }
         starts.push(world.rack.stats().drive_starts - before);
     }
-    let members = world.drives_of(blobs[0]).len() as u64;
+    let members = world.blobs.drives_of(blobs[0]).len() as u64;
     assert!(starts[5] <= 2 * members && starts[5] < starts[0], "starts of each day: {starts:?}");
     world.set_faults(Faults::default());
     world.run_for(2 * 24 * 60 * MINUTE);

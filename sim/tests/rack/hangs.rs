@@ -24,14 +24,14 @@ fn awake(seed: u64) -> (World, BlobId) {
     world.write(100 * MB, PinnedTo::Anywhere);
     world.run_for(30 * MINUTE);
     world.take_ended();
-    let blob = world.blobs().next().unwrap().0;
+    let blob = world.blobs.iter().next().unwrap().0;
     (world, blob)
 }
 
 #[test]
 fn a_read_goes_on_after_one_deadline_and_others_do_not_wait_at_all() {
     let (mut world, blob) = awake(81);
-    let drive = world.drives_of(blob)[1];
+    let drive = world.blobs.drives_of(blob)[1];
     world.hang(drive);
     let deadline = world.rack.drive_deadlines().requests.read;
     let (outcome, took) = read(&mut world, blob);
@@ -54,7 +54,7 @@ fn a_write_is_placed_on_other_drives_after_one_deadline() {
     let mut missed = 0;
     for member in 0..4 {
         let (mut world, blob) = awake(82);
-        let group = world.rack.layout().group_of(world.drives_of(blob)[0]).unwrap();
+        let group = world.rack.layout().group_of(world.blobs.drives_of(blob)[0]).unwrap();
         world.hang(world.rack.layout().groups[group.index()].drives[member]);
         let op = world.write(MB, PinnedTo::Group(group));
         let (outcome, took) = done(&mut world, op);
@@ -69,7 +69,7 @@ fn a_write_is_placed_on_other_drives_after_one_deadline() {
 #[test]
 fn a_drive_that_hangs_in_three_wakes_in_a_row_is_left_alone_and_tried_again_later() {
     let (mut world, blob) = awake(83);
-    let drive = world.drives_of(blob)[0];
+    let drive = world.blobs.drives_of(blob)[0];
     for wake in 1..=3 {
         read(&mut world, blob);
         assert_eq!(world.rack.drive_phase(drive), DrivePhase::Ready, "wake {wake}");
@@ -97,7 +97,7 @@ fn a_group_wakes_in_time_without_a_member_that_hangs() {
     let (mut world, blob) = awake(84);
     world.run_for(3 * 60 * MINUTE);
     assert!(is_asleep(&world));
-    let drive = world.drives_of(blob)[0];
+    let drive = world.blobs.drives_of(blob)[0];
     world.hang(drive);
     let (outcome, took) = read(&mut world, blob);
     let deadline = world.rack.drive_deadlines().spin_up;

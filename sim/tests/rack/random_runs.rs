@@ -16,7 +16,7 @@ fn random_run(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
     let mut away: Vec<DriveId> = Vec::new();
     for _ in 0..300 {
         world.run_for(Duration::from_millis(rng.below(20_000)));
-        let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
+        let blobs: Vec<BlobId> = world.blobs.iter().map(|(blob, _)| blob).collect();
         match rng.below(10) {
             0..=2 => drop(world.write(MB * (1 + rng.below(50)), PinnedTo::Anywhere)),
             3..=6 if !blobs.is_empty() => {
@@ -49,7 +49,7 @@ fn random_run(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
 }
 
 fn came_to_rest(world: &World) {
-    assert_eq!(world.trips(), 0, "no fuse ever trips");
+    assert_eq!(world.counted().trips, 0, "no fuse ever trips");
     assert_eq!(world.open_ops(), 0, "every operation is answered");
     assert_eq!(world.rack.ops_len(), 0, "and forgotten");
     assert!(is_asleep(world), "and everything sleeps");
@@ -100,7 +100,7 @@ fn rough_run(spec: RackSpec, seed: u64, closes: bool) -> World {
         }
         let longest_ms = 1 << rng.below(17);
         world.run_for(Duration::from_millis(rng.below(longest_ms)));
-        let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
+        let blobs: Vec<BlobId> = world.blobs.iter().map(|(blob, _)| blob).collect();
         let any_blob = |rng: &mut Rng| blobs.get(rng.below(blobs.len().max(1) as u64) as usize).copied();
         let drive = DriveId(rng.below(world.rack.spec().drives.len() as u64) as u32);
         let pin = match rng.below(6) {
@@ -180,7 +180,7 @@ proptest! {
         for name in ["pelican-mini", "nas8"] {
             let world = random_run(name, seed, Faults::default(), false);
             came_to_rest(&world);
-            prop_assert!(world.staged().is_empty(), "everything staged has migrated");
+            prop_assert!(world.staging.versions().is_empty(), "everything staged has migrated");
         }
     }
 
@@ -203,7 +203,7 @@ proptest! {
             let ended = world.take_ended();
             let written = ended.iter().find(|ended| ended.op == op).unwrap();
             prop_assert!(matches!(written.outcome, Outcome::Written { .. }), "{:?}", written);
-            let blob = world.blobs().last().unwrap().0;
+            let blob = world.blobs.iter().last().unwrap().0;
             world.read(blob, MB).unwrap();
             world.run_for(30 * MINUTE);
             prop_assert_eq!(&world.take_ended()[0].outcome, &Outcome::Read);
@@ -214,7 +214,7 @@ proptest! {
     fn a_rough_run_trips_no_fuse_and_leaves_nothing_waiting(seed in any::<u64>(), closes in any::<bool>()) {
         for spec in [shipped("pelican-mini"), small_prototype(), shipped("nas8"), small_box_of_watts()] {
             let mut world = rough_run(spec, seed, closes);
-            prop_assert_eq!(world.trips(), 0, "no fuse trips by the engine's doing");
+            prop_assert_eq!(world.counted().trips, 0, "no fuse trips by the engine's doing");
             prop_assert_eq!((world.open_ops(), world.rack.ops_len()), (0, 0), "every operation is answered");
             if closes {
                 prop_assert!(world.rack.is_closed(), "whatever never answered is given up on");
@@ -224,9 +224,9 @@ proptest! {
             let away = |drive: &&model::DriveSpec| matches!(world.rack.drive_phase(drive.id), DrivePhase::Away(_));
             prop_assert_eq!(world.rack.spec().drives.iter().find(away), None);
             world.take_ended();
-            let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
+            let blobs: Vec<BlobId> = world.blobs.iter().map(|(blob, _)| blob).collect();
             for blob in blobs.into_iter().take(5) {
-                if world.blobs().all(|(there, _)| there != blob) {
+                if world.blobs.iter().all(|(there, _)| there != blob) {
                     continue; // reclaimed while another was read
                 }
                 let op = world.read(blob, MB).unwrap();
@@ -240,7 +240,7 @@ proptest! {
     fn a_random_layout_trips_no_fuse_and_answers_everything_whatever_is_lost(seed in any::<u64>()) {
         for spec in [shipped("pelican-mini"), small_prototype(), shipped("nas8"), small_box_of_watts()] {
             let mut world = random_layout_run(spec, seed);
-            prop_assert_eq!((world.trips(), world.open_ops()), (0, 0));
+            prop_assert_eq!((world.counted().trips, world.open_ops()), (0, 0));
             let mut rng = Rng::for_thing(seed, 96);
             let drives = random_stacks(world.rack.spec(), &mut rng).unwrap();
             world.take_ended();

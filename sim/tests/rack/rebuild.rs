@@ -14,7 +14,7 @@ fn view(world: &World, drive: DriveId) -> RebuildView {
 /// The drive with most blobs, and the blobs that have a stack on it.
 fn fullest(world: &World) -> (DriveId, Vec<BlobId>) {
     let on = |drive: DriveId| -> Vec<BlobId> {
-        world.blobs().map(|(blob, _)| blob).filter(|blob| world.drives_of(*blob).contains(&drive)).collect()
+        world.blobs.iter().map(|(blob, _)| blob).filter(|blob| world.blobs.drives_of(*blob).contains(&drive)).collect()
     };
     let drives = (0..world.rack.spec().drives.len()).map(|drive| DriveId(drive as u32));
     drives.map(|drive| (drive, on(drive))).max_by_key(|(_, blobs)| blobs.len()).unwrap()
@@ -29,14 +29,14 @@ fn mates(world: &World, drive: DriveId) -> Vec<DriveId> {
 /// Every blob lies whole in its group, on drives that have not failed.
 fn is_whole(world: &World, blob: BlobId, group: GroupId) -> bool {
     let members = &world.rack.layout().groups[group.index()].drives;
-    let drives: BTreeSet<DriveId> = world.drives_of(blob).iter().copied().collect();
+    let drives: BTreeSet<DriveId> = world.blobs.drives_of(blob).iter().copied().collect();
     drives.len() == world.rack.spec().code.stacks()
         && drives.iter().all(|drive| members.contains(drive) && !world.rack.has_failed(*drive))
-        && drives.iter().all(|drive| !world.is_lost(blob, *drive))
+        && drives.iter().all(|drive| !world.blobs.is_lost(blob, *drive))
 }
 
 fn all_whole(world: &World) -> bool {
-    world.blobs().all(|(blob, group)| is_whole(world, blob, group))
+    world.blobs.iter().all(|(blob, group)| is_whole(world, blob, group))
 }
 
 /// Writes blobs and has the drive fail that holds most of them: the drive, and the blobs that have a stack on it.
@@ -50,7 +50,7 @@ fn fail_fullest(world: &mut World, count: u64, bytes: u64) -> (DriveId, Vec<Blob
 /// The same, half rebuilt.
 fn half_rebuilt(world: &mut World, count: u64, bytes: u64) -> (DriveId, Vec<BlobId>) {
     let (drive, blobs) = fail_fullest(world, count, bytes);
-    while world.left_on(drive) > blobs.len() as u64 / 2 {
+    while world.blobs.left_on(drive) > blobs.len() as u64 / 2 {
         assert!(world.step());
     }
     (drive, blobs)
@@ -76,10 +76,10 @@ fn what_a_failed_drive_held_is_rebuilt_in_its_group_and_survives_r_further_death
     for read_back in [true, false] {
         let mut world = world_of("pelican-mini", 41, |policy| policy.rebuild_read_back = read_back);
         let (drive, blobs) = fail_fullest(&mut world, 60, 100 * MB);
-        assert_eq!((world.left_on(drive), view(&world, drive).rebuilt_stacks), (blobs.len() as u64, 0));
+        assert_eq!((world.blobs.left_on(drive), view(&world, drive).rebuilt_stacks), (blobs.len() as u64, 0));
         world.run_for(30 * MINUTE);
         let done = view(&world, drive);
-        assert_eq!((world.left_on(drive), done.left_bytes, done.under_way), (0, 0, 0));
+        assert_eq!((world.blobs.left_on(drive), done.left_bytes, done.under_way), (0, 0, 0));
         assert_eq!((done.rebuilt_stacks, done.lost_blobs, done.waiting_blobs), (blobs.len() as u64, 0, 0));
         assert!(all_whole(&world) && is_asleep(&world));
         assert_eq!(world.rack.stats().group_wakes[Lane::Rebuild as usize], 1, "one wake is enough for all of it");
@@ -120,7 +120,7 @@ fn a_second_drive_of_the_group_may_fail_during_the_rebuild() {
     let second = mates(&world, drive)[0];
     world.fail(second);
     world.run_for(60 * MINUTE);
-    assert_eq!((world.left_on(drive), world.left_on(second)), (0, 0));
+    assert_eq!((world.blobs.left_on(drive), world.blobs.left_on(second)), (0, 0));
     assert!(all_whole(&world) && is_asleep(&world));
     assert_eq!(view(&world, drive).lost_blobs + view(&world, second).lost_blobs, 0);
 }
@@ -131,8 +131,10 @@ fn more_than_r_losses_are_counted_and_a_read_says_that_data_is_lost() {
     with_blobs(&mut world, 60, 10 * MB);
     let (drive, blobs) = fullest(&world);
     let failed: Vec<DriveId> = [drive].into_iter().chain(mates(&world, drive).into_iter().take(2)).collect();
-    let lost: Vec<BlobId> =
-        blobs.into_iter().filter(|blob| failed.iter().all(|drive| world.drives_of(*blob).contains(drive))).collect();
+    let lost: Vec<BlobId> = blobs
+        .into_iter()
+        .filter(|blob| failed.iter().all(|drive| world.blobs.drives_of(*blob).contains(drive)))
+        .collect();
     assert!(!lost.is_empty());
     for drive in &failed {
         world.fail(*drive);
@@ -151,17 +153,18 @@ fn a_stack_that_is_bad_beside_the_lost_one_is_made_up_for_and_too_many_are_repor
     with_blobs(&mut world, 40, 10 * MB);
     let (drive, blobs) = fullest(&world);
     let corrupt = |world: &mut World, blob: BlobId, count: usize| {
-        let others: Vec<DriveId> = world.drives_of(blob).iter().copied().filter(|other| *other != drive).collect();
+        let others: Vec<DriveId> =
+            world.blobs.drives_of(blob).iter().copied().filter(|other| *other != drive).collect();
         for other in others.into_iter().take(count) {
-            world.corrupt(blob, other);
+            world.blobs.corrupt(blob, other);
         }
     };
     corrupt(&mut world, blobs[0], 1);
     corrupt(&mut world, blobs[1], 2);
     world.fail(drive);
     world.run_for(60 * MINUTE);
-    assert_eq!(world.left_on(drive), 1, "all but one");
-    assert!(world.drives_of(blobs[1]).contains(&drive));
+    assert_eq!(world.blobs.left_on(drive), 1, "all but one");
+    assert!(world.blobs.drives_of(blobs[1]).contains(&drive));
     assert_eq!(view(&world, drive).lost_blobs, 1);
 }
 
@@ -183,7 +186,7 @@ fn a_rebuild_waits_while_too_few_drives_are_there_and_goes_on_when_they_are_back
         world.revive(*mate);
     }
     world.run_for(5 * MINUTE);
-    assert_eq!(world.left_on(drive), 0);
+    assert_eq!(world.blobs.left_on(drive), 0);
     assert!(all_whole(&world));
 }
 
@@ -195,11 +198,11 @@ fn a_restart_in_the_middle_goes_on_with_what_is_left() {
     let stack_bytes = (100 * MB).div_ceil(u64::from(world.rack.spec().code.data));
     let mut used_bytes = vec![0; world.rack.spec().drives.len()];
     let blobs: Vec<(GroupId, Vec<DriveId>)> =
-        world.blobs().map(|(blob, group)| (group, world.drives_of(blob).to_vec())).collect();
+        world.blobs.iter().map(|(blob, group)| (group, world.blobs.drives_of(blob).to_vec())).collect();
     for drive in blobs.iter().flat_map(|(_, drives)| drives) {
         used_bytes[drive.index()] += stack_bytes;
     }
-    let left = world.left_on(drive);
+    let left = world.blobs.left_on(drive);
     let spec = world.rack.spec().clone();
     let policy = policy(&spec);
     let mut world = judged(spec, policy, 49, used_bytes);
@@ -209,7 +212,7 @@ fn a_restart_in_the_middle_goes_on_with_what_is_left() {
     world.fail(drive);
     assert_eq!(view(&world, drive).left_bytes, left * stack_bytes);
     world.run_for(60 * MINUTE);
-    assert_eq!((world.left_on(drive), view(&world, drive).rebuilt_stacks), (0, left));
+    assert_eq!((world.blobs.left_on(drive), view(&world, drive).rebuilt_stacks), (0, left));
     assert!(all_whole(&world));
 }
 
@@ -217,12 +220,12 @@ fn a_restart_in_the_middle_goes_on_with_what_is_left() {
 fn closing_ends_a_rebuild_between_two_stacks() {
     let mut world = world_of("pelican-mini", 50, |_| {});
     let (drive, blobs) = fail_fullest(&mut world, 60, 100 * MB);
-    while world.left_on(drive) == blobs.len() as u64 {
+    while world.blobs.left_on(drive) == blobs.len() as u64 {
         assert!(world.step());
     }
     world.close();
     world.run_for(10 * MINUTE);
-    assert!(world.rack.is_closed() && world.left_on(drive) > 0);
+    assert!(world.rack.is_closed() && world.blobs.left_on(drive) > 0);
     assert_eq!((world.open_ops(), world.rack.ops_len()), (0, 0));
 }
 
@@ -239,7 +242,7 @@ fn clients_keep_their_share_of_the_class_while_it_is_rebuilt() {
     // Clients that always want more, of whichever group.
     let (mut asked, mut answered) = (0_usize, 0_usize);
     let begun = world.now();
-    while world.left_on(drive) > 0 {
+    while world.blobs.left_on(drive) > 0 {
         for _ in world.open_ops()..40 {
             world.read(blobs[asked % blobs.len()], 500 * MB).unwrap();
             asked += 1;
@@ -259,24 +262,27 @@ fn a_failed_drive_is_replaced_while_it_is_rebuilt_and_what_it_held_is_rebuilt_al
     for (name, seed) in [("pelican-mini", 52), ("nas8", 53)] {
         let mut world = world_of(name, seed, |_| {});
         let (drive, blobs) = half_rebuilt(&mut world, 60, 100 * MB);
-        let left = world.left_on(drive);
+        let left = world.blobs.left_on(drive);
         assert!(world.replace(drive), "it holds nothing that counts");
         assert!(!world.rack.has_failed(drive) && !world.replace(drive), "once");
         let stack_bytes = (100 * MB).div_ceil(u64::from(world.rack.spec().code.data));
-        assert_eq!((world.left_on(drive), view(&world, drive).left_bytes), (left, left * stack_bytes));
+        assert_eq!((world.blobs.left_on(drive), view(&world, drive).left_bytes), (left, left * stack_bytes));
         assert_eq!(world.rack.drive_free_bytes(drive), world.rack.spec().capacity_bytes(drive), "it is empty");
         for _ in 0..60 {
             world.write(100 * MB, PinnedTo::Anywhere);
         }
         world.run_for(3 * 60 * MINUTE);
         let done = view(&world, drive);
-        assert_eq!((world.left_on(drive), done.left_bytes, done.under_way), (0, 0, 0), "{name}");
+        assert_eq!((world.blobs.left_on(drive), done.left_bytes, done.under_way), (0, 0, 0), "{name}");
         assert_eq!((done.lost_blobs, done.waiting_blobs), (0, 0));
         {
-            let mut on_it = world.blobs().filter(|(blob, _)| world.drives_of(*blob).contains(&drive));
+            let mut on_it = world.blobs.iter().filter(|(blob, _)| world.blobs.drives_of(*blob).contains(&drive));
             assert!(on_it.all(|(blob, _)| !blobs.contains(&blob)), "what it held lies elsewhere");
         }
-        assert!(world.blobs().any(|(blob, _)| world.drives_of(blob).contains(&drive)), "and new blobs lie on it");
+        assert!(
+            world.blobs.iter().any(|(blob, _)| world.blobs.drives_of(blob).contains(&drive)),
+            "and new blobs lie on it"
+        );
         assert!(all_whole(&world) && is_asleep(&world));
         survives_deaths(&mut world, drive, blobs);
     }
@@ -289,7 +295,7 @@ fn a_replacement_that_fails_and_is_replaced_loses_sight_of_nothing() {
     let (drive, blobs) = fullest(&world);
     for round in 0..4 {
         world.fail(drive);
-        assert!(world.left_on(drive) > 0);
+        assert!(world.blobs.left_on(drive) > 0);
         world.run_for(Duration::from_secs(20 + round));
         while !world.replace(drive) {
             assert!(world.step());
@@ -298,7 +304,7 @@ fn a_replacement_that_fails_and_is_replaced_loses_sight_of_nothing() {
         world.run_for(Duration::from_secs(20));
     }
     world.run_for(24 * 60 * MINUTE);
-    assert_eq!((world.left_on(drive), view(&world, drive).left_bytes), (0, 0));
+    assert_eq!((world.blobs.left_on(drive), view(&world, drive).left_bytes), (0, 0));
     for blob in blobs {
         assert_eq!(reads(&mut world, blob), Some(Outcome::Read));
     }
@@ -317,7 +323,7 @@ fn failing_run(name: &str, seed: u64, failures: usize, faults: Faults) -> (World
     let (mut failed, mut dead): (Vec<DriveId>, BTreeSet<BlobId>) = Default::default();
     for _ in 0..300 {
         world.run_for(Duration::from_millis(rng.below(20_000)));
-        let blobs: Vec<BlobId> = world.blobs().map(|(blob, _)| blob).collect();
+        let blobs: Vec<BlobId> = world.blobs.iter().map(|(blob, _)| blob).collect();
         let drive = DriveId(rng.below(world.rack.spec().drives.len() as u64) as u32);
         match rng.below(13) {
             0..=4 => drop(world.write(MB * (1 + rng.below(50)), PinnedTo::Anywhere)),
@@ -341,7 +347,7 @@ fn failing_run(name: &str, seed: u64, failures: usize, faults: Faults) -> (World
             11 if failed.contains(&drive) && world.replace(drive) => {}
             _ => {}
         }
-        failed.retain(|drive| world.rack.has_failed(*drive) || world.left_on(*drive) > 0);
+        failed.retain(|drive| world.rack.has_failed(*drive) || world.blobs.left_on(*drive) > 0);
     }
     heal(&mut world);
     world.run_for(5 * 24 * 60 * MINUTE);
@@ -363,7 +369,7 @@ proptest! {
         };
         for (name, failures) in [("pelican-mini", 2), ("nas8", 1)] {
             let (world, dead) = failing_run(name, seed, failures, if faulty { bad } else { Faults::default() });
-            prop_assert_eq!(world.trips(), 0);
+            prop_assert_eq!(world.counted().trips, 0);
             prop_assert_eq!((world.open_ops(), world.rack.ops_len()), (0, 0), "every operation is answered");
             // A drive that a fault took away stays away until it is told to be back, and a group in which fewer
             // than k + r are left has no place for what was lost: its blobs wait.
@@ -375,8 +381,8 @@ proptest! {
                 drives.len() - drives.iter().filter(away).count()
             };
             let living = |(blob, group): &(BlobId, GroupId)| !dead.contains(blob) && left(*group) >= stacks;
-            for (blob, group) in world.blobs().filter(living) {
-                prop_assert!(is_whole(&world, blob, group), "{} of {}: {:?}", blob, group, world.drives_of(blob));
+            for (blob, group) in world.blobs.iter().filter(living) {
+                prop_assert!(is_whole(&world, blob, group), "{} of {}: {:?}", blob, group, world.blobs.drives_of(blob));
             }
             for view in rack.rebuilds().filter(|view| left(view.group) >= stacks) {
                 prop_assert_eq!((view.lost_blobs, view.waiting_blobs), (0, 0), "{:?}", view);
@@ -390,7 +396,7 @@ proptest! {
 #[test]
 fn what_a_replacement_holds_is_rebuilt_when_it_fails_although_older_blobs_were_removed() {
     let (world, dead) = failing_run("nas8", 3_379_894_532_754_156_451, 1, Faults::default());
-    for (blob, group) in world.blobs().filter(|(blob, _)| !dead.contains(blob)) {
+    for (blob, group) in world.blobs.iter().filter(|(blob, _)| !dead.contains(blob)) {
         assert!(is_whole(&world, blob, group), "{blob} of {group}");
     }
 }

@@ -17,7 +17,7 @@ fn as_served(wait_limit: Option<Duration>) -> impl FnOnce(&mut RackPolicy) {
 /// Blobs by their group, of the groups of class 0.
 fn blobs_of_class(world: &World) -> Vec<Vec<BlobId>> {
     let groups = world.rack.layout().classes[0].clone();
-    let of = |group: GroupId| world.blobs().filter(|(_, of)| *of == group).map(|(blob, _)| blob).collect();
+    let of = |group: GroupId| world.blobs.iter().filter(|(_, of)| *of == group).map(|(blob, _)| blob).collect();
     groups.into_iter().map(of).filter(|blobs: &Vec<_>| !blobs.is_empty()).collect()
 }
 
@@ -28,7 +28,7 @@ fn beside_four_readers(wait_limit: Option<Duration>) -> (Duration, Forecast) {
     with_blobs(&mut world, 12, 1_500 * MB);
     let groups = blobs_of_class(&world);
     assert!(groups.len() > 1, "the class has blobs in several groups");
-    let wanted = world.blobs().find(|(blob, _)| *blob == groups[1][0]).unwrap();
+    let wanted = world.blobs.iter().find(|(blob, _)| *blob == groups[1][0]).unwrap();
     for reader in 0..4 {
         world.read(groups[0][reader % groups[0].len()], 1_500 * MB).unwrap();
     }
@@ -82,7 +82,7 @@ fn forecasts_hold(
     });
     with_blobs(&mut world, 120, 400 * MB);
     let groups = blobs_of_class(&world);
-    let group_of: BTreeMap<BlobId, GroupId> = world.blobs().collect();
+    let group_of: BTreeMap<BlobId, GroupId> = world.blobs.iter().collect();
     let mut rng = Rng::new(seed);
     let mut said = BTreeMap::new();
     let mut longest = Duration::ZERO;
@@ -131,7 +131,7 @@ fn every_wait_lies_within_its_forecast() {
 fn an_idle_rack_forecasts_a_wake_and_nothing_more() {
     let mut world = world_of("pelican", 3, as_served(Some(2 * MINUTE)));
     let blobs = with_blobs(&mut world, 3, 100 * MB);
-    let group = world.blobs().next().unwrap().1;
+    let group = world.blobs.iter().next().unwrap().1;
     let said = world.rack.forecast(group, world.now());
     let profile = world.rack.spec().profile.clone();
     assert!(said.min >= profile.spin_up.min + profile.mount.min);

@@ -18,7 +18,8 @@ pub(super) fn network(case: &Case) -> Network {
 /// description, so that the layout is made for them, the ledger grants by them, and the judge of the trace counts them.
 pub(super) fn rack(case: &Case, sources: &mut Sources<'_>) -> Result<RackSpec, Wrong> {
     let name = case.word("rack");
-    let (groups, watts) = (case.whole_or_word("limit.active_groups"), case.whole_or_word("limit.watts"));
+    let limit = |key: &'static str| case.whole_or_word(key).map(|number| number as u32);
+    let (groups, watts) = (limit("limit.active_groups"), limit("limit.watts"));
     let spec = sources.rack(name).map_err(|why| ("rack", why))?;
     if groups.is_none() && watts.is_none() {
         return Ok(spec);
@@ -67,7 +68,7 @@ pub(super) fn policy(case: &Case, rack: &RackSpec, policy: &mut RackPolicy) -> R
     policy.read_policy = if case.word("policy.read_policy") == "k" { ReadPolicy::K } else { ReadPolicy::All };
     policy.idle_timeout = case.span("policy.idle_timeout").map_or(IdleTimeout::Never, IdleTimeout::After);
     let starts_per_day = case.whole_or_word("policy.starts_per_day");
-    policy.starts_per_day = starts_per_day.unwrap_or_else(|| rack.profile.starts_per_day());
+    policy.starts_per_day = starts_per_day.map_or_else(|| rack.profile.starts_per_day(), |starts| starts as u32);
     Ok(())
 }
 
