@@ -7,9 +7,11 @@
 //! Invariants: a run stops at the first refusal, and a write is refused only when no group has room.
 
 use crate::chance::Sizes;
+use crate::stored::placement;
 use engine::layout::Layout;
-use engine::placement::{Placement, Wanted};
-use model::{ClassId, DriveId, RackDraft, RackSpec, Rng, SpecError};
+use engine::placement::Wanted;
+use model::{RackDraft, RackSpec, Rng, SpecError};
+use model::{RackDraft, RackSpec, Rng, SpecError};
 use serde::{Deserialize, Serialize};
 
 pub use engine::placement::DriveRule;
@@ -70,9 +72,7 @@ impl Filled {
 
 /// Writes blobs of these sizes until the first one is refused.
 pub fn fill(spec: &RackSpec, layout: &Layout, sizes: Sizes, rule: DriveRule, seed: u64) -> Filled {
-    let groups: Vec<Vec<DriveId>> = layout.groups.iter().map(|group| group.drives.clone()).collect();
-    let class_of: Vec<ClassId> = layout.groups.iter().map(|group| group.class).collect();
-    let mut placement = Placement::new(spec, &groups, &class_of).with_rule(rule);
+    let mut placement = placement(spec, layout).with_rule(rule);
     let mut sizes_rng = Rng::for_thing(seed, u64::from_le_bytes(*b"sizes   "));
     let mut placing_rng = Rng::for_thing(seed, u64::from_le_bytes(*b"placing "));
     let (mut blobs, mut payload_bytes) = (0, 0);
@@ -85,7 +85,7 @@ pub fn fill(spec: &RackSpec, layout: &Layout, sizes: Sizes, rule: DriveRule, see
         blobs += 1;
         payload_bytes += bytes;
     }
-    let grouped = groups.iter().flatten();
+    let grouped = layout.groups.iter().flat_map(|group| &group.drives);
     let used_and_capacity: Vec<(u64, u64)> =
         grouped.map(|drive| (placement.used_bytes(*drive), spec.capacity_bytes(*drive))).collect();
     let mut drive_utilisation: Vec<f64> =

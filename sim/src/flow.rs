@@ -1,10 +1,10 @@
 //! Bytes in motion: flows that share links by max-min fairness.
 //!
-//! A flow is one transfer: one stream for each drive, all at the same rate since they move in step, fragment by fragment
-//! of one stripe. On each link that it crosses it counts with a multiplicity, the number of its streams there: in
-//! thousandths, since a read of k + r streams sends only k data fragments' worth by the network. Rates are shared
-//! max-min fairly *per stream* (Pelican, section 5: "max-min fair sharing"), found by progressive filling: all rates rise
-//! together until a link is full or a flow's drives give no more; those held back are frozen, the others rise on.
+//! A flow is one transfer: one stream for each drive, all at the same rate since they move in step, fragment by
+//! fragment of one stripe. On each link that it crosses it counts with a multiplicity, the number of its streams there:
+//! in thousandths, since a read of k + r streams sends only k data fragments' worth by the network. Rates are shared
+//! max-min fairly *per stream* (Pelican, section 5: "max-min fair sharing"), found by progressive filling: all rates
+//! rise together until a link is full or a flow's drives give no more; those held back are frozen, the others rise on.
 //!
 //! Invariants:
 //! - no link carries more than its capacity (asserted); no flow is faster than its drives;

@@ -11,6 +11,13 @@ use engine::layout::Layout;
 use engine::placement::{DriveRule, Placement, Wanted};
 use model::{ClassId, DriveId, GroupId, RackSpec, Rng};
 
+/// The engine's placement over the groups of `layout`, all of them empty.
+pub(crate) fn placement(spec: &RackSpec, layout: &Layout) -> Placement {
+    let (drives, class_of): (Vec<Vec<DriveId>>, Vec<ClassId>) =
+        layout.groups.iter().map(|group| (group.drives.clone(), group.class)).unzip();
+    Placement::new(spec, &drives, &class_of)
+}
+
 /// The places of the stored blobs.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
@@ -24,9 +31,7 @@ impl Stored {
     /// Fills `permille` thousandths of a rack with `count` blobs of equal size by the engine's placement, or with as
     /// many as find room.
     pub fn in_groups(spec: &RackSpec, layout: &Layout, count: u32, permille: u32, rng: &mut Rng) -> Self {
-        let groups: Vec<Vec<DriveId>> = layout.groups.iter().map(|group| group.drives.clone()).collect();
-        let class_of: Vec<ClassId> = layout.groups.iter().map(|group| group.class).collect();
-        let mut placement = Placement::new(spec, &groups, &class_of);
+        let mut placement = placement(spec, layout);
         let mut stored = Self::nothing(spec);
         let grouped = layout.groups.iter().flat_map(|group| &group.drives);
         let capacity_bytes: u64 = grouped.map(|drive| spec.capacity_bytes(*drive)).sum();

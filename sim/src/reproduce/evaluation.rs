@@ -22,19 +22,9 @@ pub struct Reproduction<R> {
 }
 
 impl<R> Reproduction<R> {
-    /// The row of a claim.
-    pub fn row(&self, id: &str) -> Option<&Row> {
-        self.rows.iter().find(|row| row.id == id)
-    }
-
     /// The rows as a table.
     pub fn table(&self) -> Table {
         judge::table(&self.rows)
-    }
-
-    /// The number of rows of each verdict.
-    pub fn summary(&self) -> String {
-        judge::summary(&self.rows)
     }
 
     /// A page of rows, rules, figures and then `tables`, each below its heading. `command` is what makes it again.
@@ -48,7 +38,7 @@ impl<R> Reproduction<R> {
         let mut sections = vec![
             Section::Words(about.to_owned()),
             Section::Verbatim(command.to_owned()),
-            Section::Words(format!("{}.", self.summary())),
+            Section::Words(format!("{}.", judge::summary(&self.rows))),
             Section::Table(self.table()),
             Section::Heading("How rows are judged".to_owned()),
         ];

@@ -10,7 +10,7 @@ use super::trial::Trial;
 use std::collections::BTreeMap;
 
 /// The highest number of cases that a scenario may have.
-pub const CASES_MAX: usize = 10_000;
+const CASES_MAX: usize = 10_000;
 
 /// A question about a rack.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ impl Scenario {
     /// Every combination of values, each once.
     ///
     /// # Errors
-    /// When there are more than [`CASES_MAX`].
+    /// When there are more than 10,000.
     pub fn cases(&self) -> Result<Vec<Case>, ScenarioError> {
         self.values.combinations(CASES_MAX).map_err(|key| {
             let why = format!("the values make more than {CASES_MAX} cases; write fewer values in some of the lists");
