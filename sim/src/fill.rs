@@ -11,7 +11,6 @@ use crate::stored::placement;
 use engine::layout::Layout;
 use engine::placement::Wanted;
 use model::{RackDraft, RackSpec, Rng, SpecError};
-use model::{RackDraft, RackSpec, Rng, SpecError};
 use serde::{Deserialize, Serialize};
 
 pub use engine::placement::DriveRule;
