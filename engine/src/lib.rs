@@ -29,6 +29,8 @@ mod deadlines;
 mod event;
 pub mod fair;
 mod forecast;
+mod job_protocol;
+mod jobs;
 pub mod layout;
 pub mod ledger;
 mod mind;
@@ -37,6 +39,7 @@ pub mod placement;
 mod policy;
 mod quiet;
 mod rack;
+mod rack_jobs;
 mod rebuild;
 mod recover;
 pub mod reorder;
@@ -56,6 +59,7 @@ pub use event::{
     BlobOnDrive, DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work,
 };
 pub use forecast::Forecast;
+pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, JobTimes, StepResult};
 pub use mind::{Mind, Waking};
 pub use numbered::{Numbered, OpMap};
 pub use policy::{

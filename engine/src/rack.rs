@@ -13,6 +13,7 @@ use crate::budget::StartBudget;
 use crate::deadlines::Punctuality;
 use crate::event::{DoomedBlob, DriveReport, Event, Loss, Request, Work};
 use crate::fair::{FairQueues, Pick};
+use crate::jobs::Jobs;
 use crate::layout::Layout;
 use crate::ledger::Ledger;
 use crate::numbered::OpMap;
@@ -228,6 +229,8 @@ pub struct Rack {
     pub(crate) unplaced: Option<Unplaced>,
     pub(crate) ops: OpMap<Op>,
     pub(crate) rebuilder: Rebuilder,
+    /// Repartition jobs.
+    pub(crate) jobs: Jobs,
     /// Doomed payload bytes by group.
     pub(crate) doomed: Vec<u64>,
     /// Those of them that the last listing showed and that could not be given back: a visit would not either.
@@ -285,6 +288,7 @@ impl Rack {
             unplaced: None,
             ops: OpMap::default(),
             rebuilder: Rebuilder::default(),
+            jobs: Jobs::default(),
             doomed: vec![0; layout.groups.len()],
             stuck: vec![0; layout.groups.len()],
             rng: Rng::new(seed),
@@ -339,6 +343,8 @@ impl Rack {
                 self.doomed_page(group, attempt, blobs, held_bytes, actions);
                 self.doomed_page_end(group, attempt, more);
             }
+            Event::Job { job, event } => self.jobs.apply(now, job, event, actions),
+            Event::SubmittedForJob { of, request } => self.submitted_for_job(now, of, request, actions),
             Event::Closing => self.close(now, actions),
             Event::DeadlineReached => {}
         }
@@ -353,6 +359,7 @@ impl Rack {
             return Time::MAX;
         }
         let others = self.migrator.deadline().min(self.rebuild_deadline()).min(self.tries_deadline());
+        let others = others.min(self.jobs.deadline());
         self.classes_deadline().min(if self.closing { Time::MAX } else { others })
     }
 
@@ -370,7 +377,8 @@ impl Rack {
                     self.note_quiet(class);
                 }
             }
-            if self.closing || !self.go_on_rebuilding(now, actions) {
+            let queues_changed = self.go_on_with_jobs(now, actions);
+            if self.closing || !(self.go_on_rebuilding(now, actions) || queues_changed) {
                 break;
             }
         }
@@ -456,6 +464,7 @@ impl Rack {
     /// Forgets `op` and says how it ended. Nobody waits for a visit, or knows of a rebuild that never was in service.
     pub(crate) fn finish(&mut self, now: Time, op: OpId, outcome: Outcome, actions: &mut Vec<Action>) {
         let ended = self.ops.remove(&op);
+        self.jobs.operation_ended(op, &outcome);
         if let Some(rebuild) = ended.as_ref().filter(|op| matches!(op.request.work, Work::Rebuild { .. })) {
             self.rebuild_ended(rebuild, &outcome);
             if rebuild.attempt != Attempt(0) {
@@ -477,6 +486,7 @@ impl Rack {
     /// Refuses an operation that was never taken in.
     pub(crate) fn reject(&mut self, now: Time, request: &Request, reason: Rejection, actions: &mut Vec<Action>) {
         self.migrator.ended(now, request.op, false);
+        self.jobs.operation_ended(request.op, &Outcome::Failed(reason));
         self.stats.refused += 1;
         if !matches!(request.work, Work::Visit { .. }) {
             actions.push(Action::Rejected { op: request.op, reason });

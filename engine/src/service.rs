@@ -477,6 +477,7 @@ impl Rack {
         let class = state.class;
         let service = self.classes[class.index()].in_service.filter(|service| service.op == op)?;
         self.leave_service(now, class, service);
+        self.note_job_service(now, service);
         for outcome in outcomes {
             match outcome.result {
                 DriveResult::Failed => self.note_drive_error(outcome.drive, now),

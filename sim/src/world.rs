@@ -26,11 +26,13 @@ use crate::meter::Meter;
 use crate::trace_hash::TraceHasher;
 use engine::check::TraceCheck;
 use engine::trace::{Record, Told};
-use engine::{Action, DriveReport, Event, Lane, Loss, Mind, OpMap, Outcome, PinnedTo, Rack, Request, Work};
+use engine::{
+    Action, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, Lane, Loss, Mind, OpMap, Outcome, PinnedTo, Rack, Request, Work,
+};
 use keep::SimBlob;
 use model::physics::{DrivePhysics, Fuses, PowerState};
 use model::{BlobId, DriveId, GroupId, OpId, ResourceId, Rng, Time};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 use transfer::{Begin, Moving};
@@ -189,6 +191,8 @@ pub struct World<M = Rack> {
     open: OpMap<OpenOp>,
     next_op: u64,
     ended: Vec<Ended>,
+    /// What is to be done for repartition jobs.
+    job_actions: VecDeque<(JobId, JobAction)>,
     /// Kept between events, so that each need not make its own.
     actions: Vec<Action>,
     trace: TraceHasher,
@@ -274,6 +278,7 @@ impl<M: Mind> World<M> {
             open: OpMap::default(),
             next_op: 1,
             ended: Vec::new(),
+            job_actions: VecDeque::new(),
             actions: Vec::new(),
             trace: TraceHasher::default(),
             recorder: setting.recorder,
@@ -382,8 +387,33 @@ impl<M: Mind> World<M> {
         self.tell(Event::Cancelled { op });
     }
 
+    /// Reports what happened to a repartition job.
+    pub fn report_job(&mut self, job: JobId, event: JobEvent) {
+        self.tell(Event::Job { job, event });
+    }
+
+    /// The next thing to do for a repartition job, if there is one.
+    pub fn take_job_action(&mut self) -> Option<(JobId, JobAction)> {
+        self.job_actions.pop_front()
+    }
+
+    /// Asks for an operation of a step of a repartition job.
+    pub fn ask_for_job(&mut self, of: JobClass, work: Work) -> OpId {
+        let request = self.request(Lane::Background, work);
+        let op = request.op;
+        self.tell(Event::SubmittedForJob { of, request });
+        op
+    }
+
     /// Asks for any operation, for whoever it is.
     pub fn ask(&mut self, lane: Lane, work: Work) -> OpId {
+        let request = self.request(lane, work);
+        let op = request.op;
+        self.tell(Event::Submitted(request));
+        op
+    }
+
+    fn request(&mut self, lane: Lane, work: Work) -> Request {
         let op = OpId(self.next_op);
         self.next_op += 1;
         let (group, stack_bytes) = match &work {
@@ -392,8 +422,7 @@ impl<M: Mind> World<M> {
             _ => (None, 0),
         };
         self.opened(op, lane, group, work.transfer_bytes(), stack_bytes);
-        self.tell(Event::Submitted(Request { op, lane, overtake_limit: None, work }));
-        op
+        Request { op, lane, overtake_limit: None, work }
     }
 
     fn opened(&mut self, op: OpId, lane: Lane, group: Option<GroupId>, bytes: u64, stack_bytes: u64) {

@@ -52,6 +52,7 @@ impl<M: Mind> World<M> {
                 self.move_stack(op, attempt, blob, index, [from, to]);
             }
             Action::ListDoomed { group, attempt, limit, restart } => self.list_doomed(group, attempt, limit, restart),
+            Action::Job { job, action } => self.job_actions.push_back((job, action)),
         }
     }
 

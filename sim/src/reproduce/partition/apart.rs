@@ -4,7 +4,7 @@
 use super::runs::{Job, PAPERS, Runs, Sweep};
 use crate::repartition::{Method, paper_s};
 use crate::report::{Cell, Column, Table};
-use engine::repartition::model::Question;
+use engine::repartition::formulas::Question;
 use std::time::Duration;
 
 /// How far a formula may be off before it is explained.

@@ -4,7 +4,7 @@
 //! all groups alike and output to fall to all alike; the `skewed_` ones do not. How far each is from a rehearsal is
 //! asserted by this module's tests.
 
-use super::{Alpha, Terms};
+use super::terms::{Alpha, Terms};
 use alloc::vec::Vec;
 
 /// What the formulas go by.

@@ -1,0 +1,74 @@
+//! Where repartition jobs meet the rack: their operations are submitted, withdrawn and timed like any other.
+
+use crate::action::{Action, Outcome};
+use crate::event::{Request, Work};
+use crate::job_protocol::{BlockReason, JobClass, JobId, JobTimes};
+use crate::rack::{ClassPhase, InService, Rack};
+use crate::repartition::{JobPlanner, Order};
+use alloc::vec::Vec;
+use core::time::Duration;
+use model::{ClassId, Time};
+
+impl Rack {
+    /// An operation is asked for on behalf of a job. One that is to do nothing at the moment gets it back cancelled.
+    pub(crate) fn submitted_for_job(&mut self, now: Time, of: JobClass, request: Request, actions: &mut Vec<Action>) {
+        let op = request.op;
+        let may_go_on = self.jobs.operation_begins(of, op);
+        self.submitted(now, request, actions);
+        if !self.ops.contains_key(&op) {
+            self.jobs.operation_ended(op, &Outcome::Cancelled); // refused, or told twice
+        } else if !may_go_on {
+            self.cancelled(now, op, actions);
+        }
+    }
+
+    /// Jobs go on as far as they can; whether that has changed the queues.
+    pub(crate) fn go_on_with_jobs(&mut self, now: Time, actions: &mut Vec<Action>) -> bool {
+        if self.jobs.is_empty() {
+            return false;
+        }
+        let awake = |class: ClassId| match self.classes[class.index()].phase {
+            ClassPhase::Awake { group, .. } => Some(group),
+            ClassPhase::Asleep | ClassPhase::Waking { .. } | ClassPhase::Resting { .. } => None,
+        };
+        let withdrawn = self.jobs.go_on(now, self.closing, &awake, actions);
+        let open = self.ops.len();
+        for op in withdrawn {
+            self.cancelled(now, op, actions);
+        }
+        self.ops.len() < open
+    }
+
+    /// An operation leaves service: the time it was there is that of its job, if it is of one.
+    pub(crate) fn note_job_service(&mut self, now: Time, service: InService) {
+        let Some(op) = self.ops.get(&service.op) else { return };
+        assert!(now >= service.since, "{} was in service before it left", service.op);
+        let of: fn(&mut JobTimes) -> &mut Duration = match op.request.work {
+            Work::Read { .. } => |times| &mut times.reading,
+            _ if op.verifying => |times| &mut times.verifying,
+            _ => |times| &mut times.writing,
+        };
+        self.jobs.operation_served(service.op, of, now.since(service.since));
+    }
+
+    /// The planner of a job that works, or has ended and is not closed: its accounting, strategies and forecast.
+    pub fn job_planner(&self, job: JobId) -> Option<&JobPlanner> {
+        self.jobs.planner(job)
+    }
+
+    /// The time that a job has taken so far.
+    pub fn job_times(&self, job: JobId) -> JobTimes {
+        self.jobs.times(job)
+    }
+
+    /// A class of a job that something stands in the way of for longer than a turn, and what that is.
+    pub fn job_blocked(&self, job: JobId) -> Option<(ClassId, BlockReason)> {
+        self.jobs.blocked(job)
+    }
+
+    /// What a class of a job will do next, if the write that it has in hand writes so many bytes and nothing comes
+    /// between; only if that is a write as well ([`JobPlanner::ahead`]).
+    pub fn job_ahead(&self, of: JobClass, bytes: u64) -> Option<Order> {
+        self.jobs.planner(of.job)?.ahead(of.class, bytes)
+    }
+}
