@@ -268,3 +268,28 @@ pub enum Rejection {
     /// The rack is about to close.
     Closing,
 }
+
+impl Rejection {
+    /// What it means, for people.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::QueueFull => "the queue of its class is full",
+            Self::NoRoom => "no group has room",
+            Self::TooManyDrivesAway => "more drives of its group are away than the code can make up for",
+            Self::DataLost => "more stacks are damaged than the code can make up for: data is lost",
+            Self::StartBudgetSpent => "the drives' starts of the day are used up",
+            Self::SourceUnreadable => "what was to be written cannot be read",
+            Self::WriteFailed => "writing failed on every choice of drives",
+            Self::Malformed => "the rack's description does not know its group or drives",
+            Self::Closing => "the server is shutting down",
+        }
+    }
+}
+
+impl core::fmt::Display for Rejection {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl core::error::Error for Rejection {}

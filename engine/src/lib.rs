@@ -41,6 +41,7 @@ mod quiet;
 mod rack;
 mod rack_jobs;
 mod rebuild;
+pub mod recall;
 mod recover;
 pub mod reorder;
 pub mod repartition;

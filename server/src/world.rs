@@ -14,18 +14,23 @@
 //! - memory is bounded by operations in service and by pages.
 
 mod absences;
+mod evacuate;
 mod making;
+mod memory_read;
 mod migration;
 mod newer;
 pub(crate) mod packed;
 mod power;
 pub(crate) mod quarantine;
+mod read;
 mod rebuild;
 mod reclaim;
 mod transfer;
 
 pub use absences::Absences;
 pub use making::{MakeError, Ticket, WriteOrder};
+pub use memory_read::MemoryReads;
+pub use read::{MemorySink, ReadOrder, ReadTarget};
 
 use crate::holds::Holds;
 use crate::lineage::Lineage;
@@ -35,15 +40,14 @@ use catalog::{Blob, Catalog, Cursor, VersionId};
 use disk::label::RackUuid;
 use disk::{Clock, DeadlineDrive, Deadlines, Drive};
 use engine::trace::{Record, Told};
-use engine::{Action, ClassPhase, Event, Outcome, PinnedTo, Rack, Rejection, Request, Usage, Work};
+use engine::{Action, ClassPhase, Event, Outcome, PinnedTo, Rack, Rejection, Usage};
 use futures::future::{BoxFuture, FutureExt};
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::{mpsc, oneshot, watch};
-use workshop::{HeldPack, Sealed, Spool, SpoolWriter, Staging};
+use workshop::{HeldPack, Sealed, Spool, Staging};
 
 /// Starts a task that nobody waits for.
 pub type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
@@ -129,20 +133,6 @@ pub struct Counters {
     pub absences: Absences,
 }
 
-/// A part of a blob's payload that is to be recalled into the spool.
-pub struct ReadOrder {
-    /// Which blob.
-    pub blob: Blob,
-    /// Where it goes, and which part of the payload it is.
-    pub writer: SpoolWriter,
-    /// Whose share it is charged to.
-    pub lane: engine::Lane,
-    /// Whose it is, if that one may want it back or know how long it took.
-    pub ticket: Option<Arc<Ticket>>,
-    /// Set if the engine refuses it or gives it up.
-    pub refused: Arc<OnceLock<Rejection>>,
-}
-
 /// A look at the engine between two events.
 type Look = Box<dyn FnOnce(&Rack, Time) + Send>;
 
@@ -156,10 +146,8 @@ pub(crate) enum Message {
     Write(Box<WriteOrder>),
     /// What is queued with this ticket is not wanted any more.
     Withdraw(Arc<Ticket>),
-    WithdrawFromBackground {
-        blob: BlobId,
-        at: u64,
-    },
+    /// A consumer in memory is gone: what is queued for it is not wanted any more.
+    ReadAbandoned,
     /// A look at the engine.
     Ask(Look),
     /// What was composed for a migration write; `None` if nothing of it was left.
@@ -169,12 +157,11 @@ pub(crate) enum Message {
         pack: Option<Arc<HeldPack>>,
         pin: PinnedTo,
     },
-    /// A read is over; its writer comes back, so that it can be gone on with on other drives.
+    /// A transfer that reads is over; its target comes back, so that other drives can go on.
     ReadEnded {
         event: Event,
         op: OpId,
-        writer: Box<SpoolWriter>,
-        appended_bytes: u64,
+        progress: Box<read::Progress>,
     },
     /// A write, or its verification, is over.
     WriteEnded {
@@ -214,8 +201,8 @@ pub(crate) enum Message {
         drive: DriveId,
         answer: oneshot::Sender<bool>,
     },
-    /// A rescue has come to its end.
-    Rescued(BlobId),
+    /// An evacuation has come to its end.
+    Evacuated(BlobId),
     /// Take in nothing more, put every group to sleep, and say so.
     Close(oneshot::Sender<()>),
 }
@@ -232,9 +219,7 @@ enum Job {
     Read {
         blob: Blob,
         /// Here while no transfer has it.
-        writer: Option<Box<SpoolWriter>>,
-        /// How much the spool has of it.
-        appended_bytes: u64,
+        progress: Option<Box<read::Progress>>,
         refused: Arc<OnceLock<Rejection>>,
         ticket: Option<Arc<Ticket>>,
     },
@@ -256,14 +241,9 @@ impl Job {
         }
     }
 
-    /// Whether it is a recall of payload byte `at` of `of` for somebody's work in the background.
-    fn recalls_for_background(&self, of: BlobId, at: u64) -> bool {
-        match self {
-            Self::Read { blob, writer: Some(writer), ticket: Some(_), .. } => {
-                blob.blob == of && writer.range().contains(&at)
-            }
-            _ => false,
-        }
+    /// Whether it reads into memory for somebody who is gone.
+    fn is_abandoned(&self) -> bool {
+        matches!(self, Self::Read { progress: Some(progress), .. } if progress.is_abandoned())
     }
 }
 
@@ -286,7 +266,7 @@ pub struct WorldHandle {
 }
 
 impl WorldHandle {
-    /// Asks for a recall. What becomes of it is told through the spool.
+    /// Orders a read. Its outcome shows at its target.
     pub fn read(&self, order: ReadOrder) {
         self.send(Message::Read(Box::new(order)));
     }
@@ -299,11 +279,6 @@ impl WorldHandle {
     /// Withdraws what is queued with `ticket`; what is in service goes on.
     pub fn withdraw(&self, ticket: &Arc<Ticket>) {
         self.send(Message::Withdraw(Arc::clone(ticket)));
-    }
-
-    /// Withdraws recalls of payload byte `at` of `blob` that are queued for the background: a client wants it.
-    pub fn withdraw_from_background(&self, blob: BlobId, at: u64) {
-        self.send(Message::WithdrawFromBackground { blob, at });
     }
 
     /// Which groups are ready, now and whenever that changes.
@@ -368,7 +343,7 @@ pub struct World {
     staged_cursor: Option<migration::StagedCursor>,
     doomed_cursors: BTreeMap<GroupId, Cursor>,
     deleting: BTreeMap<OpId, BlobId>,
-    rescuing: BTreeSet<BlobId>,
+    evacuating: BTreeSet<BlobId>,
     /// Blobs that are being committed to the catalog.
     committing: usize,
     starts_persisted: power::StartsPersisted,
@@ -406,7 +381,7 @@ impl World {
             staged_cursor: None,
             doomed_cursors: BTreeMap::new(),
             deleting: BTreeMap::new(),
-            rescuing: BTreeSet::new(),
+            evacuating: BTreeSet::new(),
             committing: 0,
             starts_persisted: futures::future::ready(()).boxed().shared(),
             last_commands,
@@ -444,15 +419,10 @@ impl World {
             Message::Read(order) => self.order_read(*order),
             Message::Write(order) => self.order_write(*order),
             Message::Withdraw(ticket) => self.withdraw(|job| job.ticket().is_some_and(|of| Arc::ptr_eq(of, &ticket))),
-            Message::WithdrawFromBackground { blob, at } => self.withdraw(|job| job.recalls_for_background(blob, at)),
+            Message::ReadAbandoned => self.withdraw(Job::is_abandoned),
             Message::Ask(look) => look(&self.rack, self.means.clock.now()),
             Message::Composed { op, versions, pack, pin } => self.composed(op, versions, pack, pin),
-            Message::ReadEnded { event, op, writer, appended_bytes: appended } => {
-                if let Some(Job::Read { writer: place, appended_bytes, .. }) = self.jobs.get_mut(&op) {
-                    (*place, *appended_bytes) = (Some(writer), appended);
-                }
-                self.apply(event);
-            }
+            Message::ReadEnded { event, op, progress } => self.transfer_read(op, progress, event),
             Message::WriteEnded { event, op, written } => {
                 if let Some(Job::Write { written: place, .. }) = self.jobs.get_mut(&op) {
                     *place = written;
@@ -474,8 +444,8 @@ impl World {
             Message::MayBeReplaced { drive, answer } => {
                 let _ = answer.send(self.rack.may_be_replaced(drive) && self.committing == 0);
             }
-            Message::Rescued(blob) => {
-                self.rescuing.remove(&blob);
+            Message::Evacuated(blob) => {
+                self.evacuating.remove(&blob);
             }
             Message::Close(done) => {
                 self.closing = Some(done);
@@ -529,7 +499,7 @@ impl World {
             Action::ListDoomed { group, attempt, limit, restart } => {
                 self.list_doomed(group, attempt, limit, restart);
             }
-            Action::Rescue { blob } => self.rescue(blob),
+            Action::Rescue { blob } => self.evacuate(blob),
             Action::ListOnDrive { drive, attempt, after, limit } => self.list_on_drive(drive, attempt, after, limit),
             Action::MoveStack { op, attempt, blob, index, from, to } => {
                 self.move_stack(op, attempt, blob, index, [from, to]);
@@ -537,22 +507,11 @@ impl World {
         }
     }
 
-    fn order_read(&mut self, order: ReadOrder) {
+    /// The number of the next operation that is the world's own.
+    fn next_op(&mut self) -> OpId {
         let op = OpId(self.next_op);
         self.next_op += 1;
-        let range = order.writer.range();
-        let work = Work::Read {
-            blob: order.blob.blob,
-            group: order.blob.group,
-            drives: order.blob.drives.clone(),
-            bytes: range.end - range.start,
-        };
-        self.means.holds.hold(order.blob.blob);
-        let writer = Some(Box::new(order.writer));
-        let ReadOrder { blob, refused, ticket, lane, .. } = order;
-        let job = Job::Read { blob, writer, appended_bytes: 0, refused, ticket };
-        self.jobs.insert(op, job);
-        self.apply(Event::Submitted(Request { op, lane, overtake_limit: None, work }));
+        op
     }
 
     /// Takes back such jobs as are queued. What is in service is not touched by that.
@@ -582,12 +541,9 @@ impl World {
     /// An operation is over: its job is brought to its end and forgotten.
     fn ended(&mut self, op: OpId, outcome: &Outcome) {
         match self.jobs.remove(&op) {
-            Some(Job::Read { blob, writer, appended_bytes, refused, .. }) => {
-                self.means.holds.release(blob.blob);
-                if let Some(writer) = writer {
-                    self.note_loss(&blob, writer.range(), appended_bytes, outcome);
-                    self.read_ended(*writer, outcome, &refused);
-                }
+            Some(Job::Read { blob, progress, refused, .. }) => {
+                let progress = progress.unwrap_or_else(|| panic!("{op} ended, and is being read"));
+                self.read_ended(&blob, *progress, &refused, outcome);
             }
             Some(Job::Write { pack, of: Origin::Workshop(versions), written }) => {
                 self.write_ended(pack, versions, written, outcome);
@@ -601,46 +557,6 @@ impl World {
                 self.deleting.remove(&op);
             }
         }
-    }
-
-    /// Remembers what was lost when `range` of `blob` was read, or that nothing was.
-    fn note_loss(&self, blob: &Blob, range: Range<u64>, appended_bytes: u64, outcome: &Outcome) {
-        let losses = &self.means.counters.losses;
-        match outcome {
-            Outcome::Read => losses.forget(blob.blob, &range),
-            // The transfer knows the stripe, unless drives that failed for good were not asked at all.
-            Outcome::Failed(Rejection::DataLost) => {
-                let stripe = u64::from(blob.code_data) * u64::from(blob.fragment_bytes);
-                let at = range.start + appended_bytes - (range.start + appended_bytes) % stripe;
-                if losses.within(blob.blob, &(at..range.end.max(at))).is_none() {
-                    losses.met(blob.blob, at, Vec::new());
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn read_ended(&self, writer: SpoolWriter, outcome: &Outcome, refused: &OnceLock<Rejection>) {
-        let reason = match outcome {
-            Outcome::Read => {
-                self.start(async move {
-                    if let Err(error) = writer.finish().await {
-                        tracing::error!(%error, "a recall could not be completed in the spool");
-                    }
-                });
-                return;
-            }
-            Outcome::Failed(reason) => *reason,
-            // Withdrawn: whoever did that knows, and whoever else wants these bytes may try again.
-            _ => {
-                let _ = refused.set(Rejection::QueueFull);
-                return writer.fail("it was withdrawn");
-            }
-        };
-        // Set before the readers are told, so that who ordered it knows why.
-        let _ = refused.set(reason);
-        tracing::warn!(?reason, "a recall failed: {}", recall::told(reason));
-        writer.fail(recall::told(reason));
     }
 
     fn drive(&self, drive: DriveId) -> Arc<dyn Drive> {

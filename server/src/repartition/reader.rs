@@ -11,8 +11,7 @@
 
 use super::buffer::{Buffer, Untold};
 use super::plan::{Input, ReadInput};
-use super::source::{BlobReader, Opened, Source, SourceError, open, read_files};
-use crate::recall::{RecallError, told};
+use super::source::{BlobReader, GAP_BYTES, Opened, Source, SourceError, open, read_files};
 use crate::world::{Means, quarantine};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
@@ -117,6 +116,8 @@ struct Open {
     decoder: Decoder,
     /// Bytes that were given to the decoder.
     given: u64,
+    /// Where the range ends that was fetched last.
+    fetched_to: u64,
     /// Bytes that were told, or are owed.
     told: u64,
     /// Whether the decoder may have more of what it was given.
@@ -212,7 +213,7 @@ impl Reader {
         self.limits
     }
 
-    /// Lets go of what was recalled ahead: something else is done now, perhaps for long.
+    /// Ends what it has in service: something else is done in the class now, perhaps for long.
     pub fn rest(&mut self) {
         self.blobs.close();
     }
@@ -275,6 +276,7 @@ impl Reader {
             source,
             decoder,
             given: 0,
+            fetched_to: 0,
             told: 0,
             busy: true,
             pending: Vec::new(),
@@ -394,7 +396,7 @@ impl Reader {
 async fn quarantine_source(means: &Means, bucket: &str, input: &Input, error: &SourceError) {
     let reason = match error {
         SourceError::Staged(error) if quarantine::blames_file(error) => error.to_string(),
-        SourceError::Recall(RecallError::Refused(reason @ Rejection::DataLost)) => told(*reason).to_owned(),
+        SourceError::Refused(reason @ Rejection::DataLost) => reason.text().to_owned(),
         _ => return,
     };
     let found = means.catalog.placed_objects(&[(bucket, &input.key)]).await.ok().and_then(|mut found| found.pop()?);
@@ -404,8 +406,12 @@ async fn quarantine_source(means: &Means, bucket: &str, input: &Input, error: &S
 }
 
 impl Open {
-    /// The bytes `range` of the object; what lies behind it in its blob is recalled ahead up to `ahead`.
+    /// The bytes `range` of the object. What lies behind it in its blob is read along up to `ahead`, if it is what will
+    /// be asked for next: a decoder that begins at the end of its object jumps back.
     async fn fetch(&mut self, blobs: &mut BlobReader, range: Range<u64>, ahead: u64) -> Result<Bytes, SourceError> {
+        let goes_on = [0, self.fetched_to].into_iter().any(|from| (from..=from + GAP_BYTES).contains(&range.start));
+        let ahead = if goes_on { ahead } else { 0 };
+        self.fetched_to = range.end;
         if self.whole.is_none() && self.input.bytes <= WHOLE_BYTES && range.end - range.start < self.input.bytes {
             let whole = self.source.fetch(blobs, 0..self.input.bytes, ahead).await?;
             self.whole = Some(whole);

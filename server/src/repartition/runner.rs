@@ -19,8 +19,7 @@ use super::report::{Outcome, Progress, Request};
 use super::source::{BlobReader, SourceError};
 use super::writer::{Errand, Load, Run, WriteFault, Writer};
 use crate::house::House;
-use crate::recall::{RecallError, Recalls};
-use crate::world::{Awake, MakeError, Means, Ticket, WorldHandle};
+use crate::world::{Awake, MakeError, Means, MemoryReads, Ticket, WorldHandle};
 use batch::Tally;
 use catalog::{Blob, HIDDEN_BUCKET};
 use engine::repartition::{Job, Order};
@@ -374,7 +373,7 @@ struct ClassLoop<'a> {
     writer: Writer,
     /// What is encoded and not yet with the rack.
     ahead: Option<Load>,
-    recalls: Recalls,
+    reads: MemoryReads,
     ticket: Arc<Ticket>,
     awake: watch::Receiver<Awake>,
     /// Since when no group is ready.
@@ -393,8 +392,8 @@ impl<'a> ClassLoop<'a> {
         object_bytes: u64,
     ) -> Self {
         let ticket = Arc::<Ticket>::default();
-        let recalls = Recalls::new(work.means.clone(), work.world.clone()).with_ticket(&ticket);
-        let blobs = BlobReader::new(recalls.clone());
+        let reads = MemoryReads::new(work.means.clone(), work.world.clone()).with_ticket(&ticket);
+        let blobs = BlobReader::new(reads.clone());
         let reader = Reader::new(work.means.clone(), Arc::clone(&work.records), blobs, queues, limits);
         let writer = Writer {
             means: work.means.clone(),
@@ -408,7 +407,7 @@ impl<'a> ClassLoop<'a> {
         };
         let awake = work.world.awake();
         let (ahead, dark_since, switching, waiting) = (None, None, Duration::ZERO, Duration::ZERO);
-        Self { work, class, reader, writer, ahead, recalls, ticket, awake, dark_since, switching, waiting }
+        Self { work, class, reader, writer, ahead, reads, ticket, awake, dark_since, switching, waiting }
     }
 
     async fn run(mut self, watch: &(impl Fn(&Progress) + Send + Sync)) -> Spent {
@@ -573,7 +572,7 @@ impl<'a> ClassLoop<'a> {
     async fn read(&mut self, group: GroupId, bytes: u64) -> Result<Came, Ended> {
         let work = self.work;
         // The reader is lent to the operation, so that the rest of the loop can watch meanwhile.
-        let nothing = BlobReader::new(self.recalls.clone());
+        let nothing = BlobReader::new(self.reads.clone());
         let idle =
             Reader::new(work.means.clone(), Arc::clone(&work.records), nothing, BTreeMap::new(), self.reader.limits());
         let mut reader = std::mem::replace(&mut self.reader, idle);
@@ -612,6 +611,7 @@ impl<'a> ClassLoop<'a> {
     /// Carries what is buffered for a home there, or elsewhere as a run. What will be carried after it is encoded
     /// meanwhile.
     async fn carry(&mut self, errand: Errand) -> Result<Came, Ended> {
+        self.reader.rest();
         let (work, writer) = (self.work, self.writer.clone());
         let load = match self.ahead.take() {
             Some(load) if load.errand == errand => Some(load),
@@ -695,6 +695,7 @@ impl<'a> ClassLoop<'a> {
     }
 
     async fn refill(&mut self, on: GroupId, target: GroupId, bytes: u64) -> Result<Came, Ended> {
+        self.reader.rest();
         let work = self.work;
         let home = work.home_number(target).expect("what was offloaded has a home");
         let run = {
@@ -709,11 +710,11 @@ impl<'a> ClassLoop<'a> {
             work.state().job.was_refilled(self.class, bytes);
             return Ok(Came::On);
         };
-        let recalls = self.recalls.clone();
+        let reads = self.reads.clone();
         // Its stacks may have been rebuilt on other drives since.
         let known = work.means.catalog.blob(run.blob.blob).await.map_err(failed)?;
         let blob = known.unwrap_or_else(|| run.blob.clone());
-        let read = self.riding(read_run(recalls, &run, &blob)).await;
+        let read = self.riding(read_run(reads, &run, &blob)).await;
         let pieces = match read {
             Ok(pieces) => pieces,
             Err(fault) => {
@@ -738,11 +739,11 @@ impl<'a> ClassLoop<'a> {
 
 /// The pieces of a run, by partition.
 async fn read_run(
-    recalls: Recalls,
+    reads: MemoryReads,
     run: &Run,
     blob: &Blob,
 ) -> Result<Vec<(usize, arrow::array::RecordBatch)>, ReadFault> {
-    let mut blobs = BlobReader::new(recalls);
+    let mut blobs = BlobReader::new(reads);
     let end = run.members.last().map_or(0, |(_, _, range)| range.end);
     let mut pieces = Vec::new();
     for (partition, key, range) in &run.members {
@@ -764,9 +765,8 @@ fn read_fault(fault: ReadFault) -> Result<Came, Ended> {
     let told = fault.to_string();
     let ReadFault::Bytes { source, .. } = fault else { return Err(Ended::Failed(told)) };
     match source {
-        SourceError::Recall(RecallError::Refused(reason)) => refused(reason, told),
-        SourceError::Recall(RecallError::SpoolFull(_) | RecallError::TooLong(_) | RecallError::Spool(_))
-        | SourceError::Moving => Ok(Came::Again(Obstacle::Room, told)),
+        SourceError::Refused(reason) => refused(reason, told),
+        SourceError::Moving => Ok(Came::Again(Obstacle::Room, told)),
         SourceError::Staged(_) | SourceError::Catalog(_) => Err(Ended::Failed(told)),
     }
 }

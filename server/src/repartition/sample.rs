@@ -6,8 +6,7 @@
 
 use super::plan::{Input, Survey};
 use super::source::{Opened, Source, SourceError, open, read_files};
-use crate::recall::{RecallError, Recalls};
-use crate::world::{Means, WorldHandle};
+use crate::world::{Means, MemoryReads, WorldHandle};
 use batch::{Decoder, Format, Need, Partitioner};
 use bytes::{Bytes, BytesMut};
 use engine::{GroupState, Lane};
@@ -23,7 +22,7 @@ use std::ops::Range;
 pub(super) async fn check(means: &Means, world: &WorldHandle, survey: &Survey) -> Result<Option<String>, String> {
     let Some((input, mut opened)) = chosen(means, world, survey).await else { return Ok(None) };
     let (spec, name) = (&survey.spec, opened.name.clone());
-    let recalls = Recalls::new(means.clone(), world.clone());
+    let reads = MemoryReads::new(means.clone(), world.clone());
     let mut decoder = Decoder::open(spec, input.bytes, survey.memory.decoder_bytes(spec.format));
     loop {
         if let Some(schema) = decoder.schema().filter(|_| schema_decides(spec.format)) {
@@ -32,7 +31,7 @@ pub(super) async fn check(means: &Means, world: &WorldHandle, survey: &Survey) -
         }
         let need = decoder.next().map_err(|error| error.at(&name, decoder.records_before()).to_string())?;
         match need {
-            Need::Bytes(range) => match fetch(&recalls, &mut opened.source, range.clone()).await {
+            Need::Bytes(range) => match fetch(&reads, &mut opened.source, range.clone()).await {
                 Ok(bytes) => decoder.give(&range, bytes),
                 Err(error) => return Ok(Some(format!("the columns could not be checked: {name}: {error}"))),
             },
@@ -90,18 +89,15 @@ async fn chosen(means: &Means, world: &WorldHandle, survey: &Survey) -> Option<(
     None
 }
 
-async fn fetch(recalls: &Recalls, source: &mut Source, range: Range<u64>) -> Result<Bytes, SourceError> {
+async fn fetch(reads: &MemoryReads, source: &mut Source, range: Range<u64>) -> Result<Bytes, SourceError> {
     let (blob, offset) = match source {
         Source::Rack { blob, offset, .. } => (blob.clone(), *offset),
         Source::Workshop { files, open } => return read_files(files, open, range).await,
     };
-    let mut stream = recalls.stream(blob, offset + range.start..offset + range.end, Lane::Client);
+    let mut stream = reads.stream(blob, offset + range.start..offset + range.end, Lane::Client);
     let mut all = BytesMut::new();
     while let Some(piece) = stream.next().await {
         all.extend_from_slice(&piece?);
-    }
-    if all.len() as u64 != range.end - range.start {
-        return Err(RecallError::Spool("a recall ended too early".into()).into());
     }
     Ok(all.freeze())
 }

@@ -1,23 +1,23 @@
-//! The bytes of an object of the input, wherever it lies: ranges of its blob by recalls of the background lane, or of
+//! The bytes of an object of the input, wherever it lies: ranges of its blob by reads of the background lane, or of
 //! its files in the workshop.
 //!
 //! Invariants: an object that was opened can be read to its end, whoever deletes or migrates it meanwhile: its blob is
-//! held, or its files are. One stream of recalls is open at a time, so that a job holds two segments of the spool.
+//! held, or its files are. One stream of reads is open at a time. It is closed before anything else is done in the
+//! class: what it has in service would be in the way.
 
 use super::plan::Input;
-use crate::recall::{RecallError, Recalls};
-use crate::world::Means;
+use crate::world::{Means, MemoryReads};
 use bytes::{Bytes, BytesMut};
 use catalog::{Blob, CatalogError, Object, Place};
-use engine::Lane;
+use engine::{Lane, Rejection};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use model::BlobId;
 use std::ops::Range;
 use workshop::{ReadError, SlotHold, StagedReader};
 
-/// Bytes that are read and thrown away rather than begin another recall behind them.
-const GAP_BYTES: u64 = 1 << 20;
+/// Bytes that are read and thrown away rather than begin another operation behind them.
+pub(super) const GAP_BYTES: u64 = 1 << 20;
 /// Times an object is looked up again because it has moved.
 const LOOKS: u32 = 8;
 
@@ -26,7 +26,7 @@ const LOOKS: u32 = 8;
 pub(super) enum SourceError {
     /// The rack does not give them.
     #[error(transparent)]
-    Recall(#[from] RecallError),
+    Refused(#[from] Rejection),
     /// The workshop does not.
     #[error(transparent)]
     Staged(#[from] ReadError),
@@ -93,9 +93,9 @@ async fn placed(means: &Means, bucket: &str, input: &Input) -> Result<Option<(Ob
     }
 }
 
-/// Reads ranges of a blob, going on with one recall as long as they follow one another.
+/// Reads ranges of a blob, going on with one stream as long as they follow one another.
 pub(super) struct BlobReader {
-    recalls: Recalls,
+    reads: MemoryReads,
     open: Option<Stream>,
 }
 
@@ -103,22 +103,22 @@ struct Stream {
     blob: BlobId,
     /// The payload's bytes that are still to come.
     rest: Range<u64>,
-    bytes: BoxStream<'static, Result<Bytes, RecallError>>,
+    bytes: BoxStream<'static, Result<Bytes, Rejection>>,
     left: Bytes,
 }
 
 impl BlobReader {
-    /// Reads by `recalls`.
-    pub fn new(recalls: Recalls) -> Self {
-        Self { recalls, open: None }
+    /// Reads by `reads`.
+    pub fn new(reads: MemoryReads) -> Self {
+        Self { reads, open: None }
     }
 
-    /// Lets go of what was recalled ahead.
+    /// Ends the operation that is open.
     pub fn close(&mut self) {
         self.open = None;
     }
 
-    /// The payload bytes `range` of `blob`; what follows up to `end` is recalled ahead.
+    /// The payload bytes `range` of `blob`; what follows up to `end` is read along.
     pub async fn read(&mut self, blob: &Blob, range: Range<u64>, end: u64) -> Result<Bytes, SourceError> {
         let goes_on = self.open.as_ref().is_some_and(|open| {
             open.blob == blob.blob
@@ -128,7 +128,7 @@ impl BlobReader {
         if !goes_on {
             self.open = None;
             let rest = range.start..end.max(range.end);
-            let bytes = self.recalls.stream(blob.clone(), rest.clone(), Lane::Background);
+            let bytes = self.reads.stream(blob.clone(), rest.clone(), Lane::Background);
             self.open = Some(Stream { blob: blob.blob, rest, bytes, left: Bytes::new() });
         }
         let read = async {
@@ -145,7 +145,7 @@ impl BlobReader {
 }
 
 impl Stream {
-    async fn skip(&mut self, to: u64) -> Result<(), RecallError> {
+    async fn skip(&mut self, to: u64) -> Result<(), Rejection> {
         while self.rest.start < to {
             let most = (to - self.rest.start).min(GAP_BYTES) as usize;
             self.take(most).await?;
@@ -153,7 +153,7 @@ impl Stream {
         Ok(())
     }
 
-    async fn take(&mut self, bytes: usize) -> Result<Bytes, RecallError> {
+    async fn take(&mut self, bytes: usize) -> Result<Bytes, Rejection> {
         while self.left.is_empty() && bytes > 0 {
             self.left = self.bytes.next().await.ok_or_else(ended)??;
         }
@@ -174,8 +174,9 @@ impl Stream {
     }
 }
 
-fn ended() -> RecallError {
-    RecallError::Spool("a recall ended too early".into())
+/// A stream of reads gives all of its bytes, or says why not, unless the world has ended.
+fn ended() -> Rejection {
+    Rejection::Closing
 }
 
 /// Bytes of an object that lies in files of the workshop.

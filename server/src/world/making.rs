@@ -75,7 +75,7 @@ pub enum MakeError {
     #[error("it was withdrawn")]
     Withdrawn,
     /// The rack refused it, or could not write it.
-    #[error("{}", crate::recall::told(*.0))]
+    #[error("{0}")]
     Refused(Rejection),
     /// It is written, and the catalog does not take it.
     #[error("the catalog does not take it: {0}")]

@@ -1,24 +1,19 @@
-//! Transfers: stripe stacks between the drives and the workshop. Each runs in a task of its own and answers with one
-//! event.
+//! Transfers that write and remove stripe stacks. Each runs in a task of its own and answers with one event.
 //!
-//! A transfer that fails for a reason of the workshop's (a full spool, a staged file that cannot be read) is no drive's
-//! fault, and is told so: every drive is reported as it fared.
+//! A transfer that fails for a reason of the workshop's (a staged file that cannot be read) is no drive's fault: every
+//! drive is reported as it fared.
 
 use super::quarantine::blames_member;
 use super::{Job, Means, Message, World, WorldHandle, Written};
-use crate::losses::Losses;
 use catalog::Blob;
 use disk::Drive;
-use disk::stack::{
-    self, PayloadSink, Policy, Provenance, SinkClosed, StackError, StackOutcome, StackReader, StackWriter,
-};
-use engine::{DriveOutcome, DriveResult, Event, ReadPolicy, Transfer};
-use futures::future::BoxFuture;
+use disk::stack::{self, Provenance, StackOutcome, StackWriter};
+use engine::{DriveOutcome, DriveResult, Event, Transfer};
 use model::{Attempt, BlobId, ClassId, Code, DriveId, GroupId, OpId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use workshop::{HeldPack, PackError, PackSource, Sealed, SpoolWriter};
+use workshop::{HeldPack, PackError, PackSource, Sealed};
 
 impl World {
     pub(super) fn transfer(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
@@ -33,39 +28,6 @@ impl World {
 
     pub(super) fn with_drives(&self, stacks: &[(u8, DriveId)]) -> Vec<(u8, Arc<dyn Drive>)> {
         stacks.iter().map(|(index, drive)| (*index, self.drive(*drive))).collect()
-    }
-
-    fn read(&mut self, op: OpId, attempt: Attempt, id: BlobId, stacks: &[(u8, DriveId)], policy: ReadPolicy) {
-        let stacks_with_drives = self.with_drives(stacks);
-        let Some(Job::Read { blob, writer, appended_bytes, ticket, .. }) = self.jobs.get_mut(&op) else {
-            panic!("{op} reads, and is no read");
-        };
-        assert_eq!(blob.blob, id, "an operation reads the blob it was asked for");
-        let Some(writer) = writer.take() else { panic!("{op} is read twice at once") };
-        let read = Read {
-            blob: described(&self.means, blob),
-            stacks: stacks_with_drives,
-            policy: match policy {
-                ReadPolicy::All => Policy::All,
-                ReadPolicy::K => Policy::K,
-            },
-            sink: SpoolSink { writer, appended_bytes: *appended_bytes, failed: false },
-        };
-        let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
-        let read_stacks = stacks.to_vec();
-        let (handle, means, ticket) = (self.handle.clone(), self.means.clone(), ticket.clone());
-        self.start(async move {
-            let began = means.clock.now();
-            let (sink, done, outcomes) = read.run(id, &means.counters.losses).await;
-            if let Some(ticket) = ticket {
-                ticket.read_for(means.clock.now().since(began));
-            }
-            name_damaged(id, &read_stacks, &outcomes);
-            let outcomes = told(&means, &drives, outcomes);
-            let event = Event::TransferEnded { op, attempt, done, outcomes };
-            let SpoolSink { writer, appended_bytes, .. } = sink;
-            handle.send(Message::ReadEnded { event, op, writer, appended_bytes });
-        });
     }
 
     fn write(&mut self, op: OpId, attempt: Attempt, group: GroupId, drives: Vec<DriveId>) {
@@ -212,79 +174,6 @@ pub(super) async fn give_up(means: &Means, handle: &WorldHandle, blob: &Blob) {
         Ok(None) => {}
         Err(error) => {
             tracing::error!(blob = %blob.blob, %error, "a failed blob could not be given up; the next start does it");
-        }
-    }
-}
-
-/// Takes a payload into the spool.
-struct SpoolSink {
-    writer: Box<SpoolWriter>,
-    appended_bytes: u64,
-    failed: bool,
-}
-
-impl PayloadSink for SpoolSink {
-    fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {
-        Box::pin(async move {
-            match self.writer.append(bytes).await {
-                Ok(()) => {
-                    self.appended_bytes += bytes.len() as u64;
-                    Ok(())
-                }
-                Err(error) => {
-                    tracing::error!(%error, "the spool does not take a recall");
-                    self.failed = true;
-                    Err(SinkClosed)
-                }
-            }
-        })
-    }
-}
-
-struct Read {
-    blob: stack::Blob,
-    stacks: Vec<(u8, Arc<dyn Drive>)>,
-    policy: Policy,
-    sink: SpoolSink,
-}
-
-impl Read {
-    /// Goes on where the spool ends. Done is also what the spool, not the rack, could not take.
-    async fn run(mut self, id: BlobId, losses: &Losses) -> (SpoolSink, bool, Vec<StackOutcome>) {
-        let stripe_bytes = self.blob.code.stripe_bytes();
-        let wanted = self.sink.writer.range();
-        let range = wanted.start + self.sink.appended_bytes..wanted.end;
-        let opened = StackReader::open(self.blob, self.stacks, self.policy).await;
-        let (result, outcomes) = match opened.result {
-            Ok(mut reader) => {
-                let result = reader.read(range, &mut self.sink).await;
-                (result, reader.outcomes())
-            }
-            Err(error) => (Err(error), opened.outcomes),
-        };
-        if let Err(error) = &result {
-            match error {
-                StackError::DataLost { stripe, bad, .. } => {
-                    tracing::error!(blob = %id, %error, "DATA LOST");
-                    losses.met(id, (stripe * stripe_bytes).max(wanted.start), bad.clone());
-                }
-                error => tracing::warn!(blob = %id, %error, "a read failed"),
-            }
-        }
-        let done = result.is_ok() || self.sink.failed;
-        (self.sink, done, outcomes)
-    }
-}
-
-/// Says which drives hold what was found damaged.
-fn name_damaged(blob: BlobId, stacks: &[(u8, DriveId)], outcomes: &[StackOutcome]) {
-    for ((index, drive), outcome) in stacks.iter().zip(outcomes) {
-        let stack = stack::stack_name(blob, *index);
-        match outcome {
-            StackOutcome::StackBad => tracing::warn!(%drive, %stack, "a stack is damaged or missing"),
-            StackOutcome::Repaired { fragments } => tracing::warn!(%drive, %stack, fragments, "a stack was repaired"),
-            StackOutcome::Failed(error) => tracing::warn!(%drive, %stack, %error, "a drive does not give a stack"),
-            _ => {}
         }
     }
 }

@@ -1,0 +1,115 @@
+//! Reads of blobs into memory, for evacuations and repartition jobs.
+//!
+//! A stream orders one operation at a time, which the engine queues like any other, and takes its bytes as the drives
+//! give them. [`engine::recall::MemoryRead`] says how long an operation is and what follows one that ended early. Bounds
+//! are those of `world/read.rs`; nothing lies on the workshop's disk.
+//!
+//! A stream that is dropped withdraws what it has queued, and ends what it has in service.
+
+use super::{Means, Message, ReadOrder, ReadTarget, Ticket, WorldHandle};
+use crate::holds::Hold;
+use crate::world::read::MemorySink;
+use bytes::Bytes;
+use catalog::Blob;
+use engine::recall::{Broken, MemoryRead};
+use engine::{Lane, Rejection};
+use futures::stream::{BoxStream, StreamExt, try_unfold};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use tokio::sync::mpsc;
+
+/// Reads blobs into memory. A clone is another handle on the same.
+#[derive(Clone)]
+pub struct MemoryReads {
+    means: Means,
+    world: WorldHandle,
+    ticket: Option<Arc<Ticket>>,
+}
+
+impl MemoryReads {
+    /// Reads through `world`.
+    pub fn new(means: Means, world: WorldHandle) -> Self {
+        Self { means, world, ticket: None }
+    }
+
+    /// The same, with everything ordered for the holder of `ticket`.
+    #[must_use]
+    pub fn with_ticket(&self, ticket: &Arc<Ticket>) -> Self {
+        Self { ticket: Some(Arc::clone(ticket)), ..self.clone() }
+    }
+
+    /// The payload bytes `range` of `blob`, however long it takes. The stream ends after its first error, which says why
+    /// the rack does not give them. The blob is held as long as the stream is.
+    pub fn stream(&self, blob: Blob, range: Range<u64>, lane: Lane) -> BoxStream<'static, Result<Bytes, Rejection>> {
+        let hold = self.means.holds.guard(blob.blob);
+        let reads = self.clone();
+        let reader = Reader { reads, blob, lane, plan: MemoryRead::new(range), operation: None, _hold: hold };
+        try_unfold(reader, |mut reader| async move { Ok(reader.next().await?.map(|bytes| (bytes, reader))) }).boxed()
+    }
+}
+
+struct Reader {
+    reads: MemoryReads,
+    blob: Blob,
+    lane: Lane,
+    plan: MemoryRead,
+    operation: Option<Operation>,
+    _hold: Hold,
+}
+
+impl Reader {
+    async fn next(&mut self) -> Result<Option<Bytes>, Rejection> {
+        loop {
+            if self.operation.is_none() {
+                let Some(range) = self.plan.next() else { return Ok(None) };
+                self.operation = Some(self.order(range));
+            }
+            let Some(operation) = &mut self.operation else { continue };
+            if let Some(bytes) = operation.bytes.recv().await {
+                self.plan.received(bytes.len() as u64);
+                return Ok(Some(bytes));
+            }
+            operation.ended = true;
+            let refused = operation.refused.get().copied();
+            self.operation = None;
+            match (refused, self.plan.broken()) {
+                (Some(reason), _) => return Err(reason),
+                (None, Broken::OrderAnew) => {}
+                // Nobody has answered: the world is no more.
+                (None, Broken::GiveUp) => return Err(Rejection::Closing),
+            }
+        }
+    }
+
+    fn order(&self, range: Range<u64>) -> Operation {
+        let (sink, bytes) = MemorySink::new();
+        let refused = Arc::<OnceLock<Rejection>>::default();
+        let world = self.reads.world.clone();
+        world.read(ReadOrder {
+            blob: self.blob.clone(),
+            range,
+            target: ReadTarget::Memory(sink),
+            lane: self.lane,
+            ticket: self.reads.ticket.clone(),
+            refused: Arc::clone(&refused),
+        });
+        Operation { bytes, refused, world, ended: false }
+    }
+}
+
+/// An operation under way.
+struct Operation {
+    bytes: mpsc::Receiver<Bytes>,
+    refused: Arc<OnceLock<Rejection>>,
+    world: WorldHandle,
+    ended: bool,
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.bytes.close();
+            self.world.send(Message::ReadAbandoned);
+        }
+    }
+}
