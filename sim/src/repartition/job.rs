@@ -12,7 +12,8 @@ use engine::check::TraceCheck;
 use engine::layout::Layout;
 use engine::repartition::{Accounting, Apportion, Choice, JobPlanner, JobSpec, Order, Part};
 use engine::{
-    ClassPhase, JobAction, JobClass, JobEnd, JobEvent, JobId, Lane, Outcome, PinnedTo, Rack, Rejection, StepResult, Work,
+    ClassPhase, JobAction, JobClass, JobEnd, JobEvent, JobId, Lane, Outcome, PinnedTo, Rack, Rejection, StepResult,
+    Work,
 };
 use model::{Attempt, BlobId, DriveId, GroupId, OpId, Rng, Time};
 use std::collections::{BTreeMap, VecDeque};
