@@ -66,6 +66,18 @@ impl Jobs {
             }
             JobEvent::Closed => self.closed(id),
         }
+        self.assert_turns();
+    }
+
+    /// One job has the turn at most, and who waits does not work.
+    fn assert_turns(&self) {
+        for (id, job) in &self.jobs {
+            let works = matches!(job.stage, Stage::Planning | Stage::Working(_));
+            assert!(!works || self.turn == Some(*id), "{id} works in its turn");
+            let waits = matches!(job.stage, Stage::Waiting) && !job.paused;
+            assert_eq!(self.waiting.contains(id), waits, "{id} waits its turn, or not");
+        }
+        assert!(self.turn.is_none_or(|id| self.jobs.contains_key(&id)), "who has the turn is known");
     }
 
     fn queued(&mut self, id: JobId) {
@@ -161,6 +173,7 @@ impl Jobs {
             assert!(at_work.is_at_rest(), "a job that ends has no step in hand");
             job.stage = Stage::Ended(Some(at_work));
         }
+        self.assert_turns();
         actions.extend(wishes.actions.into_iter().map(|action| Action::Job { job: id, action }));
         wishes.withdrawn
     }

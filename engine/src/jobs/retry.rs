@@ -55,6 +55,7 @@ impl Retry {
             BlockReason::Starts => Time::start_of_day(now.day() + 1),
             _ => now + self.pause(reason).saturating_mul(scale),
         });
+        assert!(self.at > Some(now), "what is blocked tries again later");
         let waited = self.waited[reason as usize];
         reason.limit().is_none_or(|limit| waited < limit.saturating_mul(scale))
     }

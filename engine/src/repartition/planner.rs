@@ -94,6 +94,7 @@ impl Planner {
             None => self.accounting.slept(),
         }
         self.accounting.reserve(reserved);
+        assert_eq!(self.accounting.awake(), awake, "a look changes nothing");
         step
     }
 
@@ -122,6 +123,7 @@ impl Planner {
         if choice == self.choice || cost.total() + cost.total() / 49 > self.forecast().total() {
             return false;
         }
+        assert!(cost.total() <= self.forecast().total(), "a change promises something");
         self.choice = choice;
         self.chosen = choice.strategy();
         self.changes += 1;

@@ -165,6 +165,7 @@ impl<'a> Simulation<'a> {
             self.cost.waiting += tomorrow.saturating_sub(gone);
             self.enter(self.today + 1);
         }
+        assert!(self.starts_today[group] < self.terms.starts_per_day.max(1), "no drive starts more often in a day");
         self.starts_today[group] += 1;
         self.starts[group] += 1;
         self.cost.starts = self.cost.starts.max(self.starts[group]);
@@ -190,6 +191,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn write(&mut self, bytes: u64) {
+        assert!(bytes > 0, "a strategy writes something");
         self.cost.seeking += self.terms.seek;
         self.cost.time += transfer_time(bytes, self.terms.write_bytes_per_s);
         self.cost.bytes_written += bytes;

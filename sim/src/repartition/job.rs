@@ -237,7 +237,8 @@ impl Run<'_> {
                 _ => {}
             }
         }
-        let (Some(ended), Some(step)) = (of_job, self.step.take()) else { return false };
+        let Some(ended) = of_job else { return false };
+        let step = self.step.take().expect("it was its operation that ended");
         self.operation_ended(step, &ended);
         true
     }
