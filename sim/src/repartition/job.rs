@@ -23,7 +23,7 @@ use std::time::Duration;
 const JOB: JobId = JobId(1);
 
 /// Measurements of one run.
-pub(super) struct Taken {
+pub(super) struct Measurements {
     pub strategy: Choice,
     pub changes: u32,
     pub time: Duration,
@@ -67,7 +67,7 @@ impl Repartition {
 }
 
 /// Runs one seed of a job in a rack of this layout.
-pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Taken, RepartitionError> {
+pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Measurements, RepartitionError> {
     let judge = Some(TraceCheck::new(&what.rack, layout, &what.policy));
     let rack = Rack::new(what.rack.clone(), layout.clone(), what.policy.clone(), seed);
     let setting = Setting { judge, network: Some(what.network), ..Setting::default() };
@@ -95,7 +95,7 @@ pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Take
     };
     run.plan_next_read(Time::ZERO);
     run.go()?;
-    Ok(run.taken())
+    Ok(run.measurements())
 }
 
 /// A step in hand, and the operation of it that is under way.
@@ -347,11 +347,11 @@ impl Run<'_> {
         assert_eq!(read - self.what.data_bytes, written - delivered, "what was offloaded was read back");
     }
 
-    fn taken(mut self) -> Taken {
+    fn measurements(mut self) -> Measurements {
         let stats = self.world.rack.stats();
         let wakes = |lane: Lane| stats.group_wakes[Lane::ALL.iter().position(|known| *known == lane).unwrap_or(0)];
         let planner = self.planner().expect("a job that has ended is known until it is closed");
-        Taken {
+        Measurements {
             strategy: planner.choice(CLASS),
             changes: planner.changes(),
             time: self.world.now().since(Time::ZERO),
