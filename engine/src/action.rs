@@ -3,6 +3,7 @@
 //! An action leaves no choice to the world: it names drives, lengths, how many fragments suffice and what policy holds.
 //! The world answers with one event, with the same attempt.
 
+use crate::job_protocol::{JobAction, JobId};
 use crate::policy::{PinnedTo, ReadPolicy};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -156,6 +157,14 @@ pub enum Action {
         from: DriveId,
         /// Where it lies now.
         to: DriveId,
+    },
+
+    /// Something is to be done for a repartition job.
+    Job {
+        /// Which job.
+        job: JobId,
+        /// What is to be done.
+        action: JobAction,
     },
 }
 

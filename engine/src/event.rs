@@ -4,6 +4,7 @@
 //! the attempt of the action they answer, so that late and duplicate ones are recognised. Lists come in pages of
 //! bounded length.
 
+use crate::job_protocol::{JobClass, JobEvent, JobId};
 use crate::policy::{Lane, PinnedTo};
 use alloc::vec::Vec;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId};
@@ -187,6 +188,22 @@ pub enum Event {
         held_bytes: u64,
         /// Whether there are more; the world keeps the place.
         more: bool,
+    },
+
+    /// Something happened to a repartition job.
+    Job {
+        /// Which job.
+        job: JobId,
+        /// What happened.
+        event: JobEvent,
+    },
+    /// An operation is asked for that is part of a step of a repartition job. It is answered as any other; cancelled,
+    /// if the step is to end.
+    SubmittedForJob {
+        /// The class of the job.
+        of: JobClass,
+        /// The operation, of the background lane.
+        request: Request,
     },
 
     /// The world is about to end: take in nothing more, let what is in service end, put every group to sleep. Queued

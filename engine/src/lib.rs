@@ -32,6 +32,8 @@ mod drives;
 mod event;
 pub mod fair;
 mod forecast;
+mod job_protocol;
+mod jobs;
 pub mod layout;
 pub mod ledger;
 mod numbered;
@@ -62,6 +64,7 @@ pub use event::{
     BlobOnDrive, DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work,
 };
 pub use forecast::Forecast;
+pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, JobTimes, StepResult};
 pub use numbered::{Numbered, OpMap};
 pub use policy::{
     GroupChoice, IdleTimeout, Lane, MigrationPolicy, PinnedTo, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,

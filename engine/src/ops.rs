@@ -85,6 +85,11 @@ impl Op {
         self.attempt == attempt && !self.moving
     }
 
+    /// Whether the stacks that it has written are being read back.
+    pub fn is_verifying(&self) -> bool {
+        self.verifying
+    }
+
     /// Whether an answer to `attempt` is to the move of a stack that was asked for last.
     pub fn awaits_move(&self, attempt: Attempt) -> bool {
         self.attempt == attempt && self.moving

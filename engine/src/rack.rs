@@ -8,17 +8,19 @@
 //! - [`crate::drives`] what each drive is doing, with [`crate::ledger`] (permits) and [`crate::budget`] (starts);
 //! - [`crate::class`] which group of a class is up, its queues ([`crate::fair`]) and what is in service;
 //! - [`crate::ops`] operations that are not over; [`crate::placement`] space; [`crate::room`] whether the rack is full;
-//! - [`crate::reclaim`] dead bytes; [`crate::rebuild`] failed drives; [`crate::staging`] migration;
+//! - [`crate::reclaim`] dead bytes; [`crate::rebuild`] failed drives; [`crate::staging`] migration; [`crate::jobs`]
+//!   repartition jobs;
 //! - [`crate::blocked`] which classes need not be looked at.
 //!
 //! `admission.rs` takes operations in and ends them, `switching.rs` moves a class between its groups, `service.rs`
 //! takes one operation at a time through a class, `reclaiming.rs` and `rebuilding.rs` do so with dead blobs and lost
-//! stacks, `view.rs` answers questions.
+//! stacks, `jobs.rs` with the steps of repartition jobs, `view.rs` answers questions.
 //!
 //! Invariants: every operation that was taken in is answered once; nothing is taken in after `Closing`; what a part has
 //! left behind for others is passed on before `apply` returns.
 
 mod admission;
+mod jobs;
 mod rebuilding;
 mod reclaiming;
 mod service;
@@ -30,6 +32,7 @@ use crate::blocked::Blocked;
 use crate::class::{Class, ClassPhase};
 use crate::drives::{Drives, Notice};
 use crate::event::{DriveReport, Event};
+use crate::jobs::Jobs;
 use crate::layout::Layout;
 use crate::ops::Ops;
 use crate::placement::Placement;
@@ -82,6 +85,7 @@ pub struct Rack {
     room: Room,
     ops: Ops,
     rebuilder: Rebuilder,
+    jobs: Jobs,
     reclaim: Reclaim,
     rng: Rng,
     stats: Stats,
@@ -106,6 +110,7 @@ impl Rack {
             room: Room::default(),
             ops: Ops::new(),
             rebuilder: Rebuilder::default(),
+            jobs: Jobs::default(),
             reclaim: Reclaim::new(groups.len(), class_count),
             rng: Rng::new(seed),
             stats: Stats::default(),
@@ -176,6 +181,8 @@ impl Rack {
                     self.reclaim.end_page(class, group, held_bytes, more);
                 }
             }
+            Event::Job { job, event } => self.jobs.apply(step.now, job, event, step.actions()),
+            Event::SubmittedForJob { of, request } => self.submitted_for_job(of, request, step),
             Event::Closing => self.close(step),
             Event::DeadlineReached => {}
         }
@@ -191,7 +198,8 @@ impl Rack {
             return classes;
         }
         let rebuilds = self.rebuilder.deadline(|drive| self.placement.used_bytes(drive));
-        classes.min(self.migrator.deadline()).min(rebuilds).min(self.drives.retry_deadline())
+        let others = self.migrator.deadline().min(rebuilds).min(self.drives.retry_deadline());
+        classes.min(others).min(self.jobs.deadline())
     }
 
     /// Every class goes on as far as it can, then the migrator has its say. Rebuilds that are queued in the place of
@@ -214,7 +222,8 @@ impl Rack {
                     self.blocked.set(class, until);
                 }
             }
-            if self.closing || !self.queue_rebuilds(step) {
+            let queues_changed = self.go_on_with_jobs(step);
+            if self.closing || !(self.queue_rebuilds(step) || queues_changed) {
                 break;
             }
         }
@@ -285,7 +294,8 @@ impl Rack {
     /// named here concerns all, so that a new one is safe without being named.
     fn unblock(&mut self, event: &Event) {
         let concerned = match event {
-            Event::Submitted(_) => return, // to be queued concerns no class that waits for drives
+            // To be queued concerns no class that waits for drives.
+            Event::Submitted(_) | Event::SubmittedForJob { .. } => return,
             Event::SpunUp { drive, .. }
             | Event::Mounted { drive, .. }
             | Event::Unmounted { drive, .. }

@@ -15,6 +15,7 @@
 
 mod evacuate;
 mod handle;
+mod job_steps;
 mod making;
 mod memory_read;
 mod migration;
@@ -30,21 +31,22 @@ mod transfer;
 pub(crate) use crate::context::usage_of;
 pub use crate::context::{Absences, Counters, Means, Nonce, PinOf, Spawn, Tracer, WallClock, nonces};
 pub(crate) use handle::Message;
-pub use handle::{Awake, WorldHandle};
-pub use making::{MakeError, Ticket, WriteOrder};
+pub use handle::WorldHandle;
+pub use job_steps::JobActions;
+pub use making::{MakeError, WriteOrder};
 pub use memory_read::MemoryReads;
 pub use read::{MemorySink, ReadOrder, ReadTarget};
 
 use catalog::{Blob, Cursor, VersionId};
 use disk::{DeadlineDrive, Deadlines, Drive};
 use engine::trace::{Record, Told};
-use engine::{Action, ClassPhase, Event, Outcome, Rack, Rejection};
+use engine::{Action, Event, JobAction, JobId, Outcome, Rack, Rejection};
 use futures::future::FutureExt;
-use model::{BlobId, ClassId, DriveId, GroupId, OpId, Time};
+use model::{BlobId, DriveId, GroupId, OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use transfer::Written;
 use workshop::HeldPack;
 
@@ -55,7 +57,6 @@ enum Job {
         /// Here while no transfer has it.
         progress: Option<Box<read::Progress>>,
         refused: Arc<OnceLock<Rejection>>,
-        ticket: Option<Arc<Ticket>>,
     },
     Write {
         pack: Arc<HeldPack>,
@@ -67,14 +68,6 @@ enum Job {
 }
 
 impl Job {
-    fn ticket(&self) -> Option<&Arc<Ticket>> {
-        match self {
-            Self::Read { ticket, .. } => ticket.as_ref(),
-            Self::Write { of: Origin::Memory(order), .. } => Some(&order.ticket),
-            Self::Write { .. } | Self::Rebuild(_) => None,
-        }
-    }
-
     /// True if it reads into memory for a consumer that is gone.
     fn is_abandoned(&self) -> bool {
         matches!(self, Self::Read { progress: Some(progress), .. } if progress.is_abandoned())
@@ -110,7 +103,8 @@ pub struct World {
     starts_persisted: power::StartsPersisted,
     last_commands: power::LastCommands,
     closing: Option<oneshot::Sender<()>>,
-    awake: watch::Sender<Awake>,
+    /// Where the actions of each repartition job go.
+    job_actions: BTreeMap<JobId, mpsc::UnboundedSender<JobAction>>,
 }
 
 impl World {
@@ -118,8 +112,7 @@ impl World {
     pub fn new(rack: Rack, means: Means) -> (Self, WorldHandle) {
         assert_eq!(means.drives.len(), rack.spec().drives.len(), "every drive of the rack is there to be commanded");
         let (sender, messages) = mpsc::unbounded_channel();
-        let (awake, awake_seen) = watch::channel(vec![None; rack.layout().classes.len()]);
-        let handle = WorldHandle::new(sender, awake_seen);
+        let handle = WorldHandle::new(sender);
         let drives = with_deadlines(&rack, &means);
         let last_commands = means.drives.iter().map(|_| AtomicU32::new(0)).collect();
         let world = Self {
@@ -139,7 +132,7 @@ impl World {
             starts_persisted: futures::future::ready(()).boxed().shared(),
             last_commands,
             closing: None,
-            awake,
+            job_actions: BTreeMap::new(),
         };
         (world, handle)
     }
@@ -171,7 +164,7 @@ impl World {
             Message::Event(event) => self.apply(event),
             Message::Read(order) => self.order_read(*order),
             Message::Write(order) => self.order_write(*order),
-            Message::Withdraw(ticket) => self.withdraw(|job| job.ticket().is_some_and(|of| Arc::ptr_eq(of, &ticket))),
+            Message::QueueJob(job, actions) => self.queue_job(job, actions),
             Message::ReadAbandoned => self.withdraw(Job::is_abandoned),
             Message::Ask(look) => look(&self.rack, self.means.clock.now()),
             Message::Composed { op, versions, pack, pin } => self.composed(op, versions, pack, pin),
@@ -219,7 +212,6 @@ impl World {
         for action in &actions {
             self.trace(now, || Told::Action(action.clone()));
         }
-        self.tell_awake();
         self.means.counters.rack_full.store(self.rack.is_full(), Ordering::Relaxed);
         self.persist_starts(&mut actions);
         for action in actions {
@@ -257,6 +249,7 @@ impl World {
             Action::MoveStack { op, attempt, blob, index, from, to } => {
                 self.move_stack(op, attempt, blob, index, [from, to]);
             }
+            Action::Job { job, action } => self.act_for_job(job, action),
         }
     }
 
@@ -273,22 +266,6 @@ impl World {
         for op in ops {
             self.apply(Event::Cancelled { op });
         }
-    }
-
-    /// Whoever plans by which groups are ready is told when that changes.
-    fn tell_awake(&self) {
-        let classes = 0..self.rack.layout().classes.len();
-        let now: Awake = classes
-            .map(|class| match self.rack.class_view(ClassId(class as u32)).phase {
-                ClassPhase::Awake { group, .. } => Some(group),
-                _ => None,
-            })
-            .collect();
-        self.awake.send_if_modified(|seen| {
-            let changed = *seen != now;
-            *seen = now;
-            changed
-        });
     }
 
     /// An operation is over: its job is brought to its end and forgotten.

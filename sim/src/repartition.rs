@@ -18,8 +18,8 @@ pub use point::{Repartitioned, models};
 use crate::links::Network;
 use crate::parallel::run_each;
 use engine::layout::{Layout, LayoutError};
-use engine::repartition::model::Question;
-use engine::repartition::{Alpha, Books, Choice, Expected, Terms};
+use engine::repartition::formulas::Question;
+use engine::repartition::{Accounting, Alpha, Choice, Expected, Terms};
 use engine::{RackPolicy, Rejection};
 use model::{ClassId, RackSpec};
 use serde::{Deserialize, Serialize};
@@ -136,14 +136,12 @@ impl Repartition {
     /// What the class's hardware costs by the rack's description. What is written is read back where the policy says
     /// so, and takes as long again.
     pub fn terms(&self) -> Terms {
-        let terms = Terms::of(&self.rack);
-        let twice = self.policy.write_read_back;
-        Terms { write_bytes_per_s: if twice { terms.write_bytes_per_s } else { terms.read_bytes_per_s }, ..terms }
+        Terms::of(&self.rack, self.policy.write_read_back)
     }
 
-    /// The books of the job before it begins, over so many groups.
-    pub fn books(&self, groups: usize) -> Books {
-        Books::new(self.input_bytes(groups), self.memory_bytes, self.alpha)
+    /// The accounting of the job before it begins, over so many groups.
+    pub fn accounting(&self, groups: usize) -> Accounting {
+        Accounting::new(self.input_bytes(groups), self.memory_bytes, self.alpha)
     }
 
     /// How the input lies.

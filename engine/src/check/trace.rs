@@ -244,7 +244,7 @@ impl TraceCheck {
             Event::Stopped { drive, .. }
             | Event::DriveBack { drive }
             | Event::DriveLost { drive, loss: Loss::FuseTripped } => self.turn(*drive, Turning::No)?,
-            Event::Submitted(request) => self.submitted(request),
+            Event::Submitted(request) | Event::SubmittedForJob { request, .. } => self.submitted(request),
             Event::TransferEnded { op, done, .. } => self.transfer_ended(*op, *done),
             // A pack that came to nothing was never submitted, and is not answered.
             Event::Cancelled { op } if self.open.get(op).is_some_and(|open| open.composed) => {

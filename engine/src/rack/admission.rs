@@ -236,6 +236,7 @@ impl Rack {
     /// Forgets `op` and says how it ended. Nobody waits for a visit, or knows of a rebuild that never was in service.
     pub(super) fn finish(&mut self, op: OpId, outcome: Outcome, step: &mut Step) {
         let ended = self.ops.remove(op);
+        self.jobs.operation_ended(op, &outcome);
         let settled = ended.as_ref().is_none_or(|ended| ended.reserved().is_empty());
         assert!(settled, "no space stays reserved for {op}, which is over");
         if let Some(Op { request: Request { work: Work::Rebuild { drives, lost, stack_bytes, .. }, .. }, .. }) = &ended
@@ -265,6 +266,7 @@ impl Rack {
     fn reject(&mut self, request: &Request, reason: Rejection, step: &mut Step) {
         assert!(!self.ops.contains(request.op), "{} is answered once", request.op);
         self.migrator.ended(step.now, request.op, false);
+        self.jobs.operation_ended(request.op, &Outcome::Failed(reason));
         self.stats.refused += 1;
         if !matches!(request.work, Work::Visit { .. }) {
             step.ask(Action::Rejected { op: request.op, reason });

@@ -199,6 +199,7 @@ impl Rack {
         let Some(service) = class.serves(op) else { return false };
         class.leave_service(service, step.now);
         assert!(class.in_service().is_none(), "the class is free again");
+        self.note_job_service(service, step.now);
         for outcome in outcomes {
             match outcome.result {
                 _ if !self.drives.knows(outcome.drive) => {}

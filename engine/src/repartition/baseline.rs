@@ -3,66 +3,70 @@
 //! It goes on reading at the group it flushed last (section III-C). The round begins behind that group, so that a full
 //! buffer costs K switches, as formula (1) counts.
 
-use super::{Books, Step, Strategy, Terms, home};
+use super::accounting::Accounting;
+use super::strategy::{Step, Strategy};
+use super::terms::Terms;
+use super::transfer_phase;
 
 /// Visits every group whenever the buffer is full.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Baseline {
-    /// How many groups of the round are still to be visited.
+    /// The groups of the round that are still to be visited.
     round: usize,
     /// The group of the round that was asked for last, until it is awake and flushed.
     at: Option<usize>,
 }
 
 impl Strategy for Baseline {
-    fn next(&mut self, books: &Books, _terms: &Terms) -> Step {
-        if books.input_left() == 0 && books.buffered_in_all() == 0 {
-            return home::next(books);
+    fn next(&mut self, accounting: &Accounting, _terms: &Terms) -> Step {
+        if accounting.input_left() == 0 && accounting.buffered_in_all() == 0 {
+            return transfer_phase::next(accounting);
         }
         if self.round == 0 {
-            if let Some(step) = fill(books) {
+            if let Some(step) = fill(accounting) {
                 return step;
             }
-            self.round = books.groups();
+            self.round = accounting.groups();
             self.at = None;
         }
-        self.flush(books)
+        self.flush(accounting)
     }
 }
 
 impl Baseline {
     /// The next step of the round: wake the next group, or flush to it.
-    fn flush(&mut self, books: &Books) -> Step {
-        match (self.at, books.awake()) {
+    fn flush(&mut self, accounting: &Accounting) -> Step {
+        match (self.at, accounting.awake()) {
             (Some(at), Some(awake)) if at == awake => {
-                if books.buffered(at) > 0 {
-                    return Step::BringHome;
+                if accounting.buffered(at) > 0 {
+                    return Step::Deliver;
                 }
+                assert!(self.round > 0 && self.round <= accounting.groups(), "a round visits each group once");
                 self.round -= 1;
                 self.at = None;
                 if self.round == 0 {
-                    return fill(books).unwrap_or_else(|| home::next(books));
+                    return fill(accounting).unwrap_or_else(|| transfer_phase::next(accounting));
                 }
-                self.flush(books)
+                self.flush(accounting)
             }
             (Some(group), _) => Step::Visit { group },
             (None, awake) => {
-                let group = awake.map_or(0, |awake| (awake + 1) % books.groups());
+                let group = awake.map_or(0, |awake| (awake + 1) % accounting.groups());
                 self.at = Some(group);
-                if awake == Some(group) { self.flush(books) } else { Step::Visit { group } }
+                if awake == Some(group) { self.flush(accounting) } else { Step::Visit { group } }
             }
         }
     }
 }
 
 /// Reads on, here or at the next group that has input; nothing if the buffer is full or there is no more input.
-fn fill(books: &Books) -> Option<Step> {
-    let start = books.awake().unwrap_or(0);
-    let around = (0..books.groups()).map(|step| (start + step) % books.groups());
-    let group = around.into_iter().find(|group| books.input(*group) > 0)?;
-    let bytes = books.readable(group, books.free());
+fn fill(accounting: &Accounting) -> Option<Step> {
+    let start = accounting.awake().unwrap_or(0);
+    let around = (0..accounting.groups()).map(|step| (start + step) % accounting.groups());
+    let group = around.into_iter().find(|group| accounting.input(*group) > 0)?;
+    let bytes = accounting.readable(group, accounting.free());
     if bytes == 0 {
         return None;
     }
-    Some(if books.awake() == Some(group) { Step::Read { bytes } } else { Step::Visit { group } })
+    Some(if accounting.awake() == Some(group) { Step::Read { bytes } } else { Step::Visit { group } })
 }

@@ -4,44 +4,48 @@
 //! time to write what is buffered for j and to read the input that then fits and is left on j. The group that is awake
 //! costs no switch, so that it is left only when another one wins all the same.
 
-use super::{Books, Step, Strategy, Terms, home};
-use ::model::transfer_time;
+use super::accounting::Accounting;
+use super::strategy::{Step, Strategy};
+use super::terms::Terms;
+use super::transfer_phase;
+use model::transfer_time;
 
 /// Visits the group with the best efficiency.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BuffPack;
 
 impl Strategy for BuffPack {
-    fn next(&mut self, books: &Books, terms: &Terms) -> Step {
-        if books.input_left() == 0 && books.offloaded_in_all() > 0 {
-            return home::next(books);
+    fn next(&mut self, accounting: &Accounting, terms: &Terms) -> Step {
+        if accounting.input_left() == 0 && accounting.offloaded_in_all() > 0 {
+            return transfer_phase::next(accounting);
         }
-        let Some(group) = best(books, terms) else { return Step::Done };
-        let here = books.awake() == Some(group);
+        let Some(group) = best(accounting, terms) else { return Step::Done };
+        let here = accounting.awake() == Some(group);
         if !here {
             return Step::Visit { group };
         }
         // What is read fills the buffer; only then is something written, so that as much of it as can be goes at once.
-        let readable = books.readable(group, books.free());
-        if readable > 0 { Step::Read { bytes: readable } } else { Step::BringHome }
+        let readable = accounting.readable(group, accounting.free());
+        assert!(readable > 0 || accounting.buffered(group) > 0, "the best group has something to do");
+        if readable > 0 { Step::Read { bytes: readable } } else { Step::Deliver }
     }
 }
 
 /// The group with the best efficiency, the awake one if it is no worse than others; none if there is nothing to do.
-fn best(books: &Books, terms: &Terms) -> Option<usize> {
-    let awake = books.awake();
+fn best(accounting: &Accounting, terms: &Terms) -> Option<usize> {
+    let awake = accounting.awake();
     // Every other group takes the same switch, so that the one with most to do is the best of them.
     let (read, write) = (u128::from(terms.read_bytes_per_s), u128::from(terms.write_bytes_per_s));
     let much = |group: usize| {
-        let (buffered, readable) = at(books, group);
+        let (buffered, readable) = at(accounting, group);
         u128::from(buffered) * read + u128::from(readable) * write
     };
-    let others = (0..books.groups()).filter(|group| Some(*group) != awake);
+    let others = (0..accounting.groups()).filter(|group| Some(*group) != awake);
     let most = others.map(|group| (much(group), core::cmp::Reverse(group))).max();
     let other = most.map(|(_, core::cmp::Reverse(group))| group);
     let mut best: Option<(usize, Efficiency)> = None;
     for group in awake.into_iter().chain(other) {
-        let efficiency = Efficiency::of(books, terms, group);
+        let efficiency = Efficiency::of(accounting, terms, group);
         if efficiency.useful > 0 && best.is_none_or(|(_, so_far)| efficiency.beats(so_far)) {
             best = Some((group, efficiency));
         }
@@ -49,10 +53,10 @@ fn best(books: &Books, terms: &Terms) -> Option<usize> {
     best.map(|(group, _)| group)
 }
 
-/// What would be written on a group, and what would then be read.
-fn at(books: &Books, group: usize) -> (u64, u64) {
-    let buffered = books.buffered(group);
-    (buffered, books.readable(group, books.free() + buffered))
+/// The bytes that would be written on a group, and those that would then be read.
+fn at(accounting: &Accounting, group: usize) -> (u64, u64) {
+    let buffered = accounting.buffered(group);
+    (buffered, accounting.readable(group, accounting.free() + buffered))
 }
 
 /// Useful time and all of it, in nanoseconds.
@@ -63,13 +67,15 @@ struct Efficiency {
 }
 
 impl Efficiency {
-    fn of(books: &Books, terms: &Terms, group: usize) -> Self {
-        let (buffered, readable) = at(books, group);
+    fn of(accounting: &Accounting, terms: &Terms, group: usize) -> Self {
+        let (buffered, readable) = at(accounting, group);
         let write = transfer_time(buffered, terms.write_bytes_per_s);
         let read = transfer_time(readable, terms.read_bytes_per_s);
         let useful = (write + read).as_nanos();
-        let switch = if books.awake() == Some(group) { 0 } else { terms.switch.as_nanos() };
-        Self { useful, in_all: useful + 2 * terms.seek.as_nanos() + switch }
+        let switch = if accounting.awake() == Some(group) { 0 } else { terms.switch.as_nanos() };
+        let in_all = useful + 2 * terms.seek.as_nanos() + switch;
+        assert!(useful <= in_all, "no time is more than useful");
+        Self { useful, in_all }
     }
 
     fn beats(self, other: Self) -> bool {

@@ -1,9 +1,12 @@
-//! OffPack: write a full buffer to the group that is awake, wherever it belongs, and bring it home when all input is
-//! read (section IV-B).
+//! OffPack: write a full buffer to the group that is awake, wherever it belongs, and deliver it when all input is read
+//! (section IV-B).
 
-use super::{Books, Step, Strategy, Terms, home};
+use super::accounting::Accounting;
+use super::strategy::{Step, Strategy};
+use super::terms::Terms;
+use super::transfer_phase;
 
-/// Offloads first, brings home afterwards.
+/// Offloads first, delivers afterwards.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OffPack {
     /// Whether the buffer was full and is being written out.
@@ -11,34 +14,36 @@ pub struct OffPack {
 }
 
 impl Strategy for OffPack {
-    fn next(&mut self, books: &Books, _terms: &Terms) -> Step {
-        if books.input_left() == 0 {
-            return home::next(books);
+    fn next(&mut self, accounting: &Accounting, _terms: &Terms) -> Step {
+        if accounting.input_left() == 0 {
+            return transfer_phase::next(accounting);
         }
-        let Some(awake) = books.awake() else { return visit_input(books, 0) };
-        self.emptying = (self.emptying || books.full()) && books.buffered_in_all() > 0;
+        let Some(awake) = accounting.awake() else { return visit_input(accounting, 0) };
+        self.emptying = (self.emptying || accounting.full()) && accounting.buffered_in_all() > 0;
         if self.emptying {
-            return empty(books, awake);
+            return empty(accounting, awake);
         }
-        match books.readable(awake, books.free()) {
-            0 => visit_input(books, awake),
+        match accounting.readable(awake, accounting.free()) {
+            0 => visit_input(accounting, awake),
             bytes => Step::Read { bytes },
         }
     }
 }
 
 /// Writes something of the buffer to the group that is awake; the buffer is not empty.
-fn empty(books: &Books, awake: usize) -> Step {
-    if books.buffered(awake) > 0 {
-        return Step::BringHome;
+fn empty(accounting: &Accounting, awake: usize) -> Step {
+    assert!(accounting.buffered_in_all() > 0, "the buffer is not empty");
+    if accounting.buffered(awake) > 0 {
+        return Step::Deliver;
     }
-    let target = (0..books.groups()).find(|target| books.buffered(*target) > 0);
+    let target = (0..accounting.groups()).find(|target| accounting.buffered(*target) > 0);
     Step::Offload { target: target.expect("the buffer is not empty") }
 }
 
 /// The next group with input behind `start`, counted around. There must be one.
-fn visit_input(books: &Books, start: usize) -> Step {
-    let mut around = (0..books.groups()).map(|step| (start + step) % books.groups());
-    let group = around.find(|group| books.input(*group) > 0).expect("there is input left");
+fn visit_input(accounting: &Accounting, start: usize) -> Step {
+    assert!(accounting.input_left() > 0, "there is input left");
+    let mut around = (0..accounting.groups()).map(|step| (start + step) % accounting.groups());
+    let group = around.find(|group| accounting.input(*group) > 0).expect("there is input left");
     Step::Visit { group }
 }

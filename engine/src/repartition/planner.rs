@@ -1,130 +1,44 @@
-//! Chooses a strategy before the job runs, and again when what is measured makes another one cheaper.
+//! Follows the cheapest strategy in one class, and changes it when what was measured makes another one cheaper.
 //!
-//! Every candidate is rehearsed from where the job stands, with what was measured so far: the choice knows skew of
-//! input and output, what is buffered and what lies offloaded. A change costs a rehearsal only, since every strategy
-//! can go on from any books; it must promise at least a fiftieth of what is left, so that noise does not make the job
-//! waver.
+//! The cost of every candidate is simulated from where the job stands, with what was measured so far: the choice knows
+//! the skew of input and output, what is buffered and what lies offloaded. A change costs only the simulation, since
+//! every strategy can go on from any accounting; it must promise at least a fiftieth of what is left, so that noise does
+//! not make the job waver.
 
-use super::rehearsal::rehearse_on;
-use super::{
-    Alpha, Baseline, Books, BuffPack, Cost, Day, Expected, OffPack, Step, Strategy, Terms, TourPack, rehearse,
-};
-use alloc::vec::Vec;
-use core::fmt;
-use serde::{Deserialize, Serialize};
+use super::accounting::Accounting;
+use super::apportion::Expected;
+use super::choice::{Choice, Chosen, cheapest};
+use super::simulation::{Cost, simulate_cost};
+use super::strategy::{Step, Strategy};
+use super::terms::{Alpha, Terms};
 
-/// A strategy by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Choice {
-    /// [`Baseline`].
-    Baseline,
-    /// [`BuffPack`].
-    Buffpack,
-    /// [`OffPack`].
-    Offpack,
-    /// [`TourPack`].
-    Tourpack {
-        /// For how many groups of the tour it carries.
-        window: usize,
-    },
-}
+/// The reviews of the choice in a job.
+const REVIEWS: u64 = 20;
 
-impl fmt::Display for Choice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Baseline => write!(f, "Baseline"),
-            Self::Buffpack => write!(f, "BuffPack"),
-            Self::Offpack => write!(f, "OffPack"),
-            Self::Tourpack { window } => write!(f, "TourPack({window})"),
-        }
-    }
-}
-
-impl Choice {
-    /// The strategy itself, at its beginning.
-    pub fn strategy(self) -> Chosen {
-        match self {
-            Self::Baseline => Chosen::Baseline(Baseline::default()),
-            Self::Buffpack => Chosen::Buffpack(BuffPack),
-            Self::Offpack => Chosen::Offpack(OffPack::default()),
-            Self::Tourpack { window } => Chosen::Tourpack(TourPack::new(window)),
-        }
-    }
-
-    /// The paper's three, and ours with the window that fits.
-    pub fn candidates(terms: &Terms, memory_bytes: u64, groups: usize) -> [Self; 4] {
-        let window = TourPack::fitting(terms, memory_bytes, groups).window();
-        [Self::Baseline, Self::Buffpack, Self::Offpack, Self::Tourpack { window }]
-    }
-
-    /// What this choice would cost from these books on.
-    pub fn rehearse(self, books: &Books, terms: &Terms, expected: &Expected) -> Cost {
-        rehearse(&mut self.strategy(), books.clone(), terms, expected)
-    }
-
-    /// The same from a certain moment of a day on.
-    pub fn rehearse_on(self, day: &Day, books: &Books, terms: &Terms, expected: &Expected) -> Cost {
-        rehearse_on(day, &mut self.strategy(), books.clone(), terms, expected)
-    }
-}
-
-/// A strategy in the middle of its work.
-#[derive(Clone, Copy, Debug)]
-pub enum Chosen {
-    /// [`Baseline`].
-    Baseline(Baseline),
-    /// [`BuffPack`].
-    Buffpack(BuffPack),
-    /// [`OffPack`].
-    Offpack(OffPack),
-    /// [`TourPack`].
-    Tourpack(TourPack),
-}
-
-impl Strategy for Chosen {
-    fn next(&mut self, books: &Books, terms: &Terms) -> Step {
-        match self {
-            Self::Baseline(strategy) => strategy.next(books, terms),
-            Self::Buffpack(strategy) => strategy.next(books, terms),
-            Self::Offpack(strategy) => strategy.next(books, terms),
-            Self::Tourpack(strategy) => strategy.next(books, terms),
-        }
-    }
-}
-
-/// A job's mind in one class.
+/// Plans a job in one class.
 #[derive(Clone, Debug)]
 pub struct Planner {
-    books: Books,
+    accounting: Accounting,
     terms: Terms,
-    forced: bool,
+    /// The choice stays, whatever is measured.
+    fixed: bool,
     choice: Choice,
     chosen: Chosen,
-    /// Input that was left when the choice was last looked at.
+    /// The input that was left at the last review.
     reviewed_at: u64,
-    /// Input between two reviews.
+    /// The input between two reviews.
     review_every: u64,
     changes: u32,
 }
 
 impl Planner {
-    /// Chooses the strategy that costs least, if output falls as expected; or takes the one that is `forced`.
-    pub fn new(books: Books, terms: Terms, expected: &Expected, forced: Option<Choice>) -> Self {
-        let candidates = Choice::candidates(&terms, books.memory_bytes(), books.groups());
-        let cheapest = || cheapest(&candidates, &books, &terms, expected).0;
-        let choice = forced.unwrap_or_else(cheapest);
-        let reviewed_at = books.input_left();
-        Self {
-            chosen: choice.strategy(),
-            choice,
-            forced: forced.is_some(),
-            reviewed_at,
-            review_every: (reviewed_at / 20).max(1),
-            books,
-            terms,
-            changes: 0,
-        }
+    /// Begins with `choice`, and keeps to it if it is `fixed`.
+    pub fn new(accounting: Accounting, terms: Terms, choice: Choice, fixed: bool) -> Self {
+        assert!(terms.read_bytes_per_s > 0 && terms.write_bytes_per_s > 0, "a group moves bytes");
+        let reviewed_at = accounting.input_left();
+        let review_every = (reviewed_at / REVIEWS).max(1);
+        let chosen = choice.strategy();
+        Self { accounting, terms, fixed, choice, chosen, reviewed_at, review_every, changes: 0 }
     }
 
     /// The strategy it follows now.
@@ -132,86 +46,87 @@ impl Planner {
         self.choice
     }
 
-    /// How often it changed it.
+    /// The number of times it changed the strategy.
     pub fn changes(&self) -> u32 {
         self.changes
     }
 
-    /// The books.
-    pub fn books(&self) -> &Books {
-        &self.books
+    /// The accounting.
+    pub fn accounting(&self) -> &Accounting {
+        &self.accounting
     }
 
-    /// The books, to enter what was done.
-    pub fn books_mut(&mut self) -> &mut Books {
-        &mut self.books
+    /// The accounting, to enter what was done.
+    pub fn accounting_mut(&mut self) -> &mut Accounting {
+        &mut self.accounting
     }
 
-    /// The next step. Twenty times in a job, and only when a group would be left, the choice is looked at again.
+    /// Reviews its choice no more.
+    pub(super) fn fix(&mut self) {
+        self.fixed = true;
+    }
+
+    /// The next step. Twenty times in a job, and only when a group would be left, the choice is reviewed.
     pub fn next_step(&mut self) -> Step {
-        let step = self.chosen.next(&self.books, &self.terms);
-        let read = self.reviewed_at - self.books.input_left();
-        if self.forced || read < self.review_every || !matches!(step, Step::Visit { .. }) {
+        let step = self.chosen.next(&self.accounting, &self.terms);
+        assert!(self.accounting.input_left() <= self.reviewed_at, "input does not grow");
+        let read = self.reviewed_at - self.accounting.input_left();
+        if self.fixed || read < self.review_every || !matches!(step, Step::Visit { .. }) {
             return step;
         }
-        self.reviewed_at = self.books.input_left();
+        self.reviewed_at = self.accounting.input_left();
         if !self.review() {
             return step;
         }
-        self.chosen.next(&self.books, &self.terms)
+        self.chosen.next(&self.accounting, &self.terms)
     }
 
-    /// What the current choice would do on this group if it were awake and so much less were promised. Nothing is
-    /// reviewed for it.
-    pub(super) fn step_on(&mut self, group: usize, promised: u64) -> Step {
-        let awake = self.books.awake();
-        self.books.redeem(promised);
-        self.books.woke(group);
+    /// The step that the current choice would take on this group if it were awake and so much less were reserved.
+    /// Nothing is reviewed for it.
+    pub(super) fn step_on(&mut self, group: usize, reserved: u64) -> Step {
+        let awake = self.accounting.awake();
+        self.accounting.release(reserved);
+        self.accounting.woke(group);
         let mut chosen = self.chosen;
-        let step = chosen.next(&self.books, &self.terms);
+        let step = chosen.next(&self.accounting, &self.terms);
         match awake {
-            Some(awake) => self.books.woke(awake),
-            None => self.books.slept(),
+            Some(awake) => self.accounting.woke(awake),
+            None => self.accounting.slept(),
         }
-        self.books.promise(promised);
+        self.accounting.reserve(reserved);
+        assert_eq!(self.accounting.awake(), awake, "a look changes nothing");
         step
     }
 
-    /// What the rest would cost by the current choice, if things go on as measured and a day has just begun.
+    /// The cost of the rest by the current choice, if things go on as measured and a day has just begun.
     pub fn forecast(&self) -> Cost {
         let mut chosen = self.chosen;
-        rehearse(&mut chosen, self.books.clone(), &self.terms, &self.measured())
+        simulate_cost(&mut chosen, self.accounting.clone(), &self.terms, &self.measured())
     }
 
     fn measured(&self) -> Expected {
-        let produced = self.books.produced();
+        let produced = self.accounting.produced();
         if produced.iter().all(|bytes| *bytes == 0) {
-            return Expected::uniform(self.books.groups(), self.books.alpha());
+            return Expected::uniform(self.accounting.groups(), self.accounting.alpha());
         }
-        let alpha = self.books.alpha();
+        let alpha = self.accounting.alpha();
         Expected { alpha: Alpha { input: alpha.input.max(1), ..alpha }, shares: produced.to_vec() }
     }
 
     /// Changes the strategy if another one is cheaper by a fiftieth at least.
     fn review(&mut self) -> bool {
-        let expected = self.measured();
-        let candidates: Vec<Choice> = Choice::candidates(&self.terms, self.books.memory_bytes(), self.books.groups())
-            .into_iter()
-            .filter(|choice| *choice != Choice::Baseline)
-            .collect();
-        let (choice, cost) = cheapest(&candidates, &self.books, &self.terms, &expected);
+        assert!(!self.fixed, "a fixed choice is not reviewed");
+        let (memory_bytes, groups) = (self.accounting.memory_bytes(), self.accounting.groups());
+        let candidates = Choice::candidates(&self.terms, memory_bytes, groups);
+        let candidates = candidates.into_iter().filter(|choice| *choice != Choice::Baseline);
+        let (choice, cost) = cheapest(candidates, &self.accounting, &self.terms, &self.measured());
         if choice == self.choice || cost.total() + cost.total() / 49 > self.forecast().total() {
             return false;
         }
+        assert!(cost.total() <= self.forecast().total(), "a change promises something");
         self.choice = choice;
         self.chosen = choice.strategy();
         self.changes += 1;
         true
     }
-}
-
-/// The candidate that costs least. There must be one.
-fn cheapest(candidates: &[Choice], books: &Books, terms: &Terms, expected: &Expected) -> (Choice, Cost) {
-    let costs = candidates.iter().map(|choice| (*choice, choice.rehearse(books, terms, expected)));
-    costs.min_by_key(|(_, cost)| cost.total()).expect("there are candidates")
 }

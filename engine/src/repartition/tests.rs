@@ -2,22 +2,25 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::model::{
+use super::formulas::{
     Question, Skew, baseline_s, buffpack_s, lower_bound_s, offpack_s, skewed_buffpack_s, skewed_offpack_s,
 };
+use super::simulation::Simulation;
+use super::strategy::Strategy as _;
 use super::*;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 use proptest::prelude::*;
 
-fn even(question: &Question) -> Books {
+fn even(question: &Question) -> Accounting {
     let each = question.data_bytes / question.groups as u64;
-    Books::new(vec![each; question.groups], question.memory_bytes, question.alpha)
+    Accounting::new(vec![each; question.groups], question.memory_bytes, question.alpha)
 }
 
 fn cost_of(choice: Choice, question: &Question) -> Cost {
-    choice.rehearse(&even(question), &question.terms, &Expected::uniform(question.groups, question.alpha))
+    choice.simulate_cost(&even(question), &question.terms, &Expected::uniform(question.groups, question.alpha))
 }
 
 /// How far `ours` is from `other`, in thousandths of `other`.
@@ -82,10 +85,10 @@ fn the_choice_is_never_slower_than_the_better_of_buffpack_and_offpack() {
             let data_bytes = 5_000_000_000_000;
             let question = Question { memory_bytes: memory_gb * 1_000_000_000, data_bytes, groups, ..Question::PAPER };
             let expected = Expected::uniform(groups, question.alpha);
-            let planner = Planner::new(even(&question), question.terms, &expected, None);
-            let chosen = cost_of(planner.choice(), &question).time;
+            let choice = Choice::cheapest(&even(&question), &question.terms, &expected);
+            let chosen = cost_of(choice, &question).time;
             let best = cost_of(Choice::Buffpack, &question).time.min(cost_of(Choice::Offpack, &question).time);
-            assert!(chosen <= best, "{memory_gb} GB, {groups} groups: {} is slower", planner.choice());
+            assert!(chosen <= best, "{memory_gb} GB, {groups} groups: {} is slower", choice);
         }
     }
 }
@@ -108,13 +111,14 @@ fn the_models_that_know_skew_are_within_three_percent_where_the_papers_are_not()
         let question = Question { memory_bytes: memory_gb * 1_000_000_000, ..Question::PAPER };
         let (even, skewed) = (zipf(12, 0.0), zipf(12, exponent));
         for skew in [Skew { input: &even, output: &skewed }, Skew { input: &skewed, output: &even }] {
-            let books = Books::new(scaled(skew.input, question.data_bytes), question.memory_bytes, question.alpha);
+            let accounting =
+                Accounting::new(scaled(skew.input, question.data_bytes), question.memory_bytes, question.alpha);
             let expected = Expected { alpha: question.alpha, shares: scaled(skew.output, 1 << 40) };
             for (choice, formula) in [
                 (Choice::Buffpack, skewed_buffpack_s(&question, skew)),
                 (Choice::Offpack, skewed_offpack_s(&question, skew)),
             ] {
-                let took = choice.rehearse(&books, &question.terms, &expected).time.as_secs_f64();
+                let took = choice.simulate_cost(&accounting, &question.terms, &expected).time.as_secs_f64();
                 let case = if skew.input[0] > skew.input[11] { "input" } else { "output" };
                 let error = off_by(took, formula);
                 assert!(error < 30.0, "{choice}, {memory_gb} GB, {case} s = {exponent}: {took} s, not {formula} s");
@@ -160,10 +164,15 @@ fn a_planner_that_was_told_wrong_changes_its_mind() {
     let question = Question { memory_bytes: 40_000_000_000, data_bytes: 20_000_000_000_000, ..Question::PAPER };
     let told = Expected::uniform(12, question.alpha);
     let right = Expected { alpha: question.alpha, shares: scaled(&zipf(12, 1.0), 1 << 40) };
-    let mut planner = Planner::new(even(&question), question.terms, &told, None);
-    let at_first = planner.choice();
-    let ends = rehearsal::run_planner(&mut planner, &question.terms, &right);
-    let stubborn = at_first.rehearse(&even(&question), &question.terms, &right);
+    let at_first = Choice::cheapest(&even(&question), &question.terms, &told);
+    let mut planner = Planner::new(even(&question), question.terms, at_first, false);
+    // The planner in a world where output falls otherwise than it was told.
+    let mut simulation = Simulation::new(even(&question), &question.terms, &right, &Day::default());
+    let ends = simulation.run(|accounting| {
+        *planner.accounting_mut() = accounting.clone();
+        planner.next_step()
+    });
+    let stubborn = at_first.simulate_cost(&even(&question), &question.terms, &right);
     assert_ne!(planner.choice(), at_first);
     assert!(ends.time < stubborn.time, "{ends:?} against {stubborn:?}");
 }
@@ -178,7 +187,7 @@ fn visits_beyond_the_starts_of_a_day_wait_for_the_next_one() {
         let free = cost_of(choice, &question);
         assert_eq!((free.waiting, free.total()), (Duration::ZERO, free.time));
         let terms = Terms { starts_per_day: 10, ..question.terms };
-        let rated = choice.rehearse(&even(&question), &terms, &expected);
+        let rated = choice.simulate_cost(&even(&question), &terms, &expected);
         assert_eq!((rated.time, rated.switches, rated.starts), (free.time, free.switches, free.starts));
         assert!(rated.starts >= rated.switches.div_ceil(12), "{rated:?}");
         let days = rated.total().as_secs_f64() / 86_400.0;
@@ -194,7 +203,7 @@ fn what_is_gone_of_a_day_counts() {
     let expected = Expected::uniform(12, question.alpha);
     let on = |starts: Vec<u32>| {
         let day = Day { gone: 20 * HOUR, starts };
-        Choice::Offpack.rehearse_on(&day, &even(&question), &terms, &expected)
+        Choice::Offpack.simulate_cost_from(&day, &even(&question), &terms, &expected)
     };
     assert_eq!(on(Vec::new()).waiting, Duration::ZERO, "it takes minutes, and few starts");
     assert_eq!(on(vec![3; 12]).waiting, Duration::ZERO);
@@ -210,8 +219,7 @@ fn where_starts_are_few_fewer_switches_are_chosen() {
     let chosen = |starts_per_day| {
         let terms = Terms { starts_per_day, ..question.terms };
         let expected = Expected::uniform(12, question.alpha);
-        let planner = Planner::new(even(&question), terms, &expected, None);
-        planner.choice().rehearse(&even(&question), &terms, &expected)
+        Choice::cheapest(&even(&question), &terms, &expected).simulate_cost(&even(&question), &terms, &expected)
     };
     let (free, rated) = (chosen(u32::MAX), chosen(10));
     assert!(rated.switches < free.switches && rated.time > free.time, "{free:?}, {rated:?}");
@@ -228,20 +236,23 @@ proptest! {
         free_rides in any::<bool>(),
     ) {
         let groups = input.len();
-        let mut rng = ::model::Rng::new(seed);
+        let mut rng = model::Rng::new(seed);
         let mut shares: Vec<u64> = (0..groups).map(|_| rng.below(10)).collect();
         shares[rng.below(groups as u64) as usize] += 1;
         let alpha = Alpha { output: alpha.0, input: alpha.1 };
-        let books = Books::new(input.clone(), memory, alpha);
+        let accounting = Accounting::new(input.clone(), memory, alpha);
         let expected = Expected { alpha, shares };
         let choice = Choice::candidates(&Terms::PAPER, memory, groups)[which];
         let mut strategy: Chosen = choice.strategy();
-        let (books, cost) = rehearsal::run(&mut strategy, books, &Terms::PAPER, (&expected, &Day::default()), |books| {
-            if free_rides && rng.below(20) == 0 { books.woke(rng.below(groups as u64) as usize); }
+        let mut simulation = Simulation::new(accounting, &Terms::PAPER, &expected, &Day::default());
+        let cost = simulation.run(|accounting| {
+            if free_rides && rng.below(20) == 0 { accounting.woke(rng.below(groups as u64) as usize); }
+            strategy.next(accounting, &Terms::PAPER)
         });
-        prop_assert!(books.done());
+        let accounting = simulation.accounting();
+        prop_assert!(accounting.done());
         let total: u64 = input.iter().sum();
-        prop_assert_eq!((0..groups).map(|group| books.home(group)).sum::<u64>(), alpha.output_of(total));
+        prop_assert_eq!((0..groups).map(|group| accounting.delivered(group)).sum::<u64>(), alpha.output_of(total));
         prop_assert!(cost.bytes_read >= total);
     }
 }

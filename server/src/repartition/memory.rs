@@ -15,7 +15,7 @@
 //! Invariants: objects are no longer than the classes' share of a half of the buffer, so that what is encoded at once
 //! takes no more than what was given.
 
-use super::plan::Input;
+use super::input::{Input, ReadInput};
 use batch::{COLUMN_BYTES, Format, working_bytes};
 use model::Code;
 
@@ -23,16 +23,16 @@ use model::Code;
 const OBJECT_BYTES: u64 = 64 << 20;
 /// The shortest that output objects may be asked to be.
 const OBJECT_BYTES_MIN: u64 = 64 << 10;
-/// The least memory of a job in one class: some of the smallest batches must fit into the grain.
+/// The least memory of a job in one class: some of the smallest batches must fit into a chunk.
 const LEAST_BYTES: u64 = 16 * batch::BATCH_BYTES_MIN;
 /// The largest piece that is read between two decisions.
-const GRAIN_BYTES_MAX: u64 = 64 << 20;
+const CHUNK_BYTES_MAX: u64 = 64 << 20;
 /// Blocks that are on their way in a class: read ahead, taken apart, gathered for a pack.
 const BLOCKS_BYTES: u64 = 8 << 20;
 /// What is kept of an object of the input beside its key, from the listing to the report: itself, the version and key
 /// that were read, and what the allocator adds to a key.
 const INPUT_BYTES: u64 = 128;
-const _: () = assert!(size_of::<Input>() + size_of::<super::plan::ReadInput>() + 32 <= INPUT_BYTES as usize);
+const _: () = assert!(size_of::<Input>() + size_of::<ReadInput>() + 32 <= INPUT_BYTES as usize);
 
 /// How a job shares out its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub(super) struct Memory {
     /// What a row group may take, for each class.
     pub row_group_bytes: u64,
     /// The largest piece that is read between two decisions, or offloaded.
-    pub grain_bytes: u64,
+    pub chunk_bytes: u64,
     /// The size of output objects.
     pub object_bytes: u64,
     /// The most that the process takes for the job.
@@ -58,7 +58,7 @@ impl Memory {
     pub fn decoder_bytes(&self, format: Format) -> u64 {
         match format {
             Format::Parquet => self.row_group_bytes,
-            _ => self.grain_bytes.saturating_mul(4).min(self.buffer_bytes).max(batch::BATCH_BYTES_MIN),
+            _ => self.chunk_bytes.saturating_mul(4).min(self.buffer_bytes).max(batch::BATCH_BYTES_MIN),
         }
     }
 }
@@ -99,7 +99,7 @@ impl Needs {
         Ok(Memory {
             buffer_bytes,
             row_group_bytes: if is_parquet { reading / classes } else { buffer_bytes / classes },
-            grain_bytes: (buffer_bytes / (4 * classes * classes)).clamp(1, GRAIN_BYTES_MAX),
+            chunk_bytes: (buffer_bytes / (4 * classes * classes)).clamp(1, CHUNK_BYTES_MAX),
             object_bytes,
             most_bytes: self.most_bytes(object_bytes, reading / 2),
             column_bytes: if is_parquet { with_slack(classes * COLUMN_BYTES) } else { 0 },
@@ -143,7 +143,7 @@ fn with_slack(bytes: u64) -> u64 {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use engine::repartition::Job;
+    use engine::repartition::JobSpec;
 
     fn needs(given_bytes: u64, classes: usize, format: Format) -> Needs {
         let code = Code { data: 15, parity: 3, fragment_bytes: 128 << 10 };
@@ -158,8 +158,8 @@ mod tests {
                 let row_groups = if format == Format::Parquet { classes as u64 * memory.row_group_bytes } else { 0 };
                 assert!(memory.buffer_bytes + memory.buffer_bytes / 8 + row_groups <= given_bytes, "{memory:?}");
                 assert!(2 * classes as u64 * memory.object_bytes <= given_bytes, "{memory:?}");
-                assert!(Job::least_memory_bytes(classes, memory.grain_bytes) <= memory.buffer_bytes, "{memory:?}");
-                assert!(memory.grain_bytes <= memory.object_bytes, "a run is no longer than an object: {memory:?}");
+                assert!(JobSpec::least_memory_bytes(classes, memory.chunk_bytes) <= memory.buffer_bytes, "{memory:?}");
+                assert!(memory.chunk_bytes <= memory.object_bytes, "a run is no longer than an object: {memory:?}");
             }
         }
     }

@@ -1,15 +1,15 @@
 //! The world's messages, and the handle by which everybody else sends them.
 
-use super::making::{Ticket, WriteOrder};
+use super::making::WriteOrder;
 use super::migration::StagedCursor;
 use super::read::{Progress, ReadOrder};
 use super::reclaim::DeadPage;
 use super::transfer::Written;
 use catalog::{Blob, VersionId};
-use engine::{Event, PinnedTo, Rack, StagedEntry};
+use engine::{Event, JobAction, JobId, PinnedTo, Rack, StagedEntry};
 use model::{Attempt, BlobId, DriveId, GroupId, OpId, Time};
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use workshop::HeldPack;
 
 /// A look at the engine between two events.
@@ -23,8 +23,8 @@ pub(crate) enum Message {
     Read(Box<ReadOrder>),
     /// A blob of bytes in memory is to be written.
     Write(Box<WriteOrder>),
-    /// Operations that are queued with this ticket are not wanted any more.
-    Withdraw(Arc<Ticket>),
+    /// A repartition job waits its turn; its actions go there.
+    QueueJob(JobId, mpsc::UnboundedSender<JobAction>),
     /// A consumer in memory is gone: operations queued for it are not wanted any more.
     ReadAbandoned,
     /// A look at the engine.
@@ -53,19 +53,15 @@ pub(crate) enum Message {
     Close(oneshot::Sender<()>),
 }
 
-/// The ready group of each class, by class.
-pub type Awake = Vec<Option<GroupId>>;
-
 /// The handle by which everybody else talks to the world.
 #[derive(Clone)]
 pub struct WorldHandle {
     messages: mpsc::UnboundedSender<Message>,
-    awake: watch::Receiver<Awake>,
 }
 
 impl WorldHandle {
-    pub(super) fn new(messages: mpsc::UnboundedSender<Message>, awake: watch::Receiver<Awake>) -> Self {
-        Self { messages, awake }
+    pub(super) fn new(messages: mpsc::UnboundedSender<Message>) -> Self {
+        Self { messages }
     }
 
     /// Orders a read. Its outcome shows at its target.
@@ -76,16 +72,6 @@ impl WorldHandle {
     /// Asks for a blob of bytes in memory. What becomes of it is answered.
     pub fn write(&self, order: WriteOrder) {
         self.send(Message::Write(Box::new(order)));
-    }
-
-    /// Withdraws what is queued with `ticket`; what is in service goes on.
-    pub fn withdraw(&self, ticket: &Arc<Ticket>) {
-        self.send(Message::Withdraw(Arc::clone(ticket)));
-    }
-
-    /// The ready groups, now and whenever they change.
-    pub fn awake(&self) -> watch::Receiver<Awake> {
-        self.awake.clone()
     }
 
     /// Reports a fact to the engine.

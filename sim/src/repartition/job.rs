@@ -1,8 +1,8 @@
-//! One run of a job: its orders as operations of the rack, one at a time, with clients beside them.
+//! One run of a job: the rack's steps as operations of the rack, with clients beside them.
 //!
-//! An order waits in the background lane for its group; the rack's scheduler wakes it. If a client's group awakes
-//! before, the operation is withdrawn where there is something to do on that group, and the job is asked again: a free
-//! ride. Without a limit on operations an order is one of them: so 100 TB take no more events than they take visits.
+//! The engine decides, here as in the server: it gives out the steps, holds them back while something stands in their
+//! way, and withdraws what is queued when a client wakes another group where there is something to do. A step is one
+//! operation, or several if their size is limited: so 100 TB take no more events than they take visits.
 
 use super::{CLASS, Repartition, RepartitionError};
 use crate::chance::exponential;
@@ -10,14 +10,20 @@ use crate::measure::Clients;
 use crate::world::{Ended, Setting, World};
 use engine::check::TraceCheck;
 use engine::layout::Layout;
-use engine::repartition::{Choice, Deal, Job, Order, Part};
-use engine::{ClassPhase, Lane, Outcome, PinnedTo, Rack, Rejection, Work};
-use model::{BlobId, DriveId, GroupId, OpId, Rng, Time};
+use engine::repartition::{Accounting, Apportion, Choice, JobPlanner, JobSpec, Order, Part};
+use engine::{
+    ClassPhase, JobAction, JobClass, JobEnd, JobEvent, JobId, Lane, Outcome, PinnedTo, Rack, Rejection, StepResult,
+    Work,
+};
+use model::{Attempt, BlobId, DriveId, GroupId, OpId, Rng, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// What one run took.
-pub(super) struct Taken {
+/// The only job there is.
+const JOB: JobId = JobId(1);
+
+/// Measurements of one run.
+pub(super) struct Measurements {
     pub strategy: Choice,
     pub changes: u32,
     pub time: Duration,
@@ -34,8 +40,8 @@ pub(super) struct Taken {
 }
 
 impl Repartition {
-    /// The job as it begins: it knows how the input lies, and expects output to fall to all groups alike.
-    pub(super) fn job(&self, groups: &[GroupId]) -> Result<Job, RepartitionError> {
+    /// The job as it begins: it is known how the input lies, and output is expected to fall to all groups alike.
+    pub(super) fn spec(&self, groups: &[GroupId]) -> Result<JobSpec, RepartitionError> {
         let terms = self.terms();
         let part = Part {
             class: CLASS,
@@ -46,14 +52,22 @@ impl Repartition {
         let forced = self.method.forced(&terms, self.memory_bytes, groups.len());
         // A byte of input is the smallest piece that a fluid has.
         let byte_becomes = self.alpha.output.div_ceil(self.alpha.input.max(1));
-        let grain_bytes = self.memory_bytes.div_ceil(1_000).max(byte_becomes);
-        let job = Job::new(&[part], self.memory_bytes, grain_bytes, terms, self.alpha, forced);
-        job.ok_or(RepartitionError::Nothing)
+        let spec = JobSpec {
+            parts: vec![part],
+            memory_bytes: self.memory_bytes,
+            chunk_bytes: self.memory_bytes.div_ceil(1_000).max(byte_becomes),
+            terms,
+            alpha: self.alpha,
+            choices: Vec::new(),
+            fixed: false,
+            host_scale: 1,
+        };
+        spec.chosen(forced).ok_or(RepartitionError::Nothing)
     }
 }
 
 /// Runs one seed of a job in a rack of this layout.
-pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Taken, RepartitionError> {
+pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Measurements, RepartitionError> {
     let judge = Some(TraceCheck::new(&what.rack, layout, &what.policy));
     let rack = Rack::new(what.rack.clone(), layout.clone(), what.policy.clone(), seed);
     let setting = Setting { judge, network: Some(what.network), ..Setting::default() };
@@ -61,8 +75,7 @@ pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Take
     let stacks = what.rack.code.stacks();
     let rng = |thing: &[u8; 8]| Rng::for_thing(seed, u64::from_le_bytes(*thing));
     let mut run = Run {
-        job: what.job(&groups)?,
-        deal: Deal::new(&what.expected(groups.len())),
+        apportion: Apportion::new(&what.expected(groups.len())),
         drives: groups.iter().map(|group| layout.groups[group.index()].drives[..stacks].to_vec()).collect(),
         world: World::with(rack, seed, setting),
         next_read: Time::MAX,
@@ -70,65 +83,95 @@ pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Take
         keys: rng(b"keys    "),
         clients: Clients::default(),
         runs: BTreeMap::new(),
+        step: None,
         at: None,
         free_rides: 0,
         moved: [0, 0],
         peak_offloaded_bytes: 0,
-        ended: None,
+        refused: None,
+        end: None,
         what,
         groups,
     };
     run.plan_next_read(Time::ZERO);
     run.go()?;
-    Ok(run.taken())
+    Ok(run.measurements())
 }
 
-/// How an operation of the job ended.
-enum Fared {
-    Done,
-    /// It was withdrawn, because this group is awake.
-    Withdrawn,
-    /// It has to wait for the next day: the drives may not start any more on this one.
-    Tomorrow,
+/// A step in hand, and the operation of it that is under way.
+struct StepInHand {
+    attempt: Attempt,
+    order: Order,
+    room_bytes: u64,
+    /// Bytes that were moved so far.
+    moved: u64,
+    op: OpId,
+    /// Bytes that `op` moves.
+    op_bytes: u64,
 }
 
 struct Run<'a> {
     what: &'a Repartition,
-    job: Job,
-    deal: Deal,
+    apportion: Apportion,
     world: World,
     groups: Vec<GroupId>,
-    /// Where a blob of each group lies.
+    /// The drives of a blob in each group.
     drives: Vec<Vec<DriveId>>,
     /// When the next client comes.
     next_read: Time,
     arrivals: Rng,
     keys: Rng,
     clients: Clients,
-    /// The blobs of each run that lies offloaded: on which group, for whom; what is left to be read of each.
+    /// The blobs of each run that lies offloaded, by the group it lies on and its destination, with the bytes that are
+    /// still to be read of each.
     runs: BTreeMap<(GroupId, GroupId), VecDeque<(BlobId, u64)>>,
-    /// The group of the last order that was carried out.
+    step: Option<StepInHand>,
+    /// The group of the last operation that was carried out.
     at: Option<GroupId>,
     free_rides: u64,
     /// Bytes that the job has read and written.
     moved: [u64; 2],
     peak_offloaded_bytes: u64,
-    /// How the job's last operation ended.
-    ended: Option<Ended>,
+    /// Why an operation was refused last.
+    refused: Option<Rejection>,
+    end: Option<JobEnd>,
 }
 
 impl Run<'_> {
     fn go(&mut self) -> Result<(), RepartitionError> {
-        loop {
-            let awake = self.awake();
-            self.job.awake(CLASS, awake);
-            let order = self.job.next(CLASS);
-            let Some(on) = order.group() else { break };
-            // Somebody else woke the group that it goes on with.
-            self.free_rides += u64::from(awake == Some(on) && self.at.is_some_and(|at| at != on));
-            self.carry_out(order)?;
+        self.world.report_job(JOB, JobEvent::Queued);
+        while self.end.is_none() {
+            if let Some((_, action)) = self.world.take_job_action() {
+                self.act(action)?;
+            } else if !self.take_ended() {
+                self.pass_some();
+            }
         }
-        self.assert_home();
+        match (self.end, self.refused) {
+            (Some(JobEnd::Done), _) => self.assert_delivered(),
+            (_, reason) => {
+                let reason = reason.unwrap_or(Rejection::Closing);
+                return Err(RepartitionError::Refused(reason, self.world.now().since(Time::ZERO)));
+            }
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, action: JobAction) -> Result<(), RepartitionError> {
+        match action {
+            JobAction::Plan => {
+                let spec = self.what.spec(&self.groups)?;
+                self.world.report_job(JOB, JobEvent::Planned(Box::new(spec)));
+            }
+            JobAction::Step { attempt, order, room_bytes, .. } => {
+                // Somebody else woke the group that it goes on with.
+                let free = self.awake() == order.group() && self.at.is_some() && self.at != order.group();
+                self.free_rides += u64::from(free);
+                let step = StepInHand { attempt, order, room_bytes, moved: 0, op: OpId(0), op_bytes: 0 };
+                self.submit(step);
+            }
+            JobAction::Ended { end } => self.end = Some(end),
+        }
         Ok(())
     }
 
@@ -140,56 +183,32 @@ impl Run<'_> {
         }
     }
 
-    /// Carries out an order, or a part of it: one operation, or as many as a refill has pieces.
-    fn carry_out(&mut self, order: Order) -> Result<(), RepartitionError> {
-        let mut moved = 0;
-        loop {
-            let (work, bytes) = self.work(order, moved);
-            let op = self.world.ask(Lane::Background, work);
-            let fared = self.wait_for(op)?;
-            if matches!(fared, Fared::Done) {
-                self.at = order.group();
-                moved += bytes;
-                if let Order::Refill { on, target, bytes: whole } = order {
-                    self.doom_run((on, target), bytes);
-                    if moved < whole {
-                        continue;
-                    }
-                }
-            }
-            match fared {
-                _ if moved > 0 => self.done(order, moved),
-                Fared::Tomorrow => self.job.withdrawn(CLASS, None),
-                Fared::Done | Fared::Withdrawn => {
-                    let awake = self.awake();
-                    self.job.withdrawn(CLASS, awake);
-                }
-            }
-            if matches!(fared, Fared::Tomorrow) {
-                self.pass_until(Time::start_of_day(self.world.now().day() + 1));
-            }
-            return Ok(());
-        }
+    /// Submits the next operation of a step.
+    fn submit(&mut self, mut step: StepInHand) {
+        let (work, bytes) = self.work(&step);
+        step.op_bytes = bytes;
+        step.op = self.world.ask_for_job(JobClass { job: JOB, class: CLASS }, work);
+        self.step = Some(step);
     }
 
-    /// The next operation of an order, of which so much is moved, and how many bytes it moves.
-    fn work(&self, order: Order, moved: u64) -> (Work, u64) {
+    /// The next operation of a step, and how many bytes it moves.
+    fn work(&self, step: &StepInHand) -> (Work, u64) {
         let most = self.what.operation_bytes.unwrap_or(u64::MAX);
-        match order {
+        match step.order {
             Order::Read { group, bytes } => {
                 // What the planner takes alpha for may be more than it is, by what rounding makes.
-                let fits = self.deal.input_for(self.job.room_bytes(CLASS));
+                let fits = self.apportion.input_for(step.room_bytes);
                 self.read(group, bytes.min(fits).min(most))
             }
             // The pieces of a run lie between those of others: each is read by itself.
             Order::Refill { on, target, bytes } => {
                 let run = self.runs.get(&(on, target));
                 let piece = run.and_then(|run| run.front()).map_or(u64::MAX, |(_, left)| *left);
-                self.read(on, (bytes - moved).min(piece).min(most))
+                self.read(on, (bytes - step.moved).min(piece).min(most))
             }
-            Order::BringHome { group, bytes } => self.write(group, bytes.min(most)),
+            Order::Deliver { group, bytes } => self.write(group, bytes.min(most)),
             Order::Offload { on, bytes, .. } => self.write(on, bytes.min(most)),
-            Order::Wait | Order::Done => unreachable!("there is nothing to do"),
+            Order::Wait | Order::Done => unreachable!("that is no step"),
         }
     }
 
@@ -205,34 +224,81 @@ impl Run<'_> {
     }
 
     fn number(&self, group: GroupId) -> usize {
-        self.groups.iter().position(|known| *known == group).unwrap_or(0)
+        self.groups.iter().position(|known| *known == group).expect("a group of the class")
     }
 
-    /// So many bytes of an order are moved: the job is told what came of it.
-    fn done(&mut self, order: Order, bytes: u64) {
-        match order {
-            Order::Read { .. } => {
-                let output: Vec<(GroupId, u64)> =
-                    self.groups.iter().copied().zip(self.deal.deal(bytes).iter().copied()).collect();
-                self.job.was_read(CLASS, bytes, &output);
+    /// Takes note of operations that have ended; whether one of the job's was among them.
+    fn take_ended(&mut self) -> bool {
+        let mut of_job = None;
+        for ended in self.world.take_ended() {
+            match ended.lane {
+                Lane::Client => self.clients.ended(&ended),
+                _ if self.step.as_ref().is_some_and(|step| step.op == ended.op) => of_job = Some(ended),
+                _ => {}
             }
-            Order::BringHome { .. } => self.job.was_brought_home(CLASS, bytes),
+        }
+        let Some(ended) = of_job else { return false };
+        let step = self.step.take().expect("it was its operation that ended");
+        self.operation_ended(step, &ended);
+        true
+    }
+
+    /// An operation of the step has ended, and with it the step, unless there is more of a run to be read.
+    fn operation_ended(&mut self, mut step: StepInHand, ended: &Ended) {
+        match ended.outcome {
+            Outcome::Read | Outcome::Written { .. } => {
+                self.at = step.order.group();
+                step.moved += step.op_bytes;
+                if let Order::Refill { on, target, bytes } = step.order {
+                    self.doom_run((on, target), step.op_bytes);
+                    if step.moved < bytes {
+                        return self.submit(step);
+                    }
+                }
+            }
+            Outcome::Failed(reason) => self.refused = Some(reason),
+            Outcome::Cancelled => {}
+            Outcome::Deleted | Outcome::Rebuilt => unreachable!("the job neither deletes nor rebuilds"),
+        }
+        let result = self.result(&step);
+        self.moved[usize::from(step.order.writes())] += step.moved;
+        self.world.report_job(JOB, JobEvent::StepEnded { class: CLASS, attempt: step.attempt, result });
+        if let (Order::Offload { on, .. }, Some(accounting)) = (step.order, self.accounting()) {
+            self.peak_offloaded_bytes = self.peak_offloaded_bytes.max(accounting.offloaded_on(self.number(on)));
+        }
+    }
+
+    /// What came of a step.
+    fn result(&mut self, step: &StepInHand) -> StepResult {
+        let bytes = step.moved;
+        if bytes == 0 {
+            return StepResult::Refused;
+        }
+        match step.order {
+            Order::Read { .. } => {
+                let output = self.apportion.output_of(bytes).iter().copied();
+                let output = self.groups.iter().copied().zip(output).collect();
+                StepResult::Read { input_bytes: bytes, lost_bytes: 0, output }
+            }
             Order::Offload { on, target, .. } => {
-                self.job.was_offloaded(CLASS, bytes);
                 let blob = BlobId::numbered(self.world.next_blob().number - 1);
                 self.runs.entry((on, target)).or_default().push_back((blob, bytes));
-                let lies = self.job.books(CLASS).offloaded_on(self.number(on));
-                self.peak_offloaded_bytes = self.peak_offloaded_bytes.max(lies);
+                StepResult::Written { bytes }
             }
-            Order::Refill { .. } => self.job.was_refilled(CLASS, bytes),
-            Order::Wait | Order::Done => {}
+            Order::Refill { .. } => StepResult::Refilled { bytes },
+            Order::Deliver { .. } | Order::Wait | Order::Done => StepResult::Written { bytes },
         }
-        let writes = matches!(order, Order::BringHome { .. } | Order::Offload { .. });
-        self.moved[usize::from(writes)] += bytes;
     }
 
-    /// So much of a run was read back: blobs of which nothing is left are doomed, and removed while their group is
-    /// awake.
+    fn planner(&self) -> Option<&JobPlanner> {
+        self.world.rack.job_planner(JOB)
+    }
+
+    fn accounting(&self) -> Option<&Accounting> {
+        self.planner().map(|planner| planner.accounting(CLASS))
+    }
+
+    /// So much of a run was read back: blobs of which nothing is left are dead, and removed while their group is awake.
     fn doom_run(&mut self, run: (GroupId, GroupId), mut bytes: u64) {
         let Some(blobs) = self.runs.get_mut(&run) else { return };
         while bytes > 0
@@ -248,46 +314,6 @@ impl Run<'_> {
         }
     }
 
-    /// Lets time pass until the operation has ended, or is withdrawn.
-    fn wait_for(&mut self, op: OpId) -> Result<Fared, RepartitionError> {
-        let mut seen = None;
-        loop {
-            self.take_ended(op);
-            if let Some(ended) = self.ended.take() {
-                return self.fared(&ended.outcome);
-            }
-            let awake = self.awake();
-            let news = awake != seen;
-            seen = awake;
-            if news && self.job.awake(CLASS, awake) {
-                // In vain if it is in service, or its group is waking already.
-                self.world.cancel(op);
-            } else {
-                self.pass_some();
-            }
-        }
-    }
-
-    fn fared(&self, outcome: &Outcome) -> Result<Fared, RepartitionError> {
-        match outcome {
-            Outcome::Read | Outcome::Written { .. } => Ok(Fared::Done),
-            Outcome::Cancelled => Ok(Fared::Withdrawn),
-            Outcome::Failed(Rejection::StartBudgetSpent) => Ok(Fared::Tomorrow),
-            Outcome::Failed(reason) => Err(RepartitionError::Refused(*reason, self.world.now().since(Time::ZERO))),
-            Outcome::Deleted | Outcome::Rebuilt => unreachable!("the job neither deletes nor rebuilds"),
-        }
-    }
-
-    fn take_ended(&mut self, op: OpId) {
-        for ended in self.world.take_ended() {
-            match ended.lane {
-                Lane::Client => self.clients.ended(&ended),
-                _ if ended.op == op => self.ended = Some(ended),
-                _ => {}
-            }
-        }
-    }
-
     /// Lets the next thing happen, which may be a client.
     fn pass_some(&mut self) {
         if self.world.step_until(self.next_read) {
@@ -296,14 +322,6 @@ impl Run<'_> {
         assert!(self.next_read != Time::MAX, "every operation is answered");
         self.world.run_until(self.next_read);
         self.client_reads();
-    }
-
-    fn pass_until(&mut self, until: Time) {
-        while self.next_read <= until {
-            self.world.run_until(self.next_read);
-            self.client_reads();
-        }
-        self.world.run_until(until);
     }
 
     fn client_reads(&mut self) {
@@ -319,22 +337,23 @@ impl Run<'_> {
         self.next_read = after + Duration::from_nanos(exponential(mean_ns, &mut self.arrivals).max(1));
     }
 
-    /// Everything is home that came out of the input, and nothing else.
-    fn assert_home(&self) {
-        let books = self.job.books(CLASS);
-        assert!(books.done(), "a job ended before everything was home");
-        let home: u64 = (0..self.groups.len()).map(|group| books.home(group)).sum();
-        assert_eq!(home, self.what.alpha.output_of(self.what.data_bytes), "what came out is home");
+    /// Everything is delivered that came out of the input, and nothing else.
+    fn assert_delivered(&self) {
+        let accounting = self.accounting().expect("a job that has ended is known until it is closed");
+        assert!(accounting.done(), "a job ended before all output was delivered");
+        let delivered: u64 = (0..self.groups.len()).map(|group| accounting.delivered(group)).sum();
+        assert_eq!(delivered, self.what.alpha.output_of(self.what.data_bytes), "what came out is delivered");
         let [read, written] = self.moved;
-        assert_eq!(read - self.what.data_bytes, written - home, "what was offloaded was read back");
+        assert_eq!(read - self.what.data_bytes, written - delivered, "what was offloaded was read back");
     }
 
-    fn taken(mut self) -> Taken {
+    fn measurements(mut self) -> Measurements {
         let stats = self.world.rack.stats();
         let wakes = |lane: Lane| stats.group_wakes[Lane::ALL.iter().position(|known| *known == lane).unwrap_or(0)];
-        Taken {
-            strategy: self.job.choice(CLASS),
-            changes: self.job.changes(),
+        let planner = self.planner().expect("a job that has ended is known until it is closed");
+        Measurements {
+            strategy: planner.choice(CLASS),
+            changes: planner.changes(),
             time: self.world.now().since(Time::ZERO),
             switching: stats.switching,
             switches: wakes(Lane::Background),

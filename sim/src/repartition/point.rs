@@ -1,13 +1,13 @@
 //! What a job took, beside what the models say of it.
 
-use super::job::Taken;
+use super::job::Measurements;
 use super::{Method, Repartition, zipf};
 use crate::measure::{Clients, Summary};
-use engine::repartition::model::{
+use engine::repartition::formulas::{
     Question, Skew, baseline_s, buffpack_s, lower_bound_s, offpack_s, skewed_baseline_s, skewed_buffpack_s,
     skewed_offpack_s,
 };
-use engine::repartition::{Choice, Cost, Expected, Planner};
+use engine::repartition::{Choice, Cost, Expected};
 use serde::{Deserialize, Serialize};
 
 /// A job: what it took, on average over the seeds, and what was foretold.
@@ -39,7 +39,7 @@ pub struct Repartitioned {
     pub model_hours: Option<f64>,
     /// By the formula that knows skew, and what the paper's leaves out.
     pub better_model_hours: Option<f64>,
-    /// By a rehearsal: the strategy run as a fluid, without a rack.
+    /// By cost simulation: the strategy run as a fluid, without a rack.
     pub rehearsed_hours: f64,
     /// What no strategy can be below; known where output falls to all groups alike.
     pub bound_hours: Option<f64>,
@@ -56,9 +56,9 @@ pub struct Repartitioned {
 const HOUR_S: f64 = 3_600.0;
 
 impl Repartitioned {
-    pub(super) fn of(what: &Repartition, groups: usize, runs: &[Taken]) -> Self {
-        let mean = |of: &dyn Fn(&Taken) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
-        let bytes = |of: fn(&Taken) -> u64| {
+    pub(super) fn of(what: &Repartition, groups: usize, runs: &[Measurements]) -> Self {
+        let mean = |of: &dyn Fn(&Measurements) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
+        let bytes = |of: fn(&Measurements) -> u64| {
             let sum: u128 = runs.iter().map(|run| u128::from(of(run))).sum();
             (sum / runs.len() as u128) as u64
         };
@@ -76,13 +76,13 @@ impl Repartitioned {
             switches,
             client_wakes: mean(&|run| run.client_wakes as f64),
             free_rides: mean(&|run| run.free_rides as f64),
-            switches_saved: models.rehearsed.switches as f64 - switches,
+            switches_saved: models.simulated.switches as f64 - switches,
             bytes_read: bytes(|run| run.bytes_read),
             bytes_written: bytes(|run| run.bytes_written),
             peak_offloaded_bytes: runs.iter().map(|run| run.peak_offloaded_bytes).max().unwrap_or(0),
             model_hours: models.paper_s.map(|seconds| seconds / HOUR_S),
             better_model_hours: models.better_s.map(|seconds| seconds / HOUR_S),
-            rehearsed_hours: models.rehearsed.time.as_secs_f64() / HOUR_S,
+            rehearsed_hours: models.simulated.time.as_secs_f64() / HOUR_S,
             bound_hours: models.bound_s.map(|seconds| seconds / HOUR_S),
             ttfb_s: Summary::of(&clients.first_byte),
             reject_rate: clients.reject_rate(),
@@ -99,8 +99,8 @@ pub struct Models {
     pub paper_s: Option<f64>,
     /// The one that knows skew, in seconds.
     pub better_s: Option<f64>,
-    /// The rehearsal.
-    pub rehearsed: Cost,
+    /// By cost simulation.
+    pub simulated: Cost,
     /// What no strategy can be below, in seconds.
     pub bound_s: Option<f64>,
 }
@@ -109,7 +109,7 @@ pub struct Models {
 /// input lies and not how the output falls.
 pub fn models(what: &Repartition, groups: usize) -> Models {
     let question = what.question(groups);
-    let (books, terms) = (what.books(groups), what.terms());
+    let (accounting, terms) = (what.accounting(groups), what.terms());
     let choice = what.begins_with(groups);
     let (input, output) = (zipf(groups, what.input_skew_permille), zipf(groups, what.output_skew_permille));
     let skew = Skew { input: &input, output: &output };
@@ -120,9 +120,9 @@ pub fn models(what: &Repartition, groups: usize) -> Models {
         Choice::Offpack => Some(skewed_offpack_s(&question, skew)),
         Choice::Tourpack { .. } => None,
     };
-    let rehearsed = choice.rehearse(&books, &terms, &what.expected(groups));
+    let simulated = choice.simulate_cost(&accounting, &terms, &what.expected(groups));
     let bound_s = (what.output_skew_permille == 0).then(|| lower_bound_s(&question));
-    Models { paper_s, better_s, rehearsed, bound_s }
+    Models { paper_s, better_s, simulated, bound_s }
 }
 
 /// The paper's formula for a strategy, in seconds.
@@ -142,7 +142,7 @@ impl Repartition {
         match self.method {
             Method::Planner => {
                 let expected = Expected::uniform(groups, self.alpha);
-                Planner::new(self.books(groups), terms, &expected, None).choice()
+                Choice::cheapest(&self.accounting(groups), &terms, &expected)
             }
             method => method.forced(&terms, self.memory_bytes, groups).unwrap_or(Choice::Baseline),
         }

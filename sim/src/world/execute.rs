@@ -48,6 +48,7 @@ impl<M: Mind> World<M> {
                 let (blobs, more) = self.blobs.page_dead(group, limit, restart);
                 self.plan(self.now, Event::DoomedPage { group, attempt, blobs, held_bytes: 0, more }, None);
             }
+            Action::Job { job, action } => self.job_actions.push_back((job, action)),
         }
     }
 

@@ -11,8 +11,12 @@ use crate::meter::Meter;
 use crate::trace_hash::TraceHasher;
 use engine::check::TraceCheck;
 use engine::trace::{Record, Told};
-use engine::{Action, DriveReport, Event, Lane, Mind, OpMap, Outcome, PinnedTo, Rack, Request, Work};
+use engine::{
+    Action, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, Lane, Mind, OpMap, Outcome, PinnedTo, Rack,
+    Request, Work,
+};
 use model::{BlobId, DriveId, GroupId, OpId, Time};
+use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -124,6 +128,8 @@ pub struct World<M = Rack> {
     pub(super) open: OpMap<OpenOp>,
     next_op: u64,
     pub(super) ended: Vec<Ended>,
+    /// Actions for repartition jobs that are not taken yet.
+    pub(super) job_actions: VecDeque<(JobId, JobAction)>,
     /// Reused by every event.
     actions: Vec<Action>,
     trace: TraceHasher,
@@ -153,6 +159,7 @@ impl<M: Mind> World<M> {
             open: OpMap::default(),
             next_op: 1,
             ended: Vec::new(),
+            job_actions: VecDeque::new(),
             actions: Vec::new(),
             trace: TraceHasher::default(),
             recorder: setting.recorder,
@@ -264,8 +271,33 @@ impl<M: Mind> World<M> {
         self.report(Event::Cancelled { op });
     }
 
+    /// Reports what happened to a repartition job.
+    pub fn report_job(&mut self, job: JobId, event: JobEvent) {
+        self.report(Event::Job { job, event });
+    }
+
+    /// The next thing to do for a repartition job, if there is one.
+    pub fn take_job_action(&mut self) -> Option<(JobId, JobAction)> {
+        self.job_actions.pop_front()
+    }
+
+    /// Requests an operation of a step of a repartition job.
+    pub fn ask_for_job(&mut self, of: JobClass, work: Work) -> OpId {
+        let request = self.request(Lane::Background, work);
+        let op = request.op;
+        self.report(Event::SubmittedForJob { of, request });
+        op
+    }
+
     /// Requests any operation, in any class of work.
     pub fn ask(&mut self, lane: Lane, work: Work) -> OpId {
+        let request = self.request(lane, work);
+        let op = request.op;
+        self.report(Event::Submitted(request));
+        op
+    }
+
+    fn request(&mut self, lane: Lane, work: Work) -> Request {
         let op = OpId(self.next_op);
         self.next_op += 1;
         let (group, stack_bytes) = match &work {
@@ -275,8 +307,7 @@ impl<M: Mind> World<M> {
         };
         let bytes = work.transfer_bytes();
         self.open(op, OpenOp { bytes, stack_bytes, ..OpenOp::new(lane, group, self.now) });
-        self.report(Event::Submitted(Request { op, lane, overtake_limit: None, work }));
-        op
+        Request { op, lane, overtake_limit: None, work }
     }
 
     pub(super) fn open(&mut self, op: OpId, open: OpenOp) {

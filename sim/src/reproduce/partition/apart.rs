@@ -4,7 +4,7 @@
 use super::runs::{Job, PAPERS, Runs, Sweep};
 use crate::repartition::{Method, paper_s};
 use crate::report::{Cell, Column, ColumnOf, Table};
-use engine::repartition::model::Question;
+use engine::repartition::formulas::Question;
 use std::time::Duration;
 
 /// The difference from which on a formula is explained.

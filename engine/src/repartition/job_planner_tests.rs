@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::{Alpha, Choice, Job, Order, Part, Terms};
-use ::model::{ClassId, GroupId, Rng};
+use super::{Alpha, Choice, JobPlanner, JobSpec, Order, Part, Terms};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use model::{ClassId, GroupId, Rng};
 use proptest::prelude::*;
 
-const GRAIN: u64 = 1_000;
+const CHUNK: u64 = 1_000;
 
 /// Of classes that have from one group to `most`, some of which have little input or none, and get no output.
 fn hostile_parts(classes: usize, most: u64, rng: &mut Rng) -> Vec<Part> {
@@ -28,9 +28,22 @@ fn hostile_parts(classes: usize, most: u64, rng: &mut Rng) -> Vec<Part> {
     (0..classes).map(&mut part).collect()
 }
 
+fn planner(
+    parts: &[Part],
+    memory_bytes: u64,
+    chunk_bytes: u64,
+    alpha: Alpha,
+    forced: Option<Choice>,
+) -> Option<JobPlanner> {
+    let (parts, choices) = (parts.to_vec(), Vec::new());
+    let terms = Terms::PAPER;
+    let spec = JobSpec { parts, memory_bytes, chunk_bytes, terms, alpha, choices, fixed: false, host_scale: 1 };
+    spec.chosen(forced).map(|spec| JobPlanner::new(&spec))
+}
+
 /// A world that keeps no bytes, only how many there are.
 struct Bytes {
-    job: Job,
+    job: JobPlanner,
     groups: Vec<GroupId>,
     class_of: BTreeMap<GroupId, ClassId>,
     /// By the group they lie on.
@@ -57,7 +70,7 @@ fn parts(classes: usize, groups: usize, rng: &mut Rng) -> Vec<Part> {
 }
 
 impl Bytes {
-    fn of(job: Option<Job>, parts: &[Part], rng: Rng) -> Self {
+    fn of(job: Option<JobPlanner>, parts: &[Part], rng: Rng) -> Self {
         let job = job.unwrap();
         let class_of = parts.iter().flat_map(|part| part.groups.iter().map(|group| (*group, part.class))).collect();
         let input = parts.iter().flat_map(|part| part.groups.iter().copied().zip(part.input_bytes.clone())).collect();
@@ -79,7 +92,7 @@ impl Bytes {
     /// Runs to the end. Every class that may go on is asked; then one order ends, whichever.
     ///
     /// `look` sees the job before every step.
-    fn run(&mut self, mut look: impl FnMut(&Job)) {
+    fn run(&mut self, mut look: impl FnMut(&JobPlanner)) {
         let classes: Vec<ClassId> = self.job.classes().collect();
         loop {
             let mut done = 0;
@@ -151,13 +164,13 @@ impl Bytes {
         assert!(self.orders < 1_000_000, "it goes on for ever");
         match self.job.in_hand(class).unwrap() {
             Order::Read { group, bytes } => self.read(class, group, bytes),
-            Order::BringHome { group, bytes } => {
+            Order::Deliver { group, bytes } => {
                 let bytes = self.some_of(bytes);
                 *self.home.entry(group).or_default() += bytes;
-                self.job.was_brought_home(class, bytes);
+                self.job.was_delivered(class, bytes);
             }
             Order::Offload { on, target, bytes } => {
-                let bytes = self.some_of(bytes).min(GRAIN);
+                let bytes = self.some_of(bytes).min(CHUNK);
                 self.runs.entry((on, target)).or_default().push(bytes);
                 self.job.was_offloaded(class, bytes);
             }
@@ -183,10 +196,10 @@ impl Bytes {
     /// become anything up to the room that there is.
     fn read(&mut self, class: ClassId, group: GroupId, bytes: u64) {
         let left = self.input.get_mut(&group).unwrap();
-        let most = if self.hostile { bytes } else { GRAIN };
+        let most = if self.hostile { bytes } else { CHUNK };
         let piece = (1 + self.rng.below(most.max(1))).min(bytes.max(1)).min(*left);
         *left -= piece;
-        let mut room = if self.hostile { self.rng.below(self.job.room_bytes(class) + 1) } else { GRAIN };
+        let mut room = if self.hostile { self.rng.below(self.job.room_bytes(class) + 1) } else { CHUNK };
         let share = if self.hostile { room } else { 2 * piece / self.groups.len() as u64 };
         let mut output = Vec::new();
         for target in &self.groups {
@@ -223,10 +236,10 @@ proptest! {
     fn everything_comes_home_whatever_order_things_end_in(
         classes in 1_usize..4, groups in 1_usize..6, more in 0_u64..40, forced in a_choice(), seed: u64
     ) {
-        let memory = Job::least_memory_bytes(classes, GRAIN) + more * 1_000;
+        let memory = JobSpec::least_memory_bytes(classes, CHUNK) + more * 1_000;
         let mut rng = Rng::new(seed);
         let parts = parts(classes, groups, &mut rng);
-        let job = Job::new(&parts, memory, GRAIN, Terms::PAPER, Alpha::ONE, forced);
+        let job = planner(&parts, memory, CHUNK, Alpha::ONE, forced);
         let mut world = Bytes::of(job, &parts, rng);
         world.run(|_| {});
         world.assert_complete();
@@ -243,11 +256,11 @@ proptest! {
         classes in 1_usize..4, most in 1_u64..6, more in 0_u64..40_000, alpha in (0_u64..3_000, 1_u64..4),
         forced in a_choice(), seed: u64
     ) {
-        let memory = Job::least_memory_bytes(classes, GRAIN) + more;
+        let memory = JobSpec::least_memory_bytes(classes, CHUNK) + more;
         let mut rng = Rng::new(seed);
         let parts = hostile_parts(classes, most, &mut rng);
         let alpha = Alpha { output: alpha.0, input: alpha.1 };
-        let job = Job::new(&parts, memory, GRAIN, Terms::PAPER, alpha, forced);
+        let job = planner(&parts, memory, CHUNK, alpha, forced);
         let mut world = Bytes { hostile: true, ..Bytes::of(job, &parts, rng) };
         let mut looks = 0_u32;
         world.run(|job| {
@@ -262,12 +275,11 @@ proptest! {
 
 #[test]
 fn a_forecast_is_given_whatever_is_in_hand() {
-    // All of a class's memory is promised to a refill while another class asks what is left.
+    // All of a class's memory is reserved to a refill while another class asks what is left.
     let mut rng = Rng::new(7);
     let parts = parts(2, 3, &mut rng);
-    let memory = Job::least_memory_bytes(2, GRAIN) + 8_000;
-    let mut world =
-        Bytes::of(Job::new(&parts, memory, GRAIN, Terms::PAPER, Alpha::ONE, Some(Choice::Offpack)), &parts, rng);
+    let memory = JobSpec::least_memory_bytes(2, CHUNK) + 8_000;
+    let mut world = Bytes::of(planner(&parts, memory, CHUNK, Alpha::ONE, Some(Choice::Offpack)), &parts, rng);
     let mut refills = 0;
     world.run(|job| {
         let refilled = job.classes().any(|class| matches!(job.in_hand(class), Some(Order::Refill { .. })));
@@ -281,13 +293,13 @@ fn a_forecast_is_given_whatever_is_in_hand() {
 #[test]
 fn one_class_reads_more_than_the_grain_at_once_and_no_more_than_is_free() {
     let part = Part { class: ClassId(0), groups: vec![GroupId(0)], input_bytes: vec![50_000], shares: vec![1] };
-    let job = || Job::new(core::slice::from_ref(&part), 10_000, GRAIN, Terms::PAPER, Alpha::ONE, None).unwrap();
+    let job = || planner(core::slice::from_ref(&part), 10_000, CHUNK, Alpha::ONE, None).unwrap();
     let read = |bytes: u64| {
         let mut job = job();
         assert_eq!(job.next(ClassId(0)), Order::Read { group: GroupId(0), bytes: 10_000 });
         assert_eq!(job.room_bytes(ClassId(0)), 10_000);
         job.was_read(ClassId(0), 10_000, &[(GroupId(0), bytes)]);
-        job.books(ClassId(0)).free()
+        job.accounting(ClassId(0)).free()
     };
     assert_eq!(read(10_000), 0);
     assert!(std::panic::catch_unwind(|| read(10_001)).is_err(), "there was no room");
@@ -297,7 +309,7 @@ fn one_class_reads_more_than_the_grain_at_once_and_no_more_than_is_free() {
 fn nothing_to_read_is_done_at_once() {
     for forced in [None, Some(Choice::Baseline), Some(Choice::Offpack), Some(Choice::Tourpack { window: 3 })] {
         let part = Part { class: ClassId(2), groups: vec![GroupId(1)], input_bytes: vec![0], shares: vec![1] };
-        let mut job = Job::new(&[part], 10_000, GRAIN, Terms::PAPER, Alpha::ONE, forced).unwrap();
+        let mut job = planner(&[part], 10_000, CHUNK, Alpha::ONE, forced).unwrap();
         assert_eq!(job.next(ClassId(2)), Order::Done);
         assert_eq!(job.forecast().switches, 0);
     }
@@ -306,7 +318,7 @@ fn nothing_to_read_is_done_at_once() {
 #[test]
 fn too_little_memory_is_told() {
     let part = Part { class: ClassId(0), groups: vec![GroupId(3)], input_bytes: vec![10], shares: vec![1] };
-    let job = |memory| Job::new(core::slice::from_ref(&part), memory, 100, Terms::PAPER, Alpha::ONE, None);
+    let job = |memory| planner(core::slice::from_ref(&part), memory, 100, Alpha::ONE, None);
     assert!(job(199).is_none());
     let mut job = job(200).unwrap();
     assert_eq!(job.next(ClassId(0)), Order::Read { group: GroupId(3), bytes: 10 });
@@ -316,7 +328,7 @@ fn too_little_memory_is_told() {
 fn a_group_that_a_client_woke_is_used() {
     let groups = vec![GroupId(0), GroupId(1), GroupId(2)];
     let part = Part { class: ClassId(0), groups, input_bytes: vec![5_000; 3], shares: vec![1; 3] };
-    let mut job = Job::new(&[part], 100_000, GRAIN, Terms::PAPER, Alpha::ONE, Some(Choice::Buffpack)).unwrap();
+    let mut job = planner(&[part], 100_000, CHUNK, Alpha::ONE, Some(Choice::Buffpack)).unwrap();
     let class = ClassId(0);
     let first = job.next(class).group().unwrap();
     let other = GroupId((first.0 + 1) % 3);

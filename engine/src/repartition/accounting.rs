@@ -1,32 +1,31 @@
-//! What a job knows of its bytes: what is still to be read, what is buffered, what lies offloaded, what is home.
+//! The bytes of a job in one class: still to be read, buffered, offloaded, delivered to their destination group.
 //!
-//! The buffer counts as full when less is free than the grain: the most that the smallest piece of input the world can
-//! read may become, and the largest piece that a run is read back in.
+//! The buffer counts as full when less than the chunk limit is free: the most output that the smallest readable piece
+//! of input may become, and the largest piece that a run is read back in.
 //!
-//! Invariants: buffered and promised bytes never exceed the memory; what came out of the input is what is buffered,
-//! offloaded and home.
+//! Invariants: buffered and reserved bytes never exceed the memory; all output is buffered, offloaded or delivered, and
+//! counted once.
 
-use super::Alpha;
+use super::terms::Alpha;
 use alloc::vec;
 use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
 
 /// Bytes that lie offloaded on one group for another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// How many.
+    /// Their number.
     pub bytes: u64,
-    /// In how many pieces they lie: reading all of it seeks so often.
+    /// The pieces they lie in; reading all of them takes as many seeks.
     pub pieces: u64,
 }
 
-/// The books of a job in one class.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Books {
+/// The accounting of a job in one class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accounting {
     memory_bytes: u64,
-    grain_bytes: u64,
-    /// Room that is not free, since somebody is about to fill it.
-    promised: u64,
+    chunk_bytes: u64,
+    /// Free memory that somebody is about to fill.
+    reserved: u64,
     prior: Alpha,
     awake: Option<usize>,
     input: Vec<u64>,
@@ -35,18 +34,19 @@ pub struct Books {
     buffered_in_all: u64,
     /// `offloaded[on][target]`.
     offloaded: Vec<Vec<Run>>,
-    /// Their sums, by where they lie.
+    /// Their sums, by the group they lie on.
     offloaded_on: Vec<u64>,
     offloaded_in_all: u64,
-    home: Vec<u64>,
+    delivered: Vec<u64>,
+    delivered_in_all: u64,
     read: u64,
     produced: Vec<u64>,
     produced_in_all: u64,
 }
 
-impl Books {
-    /// A job that is about to begin: so many bytes of input on each group, so much memory, and the alpha that is
-    /// expected until some was measured. There must be a group, and memory.
+impl Accounting {
+    /// A job that is about to begin, with the input on each group, the memory, and the alpha to expect until some was
+    /// measured. There must be a group, and memory.
     pub fn new(input: Vec<u64>, memory_bytes: u64, prior: Alpha) -> Self {
         assert!(!input.is_empty(), "a job needs a group");
         assert!(memory_bytes > 0, "a job needs memory");
@@ -54,8 +54,8 @@ impl Books {
         let groups = input.len();
         Self {
             memory_bytes,
-            grain_bytes: memory_bytes.div_ceil(1_000),
-            promised: 0,
+            chunk_bytes: memory_bytes.div_ceil(1_000),
+            reserved: 0,
             prior,
             awake: None,
             input_left: input.iter().sum(),
@@ -65,63 +65,65 @@ impl Books {
             offloaded: vec![vec![Run::default(); groups]; groups],
             offloaded_on: vec![0; groups],
             offloaded_in_all: 0,
-            home: vec![0; groups],
+            delivered: vec![0; groups],
+            delivered_in_all: 0,
             read: 0,
             produced: vec![0; groups],
             produced_in_all: 0,
         }
     }
 
-    /// The same, read in pieces that may become so many bytes; without this, in pieces of a thousandth of the memory.
-    /// At most the memory, and above 0.
+    /// The same with this chunk limit, at most the memory and above 0; without it, a thousandth of the memory.
     #[must_use]
-    pub fn with_grain(self, grain_bytes: u64) -> Self {
-        assert!((1..=self.memory_bytes).contains(&grain_bytes), "a piece fits into the memory");
-        Self { grain_bytes, ..self }
+    pub fn with_chunk_limit(self, chunk_bytes: u64) -> Self {
+        assert!((1..=self.memory_bytes).contains(&chunk_bytes), "a chunk fits into the memory");
+        Self { chunk_bytes, ..self }
     }
 
-    /// The grain.
-    pub fn grain_bytes(&self) -> u64 {
-        self.grain_bytes
+    /// The chunk limit.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunk_bytes
     }
 
-    /// K: how many groups there are.
+    /// K: the number of groups.
     pub fn groups(&self) -> usize {
         self.input.len()
     }
 
-    /// S_M: how much may be buffered.
+    /// S_M: the memory.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
 
-    /// How much of it is free.
+    /// Memory that is neither filled nor reserved.
     pub fn free(&self) -> u64 {
-        self.memory_bytes - self.buffered_in_all - self.promised
+        self.assert_fits();
+        self.memory_bytes - self.buffered_in_all - self.reserved
     }
 
-    /// Room that is promised.
-    pub fn promised(&self) -> u64 {
-        self.promised
+    /// Reserved memory.
+    pub fn reserved(&self) -> u64 {
+        self.reserved
     }
 
-    /// So much more room is promised. There must be so much.
-    pub fn promise(&mut self, bytes: u64) {
-        assert!(bytes <= self.free(), "no more is promised than is free");
-        self.promised += bytes;
+    /// Reserves memory that must be free.
+    pub fn reserve(&mut self, bytes: u64) {
+        assert!(bytes <= self.free(), "no more is reserved than is free");
+        self.reserved += bytes;
     }
 
-    /// So much of what was promised is free again, or about to be filled.
-    pub fn redeem(&mut self, bytes: u64) {
-        assert!(bytes <= self.promised, "no more is redeemed than was promised");
-        self.promised -= bytes;
+    /// Gives back reserved memory, which is free again or about to be filled.
+    pub fn release(&mut self, bytes: u64) {
+        assert!(bytes <= self.reserved, "no more is released than was reserved");
+        self.reserved -= bytes;
     }
 
-    /// The same books for a rehearsal: nothing is under way, and a byte of input, which is the smallest piece there,
-    /// becomes a grain at most.
-    pub(super) fn for_rehearsal(self, alpha: Alpha) -> Self {
+    /// The same accounting for a cost simulation: nothing is under way, and a byte of input, the smallest piece there
+    /// is, becomes a chunk at most.
+    pub(super) fn for_simulation(self, alpha: Alpha) -> Self {
+        assert!(alpha.input > 0, "alpha is output over some input");
         let byte_becomes = alpha.output.div_ceil(alpha.input).min(self.memory_bytes);
-        Self { promised: 0, grain_bytes: self.grain_bytes.max(byte_becomes), ..self }
+        Self { reserved: 0, chunk_bytes: self.chunk_bytes.max(byte_becomes), ..self }
     }
 
     /// The group that is awake, if one is.
@@ -129,12 +131,12 @@ impl Books {
         self.awake
     }
 
-    /// Input that is still to be read on a group.
+    /// Unread input on a group.
     pub fn input(&self, group: usize) -> u64 {
         self.input[group]
     }
 
-    /// Input that is still to be read.
+    /// Unread input on all groups.
     pub fn input_left(&self) -> u64 {
         self.input_left
     }
@@ -144,12 +146,12 @@ impl Books {
         self.buffered[target]
     }
 
-    /// Output that is buffered.
+    /// Output that is buffered for all groups.
     pub fn buffered_in_all(&self) -> u64 {
         self.buffered_in_all
     }
 
-    /// What lies offloaded on one group for another.
+    /// The run that lies offloaded on one group for another.
     pub fn offloaded(&self, on: usize, target: usize) -> Run {
         self.offloaded[on][target]
     }
@@ -159,22 +161,24 @@ impl Books {
         self.offloaded_on[on]
     }
 
-    /// Bytes that lie offloaded.
+    /// Bytes that lie offloaded anywhere.
     pub fn offloaded_in_all(&self) -> u64 {
         self.offloaded_in_all
     }
 
-    /// Output that is home on a group.
-    pub fn home(&self, group: usize) -> u64 {
-        self.home[group]
+    /// Output that was delivered to a group.
+    pub fn delivered(&self, group: usize) -> u64 {
+        self.delivered[group]
     }
 
-    /// Whether everything is home.
+    /// Whether all input is read and all output delivered.
     pub fn done(&self) -> bool {
-        self.input_left == 0 && self.buffered_in_all == 0 && self.offloaded_in_all == 0
+        let done = self.input_left == 0 && self.buffered_in_all == 0 && self.offloaded_in_all == 0;
+        assert!(!done || self.delivered_in_all == self.produced_in_all, "a job ends with all output delivered");
+        done
     }
 
-    /// Output over input: as measured, once a hundredth of the buffer was read; as expected until then.
+    /// Output over input: as measured, once a hundredth of the memory's worth was read; as expected until then.
     pub fn alpha(&self) -> Alpha {
         if self.read > self.memory_bytes / 100 && self.read > 0 {
             Alpha { output: self.produced_in_all, input: self.read }
@@ -183,15 +187,16 @@ impl Books {
         }
     }
 
-    /// How much output there was for each group so far.
+    /// All output so far, by target.
     pub fn produced(&self) -> &[u64] {
         &self.produced
     }
 
-    /// Input that can be read on a group until the buffer is full, given so much free memory. At least 1 byte if there
-    /// is input and room for a piece.
+    /// Input that can be read on a group until `free` bytes of memory are full. At least 1 byte if there is input and
+    /// room for a chunk.
     pub fn readable(&self, group: usize, free: u64) -> u64 {
-        if free < self.grain_bytes {
+        assert!(free <= self.memory_bytes, "no more is free than there is");
+        if free < self.chunk_bytes {
             return 0;
         }
         self.input[group].min(self.alpha().input_for(free).max(1))
@@ -199,13 +204,13 @@ impl Books {
 
     /// Whether there is no room to read into.
     pub fn full(&self) -> bool {
-        self.free() < self.grain_bytes
+        self.free() < self.chunk_bytes
     }
 
-    /// How much of what lies offloaded on a group for another can be read back now: nothing, unless a piece fits.
+    /// Bytes of a run that can be read back now: none unless a piece fits.
     pub fn refillable(&self, on: usize, target: usize) -> u64 {
         let run = self.offloaded[on][target].bytes;
-        if self.free() < run.min(self.grain_bytes) { 0 } else { run.min(self.free()) }
+        if self.free() < run.min(self.chunk_bytes) { 0 } else { run.min(self.free()) }
     }
 
     /// A group is awake, whoever woke it.
@@ -219,10 +224,10 @@ impl Books {
         self.awake = None;
     }
 
-    /// So many bytes of input were read on a group, and became so many bytes for each group.
+    /// Input was read on a group, and became this output for each group.
     pub fn was_read(&mut self, group: usize, bytes: u64, output: &[u64]) {
         assert!(bytes <= self.input[group], "more was read than there is");
-        assert_eq!(output.len(), self.groups(), "output is told for every group");
+        assert_eq!(output.len(), self.groups(), "output is stated for every group");
         self.input[group] -= bytes;
         self.input_left -= bytes;
         self.read += bytes;
@@ -231,7 +236,7 @@ impl Books {
         }
     }
 
-    /// So many bytes of output for a group are buffered, wherever they were read.
+    /// Output for a group is buffered, wherever its input was read.
     pub fn arrived(&mut self, target: usize, bytes: u64) {
         self.buffered[target] += bytes;
         self.produced[target] += bytes;
@@ -241,27 +246,35 @@ impl Books {
     }
 
     fn assert_fits(&self) {
-        assert!(self.buffered_in_all + self.promised <= self.memory_bytes, "the buffer holds more than it may");
+        assert!(self.buffered_in_all + self.reserved <= self.memory_bytes, "the buffer holds more than it may");
     }
 
-    /// So many bytes of input on a group are gone before they were read: they come to nothing.
+    /// All output is in exactly one place.
+    fn assert_counted_once(&self) {
+        let placed = self.buffered_in_all + self.offloaded_in_all + self.delivered_in_all;
+        assert_eq!(placed, self.produced_in_all, "output is buffered, offloaded or delivered, and counted once");
+    }
+
+    /// Input on a group is gone before it was read: it becomes nothing, which says nothing about alpha.
     pub fn was_lost(&mut self, group: usize, bytes: u64) {
         assert!(bytes <= self.input[group], "more is gone than there was");
         self.input[group] -= bytes;
         self.input_left -= bytes;
     }
 
-    /// So many of the bytes that are buffered for a group were written to it.
-    pub fn was_brought_home(&mut self, group: usize, bytes: u64) {
+    /// Bytes that were buffered for a group were written to it.
+    pub fn was_delivered(&mut self, group: usize, bytes: u64) {
         assert!(bytes <= self.buffered[group], "more was written than was buffered");
         self.buffered[group] -= bytes;
         self.buffered_in_all -= bytes;
-        self.home[group] += bytes;
+        self.delivered[group] += bytes;
+        self.delivered_in_all += bytes;
+        self.assert_counted_once();
     }
 
-    /// So many of the bytes that are buffered for a target were written to another group, in one piece.
+    /// Bytes that were buffered for a target were written to another group, in one piece.
     pub fn was_offloaded(&mut self, on: usize, target: usize, bytes: u64) {
-        assert_ne!(on, target, "that is its home");
+        assert_ne!(on, target, "that is its destination");
         assert!(bytes <= self.buffered[target], "more was written than was buffered");
         if bytes == 0 {
             return;
@@ -273,9 +286,10 @@ impl Books {
         let run = &mut self.offloaded[on][target];
         run.bytes += bytes;
         run.pieces += 1;
+        self.assert_counted_once();
     }
 
-    /// So many bytes that lay offloaded on a group for another are buffered again; tells in how many pieces they lay.
+    /// Bytes of a run are buffered again; returns the number of pieces they lay in.
     pub fn was_refilled(&mut self, on: usize, target: usize, bytes: u64) -> u64 {
         let run = &mut self.offloaded[on][target];
         assert!(bytes <= run.bytes, "more was read back than was offloaded");
@@ -290,12 +304,14 @@ impl Books {
         self.buffered[target] += bytes;
         self.buffered_in_all += bytes;
         self.assert_fits();
+        self.assert_counted_once();
         pieces.max(1)
     }
 }
 
-/// In how many pieces the first `bytes` of a run lie, if all its pieces are alike.
+/// The pieces in which the first `bytes` of a run lie, if all its pieces are alike.
 fn pieces_of(run: Run, bytes: u64) -> u64 {
+    assert!(bytes <= run.bytes, "a part is no more than the whole");
     let pieces = (u128::from(bytes) * u128::from(run.pieces)).div_ceil(u128::from(run.bytes));
     pieces as u64
 }

@@ -1,0 +1,327 @@
+//! The job at work: a step in hand in each class, or a reason why there is none.
+//!
+//! Each class, in every round: which of its groups is awake is noted, since a client may have woken one where there is
+//! something to do; then, if it has no step in hand and nothing stands in its way, it is given the next one.
+//!
+//! Invariants: a class has one step in hand at most; a job ends when none is; a job that goes on has a step in hand, or
+//! a moment at which it tries again.
+
+use super::retry::{Retry, passing};
+use crate::action::{Outcome, Rejection};
+use crate::job_protocol::{BlockReason, JobAction, JobEnd, JobTimes, StepResult};
+use crate::repartition::{JobPlanner, JobSpec, Order};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::time::Duration;
+use model::{Attempt, ClassId, GroupId, OpId, Time};
+
+/// The state of the rack in which a job is to go on.
+pub(super) struct Round<'a> {
+    pub now: Time,
+    /// The group of a class that is ready.
+    pub awake: &'a dyn Fn(ClassId) -> Option<GroupId>,
+    /// Whether steps may be begun.
+    pub goes_on: bool,
+}
+
+/// What a job wants of the rack and its world.
+#[derive(Default)]
+pub(super) struct Wishes {
+    pub actions: Vec<JobAction>,
+    /// Operations to be cancelled as long as they are queued.
+    pub withdrawn: Vec<OpId>,
+}
+
+/// A job at work. See the head of this file.
+pub(super) struct AtWork {
+    planner: JobPlanner,
+    classes: Vec<ClassAtWork>,
+    host_scale: u32,
+    attempts: u32,
+    ending: Option<JobEnd>,
+}
+
+struct ClassAtWork {
+    class: ClassId,
+    step: Option<Step>,
+    /// The operations that were submitted for it and have not ended.
+    operations: BTreeSet<OpId>,
+    retry: Retry,
+    /// Whether the planner may have another order for it than the last time.
+    asks: bool,
+    done: bool,
+    /// The group that was ready in the last round.
+    awake: Option<GroupId>,
+    /// What it spends time on without an operation in service, and since when.
+    idles: Option<(Idle, Time)>,
+    times: JobTimes,
+}
+
+/// A step in hand.
+struct Step {
+    attempt: Attempt,
+    order: Order,
+    /// Its operations are cancelled, those included that are still to be submitted.
+    withdrawn: bool,
+    /// Why an operation of it was refused or failed.
+    refused: Option<Rejection>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Idle {
+    /// No group is ready.
+    Switching,
+    /// Something stands in the way.
+    Waiting,
+}
+
+impl AtWork {
+    /// A job that was planned; its steps are numbered from `attempts` on.
+    pub fn new(spec: &JobSpec, attempts: u32) -> Self {
+        assert!(spec.host_scale > 0, "time goes on");
+        let planner = JobPlanner::new(spec);
+        let class = |class| ClassAtWork {
+            class,
+            step: None,
+            operations: BTreeSet::new(),
+            retry: Retry::default(),
+            asks: true,
+            done: false,
+            awake: None,
+            idles: None,
+            times: JobTimes::default(),
+        };
+        let classes = planner.classes().map(class).collect();
+        Self { planner, classes, host_scale: spec.host_scale, attempts, ending: None }
+    }
+
+    pub fn planner(&self) -> &JobPlanner {
+        &self.planner
+    }
+
+    /// The steps begun so far, numbered on from those of other jobs.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// The time that was spent, all classes together.
+    pub fn times(&self) -> JobTimes {
+        let mut times = JobTimes::default();
+        for class in &self.classes {
+            times += class.times;
+        }
+        times
+    }
+
+    /// The first class that something stands in the way of, but for a place in a queue.
+    pub fn blocked(&self) -> Option<(ClassId, BlockReason)> {
+        self.classes.iter().find_map(|class| Some((class.class, class.retry.reason()?)))
+    }
+
+    /// When a class wants to try again, if nothing happens before.
+    pub fn deadline(&self) -> Time {
+        let waits = self.classes.iter().filter(|class| class.step.is_none());
+        waits.filter_map(|class| class.retry.at()).min().unwrap_or(Time::MAX)
+    }
+
+    /// It is to end so, unless it ends already.
+    pub fn end(&mut self, end: JobEnd) {
+        self.ending.get_or_insert(end);
+    }
+
+    /// How it ends, once no step is in hand.
+    pub fn ended(&self) -> Option<JobEnd> {
+        let ended = self.ending.filter(|_| self.is_at_rest());
+        assert!(ended != Some(JobEnd::Done) || self.planner.done(), "a job is done when all output is delivered");
+        ended
+    }
+
+    /// Whether no step is in hand.
+    pub fn is_at_rest(&self) -> bool {
+        self.classes.iter().all(|class| class.step.is_none())
+    }
+
+    /// It goes on after a pause: what stood in the way before is forgotten.
+    pub fn resume(&mut self) {
+        for class in &mut self.classes {
+            class.retry.went_on();
+            class.asks = true;
+        }
+    }
+
+    /// An operation is submitted for a class; whether it may go on.
+    pub fn operation_begins(&mut self, class: ClassId, op: OpId, goes_on: bool) -> bool {
+        let goes_on = goes_on && self.ending.is_none();
+        let Some(class) = self.classes.iter_mut().find(|known| known.class == class) else { return false };
+        class.operations.insert(op);
+        goes_on && class.step.as_ref().is_none_or(|step| !step.withdrawn)
+    }
+
+    /// An operation has ended, if it was one of the job's.
+    pub fn operation_ended(&mut self, op: OpId, outcome: &Outcome) {
+        let Some(class) = self.classes.iter_mut().find(|class| class.operations.contains(&op)) else { return };
+        class.operations.remove(&op);
+        if let (Some(step), Outcome::Failed(reason)) = (&mut class.step, outcome) {
+            step.refused = Some(*reason);
+        }
+    }
+
+    /// An operation was in service for so long, if it is one of the job's.
+    pub fn operation_served(&mut self, op: OpId, spent: impl Fn(&mut JobTimes) -> &mut Duration, span: Duration) {
+        if let Some(class) = self.classes.iter_mut().find(|class| class.operations.contains(&op)) {
+            *spent(&mut class.times) += span;
+        }
+    }
+
+    /// A step is over. Late answers are ignored.
+    pub fn step_ended(&mut self, now: Time, class: ClassId, attempt: Attempt, result: &StepResult) {
+        let Some(index) = self.classes.iter().position(|known| known.class == class) else { return };
+        let Some(step) = self.classes[index].step.take_if(|step| step.attempt == attempt) else { return };
+        match result {
+            StepResult::Read { input_bytes, lost_bytes, output } => {
+                let group = step.order.group().expect("a read is done somewhere");
+                self.planner.was_read(class, *input_bytes, output);
+                self.planner.was_lost(class, group, *lost_bytes);
+            }
+            StepResult::Written { bytes } if matches!(step.order, Order::Deliver { .. }) => {
+                self.planner.was_delivered(class, *bytes);
+            }
+            StepResult::Written { bytes } => self.planner.was_offloaded(class, *bytes),
+            StepResult::Refilled { bytes } => self.planner.was_refilled(class, *bytes),
+            StepResult::Refused | StepResult::NoRoom | StepResult::Failed => {
+                self.planner.withdrawn(class, self.classes[index].awake);
+                self.came_to_nothing(now, index, &step, result);
+                return;
+            }
+        }
+        self.classes[index].retry.went_on();
+        self.ask_all();
+    }
+
+    /// A step ended without anything done: the class tries again, now or later, or the job ends.
+    fn came_to_nothing(&mut self, now: Time, index: usize, step: &Step, result: &StepResult) {
+        let class = &mut self.classes[index];
+        let reason = match (result, step.refused) {
+            (StepResult::NoRoom, _) => Some(BlockReason::Room),
+            // Withdrawn, by the job itself or in favour of somebody else.
+            (StepResult::Refused, None) => Some(BlockReason::Queue),
+            (StepResult::Refused, Some(refused)) => passing(refused),
+            _ => None,
+        };
+        let (class, scale) = (class.class, self.host_scale);
+        match reason {
+            _ if step.withdrawn && *result == StepResult::Refused => {}
+            None if step.refused == Some(Rejection::Closing) => self.end(JobEnd::Closing),
+            None => self.end(JobEnd::Failed { class }),
+            Some(reason) => {
+                if !self.classes[index].retry.block(reason, now, scale) {
+                    self.end(JobEnd::GaveUp { class, reason });
+                }
+            }
+        }
+        self.ask_all();
+    }
+
+    /// An order has ended, which others may have waited for.
+    fn ask_all(&mut self) {
+        for class in &mut self.classes {
+            class.asks = true;
+        }
+    }
+
+    /// Goes on as far as it can.
+    pub fn go_on(&mut self, round: &Round<'_>, wishes: &mut Wishes) {
+        for index in 0..self.classes.len() {
+            self.note_awake(index, round, wishes);
+            if round.goes_on && self.ending.is_none() {
+                self.begin_step(index, round, wishes);
+            } else {
+                self.classes[index].withdraw(wishes);
+            }
+            self.classes[index].note_idle(round);
+        }
+        if round.goes_on && self.classes.iter().all(|class| class.done) {
+            self.end(JobEnd::Done);
+        }
+        for class in &self.classes {
+            let in_hand = self.planner.in_hand(class.class);
+            assert_eq!(in_hand, class.step.as_ref().map(|step| step.order), "the planner knows what is in hand");
+            assert!(!class.done || class.step.is_none(), "who is done does nothing");
+        }
+        let stuck = round.goes_on && self.ending.is_none() && self.is_at_rest() && self.deadline() == Time::MAX;
+        assert!(!stuck, "a job that goes on works, or waits for a moment");
+    }
+
+    /// Looks which group of a class is ready. What is queued for another one is withdrawn if there is something to do
+    /// here; what stood in the way may be different here.
+    fn note_awake(&mut self, index: usize, round: &Round<'_>, wishes: &mut Wishes) {
+        let class = &mut self.classes[index];
+        let awake = (round.awake)(class.class);
+        if core::mem::replace(&mut class.awake, awake) == awake {
+            return;
+        }
+        let withdraw = self.planner.awake(class.class, awake);
+        if withdraw {
+            class.withdraw(wishes);
+        } else if awake.is_some() && class.step.is_none() {
+            class.retry.hasten(round.now);
+        }
+    }
+
+    fn begin_step(&mut self, index: usize, round: &Round<'_>, wishes: &mut Wishes) {
+        let class = &mut self.classes[index];
+        if class.step.is_some() || class.done {
+            return;
+        }
+        let waits = class.retry.at().is_some() && !class.retry.take_due(round.now);
+        if waits || !class.asks {
+            return;
+        }
+        let (id, awake) = (class.class, class.awake);
+        self.planner.awake(id, awake);
+        let order = self.planner.next(id);
+        let class = &mut self.classes[index];
+        class.asks = false;
+        class.done = order == Order::Done;
+        if order.group().is_none() {
+            return;
+        }
+        assert!(round.goes_on && self.ending.is_none(), "no step is begun for a job that pauses or ends");
+        self.attempts = self.attempts.wrapping_add(1);
+        let attempt = Attempt(self.attempts);
+        class.step = Some(Step { attempt, order, withdrawn: false, refused: None });
+        let room_bytes = self.planner.room_bytes(id);
+        wishes.actions.push(JobAction::Step { class: id, attempt, order, room_bytes });
+    }
+}
+
+impl ClassAtWork {
+    /// The operations of its step, if one is in hand, are not to go on.
+    fn withdraw(&mut self, wishes: &mut Wishes) {
+        if let Some(step) = &mut self.step {
+            step.withdrawn = true;
+        }
+        wishes.withdrawn.extend(self.operations.iter().copied());
+    }
+
+    /// Adds up what it spends without an operation in service.
+    fn note_idle(&mut self, round: &Round<'_>) {
+        let now = round.now;
+        let idles = match (self.step.is_some(), self.retry.at().is_some(), self.awake) {
+            _ if self.done => None,
+            (false, ..) if !round.goes_on => None,
+            (false, true, _) => Some(Idle::Waiting),
+            (_, _, None) => Some(Idle::Switching),
+            _ => None,
+        };
+        if idles == self.idles.map(|(idle, _)| idle) {
+            return;
+        }
+        match self.idles.take() {
+            Some((Idle::Switching, since)) => self.times.switching += now.since(since),
+            Some((Idle::Waiting, since)) => self.times.waiting += now.since(since),
+            None => {}
+        }
+        self.idles = idles.map(|idle| (idle, now));
+    }
+}

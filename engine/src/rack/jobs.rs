@@ -1,0 +1,77 @@
+//! Where repartition jobs meet the rack: their operations are submitted, withdrawn and timed like any other.
+
+use super::Rack;
+use crate::action::Outcome;
+use crate::class::{ClassPhase, InService};
+use crate::event::{Request, Work};
+use crate::job_protocol::{BlockReason, JobClass, JobId, JobTimes};
+use crate::policy::Lane;
+use crate::repartition::{JobPlanner, Order};
+use crate::step::Step;
+use core::time::Duration;
+use model::{ClassId, Time};
+
+impl Rack {
+    /// An operation is asked for on behalf of a job. One that is to do nothing at the moment gets it back cancelled.
+    pub(super) fn submitted_for_job(&mut self, of: JobClass, request: Request, step: &mut Step) {
+        let op = request.op;
+        assert_eq!(request.lane, Lane::Background, "nobody waits for an operation of a job");
+        let may_go_on = self.jobs.operation_begins(of, op);
+        self.submitted(request, step);
+        if !self.ops.contains(op) {
+            self.jobs.operation_ended(op, &Outcome::Cancelled); // refused, or told twice
+        } else if !may_go_on {
+            self.cancelled(op, step);
+        }
+    }
+
+    /// Jobs go on as far as they can; whether that has changed the queues.
+    pub(super) fn go_on_with_jobs(&mut self, step: &mut Step) -> bool {
+        if self.jobs.is_empty() {
+            return false;
+        }
+        let awake = |class: ClassId| match self.classes[class.index()].phase() {
+            ClassPhase::Awake { group, .. } => Some(group),
+            ClassPhase::Asleep | ClassPhase::Waking { .. } | ClassPhase::Resting { .. } => None,
+        };
+        let withdrawn = self.jobs.go_on(step.now, self.closing, &awake, step.actions());
+        let open = self.ops.len();
+        for op in withdrawn {
+            self.cancelled(op, step);
+        }
+        self.ops.len() < open
+    }
+
+    /// An operation leaves service: the time it was there is that of its job, if it is of one.
+    pub(super) fn note_job_service(&mut self, service: InService, now: Time) {
+        let Some(op) = self.ops.get(service.op) else { return };
+        assert!(now >= service.since, "{} was in service before it left", service.op);
+        let of: fn(&mut JobTimes) -> &mut Duration = match op.request.work {
+            Work::Read { .. } => |times| &mut times.reading,
+            _ if op.is_verifying() => |times| &mut times.verifying,
+            _ => |times| &mut times.writing,
+        };
+        self.jobs.operation_served(service.op, of, now.since(service.since));
+    }
+
+    /// The planner of a job that works, or has ended and is not closed: its accounting, strategies and forecast.
+    pub fn job_planner(&self, job: JobId) -> Option<&JobPlanner> {
+        self.jobs.planner(job)
+    }
+
+    /// The time that a job has taken so far.
+    pub fn job_times(&self, job: JobId) -> JobTimes {
+        self.jobs.times(job)
+    }
+
+    /// A class of a job that something stands in the way of for longer than a turn, and what that is.
+    pub fn job_blocked(&self, job: JobId) -> Option<(ClassId, BlockReason)> {
+        self.jobs.blocked(job)
+    }
+
+    /// What a class of a job will do next, if the write that it has in hand writes so many bytes and nothing comes
+    /// between; only if that is a write as well ([`JobPlanner::ahead`]).
+    pub fn job_ahead(&self, of: JobClass, bytes: u64) -> Option<Order> {
+        self.jobs.planner(of.job)?.ahead(of.class, bytes)
+    }
+}

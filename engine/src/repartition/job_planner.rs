@@ -1,0 +1,382 @@
+//! Plans a job: a planner for each class its data lies in, and one memory between them.
+//!
+//! Whoever carries the job out asks for an [`Order`] for each class, has it done by ordinary operations of the
+//! background lane (whose group the class scheduler wakes in its turn), and enters what came of it. A class has one
+//! order in hand at a time. An order may be done in part: the next one goes on from there.
+//!
+//! Visits are not ordered: an operation wakes its group. Instead the planner is told which group is awake. When a
+//! client woke one where there is something to do, the order in hand should be withdrawn if its operations still wait:
+//! that switch is free.
+//!
+//! Each class has a share of the memory, which holds the output for its own groups, wherever it was read. So a class
+//! whose share is full can always empty it without another's help. A piece is only read when every share has room for
+//! all that it may become (the chunk limit), those that are being read elsewhere included.
+//!
+//! Invariants: no share ever holds more than it may; a class that waits, waits for an order that is in hand.
+
+use super::accounting::Accounting;
+use super::choice::Choice;
+use super::job_spec::JobSpec;
+use super::planner::Planner;
+use super::simulation::Cost;
+use super::strategy::Step;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use model::{ClassId, GroupId};
+use serde::{Deserialize, Serialize};
+
+/// The next thing to do in a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Read one piece of input on this group, or several if they become no more than [`JobPlanner::room_bytes`] in all.
+    Read {
+        /// Where the input lies.
+        group: GroupId,
+        /// The most input that is wanted; a piece that is larger is read all the same.
+        bytes: u64,
+    },
+    /// Write to this group what is buffered for it.
+    Deliver {
+        /// The destination group.
+        group: GroupId,
+        /// The bytes that are buffered for it now.
+        bytes: u64,
+    },
+    /// Write what is buffered for one group to another, as a run of its own, in pieces of the chunk limit at most.
+    Offload {
+        /// The group to write to.
+        on: GroupId,
+        /// The destination group.
+        target: GroupId,
+        /// The bytes that are buffered for the target now.
+        bytes: u64,
+    },
+    /// Read pieces of runs that lie offloaded back into the buffer, and remove them.
+    Refill {
+        /// The group they lie on.
+        on: GroupId,
+        /// The destination group.
+        target: GroupId,
+        /// The most to read back; one piece at least fits.
+        bytes: u64,
+    },
+    /// Nothing can be done before an order of another class has ended.
+    Wait,
+    /// All output for this class is delivered, and no more comes.
+    Done,
+}
+
+impl Order {
+    /// The group it is done on, if it is something to do.
+    pub fn group(self) -> Option<GroupId> {
+        match self {
+            Self::Read { group, .. } | Self::Deliver { group, .. } => Some(group),
+            Self::Offload { on, .. } | Self::Refill { on, .. } => Some(on),
+            Self::Wait | Self::Done => None,
+        }
+    }
+
+    /// Whether it is done by writing.
+    pub fn writes(self) -> bool {
+        matches!(self, Self::Deliver { .. } | Self::Offload { .. })
+    }
+
+    /// The memory that it reserves in its own class.
+    fn reserved_bytes(self, chunk_bytes: u64) -> u64 {
+        match self {
+            Self::Read { .. } => chunk_bytes,
+            Self::Refill { bytes, .. } => bytes,
+            Self::Deliver { .. } | Self::Offload { .. } | Self::Wait | Self::Done => 0,
+        }
+    }
+}
+
+/// See the head of this file.
+#[derive(Clone, Debug)]
+pub struct JobPlanner {
+    classes: Vec<ClassPlanner>,
+    /// Each group's class and its number there.
+    places: BTreeMap<GroupId, (usize, usize)>,
+    chunk_bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+struct ClassPlanner {
+    class: ClassId,
+    groups: Vec<GroupId>,
+    planner: Planner,
+    in_hand: Option<Order>,
+}
+
+impl JobPlanner {
+    /// The planner of a job whose strategies were [chosen](JobSpec::chosen).
+    pub fn new(spec: &JobSpec) -> Self {
+        assert!(!spec.parts.is_empty(), "a job lies in some class");
+        assert_eq!(spec.choices.len(), spec.parts.len(), "each part has a strategy");
+        assert!(spec.has_memory(), "the memory is enough for its classes");
+        let mut places = BTreeMap::new();
+        let mut classes = Vec::with_capacity(spec.parts.len());
+        for (index, part) in spec.parts.iter().enumerate() {
+            for (number, group) in part.groups.iter().enumerate() {
+                assert!(places.insert(*group, (index, number)).is_none(), "{group} is of one part, once");
+            }
+            let planner = Planner::new(spec.accounting(index), spec.terms, spec.choices[index], spec.fixed);
+            classes.push(ClassPlanner { class: part.class, groups: part.groups.clone(), planner, in_hand: None });
+        }
+        Self { classes, places, chunk_bytes: spec.chunk_bytes }
+    }
+
+    /// The classes it works in.
+    pub fn classes(&self) -> impl Iterator<Item = ClassId> + '_ {
+        self.classes.iter().map(|class| class.class)
+    }
+
+    /// The strategy that a class follows now.
+    pub fn choice(&self, class: ClassId) -> Choice {
+        self.of(class).planner.choice()
+    }
+
+    /// The number of times strategies were changed, in all classes.
+    pub fn changes(&self) -> u32 {
+        self.classes.iter().map(|class| class.planner.changes()).sum()
+    }
+
+    /// The accounting of a class, whose groups are numbered as in its part of the job.
+    pub fn accounting(&self, class: ClassId) -> &Accounting {
+        self.of(class).planner.accounting()
+    }
+
+    /// The cost of the rest if things go on as measured, in the class for which it takes longest.
+    pub fn forecast(&self) -> Cost {
+        let costs = self.classes.iter().map(|class| class.planner.forecast());
+        costs.max_by_key(Cost::total).unwrap_or_default()
+    }
+
+    /// Whether all output is delivered.
+    pub fn done(&self) -> bool {
+        self.classes.iter().all(|class| class.planner.accounting().done())
+    }
+
+    /// The order that a class has in hand.
+    pub fn in_hand(&self, class: ClassId) -> Option<Order> {
+        self.of(class).in_hand
+    }
+
+    /// This group of the class is awake now, or none. True if the operations of the order in hand should be withdrawn
+    /// as long as they are queued, since there is something to do here. If they are, the order ends by
+    /// [`JobPlanner::withdrawn`].
+    pub fn awake(&mut self, class: ClassId, group: Option<GroupId>) -> bool {
+        let chunk_bytes = self.chunk_bytes;
+        let class = self.of_mut(class);
+        let Some(here) = group.and_then(|group| class.index(group)) else { return false };
+        let Some(order) = class.in_hand else {
+            class.planner.accounting_mut().woke(here);
+            return false;
+        };
+        if order.group() == group {
+            return false;
+        }
+        let step = class.planner.step_on(here, order.reserved_bytes(chunk_bytes));
+        !matches!(step, Step::Visit { .. } | Step::Done)
+    }
+
+    /// The order in hand came to nothing: it was withdrawn, because `awake` is awake, or something stood in its way.
+    pub fn withdrawn(&mut self, class: ClassId, awake: Option<GroupId>) {
+        self.end(class);
+        let class = self.of_mut(class);
+        if let Some(here) = awake.and_then(|group| class.index(group)) {
+            class.planner.accounting_mut().woke(here);
+        }
+    }
+
+    /// The next order of a class, which has none in hand. A class that has to wait is asked again whenever an order of
+    /// another class has ended.
+    pub fn next(&mut self, class: ClassId) -> Order {
+        assert!(self.of(class).in_hand.is_none(), "one order in hand in a class");
+        if let Some(order) = self.must_wait(class) {
+            return order;
+        }
+        let order = self.of_mut(class).plan();
+        let reads = matches!(order, Order::Read { .. });
+        if reads && self.classes.iter().any(|other| other.planner.accounting().full()) {
+            return Order::Wait;
+        }
+        if order.group().is_some() {
+            self.of_mut(class).in_hand = Some(order);
+            self.change_reservation(class, order, Accounting::reserve);
+        }
+        assert_eq!(self.in_hand(class).is_some(), order.group().is_some(), "what is to be done is in hand");
+        order
+    }
+
+    /// Changes the reservation of an order: room for a piece in every class, or for a refill in its own.
+    fn change_reservation(&mut self, class: ClassId, order: Order, change: impl Fn(&mut Accounting, u64)) {
+        for each in &mut self.classes {
+            if each.class == class {
+                change(each.planner.accounting_mut(), order.reserved_bytes(self.chunk_bytes));
+            } else if matches!(order, Order::Read { .. }) {
+                change(each.planner.accounting_mut(), self.chunk_bytes);
+            }
+        }
+        self.assert_reserved();
+    }
+
+    /// Memory is reserved for the orders in hand, and for nothing else.
+    fn assert_reserved(&self) {
+        let reads = |class: &&ClassPlanner| matches!(class.in_hand, Some(Order::Read { .. }));
+        let all_reads = self.classes.iter().filter(reads).count() as u64;
+        for class in &self.classes {
+            let own = class.in_hand.map_or(0, |order| order.reserved_bytes(self.chunk_bytes));
+            let others = self.chunk_bytes * (all_reads - u64::from(reads(&class)));
+            let reserved = class.planner.accounting().reserved();
+            assert_eq!(reserved, own + others, "memory is reserved for the orders in hand");
+        }
+    }
+
+    /// Ends the order that the class has in hand, and returns it.
+    fn end(&mut self, class: ClassId) -> Order {
+        let Some(order) = self.of_mut(class).in_hand.take() else { panic!("no order is in hand") };
+        self.change_reservation(class, order, Accounting::release);
+        order
+    }
+
+    /// Whether the class is done, or has to wait before it can even plan.
+    fn must_wait(&self, class: ClassId) -> Option<Order> {
+        let others_read = self.classes.iter().any(|other| {
+            other.class != class
+                && (other.planner.accounting().input_left() > 0 || matches!(other.in_hand, Some(Order::Read { .. })))
+        });
+        let accounting = self.accounting(class);
+        if accounting.done() {
+            return Some(if others_read { Order::Wait } else { Order::Done });
+        }
+        // More comes from others, and nothing is gained by writing little.
+        let gathers = accounting.input_left() == 0 && others_read && !accounting.full();
+        // There would be room, if it were not reserved.
+        let reserved_away = accounting.full() && accounting.free() + accounting.reserved() >= accounting.chunk_bytes();
+        (gathers || reserved_away).then_some(Order::Wait)
+    }
+
+    /// The most that what a class reads now may become: the chunk limit, since so much was reserved in every class; all
+    /// that is free, if there is no other class.
+    pub fn room_bytes(&self, class: ClassId) -> u64 {
+        let accounting = self.accounting(class);
+        if self.classes.len() > 1 { self.chunk_bytes } else { accounting.free() + accounting.reserved() }
+    }
+
+    /// Input was read on the order's group and became this output for these groups, of whatever class; no more than
+    /// [`JobPlanner::room_bytes`] in all. Ends the order.
+    pub fn was_read(&mut self, class: ClassId, input_bytes: u64, output: &[(GroupId, u64)]) {
+        let Order::Read { group, .. } = self.end(class) else { panic!("no read is in hand") };
+        let whole: u64 = output.iter().map(|(_, bytes)| *bytes).sum();
+        assert!(whole <= self.room_bytes(class), "a piece became more than there was room for");
+        let reader = self.of_mut(class);
+        let here = reader.number(group);
+        let none = vec![0; reader.groups.len()];
+        reader.planner.accounting_mut().was_read(here, input_bytes, &none);
+        for (target, bytes) in output {
+            let (owner, index) = *self.places.get(target).expect("output falls to groups of the job");
+            self.classes[owner].planner.accounting_mut().arrived(index, *bytes);
+        }
+    }
+
+    /// What a class will do next, if the order in hand, a write, writes so many bytes and nothing comes between; only
+    /// if that is a write as well. It can be prepared meanwhile.
+    pub fn ahead(&self, class: ClassId, bytes: u64) -> Option<Order> {
+        let order = self.in_hand(class).filter(|order| order.writes())?;
+        let mut planner = self.clone();
+        planner.of_mut(class).planner.fix();
+        match order {
+            Order::Deliver { .. } => planner.was_delivered(class, bytes),
+            _ => planner.was_offloaded(class, bytes),
+        }
+        let next = planner.next(class);
+        assert_eq!(self.in_hand(class), Some(order), "what is foreseen changes nothing");
+        next.writes().then_some(next)
+    }
+
+    /// Input on a group is gone before it was read. No read of it may be in hand.
+    pub fn was_lost(&mut self, class: ClassId, group: GroupId, bytes: u64) {
+        let class = self.of_mut(class);
+        assert!(!matches!(class.in_hand, Some(Order::Read { group: read, .. }) if read == group), "it is being read");
+        let index = class.number(group);
+        class.planner.accounting_mut().was_lost(index, bytes);
+    }
+
+    /// So many of the bytes to deliver are written. Ends the order.
+    pub fn was_delivered(&mut self, class: ClassId, bytes: u64) {
+        let Order::Deliver { group, .. } = self.end(class) else { panic!("nothing is to be delivered") };
+        let class = self.of_mut(class);
+        let index = class.number(group);
+        class.planner.accounting_mut().was_delivered(index, bytes);
+    }
+
+    /// So many of the bytes to offload are written. Ends the order.
+    pub fn was_offloaded(&mut self, class: ClassId, bytes: u64) {
+        let Order::Offload { on, target, .. } = self.end(class) else { panic!("nothing is to be offloaded") };
+        let class = self.of_mut(class);
+        let (on, target) = (class.number(on), class.number(target));
+        class.planner.accounting_mut().was_offloaded(on, target, bytes);
+    }
+
+    /// So many of the bytes to refill are buffered, and their pieces gone. Ends the order.
+    pub fn was_refilled(&mut self, class: ClassId, bytes: u64) {
+        let Order::Refill { on, target, .. } = self.end(class) else { panic!("nothing is to be refilled") };
+        let class = self.of_mut(class);
+        let (on, target) = (class.number(on), class.number(target));
+        class.planner.accounting_mut().was_refilled(on, target, bytes);
+    }
+
+    fn of(&self, class: ClassId) -> &ClassPlanner {
+        self.classes.iter().find(|job| job.class == class).expect("a class of the job")
+    }
+
+    fn of_mut(&mut self, class: ClassId) -> &mut ClassPlanner {
+        self.classes.iter_mut().find(|job| job.class == class).expect("a class of the job")
+    }
+}
+
+/// Rounds over all groups that a strategy may plan before it does something: the baseline ends one and begins another.
+const ROUNDS_MAX: usize = 4;
+
+impl ClassPlanner {
+    fn index(&self, group: GroupId) -> Option<usize> {
+        self.groups.iter().position(|known| *known == group)
+    }
+
+    /// The number of a group of the class.
+    fn number(&self, group: GroupId) -> usize {
+        self.index(group).expect("a group of the job")
+    }
+
+    /// The planner's next step, visits left out.
+    fn plan(&mut self) -> Order {
+        for _ in 0..=ROUNDS_MAX * self.groups.len() {
+            let step = self.planner.next_step();
+            let accounting = self.planner.accounting();
+            let on = accounting.awake().map(|group| self.groups[group]);
+            match (step, on) {
+                (Step::Visit { group }, _) => self.planner.accounting_mut().woke(group),
+                (Step::Done, _) => return if accounting.done() { Order::Done } else { Order::Wait },
+                (Step::Read { bytes }, Some(group)) => return Order::Read { group, bytes },
+                (Step::Deliver, Some(group)) => {
+                    let bytes = accounting.awake().map_or(0, |awake| accounting.buffered(awake));
+                    assert!(bytes > 0, "a strategy delivers something");
+                    return Order::Deliver { group, bytes };
+                }
+                (Step::Offload { target }, Some(on)) => {
+                    let (target, bytes) = (self.groups[target], accounting.buffered(target));
+                    assert!(bytes > 0 && on != target, "a strategy offloads something, to another group");
+                    return Order::Offload { on, target, bytes };
+                }
+                (Step::Refill { target, bytes }, Some(on)) => {
+                    return Order::Refill { on, target: self.groups[target], bytes };
+                }
+                (_, None) => unreachable!("a strategy visits a group before it does something there"),
+            }
+        }
+        unreachable!("a strategy tours for ever and does nothing")
+    }
+}

@@ -1,0 +1,106 @@
+//! The description of a job: where its input lies, where its output is expected, and the means it is given.
+
+use super::accounting::Accounting;
+use super::apportion::Expected;
+use super::choice::Choice;
+use super::terms::{Alpha, Terms};
+use alloc::vec;
+use alloc::vec::Vec;
+use model::{ClassId, GroupId};
+use serde::{Deserialize, Serialize};
+
+/// A class's part of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Part {
+    /// The class.
+    pub class: ClassId,
+    /// Its groups that have input or get output, each once.
+    pub groups: Vec<GroupId>,
+    /// The input on each of them.
+    pub input_bytes: Vec<u64>,
+    /// The expected output of each of them, as weights; not all 0 over all parts.
+    pub shares: Vec<u64>,
+}
+
+impl Part {
+    /// The output expected of the class. Where none is expected at all, what comes nevertheless falls to all alike.
+    pub fn expected(&self, alpha: Alpha) -> Expected {
+        let none = self.shares.iter().all(|share| *share == 0);
+        let shares = if none { vec![1; self.groups.len()] } else { self.shares.clone() };
+        Expected { alpha, shares }
+    }
+}
+
+/// A job, as the engine is given it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// The classes' parts; at least one.
+    pub parts: Vec<Part>,
+    /// The memory of all classes together, for buffered output.
+    pub memory_bytes: u64,
+    /// The chunk limit: the most that a piece of input may become, and the largest piece of a run.
+    pub chunk_bytes: u64,
+    /// The costs of the hardware.
+    pub terms: Terms,
+    /// The output to expect over input.
+    pub alpha: Alpha,
+    /// The strategy that each part begins with.
+    pub choices: Vec<Choice>,
+    /// The choices stay, whatever is measured.
+    pub fixed: bool,
+    /// Modelled seconds per second of the host, by which limits on waiting for people and hosts are multiplied.
+    pub host_scale: u32,
+}
+
+impl JobSpec {
+    /// The least memory for a job in so many classes: each needs room for what every class may be reading at once, and
+    /// as much again, so that there is something to write.
+    pub fn least_memory_bytes(classes: usize, chunk_bytes: u64) -> u64 {
+        let classes = classes as u64;
+        2 * classes * classes * chunk_bytes
+    }
+
+    /// The same with its strategies: `forced` in every class, to the end; or in each class the one that costs least, if
+    /// output falls as expected. `None` if the memory is too small: see [`JobSpec::least_memory_bytes`].
+    ///
+    /// Simulates every candidate.
+    pub fn chosen(mut self, forced: Option<Choice>) -> Option<Self> {
+        if !self.has_memory() {
+            return None;
+        }
+        self.fixed = forced.is_some();
+        let cheapest = |(index, part): (usize, &Part)| {
+            Choice::cheapest(&self.accounting(index), &self.terms, &part.expected(self.alpha))
+        };
+        self.choices = match forced {
+            Some(forced) => vec![forced; self.parts.len()],
+            None => self.parts.iter().enumerate().map(cheapest).collect(),
+        };
+        assert_eq!(self.choices.len(), self.parts.len(), "each part has a strategy");
+        Some(self)
+    }
+
+    /// Whether there is enough memory for its classes.
+    pub fn has_memory(&self) -> bool {
+        self.memory_bytes >= Self::least_memory_bytes(self.parts.len(), self.chunk_bytes)
+    }
+
+    /// The accounting of a part before the job begins.
+    pub(super) fn accounting(&self, index: usize) -> Accounting {
+        let part = &self.parts[index];
+        assert!(part.groups.len() == part.input_bytes.len() && part.groups.len() == part.shares.len());
+        Accounting::new(part.input_bytes.clone(), self.memory_of(index), self.alpha).with_chunk_limit(self.chunk_bytes)
+    }
+
+    /// A part's share of the memory: in proportion to the output expected of it, and two chunks for each class at least.
+    fn memory_of(&self, index: usize) -> u64 {
+        let classes = self.parts.len() as u64;
+        let least = Self::least_memory_bytes(self.parts.len(), self.chunk_bytes) / classes;
+        assert!(self.has_memory(), "the memory is enough for its classes");
+        let spare = self.memory_bytes - least * classes;
+        let weight = |part: &Part| part.shares.iter().map(|share| u128::from(*share)).sum::<u128>();
+        let whole: u128 = self.parts.iter().map(weight).sum();
+        assert!(whole > 0, "output falls to some group");
+        least + (u128::from(spare) * weight(&self.parts[index]) / whole) as u64
+    }
+}
