@@ -716,8 +716,8 @@ impl Drives {
         self.backoff.forget(drive);
         let state = &self.states[drive.index()];
         assert!(state.phase.is_away(), "{drive} is away");
-        let told = state.failed || state.lost_by_world || state.phase == DrivePhase::Away(Loss::FuseTripped);
-        if !told {
+        let others_decide = state.failed || state.lost_by_world || state.phase == DrivePhase::Away(Loss::FuseTripped);
+        if !others_decide {
             self.backoff.plan_later(drive, now);
         }
     }

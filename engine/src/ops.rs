@@ -6,7 +6,7 @@
 //! Invariants: no two operations have the same number; an answer counts only if it carries the operation's last
 //! attempt.
 
-use crate::event::{Request, Work};
+use crate::event::{DriveOutcome, Request, Work};
 use crate::numbered::OpMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -162,6 +162,15 @@ impl Op {
     pub fn failed_groups(&self) -> &[GroupId] {
         &self.failed_groups
     }
+}
+
+/// The world's answer to a transfer.
+#[derive(Clone, Copy)]
+pub(crate) struct Answer<'a> {
+    pub op: OpId,
+    pub attempt: Attempt,
+    /// Each drive's result, in the order of the action.
+    pub outcomes: &'a [DriveOutcome],
 }
 
 /// All operations that are not over.

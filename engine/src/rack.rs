@@ -34,7 +34,7 @@ use crate::drives::{Drives, Notice};
 use crate::event::{DriveReport, Event};
 use crate::jobs::Jobs;
 use crate::layout::Layout;
-use crate::ops::Ops;
+use crate::ops::{Answer, Ops};
 use crate::placement::Placement;
 use crate::policy::RackPolicy;
 use crate::rebuild::Rebuilder;
@@ -162,14 +162,14 @@ impl Rack {
             Event::Submitted(request) => self.submitted(request, step),
             Event::Cancelled { op } => self.cancelled(op, step),
             Event::TransferEnded { op, attempt, done, outcomes } => {
-                self.transfer_ended(op, attempt, done, &outcomes, step);
+                self.transfer_ended(&Answer { op, attempt, outcomes: &outcomes }, done, step);
             }
             Event::SourceUnreadable { op, attempt, versions, outcomes } => {
-                self.source_unreadable(op, attempt, &versions, &outcomes, step);
+                self.source_unreadable(&Answer { op, attempt, outcomes: &outcomes }, &versions, step);
             }
             Event::StagingChanged(usage) => self.migrator.usage_changed(usage),
             Event::StagedPage { attempt, entries, more } => {
-                self.migrator.page(step.now, attempt, &entries, more, step.actions());
+                self.migrator.page(attempt, &entries, more, step);
             }
             Event::SpaceDoomed { group, bytes } => {
                 self.reclaim.add_dead(group, bytes);

@@ -87,7 +87,7 @@ enum Phase {
 
 /// Blobs of a pass, by what became of them.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct PassCounts {
     rebuilt: u64,
     lost: u64,
     waiting: u64,
@@ -103,9 +103,9 @@ struct Passes {
     /// failed counts on it. Used bytes alone do not show that (see [`Passes::is_through`]).
     unlisted: bool,
     pause: Duration,
-    tally: Tally,
+    counts: PassCounts,
     /// Of the pass before, so that nothing is hidden while the next one is under way.
-    before: Tally,
+    before: PassCounts,
     rebuilt_stacks: u64,
     rebuilt_bytes: u64,
     /// Another drive is in its place: what blobs had on the one that failed, in bytes of stacks.
@@ -122,8 +122,8 @@ impl Passes {
             under_way: 0,
             unlisted: true,
             pause: PAUSE_MIN,
-            tally: Tally::default(),
-            before: Tally::default(),
+            counts: PassCounts::default(),
+            before: PassCounts::default(),
             rebuilt_stacks: 0,
             rebuilt_bytes: 0,
             lost_bytes,
@@ -145,7 +145,7 @@ impl Passes {
     /// and is taken off them when it is reclaimed, so what a pass could not rebuild is asked for again whatever they
     /// say.
     fn is_through(&self, used_bytes: u64) -> bool {
-        !self.unlisted && used_bytes == 0 && self.tally.waiting == 0 && self.tally.lost == 0
+        !self.unlisted && used_bytes == 0 && self.counts.waiting == 0 && self.counts.lost == 0
     }
 
     /// The next pass begins at `due`, if none is under way; and a pass that leaves something is soon followed.
@@ -162,14 +162,14 @@ impl Passes {
 
     /// The lost and waiting blobs to report: those of the last pass that was completed, or of the one under way if it
     /// has found more already. None once nothing is left.
-    fn reported(&self, left_bytes: u64) -> Tally {
+    fn reported(&self, left_bytes: u64) -> PassCounts {
         match self.phase {
-            _ if left_bytes == 0 => Tally::default(),
-            Phase::Idle { .. } => self.tally,
-            _ => Tally {
-                rebuilt: self.tally.rebuilt,
-                lost: self.tally.lost.max(self.before.lost),
-                waiting: self.tally.waiting.max(self.before.waiting),
+            _ if left_bytes == 0 => PassCounts::default(),
+            Phase::Idle { .. } => self.counts,
+            _ => PassCounts {
+                rebuilt: self.counts.rebuilt,
+                lost: self.counts.lost.max(self.before.lost),
+                waiting: self.counts.waiting.max(self.before.waiting),
             },
         }
     }
@@ -177,7 +177,7 @@ impl Passes {
     fn begin_pass(&mut self) {
         assert!(matches!(self.phase, Phase::Idle { .. }), "a pass begins when none is under way");
         assert!(self.pending.is_empty() && self.under_way == 0, "one pass at a time");
-        self.before = core::mem::take(&mut self.tally);
+        self.before = core::mem::take(&mut self.counts);
         self.unlisted = false;
         self.shown_bytes = 0;
     }
@@ -192,7 +192,7 @@ impl Passes {
             self.pause = PAUSE_MIN;
             return;
         }
-        if self.tally.rebuilt > 0 {
+        if self.counts.rebuilt > 0 {
             self.pause = PAUSE_MIN;
         }
         self.phase = Phase::Idle { due: now + self.pause };
@@ -358,7 +358,7 @@ impl Rebuilder {
         if let Some(passes) = self.drives.get_mut(&drive) {
             assert!(matches!(passes.phase, Phase::Working { .. }), "a blob on {drive} is skipped during a pass");
             let lost = reason == Rejection::DataLost;
-            *(if lost { &mut passes.tally.lost } else { &mut passes.tally.waiting }) += 1;
+            *(if lost { &mut passes.counts.lost } else { &mut passes.counts.waiting }) += 1;
         }
     }
 
@@ -370,14 +370,14 @@ impl Rebuilder {
         passes.under_way -= 1;
         match outcome {
             Outcome::Rebuilt => {
-                passes.tally.rebuilt += 1;
+                passes.counts.rebuilt += 1;
                 passes.rebuilt_stacks += 1;
                 passes.rebuilt_bytes += stack_bytes;
                 passes.shown_bytes = passes.shown_bytes.saturating_sub(stack_bytes);
                 passes.lost_bytes = passes.lost_bytes.map(|lost_bytes| lost_bytes.saturating_sub(stack_bytes));
             }
-            Outcome::Failed(Rejection::DataLost) => passes.tally.lost += 1,
-            _ => passes.tally.waiting += 1,
+            Outcome::Failed(Rejection::DataLost) => passes.counts.lost += 1,
+            _ => passes.counts.waiting += 1,
         }
     }
 

@@ -17,6 +17,7 @@ use crate::action::Action;
 use crate::event::{StagedEntry, Usage};
 use crate::ops::MIGRATOR_OPS;
 use crate::policy::{MigrationPolicy, PinnedTo};
+use crate::step::Step;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -200,14 +201,9 @@ impl Migrator {
     }
 
     /// A page of the listing has come.
-    pub fn page(
-        &mut self,
-        now: Time,
-        attempt: Attempt,
-        entries: &[StagedEntry],
-        more: bool,
-        actions: &mut Vec<Action>,
-    ) {
+    pub(crate) fn page(&mut self, attempt: Attempt, entries: &[StagedEntry], more: bool, step: &mut Step) {
+        let now = step.now;
+        let actions = step.actions();
         let Some(mut scan) = self.scan.take_if(|scan| scan.attempt == attempt && !scan.paused) else {
             return; // late or twice
         };
@@ -352,7 +348,7 @@ mod tests {
         let Action::ListStaged { attempt, restart: true, coldest_bytes: None, .. } = actions[0] else { panic!() };
         actions.clear();
         let entries = [entry(1, 3 * MB), entry(2, 4 * MB), entry(3, 9 * MB), entry(4, 2 * MB), entry(5, MB)];
-        migrator.page(Time::from_secs(1), attempt, &entries, false, &mut actions);
+        migrator.page(attempt, &entries, false, &mut Step::new(Time::from_secs(1), &mut actions));
         assert_eq!(composed(&actions), [vec![3], vec![1, 2], vec![4, 5]]);
         assert_eq!(migrator.writes_under_way(), 3);
     }
@@ -363,9 +359,9 @@ mod tests {
         let mut actions = vec![];
         migrator.poll(Time::from_secs(1), false, &mut actions);
         actions.clear();
-        migrator.page(Time::from_secs(1), Attempt(77), &[entry(1, MB)], false, &mut actions);
-        migrator.page(Time::from_secs(1), Attempt(1), &[entry(1, MB)], false, &mut actions);
-        migrator.page(Time::from_secs(1), Attempt(1), &[entry(1, MB)], false, &mut actions);
+        migrator.page(Attempt(77), &[entry(1, MB)], false, &mut Step::new(Time::from_secs(1), &mut actions));
+        migrator.page(Attempt(1), &[entry(1, MB)], false, &mut Step::new(Time::from_secs(1), &mut actions));
+        migrator.page(Attempt(1), &[entry(1, MB)], false, &mut Step::new(Time::from_secs(1), &mut actions));
         assert_eq!(composed(&actions), [vec![1]]);
     }
 
@@ -392,7 +388,7 @@ mod tests {
         migrator.poll(Time::from_secs(1), false, &mut actions);
         actions.clear();
         let entries: Vec<_> = (0..5).map(|v| entry(v, 9 * MB)).collect();
-        migrator.page(Time::from_secs(1), Attempt(1), &entries, true, &mut actions);
+        migrator.page(Attempt(1), &entries, true, &mut Step::new(Time::from_secs(1), &mut actions));
         assert_eq!(composed(&actions).len(), 5);
         assert!(!actions.iter().any(|a| matches!(a, Action::ListStaged { .. })), "the next page waits");
         assert_eq!(migrator.deadline(), Time::MAX);
@@ -410,7 +406,7 @@ mod tests {
         let mut migrator = with_usage(60 * MB);
         let mut actions = vec![];
         migrator.poll(Time::from_secs(1), false, &mut actions);
-        migrator.page(Time::from_secs(1), Attempt(1), &[entry(1, 9 * MB)], false, &mut actions);
+        migrator.page(Attempt(1), &[entry(1, 9 * MB)], false, &mut Step::new(Time::from_secs(1), &mut actions));
         let mut op = OpId(MIGRATOR_OPS);
         assert_eq!(migrator.group_of(op), None);
         for _ in 0..RECOMPOSED_MAX {

@@ -54,7 +54,7 @@ impl Rack {
                     let stacks = self.drives.ready_stacks(&blob.drives);
                     let failed = blob.drives.iter().filter(|drive| self.is_failed(**drive)).count();
                     if stacks.len() + failed == blob.drives.len() {
-                        self.remove_blob(class, group, blob, stacks, step);
+                        self.remove_blob(group, blob, stacks, step);
                         return true;
                     }
                     self.reclaim.defer(group, blob.doomed_bytes);
@@ -67,20 +67,13 @@ impl Rack {
         self.drives.knows(drive) && self.drives.has_failed(drive)
     }
 
-    fn remove_blob(
-        &mut self,
-        class: ClassId,
-        group: GroupId,
-        dead: DoomedBlob,
-        stacks: Vec<(u8, DriveId)>,
-        step: &mut Step,
-    ) {
+    fn remove_blob(&mut self, group: GroupId, dead: DoomedBlob, stacks: Vec<(u8, DriveId)>, step: &mut Step) {
         let op = self.ops.own_number();
         assert!(dead.drives.len() >= stacks.len(), "no more stacks are removed than {} has", dead.blob);
         let DoomedBlob { blob, drives, lost, stack_bytes, doomed_bytes: bytes, .. } = dead;
         let work = Work::Delete { blob, group, drives, lost, stack_bytes, bytes };
         let request = Request { op, lane: Lane::Background, overtake_limit: None, work };
-        self.ops.insert(Op::new(request, 0, class, group));
+        self.ops.insert(Op::new(request, 0, self.setup.class_of(group), group));
         self.begin_transfer(op, Transfer::Delete { blob, stacks }, step);
     }
 

@@ -9,7 +9,7 @@ use super::Rack;
 use super::admission::Space;
 use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{DriveOutcome, DriveResult, Work};
-use crate::ops::TRIES_MAX;
+use crate::ops::{Answer, TRIES_MAX};
 use crate::policy::{IdleTimeout, Lane, PinnedTo};
 use crate::step::Step;
 use alloc::vec::Vec;
@@ -163,15 +163,9 @@ impl Rack {
         state.next_attempt()
     }
 
-    pub(super) fn transfer_ended(
-        &mut self,
-        op: OpId,
-        attempt: Attempt,
-        done: bool,
-        outcomes: &[DriveOutcome],
-        step: &mut Step,
-    ) {
-        if !self.leave_transfer(op, attempt, outcomes, step) {
+    pub(super) fn transfer_ended(&mut self, answer: &Answer, done: bool, step: &mut Step) {
+        let Answer { op, outcomes, .. } = *answer;
+        if !self.leave_transfer(answer, step) {
             return;
         }
         let Some(state) = self.ops.get(op) else { return };
@@ -193,7 +187,8 @@ impl Rack {
 
     /// The transfer that `op` was in service for is over: the class is free, and each drive is believed to be as it
     /// fared. False if the answer is late.
-    fn leave_transfer(&mut self, op: OpId, attempt: Attempt, outcomes: &[DriveOutcome], step: &Step) -> bool {
+    fn leave_transfer(&mut self, answer: &Answer, step: &Step) -> bool {
+        let Answer { op, attempt, outcomes } = *answer;
         let Some(state) = self.ops.get(op).filter(|state| state.awaits_transfer(attempt)) else { return false };
         let class = &mut self.classes[state.class.index()];
         let Some(service) = class.serves(op) else { return false };
@@ -215,15 +210,9 @@ impl Rack {
 
     /// The source of a write cannot be read, which no other group would change. The part that can be read is composed
     /// anew and goes to the same group, which is awake, if it has room.
-    pub(super) fn source_unreadable(
-        &mut self,
-        op: OpId,
-        attempt: Attempt,
-        versions: &[u64],
-        outcomes: &[DriveOutcome],
-        step: &mut Step,
-    ) {
-        if !self.leave_transfer(op, attempt, outcomes, step) {
+    pub(super) fn source_unreadable(&mut self, answer: &Answer, versions: &[u64], step: &mut Step) {
+        let op = answer.op;
+        if !self.leave_transfer(answer, step) {
             return;
         }
         self.release_space(op);

@@ -1,5 +1,5 @@
-//! Random layout, the straw man of the paper: stacks on random drives, one queue, no groups. It answers reads; everything
-//! else it refuses.
+//! Random layout, the straw man of the paper: stacks on random drives, one queue, no groups. It answers reads;
+//! everything else it refuses.
 //!
 //! A request does without drives that are away, as long as k are left. A drive that died may still spin, and keeps its
 //! permits until it is back; requests do without drives that cannot start because of it. Drives that fail to start or

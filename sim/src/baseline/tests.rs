@@ -95,7 +95,7 @@ fn wake_all(mind: &mut RandomLayout, mut actions: Vec<Action>) -> Vec<Action> {
 
 fn stacks_read(actions: &[Action]) -> Option<usize> {
     actions.iter().find_map(|action| match action {
-        Action::Transfer { transfer: engine::action::Transfer::Read { stacks, .. }, .. } => Some(stacks.len()),
+        Action::Transfer { transfer: engine::Transfer::Read { stacks, .. }, .. } => Some(stacks.len()),
         _ => None,
     })
 }
