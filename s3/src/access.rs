@@ -75,7 +75,8 @@ impl Frontend {
         self.bucket(request).await
     }
 
-    /// The object of a request, if its user may read it. Only those who may list the bucket are told that there is none.
+    /// The object of a request, if its user may read it. Only those who may list the bucket are told that there is
+    /// none.
     pub(crate) async fn readable_object(&self, request: &S3Request, bucket: &Bucket) -> Result<Object, ErrorResponse> {
         self.readable_object_at(request, bucket, &request.key).await
     }
