@@ -1,5 +1,5 @@
-//! Admission of requests, before and after the protocol library: request ids, permits, complete error responses, and the
-//! rest of refused bodies.
+//! Admission of requests, before and after the protocol library: request ids, permits, complete error responses, and
+//! the rest of refused bodies.
 //!
 //! A request takes its permit once its signature is verified ([`PendingRequest`]) and keeps it until its response was
 //! sent. A refused request gives it back before the rest of its body is read, of which only as much is read as a client

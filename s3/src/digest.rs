@@ -1,7 +1,7 @@
 //! Content digests: those that a client claims of its bytes, and those that they have.
 //!
-//! MD5 (the `ETag`) is by far the slowest and runs beside all else, in [`crate::parallel_md5`]. The others keep pace with what a
-//! socket gives, and are computed where the bytes pass.
+//! MD5 (the `ETag`) is by far the slowest and runs beside all else, in [`crate::parallel_md5`]. The others keep pace
+//! with what a socket gives, and are computed where the bytes pass.
 
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::parallel_md5::{self, HashingEnded, Md5, Md5Workers};

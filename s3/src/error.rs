@@ -12,291 +12,108 @@ use s3s::{Body, S3Error, S3ErrorCode, StdError};
 use std::borrow::Cow;
 use std::io::Write;
 
-/// S3's codes that this front uses or that the protocol library answers with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ErrorCode {
-    AccessControlListNotSupported,
-    AccessDenied,
-    AuthorizationHeaderMalformed,
-    AuthorizationQueryParametersError,
-    BadDigest,
-    BadRequest,
-    BucketAlreadyExists,
-    BucketAlreadyOwnedByYou,
-    BucketNotEmpty,
-    EntityTooLarge,
-    EntityTooSmall,
-    IllegalLocationConstraintException,
-    IncompleteBody,
-    InsufficientStorage,
-    InternalError,
-    InvalidAccessKeyId,
-    InvalidArgument,
-    InvalidBucketAclWithObjectOwnership,
-    InvalidBucketName,
-    InvalidDigest,
-    InvalidPart,
-    InvalidPartNumber,
-    InvalidPartOrder,
-    InvalidRange,
-    InvalidRequest,
-    InvalidTag,
-    InvalidToken,
-    InvalidUri,
-    KeyTooLongError,
-    MalformedTrailerError,
-    MalformedXml,
-    MaxMessageLengthExceeded,
-    MetadataTooLarge,
-    MethodNotAllowed,
-    MissingContentLength,
-    MissingSecurityHeader,
-    NoSuchBucket,
-    NoSuchBucketPolicy,
-    NoSuchCorsConfiguration,
-    NoSuchKey,
-    NoSuchLifecycleConfiguration,
-    NoSuchPublicAccessBlockConfiguration,
-    NoSuchTagSet,
-    NoSuchUpload,
-    NoSuchVersion,
-    NoSuchWebsiteConfiguration,
-    NotImplemented,
-    ObjectLockConfigurationNotFoundError,
-    OwnershipControlsNotFoundError,
-    PreconditionFailed,
-    ReplicationConfigurationNotFoundError,
-    RequestTimeTooSkewed,
-    RequestTimeout,
-    ServerSideEncryptionConfigurationNotFoundError,
-    ServiceUnavailable,
-    SignatureDoesNotMatch,
-    SlowDown,
-    UnexpectedContent,
-    XAmzContentSha256Mismatch,
+/// Defines the codes, each with its spelling, its status and AWS's message.
+macro_rules! error_codes {
+    ($($code:ident $spelling:literal $status:literal $message:literal;)*) => {
+        /// S3's codes that this front uses or that the protocol library answers with.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum ErrorCode { $($code),* }
+
+        const SPELLING: &[(ErrorCode, &str, u16, &str)] = &[$((ErrorCode::$code, $spelling, $status, $message)),*];
+    };
 }
 
-/// Every code with its spelling, its status and what AWS says with it.
-const SPELLING: &[(ErrorCode, &str, u16, &str)] = &[
-    (ErrorCode::AccessControlListNotSupported, "AccessControlListNotSupported", 400, "The bucket does not allow ACLs"),
-    (ErrorCode::AccessDenied, "AccessDenied", 403, "Access Denied"),
-    (
-        ErrorCode::AuthorizationHeaderMalformed,
-        "AuthorizationHeaderMalformed",
-        400,
-        "The authorization header you provided is invalid.",
-    ),
-    (
-        ErrorCode::AuthorizationQueryParametersError,
-        "AuthorizationQueryParametersError",
-        400,
-        "The authorization query parameters that you provided are not valid.",
-    ),
-    (
-        ErrorCode::BadDigest,
-        "BadDigest",
-        400,
-        "The Content-MD5 or checksum value that you specified did not match what the server received.",
-    ),
-    (ErrorCode::BadRequest, "BadRequest", 400, "Bad Request"),
-    (
-        ErrorCode::BucketAlreadyExists,
-        "BucketAlreadyExists",
-        409,
-        "The requested bucket name is not available. The bucket namespace is shared by all users of the system. Please \
-         select a different name and try again.",
-    ),
-    (
-        ErrorCode::BucketAlreadyOwnedByYou,
-        "BucketAlreadyOwnedByYou",
-        409,
-        "Your previous request to create the named bucket succeeded and you already own it.",
-    ),
-    (ErrorCode::BucketNotEmpty, "BucketNotEmpty", 409, "The bucket you tried to delete is not empty"),
-    (ErrorCode::EntityTooLarge, "EntityTooLarge", 400, "Your proposed upload exceeds the maximum allowed size"),
-    (ErrorCode::EntityTooSmall, "EntityTooSmall", 400, "Your proposed upload is smaller than the minimum allowed size"),
-    (
-        ErrorCode::IllegalLocationConstraintException,
-        "IllegalLocationConstraintException",
-        400,
-        "The location constraint is incompatible for the region specific endpoint this request was sent to.",
-    ),
-    (
-        ErrorCode::IncompleteBody,
-        "IncompleteBody",
-        400,
-        "You did not provide the number of bytes specified by the Content-Length HTTP header.",
-    ),
+error_codes! {
+    AccessControlListNotSupported "AccessControlListNotSupported" 400 "The bucket does not allow ACLs";
+    AccessDenied "AccessDenied" 403 "Access Denied";
+    AuthorizationHeaderMalformed "AuthorizationHeaderMalformed" 400 "The authorization header you provided is invalid.";
+    AuthorizationQueryParametersError "AuthorizationQueryParametersError" 400
+        "The authorization query parameters that you provided are not valid.";
+    BadDigest "BadDigest" 400
+        "The Content-MD5 or checksum value that you specified did not match what the server received.";
+    BadRequest "BadRequest" 400 "Bad Request";
+    BucketAlreadyExists "BucketAlreadyExists" 409
+        "The requested bucket name is not available. The bucket namespace is shared by all users of the system. \
+         Please select a different name and try again.";
+    BucketAlreadyOwnedByYou "BucketAlreadyOwnedByYou" 409
+        "Your previous request to create the named bucket succeeded and you already own it.";
+    BucketNotEmpty "BucketNotEmpty" 409 "The bucket you tried to delete is not empty";
+    EntityTooLarge "EntityTooLarge" 400 "Your proposed upload exceeds the maximum allowed size";
+    EntityTooSmall "EntityTooSmall" 400 "Your proposed upload is smaller than the minimum allowed size";
+    IllegalLocationConstraintException "IllegalLocationConstraintException" 400
+        "The location constraint is incompatible for the region specific endpoint this request was sent to.";
+    IncompleteBody "IncompleteBody" 400
+        "You did not provide the number of bytes specified by the Content-Length HTTP header.";
     // Not one of AWS's, which is never full. SDKs try 500, 502, 503 and 504 again, and not this.
-    (ErrorCode::InsufficientStorage, "InsufficientStorage", 507, "There is no room left in the rack."),
-    (ErrorCode::InternalError, "InternalError", 500, "We encountered an internal error. Please try again."),
-    (
-        ErrorCode::InvalidAccessKeyId,
-        "InvalidAccessKeyId",
-        403,
-        "The AWS Access Key Id you provided does not exist in our records.",
-    ),
-    (ErrorCode::InvalidArgument, "InvalidArgument", 400, "Invalid Argument"),
-    (
-        ErrorCode::InvalidBucketAclWithObjectOwnership,
-        "InvalidBucketAclWithObjectOwnership",
-        400,
-        "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting",
-    ),
-    (ErrorCode::InvalidBucketName, "InvalidBucketName", 400, "The specified bucket is not valid."),
-    (ErrorCode::InvalidDigest, "InvalidDigest", 400, "The Content-MD5 you specified is not valid."),
-    (
-        ErrorCode::InvalidPart,
-        "InvalidPart",
-        400,
-        "One or more of the specified parts could not be found.  The part may not have been uploaded, or the specified \
-         entity tag may not match the part's entity tag.",
-    ),
-    (ErrorCode::InvalidPartNumber, "InvalidPartNumber", 416, "The requested partnumber is not satisfiable"),
-    (
-        ErrorCode::InvalidPartOrder,
-        "InvalidPartOrder",
-        400,
-        "The list of parts was not in ascending order. Parts must be ordered by part number.",
-    ),
-    (ErrorCode::InvalidRange, "InvalidRange", 416, "The requested range is not satisfiable"),
-    (ErrorCode::InvalidRequest, "InvalidRequest", 400, "Invalid Request"),
-    (ErrorCode::InvalidTag, "InvalidTag", 400, "The tag provided was not a valid tag."),
-    (ErrorCode::InvalidToken, "InvalidToken", 400, "The provided token is malformed or otherwise not valid."),
-    (ErrorCode::InvalidUri, "InvalidURI", 400, "Couldn't parse the specified URI."),
-    (ErrorCode::KeyTooLongError, "KeyTooLongError", 400, "Your key is too long"),
-    (
-        ErrorCode::MalformedTrailerError,
-        "MalformedTrailerError",
-        400,
-        "The request contained trailing data that was not well-formed or did not conform to our published schema.",
-    ),
-    (
-        ErrorCode::MalformedXml,
-        "MalformedXML",
-        400,
-        "The XML you provided was not well-formed or did not validate against our published schema",
-    ),
-    (ErrorCode::MaxMessageLengthExceeded, "MaxMessageLengthExceeded", 400, "Your request was too big."),
-    (
-        ErrorCode::MetadataTooLarge,
-        "MetadataTooLarge",
-        400,
-        "Your metadata headers exceed the maximum allowed metadata size",
-    ),
-    (
-        ErrorCode::MethodNotAllowed,
-        "MethodNotAllowed",
-        405,
-        "The specified method is not allowed against this resource.",
-    ),
-    (ErrorCode::MissingContentLength, "MissingContentLength", 411, "You must provide the Content-Length HTTP header."),
-    (ErrorCode::MissingSecurityHeader, "MissingSecurityHeader", 400, "Your request was missing a required header"),
-    (ErrorCode::NoSuchBucket, "NoSuchBucket", 404, "The specified bucket does not exist"),
-    (ErrorCode::NoSuchBucketPolicy, "NoSuchBucketPolicy", 404, "The bucket policy does not exist"),
-    (ErrorCode::NoSuchCorsConfiguration, "NoSuchCORSConfiguration", 404, "The CORS configuration does not exist"),
-    (ErrorCode::NoSuchKey, "NoSuchKey", 404, "The specified key does not exist."),
-    (
-        ErrorCode::NoSuchLifecycleConfiguration,
-        "NoSuchLifecycleConfiguration",
-        404,
-        "The lifecycle configuration does not exist",
-    ),
-    (
-        ErrorCode::NoSuchPublicAccessBlockConfiguration,
-        "NoSuchPublicAccessBlockConfiguration",
-        404,
-        "The public access block configuration was not found",
-    ),
-    (ErrorCode::NoSuchTagSet, "NoSuchTagSet", 404, "The TagSet does not exist"),
-    (
-        ErrorCode::NoSuchUpload,
-        "NoSuchUpload",
-        404,
+    InsufficientStorage "InsufficientStorage" 507 "There is no room left in the rack.";
+    InternalError "InternalError" 500 "We encountered an internal error. Please try again.";
+    InvalidAccessKeyId "InvalidAccessKeyId" 403 "The AWS Access Key Id you provided does not exist in our records.";
+    InvalidArgument "InvalidArgument" 400 "Invalid Argument";
+    InvalidBucketAclWithObjectOwnership "InvalidBucketAclWithObjectOwnership" 400
+        "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting";
+    InvalidBucketName "InvalidBucketName" 400 "The specified bucket is not valid.";
+    InvalidDigest "InvalidDigest" 400 "The Content-MD5 you specified is not valid.";
+    InvalidPart "InvalidPart" 400
+        "One or more of the specified parts could not be found.  The part may not have been uploaded, or the \
+         specified entity tag may not match the part's entity tag.";
+    InvalidPartNumber "InvalidPartNumber" 416 "The requested partnumber is not satisfiable";
+    InvalidPartOrder "InvalidPartOrder" 400
+        "The list of parts was not in ascending order. Parts must be ordered by part number.";
+    InvalidRange "InvalidRange" 416 "The requested range is not satisfiable";
+    InvalidRequest "InvalidRequest" 400 "Invalid Request";
+    InvalidTag "InvalidTag" 400 "The tag provided was not a valid tag.";
+    InvalidToken "InvalidToken" 400 "The provided token is malformed or otherwise not valid.";
+    InvalidUri "InvalidURI" 400 "Couldn't parse the specified URI.";
+    KeyTooLongError "KeyTooLongError" 400 "Your key is too long";
+    MalformedTrailerError "MalformedTrailerError" 400
+        "The request contained trailing data that was not well-formed or did not conform to our published schema.";
+    MalformedXml "MalformedXML" 400
+        "The XML you provided was not well-formed or did not validate against our published schema";
+    MaxMessageLengthExceeded "MaxMessageLengthExceeded" 400 "Your request was too big.";
+    MetadataTooLarge "MetadataTooLarge" 400 "Your metadata headers exceed the maximum allowed metadata size";
+    MethodNotAllowed "MethodNotAllowed" 405 "The specified method is not allowed against this resource.";
+    MissingContentLength "MissingContentLength" 411 "You must provide the Content-Length HTTP header.";
+    MissingSecurityHeader "MissingSecurityHeader" 400 "Your request was missing a required header";
+    NoSuchBucket "NoSuchBucket" 404 "The specified bucket does not exist";
+    NoSuchBucketPolicy "NoSuchBucketPolicy" 404 "The bucket policy does not exist";
+    NoSuchCorsConfiguration "NoSuchCORSConfiguration" 404 "The CORS configuration does not exist";
+    NoSuchKey "NoSuchKey" 404 "The specified key does not exist.";
+    NoSuchLifecycleConfiguration "NoSuchLifecycleConfiguration" 404 "The lifecycle configuration does not exist";
+    NoSuchPublicAccessBlockConfiguration "NoSuchPublicAccessBlockConfiguration" 404
+        "The public access block configuration was not found";
+    NoSuchTagSet "NoSuchTagSet" 404 "The TagSet does not exist";
+    NoSuchUpload "NoSuchUpload" 404
         "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or \
-         completed.",
-    ),
-    (ErrorCode::NoSuchVersion, "NoSuchVersion", 404, "The specified version does not exist."),
-    (
-        ErrorCode::NoSuchWebsiteConfiguration,
-        "NoSuchWebsiteConfiguration",
-        404,
-        "The specified bucket does not have a website configuration",
-    ),
-    (
-        ErrorCode::NotImplemented,
-        "NotImplemented",
-        501,
-        "A header or query you provided implies functionality that is not implemented",
-    ),
-    (
-        ErrorCode::ObjectLockConfigurationNotFoundError,
-        "ObjectLockConfigurationNotFoundError",
-        404,
-        "Object Lock configuration does not exist for this bucket",
-    ),
-    (
-        ErrorCode::OwnershipControlsNotFoundError,
-        "OwnershipControlsNotFoundError",
-        404,
-        "The bucket ownership controls were not found",
-    ),
-    (
-        ErrorCode::PreconditionFailed,
-        "PreconditionFailed",
-        412,
-        "At least one of the pre-conditions you specified did not hold",
-    ),
-    (
-        ErrorCode::ReplicationConfigurationNotFoundError,
-        "ReplicationConfigurationNotFoundError",
-        404,
-        "The replication configuration was not found",
-    ),
-    (
-        ErrorCode::RequestTimeTooSkewed,
-        "RequestTimeTooSkewed",
-        403,
-        "The difference between the request time and the current time is too large.",
-    ),
-    (
-        ErrorCode::RequestTimeout,
-        "RequestTimeout",
-        400,
-        "Your socket connection to the server was not read from or written to within the timeout period.",
-    ),
-    (
-        ErrorCode::ServerSideEncryptionConfigurationNotFoundError,
-        "ServerSideEncryptionConfigurationNotFoundError",
-        404,
-        "The server side encryption configuration was not found",
-    ),
-    (
-        ErrorCode::ServiceUnavailable,
-        "ServiceUnavailable",
-        503,
-        "Service is unable to handle request. Please try again.",
-    ),
-    (
-        ErrorCode::SignatureDoesNotMatch,
-        "SignatureDoesNotMatch",
-        403,
-        "The request signature we calculated does not match the signature you provided. Check your key and \
-             signing method.",
-    ),
-    (ErrorCode::SlowDown, "SlowDown", 503, "Please reduce your request rate."),
-    (ErrorCode::UnexpectedContent, "UnexpectedContent", 400, "This request does not support content"),
-    (
-        ErrorCode::XAmzContentSha256Mismatch,
-        "XAmzContentSHA256Mismatch",
-        400,
-        "The provided 'x-amz-content-sha256' header does not match what was computed.",
-    ),
-];
+         completed.";
+    NoSuchVersion "NoSuchVersion" 404 "The specified version does not exist.";
+    NoSuchWebsiteConfiguration "NoSuchWebsiteConfiguration" 404
+        "The specified bucket does not have a website configuration";
+    NotImplemented "NotImplemented" 501 "A header or query you provided implies functionality that is not implemented";
+    ObjectLockConfigurationNotFoundError "ObjectLockConfigurationNotFoundError" 404
+        "Object Lock configuration does not exist for this bucket";
+    OwnershipControlsNotFoundError "OwnershipControlsNotFoundError" 404 "The bucket ownership controls were not found";
+    PreconditionFailed "PreconditionFailed" 412 "At least one of the pre-conditions you specified did not hold";
+    ReplicationConfigurationNotFoundError "ReplicationConfigurationNotFoundError" 404
+        "The replication configuration was not found";
+    RequestTimeTooSkewed "RequestTimeTooSkewed" 403
+        "The difference between the request time and the current time is too large.";
+    RequestTimeout "RequestTimeout" 400
+        "Your socket connection to the server was not read from or written to within the timeout period.";
+    ServerSideEncryptionConfigurationNotFoundError "ServerSideEncryptionConfigurationNotFoundError" 404
+        "The server side encryption configuration was not found";
+    ServiceUnavailable "ServiceUnavailable" 503 "Service is unable to handle request. Please try again.";
+    SignatureDoesNotMatch "SignatureDoesNotMatch" 403
+        "The request signature we calculated does not match the signature you provided. Check your key and signing \
+         method.";
+    SlowDown "SlowDown" 503 "Please reduce your request rate.";
+    UnexpectedContent "UnexpectedContent" 400 "This request does not support content";
+    XAmzContentSha256Mismatch "XAmzContentSHA256Mismatch" 400
+        "The provided 'x-amz-content-sha256' header does not match what was computed.";
+}
 
 impl ErrorCode {
     fn row(self) -> &'static (Self, &'static str, u16, &'static str) {
-        SPELLING.iter().find(|row| row.0 == self).expect("every code has its row, which a test counts")
+        &SPELLING[self as usize]
     }
 
     /// The status of an answer with it.

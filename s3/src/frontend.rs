@@ -23,8 +23,8 @@ pub struct Frontend {
 }
 
 impl Frontend {
-    /// A front before `store` that takes requests signed by `keys`, as far as `traffic` has room for them. Subdomains of
-    /// `domain` are buckets.
+    /// A front before `store` that takes requests signed by `keys`, as far as `traffic` has room for them. Subdomains
+    /// of `domain` are buckets.
     pub fn new(
         store: Arc<dyn ObjectStore>,
         keys: Arc<dyn AccessKeys>,

@@ -101,8 +101,9 @@ impl<'a> ListParameters<'a> {
         Ok(front.store.list(&request.bucket, list).await?)
     }
 
-    /// As [`ListParameters::page`], for a form of listing that continues behind the last entry as it is spelled: the page
-    /// ends with an entry that XML can hold, so that none is left out. If there is none, keys are spelled as URLs.
+    /// As [`ListParameters::page`], for a form of listing that continues behind the last entry as it is spelled: the
+    /// page ends with an entry that XML can hold, so that none is left out. If there is none, keys are spelled as
+    /// URLs.
     pub async fn page_with_end(
         &mut self,
         front: &Frontend,

@@ -320,7 +320,8 @@ impl Md5Worker {
 }
 
 impl Drop for Md5Worker {
-    /// A runtime that goes down ends workers before they began. Uploads that wait for one that will not come get an error.
+    /// A runtime that goes down ends workers before they began. Uploads that wait for one that will not come get an
+    /// error.
     fn drop(&mut self) {
         if !self.left {
             let mut queue = self.shared.lock();

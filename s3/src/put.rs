@@ -16,8 +16,8 @@ use tokio::time::Instant;
 
 /// The most user metadata of an object, in bytes of names and values.
 const METADATA_BYTES: usize = 2048;
-/// The most system headers of an object, in bytes of names and values. Together with the metadata this is AWS's limit for
-/// the headers of a whole PUT, and bounds the size of a listing's entry.
+/// The most system headers of an object, in bytes of names and values. Together with the metadata this is AWS's limit
+/// for the headers of a whole PUT, and bounds the size of a listing's entry.
 const HEADERS_BYTES: usize = 8192 - METADATA_BYTES;
 /// System headers that are stored and returned.
 const STORED_HEADERS: [&str; 6] =

@@ -1,14 +1,14 @@
 //! Shares of the front: connections by peer, requests by user and by peer, and counts of what was refused.
 //!
-//! - A request counts from when its signature was verified until its response was sent. Requests of a user count for the
-//!   user, unsigned ones for the address they come from; all unsigned ones together have a share as well. So neither
-//!   one user nor strangers can take all permits.
+//! - A request counts from when its signature was verified until its response was sent. Requests of a user count for
+//!   the user, unsigned ones for the address they come from; all unsigned ones together have a share as well. So
+//!   neither one user nor strangers can take all permits.
 //! - A connection without a request under way is idle. When there are as many connections as there may be, the one
 //!   that has been idle longest makes room for the next; when one peer has as many as it may, its own does.
 //!
 //! Memory: a few words for each connection and each request under way, whose numbers are bounded here.
 
-use crate::S3Limits;
+use crate::limits::S3Limits;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -220,8 +220,8 @@ impl Traffic {
     /// Closes the one of those that are meant that has been idle longest.
     ///
     /// # Errors
-    /// If none may be closed: when the first may, if any is idle. Who is about to request must come to it: many clients at
-    /// once would close each other's connections for ever.
+    /// If none may be closed: the time until the first may, if any is idle. A connection that is about to send a
+    /// request must get the time for it, or many clients at once would close each other's connections for ever.
     fn evict(
         &self,
         state: &mut TrafficState,

@@ -421,8 +421,8 @@ impl Sink {
     }
 }
 
-/// True if the catalog certainly changed nothing. After any other error the change may be durable all the same, and a file
-/// that it refers to must stay; one that nobody refers to goes at the next start.
+/// True if the catalog certainly changed nothing. After any other error the change may be durable all the same, and a
+/// file that it refers to must stay; one that nobody refers to goes at the next start.
 pub(crate) fn is_refusal(error: &CatalogError) -> bool {
     matches!(
         error,
