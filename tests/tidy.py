@@ -61,7 +61,7 @@ def rust():
 
 def is_test(name):
     parts = re.split(r"[/_.]", name)
-    return "tests" in parts or "benches" in parts or "testing" in parts
+    return not {"tests", "benches", "testing"}.isdisjoint(parts) or name.endswith("_tests.rs")
 
 
 def blanked(text):
@@ -134,6 +134,90 @@ def crates_know_only_whom_they_may():
     return wrong + [f"Cargo.toml: the arrows of `{name}` are not drawn in tests/tidy.py" for name in sorted(undrawn)]
 
 
+def modules(crate):
+    """The file of each module of a crate, by its path; tests left out."""
+    found = {}
+    for name in FILES:
+        if name.startswith(f"{crate}/src/") and name.endswith(".rs") and not is_test(name):
+            path = tuple(name[len(f"{crate}/src/"):-len(".rs")].split("/"))
+            found[() if path in (("lib",), ("main",)) else path[:-1] if path[-1] == "mod" else path] = name
+    return found
+
+
+def paths_used(code):
+    """Every path that blanked `code` names and that may lead to a module of its crate."""
+    def branches(tree):
+        parts, depth, part = [], 0, ""
+        for letter in tree:
+            depth += {"{": 1, "}": -1}.get(letter, 0)
+            if letter == "," and depth == 0:
+                parts, part = parts + [part], ""
+            else:
+                part += letter
+        return [part for part in parts + [part] if part]
+
+    def expanded(tree):
+        grouped = re.fullmatch(r"(.*?)\{(.*)\}", tree)
+        if not grouped:
+            return [tree]
+        return [grouped.group(1) + rest for branch in branches(grouped.group(2)) for rest in expanded(branch)]
+
+    # A re-export is an address, not a dependency.
+    used = [path for tree in re.findall(r"(?<!pub )(?<!\) )\buse\s+([^;]+);", code)
+            for path in expanded(re.sub(r"\s+as\s+\w+|\s", "", tree))]
+    return used + re.findall(r"(?<![\w:])\w+(?:::\w+)+", re.sub(r"\buse\s+[^;]+;", "", code))
+
+
+def module_arrows(crate):
+    """Which modules each module of a crate knows. The root only lists them."""
+    known = modules(crate)
+    arrows = {}
+    for path, name in known.items():
+        arrows[path] = set()
+        for used in paths_used(production(read(name))) if path else ():
+            first, *rest = used.split("::")
+            base = path
+            if first == "crate":
+                base = ()
+            elif first in ("super", "self"):
+                while first in ("super", "self"):
+                    base = base[:-1] if first == "super" else base
+                    first, *rest = rest or [""]
+                rest = [first, *rest]
+            else:
+                rest = [first, *rest]
+            while rest and (*base, rest[0]) in known:
+                base = (*base, rest.pop(0))
+            if base in known and base not in ((), path):
+                arrows[path].add(base)
+    return arrows
+
+
+def circles(arrows):
+    """The sets of modules each of which leads to all others of its set."""
+    def reached(start):
+        seen, todo = set(), [start]
+        while todo:
+            for target in arrows[todo.pop()] - seen:
+                seen.add(target)
+                todo.append(target)
+        return seen
+
+    reach = {module: reached(module) for module in arrows}
+    return {tuple(sorted({module} | {other for other in reach[module] if module in reach[other]}))
+            for module in arrows if module in reach[module]}
+
+
+def modules_form_no_circles():
+    return [f"{crate}/src: a circle: {', '.join('::'.join(module) for module in circle)}"
+            for crate in ARROWS for circle in sorted(circles(module_arrows(crate)))]
+
+
+def no_module_shadows_a_crate():
+    return [f"{name}: `{path[-1]}` is a crate" for crate in ARROWS for path, name in modules(crate).items()
+            if path and path[-1] in ARROWS and path[-1] != crate]
+
+
 def pure_crates_need_no_operating_system():
     return [f"{crate}/src/lib.rs: begin with `#![no_std]`"
             for crate in ("model", "engine") if "#![no_std]" not in read(f"{crate}/src/lib.rs")]
@@ -185,6 +269,8 @@ CHECKS = [
     lines_are_short,
     functions_are_short,
     crates_know_only_whom_they_may,
+    modules_form_no_circles,
+    no_module_shadows_a_crate,
     pure_crates_need_no_operating_system,
     only_disk_is_unsafe,
     pure_crates_read_no_clock,

@@ -29,8 +29,8 @@ const HEAD_BYTES_MIN: u64 = 16 << 10;
 /// The packs a write stays with one group for, unless the operator says otherwise.
 const BATCH_PACKS: u64 = 20;
 
-/// The longest that the catalog's disk, the scheduler and whatever else lies between the engine and a drive may take, in
-/// wall time, before a drive is done without.
+/// The longest that the catalog's disk, the scheduler and whatever else lies between the engine and a drive may take,
+/// in wall time, before a drive is done without.
 const HOST_SLACK: Duration = Duration::from_secs(30);
 
 /// The configuration of a server.
@@ -175,7 +175,8 @@ impl Default for WorkshopConfig {
 
 impl WorkshopConfig {
     /// Room for staged objects: what is set, or a quarter of the room there would be if nothing were staged. An
-    /// emulated rack lives on the same file system and takes (k + r) / k of every byte, so that more would run into the wall.
+    /// emulated rack lives on the same file system and takes (k + r) / k of every byte, so that more would not
+    /// fit.
     pub fn capacity_bytes(&self, free_bytes: u64, staged_bytes: u64) -> u64 {
         self.capacity.unwrap_or_else(|| free_bytes.saturating_add(staged_bytes) / 4)
     }

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use warnings::{damaged_records, late_drives, warnings};
+use warnings::{catalog_warnings, damaged_records, late_drives, quarantine_warning, warnings};
 
 /// Drives that cannot be used of which a status says why; `drive list` says it of all.
 const ABSENCES_NAMED: usize = 5;
@@ -114,8 +114,8 @@ impl StatusService {
         status.warnings = warnings(&status);
         status.warnings.extend(damaged_records(&self.means.catalog.quarantined()));
         self.notices.add_to(&mut status);
-        status.warnings.extend(self.quarantine_warning().await);
-        status.warnings.extend(self.catalog_warnings());
+        status.warnings.extend(quarantine_warning(&self.means).await);
+        status.warnings.extend(catalog_warnings(&self.means));
         status.warnings.extend(late_drives(&seen.late));
         let absences = counters.absences.all();
         let named = absences.iter().take(ABSENCES_NAMED);

@@ -1,6 +1,6 @@
 //! The keys clients sign with, and where they find the server, kept as lines a shell can read.
 
-use super::{DataDirError, failed};
+use super::error::{DataDirError, failed};
 use s3::REGION;
 use std::fmt;
 use std::fs::{Permissions, set_permissions};

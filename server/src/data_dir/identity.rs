@@ -4,7 +4,7 @@
 //! be damaged unseen. Of the rack it keeps what decides where data lies: a description may change in everything else.
 
 use super::credentials::random;
-use super::{DataDirError, read_part};
+use super::error::{DataDirError, read_part};
 use crc_fast::{CrcAlgorithm, checksum};
 use disk::label::RackUuid;
 use model::{DomainId, FailureDomains, RackSpec, Resource};

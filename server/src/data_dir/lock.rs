@@ -3,10 +3,13 @@
 //! The lock is the system's, on an open file: it goes when its process does, however that ends. The process id in the
 //! file is for the message alone.
 
-use super::{DataDirError, LOCK, failed};
+use super::error::{DataDirError, failed};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::Path;
+
+/// The file that is locked.
+pub(super) const LOCK: &str = "lock";
 
 /// Locks the data directory `path` until the file is dropped.
 pub(super) fn take(path: &Path) -> Result<File, DataDirError> {

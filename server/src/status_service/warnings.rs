@@ -1,6 +1,6 @@
 //! The warnings of a status, each with its mend.
 
-use super::StatusService;
+use crate::context::Means;
 use crate::lineage;
 use crate::report::{RebuildReport, Status};
 use model::DriveId;
@@ -9,57 +9,55 @@ use std::sync::atomic::Ordering;
 /// Objects in quarantine that a warning names; more are only counted.
 const QUARANTINED_NAMED: usize = 20;
 
-impl StatusService {
-    /// The objects in quarantine.
-    pub(super) async fn quarantine_warning(&self) -> Option<String> {
-        let (count, _) = self.means.catalog.unreadable_usage().await.ok()?;
-        let named = self.means.catalog.unreadable_page(None, QUARANTINED_NAMED).await.ok()?.items;
-        let name = |found: &catalog::Unreadable| format!("{}/{}", found.bucket, found.key);
-        let mut names: Vec<String> = named.iter().map(name).collect();
-        if count > names.len() as u64 {
-            names.push(format!("and {} more, which the log names", count - names.len() as u64));
-        }
-        let objects = if count == 1 { "object is" } else { "objects are" };
-        (count > 0).then(|| {
-            format!(
-                "{count} {objects} in quarantine, since not every byte can be read: {}. Write them again or delete \
-                 them, or put their files back and restart the server; `larder explain` says what is wrong",
-                names.join(", ")
-            )
-        })
+/// The objects in quarantine.
+pub(super) async fn quarantine_warning(means: &Means) -> Option<String> {
+    let (count, _) = means.catalog.unreadable_usage().await.ok()?;
+    let named = means.catalog.unreadable_page(None, QUARANTINED_NAMED).await.ok()?.items;
+    let name = |found: &catalog::Unreadable| format!("{}/{}", found.bucket, found.key);
+    let mut names: Vec<String> = named.iter().map(name).collect();
+    if count > names.len() as u64 {
+        names.push(format!("and {} more, which the log names", count - names.len() as u64));
     }
+    let objects = if count == 1 { "object is" } else { "objects are" };
+    (count > 0).then(|| {
+        format!(
+            "{count} {objects} in quarantine, since not every byte can be read: {}. Write them again or delete \
+             them, or put their files back and restart the server; `larder explain` says what is wrong",
+            names.join(", ")
+        )
+    })
+}
 
-    /// The catalog's disagreements with rack and workshop.
-    pub(super) fn catalog_warnings(&self) -> Vec<String> {
-        let counters = &self.means.counters;
-        let mut warnings = Vec::new();
-        if let Some(why) = self.means.lineage.older() {
-            warnings.push(format!(
-                "the catalog is older than the rack: {why}. Nothing is removed from the rack meanwhile; {}",
-                lineage::MEND
-            ));
-        }
-        if let Some(flaw) = self.means.lineage.incomplete() {
-            warnings.push(format!(
-                "the catalog is not complete: {flaw}. What it does not find may be what is missing, so nothing is \
-                 removed from the rack meanwhile; {}",
-                lineage::MEND
-            ));
-        }
-        match counters.unknown_staged.load(Ordering::Relaxed) {
-            0 => {}
-            1 => warnings.push(unknown_staged("1 staged file is")),
-            files => warnings.push(unknown_staged(&format!("{files} staged files are"))),
-        }
-        match counters.wrong_bodies.load(Ordering::Relaxed) {
-            0 => {}
-            bodies => warnings.push(format!(
-                "GETs cut off because the bytes were not those that the object was acknowledged with: {bodies}. The \
-                 log names the objects; run `larder verify --deep`, and report this"
-            )),
-        }
-        warnings
+/// The catalog's disagreements with rack and workshop.
+pub(super) fn catalog_warnings(means: &Means) -> Vec<String> {
+    let counters = &means.counters;
+    let mut warnings = Vec::new();
+    if let Some(why) = means.lineage.older() {
+        warnings.push(format!(
+            "the catalog is older than the rack: {why}. Nothing is removed from the rack meanwhile; {}",
+            lineage::MEND
+        ));
     }
+    if let Some(flaw) = means.lineage.incomplete() {
+        warnings.push(format!(
+            "the catalog is not complete: {flaw}. What it does not find may be what is missing, so nothing is \
+             removed from the rack meanwhile; {}",
+            lineage::MEND
+        ));
+    }
+    match counters.unknown_staged.load(Ordering::Relaxed) {
+        0 => {}
+        1 => warnings.push(unknown_staged("1 staged file is")),
+        files => warnings.push(unknown_staged(&format!("{files} staged files are"))),
+    }
+    match counters.wrong_bodies.load(Ordering::Relaxed) {
+        0 => {}
+        bodies => warnings.push(format!(
+            "GETs cut off because the bytes were not those that the object was acknowledged with: {bodies}. The \
+             log names the objects; run `larder verify --deep`, and report this"
+        )),
+    }
+    warnings
 }
 
 fn unknown_staged(files: &str) -> String {

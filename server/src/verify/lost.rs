@@ -5,7 +5,7 @@
 //! gathered: those of a group, so that it has to be awake but once, and at most [`GATHERED_MAX`]. Objects come by key,
 //! as they lie in packs, so that what is read is mostly read once.
 
-use super::rack::Counted;
+use super::gathered::{Counted, LostBlob};
 use super::{Finding, Kind, PAGE, VerifyError, Work};
 use catalog::{Blob, Place};
 use disk::stack::{Policy, StackReader};
@@ -17,31 +17,6 @@ use std::ops::Range;
 const GATHERED_MAX: usize = 1_024;
 /// Objects of a blob that are named in what is found of it.
 const NAMED_MAX: usize = 5;
-
-/// A blob that cannot be read as a whole, and what is found of its objects.
-pub(super) struct LostBlob {
-    blob: Blob,
-    why: String,
-    mend: &'static str,
-    /// Drives that are away may bring back what is missing.
-    may_come_back: bool,
-    lost: u64,
-    readable: u64,
-    names: Vec<String>,
-}
-
-impl LostBlob {
-    fn told(&self) -> String {
-        let Self { blob, why, lost, readable, names, .. } = self;
-        let plural = if *lost == 1 { "object" } else { "objects" };
-        let more = match lost.saturating_sub(names.len() as u64) {
-            0 => String::new(),
-            more => format!(" and {more} more (--all names them)"),
-        };
-        let whole = if *readable > 0 { format!("; {readable} can still be read") } else { String::new() };
-        format!("blob {} cannot be read: {why}; {lost} {plural} in it: {}{more}{whole}", blob.blob, names.join(", "))
-    }
-}
 
 impl Work<'_> {
     /// `blob` cannot be read as a whole. Its objects are told with those of others.

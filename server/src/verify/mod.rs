@@ -10,15 +10,15 @@
 //! Invariants: nothing is changed; memory holds pages of the catalog, the slots of the staged files, the names on a
 //! drive, and the first findings (all of them are told as they come); nobody else may change anything meanwhile.
 
+mod gathered;
 mod lost;
 mod rack;
 mod report;
-mod workshop;
+mod staged;
 
 pub use report::{CatalogCounts, Finding, Kind, Leftovers, RackCounts, Report, WorkshopCounts};
 
 use crate::data_dir::DataDir;
-use ::workshop::Staging;
 use catalog::{Catalog, CatalogError, SqliteStore, StoreError};
 use disk::label::{self, DriveUuid, Label, RackUuid};
 use disk::{DirectoryDrive, Drive, DriveError, OpenFiles};
@@ -27,6 +27,7 @@ use futures::future::BoxFuture;
 use model::{DriveId, RackSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use workshop::Staging;
 
 /// Records that are read at once.
 const PAGE: usize = 1_024;
@@ -210,7 +211,7 @@ struct Work<'a> {
     /// Drives that failed for good.
     failed: BTreeSet<DriveId>,
     /// Blobs whose objects are still to be told.
-    lost: Vec<lost::LostBlob>,
+    lost: Vec<gathered::LostBlob>,
     /// Every blob number that this catalog ever gave out is below this.
     blobs_end: u64,
     /// Nothing shows that the workshop or the rack was used with a newer catalog.

@@ -5,13 +5,13 @@
 //!
 //! A blob is looked at where its first stack lies, so each is looked at once and whole groups follow each other.
 
+use super::gathered::Counted;
 use super::{Finding, Kind, PAGE, REPORT, Step, VerifyError, Work};
 use catalog::{Blob, Known, Member};
-use disk::stack::{self, Flaw, Inspection, PayloadSink, Policy, SinkClosed, StackReader};
+use disk::stack::{self, Flaw, Inspection, Policy, StackReader};
 use disk::{Drive, FileName};
 use engine::layout::{Layout, synthesise};
 use futures::StreamExt;
-use futures::future::BoxFuture;
 use model::{BlobId, Code, DriveId, GroupId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -349,16 +349,6 @@ struct Looked {
     checked_bytes: u64,
     /// The disagreements of the pack and the catalog.
     unlike: Option<String>,
-}
-
-/// Counts a payload and forgets it.
-pub(super) struct Counted(pub(super) u64);
-
-impl PayloadSink for Counted {
-    fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {
-        self.0 += bytes.len() as u64;
-        Box::pin(std::future::ready(Ok(())))
-    }
 }
 
 /// True if `index`, which is in the order of offsets, has `member` where the catalog has it.

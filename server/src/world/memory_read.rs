@@ -1,8 +1,8 @@
 //! Reads of blobs into memory, for evacuations and repartition jobs.
 //!
 //! A stream orders one operation at a time, which the engine queues like any other, and takes its bytes as the drives
-//! give them. [`engine::recall::MemoryRead`] says how long an operation is and what follows one that ended early. Bounds
-//! are those of `world/read.rs`; nothing lies on the workshop's disk.
+//! give them. [`engine::recall::MemoryRead`] says how long an operation is and what follows one that ended early.
+//! Bounds are those of `world/read.rs`; nothing lies on the workshop's disk.
 //!
 //! A stream that is dropped withdraws what it has queued, and ends what it has in service.
 
@@ -38,8 +38,8 @@ impl MemoryReads {
         Self { job: Some(job), ..self.clone() }
     }
 
-    /// The payload bytes `range` of `blob`, however long it takes. The stream ends after its first error, which says why
-    /// the rack does not give them. The blob is held as long as the stream is.
+    /// The payload bytes `range` of `blob`, however long it takes. The stream ends after its first error, which says
+    /// why the rack does not give them. The blob is held as long as the stream is.
     pub fn stream(&self, blob: Blob, range: Range<u64>, lane: Lane) -> BoxStream<'static, Result<Bytes, Rejection>> {
         let hold = self.means.holds.guard(blob.blob);
         let reads = self.clone();

@@ -1,0 +1,41 @@
+//! Blobs that cannot be read as a whole, gathered until their objects are looked up; and the sink of a payload that is
+//! only read to see if it can be.
+
+use catalog::Blob;
+use disk::stack::{PayloadSink, SinkClosed};
+use futures::future::BoxFuture;
+
+/// A blob that cannot be read as a whole, and what is found of its objects.
+pub(super) struct LostBlob {
+    pub(super) blob: Blob,
+    pub(super) why: String,
+    pub(super) mend: &'static str,
+    /// Drives that are away may bring back what is missing.
+    pub(super) may_come_back: bool,
+    pub(super) lost: u64,
+    pub(super) readable: u64,
+    pub(super) names: Vec<String>,
+}
+
+impl LostBlob {
+    pub(super) fn told(&self) -> String {
+        let Self { blob, why, lost, readable, names, .. } = self;
+        let plural = if *lost == 1 { "object" } else { "objects" };
+        let more = match lost.saturating_sub(names.len() as u64) {
+            0 => String::new(),
+            more => format!(" and {more} more (--all names them)"),
+        };
+        let whole = if *readable > 0 { format!("; {readable} can still be read") } else { String::new() };
+        format!("blob {} cannot be read: {why}; {lost} {plural} in it: {}{more}{whole}", blob.blob, names.join(", "))
+    }
+}
+
+/// Counts a payload and forgets it.
+pub(super) struct Counted(pub(super) u64);
+
+impl PayloadSink for Counted {
+    fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {
+        self.0 += bytes.len() as u64;
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
