@@ -1,5 +1,5 @@
-//! Each decision about jobs, in a rack whose world is played by hand: drives obey at once, bytes move when they are told
-//! to, and steps end with what the test says.
+//! Each decision about jobs, in a rack whose world is played by hand: drives obey at once, bytes move when they are
+//! told to, and steps end with what the test says.
 
 #![allow(clippy::unwrap_used)]
 

@@ -4,7 +4,7 @@
 //! way, and withdraws what is queued when a client wakes another group where there is something to do. A step is one
 //! operation, or several if their size is limited: so 100 TB take no more events than they take visits.
 
-use super::{CLASS, Repartition, RepartitionError};
+use super::asked::{CLASS, Repartition, RepartitionError};
 use crate::chance::exponential;
 use crate::measure::Clients;
 use crate::world::{Ended, Setting, World};
