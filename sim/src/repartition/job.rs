@@ -142,7 +142,7 @@ impl Run<'_> {
         self.world.report_job(JOB, JobEvent::Queued);
         while self.end.is_none() {
             if let Some((_, action)) = self.world.take_job_action() {
-                self.act(action)?;
+                self.act(&action)?;
             } else if !self.take_ended() {
                 self.pass_some();
             }
@@ -157,8 +157,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn act(&mut self, action: JobAction) -> Result<(), RepartitionError> {
-        match action {
+    fn act(&mut self, action: &JobAction) -> Result<(), RepartitionError> {
+        match *action {
             JobAction::Plan => {
                 let spec = self.what.spec(&self.groups)?;
                 self.world.report_job(JOB, JobEvent::Planned(Box::new(spec)));
