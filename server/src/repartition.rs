@@ -1,9 +1,9 @@
 //! Repartition jobs: records that lie over the groups of the rack are brought where another key wants them, inside the
 //! rack (the engine decides, [`engine::repartition`]; `batch` knows records; `docs/repartition.md` tells users).
 //!
-//! - `plan.rs` what a request means, what it would read, what each strategy would cost; `places.rs` and `input.rs` where
-//!   it reads and writes; `sample.rs` holds a plan that is not carried out against one object of the input; `memory.rs`
-//!   its share of memory;
+//! - `plan.rs` what a request means, what it would read, what each strategy would cost; `places.rs` and `input.rs`
+//!   where it reads and writes; `sample.rs` compares a plan that is not carried out with one object of the input;
+//!   `memory.rs` its share of memory;
 //! - `lifecycle.rs` a job from its turn to its end, `finish.rs` publishing and rolling back, `shared.rs` its record in
 //!   the catalog, `report.rs` JSON;
 //! - `runner.rs` the steps that the engine orders, `class_steps.rs` how one class carries them out, `job_work.rs` what

@@ -123,7 +123,7 @@ mod tests {
         }
         assert!(retry.block(BlockReason::Room, now, 1), "301 s of room's own");
         assert!(retry.block(BlockReason::Room, now + Duration::from_secs(298), 1), "599 s");
-        assert!(!retry.block(BlockReason::Room, now + Duration::from_secs(300), 1), "601 s");
+        assert!(!retry.block(BlockReason::Room, now + Duration::from_mins(5), 1), "601 s");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Each decision about jobs, in a rack whose world is played by hand: drives obey at once, bytes move when they are told
-//! to, and steps end with what the test says.
+//! Each decision about jobs, in a rack whose world is played by hand: drives obey at once, bytes move when they are
+//! told to, and steps end with what the test says.
 
 #![allow(clippy::unwrap_used)]
 
@@ -102,15 +102,15 @@ impl World {
             }
             Action::Rejected { op, reason } => self.finished.push((op, Outcome::Failed(reason))),
             Action::Finished { op, outcome } => self.finished.push((op, outcome)),
-            Action::Job { job, action } => self.job_action(job, action),
+            Action::Job { job, action } => self.job_action(job, &action),
             Action::PersistStarts { .. } | Action::ListOnDrive { .. } => {}
             other => panic!("{other:?} is not of a job"),
         }
         None
     }
 
-    fn job_action(&mut self, job: JobId, action: JobAction) {
-        match action {
+    fn job_action(&mut self, job: JobId, action: &JobAction) {
+        match *action {
             JobAction::Plan => self.plans.push(job),
             JobAction::Step { class, attempt, order, .. } => {
                 assert_eq!((job, class, self.step), (JOB, CLASS, None), "one step in hand");

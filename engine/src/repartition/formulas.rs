@@ -207,8 +207,8 @@ pub fn skewed_offpack_s(question: &Question, skew: Skew<'_>) -> f64 {
 ///
 /// As often as the buffer is full of it, and once more for what is left over, x of a buffer, which travels with what is
 /// left over for others. Each stop adds one such rest to that of another group, and the most is delivered: what is
-/// buffered for the groups is x, 2 x, up to j x, which fill the buffer when `j^2 x / 2` is 1. A stop delivers half of the
-/// most on average, so that x of a buffer takes `2 / j`, the root of `2 x`, stops.
+/// buffered for the groups is x, 2 x, up to j x, which fill the buffer when `j^2 x / 2` is 1. A stop delivers half of
+/// the most on average, so that x of a buffer takes `2 / j`, the root of `2 x`, stops.
 fn carries(fills: f64) -> f64 {
     const PARTS: f64 = 1e12;
     let whole = fills as u64 as f64;

@@ -2,8 +2,8 @@
 //!
 //! The cost of every candidate is simulated from where the job stands, with what was measured so far: the choice knows
 //! the skew of input and output, what is buffered and what lies offloaded. A change costs only the simulation, since
-//! every strategy can go on from any accounting; it must promise at least a fiftieth of what is left, so that noise does
-//! not make the job waver.
+//! every strategy can go on from any accounting; it must promise at least a fiftieth of what is left, so that noise
+//! does not make the job waver.
 
 use super::accounting::Accounting;
 use super::apportion::Expected;

@@ -23,8 +23,8 @@ pub(super) fn next(accounting: &Accounting) -> Step {
     visit_next(accounting, Some(awake))
 }
 
-/// The target whose runs to read on `awake`: first one for which something is buffered already, so that the buffer holds
-/// as few targets as can be.
+/// The target whose runs to read on `awake`: first one for which something is buffered already, so that the buffer
+/// holds as few targets as can be.
 fn next_target(accounting: &Accounting, awake: usize) -> Option<usize> {
     let targets = 0..accounting.groups();
     targets.filter(|target| accounting.refillable(awake, *target) > 0).max_by_key(|&target| {

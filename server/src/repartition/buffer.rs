@@ -5,8 +5,8 @@
 //! two or three times.
 //!
 //! There are two accounts: the bytes that are held, and the bytes that the engine was reported for each destination
-//! (`counted`), which are at least as many. Joining saves bytes that were reported already; they are credited to the next
-//! report.
+//! (`counted`), which are at least as many. Joining saves bytes that were reported already; they are credited to the
+//! next report.
 //!
 //! Invariants: a batch is in one stock, or in the hands of one writer ([`PartitionBatches`]) and still held; the engine
 //! is only reported that nothing is left for a destination when neither a stock nor a writer has any.

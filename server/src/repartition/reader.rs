@@ -1,8 +1,9 @@
 //! Reading in one class: from objects, in the order in which they lie, to pieces by partition.
 //!
 //! An order is done object by object and, within an object, by what its decoder asks for: a few MiB of a row format, a
-//! row group of Parquet. What came of such a piece is split at once and goes into the buffer, up to the chunk limit; the rest
-//! of it comes first with the next order, on whatever group that is, so that no more than one piece is ever open.
+//! row group of Parquet. What came of such a piece is split at once and goes into the buffer, up to the chunk limit;
+//! the rest of it comes first with the next order, on whatever group that is, so that no more than one piece is ever
+//! open.
 //!
 //! Input counts as read when what came of it is in the buffer. What is finished on a group while another one's order is
 //! done is owed, and reported with the group's next order.

@@ -109,12 +109,11 @@ async fn perform(
         work.step_ended();
         (steps, result)
     });
-    let (steps, result) = match performed.catch_unwind().await {
-        Ok((steps, result)) => (Some(steps), result),
-        Err(_) => {
-            work.set_fault(class, BROKEN.into());
-            (None, StepResult::Failed)
-        }
+    let (steps, result) = if let Ok((steps, result)) = performed.catch_unwind().await {
+        (Some(steps), result)
+    } else {
+        work.set_fault(class, BROKEN.into());
+        (None, StepResult::Failed)
     };
     (steps, JobEvent::StepEnded { class, attempt, result })
 }

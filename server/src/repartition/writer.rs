@@ -1,9 +1,9 @@
 //! Writing: partitions as objects, runs as what they are, each blob in the group it is wanted in.
 //!
 //! Batches are encoded where they keep nobody waiting, and read back from what was encoded ([`WriteBatch`]), while the
-//! batch before is with the rack if it is known what comes next. The bytes then become a pack in memory, which the world
-//! writes, reads back and commits. Until that is done everything that was taken counts as buffered, and goes back there
-//! if it is not what is wanted after all.
+//! batch before is with the rack if it is known what comes next. The bytes then become a pack in memory, which the
+//! world writes, reads back and commits. Until that is done everything that was taken counts as buffered, and goes back
+//! there if it is not what is wanted after all.
 
 use super::buffer::PartitionBatches;
 use super::heavy::heavy;

@@ -4,7 +4,7 @@
 //! way, and withdraws what is queued when a client wakes another group where there is something to do. A step is one
 //! operation, or several if their size is limited: so 100 TB take no more events than they take visits.
 
-use super::{CLASS, Repartition, RepartitionError};
+use super::asked::{CLASS, Repartition, RepartitionError};
 use crate::chance::exponential;
 use crate::measure::Clients;
 use crate::world::{Ended, Setting, World};
@@ -142,7 +142,7 @@ impl Run<'_> {
         self.world.report_job(JOB, JobEvent::Queued);
         while self.end.is_none() {
             if let Some((_, action)) = self.world.take_job_action() {
-                self.act(action)?;
+                self.act(&action)?;
             } else if !self.take_ended() {
                 self.pass_some();
             }
@@ -157,8 +157,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn act(&mut self, action: JobAction) -> Result<(), RepartitionError> {
-        match action {
+    fn act(&mut self, action: &JobAction) -> Result<(), RepartitionError> {
+        match *action {
             JobAction::Plan => {
                 let spec = self.what.spec(&self.groups)?;
                 self.world.report_job(JOB, JobEvent::Planned(Box::new(spec)));

@@ -1,7 +1,7 @@
 //! What a job took, beside what the models say of it.
 
+use super::asked::{Method, Repartition, zipf};
 use super::job::Measurements;
-use super::{Method, Repartition, zipf};
 use crate::measure::{Clients, Summary};
 use engine::repartition::formulas::{
     Question, Skew, baseline_s, buffpack_s, lower_bound_s, offpack_s, skewed_baseline_s, skewed_buffpack_s,
