@@ -19,7 +19,8 @@ ARROWS = {
     "workshop": {"model", "disk", "catalog"},
     "sim": {"model", "engine"},
     "batch": set(),
-    "server": {"model", "engine", "disk", "catalog", "workshop", "batch"},
+    "s3": {"model", "catalog"},
+    "server": {"model", "engine", "disk", "catalog", "workshop", "batch", "s3"},
     "cli": {"model", "engine", "sim", "server"},
 }
 TEXT = (".rs", ".toml", ".md", ".py", ".sh", ".c")

@@ -10,7 +10,7 @@
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_wrap)]
 
-use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use batch::{Decoder, Encoder, Format, Need, Partitioner, Spec, Tally, encode, held_bytes, read_back, tally_of};
 use bytes::Bytes;
 use model::Rng;
@@ -27,7 +27,7 @@ use tempfile::TempDir;
 
 /// The allocator of the binary.
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const PARTITIONS: usize = 12;
 const OBJECTS: u64 = 8;

@@ -5,7 +5,7 @@ use crate::expression::{Expected, Literal, Parsed, as_name, keyword, literal, mu
 use crate::filter::Filter;
 use crate::format::{Format, HEADER};
 use crate::hint::read_or_hint;
-use arrow::datatypes::Schema;
+use arrow_schema::Schema;
 use std::fmt;
 use std::str::FromStr;
 use winnow::combinator::{alt, cut_err, delimited, preceded, repeat, separated};

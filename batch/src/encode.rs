@@ -18,10 +18,10 @@ use crate::format::{CODEC, Format, HEADER};
 use crate::held::held_bytes;
 use crate::sizes::row_ends;
 use crate::tally::{Tally, tally_of};
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{FieldRef, Schema, SchemaRef};
-use arrow::ipc::reader::StreamReader;
-use arrow::ipc::writer::StreamWriter;
+use arrow_array::{Array, AsArray, RecordBatch};
+use arrow_schema::{FieldRef, Schema, SchemaRef};
+use arrow_ipc::reader::StreamReader;
+use arrow_ipc::writer::StreamWriter;
 use bytes::Bytes;
 use layout::writing;
 use parquet::arrow::ArrowWriter;
@@ -388,7 +388,7 @@ fn append(bytes: &mut Vec<u8>, piece: &RecordBatch, end: &[u8]) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use arrow::array::{ArrayRef, Decimal128Array, Int64Array};
+    use arrow_array::{ArrayRef, Decimal128Array, Int64Array};
 
     fn price(name: &str, unscaled: i128, scale: i8) -> RecordBatch {
         let prices = Decimal128Array::from(vec![unscaled]).with_precision_and_scale(10, scale).unwrap();

@@ -260,7 +260,7 @@ impl Error {
         self
     }
 
-    pub(crate) fn columns(doing: &'static str) -> impl FnOnce(arrow::error::ArrowError) -> Self {
+    pub(crate) fn columns(doing: &'static str) -> impl FnOnce(arrow_schema::ArrowError) -> Self {
         move |error| Self::Columns { doing, reason: error.to_string() }
     }
 

@@ -6,7 +6,8 @@
 //!   memory of several batches is the sum of theirs, and dropping one frees what it counts.
 
 use crate::limits::BATCH_BYTES_MAX;
-use arrow::array::{Array, ArrayData, RecordBatch};
+use arrow_array::{Array, RecordBatch};
+use arrow_data::ArrayData;
 
 /// The memory of an array without its buffers: itself, its type, reference counts, and the allocator's overhead. 200 to
 /// 330 bytes were measured; a test compares it with the allocator's count.
@@ -33,7 +34,7 @@ pub fn working_bytes(columns: usize, object_bytes: u64) -> u64 {
 }
 
 fn of_data(data: &ArrayData, seen: &mut Vec<usize>) -> u64 {
-    let nulls = data.nulls().map(arrow::buffer::NullBuffer::buffer);
+    let nulls = data.nulls().map(arrow_buffer::NullBuffer::buffer);
     let buffers = data.buffers().iter().chain(nulls).map(|buffer| {
         let place = buffer.data_ptr().as_ptr() as usize;
         if seen.contains(&place) {

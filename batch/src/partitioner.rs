@@ -22,9 +22,12 @@ use crate::format::Format;
 use crate::hash::{hash_rows, partition_of};
 use crate::tally::{Tally, tally_of};
 use crate::values::Values;
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
-use arrow::compute::{SortOptions, filter_record_batch, take_record_batch};
-use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type, Schema};
+use arrow_array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow_schema::SortOptions;
+use arrow_select::filter::filter_record_batch;
+use arrow_select::take::take_record_batch;
+use arrow_schema::{DataType, Schema};
+use arrow_array::types::{Float16Type, Float32Type, Float64Type};
 use parking_lot::Mutex;
 
 /// Splits batches of one schema into partitions.
@@ -151,7 +154,7 @@ impl Partitioner {
             Format::Csv | Format::Ndjson => &DataType::Utf8,
             Format::Lines | Format::Fixed { .. } => &DataType::Binary,
         };
-        let (_, bounds_in_order) = comparable(column, &arrow::array::new_empty_array(kind), bounds, self.text_fields)?;
+        let (_, bounds_in_order) = comparable(column, &arrow_array::new_empty_array(kind), bounds, self.text_fields)?;
         let compare = comparator(&bounds_in_order, &bounds_in_order)?;
         match (1..bounds.len()).find(|index| compare(index - 1, *index).is_ge()) {
             Some(index) => {
@@ -186,7 +189,7 @@ type Comparator = Box<dyn Fn(usize, usize) -> std::cmp::Ordering + Send + Sync>;
 
 fn comparator(left: &ArrayRef, right: &ArrayRef) -> Result<Comparator, Error> {
     let nulls_first = SortOptions { descending: false, nulls_first: true };
-    arrow::array::make_comparator(left, right, nulls_first).map_err(Error::columns("comparing with bounds"))
+    arrow_ord::ord::make_comparator(left, right, nulls_first).map_err(Error::columns("comparing with bounds"))
 }
 
 /// The number of bounds at or below each value. Nulls are below all bounds, NaN above all.

@@ -2,8 +2,8 @@
 //! encoding, except that a null takes as much as a value of fixed width.
 
 use crate::hash::offsets;
-use arrow::array::{Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch};
-use arrow::datatypes::DataType;
+use arrow_array::{Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch};
+use arrow_schema::DataType;
 use std::sync::Arc;
 
 /// The size of a text without its characters, or of a list without its elements.

@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::hash::hash_rows;
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use std::ops::{Add, AddAssign};
 
 /// The number of records, and the sum of their hashes.

@@ -3,10 +3,10 @@
 use crate::compare::with_offset;
 use crate::error::Error;
 use crate::hash::hash_rows;
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
-use arrow::util::display::{ArrayFormatter, FormatOptions};
+use arrow_array::{Array, ArrayRef, AsArray};
+use arrow_cast::cast;
+use arrow_schema::DataType;
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use std::collections::HashMap;
 use std::fmt::Write;
 

@@ -5,11 +5,9 @@
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_wrap)]
 
-use arrow::array::{
-    Array, ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray,
-};
-use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::Field;
+use arrow_array::{Array, ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::Field;
 use batch::{
     BATCH_BYTES_MAX, Decoder, Encoder, Format, Need, Partitioner, Spec, Tally, decode_run, held_bytes, working_bytes,
 };

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use batch::{Decoder, Error, Format, Need, Partitioner, Spec, Tally, decode_run, encode, encode_run, tally_of};
 use bytes::Bytes;
 use model::Rng;

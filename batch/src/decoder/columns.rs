@@ -18,7 +18,7 @@ use crate::error::{Error, caught};
 use crate::format::CODEC;
 use crate::held::COLUMN_BYTES;
 use crate::limits::BATCH_ROWS_MAX;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow_schema::{Schema, SchemaRef};
 use bytes::Bytes;
 use parquet::DecodeResult;
 use parquet::arrow::ProjectionMask;

@@ -9,7 +9,7 @@
 
 use super::schemas::{not_parquet, schema_of};
 use crate::error::Error;
-use arrow::datatypes::{DataType, Schema, TimeUnit};
+use arrow_schema::{DataType, Schema, TimeUnit};
 use bytes::{Buf, Bytes};
 use parquet::arrow::ProjectionMask;
 use parquet::basic::Type as PhysicalType;

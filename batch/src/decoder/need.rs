@@ -1,6 +1,6 @@
 //! The result of a decoder's step.
 
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use std::ops::Range;
 
 /// The next thing that a decoder needs or has.

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::format::Format;
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
+use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 use parquet::errors::ParquetError;
 use std::sync::Arc;
 

@@ -8,8 +8,8 @@
 use crate::error::Error;
 use crate::format::CODEC;
 use crate::hash::hash_rows;
-use arrow::array::RecordBatch;
-use arrow::datatypes::Schema;
+use arrow_array::RecordBatch;
+use arrow_schema::Schema;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 use parquet::errors::ParquetError;

@@ -4,7 +4,7 @@
 
 use crate::error::Error;
 use crate::format::Format;
-use arrow::array::{Array, ArrayRef, BinaryArray, BinaryBuilder, StringBuilder};
+use arrow_array::{Array, ArrayRef, BinaryArray, BinaryBuilder, StringBuilder};
 use parking_lot::Mutex;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;

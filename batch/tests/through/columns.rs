@@ -1,11 +1,8 @@
 //! Parquet: what is read, what is written, and what is refused.
 
 use crate::help::{BUFFER_BYTES, decode, filtered, part, projected, spec};
-use arrow::array::{
-    ArrayRef, AsArray, DictionaryArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, StringViewArray,
-    TimestampMillisecondArray,
-};
-use arrow::datatypes::{Int32Type, Int64Type};
+use arrow_array::{ArrayRef, AsArray, DictionaryArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, StringViewArray, TimestampMillisecondArray};
+use arrow_array::types::{Int32Type, Int64Type};
 use batch::{Encoder, Error, Format, Partitioner, Tally, same_columns, tally_of};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
@@ -55,7 +52,7 @@ fn file(batches: &[RecordBatch], row_group_rows: usize, codec: Compression) -> V
 }
 
 fn plain(rows: &RecordBatch) -> Vec<String> {
-    let texts = rows.columns().iter().map(|column| arrow::compute::cast(column, &arrow::datatypes::DataType::Utf8));
+    let texts = rows.columns().iter().map(|column| arrow_cast::cast(column, &arrow_schema::DataType::Utf8));
     let texts: Vec<_> = texts.flatten().collect();
     (0..rows.num_rows()).map(|row| texts.iter().map(|text| text.as_string::<i32>().value(row)).collect()).collect()
 }
@@ -93,7 +90,7 @@ fn a_small_buffer_gives_the_same_rows_in_smaller_batches() {
     let by_id = spec(Format::Parquet, "hash(id)", 2);
     let (small, large) = (decode(&by_id, &object, 64 << 10).unwrap(), decode(&by_id, &object, BUFFER_BYTES).unwrap());
     assert!(small.len() > 4 * large.len());
-    let all = |batches: &[RecordBatch]| arrow::compute::concat_batches(&batches[0].schema(), batches).unwrap();
+    let all = |batches: &[RecordBatch]| arrow_select::concat::concat_batches(&batches[0].schema(), batches).unwrap();
     assert_eq!(all(&small), all(&large));
 }
 
@@ -150,7 +147,7 @@ fn columns_that_do_not_shrink_are_not_compressed_and_do_not_say_that_none_are() 
     let ids = || 0..80_000_u64;
     let noise = |id: u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23).wrapping_mul(0xd6e8_feb8_6659_fd93);
     let columns: [(&str, ArrayRef); 2] = [
-        ("noise", Arc::new(arrow::array::UInt64Array::from_iter_values(ids().map(noise)))),
+        ("noise", Arc::new(arrow_array::UInt64Array::from_iter_values(ids().map(noise)))),
         ("text", Arc::new(StringArray::from_iter_values(ids().map(|id| format!("a text that is not short: {id}"))))),
     ];
     let batch = RecordBatch::try_from_iter(columns).unwrap();

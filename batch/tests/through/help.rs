@@ -1,7 +1,7 @@
 //! Drives the crate as a job would, over bytes in memory.
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use batch::{Decoder, Encoded, Error, Format, Need, Partitioner, Spec, Tally, encode};
 use bytes::Bytes;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Partitions of values: nulls, NaN, texts and numbers.
 
 use crate::help::{BUFFER_BYTES, filtered, part, spec};
-use arrow::array::{ArrayRef, Float32Array, Float64Array, RecordBatch};
+use arrow_array::{ArrayRef, Float32Array, Float64Array, RecordBatch};
 use batch::{Error, Filter, Format, Partitioner};
 use std::sync::Arc;
 

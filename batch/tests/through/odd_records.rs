@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 fn count(format: Format, object: &[u8]) -> Result<usize, Error> {
     let batches = decode(&spec(format, "hash(a)", 2), object, BUFFER_BYTES)?;
-    Ok(batches.iter().map(arrow::array::RecordBatch::num_rows).sum())
+    Ok(batches.iter().map(arrow_array::RecordBatch::num_rows).sum())
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn batches_of_short_records_end_at_so_many() {
     ] {
         let batches = decode(&spec(format, "hash(a)", 2), &object, BUFFER_BYTES).unwrap();
         assert_eq!(batches.iter().map(|batch| batch.num_rows() as u64).max(), Some(BATCH_ROWS_MAX), "{format}");
-        assert_eq!(batches.iter().map(arrow::array::RecordBatch::num_rows).sum::<usize>(), 200_000, "{format}");
+        assert_eq!(batches.iter().map(arrow_array::RecordBatch::num_rows).sum::<usize>(), 200_000, "{format}");
     }
 }
 
@@ -118,7 +118,7 @@ fn a_larger_buffer_holds_a_longer_record() {
     let refused = Err(Error::RecordTooLong { record: 1, limit_bytes: 4 << 20 });
     assert_eq!(decode(&spec(Format::Csv, "hash(a)", 2), &long, 64 << 20), refused);
     let batches = decode(&spec(Format::Csv, "hash(a)", 2), &long, 96 << 20).unwrap();
-    assert_eq!(batches.iter().map(arrow::array::RecordBatch::num_rows).sum::<usize>(), 2);
+    assert_eq!(batches.iter().map(arrow_array::RecordBatch::num_rows).sum::<usize>(), 2);
     let open = [b"a\n\"".to_vec(), b"x,\n".repeat(100_000)].concat();
     let said = decode(&spec(Format::Csv, "hash(a)", 2), &open, 64 << 10).unwrap_err().to_string();
     assert_eq!(said, "record 1 is not csv: a quote in it is not closed within 65536 bytes");

@@ -1,7 +1,7 @@
 //! Sets of objects and records that differ: keys that few have, columns in another order, filters that keep nothing.
 
 use crate::help::{BUFFER_BYTES, filtered, part, projected, spec};
-use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use batch::{Error, Format, Partitioner};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;

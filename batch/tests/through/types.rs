@@ -1,14 +1,12 @@
 //! Columns of every type come out as they went in, and so do nulls, row groups without rows, and timestamps of 96 bits.
 
 use crate::help::{BUFFER_BYTES, decode, filtered, part, spec};
-use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeBinaryArray, FixedSizeListArray, Int64Array, Int64Builder, ListArray,
-    MapBuilder, RecordBatch, StringArray, StringBuilder, StructArray, TimestampMicrosecondArray, new_null_array,
-};
-use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Float32Type, Int64Type, TimeUnit, TimestampMicrosecondType};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
+use arrow_array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, FixedSizeListArray, Int64Array, Int64Builder, ListArray, MapBuilder, RecordBatch, StringArray, StringBuilder, StructArray, TimestampMicrosecondArray, new_null_array};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_cast::cast;
+use arrow_schema::{DataType, Field, TimeUnit};
+use arrow_array::types::{Float32Type, Int64Type, TimestampMicrosecondType};
+use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use batch::{Error, Format, Spec, Tally, tally_of};
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;

@@ -11,8 +11,8 @@
 //! Invariants: a batch is in one stock, or in the hands of one writer ([`PartitionBatches`]) and still held; the engine
 //! is only reported that nothing is left for a destination when neither a stock nor a writer has any.
 
-use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
+use arrow_array::RecordBatch;
+use arrow_select::concat::concat_batches;
 use batch::held_bytes;
 
 /// Batches that are joined to one.

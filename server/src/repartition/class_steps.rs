@@ -11,7 +11,7 @@ use super::source::{BlobReader, SourceError};
 use super::writer::{Run, WriteBatch, WriteFault, WriteTarget, Writer};
 use crate::house::House;
 use crate::world::{MakeError, MemoryReads};
-use arrow::array::RecordBatch;
+use arrow_array::RecordBatch;
 use catalog::{Blob, HIDDEN_BUCKET};
 use engine::repartition::Order;
 use engine::{Rejection, StepResult};
