@@ -24,7 +24,7 @@ pub(super) struct Round<'a> {
     pub goes_on: bool,
 }
 
-/// What a job wants of the rack and its world.
+/// The wishes of a job to the rack and its world.
 #[derive(Default)]
 pub(super) struct Wishes {
     pub actions: Vec<JobAction>,
@@ -52,7 +52,7 @@ struct ClassAtWork {
     done: bool,
     /// The group that was ready in the last round.
     awake: Option<GroupId>,
-    /// What it spends time on without an operation in service, and since when.
+    /// The reason for which it moves no bytes, and since when.
     idles: Option<(Idle, Time)>,
     times: JobTimes,
 }

@@ -82,8 +82,8 @@ impl ClassSteps {
         }
     }
 
-    /// Writes what is buffered for a destination there, or elsewhere as a run. What will be written after it is encoded
-    /// meanwhile.
+    /// Writes what is buffered for a destination there, or elsewhere as a run. The batch to be written after it is
+    /// encoded meanwhile.
     async fn write(&mut self, target: WriteTarget) -> Result<StepResult, String> {
         self.reader.rest();
         let (work, writer, class) = (Arc::clone(&self.work), self.writer.clone(), self.class);
@@ -187,7 +187,7 @@ impl ClassSteps {
         }
     }
 
-    /// The rack refused an operation of the step, and knows why; people are told in words.
+    /// The rack refused an operation of the step, and knows why; people read it in words.
     fn refused(&self, reason: Rejection, fault: String) -> StepResult {
         let fault = match reason {
             Rejection::QueueFull => return StepResult::Refused,

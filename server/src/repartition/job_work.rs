@@ -1,4 +1,5 @@
-//! What the classes of a job at work share: the buffer, the runs that lie offloaded, and the figures of its report.
+//! The state that the classes of a job at work share: the buffer, the runs that lie offloaded, and the figures of its
+//! report.
 //!
 //! Invariants: what is held is within the memory that the job was given, asserted with every step; records are in the
 //! buffer, in a run, or delivered, and the tally of what was delivered must be that of what was read.
@@ -71,7 +72,7 @@ struct Forecast {
     until: u64,
 }
 
-/// What is left of a job that is complete: its report, and the input that was read.
+/// The remains of a job that is complete: its report, and the input that was read.
 pub(super) type Complete = (Outcome, Vec<ReadInput>);
 
 impl JobWork {
@@ -272,7 +273,7 @@ impl JobWork {
         left
     }
 
-    /// What the job leaves, once all output is delivered.
+    /// The report of the job and the input it read, once all output is delivered.
     ///
     /// # Errors
     /// Why the output is not what it should be; `None` if the world has ended.

@@ -1,11 +1,11 @@
-//! What a job takes of memory: what it was given, and beside it a sum that is known before it starts.
+//! The memory of a job: the amount it was given, and beside it a sum that is known before it starts.
 //!
 //! - what was given (`--memory`): batches in the buffer, and of Parquet the row groups that are read;
 //! - in each class, [`working_bytes`]: batches being decoded, split and encoded, an object that is written, and the
 //!   next one, which is encoded meanwhile (of runs the same, which are shorter);
 //! - of Parquet, in each class, the row group that is written: a half of what one may be that is read;
 //! - in each class, a transfer: two requests to each drive of a stripe;
-//! - in each class, [`BLOCKS_BYTES`] between drives, spool and job;
+//! - in each class, [`BLOCKS_BYTES`] between drives and job;
 //! - of each object of the input, [`INPUT_BYTES`] and its key;
 //! - an eighth of all this for the allocator, which keeps what is free for a second.
 //!
@@ -29,7 +29,7 @@ const LEAST_BYTES: u64 = 16 * batch::BATCH_BYTES_MIN;
 const CHUNK_BYTES_MAX: u64 = 64 << 20;
 /// Blocks that are on their way in a class: read ahead, taken apart, gathered for a pack.
 const BLOCKS_BYTES: u64 = 8 << 20;
-/// What is kept of an object of the input beside its key, from the listing to the report: itself, the version and key
+/// The memory for an object of the input beside its key, from the listing to the report: itself, the version and key
 /// that were read, and what the allocator adds to a key.
 const INPUT_BYTES: u64 = 128;
 const _: () = assert!(size_of::<Input>() + size_of::<ReadInput>() + 32 <= INPUT_BYTES as usize);
@@ -38,10 +38,10 @@ const _: () = assert!(size_of::<Input>() + size_of::<ReadInput>() + 32 <= INPUT_
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_field_names)] // units last, as everywhere
 pub(super) struct Memory {
-    /// What the planner may keep buffered. A run takes up to an eighth more when it is back than when it was offloaded;
+    /// The memory for buffered output. A run takes up to an eighth more when it is back than when it was offloaded;
     /// that is set aside.
     pub buffer_bytes: u64,
-    /// What a row group may take, for each class.
+    /// The most that a row group may take, for each class.
     pub row_group_bytes: u64,
     /// The largest piece that is read between two decisions, or offloaded.
     pub chunk_bytes: u64,
@@ -54,7 +54,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// What a decoder of this format is told that the buffer is.
+    /// The buffer that a decoder of this format may count on.
     pub fn decoder_bytes(&self, format: Format) -> u64 {
         match format {
             Format::Parquet => self.row_group_bytes,
@@ -63,10 +63,10 @@ impl Memory {
     }
 }
 
-/// What a job's memory is shared out for.
+/// The needs that a job's memory is shared out for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
-    /// What the user gives.
+    /// The memory that the user gives.
     pub given_bytes: u64,
     /// The size of objects that the user wants.
     pub object_bytes: Option<u64>,
@@ -83,7 +83,7 @@ impl Needs {
     /// Shares it out.
     ///
     /// # Errors
-    /// What is the least that could be, if too little is given.
+    /// The least that would do, if too little is given.
     pub fn share(&self) -> Result<Memory, String> {
         let classes = self.classes.max(1) as u64;
         let (given, least) = (self.given_bytes, LEAST_BYTES * classes.pow(2));
@@ -134,7 +134,7 @@ fn machine_bytes(told: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
-/// What the allocator makes of `bytes`.
+/// The allocator's part included.
 fn with_slack(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }

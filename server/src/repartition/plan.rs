@@ -1,4 +1,4 @@
-//! What a repartition would read, where its partitions would lie, and what each strategy would cost.
+//! The plan of a repartition: the input it reads, where its partitions lie, and the cost of each strategy.
 //!
 //! 1. The request is read: places, partitioner, filter, formats; whatever is wrong with it is said before anything is
 //!    done.
@@ -26,7 +26,7 @@ pub(super) enum SurveyError {
     /// The server is about to end.
     #[error("the server is stopping")]
     Closing,
-    /// What is wrong with what was asked, for people.
+    /// The request is wrong, for a reason stated to people.
     #[error("{0}")]
     Refused(String),
 }
@@ -42,7 +42,7 @@ impl From<String> for SurveyError {
 pub(super) struct Survey {
     /// The bucket of the input.
     pub bucket: String,
-    /// What is to be done with records.
+    /// The work to be done on records.
     pub spec: Spec,
     /// The input, by the group it is to be read on.
     pub inputs: BTreeMap<GroupId, Vec<Input>>,
@@ -54,15 +54,15 @@ pub(super) struct Survey {
     pub destination_of: DestinationOf,
     /// The memory to expect for each byte of input.
     pub alpha: Alpha,
-    /// What the hardware costs.
+    /// The costs of the hardware.
     pub terms: Terms,
-    /// What may be taken of memory, and for what.
+    /// The job's memory, shared out.
     pub memory: Memory,
     /// Objects that are gone already.
     pub lost_objects: u64,
     /// The strategy to follow to the end, if it may not be changed.
     pub forced: Option<Choice>,
-    /// What is told of all this.
+    /// The plan as it is reported.
     pub plan: report::Plan,
 }
 
@@ -117,7 +117,7 @@ pub(super) async fn survey(
     Ok(heavy(move || surveying.survey()).await?)
 }
 
-/// What is left out of the output must not go with the input.
+/// Refuses to remove input whose columns or records are left out of the output.
 fn removes_nothing_else(request: &Request) -> Result<(), String> {
     if request.remove_input && (request.columns.is_some() || request.filter.is_some()) {
         let left_out = if request.columns.is_some() { "columns" } else { "records" };
@@ -129,7 +129,7 @@ fn removes_nothing_else(request: &Request) -> Result<(), String> {
     Ok(())
 }
 
-/// What the records are, and what is to be done with them.
+/// The format of the records, and the work to be done on them.
 fn records_of(request: &Request, format: Format) -> Result<Spec, String> {
     let partitions = usize::try_from(request.partitions.unwrap_or(0)).unwrap_or(usize::MAX);
     Ok(Spec {
@@ -142,7 +142,7 @@ fn records_of(request: &Request, format: Format) -> Result<Spec, String> {
     })
 }
 
-/// What the rack has room for.
+/// The rack's free room, and its settings that matter to a plan.
 #[derive(Debug)]
 struct Room {
     classes: Vec<Vec<GroupId>>,
@@ -188,7 +188,7 @@ impl Room {
     }
 }
 
-/// What is known before the choice.
+/// The facts that a strategy is chosen by.
 struct Surveying {
     spec: RackSpec,
     request: Request,
@@ -295,7 +295,7 @@ impl Surveying {
         self.room.classes.get(class).into_iter().flatten().copied()
     }
 
-    /// What lies in the workshop is read along with what lies in the group that has most of the input.
+    /// Input in the workshop is read along with the group that has most of the input.
     fn assign_workshop(&mut self, fallback: GroupId) {
         let workshop = std::mem::take(&mut self.placed.workshop);
         if workshop.is_empty() {
@@ -333,7 +333,7 @@ impl Surveying {
         Terms { starts_per_day: self.room.starts_per_day, ..Terms::of(&self.spec, self.room.reads_back) }
     }
 
-    /// What memory is shared out for.
+    /// The needs that memory is shared out for.
     fn needs(&self, classes: usize) -> Needs {
         Needs {
             given_bytes: self.request.memory_bytes,
@@ -420,7 +420,7 @@ impl Surveying {
         (forecast, in_all)
     }
 
-    /// What a group's drives draw beyond standby over a run, in millijoules.
+    /// The energy that a group's drives draw beyond standby over a run, in millijoules.
     fn energy_mj(&self, cost: &Cost) -> f64 {
         let profile = &self.spec.profile;
         let watts = &profile.watts;
@@ -449,7 +449,7 @@ fn class_plan(part: &Part) -> report::ClassPlan {
     }
 }
 
-/// What a byte of an object takes in memory, before any was read: Parquet is compressed.
+/// The memory to expect for a byte of an object, before any was read: Parquet is compressed.
 fn expansion(format: Format) -> Alpha {
     match format {
         Format::Parquet => Alpha { output: 3, input: 1 },

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Objects of up to so many bytes are read at once, though their decoder may ask for their end first.
 const WHOLE_BYTES: u64 = 4 << 20;
 
-/// What all classes of a job share of the records.
+/// The records of a job, shared by its classes: their split and their tally.
 pub(super) struct Records {
     /// The bucket of the input.
     pub bucket: String,
@@ -109,20 +109,20 @@ struct Open {
     reported: u64,
     /// Whether the decoder may have more of what it was given.
     busy: bool,
-    /// What came of a batch and did not fit into the chunk.
+    /// Pieces of a batch that did not fit into the chunk.
     pending: Vec<(usize, RecordBatch)>,
     /// All of a small object whose decoder asks for this and that.
     whole: Option<Bytes>,
 }
 
-/// What an order of reading came to.
+/// The result of an order to read.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     /// Input of the order's group that was read.
     pub input_bytes: u64,
     /// Input of it that was gone.
     pub lost_bytes: u64,
-    /// What is in the buffer now.
+    /// Bytes that it put into the buffer.
     pub unreported: Unreported,
     /// Objects that were gone.
     pub lost_objects: u64,
@@ -150,7 +150,7 @@ pub(super) enum ReadFault {
     Records(#[from] batch::Error),
 }
 
-/// What reading may take of the memory.
+/// The memory limits of reading.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_field_names)] // units last, as everywhere
 pub(super) struct Limits {
@@ -175,7 +175,7 @@ pub(super) struct Reader {
     limits: Limits,
 }
 
-/// What is left to do of a piece.
+/// Whether an order goes on.
 enum Step {
     /// The order is done, or can do no more.
     Enough,
@@ -374,7 +374,7 @@ impl Reader {
     }
 }
 
-/// What cannot be read, and is no better the next time, is quarantined: no other job begins with it.
+/// Quarantines an object that cannot be read and will be no better the next time: no other job begins with it.
 async fn quarantine_source(means: &Means, bucket: &str, input: &Input, error: &SourceError) {
     let reason = match error {
         SourceError::Staged(error) if quarantine::blames_file(error) => error.to_string(),

@@ -26,7 +26,7 @@ pub(super) enum Ended {
     Failed(String),
 }
 
-/// What is left of a job that failed in a way that must not be.
+/// The reason of a job that failed in a way that must not be.
 pub(super) const BROKEN: &str = "it failed in a way that must not be; please report this";
 
 /// Waits for the turn of a job.

@@ -1,4 +1,4 @@
-//! What everything about jobs works with, and the changes of their records in the catalog.
+//! The state that all jobs share, and the changes of their records in the catalog.
 //!
 //! Invariant: a job's state changes only by whoever holds its state lock.
 
