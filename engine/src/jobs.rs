@@ -28,7 +28,7 @@ use model::{ClassId, GroupId, OpId, Time};
 /// The jobs of a rack.
 #[derive(Default)]
 pub(crate) struct Jobs {
-    jobs: BTreeMap<JobId, Job>,
+    known: BTreeMap<JobId, Job>,
     /// Those that wait their turn, in the order in which they were queued; none that is paused.
     waiting: VecDeque<JobId>,
     /// The job that has the turn.
@@ -66,19 +66,31 @@ impl Jobs {
             }
             JobEvent::Closed => self.closed(id),
         }
+        self.assert_turns();
+    }
+
+    /// One job has the turn at most, and who waits does not work.
+    fn assert_turns(&self) {
+        for (id, job) in &self.known {
+            let works = matches!(job.stage, Stage::Planning | Stage::Working(_));
+            assert!(!works || self.turn == Some(*id), "{id} works in its turn");
+            let waits = matches!(job.stage, Stage::Waiting) && !job.paused;
+            assert_eq!(self.waiting.contains(id), waits, "{id} waits its turn, or not");
+        }
+        assert!(self.turn.is_none_or(|id| self.known.contains_key(&id)), "who has the turn is known");
     }
 
     fn queued(&mut self, id: JobId) {
-        if self.jobs.contains_key(&id) {
+        if self.known.contains_key(&id) {
             return; // told twice
         }
-        self.jobs.insert(id, Job { stage: Stage::Waiting, paused: false });
+        self.known.insert(id, Job { stage: Stage::Waiting, paused: false });
         self.waiting.push_back(id);
     }
 
     fn planned(&mut self, id: JobId, spec: &JobSpec) {
         let attempts = self.attempts;
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.known.get_mut(&id) else { return };
         if matches!(job.stage, Stage::Planning) {
             assert_eq!(self.turn, Some(id), "a job is planned in its turn");
             job.stage = Stage::Working(Box::new(AtWork::new(spec, attempts)));
@@ -86,13 +98,13 @@ impl Jobs {
     }
 
     fn paused(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.known.get_mut(&id) else { return };
         job.paused = true;
         self.waiting.retain(|waiting| *waiting != id);
     }
 
     fn resumed(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.known.get_mut(&id) else { return };
         if !core::mem::replace(&mut job.paused, false) {
             return;
         }
@@ -105,7 +117,7 @@ impl Jobs {
 
     /// A job ends: at once, unless it works.
     fn end(&mut self, id: JobId, end: JobEnd, actions: &mut Vec<Action>) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.known.get_mut(&id) else { return };
         match &mut job.stage {
             Stage::Working(at_work) => at_work.end(end),
             Stage::Waiting | Stage::Planning => {
@@ -118,7 +130,7 @@ impl Jobs {
     }
 
     fn closed(&mut self, id: JobId) {
-        if let Some(Job { stage: Stage::Working(at_work) | Stage::Ended(Some(at_work)), .. }) = self.jobs.remove(&id) {
+        if let Some(Job { stage: Stage::Working(at_work) | Stage::Ended(Some(at_work)), .. }) = self.known.remove(&id) {
             self.attempts = at_work.attempts();
         }
         self.waiting.retain(|waiting| *waiting != id);
@@ -127,7 +139,7 @@ impl Jobs {
 
     /// Whether anything is known of a job.
     pub fn is_empty(&self) -> bool {
-        self.jobs.is_empty()
+        self.known.is_empty()
     }
 
     /// Goes on as far as it can; returns the operations that are to be cancelled as long as they are queued.
@@ -139,7 +151,7 @@ impl Jobs {
         actions: &mut Vec<Action>,
     ) -> Vec<OpId> {
         if closing {
-            let all: Vec<JobId> = self.jobs.keys().copied().collect();
+            let all: Vec<JobId> = self.known.keys().copied().collect();
             for id in all {
                 self.end(id, JobEnd::Closing, actions);
             }
@@ -147,7 +159,7 @@ impl Jobs {
         self.give_turn(actions);
         let mut wishes = Wishes::default();
         let Some(id) = self.turn else { return wishes.withdrawn };
-        let Some(job) = self.jobs.get_mut(&id) else { return wishes.withdrawn };
+        let Some(job) = self.known.get_mut(&id) else { return wishes.withdrawn };
         if let Stage::Working(at_work) = &mut job.stage {
             at_work.go_on(&Round { now, awake, goes_on: !job.paused && !closing }, &mut wishes);
             if let Some(end) = at_work.ended() {
@@ -161,6 +173,7 @@ impl Jobs {
             assert!(at_work.is_at_rest(), "a job that ends has no step in hand");
             job.stage = Stage::Ended(Some(at_work));
         }
+        self.assert_turns();
         actions.extend(wishes.actions.into_iter().map(|action| Action::Job { job: id, action }));
         wishes.withdrawn
     }
@@ -171,7 +184,7 @@ impl Jobs {
             return;
         }
         let Some(id) = self.waiting.pop_front() else { return };
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(job) = self.known.get_mut(&id) else { return };
         assert!(matches!(job.stage, Stage::Waiting) && !job.paused, "{id} waits its turn");
         job.stage = Stage::Planning;
         self.turn = Some(id);
@@ -180,7 +193,7 @@ impl Jobs {
 
     /// When the job at work wants to be woken, if nothing happens before.
     pub fn deadline(&self) -> Time {
-        match self.turn.and_then(|id| self.jobs.get(&id)) {
+        match self.turn.and_then(|id| self.known.get(&id)) {
             Some(Job { stage: Stage::Working(at_work), paused: false }) => at_work.deadline(),
             _ => Time::MAX,
         }
@@ -188,7 +201,7 @@ impl Jobs {
 
     /// An operation is submitted for a class of a job; whether it may go on.
     pub fn operation_begins(&mut self, of: JobClass, op: OpId) -> bool {
-        let Some(job) = self.jobs.get_mut(&of.job) else { return false };
+        let Some(job) = self.known.get_mut(&of.job) else { return false };
         match &mut job.stage {
             Stage::Working(at_work) => at_work.operation_begins(of.class, op, !job.paused),
             Stage::Waiting | Stage::Planning | Stage::Ended(_) => false,
@@ -210,14 +223,14 @@ impl Jobs {
     }
 
     fn at_work_mut(&mut self, id: JobId) -> Option<&mut AtWork> {
-        match &mut self.jobs.get_mut(&id)?.stage {
+        match &mut self.known.get_mut(&id)?.stage {
             Stage::Working(at_work) => Some(at_work),
             Stage::Waiting | Stage::Planning | Stage::Ended(_) => None,
         }
     }
 
     fn at_work(&self, id: JobId) -> Option<&AtWork> {
-        match &self.jobs.get(&id)?.stage {
+        match &self.known.get(&id)?.stage {
             Stage::Working(at_work) | Stage::Ended(Some(at_work)) => Some(at_work),
             Stage::Waiting | Stage::Planning | Stage::Ended(None) => None,
         }

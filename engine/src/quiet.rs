@@ -24,7 +24,8 @@ impl Rack {
     /// Remembers which classes `event`, which is about to be taken note of, may concern.
     pub(crate) fn disturb(&mut self, event: &Event) {
         let concerned = match event {
-            Event::Submitted(_) | Event::SubmittedForJob { .. } => return, // to be queued disturbs nobody who waits for drives
+            // To be queued disturbs nobody who waits for drives.
+            Event::Submitted(_) | Event::SubmittedForJob { .. } => return,
             Event::SpunUp { drive, .. }
             | Event::Mounted { drive, .. }
             | Event::Unmounted { drive, .. }

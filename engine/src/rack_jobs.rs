@@ -3,6 +3,7 @@
 use crate::action::{Action, Outcome};
 use crate::event::{Request, Work};
 use crate::job_protocol::{BlockReason, JobClass, JobId, JobTimes};
+use crate::policy::Lane;
 use crate::rack::{ClassPhase, InService, Rack};
 use crate::repartition::{JobPlanner, Order};
 use alloc::vec::Vec;
@@ -13,6 +14,7 @@ impl Rack {
     /// An operation is asked for on behalf of a job. One that is to do nothing at the moment gets it back cancelled.
     pub(crate) fn submitted_for_job(&mut self, now: Time, of: JobClass, request: Request, actions: &mut Vec<Action>) {
         let op = request.op;
+        assert_eq!(request.lane, Lane::Background, "nobody waits for an operation of a job");
         let may_go_on = self.jobs.operation_begins(of, op);
         self.submitted(now, request, actions);
         if !self.ops.contains_key(&op) {

@@ -3,12 +3,13 @@
 //!
 //! One group is awake at a time and a switch to another costs seconds, so the order of visits is what there is to
 //! decide. A [`Strategy`] decides it from the [`Accounting`]: what is still to be read on each group, what is buffered
-//! for each, what was offloaded where. [`Baseline`], [`BuffPack`] and [`OffPack`] are the paper's, [`TourPack`] is ours.
+//! for each, what was offloaded where. [`Baseline`], [`BuffPack`] and [`OffPack`] are the paper's, [`TourPack`] is
+//! ours.
 //!
-//! [`Choice::simulate_cost`] runs a strategy against what is expected and states its cost; [`formulas`] has the paper's formulas
-//! and better ones. A [`Planner`] follows the cheapest strategy in one class, and changes it when what was measured
-//! makes another one cheaper. A [`JobPlanner`] has a planner for each class of a job. Everything here is a pure function
-//! of its arguments; `crate::jobs` gives the orders out and enters what came of them.
+//! [`Choice::simulate_cost`] runs a strategy against what is expected and states its cost; [`formulas`] has the paper's
+//! formulas and better ones. A [`Planner`] follows the cheapest strategy in one class, and changes it when what was
+//! measured makes another one cheaper. A [`JobPlanner`] has a planner for each class of a job. Everything here is a
+//! pure function of its arguments; `crate::jobs` gives the orders out and enters what came of them.
 //!
 //! Groups are numbered 0 to K - 1 here, in the order of the class. A partition is known by its destination group: any
 //! number of partitions may share one, and which partition a byte belongs to is the world's business.

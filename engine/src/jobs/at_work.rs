@@ -24,7 +24,7 @@ pub(super) struct Round<'a> {
     pub goes_on: bool,
 }
 
-/// What a job wants of the rack and its world.
+/// The wishes of a job to the rack and its world.
 #[derive(Default)]
 pub(super) struct Wishes {
     pub actions: Vec<JobAction>,
@@ -52,7 +52,7 @@ struct ClassAtWork {
     done: bool,
     /// The group that was ready in the last round.
     awake: Option<GroupId>,
-    /// What it spends time on without an operation in service, and since when.
+    /// The reason for which it moves no bytes, and since when.
     idles: Option<(Idle, Time)>,
     times: JobTimes,
 }
@@ -243,6 +243,11 @@ impl AtWork {
         if round.goes_on && self.classes.iter().all(|class| class.done) {
             self.end(JobEnd::Done);
         }
+        for class in &self.classes {
+            let in_hand = self.planner.in_hand(class.class);
+            assert_eq!(in_hand, class.step.as_ref().map(|step| step.order), "the planner knows what is in hand");
+            assert!(!class.done || class.step.is_none(), "who is done does nothing");
+        }
         let stuck = round.goes_on && self.ending.is_none() && self.is_at_rest() && self.deadline() == Time::MAX;
         assert!(!stuck, "a job that goes on works, or waits for a moment");
     }
@@ -281,6 +286,7 @@ impl AtWork {
         if order.group().is_none() {
             return;
         }
+        assert!(round.goes_on && self.ending.is_none(), "no step is begun for a job that pauses or ends");
         self.attempts = self.attempts.wrapping_add(1);
         let attempt = Attempt(self.attempts);
         class.step = Some(Step { attempt, order, withdrawn: false, refused: None });

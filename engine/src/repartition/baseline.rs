@@ -11,7 +11,7 @@ use super::transfer_phase;
 /// Visits every group whenever the buffer is full.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Baseline {
-    /// How many groups of the round are still to be visited.
+    /// The groups of the round that are still to be visited.
     round: usize,
     /// The group of the round that was asked for last, until it is awake and flushed.
     at: Option<usize>,
@@ -41,6 +41,7 @@ impl Baseline {
                 if accounting.buffered(at) > 0 {
                     return Step::Deliver;
                 }
+                assert!(self.round > 0 && self.round <= accounting.groups(), "a round visits each group once");
                 self.round -= 1;
                 self.at = None;
                 if self.round == 0 {

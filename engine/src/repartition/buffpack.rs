@@ -26,6 +26,7 @@ impl Strategy for BuffPack {
         }
         // What is read fills the buffer; only then is something written, so that as much of it as can be goes at once.
         let readable = accounting.readable(group, accounting.free());
+        assert!(readable > 0 || accounting.buffered(group) > 0, "the best group has something to do");
         if readable > 0 { Step::Read { bytes: readable } } else { Step::Deliver }
     }
 }
@@ -52,7 +53,7 @@ fn best(accounting: &Accounting, terms: &Terms) -> Option<usize> {
     best.map(|(group, _)| group)
 }
 
-/// What would be written on a group, and what would then be read.
+/// The bytes that would be written on a group, and those that would then be read.
 fn at(accounting: &Accounting, group: usize) -> (u64, u64) {
     let buffered = accounting.buffered(group);
     (buffered, accounting.readable(group, accounting.free() + buffered))
@@ -72,7 +73,9 @@ impl Efficiency {
         let read = transfer_time(readable, terms.read_bytes_per_s);
         let useful = (write + read).as_nanos();
         let switch = if accounting.awake() == Some(group) { 0 } else { terms.switch.as_nanos() };
-        Self { useful, in_all: useful + 2 * terms.seek.as_nanos() + switch }
+        let in_all = useful + 2 * terms.seek.as_nanos() + switch;
+        assert!(useful <= in_all, "no time is more than useful");
+        Self { useful, in_all }
     }
 
     fn beats(self, other: Self) -> bool {

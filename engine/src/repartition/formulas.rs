@@ -1,13 +1,13 @@
 //! Formulas for what a job takes, before it runs: the paper's three, and ones that know more.
 //!
 //! All take the data to be far larger than the buffer. The paper's formulas leave out seeks, and take input to lie on
-//! all groups alike and output to fall to all alike; the `skewed_` ones do not. How far each is from a rehearsal is
-//! asserted by this module's tests.
+//! all groups alike and output to fall to all alike; the `skewed_` ones do not. Their distance
+//! from the cost simulation is asserted by this module's tests.
 
 use super::terms::{Alpha, Terms};
 use alloc::vec::Vec;
 
-/// What the formulas go by.
+/// The numbers that the formulas go by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Question {
     /// S_D: bytes of input.
@@ -52,12 +52,13 @@ impl Question {
         self.terms.seek.as_secs_f64()
     }
 
-    /// How often the output fills the buffer.
+    /// The number of times that the output fills the buffer.
     fn fills(&self) -> f64 {
+        assert!(self.memory_bytes > 0, "there is a buffer");
         self.output() / self.memory_bytes as f64
     }
 
-    /// T_r(S_D) + T_w(a S_D): what no strategy is without.
+    /// T_r(S_D) + T_w(a S_D): the part of every strategy.
     fn once_s(&self) -> f64 {
         self.read_s(self.data_bytes as f64) + self.write_s(self.output())
     }
@@ -94,6 +95,16 @@ pub struct Skew<'a> {
     pub output: &'a [f64],
 }
 
+impl Skew<'_> {
+    fn assert_valid(&self, groups: usize) {
+        for parts in [self.input, self.output] {
+            assert_eq!(parts.len(), groups, "a part for every group");
+            let sum: f64 = parts.iter().sum();
+            assert!((0.999..1.001).contains(&sum), "the parts sum to 1, not to {sum}");
+        }
+    }
+}
+
 /// [`baseline_s`] under skew: nothing changes but for the rounds that end in the middle of a group's input, in seconds.
 ///
 /// A full buffer costs K switches however it is composed, and reading goes on where the round ended. A round takes a
@@ -117,6 +128,7 @@ pub fn skewed_baseline_s(question: &Question) -> f64 {
 /// the others' threshold rises. The formula goes from one group's end to the next. A visit takes two seeks: something
 /// is written, and something read.
 pub fn skewed_buffpack_s(question: &Question, skew: Skew<'_>) -> f64 {
+    skew.assert_valid(question.groups);
     let mut left: Vec<f64> = skew.input.iter().map(|part| part * question.output()).collect();
     // What is less than a millionth of the whole is rounding.
     let crumb = question.output() / 1e6;
@@ -142,6 +154,7 @@ pub fn skewed_buffpack_s(question: &Question, skew: Skew<'_>) -> f64 {
 /// Visits for each byte of output while `reading` groups have input, of which `own` a threshold are due; `drained` is
 /// what falls to the others, whose threshold is higher, and to which no more visits go than to those with input.
 fn visits_per_byte(question: &Question, own: f64, drained: f64, reading: usize) -> f64 {
+    assert!(reading > 0 && reading <= question.groups, "some groups have input");
     let memory = question.memory_bytes as f64;
     let others = (question.groups - reading) as f64;
     let higher = 1.0 + question.read_s(1.0) / question.write_s(question.alpha.as_f64());
@@ -156,19 +169,20 @@ fn visits_per_byte(question: &Question, own: f64, drained: f64, reading: usize) 
 
 /// [`offpack_s`] for input and output that are skewed, in seconds, with the switches of the first phase.
 ///
-/// What is read on the group it is for is home at once: the sum of q p. The rest is offloaded and carried home by
+/// What is read on the group it is for is delivered at once: the sum of q p. The rest is offloaded and delivered by
 /// `carries`, for each pair of groups. A group must be entered as often as something comes for it and left as often as
 /// something leaves it, so that the larger of the two counts: where they differ, the way is gone with an empty buffer
 /// ("the buffer is more likely empty", section V-F). Even shares make it formula (7), but for `(K - 1) / K` of the
 /// switches, as long as the run of a pair is far larger than the buffer.
 ///
 /// A full buffer takes a seek to read and one for each group to write; each piece that is offloaded takes one more to
-/// be read back and one to be removed, and each visit one to bring something home. Where there are many groups and
+/// be read back and one to be removed, and each visit one to deliver something. Where there are many groups and
 /// little memory these are not few.
 pub fn skewed_offpack_s(question: &Question, skew: Skew<'_>) -> f64 {
+    skew.assert_valid(question.groups);
     let output = question.output();
-    let home: f64 = skew.input.iter().zip(skew.output).map(|(lies, falls)| lies * falls).sum();
-    let offloaded = output * (1.0 - home);
+    let at_once: f64 = skew.input.iter().zip(skew.output).map(|(lies, falls)| lies * falls).sum();
+    let offloaded = output * (1.0 - at_once);
     let carried = |on: usize, target: usize| {
         let run = output * skew.input[on] * skew.output[target];
         if on == target { 0.0 } else { carries(run / question.memory_bytes as f64) }
@@ -189,16 +203,17 @@ pub fn skewed_offpack_s(question: &Question, skew: Skew<'_>) -> f64 {
         + question.seek_s() * seeks
 }
 
-/// How often a run that fills the buffer so many times is carried.
+/// The number of times that a run is carried which fills the buffer so many times.
 ///
 /// As often as the buffer is full of it, and once more for what is left over, x of a buffer, which travels with what is
-/// left over for others. Each stop adds one such rest to that of another group, and the most is brought home: what is
-/// buffered for the groups is x, 2 x, up to j x, which fill the buffer when `j^2 x / 2` is 1. A stop brings half of the
-/// most on average, so that x of a buffer takes `2 / j`, the root of `2 x`, stops.
+/// left over for others. Each stop adds one such rest to that of another group, and the most is delivered: what is
+/// buffered for the groups is x, 2 x, up to j x, which fill the buffer when `j^2 x / 2` is 1. A stop delivers half of
+/// the most on average, so that x of a buffer takes `2 / j`, the root of `2 x`, stops.
 fn carries(fills: f64) -> f64 {
     const PARTS: f64 = 1e12;
     let whole = fills as u64 as f64;
     let rest = fills - whole;
+    assert!((0.0..1.0).contains(&rest), "{rest} is what is left over");
     // The root, in millionths: there is none of floats without a standard library.
     let stops = ((2.0 * rest * PARTS) as u64).isqrt() as f64 / 1e6;
     whole + stops.min(1.0)
@@ -216,6 +231,7 @@ pub fn lower_bound_s(question: &Question) -> f64 {
 }
 
 fn bound_for_passes(question: &Question, passes: usize) -> f64 {
+    assert!(passes > 0, "the input is read");
     let part = question.output() / question.groups as f64;
     let carry_s = question.switch_s() * part / question.memory_bytes as f64;
     let offload_s = question.read_s(part) + question.write_s(part) + carry_s;

@@ -115,6 +115,7 @@ impl JobPlanner {
     pub fn new(spec: &JobSpec) -> Self {
         assert!(!spec.parts.is_empty(), "a job lies in some class");
         assert_eq!(spec.choices.len(), spec.parts.len(), "each part has a strategy");
+        assert!(spec.has_memory(), "the memory is enough for its classes");
         let mut places = BTreeMap::new();
         let mut classes = Vec::with_capacity(spec.parts.len());
         for (index, part) in spec.parts.iter().enumerate() {
@@ -206,6 +207,7 @@ impl JobPlanner {
             self.of_mut(class).in_hand = Some(order);
             self.change_reservation(class, order, Accounting::reserve);
         }
+        assert_eq!(self.in_hand(class).is_some(), order.group().is_some(), "what is to be done is in hand");
         order
     }
 
@@ -217,6 +219,19 @@ impl JobPlanner {
             } else if matches!(order, Order::Read { .. }) {
                 change(each.planner.accounting_mut(), self.chunk_bytes);
             }
+        }
+        self.assert_reserved();
+    }
+
+    /// Memory is reserved for the orders in hand, and for nothing else.
+    fn assert_reserved(&self) {
+        let reads = |class: &&ClassPlanner| matches!(class.in_hand, Some(Order::Read { .. }));
+        let all_reads = self.classes.iter().filter(reads).count() as u64;
+        for class in &self.classes {
+            let own = class.in_hand.map_or(0, |order| order.reserved_bytes(self.chunk_bytes));
+            let others = self.chunk_bytes * (all_reads - u64::from(reads(&class)));
+            let reserved = class.planner.accounting().reserved();
+            assert_eq!(reserved, own + others, "memory is reserved for the orders in hand");
         }
     }
 
@@ -278,6 +293,7 @@ impl JobPlanner {
             _ => planner.was_offloaded(class, bytes),
         }
         let next = planner.next(class);
+        assert_eq!(self.in_hand(class), Some(order), "what is foreseen changes nothing");
         next.writes().then_some(next)
     }
 
@@ -347,10 +363,13 @@ impl ClassPlanner {
                 (Step::Read { bytes }, Some(group)) => return Order::Read { group, bytes },
                 (Step::Deliver, Some(group)) => {
                     let bytes = accounting.awake().map_or(0, |awake| accounting.buffered(awake));
+                    assert!(bytes > 0, "a strategy delivers something");
                     return Order::Deliver { group, bytes };
                 }
                 (Step::Offload { target }, Some(on)) => {
-                    return Order::Offload { on, target: self.groups[target], bytes: accounting.buffered(target) };
+                    let (target, bytes) = (self.groups[target], accounting.buffered(target));
+                    assert!(bytes > 0 && on != target, "a strategy offloads something, to another group");
+                    return Order::Offload { on, target, bytes };
                 }
                 (Step::Refill { target, bytes }, Some(on)) => {
                     return Order::Refill { on, target: self.groups[target], bytes };

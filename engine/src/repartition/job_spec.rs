@@ -92,7 +92,8 @@ impl JobSpec {
         Accounting::new(part.input_bytes.clone(), self.memory_of(index), self.alpha).with_chunk_limit(self.chunk_bytes)
     }
 
-    /// A part's share of the memory: in proportion to the output expected of it, and two chunks for each class at least.
+    /// A part's share of the memory: in proportion to the output expected of it, and two chunks for each class at
+    /// least.
     fn memory_of(&self, index: usize) -> u64 {
         let classes = self.parts.len() as u64;
         let least = Self::least_memory_bytes(self.parts.len(), self.chunk_bytes) / classes;

@@ -1,12 +1,12 @@
-//! OffPack: write a full buffer to the group that is awake, wherever it belongs, and bring it home when all input is
-//! read (section IV-B).
+//! OffPack: write a full buffer to the group that is awake, wherever it belongs, and deliver it when all input is read
+//! (section IV-B).
 
 use super::accounting::Accounting;
 use super::strategy::{Step, Strategy};
 use super::terms::Terms;
 use super::transfer_phase;
 
-/// Offloads first, brings home afterwards.
+/// Offloads first, delivers afterwards.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OffPack {
     /// Whether the buffer was full and is being written out.
@@ -32,6 +32,7 @@ impl Strategy for OffPack {
 
 /// Writes something of the buffer to the group that is awake; the buffer is not empty.
 fn empty(accounting: &Accounting, awake: usize) -> Step {
+    assert!(accounting.buffered_in_all() > 0, "the buffer is not empty");
     if accounting.buffered(awake) > 0 {
         return Step::Deliver;
     }
@@ -41,6 +42,7 @@ fn empty(accounting: &Accounting, awake: usize) -> Step {
 
 /// The next group with input behind `start`, counted around. There must be one.
 fn visit_input(accounting: &Accounting, start: usize) -> Step {
+    assert!(accounting.input_left() > 0, "there is input left");
     let mut around = (0..accounting.groups()).map(|step| (start + step) % accounting.groups());
     let group = around.find(|group| accounting.input(*group) > 0).expect("there is input left");
     Step::Visit { group }

@@ -2,8 +2,8 @@
 //!
 //! The cost of every candidate is simulated from where the job stands, with what was measured so far: the choice knows
 //! the skew of input and output, what is buffered and what lies offloaded. A change costs only the simulation, since
-//! every strategy can go on from any accounting; it must promise at least a fiftieth of what is left, so that noise does
-//! not make the job waver.
+//! every strategy can go on from any accounting; it must promise at least a fiftieth of what is left, so that noise
+//! does not make the job waver.
 
 use super::accounting::Accounting;
 use super::apportion::Expected;
@@ -94,6 +94,7 @@ impl Planner {
             None => self.accounting.slept(),
         }
         self.accounting.reserve(reserved);
+        assert_eq!(self.accounting.awake(), awake, "a look changes nothing");
         step
     }
 
@@ -122,6 +123,7 @@ impl Planner {
         if choice == self.choice || cost.total() + cost.total() / 49 > self.forecast().total() {
             return false;
         }
+        assert!(cost.total() <= self.forecast().total(), "a change promises something");
         self.choice = choice;
         self.chosen = choice.strategy();
         self.changes += 1;

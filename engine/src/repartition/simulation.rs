@@ -1,9 +1,9 @@
 //! Cost simulation: a strategy is run against what is expected, as a fluid, to find what it would cost.
 //!
-//! Input turns into output by alpha, and output falls to the groups by fixed shares, to the byte: the paper's simulation
-//! (section V), in steps of a buffer rather than of a record. Heads move once for whatever is read or written in one
-//! piece, and once more to remove a piece that was offloaded, as in the rack. Unlike the paper, the simulation counts
-//! drive starts: a visit starts all drives of its group, and once their starts of the day are used up
+//! Input turns into output by alpha, and output falls to the groups by fixed shares, to the byte: the paper's
+//! simulation (section V), in steps of a buffer rather than of a record. Heads move once for whatever is read or
+//! written in one piece, and once more to remove a piece that was offloaded, as in the rack. Unlike the paper, the
+//! simulation counts drive starts: a visit starts all drives of its group, and once their starts of the day are used up
 //! ([`Terms::starts_per_day`]), everything waits for the next day, as `crate::budget` has it.
 
 use super::accounting::Accounting;
@@ -165,6 +165,7 @@ impl<'a> Simulation<'a> {
             self.cost.waiting += tomorrow.saturating_sub(gone);
             self.enter(self.today + 1);
         }
+        assert!(self.starts_today[group] < self.terms.starts_per_day.max(1), "no drive starts more often in a day");
         self.starts_today[group] += 1;
         self.starts[group] += 1;
         self.cost.starts = self.cost.starts.max(self.starts[group]);
@@ -190,6 +191,7 @@ impl<'a> Simulation<'a> {
     }
 
     fn write(&mut self, bytes: u64) {
+        assert!(bytes > 0, "a strategy writes something");
         self.cost.seeking += self.terms.seek;
         self.cost.time += transfer_time(bytes, self.terms.write_bytes_per_s);
         self.cost.bytes_written += bytes;

@@ -88,7 +88,7 @@ fn the_choice_is_never_slower_than_the_better_of_buffpack_and_offpack() {
             let choice = Choice::cheapest(&even(&question), &question.terms, &expected);
             let chosen = cost_of(choice, &question).time;
             let best = cost_of(Choice::Buffpack, &question).time.min(cost_of(Choice::Offpack, &question).time);
-            assert!(chosen <= best, "{memory_gb} GB, {groups} groups: {} is slower", choice);
+            assert!(chosen <= best, "{memory_gb} GB, {groups} groups: {choice} is slower");
         }
     }
 }

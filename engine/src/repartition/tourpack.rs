@@ -1,14 +1,14 @@
-//! TourPack: carry home what will be passed soon, offload the rest. Ours; not in the paper.
+//! TourPack: carry what will be delivered soon, offload the rest. Ours; not in the paper.
 //!
 //! The groups that still have input are toured in a fixed order. Output for the next `window` groups of the tour stays
-//! in the buffer until they are reached; output for all others is offloaded at once, and brought home at the end as
+//! in the buffer until they are reached; output for all others is offloaded at once, and delivered at the end as
 //! OffPack does. A byte that stays for h hops keeps memory from h hops' worth of other bytes, which costs `h T_sw /
 //! S_M`; a byte that is offloaded is written and read once more and stays for one hop, which costs `1/w + 1/r + T_sw /
 //! S_M`. So what is h hops away is carried if `(h - 1) T_sw / S_M` is below `1/w + 1/r`, which is what
 //! [`TourPack::fitting`] sets the window by. With a window of 0 this is OffPack, with one of K - 1 it is BuffPack on a
 //! tour.
 //!
-//! [`lower_bound_s`](super::formulas::lower_bound_s) tells how little there is left to win.
+//! [`lower_bound_s`](super::formulas::lower_bound_s) shows how little there is left to win.
 
 use super::accounting::Accounting;
 use super::strategy::{Step, Strategy};
@@ -16,23 +16,23 @@ use super::terms::Terms;
 use super::transfer_phase;
 use model::transfer_time;
 
-/// Carries what is wanted by the next groups of a tour, offloads the rest.
+/// Carries output for the next groups of a tour, offloads the rest.
 #[derive(Clone, Copy, Debug)]
 pub struct TourPack {
     window: usize,
-    /// Whether the buffer was full and is being written out, but for what is carried.
+    /// The buffer was full and is being written out, but for what is carried.
     emptying: bool,
     /// The visit that is under way.
     stay: Option<Stay>,
 }
 
-/// A visit: what it was worth so far.
+/// A visit, and its worth so far.
 #[derive(Clone, Copy, Debug)]
 struct Stay {
     group: usize,
-    /// Input that the group had when it was entered.
+    /// The group's input when it was entered.
     input: u64,
-    /// How often the buffer was filled and written out since.
+    /// The times that the buffer was filled and written out since.
     fills: u32,
 }
 
@@ -48,10 +48,12 @@ impl TourPack {
             transfer_time(memory_bytes, terms.write_bytes_per_s) + transfer_time(memory_bytes, terms.read_bytes_per_s);
         let hops = twice.as_nanos().checked_div(terms.switch.as_nanos()).unwrap_or(u128::MAX);
         let window = usize::try_from(hops).unwrap_or(usize::MAX).saturating_add(1);
-        Self::new(window.min(groups.saturating_sub(1)))
+        let window = window.min(groups.saturating_sub(1));
+        assert!(window < groups.max(1), "it carries for other groups only");
+        Self::new(window)
     }
 
-    /// For how many groups it carries.
+    /// The number of groups it carries for.
     pub fn window(self) -> usize {
         self.window
     }
@@ -85,7 +87,7 @@ impl Strategy for TourPack {
 }
 
 impl TourPack {
-    /// Writes something that is not to be carried; nothing if all that is left is.
+    /// Writes something that is not to be carried; none if all that is left is.
     fn empty(self, accounting: &Accounting, awake: usize) -> Option<Step> {
         if accounting.buffered(awake) > 0 {
             return Some(Step::Deliver);
@@ -98,6 +100,7 @@ impl TourPack {
     /// Whether `target` is among the next groups of the tour.
     fn carries(self, accounting: &Accounting, awake: usize, target: usize) -> bool {
         let groups = accounting.groups();
+        assert_ne!(awake, target, "what is for this group is delivered");
         let distance = (target + groups - awake) % groups;
         let between = (1..distance).filter(|step| accounting.input((awake + step) % groups) > 0).count();
         accounting.input(target) > 0 && between < self.window
@@ -110,6 +113,7 @@ impl TourPack {
         let bytes = accounting.readable(awake, accounting.free());
         let Some(next) = next_of_tour(accounting, awake) else { return Step::Read { bytes } };
         let Some(stay) = &mut self.stay else { return Step::Visit { group: next } };
+        assert!(stay.group == awake && stay.input >= accounting.input(awake), "input does not grow in a visit");
         let read = stay.input - accounting.input(awake);
         stay.fills += 1;
         let fills = u128::from(stay.fills);
@@ -119,7 +123,7 @@ impl TourPack {
         if bytes > 0 && worth { Step::Read { bytes } } else { Step::Visit { group: next } }
     }
 
-    /// What is read, what is written home, and each piece that is offloaded, read back and removed.
+    /// One to read, one to deliver, and three for each piece that is offloaded, read back and removed.
     fn seeks_of_a_fill(self, accounting: &Accounting, awake: usize) -> u128 {
         let offloads = |target: &usize| {
             *target != awake && accounting.produced()[*target] > 0 && !self.carries(accounting, awake, *target)
@@ -140,6 +144,7 @@ fn next_of_tour(accounting: &Accounting, awake: usize) -> Option<usize> {
 
 /// The next group with input behind `start`, counted around. There must be one.
 fn visit_next(accounting: &Accounting, start: usize) -> Step {
+    assert!(accounting.input_left() > 0, "there is input left");
     let mut around = (0..accounting.groups()).map(|step| (start + step) % accounting.groups());
     let group = around.find(|group| accounting.input(*group) > 0).expect("there is input left");
     Step::Visit { group }

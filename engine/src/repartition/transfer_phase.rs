@@ -1,4 +1,4 @@
-//! Bringing home what was offloaded: OffPack's transfer phase, which every strategy that offloads ends with.
+//! OffPack's transfer phase, in which offloaded runs are delivered. Every strategy that offloads ends with it.
 //!
 //! On the group that is awake, what is buffered for it is written, then the buffer is filled from the runs that lie
 //! there, the next target's first. The next group is the one for which most is buffered.
@@ -12,6 +12,7 @@ use super::strategy::Step;
 
 /// The next step, once all input is read.
 pub(super) fn next(accounting: &Accounting) -> Step {
+    assert_eq!(accounting.input_left(), 0, "offloaded runs are delivered once all input is read");
     let Some(awake) = accounting.awake() else { return visit_next(accounting, None) };
     if accounting.buffered(awake) > 0 {
         return Step::Deliver;
@@ -22,8 +23,8 @@ pub(super) fn next(accounting: &Accounting) -> Step {
     visit_next(accounting, Some(awake))
 }
 
-/// Whose runs to read on `awake`: first those of a target for which something is buffered already, so that the buffer
-/// is for as few targets as can be.
+/// The target whose runs to read on `awake`: first one for which something is buffered already, so that the buffer
+/// holds as few targets as can be.
 fn next_target(accounting: &Accounting, awake: usize) -> Option<usize> {
     let targets = 0..accounting.groups();
     targets.filter(|target| accounting.refillable(awake, *target) > 0).max_by_key(|&target| {
