@@ -27,7 +27,8 @@ use crate::trace_hash::TraceHasher;
 use engine::check::TraceCheck;
 use engine::trace::{Record, Told};
 use engine::{
-    Action, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, Lane, Loss, Mind, OpMap, Outcome, PinnedTo, Rack, Request, Work,
+    Action, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, Lane, Loss, Mind, OpMap, Outcome, PinnedTo, Rack,
+    Request, Work,
 };
 use keep::SimBlob;
 use model::physics::{DrivePhysics, Fuses, PowerState};

@@ -4,7 +4,7 @@
 //! way, and withdraws what is queued when a client wakes another group where there is something to do. A step is one
 //! operation, or several if their size is limited: so 100 TB take no more events than they take visits.
 
-use super::{CLASS, Repartition, RepartitionError};
+use super::asked::{CLASS, Repartition, RepartitionError};
 use crate::chance::exponential;
 use crate::measure::Clients;
 use crate::world::{Ended, Setting, World};
@@ -12,7 +12,8 @@ use engine::check::TraceCheck;
 use engine::layout::Layout;
 use engine::repartition::{Accounting, Apportion, Choice, JobPlanner, JobSpec, Order, Part};
 use engine::{
-    ClassPhase, JobAction, JobClass, JobEnd, JobEvent, JobId, Lane, Outcome, PinnedTo, Rack, Rejection, StepResult, Work,
+    ClassPhase, JobAction, JobClass, JobEnd, JobEvent, JobId, Lane, Outcome, PinnedTo, Rack, Rejection, StepResult,
+    Work,
 };
 use model::{Attempt, BlobId, DriveId, GroupId, OpId, Rng, Time};
 use std::collections::{BTreeMap, VecDeque};
@@ -22,7 +23,7 @@ use std::time::Duration;
 const JOB: JobId = JobId(1);
 
 /// Measurements of one run.
-pub(super) struct Taken {
+pub(super) struct Measurements {
     pub strategy: Choice,
     pub changes: u32,
     pub time: Duration,
@@ -66,7 +67,7 @@ impl Repartition {
 }
 
 /// Runs one seed of a job in a rack of this layout.
-pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Taken, RepartitionError> {
+pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Measurements, RepartitionError> {
     let judge = Some(TraceCheck::new(&what.rack, layout, &what.policy));
     let rack = Rack::new(what.rack.clone(), layout.clone(), what.policy.clone(), seed);
     let setting = Setting { judge, network: Some(what.network), ..Setting::default() };
@@ -94,7 +95,7 @@ pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Take
     };
     run.plan_next_read(Time::ZERO);
     run.go()?;
-    Ok(run.taken())
+    Ok(run.measurements())
 }
 
 /// A step in hand, and the operation of it that is under way.
@@ -141,7 +142,7 @@ impl Run<'_> {
         self.world.report_job(JOB, JobEvent::Queued);
         while self.end.is_none() {
             if let Some((_, action)) = self.world.take_job_action() {
-                self.act(action)?;
+                self.act(&action)?;
             } else if !self.take_ended() {
                 self.pass_some();
             }
@@ -156,8 +157,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn act(&mut self, action: JobAction) -> Result<(), RepartitionError> {
-        match action {
+    fn act(&mut self, action: &JobAction) -> Result<(), RepartitionError> {
+        match *action {
             JobAction::Plan => {
                 let spec = self.what.spec(&self.groups)?;
                 self.world.report_job(JOB, JobEvent::Planned(Box::new(spec)));
@@ -236,7 +237,8 @@ impl Run<'_> {
                 _ => {}
             }
         }
-        let (Some(ended), Some(step)) = (of_job, self.step.take()) else { return false };
+        let Some(ended) = of_job else { return false };
+        let step = self.step.take().expect("it was its operation that ended");
         self.operation_ended(step, &ended);
         true
     }
@@ -345,11 +347,11 @@ impl Run<'_> {
         assert_eq!(read - self.what.data_bytes, written - delivered, "what was offloaded was read back");
     }
 
-    fn taken(mut self) -> Taken {
+    fn measurements(mut self) -> Measurements {
         let stats = self.world.rack.stats();
         let wakes = |lane: Lane| stats.group_wakes[Lane::ALL.iter().position(|known| *known == lane).unwrap_or(0)];
         let planner = self.planner().expect("a job that has ended is known until it is closed");
-        Taken {
+        Measurements {
             strategy: planner.choice(CLASS),
             changes: planner.changes(),
             time: self.world.now().since(Time::ZERO),

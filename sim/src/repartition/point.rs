@@ -1,7 +1,7 @@
 //! What a job took, beside what the models say of it.
 
-use super::job::Taken;
-use super::{Method, Repartition, zipf};
+use super::asked::{Method, Repartition, zipf};
+use super::job::Measurements;
 use crate::measure::{Clients, Summary};
 use engine::repartition::formulas::{
     Question, Skew, baseline_s, buffpack_s, lower_bound_s, offpack_s, skewed_baseline_s, skewed_buffpack_s,
@@ -56,9 +56,9 @@ pub struct Repartitioned {
 const HOUR_S: f64 = 3_600.0;
 
 impl Repartitioned {
-    pub(super) fn of(what: &Repartition, groups: usize, runs: &[Taken]) -> Self {
-        let mean = |of: &dyn Fn(&Taken) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
-        let bytes = |of: fn(&Taken) -> u64| {
+    pub(super) fn of(what: &Repartition, groups: usize, runs: &[Measurements]) -> Self {
+        let mean = |of: &dyn Fn(&Measurements) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
+        let bytes = |of: fn(&Measurements) -> u64| {
             let sum: u128 = runs.iter().map(|run| u128::from(of(run))).sum();
             (sum / runs.len() as u128) as u64
         };
