@@ -516,9 +516,7 @@ fn recall_error(error: RecallError) -> StoreError {
             retry_after_s: full.retry_after.map_or(3600, retry_after_s),
             reason: "too many recalls at once".into(),
         },
-        RecallError::Refused(Rejection::DataLost) => {
-            StoreError::DataLost { what: Rejection::DataLost.text().into() }
-        }
+        RecallError::Refused(Rejection::DataLost) => StoreError::DataLost { what: Rejection::DataLost.text().into() },
         RecallError::Refused(reason) => match reason.retry_after() {
             Some(wait) => StoreError::SlowDown { retry_after_s: retry_after_s(wait), reason: reason.text().into() },
             None => StoreError::Unavailable { reason: reason.text().into() },

@@ -332,7 +332,7 @@ impl Recalls {
             range,
             target: ReadTarget::Spool(Box::new(writer)),
             lane: Lane::Client,
-            ticket: None,
+            job: None,
             refused: Arc::clone(&refused),
         });
         Ok(Segment { reader, refused, joined: false })

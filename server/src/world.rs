@@ -15,6 +15,7 @@
 
 mod absences;
 mod evacuate;
+mod job_steps;
 mod making;
 mod memory_read;
 mod migration;
@@ -28,7 +29,8 @@ mod reclaim;
 mod transfer;
 
 pub use absences::Absences;
-pub use making::{MakeError, Ticket, WriteOrder};
+pub use job_steps::JobActions;
+pub use making::{MakeError, WriteOrder};
 pub use memory_read::MemoryReads;
 pub use read::{MemorySink, ReadOrder, ReadTarget};
 
@@ -40,13 +42,13 @@ use catalog::{Blob, Catalog, Cursor, VersionId};
 use disk::label::RackUuid;
 use disk::{Clock, DeadlineDrive, Deadlines, Drive};
 use engine::trace::{Record, Told};
-use engine::{Action, ClassPhase, Event, Outcome, PinnedTo, Rack, Rejection, Usage};
+use engine::{Action, Event, JobAction, JobId, Outcome, PinnedTo, Rack, Rejection, Usage};
 use futures::future::{BoxFuture, FutureExt};
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use workshop::{HeldPack, Sealed, Spool, Staging};
 
 /// Starts a task that nobody waits for.
@@ -144,63 +146,30 @@ pub(crate) enum Message {
     Read(Box<ReadOrder>),
     /// A blob of bytes in memory is to be written.
     Write(Box<WriteOrder>),
-    /// What is queued with this ticket is not wanted any more.
-    Withdraw(Arc<Ticket>),
+    /// A repartition job waits its turn; what is to be done for it goes there.
+    QueueJob(JobId, mpsc::UnboundedSender<JobAction>),
     /// A consumer in memory is gone: what is queued for it is not wanted any more.
     ReadAbandoned,
     /// A look at the engine.
     Ask(Look),
     /// What was composed for a migration write; `None` if nothing of it was left.
-    Composed {
-        op: OpId,
-        versions: Vec<VersionId>,
-        pack: Option<Arc<HeldPack>>,
-        pin: PinnedTo,
-    },
+    Composed { op: OpId, versions: Vec<VersionId>, pack: Option<Arc<HeldPack>>, pin: PinnedTo },
     /// A transfer that reads is over; its target comes back, so that other drives can go on.
-    ReadEnded {
-        event: Event,
-        op: OpId,
-        progress: Box<read::Progress>,
-    },
+    ReadEnded { event: Event, op: OpId, progress: Box<read::Progress> },
     /// A write, or its verification, is over.
-    WriteEnded {
-        event: Event,
-        op: OpId,
-        written: Option<Written>,
-    },
+    WriteEnded { event: Event, op: OpId, written: Option<Written> },
     /// A stack was rebuilt, or was not: its blob as it lies then, and the checksum of its payload.
-    Rebuilt {
-        event: Event,
-        op: OpId,
-        written: Option<(Blob, u64)>,
-    },
+    Rebuilt { event: Event, op: OpId, written: Option<(Blob, u64)> },
     /// The catalog knows (or refused) a blob that was made of these versions of the workshop, if of any.
-    Committed {
-        versions: Vec<VersionId>,
-    },
+    Committed { versions: Vec<VersionId> },
     /// A page of staged versions, before those already on their way are left out.
-    Staged {
-        attempt: Attempt,
-        entries: Vec<engine::StagedEntry>,
-        next: Option<migration::StagedCursor>,
-    },
+    Staged { attempt: Attempt, entries: Vec<engine::StagedEntry>, next: Option<migration::StagedCursor> },
     /// A page of doomed blobs, before those still held are left out.
-    Doomed {
-        group: GroupId,
-        attempt: Attempt,
-        page: reclaim::DoomedPage,
-    },
+    Doomed { group: GroupId, attempt: Attempt, page: reclaim::DoomedPage },
     /// Whether a version belongs to a write under way.
-    IsMigrating {
-        version: VersionId,
-        answer: oneshot::Sender<bool>,
-    },
+    IsMigrating { version: VersionId, answer: oneshot::Sender<bool> },
     /// Whether another drive may take the place of one: nothing that began before it failed counts on it.
-    MayBeReplaced {
-        drive: DriveId,
-        answer: oneshot::Sender<bool>,
-    },
+    MayBeReplaced { drive: DriveId, answer: oneshot::Sender<bool> },
     /// An evacuation has come to its end.
     Evacuated(BlobId),
     /// Take in nothing more, put every group to sleep, and say so.
@@ -221,7 +190,6 @@ enum Job {
         /// Here while no transfer has it.
         progress: Option<Box<read::Progress>>,
         refused: Arc<OnceLock<Rejection>>,
-        ticket: Option<Arc<Ticket>>,
     },
     Write {
         pack: Arc<HeldPack>,
@@ -233,14 +201,6 @@ enum Job {
 }
 
 impl Job {
-    fn ticket(&self) -> Option<&Arc<Ticket>> {
-        match self {
-            Self::Read { ticket, .. } => ticket.as_ref(),
-            Self::Write { of: Origin::Memory(order), .. } => Some(&order.ticket),
-            Self::Write { .. } | Self::Rebuild(_) => None,
-        }
-    }
-
     /// Whether it reads into memory for somebody who is gone.
     fn is_abandoned(&self) -> bool {
         matches!(self, Self::Read { progress: Some(progress), .. } if progress.is_abandoned())
@@ -255,14 +215,10 @@ enum Origin {
     Memory(Box<making::Making>),
 }
 
-/// Which group of each class is ready, by class.
-pub type Awake = Vec<Option<GroupId>>;
-
 /// How everybody else talks to the world.
 #[derive(Clone)]
 pub struct WorldHandle {
     messages: mpsc::UnboundedSender<Message>,
-    awake: watch::Receiver<Awake>,
 }
 
 impl WorldHandle {
@@ -274,16 +230,6 @@ impl WorldHandle {
     /// Asks for a blob of bytes in memory. What becomes of it is answered.
     pub fn write(&self, order: WriteOrder) {
         self.send(Message::Write(Box::new(order)));
-    }
-
-    /// Withdraws what is queued with `ticket`; what is in service goes on.
-    pub fn withdraw(&self, ticket: &Arc<Ticket>) {
-        self.send(Message::Withdraw(Arc::clone(ticket)));
-    }
-
-    /// Which groups are ready, now and whenever that changes.
-    pub fn awake(&self) -> watch::Receiver<Awake> {
-        self.awake.clone()
     }
 
     /// Tells the engine a fact.
@@ -349,7 +295,8 @@ pub struct World {
     starts_persisted: power::StartsPersisted,
     last_commands: power::LastCommands,
     closing: Option<oneshot::Sender<()>>,
-    awake: watch::Sender<Awake>,
+    /// Where the actions of each repartition job go.
+    job_actions: BTreeMap<JobId, mpsc::UnboundedSender<JobAction>>,
 }
 
 impl Counters {
@@ -365,8 +312,7 @@ impl World {
     pub fn new(rack: Rack, means: Means) -> (Self, WorldHandle) {
         assert_eq!(means.drives.len(), rack.spec().drives.len(), "every drive of the rack is there to be commanded");
         let (sender, messages) = mpsc::unbounded_channel();
-        let (awake, awake_seen) = watch::channel(vec![None; rack.layout().classes.len()]);
-        let handle = WorldHandle { messages: sender, awake: awake_seen };
+        let handle = WorldHandle { messages: sender };
         let drives = in_time(&rack, &means);
         let last_commands = means.drives.iter().map(|_| AtomicU32::new(0)).collect();
         let world = Self {
@@ -386,7 +332,7 @@ impl World {
             starts_persisted: futures::future::ready(()).boxed().shared(),
             last_commands,
             closing: None,
-            awake,
+            job_actions: BTreeMap::new(),
         };
         (world, handle)
     }
@@ -418,7 +364,7 @@ impl World {
             Message::Event(event) => self.apply(event),
             Message::Read(order) => self.order_read(*order),
             Message::Write(order) => self.order_write(*order),
-            Message::Withdraw(ticket) => self.withdraw(|job| job.ticket().is_some_and(|of| Arc::ptr_eq(of, &ticket))),
+            Message::QueueJob(job, actions) => self.queue_job(job, actions),
             Message::ReadAbandoned => self.withdraw(Job::is_abandoned),
             Message::Ask(look) => look(&self.rack, self.means.clock.now()),
             Message::Composed { op, versions, pack, pin } => self.composed(op, versions, pack, pin),
@@ -466,7 +412,6 @@ impl World {
         for action in &actions {
             self.trace(now, || Told::Action(action.clone()));
         }
-        self.tell_awake();
         self.means.counters.rack_full.store(self.rack.is_full(), Ordering::Relaxed);
         self.persist_starts(&mut actions);
         for action in actions {
@@ -504,6 +449,7 @@ impl World {
             Action::MoveStack { op, attempt, blob, index, from, to } => {
                 self.move_stack(op, attempt, blob, index, [from, to]);
             }
+            Action::Job { job, action } => self.act_for_job(job, action),
         }
     }
 
@@ -520,22 +466,6 @@ impl World {
         for op in ops {
             self.apply(Event::Cancelled { op });
         }
-    }
-
-    /// Whoever plans by which groups are ready is told when that changes.
-    fn tell_awake(&self) {
-        let classes = 0..self.rack.layout().classes.len();
-        let now: Awake = classes
-            .map(|class| match self.rack.class_view(ClassId(class as u32)).phase {
-                ClassPhase::Awake { group, .. } => Some(group),
-                _ => None,
-            })
-            .collect();
-        self.awake.send_if_modified(|seen| {
-            let changed = *seen != now;
-            *seen = now;
-            changed
-        });
     }
 
     /// An operation is over: its job is brought to its end and forgotten.

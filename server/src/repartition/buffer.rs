@@ -1,14 +1,15 @@
-//! What is buffered: batches by partition, and what they take of the memory, by home.
+//! The buffer: batches by partition, and the memory they take, by destination group.
 //!
 //! Pieces come small: a batch that was read is split into one for each partition. So that their overhead does not fill
 //! the memory, pieces of one tier are joined to one of the next when there are [`TIER`] of them; each record is copied
 //! two or three times.
 //!
-//! Two accounts: what is held in truth, and what the plan was told of each home (`counted`), which is at least as much.
-//! Joining saves bytes that were told already; they are credited to whoever tells next.
+//! There are two accounts: the bytes that are held, and the bytes that the engine was reported for each destination
+//! (`counted`), which are at least as many. Joining saves bytes that were reported already; they are credited to the
+//! next report.
 //!
-//! Invariants: a batch is in one stock, or in the hands of one writer ([`Taken`]) and still held; the plan is only told
-//! that a home has nothing left when neither a stock nor a writer has.
+//! Invariants: a batch is in one stock, or in the hands of one writer ([`PartitionBatches`]) and still held; the engine
+//! is only reported that nothing is left for a destination when neither a stock nor a writer has any.
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -16,36 +17,36 @@ use batch::held_bytes;
 
 /// Batches that are joined to one.
 const TIER: usize = 16;
-/// The longest batch that comes of joining, in bytes; but never more than a half of a grain, since what is offloaded,
-/// or back, at once is told as a grain at most.
+/// The longest batch that joining makes, in bytes; but never more than a half of a chunk, since what is offloaded or
+/// refilled at once is reported as a chunk at most.
 const JOINED_BYTES_MAX: u64 = 4 << 20;
 
 /// See the head of this file.
 #[derive(Debug)]
 pub(super) struct Buffer {
     stocks: Vec<Vec<Stocked>>,
-    homes: Vec<Home>,
-    home_of: HomeOf,
+    destinations: Vec<Destination>,
+    destination_of: DestinationOf,
     joined_bytes_max: u64,
     held_bytes: u64,
     peak_bytes: u64,
 }
 
-/// Which home a partition has.
+/// Assigns partitions to destination groups, by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HomeOf {
-    /// Neighbours share a home: so many partitions over so many homes.
-    Spread { partitions: usize, homes: usize },
-    /// In turn, since nobody knows how many partitions there will be.
-    InTurn { homes: usize },
+pub(super) enum DestinationOf {
+    /// Neighbours share a destination.
+    Spread { partitions: usize, destinations: usize },
+    /// In turn, since the number of partitions is not known.
+    InTurn { destinations: usize },
 }
 
-impl HomeOf {
-    /// The number of the home of a partition.
-    pub fn home(self, partition: usize) -> usize {
+impl DestinationOf {
+    /// The number of the destination of a partition.
+    pub fn destination(self, partition: usize) -> usize {
         match self {
-            Self::Spread { partitions, homes } => partition * homes / partitions.max(1),
-            Self::InTurn { homes } => partition % homes,
+            Self::Spread { partitions, destinations } => partition * destinations / partitions.max(1),
+            Self::InTurn { destinations } => partition % destinations,
         }
     }
 }
@@ -58,43 +59,43 @@ struct Stocked {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Home {
-    /// What the plan knows.
+struct Destination {
+    /// Bytes that were reported, less those that left.
     counted: u64,
-    /// What joining saved of what the plan knows, or will.
+    /// Bytes of these, or of those about to be reported, that joining saved.
     saved: u64,
-    /// What is in the hands of writers.
+    /// Bytes in the hands of writers.
     taken: u64,
 }
 
 /// Batches of a partition in the hands of a writer.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct PartitionBatches {
     pub partition: usize,
     pub batches: Vec<RecordBatch>,
     pub bytes: u64,
 }
 
-/// What a reader has put into the buffer and not yet told, by home.
+/// Bytes that a reader has put into the buffer and not yet reported, by destination.
 #[derive(Debug, Default)]
-pub(super) struct Untold(Vec<u64>);
+pub(super) struct Unreported(Vec<u64>);
 
-impl Untold {
-    /// How much it is.
+impl Unreported {
+    /// All of them.
     pub fn bytes(&self) -> u64 {
         self.0.iter().sum()
     }
 }
 
 impl Buffer {
-    /// Of nothing yet, for a job of that grain.
-    pub fn new(homes: usize, home_of: HomeOf, grain_bytes: u64) -> Self {
-        let (stocks, homes) = (Vec::new(), vec![Home::default(); homes]);
-        let joined_bytes_max = JOINED_BYTES_MAX.min(grain_bytes / 2);
-        Self { stocks, homes, home_of, joined_bytes_max, held_bytes: 0, peak_bytes: 0 }
+    /// An empty buffer, for a job of that chunk limit.
+    pub fn new(destinations: usize, destination_of: DestinationOf, chunk_bytes: u64) -> Self {
+        let (stocks, destinations) = (Vec::new(), vec![Destination::default(); destinations]);
+        let joined_bytes_max = JOINED_BYTES_MAX.min(chunk_bytes / 2);
+        Self { stocks, destinations, destination_of, joined_bytes_max, held_bytes: 0, peak_bytes: 0 }
     }
 
-    /// What is held.
+    /// Bytes that are held.
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes
     }
@@ -104,15 +105,20 @@ impl Buffer {
         self.peak_bytes
     }
 
-    pub fn home_of(&self, partition: usize) -> usize {
-        self.home_of.home(partition)
+    pub fn destination_of(&self, partition: usize) -> usize {
+        self.destination_of.destination(partition)
     }
 
     /// Puts a piece of a partition in.
-    pub fn put(&mut self, partition: usize, batch: RecordBatch, untold: &mut Untold) -> Result<(), batch::Error> {
-        let (home, bytes) = (self.home_of(partition), held_bytes(&batch));
-        untold.0.resize(self.homes.len(), 0);
-        untold.0[home] += bytes;
+    pub fn put(
+        &mut self,
+        partition: usize,
+        batch: RecordBatch,
+        unreported: &mut Unreported,
+    ) -> Result<(), batch::Error> {
+        let (destination, bytes) = (self.destination_of(partition), held_bytes(&batch));
+        unreported.0.resize(self.destinations.len(), 0);
+        unreported.0[destination] += bytes;
         self.stock(partition, Stocked { batch, bytes, tier: 0 })
     }
 
@@ -143,41 +149,46 @@ impl Buffer {
         let after = held_bytes(&batch);
         stock.truncate(start);
         stock.push(Stocked { batch, bytes: after, tier: tier.saturating_add(1) });
-        let home = self.home_of.home(partition);
-        self.homes[home].saved += bytes.saturating_sub(after);
+        let destination = self.destination_of.destination(partition);
+        self.destinations[destination].saved += bytes.saturating_sub(after);
         self.held_bytes = self.held_bytes + after - bytes;
         Ok(true)
     }
 
-    /// What the plan is to be told of what was put in, by home.
-    pub fn settle(&mut self, untold: Untold) -> Vec<(usize, u64)> {
-        let mut told = Vec::new();
-        for (home, bytes) in untold.0.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
-            let of = &mut self.homes[home];
+    /// The bytes to report of what was put in, by destination.
+    pub fn settle(&mut self, unreported: Unreported) -> Vec<(usize, u64)> {
+        let mut reported = Vec::new();
+        for (destination, bytes) in unreported.0.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
+            let of = &mut self.destinations[destination];
             let credit = of.saved.min(bytes);
             of.saved -= credit;
             of.counted += bytes - credit;
-            told.push((home, bytes - credit));
+            reported.push((destination, bytes - credit));
         }
-        told
+        reported
     }
 
-    /// Puts what was refilled back; `counted` bytes are what the plan knows of it.
-    pub fn refill(&mut self, home: usize, counted: u64, pieces: Vec<(usize, RecordBatch)>) -> Result<(), batch::Error> {
+    /// Puts what was refilled back; `counted` of it were reported when it was offloaded.
+    pub fn refill(
+        &mut self,
+        destination: usize,
+        counted: u64,
+        pieces: Vec<(usize, RecordBatch)>,
+    ) -> Result<(), batch::Error> {
         for (partition, batch) in pieces {
             let bytes = held_bytes(&batch);
             self.stock(partition, Stocked { batch, bytes, tier: 0 })?;
         }
-        self.homes[home].counted += counted;
+        self.destinations[destination].counted += counted;
         Ok(())
     }
 
-    /// Takes batches of the partitions of a home, until they make `bytes`; at least one, if there is any.
-    pub fn take(&mut self, home: usize, bytes: u64) -> Vec<Taken> {
+    /// Takes batches of the partitions of a destination, until they make `bytes`; at least one, if there is any.
+    pub fn take(&mut self, destination: usize, bytes: u64) -> Vec<PartitionBatches> {
         let mut all = Vec::new();
         let mut sum = 0;
         for partition in 0..self.stocks.len() {
-            if self.home_of.home(partition) != home || self.stocks[partition].is_empty() {
+            if self.destination_of.destination(partition) != destination || self.stocks[partition].is_empty() {
                 continue;
             }
             let stock = &mut self.stocks[partition];
@@ -194,18 +205,18 @@ impl Buffer {
                 break;
             }
             let batches = stock.drain(..fits).map(|piece| piece.batch).collect();
-            all.push(Taken { partition, batches, bytes: taken });
+            all.push(PartitionBatches { partition, batches, bytes: taken });
         }
-        self.homes[home].taken += sum;
+        self.destinations[destination].taken += sum;
         all
     }
 
     /// Puts back what was taken: it was not written.
-    pub fn put_back(&mut self, taken: Vec<Taken>) {
-        for Taken { partition, batches, bytes } in taken {
+    pub fn put_back(&mut self, taken: Vec<PartitionBatches>) {
+        for PartitionBatches { partition, batches, bytes } in taken {
             self.held_bytes -= bytes;
-            let home = self.home_of(partition);
-            self.homes[home].taken -= bytes;
+            let destination = self.destination_of(partition);
+            self.destinations[destination].taken -= bytes;
             for batch in batches.into_iter().rev() {
                 let bytes = held_bytes(&batch);
                 self.held_bytes += bytes;
@@ -215,23 +226,24 @@ impl Buffer {
         }
     }
 
-    /// What the plan is to be told, at most `most`, when of what was taken from a home `bytes` are written. If nothing
-    /// of the home is left then, that is all that the plan knows.
-    pub fn told(&self, home: usize, bytes: u64, most: u64) -> u64 {
-        let of = &self.homes[home];
+    /// The bytes to report, at most `most`, when of what was taken from a destination `bytes` are written. If nothing
+    /// is left for the destination then, these are all that are counted.
+    pub fn reportable(&self, destination: usize, bytes: u64, most: u64) -> u64 {
+        let of = &self.destinations[destination];
         let mut stocks = self.stocks.iter().enumerate();
-        let empty = of.taken == bytes && stocks.all(|(p, stock)| stock.is_empty() || self.home_of(p) != home);
+        let empty =
+            of.taken == bytes && stocks.all(|(p, stock)| stock.is_empty() || self.destination_of(p) != destination);
         if empty { of.counted } else { bytes + of.saved }.min(of.counted).min(most)
     }
 
-    /// Of what was taken from a home `bytes` are written: what the plan is to be told, as [`Self::told`] has it.
-    pub fn release(&mut self, home: usize, bytes: u64, most: u64) -> u64 {
-        let told = self.told(home, bytes, most);
+    /// Of what was taken from a destination `bytes` are written; returns the bytes to report ([`Self::reportable`]).
+    pub fn release(&mut self, destination: usize, bytes: u64, most: u64) -> u64 {
+        let reported = self.reportable(destination, bytes, most);
         self.held_bytes -= bytes;
-        let of = &mut self.homes[home];
+        let of = &mut self.destinations[destination];
         of.taken -= bytes;
-        of.saved -= told.saturating_sub(bytes).min(of.saved);
-        of.counted -= told;
-        told
+        of.saved -= reported.saturating_sub(bytes).min(of.saved);
+        of.counted -= reported;
+        reported
     }
 }

@@ -1,9 +1,9 @@
 //! The end of a job: its output is published and its input removed, or everything that it wrote is.
 
-use super::plan::target_is_free;
+use super::places::target_is_free;
 use super::report::{Place, Request};
+use super::shared::{Shared, kept};
 use super::writer::{out_prefix, prefix};
-use super::{Shared, kept};
 use crate::house::House;
 use catalog::{CatalogError, HIDDEN_BUCKET, Job, JobState, ListRequest, Publication};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -21,7 +21,7 @@ type Blocked = String;
 
 impl Shared {
     /// Publishes what is complete. What cannot be published stays where it is, and its job says why. To be called with
-    /// the job's door open, or before anybody else knows the job.
+    /// the job's state locked, or before anybody else knows the job.
     pub(super) async fn publish(&self, job: Job) -> Result<Job, CatalogError> {
         if job.state != JobState::Publishing {
             return Ok(job);

@@ -1,11 +1,11 @@
-//! What a job takes of memory: what it was given, and beside it a sum that is known before it starts.
+//! The memory of a job: the amount it was given, and beside it a sum that is known before it starts.
 //!
 //! - what was given (`--memory`): batches in the buffer, and of Parquet the row groups that are read;
 //! - in each class, [`working_bytes`]: batches being decoded, split and encoded, an object that is written, and the
 //!   next one, which is encoded meanwhile (of runs the same, which are shorter);
 //! - of Parquet, in each class, the row group that is written: a half of what one may be that is read;
 //! - in each class, a transfer: two requests to each drive of a stripe;
-//! - in each class, [`BLOCKS_BYTES`] between drives, spool and job;
+//! - in each class, [`BLOCKS_BYTES`] between drives and job;
 //! - of each object of the input, [`INPUT_BYTES`] and its key;
 //! - an eighth of all this for the allocator, which keeps what is free for a second.
 //!
@@ -15,7 +15,7 @@
 //! Invariants: objects are no longer than the classes' share of a half of the buffer, so that what is encoded at once
 //! takes no more than what was given.
 
-use super::plan::Input;
+use super::input::{Input, ReadInput};
 use batch::{COLUMN_BYTES, Format, working_bytes};
 use model::Code;
 
@@ -23,28 +23,28 @@ use model::Code;
 const OBJECT_BYTES: u64 = 64 << 20;
 /// The shortest that output objects may be asked to be.
 const OBJECT_BYTES_MIN: u64 = 64 << 10;
-/// The least memory of a job in one class: some of the smallest batches must fit into the grain.
+/// The least memory of a job in one class: some of the smallest batches must fit into a chunk.
 const LEAST_BYTES: u64 = 16 * batch::BATCH_BYTES_MIN;
 /// The largest piece that is read between two decisions.
-const GRAIN_BYTES_MAX: u64 = 64 << 20;
+const CHUNK_BYTES_MAX: u64 = 64 << 20;
 /// Blocks that are on their way in a class: read ahead, taken apart, gathered for a pack.
 const BLOCKS_BYTES: u64 = 8 << 20;
-/// What is kept of an object of the input beside its key, from the listing to the report: itself, the version and key
+/// The memory for an object of the input beside its key, from the listing to the report: itself, the version and key
 /// that were read, and what the allocator adds to a key.
 const INPUT_BYTES: u64 = 128;
-const _: () = assert!(size_of::<Input>() + size_of::<super::plan::ReadInput>() + 32 <= INPUT_BYTES as usize);
+const _: () = assert!(size_of::<Input>() + size_of::<ReadInput>() + 32 <= INPUT_BYTES as usize);
 
 /// How a job shares out its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_field_names)] // units last, as everywhere
 pub(super) struct Memory {
-    /// What the planner may keep buffered. A run takes up to an eighth more when it is back than when it was offloaded;
+    /// The memory for buffered output. A run takes up to an eighth more when it is back than when it was offloaded;
     /// that is set aside.
     pub buffer_bytes: u64,
-    /// What a row group may take, for each class.
+    /// The most that a row group may take, for each class.
     pub row_group_bytes: u64,
     /// The largest piece that is read between two decisions, or offloaded.
-    pub grain_bytes: u64,
+    pub chunk_bytes: u64,
     /// The size of output objects.
     pub object_bytes: u64,
     /// The most that the process takes for the job.
@@ -54,19 +54,19 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// What a decoder of this format is told that the buffer is.
+    /// The buffer that a decoder of this format may count on.
     pub fn decoder_bytes(&self, format: Format) -> u64 {
         match format {
             Format::Parquet => self.row_group_bytes,
-            _ => self.grain_bytes.saturating_mul(4).min(self.buffer_bytes).max(batch::BATCH_BYTES_MIN),
+            _ => self.chunk_bytes.saturating_mul(4).min(self.buffer_bytes).max(batch::BATCH_BYTES_MIN),
         }
     }
 }
 
-/// What a job's memory is shared out for.
+/// The needs that a job's memory is shared out for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Needs {
-    /// What the user gives.
+    /// The memory that the user gives.
     pub given_bytes: u64,
     /// The size of objects that the user wants.
     pub object_bytes: Option<u64>,
@@ -83,7 +83,7 @@ impl Needs {
     /// Shares it out.
     ///
     /// # Errors
-    /// What is the least that could be, if too little is given.
+    /// The least that would do, if too little is given.
     pub fn share(&self) -> Result<Memory, String> {
         let classes = self.classes.max(1) as u64;
         let (given, least) = (self.given_bytes, LEAST_BYTES * classes.pow(2));
@@ -99,7 +99,7 @@ impl Needs {
         Ok(Memory {
             buffer_bytes,
             row_group_bytes: if is_parquet { reading / classes } else { buffer_bytes / classes },
-            grain_bytes: (buffer_bytes / (4 * classes * classes)).clamp(1, GRAIN_BYTES_MAX),
+            chunk_bytes: (buffer_bytes / (4 * classes * classes)).clamp(1, CHUNK_BYTES_MAX),
             object_bytes,
             most_bytes: self.most_bytes(object_bytes, reading / 2),
             column_bytes: if is_parquet { with_slack(classes * COLUMN_BYTES) } else { 0 },
@@ -134,7 +134,7 @@ fn machine_bytes(told: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
-/// What the allocator makes of `bytes`.
+/// The allocator's part included.
 fn with_slack(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 8)
 }
@@ -143,7 +143,7 @@ fn with_slack(bytes: u64) -> u64 {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use engine::repartition::Job;
+    use engine::repartition::JobSpec;
 
     fn needs(given_bytes: u64, classes: usize, format: Format) -> Needs {
         let code = Code { data: 15, parity: 3, fragment_bytes: 128 << 10 };
@@ -158,8 +158,8 @@ mod tests {
                 let row_groups = if format == Format::Parquet { classes as u64 * memory.row_group_bytes } else { 0 };
                 assert!(memory.buffer_bytes + memory.buffer_bytes / 8 + row_groups <= given_bytes, "{memory:?}");
                 assert!(2 * classes as u64 * memory.object_bytes <= given_bytes, "{memory:?}");
-                assert!(Job::least_memory_bytes(classes, memory.grain_bytes) <= memory.buffer_bytes, "{memory:?}");
-                assert!(memory.grain_bytes <= memory.object_bytes, "a run is no longer than an object: {memory:?}");
+                assert!(JobSpec::least_memory_bytes(classes, memory.chunk_bytes) <= memory.buffer_bytes, "{memory:?}");
+                assert!(memory.chunk_bytes <= memory.object_bytes, "a run is no longer than an object: {memory:?}");
             }
         }
     }

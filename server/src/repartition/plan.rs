@@ -1,33 +1,24 @@
-//! What a repartition would read, where its partitions would lie, and what each strategy would cost.
+//! The plan of a repartition: the input it reads, where its partitions lie, and the cost of each strategy.
 //!
 //! 1. The request is read: places, partitioner, filter, formats; whatever is wrong with it is said before anything is
 //!    done.
-//! 2. The input is listed: versions and where they lie, sorted by group, blob and offset.
-//! 3. Each partition gets a home, a group: of the class that the target is pinned to, or of all classes in which input
-//!    lies. Groups without room for their share are left out.
-//! 4. Each strategy is rehearsed by the planner that will follow it; what would not fit on a group is not chosen.
-//!
-//! Memory: [`Input`] for each object, and a page of the listing.
+//! 2. The input is listed (`input.rs`).
+//! 3. Each partition gets a destination group: of the class that the target is pinned to, or of all classes in which
+//!    input lies. Groups without room for their share are left out.
+//! 4. The cost of each strategy is simulated by the engine; what would not fit on a group is not chosen.
 
-use super::buffer::HomeOf;
+use super::buffer::DestinationOf;
+use super::heavy::heavy;
+use super::input::{Input, Placed, listed};
 use super::memory::{Memory, Needs};
-use super::reader::heavy;
-use super::report::{self, Place, Request};
+use super::places::{places, target_is_free};
+use super::report::{self, Request};
 use crate::world::{Means, WorldHandle};
 use batch::{Format, Spec};
-use catalog::{Catalog, CatalogError, HIDDEN_BUCKET, ListRequest, Object, VersionId};
-use engine::repartition::{Alpha, Books, Choice, Cost, Day, Expected, Job, Part, Terms};
-use model::{BlobId, ClassId, GroupId, RackSpec, Time};
+use engine::repartition::{Accounting, Alpha, Choice, Cost, Day, JobSpec, Part, Terms};
+use model::{ClassId, GroupId, RackSpec, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-/// Objects that are listed at once.
-const PAGE: usize = 1_000;
-/// The longest key of an object, in bytes.
-pub(super) const KEY_BYTES_MAX: usize = 1_024;
-/// What a prefix leaves of that for the names of partitions and objects, at least.
-const NAME_BYTES: usize = 64;
 
 /// Why there is no survey.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +26,7 @@ pub(super) enum SurveyError {
     /// The server is about to end.
     #[error("the server is stopping")]
     Closing,
-    /// What is wrong with what was asked, for people.
+    /// The request is wrong, for a reason stated to people.
     #[error("{0}")]
     Refused(String),
 }
@@ -46,79 +37,58 @@ impl From<String> for SurveyError {
     }
 }
 
-/// An object of the input.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Input {
-    /// The blob it lies in; [`BlobId::NONE`] if it is in the workshop.
-    blob: BlobId,
-    /// Where in the blob it begins.
-    offset: u64,
-    /// Its number.
-    pub version: VersionId,
-    /// Its length.
-    pub bytes: u64,
-    /// Its key, in the bucket that the job reads.
-    pub key: Arc<str>,
-}
-
-impl Input {
-    /// Where in its blob the objects end that lie together, from this one on over those that follow, about `bytes` in
-    /// all.
-    pub fn together<'a>(&self, behind: impl Iterator<Item = &'a Self>, bytes: u64) -> u64 {
-        let mut end = self.offset + self.bytes;
-        let most = end.saturating_add(bytes);
-        for next in behind {
-            if next.blob != self.blob || next.offset != end || end >= most {
-                break;
-            }
-            end += next.bytes;
-        }
-        end
-    }
-}
-
-/// An object that was read: its version, and its key.
-pub(super) type ReadInput = (VersionId, Arc<str>);
-
 /// Everything that a job is begun with.
 #[derive(Debug)]
 pub(super) struct Survey {
     /// The bucket of the input.
     pub bucket: String,
-    /// What is to be done with records.
+    /// The work to be done on records.
     pub spec: Spec,
     /// The input, by the group it is to be read on.
     pub inputs: BTreeMap<GroupId, Vec<Input>>,
     /// The classes' parts, for the planner.
     pub parts: Vec<Part>,
-    /// The homes of partitions, by number.
-    pub homes: Vec<GroupId>,
-    /// Which partition has which home.
-    pub home_of: HomeOf,
-    /// What the planner expects of memory for each byte of input.
+    /// The destination groups of partitions, by number.
+    pub destinations: Vec<GroupId>,
+    /// The destination of each partition.
+    pub destination_of: DestinationOf,
+    /// The memory to expect for each byte of input.
     pub alpha: Alpha,
-    /// What the hardware costs.
+    /// The costs of the hardware.
     pub terms: Terms,
-    /// What may be taken of memory, and for what.
+    /// The job's memory, shared out.
     pub memory: Memory,
     /// Objects that are gone already.
     pub lost_objects: u64,
     /// The strategy to follow to the end, if it may not be changed.
     pub forced: Option<Choice>,
-    /// What is told of all this.
+    /// The plan as it is reported.
     pub plan: report::Plan,
 }
 
 impl Survey {
-    /// A job's mind.
-    pub fn job(&self) -> Result<Job, String> {
-        let Self { parts, memory: Memory { buffer_bytes, grain_bytes, .. }, terms, alpha, forced, .. } = self;
-        Job::new(parts, *buffer_bytes, *grain_bytes, *terms, *alpha, *forced).ok_or_else(|| self.too_little())
+    /// The job for the engine, with its strategies; simulates every candidate.
+    pub fn job(&self, host_scale: u32) -> Result<JobSpec, String> {
+        self.spec_without_strategies(host_scale).chosen(self.forced).ok_or_else(|| self.too_little())
+    }
+
+    fn spec_without_strategies(&self, host_scale: u32) -> JobSpec {
+        let Memory { buffer_bytes, chunk_bytes, .. } = self.memory;
+        JobSpec {
+            parts: self.parts.clone(),
+            memory_bytes: buffer_bytes,
+            chunk_bytes,
+            terms: self.terms,
+            alpha: self.alpha,
+            choices: Vec::new(),
+            fixed: false,
+            host_scale,
+        }
     }
 
     fn too_little(&self) -> String {
-        let Memory { buffer_bytes, grain_bytes, .. } = self.memory;
-        let (classes, least) = (self.parts.len(), Job::least_memory_bytes(self.parts.len(), grain_bytes));
+        let Memory { buffer_bytes, chunk_bytes, .. } = self.memory;
+        let (classes, least) = (self.parts.len(), JobSpec::least_memory_bytes(self.parts.len(), chunk_bytes));
         format!("{buffer_bytes} bytes of memory are too little for {classes} classes; give at least {least}")
     }
 }
@@ -147,7 +117,7 @@ pub(super) async fn survey(
     Ok(heavy(move || surveying.survey()).await?)
 }
 
-/// What is left out of the output must not go with the input.
+/// Refuses to remove input whose columns or records are left out of the output.
 fn removes_nothing_else(request: &Request) -> Result<(), String> {
     if request.remove_input && (request.columns.is_some() || request.filter.is_some()) {
         let left_out = if request.columns.is_some() { "columns" } else { "records" };
@@ -159,96 +129,7 @@ fn removes_nothing_else(request: &Request) -> Result<(), String> {
     Ok(())
 }
 
-/// The places of a request, each prefix ending with a slash unless it is that of a bucket as a whole.
-pub(super) fn places(request: &Request) -> Result<(Place, Place), String> {
-    let to = directory(&request.to);
-    for bucket in [&request.from.bucket, &to.bucket] {
-        if bucket.starts_with('.') || *bucket == HIDDEN_BUCKET {
-            return Err(format!("there is no bucket `{bucket}`"));
-        }
-    }
-    let most = KEY_BYTES_MAX - NAME_BYTES;
-    if to.prefix.len() > most {
-        let bytes = to.prefix.len();
-        return Err(format!(
-            "the prefix to write to has {bytes} bytes, and {most} at most leave room for names below it"
-        ));
-    }
-    Ok((request.from.clone(), to))
-}
-
-fn directory(place: &Place) -> Place {
-    let slash = if place.prefix.is_empty() || place.prefix.ends_with('/') { "" } else { "/" };
-    Place { bucket: place.bucket.clone(), prefix: format!("{}{slash}", place.prefix) }
-}
-
-/// Finds the objects below `from`, or the one that has that very key, and where they lie.
-async fn listed(catalog: &Catalog, request: &Request) -> Result<Found, String> {
-    let from = &request.from;
-    let no_bucket = |error| match error {
-        CatalogError::NoSuchBucket => format!("there is no bucket `{}` to read from", from.bucket),
-        error => error.to_string(),
-    };
-    let mut found =
-        Found { format: request.format.as_deref().map(str::parse).transpose().map_err(text)?, ..Found::default() };
-    if !from.prefix.is_empty() && !from.prefix.ends_with('/') {
-        match catalog.head_object(&from.bucket, &from.prefix).await {
-            Ok(object) => {
-                found.take(catalog, from, vec![(from.prefix.clone(), object)]).await?;
-                return Ok(found);
-            }
-            Err(CatalogError::NoSuchKey) => {}
-            Err(error) => return Err(no_bucket(error)),
-        }
-    }
-    let prefix = directory(from).prefix;
-    let mut start_after = None;
-    loop {
-        let request = ListRequest { prefix: prefix.clone(), start_after, max_keys: PAGE, delimiter: None };
-        let page = catalog.list_objects(&from.bucket, &request).await.map_err(no_bucket)?;
-        start_after = page.objects.last().map(|(key, _)| key.clone());
-        found.take(catalog, from, page.objects).await?;
-        if !page.truncated {
-            break;
-        }
-    }
-    if found.format.is_none() || found.placed.is_empty() {
-        return Err(format!("there are no objects below s3://{}/{prefix}", from.bucket));
-    }
-    Ok(found)
-}
-
-/// Refuses input that is known not to be readable: no group wakes for a job that could not come to its end.
-async fn none_is_quarantined(catalog: &Catalog, versions: &[VersionId]) -> Result<(), String> {
-    let quarantined = catalog.are_unreadable(versions).await.map_err(text)?;
-    let Some(first) = versions.iter().zip(quarantined).find(|(_, quarantined)| *quarantined) else { return Ok(()) };
-    let Some(found) = catalog.unreadable_of(*first.0).await.map_err(text)? else { return Ok(()) };
-    let catalog::Unreadable { bucket, key, reason, .. } = found;
-    Err(format!("s3://{bucket}/{key} is in quarantine: {reason}; write it again, or delete it"))
-}
-
-/// Refuses a target that is part of the input, or holds something already.
-pub(super) async fn target_is_free(catalog: &Catalog, from: &Place, to: &Place) -> Result<(), String> {
-    let source = directory(from).prefix;
-    let overlaps = to.prefix.starts_with(&source) || source.starts_with(&to.prefix);
-    if from.bucket == to.bucket && overlaps {
-        return Err(format!("{to} overlaps with the input {from}; write to another prefix"));
-    }
-    let request = ListRequest { prefix: to.prefix.clone(), max_keys: 1, ..ListRequest::default() };
-    let found = catalog.list_objects(&to.bucket, &request).await.map_err(|error| match error {
-        CatalogError::NoSuchBucket => format!("there is no bucket `{}` to write to; make it first", to.bucket),
-        error => error.to_string(),
-    })?;
-    match found.objects.first() {
-        Some((key, _)) => Err(format!(
-            "{to} holds objects already, such as s3://{}/{key}; write to another prefix, or remove them",
-            to.bucket
-        )),
-        None => Ok(()),
-    }
-}
-
-/// What the records are, and what is to be done with them.
+/// The format of the records, and the work to be done on them.
 fn records_of(request: &Request, format: Format) -> Result<Spec, String> {
     let partitions = usize::try_from(request.partitions.unwrap_or(0)).unwrap_or(usize::MAX);
     Ok(Spec {
@@ -261,112 +142,7 @@ fn records_of(request: &Request, format: Format) -> Result<Spec, String> {
     })
 }
 
-/// The input, as far as it is listed.
-#[derive(Debug, Default)]
-struct Found {
-    /// What it is: said by the user, or by its names.
-    format: Option<Format>,
-    /// The first object whose name said so.
-    named: Option<String>,
-    placed: Placed,
-    groups: BTreeMap<BlobId, Option<GroupId>>,
-}
-
-/// The input by group; what lies in the workshop is under no group.
-#[derive(Debug, Default)]
-struct Placed {
-    by_group: BTreeMap<GroupId, Vec<Input>>,
-    workshop: Vec<Input>,
-    /// Objects that were deleted or overwritten since they were listed.
-    lost: u64,
-    /// The length of all keys.
-    key_bytes: u64,
-}
-
-impl Placed {
-    fn is_empty(&self) -> bool {
-        self.by_group.is_empty() && self.workshop.is_empty()
-    }
-}
-
-impl Found {
-    /// Takes a page of the listing.
-    async fn take(&mut self, catalog: &Catalog, from: &Place, page: Vec<(String, Object)>) -> Result<(), String> {
-        let mut listed = Vec::with_capacity(page.len());
-        // What has no bytes has no records; some clients put such objects in the place of directories.
-        for (key, object) in page.into_iter().filter(|(_, object)| object.bytes > 0) {
-            self.is_of_one_format(&from.bucket, &key)?;
-            listed.push((key, object.version));
-        }
-        let versions: Vec<_> = listed.iter().map(|(_, version)| *version).collect();
-        none_is_quarantined(catalog, &versions).await?;
-        self.place(catalog, &from.bucket, listed).await.map_err(text)
-    }
-
-    /// Learns from the name of an object what it is, unless that was said.
-    fn is_of_one_format(&mut self, bucket: &str, key: &str) -> Result<(), String> {
-        if self.format.is_some() && self.named.is_none() {
-            return Ok(());
-        }
-        let Some(format) = Format::of_key(key) else {
-            return Err(format!(
-                "the name of s3://{bucket}/{key} does not tell what it is; say so with --format, or leave it out of \
-                 the prefix"
-            ));
-        };
-        let first = *self.format.get_or_insert(format);
-        let name = self.named.get_or_insert_with(|| key.to_owned());
-        if first != format {
-            return Err(format!("{name} is {first} and {key} is {format}; partition them apart, or say --format"));
-        }
-        Ok(())
-    }
-
-    async fn place(
-        &mut self,
-        catalog: &Catalog,
-        bucket: &str,
-        listed: Vec<(String, VersionId)>,
-    ) -> Result<(), CatalogError> {
-        let Self { placed, groups, .. } = self;
-        let at: Vec<_> = listed.iter().map(|(key, _)| (bucket, key.as_str())).collect();
-        let found = catalog.placed_objects(&at).await?;
-        for ((key, version), found) in listed.iter().zip(found) {
-            let Some(found) = found.filter(|found| found.object.version == *version) else {
-                placed.lost += 1;
-                continue;
-            };
-            let (blob, offset) = match found.place {
-                catalog::Place::Stored { blob, offset } => (blob, offset),
-                catalog::Place::Staged { .. } | catalog::Place::Parts => (BlobId::NONE, 0),
-            };
-            let group = match groups.get(&blob) {
-                Some(group) => *group,
-                None if blob == BlobId::NONE => None,
-                None => *groups.entry(blob).or_insert(catalog.blob(blob).await?.map(|blob| blob.group)),
-            };
-            placed.key_bytes += key.len() as u64;
-            let (version, bytes, key) = (*version, found.object.bytes, Arc::from(key.as_str()));
-            let input = Input { blob, offset, version, bytes, key };
-            match group {
-                Some(group) => placed.by_group.entry(group).or_default().push(input),
-                None => placed.workshop.push(input),
-            }
-        }
-        Ok(())
-    }
-
-    /// All of it, in the order in which it lies.
-    fn placed(mut self) -> Placed {
-        for inputs in self.placed.by_group.values_mut() {
-            inputs.sort_unstable();
-            inputs.shrink_to_fit();
-        }
-        self.placed
-    }
-}
-
-/// What the rack has room for.
+/// The rack's free room, and its settings that matter to a plan.
 #[derive(Debug)]
 struct Room {
     classes: Vec<Vec<GroupId>>,
@@ -412,7 +188,7 @@ impl Room {
     }
 }
 
-/// What is known before the choice.
+/// The facts that a strategy is chosen by.
 struct Surveying {
     spec: RackSpec,
     request: Request,
@@ -426,16 +202,16 @@ struct Surveying {
 impl Surveying {
     fn survey(mut self) -> Result<Survey, String> {
         let input_bytes = self.bytes();
-        let homes = self.homes(input_bytes)?;
+        let destinations = self.destinations(input_bytes)?;
         let workshop_bytes = self.placed.workshop.iter().map(|input| input.bytes).sum();
-        self.assign_workshop(homes[0]);
+        self.assign_workshop(destinations[0]);
         let value = matches!(self.records.by, batch::By::Value { .. });
-        let home_of = if value {
-            HomeOf::InTurn { homes: homes.len() }
+        let destination_of = if value {
+            DestinationOf::InTurn { destinations: destinations.len() }
         } else {
-            HomeOf::Spread { partitions: self.partitions, homes: homes.len() }
+            DestinationOf::Spread { partitions: self.partitions, destinations: destinations.len() }
         };
-        let parts = self.parts(&homes, home_of);
+        let parts = self.parts(&destinations, destination_of);
         let alpha = expansion(self.records.format);
         let terms = self.terms();
         let memory = self.needs(parts.len()).share()?;
@@ -459,8 +235,8 @@ impl Surveying {
             spec,
             inputs,
             parts,
-            homes,
-            home_of,
+            destinations,
+            destination_of,
             alpha,
             terms,
             memory,
@@ -478,7 +254,7 @@ impl Surveying {
 
     /// The groups that partitions shall lie in, in order: those with room for their share, and of these those with most
     /// of it, from each class in turn.
-    fn homes(&self, input_bytes: u64) -> Result<Vec<GroupId>, String> {
+    fn destinations(&self, input_bytes: u64) -> Result<Vec<GroupId>, String> {
         let classes: BTreeSet<ClassId> = match self.pinned {
             Some(class) => [class].into(),
             None => self.placed.by_group.keys().map(|group| self.room.class_of(*group)).collect(),
@@ -502,12 +278,12 @@ impl Surveying {
             let share =
                 (u128::from(input_bytes) * self.partitions.div_ceil(count) as u128).div_ceil(self.partitions as u128);
             let has_room = |group: &&GroupId| u128::from(self.room.free[group.index()]) >= share;
-            let mut homes: Vec<GroupId> = candidates.iter().filter(has_room).take(count).copied().collect();
-            if homes.len() == count {
-                homes.sort_unstable();
-                return Ok(homes);
+            let mut found: Vec<GroupId> = candidates.iter().filter(has_room).take(count).copied().collect();
+            if found.len() == count {
+                found.sort_unstable();
+                return Ok(found);
             }
-            count = homes.len();
+            count = found.len();
         }
         Err(format!(
             "no group has room for its share of the output of {input_bytes} bytes; remove something, or pin the target \
@@ -519,24 +295,24 @@ impl Surveying {
         self.room.classes.get(class).into_iter().flatten().copied()
     }
 
-    /// What lies in the workshop is read along with what lies in the group that has most of the input.
-    fn assign_workshop(&mut self, home: GroupId) {
+    /// Input in the workshop is read along with the group that has most of the input.
+    fn assign_workshop(&mut self, fallback: GroupId) {
         let workshop = std::mem::take(&mut self.placed.workshop);
         if workshop.is_empty() {
             return;
         }
         let bytes = |inputs: &Vec<Input>| inputs.iter().map(|input| input.bytes).sum::<u64>();
         let most = self.placed.by_group.iter().max_by_key(|(_, inputs)| bytes(inputs)).map(|(group, _)| *group);
-        self.placed.by_group.entry(most.unwrap_or(home)).or_default().extend(workshop);
+        self.placed.by_group.entry(most.unwrap_or(fallback)).or_default().extend(workshop);
     }
 
-    fn parts(&self, homes: &[GroupId], home_of: HomeOf) -> Vec<Part> {
+    fn parts(&self, destinations: &[GroupId], destination_of: DestinationOf) -> Vec<Part> {
         let mut weights: BTreeMap<GroupId, u64> = BTreeMap::new();
         for partition in 0..self.partitions {
-            *weights.entry(homes[home_of.home(partition)]).or_default() += 1;
+            *weights.entry(destinations[destination_of.destination(partition)]).or_default() += 1;
         }
         let mut by_class: BTreeMap<ClassId, BTreeSet<GroupId>> = BTreeMap::new();
-        for group in homes.iter().chain(self.placed.by_group.keys()) {
+        for group in destinations.iter().chain(self.placed.by_group.keys()) {
             by_class.entry(self.room.class_of(*group)).or_default().insert(*group);
         }
         let part = |(class, groups): (ClassId, BTreeSet<GroupId>)| {
@@ -554,15 +330,10 @@ impl Surveying {
     }
 
     fn terms(&self) -> Terms {
-        let profile = &self.spec.profile;
-        let payload = profile.bytes_per_s.saturating_mul(u64::from(self.spec.code.data)).max(1);
-        let write_bytes_per_s = if self.room.reads_back { (payload / 2).max(1) } else { payload };
-        let switch = profile.wake_estimate() + profile.rest_estimate();
-        let starts_per_day = self.room.starts_per_day;
-        Terms { switch, seek: profile.seek, read_bytes_per_s: payload, write_bytes_per_s, starts_per_day }
+        Terms { starts_per_day: self.room.starts_per_day, ..Terms::of(&self.spec, self.room.reads_back) }
     }
 
-    /// What memory is shared out for.
+    /// The needs that memory is shared out for.
     fn needs(&self, classes: usize) -> Needs {
         Needs {
             given_bytes: self.request.memory_bytes,
@@ -580,11 +351,10 @@ impl Surveying {
         self.placed.by_group.values().map(|inputs| inputs.len() as u64).sum()
     }
 
-    /// Rehearses the strategies and chooses one.
+    /// Simulates the cost of each strategy and chooses one.
     fn choose(&self, survey: &mut Survey) -> Result<(), String> {
         let asked = self.request.strategy.as_deref().map(|name| strategy(name, survey)).transpose()?;
-        let Memory { buffer_bytes, grain_bytes, .. } = survey.memory;
-        if buffer_bytes < Job::least_memory_bytes(survey.parts.len(), grain_bytes) {
+        if !survey.spec_without_strategies(1).has_memory() {
             return Err(survey.too_little());
         }
         let groups = survey.parts.iter().map(|part| part.groups.len()).max().unwrap_or(1);
@@ -623,16 +393,11 @@ impl Surveying {
         let weights: u64 = survey.parts.iter().flat_map(|part| &part.shares).sum();
         for part in &survey.parts {
             let share = u128::from(survey.memory.buffer_bytes) / survey.parts.len() as u128;
-            let books = Books::new(part.input_bytes.clone(), (share as u64).max(1), survey.alpha);
-            let shares = if part.shares.iter().all(|share| *share == 0) {
-                vec![1; part.shares.len()]
-            } else {
-                part.shares.clone()
-            };
+            let accounting = Accounting::new(part.input_bytes.clone(), (share as u64).max(1), survey.alpha);
             let starts = part.groups.iter().map(|group| self.room.today.starts[group.index()]).collect();
             let today = Day { starts, ..self.room.today };
-            let expected = Expected { alpha: survey.alpha, shares };
-            let cost = choice.rehearse_on(&today, &books, &survey.terms, &expected);
+            let expected = part.expected(survey.alpha);
+            let cost = choice.simulate_cost_from(&today, &accounting, &survey.terms, &expected);
             slowest = slowest.max(cost.time.as_secs_f64());
             in_all = in_all.max(cost.total().as_secs_f64());
             forecast.starts_per_drive = forecast.starts_per_drive.max(cost.starts);
@@ -642,8 +407,8 @@ impl Surveying {
             forecast.bytes_read += cost.bytes_read;
             forecast.bytes_written += cost.bytes_written;
             for (group, weight) in part.groups.iter().zip(&part.shares) {
-                let home = u128::from(survey.plan.input_bytes) * u128::from(*weight) / u128::from(weights.max(1));
-                let extra = home as u64 + cost.peak_offloaded_bytes;
+                let output = u128::from(survey.plan.input_bytes) * u128::from(*weight) / u128::from(weights.max(1));
+                let extra = output as u64 + cost.peak_offloaded_bytes;
                 forecast.peak_extra_bytes = forecast.peak_extra_bytes.max(extra);
                 forecast.fits &= extra <= self.room.free[group.index()];
             }
@@ -655,7 +420,7 @@ impl Surveying {
         (forecast, in_all)
     }
 
-    /// What a group's drives draw beyond standby over a run, in millijoules.
+    /// The energy that a group's drives draw beyond standby over a run, in millijoules.
     fn energy_mj(&self, cost: &Cost) -> f64 {
         let profile = &self.spec.profile;
         let watts = &profile.watts;
@@ -684,7 +449,7 @@ fn class_plan(part: &Part) -> report::ClassPlan {
     }
 }
 
-/// What a byte of an object takes in memory, before any was read: Parquet is compressed.
+/// The memory to expect for a byte of an object, before any was read: Parquet is compressed.
 fn expansion(format: Format) -> Alpha {
     match format {
         Format::Parquet => Alpha { output: 3, input: 1 },

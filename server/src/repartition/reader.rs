@@ -1,16 +1,18 @@
 //! Reading in one class: from objects, in the order in which they lie, to pieces by partition.
 //!
 //! An order is done object by object and, within an object, by what its decoder asks for: a few MiB of a row format, a
-//! row group of Parquet. What came of such a piece is split at once and goes into the buffer, up to the grain; the rest
-//! of it comes first with the next order, on whatever group that is, so that no more than one piece is ever open.
+//! row group of Parquet. What came of such a piece is split at once and goes into the buffer, up to the chunk limit;
+//! the rest of it comes first with the next order, on whatever group that is, so that no more than one piece is ever
+//! open.
 //!
 //! Input counts as read when what came of it is in the buffer. What is finished on a group while another one's order is
-//! done is owed, and told with the group's next order.
+//! done is owed, and reported with the group's next order.
 //!
-//! Invariants: all input of a group is told once, and no more than there is.
+//! Invariants: all input of a group is reported once, and no more than there is.
 
-use super::buffer::{Buffer, Untold};
-use super::plan::{Input, ReadInput};
+use super::buffer::{Buffer, Unreported};
+use super::heavy::heavy;
+use super::input::{Input, ReadInput};
 use super::source::{BlobReader, GAP_BYTES, Opened, Source, SourceError, open, read_files};
 use crate::world::{Means, quarantine};
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -22,12 +24,11 @@ use model::GroupId;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// Objects of up to so many bytes are read at once, though their decoder may ask for their end first.
 const WHOLE_BYTES: u64 = 4 << 20;
 
-/// What all classes of a job share of the records.
+/// The records of a job, shared by its classes: their split and their tally.
 pub(super) struct Records {
     /// The bucket of the input.
     pub bucket: String,
@@ -93,20 +94,6 @@ fn noted(piece: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, batch::E
     noted.map_err(|error| batch::Error::Columns { doing: "joining", reason: error.to_string() })
 }
 
-/// Does `work`, which takes the processor for a while, where it keeps nobody waiting. On a runtime of one thread, where
-/// nothing runs beside anything, in place.
-pub(super) async fn heavy<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
-        return work();
-    }
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        // The runtime ends, and with it whoever waits here.
-        Err(_) => std::future::pending().await,
-    }
-}
-
 /// An object that is being read.
 struct Open {
     group: GroupId,
@@ -118,25 +105,25 @@ struct Open {
     given: u64,
     /// Where the range ends that was fetched last.
     fetched_to: u64,
-    /// Bytes that were told, or are owed.
-    told: u64,
+    /// Bytes that were reported, or are owed.
+    reported: u64,
     /// Whether the decoder may have more of what it was given.
     busy: bool,
-    /// What came of a batch and did not fit into the grain.
+    /// Pieces of a batch that did not fit into the chunk.
     pending: Vec<(usize, RecordBatch)>,
     /// All of a small object whose decoder asks for this and that.
     whole: Option<Bytes>,
 }
 
-/// What an order of reading came to.
+/// The result of an order to read.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    /// Input of the order's group.
+    /// Input of the order's group that was read.
     pub input_bytes: u64,
-    /// What is in the buffer now.
-    pub untold: Untold,
-    /// Objects that were read to their end.
-    pub objects: u64,
+    /// Input of it that was gone.
+    pub lost_bytes: u64,
+    /// Bytes that it put into the buffer.
+    pub unreported: Unreported,
     /// Objects that were gone.
     pub lost_objects: u64,
     /// Versions that were read to their end.
@@ -163,15 +150,15 @@ pub(super) enum ReadFault {
     Records(#[from] batch::Error),
 }
 
-/// What reading may take of the memory.
+/// The memory limits of reading.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_field_names)] // units last, as everywhere
 pub(super) struct Limits {
-    /// What may come of an order.
-    pub grain_bytes: u64,
-    /// What a decoder is told that the buffer is.
+    /// The most that may come of an order.
+    pub chunk_bytes: u64,
+    /// The buffer that a decoder may count on.
     pub decoder_bytes: u64,
-    /// What the user said.
+    /// The memory of the whole job.
     pub memory_bytes: u64,
 }
 
@@ -188,7 +175,7 @@ pub(super) struct Reader {
     limits: Limits,
 }
 
-/// What is left to do of a piece.
+/// Whether an order goes on.
 enum Step {
     /// The order is done, or can do no more.
     Enough,
@@ -206,11 +193,6 @@ impl Reader {
     ) -> Self {
         let (open, owed) = (BTreeMap::new(), BTreeMap::new());
         Self { means, records, blobs, queues, open, owed, last: None, limits }
-    }
-
-    /// What it may take of the memory.
-    pub fn limits(&self) -> Limits {
-        self.limits
     }
 
     /// Ends what it has in service: something else is done in the class now, perhaps for long.
@@ -247,13 +229,14 @@ impl Reader {
         if let Some(busy) = busy {
             return self.drain(busy, group, buffer, done).await;
         }
-        if done.input_bytes >= bytes {
+        let budget = bytes.saturating_sub(done.input_bytes + done.lost_bytes);
+        if budget == 0 {
             return Ok(Step::Enough);
         }
         if !self.open.contains_key(&group) {
             return self.begin(group, done).await;
         }
-        self.ask(group, bytes - done.input_bytes, done).await
+        self.ask(group, budget, done).await
     }
 
     /// Opens the next object of the group.
@@ -265,7 +248,7 @@ impl Reader {
         queue.pop_front();
         let Some(Opened { name, source }) = found else {
             done.lost_objects += 1;
-            done.input_bytes += input.bytes;
+            done.lost_bytes += input.bytes;
             return Ok(Step::More);
         };
         let decoder = Decoder::open(&self.records.spec, input.bytes, self.limits.decoder_bytes);
@@ -277,7 +260,7 @@ impl Reader {
             decoder,
             given: 0,
             fetched_to: 0,
-            told: 0,
+            reported: 0,
             busy: true,
             pending: Vec::new(),
             whole: None,
@@ -293,9 +276,9 @@ impl Reader {
         let Need::Bytes(range) = need else { unreachable!("a decoder that is not busy asks for bytes") };
         // What was given before is in the buffer now, unless it is a part of a row group: that is read to its end, so
         // that no other object of the class takes memory meanwhile.
-        let finished = open.given - open.told;
+        let finished = open.given - open.reported;
         if finished > 0 && open.decoder.held_bytes() == 0 {
-            open.told = open.given;
+            open.reported = open.given;
             done.input_bytes += finished;
             if finished >= budget {
                 return Ok(Step::Enough);
@@ -354,20 +337,19 @@ impl Reader {
                 Ok(Step::More)
             }
             Need::End => {
-                let rest = open.input.bytes - open.told;
+                let rest = open.input.bytes - open.reported;
                 if open.group == group {
                     done.input_bytes += rest;
                 } else {
                     *self.owed.entry(open.group).or_default() += rest;
                 }
-                done.objects += 1;
                 done.read.push((open.input.version, Arc::clone(&open.input.key)));
                 Ok(Step::More)
             }
         }
     }
 
-    /// Puts pieces into the buffer, if the grain allows it; whether it did.
+    /// Puts pieces into the buffer, if the chunk limit allows it; whether it did.
     fn deposit(
         &self,
         pieces: &mut Vec<(usize, RecordBatch)>,
@@ -375,24 +357,24 @@ impl Reader {
         done: &mut Done,
     ) -> Result<bool, ReadFault> {
         let bytes: u64 = pieces.iter().map(|(_, piece)| held_bytes(piece)).sum();
-        if done.untold.bytes() + bytes > self.limits.grain_bytes {
-            if done.untold.bytes() > 0 {
+        if done.unreported.bytes() + bytes > self.limits.chunk_bytes {
+            if done.unreported.bytes() > 0 {
                 return Ok(false);
             }
-            let Limits { grain_bytes, memory_bytes: buffer_bytes, .. } = self.limits;
-            let needed_bytes = bytes * buffer_bytes.div_ceil(grain_bytes);
+            let Limits { chunk_bytes, memory_bytes: buffer_bytes, .. } = self.limits;
+            let needed_bytes = bytes * buffer_bytes.div_ceil(chunk_bytes);
             return Err(batch::Error::BufferTooSmall { buffer_bytes, needed_bytes }.into());
         }
         let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
         for (partition, piece) in pieces.drain(..) {
             done.rows += piece.num_rows() as u64;
-            buffer.put(partition, piece, &mut done.untold)?;
+            buffer.put(partition, piece, &mut done.unreported)?;
         }
         Ok(true)
     }
 }
 
-/// What cannot be read, and is no better the next time, is quarantined: no other job begins with it.
+/// Quarantines an object that cannot be read and will be no better the next time: no other job begins with it.
 async fn quarantine_source(means: &Means, bucket: &str, input: &Input, error: &SourceError) {
     let reason = match error {
         SourceError::Staged(error) if quarantine::blames_file(error) => error.to_string(),

@@ -4,7 +4,8 @@
 //! Parquet the footer is read, of CSV and NDJSON a batch of records; what is said of lines and of records of fixed
 //! length needs no bytes at all.
 
-use super::plan::{Input, Survey};
+use super::input::Input;
+use super::plan::Survey;
 use super::source::{Opened, Source, SourceError, open, read_files};
 use crate::world::{Means, MemoryReads, WorldHandle};
 use batch::{Decoder, Format, Need, Partitioner};

@@ -5,7 +5,7 @@
 //! held, or its files are. One stream of reads is open at a time. It is closed before anything else is done in the
 //! class: what it has in service would be in the way.
 
-use super::plan::Input;
+use super::input::Input;
 use crate::world::{Means, MemoryReads};
 use bytes::{Bytes, BytesMut};
 use catalog::{Blob, CatalogError, Object, Place};

@@ -1,22 +1,25 @@
 //! Writing: partitions as objects, runs as what they are, each blob in the group it is wanted in.
 //!
-//! Batches are encoded where they keep nobody waiting, and read back from what was encoded ([`Load`]), while the load
-//! before is with the rack if it is known what comes next. The bytes then become a pack in memory, which the world
-//! writes, reads back and commits. Until that is done everything that was taken counts as buffered, and goes back there
-//! if the load is not what is wanted after all.
+//! Batches are encoded where they keep nobody waiting, and read back from what was encoded ([`WriteBatch`]), while the
+//! batch before is with the rack if it is known what comes next. The bytes then become a pack in memory, which the
+//! world writes, reads back and commits. Until that is done everything that was taken counts as buffered, and goes back
+//! there if it is not what is wanted after all.
 
-use super::buffer::Taken;
-use super::plan::KEY_BYTES_MAX;
-use super::reader::{Records, heavy};
+use super::buffer::PartitionBatches;
+use super::heavy::heavy;
+use super::places::KEY_BYTES_MAX;
+use super::reader::Records;
 use super::report::Place;
 use crate::s3;
 use crate::world::packed::{self, Buckets};
-use crate::world::{MakeError, Means, Ticket, WorldHandle, WriteOrder};
+use crate::world::{MakeError, Means, WorldHandle, WriteOrder};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use batch::{Encoded, Encoder, Format, Tally};
 use bytes::Bytes;
 use catalog::{Acl, Blob, Checksum, ChecksumKind, HIDDEN_BUCKET, Object, PartLengths, VersionId};
+use engine::JobClass;
+use engine::repartition::Order;
 use model::GroupId;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -28,51 +31,60 @@ pub(super) struct Run {
     pub blob: Blob,
     /// Its members: partition, key in the hidden bucket, where in the blob.
     pub members: Vec<(usize, String, std::ops::Range<u64>)>,
-    /// What the plan knows of it.
+    /// The bytes that were reported when it was offloaded.
     pub counted: u64,
 }
 
-/// Where batches of a home are carried.
+/// Where buffered batches are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Errand {
-    /// Home, as objects.
-    Home(GroupId),
+pub(super) enum WriteTarget {
+    /// To their destination group, as objects.
+    Deliver(GroupId),
     /// To another group, as a run.
-    Run {
-        /// Where.
+    Offload {
+        /// The group to write to.
         on: GroupId,
-        /// Their home.
+        /// Their destination group.
         target: GroupId,
     },
 }
 
-impl Errand {
-    /// The home of what is carried.
-    pub fn home(self) -> GroupId {
-        match self {
-            Self::Home(group) => group,
-            Self::Run { target, .. } => target,
+impl WriteTarget {
+    /// That of an order, if it is one to write.
+    pub fn of(order: Order) -> Option<Self> {
+        match order {
+            Order::Deliver { group, .. } => Some(Self::Deliver(group)),
+            Order::Offload { on, target, .. } => Some(Self::Offload { on, target }),
+            Order::Read { .. } | Order::Refill { .. } | Order::Wait | Order::Done => None,
         }
     }
 
-    /// Where it is carried.
+    /// The destination group of what is written.
+    pub fn destination(self) -> GroupId {
+        match self {
+            Self::Deliver(group) => group,
+            Self::Offload { target, .. } => target,
+        }
+    }
+
+    /// The group it is written to.
     pub fn on(self) -> GroupId {
         match self {
-            Self::Home(group) => group,
-            Self::Run { on, .. } => on,
+            Self::Deliver(group) => group,
+            Self::Offload { on, .. } => on,
         }
     }
 }
 
-/// Batches that were taken from the buffer, and what they are encoded as.
-pub(super) struct Load {
-    pub errand: Errand,
-    pub taken: Vec<Taken>,
+/// Batches that were taken from the buffer, and the objects they are encoded as.
+pub(super) struct WriteBatch {
+    pub target: WriteTarget,
+    pub taken: Vec<PartitionBatches>,
     drafts: Vec<Draft>,
 }
 
-impl Load {
-    /// What was taken.
+impl WriteBatch {
+    /// Bytes that were taken from the buffer.
     pub fn taken_bytes(&self) -> u64 {
         self.taken.iter().map(|taken| taken.bytes).sum()
     }
@@ -97,7 +109,7 @@ impl Load {
         self.partitions().filter(|of| *of == partition).count() as u64
     }
 
-    /// The run that it has become, of which the plan knows so much.
+    /// The run that it has become, of which so many bytes were reported.
     pub fn as_run(&self, blob: Blob, counted: u64) -> Run {
         let mut at = 0;
         let member = |draft: &Draft| {
@@ -149,9 +161,8 @@ struct Draft {
 pub(super) struct Writer {
     pub means: Means,
     pub world: WorldHandle,
-    pub ticket: Arc<Ticket>,
     pub records: Arc<Records>,
-    pub job: u64,
+    pub job: JobClass,
     pub to: Place,
     pub object_bytes: u64,
     /// What a job like this reads row groups into.
@@ -160,16 +171,16 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Encodes what was taken as objects at home; `numbers` tells the number of a partition's next object.
-    pub async fn load_home(
+    pub async fn encode_objects(
         &self,
         group: GroupId,
-        taken: Vec<Taken>,
+        taken: Vec<PartitionBatches>,
         numbers: impl Fn(usize) -> u64,
-    ) -> Result<Load, WriteFault> {
+    ) -> Result<WriteBatch, WriteFault> {
         let (format, object_bytes) = (self.records.spec.output, self.object_bytes);
         let decoder_bytes = self.decoder_bytes;
         let mut drafts = Vec::new();
-        for Taken { partition, batches, .. } in &taken {
+        for PartitionBatches { partition, batches, .. } in &taken {
             let encoded = encoded(batches, move |schema, batches| {
                 Encoder::objects(format, schema, batches, object_bytes).readable_within(decoder_bytes).collect()
             });
@@ -177,7 +188,7 @@ impl Writer {
             let directory = if name.contains('=') { name } else { format!("part-{name}") };
             for (number, encoded) in (numbers(*partition)..).zip(encoded.await?) {
                 let rest = format!("{directory}/{number:05}.{}", format.extension());
-                let hidden = format!("{}{rest}", out_prefix(self.job));
+                let hidden = format!("{}{rest}", out_prefix(self.job.job.0));
                 let key = format!("{}{rest}", self.to.prefix);
                 drafts.push(encoded.draft(*partition, hidden, (self.to.bucket.clone(), key), content_type(format)));
             }
@@ -188,31 +199,36 @@ impl Writer {
                 "{key} would be a key of {bytes} bytes, and {KEY_BYTES_MAX} are allowed; write to a shorter prefix"
             )));
         }
-        Ok(Load { errand: Errand::Home(group), taken, drafts })
+        Ok(WriteBatch { target: WriteTarget::Deliver(group), taken, drafts })
     }
 
-    /// Encodes what was taken as a run; `number` tells it from the job's others.
-    pub async fn load_run(&self, errand: Errand, taken: Vec<Taken>, number: u64) -> Result<Load, WriteFault> {
+    /// Encodes what was taken as a run; `number` distinguishes it from the job's others.
+    pub async fn encode_run(
+        &self,
+        target: WriteTarget,
+        taken: Vec<PartitionBatches>,
+        number: u64,
+    ) -> Result<WriteBatch, WriteFault> {
         let mut drafts = Vec::new();
-        for Taken { partition, batches, .. } in &taken {
+        for PartitionBatches { partition, batches, .. } in &taken {
             let encoded = encoded(batches, |schema, batches| batch::encode_run(schema, batches, u64::MAX)).await?;
             for (part, encoded) in encoded.into_iter().enumerate() {
-                let hidden = format!("{}{number:08}/{partition:05}.{part}", run_prefix(self.job));
+                let hidden = format!("{}{number:08}/{partition:05}.{part}", run_prefix(self.job.job.0));
                 let place = (HIDDEN_BUCKET.into(), hidden.clone());
                 drafts.push(encoded.draft(*partition, hidden, place, "application/vnd.apache.arrow.stream"));
             }
         }
-        Ok(Load { errand, taken, drafts })
+        Ok(WriteBatch { target, taken, drafts })
     }
 
-    /// Writes a load where it is to be.
-    pub async fn write(&self, load: &Load) -> Result<Blob, WriteFault> {
-        let group = load.errand.on();
+    /// Writes a batch where it is to be.
+    pub async fn write(&self, batch: &WriteBatch) -> Result<Blob, WriteFault> {
+        let group = batch.target.on();
         let (mut members, mut keys, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
         let mut buckets = Buckets::default();
         // Their records come with the blob; nothing that was there before can be newer.
         let sequence = self.means.catalog.sequence();
-        for draft in &load.drafts {
+        for draft in &batch.drafts {
             let version = self.means.catalog.next_version_id().await;
             let version = version.map_err(|error| WriteFault::Other(format!("catalog: {error}")))?;
             let object = draft.object(version, (self.means.wall)());
@@ -225,8 +241,7 @@ impl Writer {
         }
         let plan = PackPlan::new(members).map_err(|error| WriteFault::Other(error.to_string()))?;
         let (answer, answered) = oneshot::channel();
-        let ticket = Arc::clone(&self.ticket);
-        self.world.write(WriteOrder { pack: Arc::new(plan.of_memory(bytes)), group, keys, ticket, answer });
+        self.world.write(WriteOrder { pack: Arc::new(plan.of_memory(bytes)), group, keys, job: self.job, answer });
         let closing = || MakeError::Refused(engine::Rejection::Closing);
         let made = answered.await.unwrap_or_else(|_| Err(closing()));
         made.map_err(|source| WriteFault::Make { group, source })

@@ -6,13 +6,13 @@
 //!
 //! A stream that is dropped withdraws what it has queued, and ends what it has in service.
 
-use super::{Means, Message, ReadOrder, ReadTarget, Ticket, WorldHandle};
+use super::{Means, Message, ReadOrder, ReadTarget, WorldHandle};
 use crate::holds::Hold;
 use crate::world::read::MemorySink;
 use bytes::Bytes;
 use catalog::Blob;
 use engine::recall::{Broken, MemoryRead};
-use engine::{Lane, Rejection};
+use engine::{JobClass, Lane, Rejection};
 use futures::stream::{BoxStream, StreamExt, try_unfold};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -23,19 +23,19 @@ use tokio::sync::mpsc;
 pub struct MemoryReads {
     means: Means,
     world: WorldHandle,
-    ticket: Option<Arc<Ticket>>,
+    job: Option<JobClass>,
 }
 
 impl MemoryReads {
     /// Reads through `world`.
     pub fn new(means: Means, world: WorldHandle) -> Self {
-        Self { means, world, ticket: None }
+        Self { means, world, job: None }
     }
 
-    /// The same, with everything ordered for the holder of `ticket`.
+    /// The same, as part of the steps of a repartition job.
     #[must_use]
-    pub fn with_ticket(&self, ticket: &Arc<Ticket>) -> Self {
-        Self { ticket: Some(Arc::clone(ticket)), ..self.clone() }
+    pub fn for_job(&self, job: JobClass) -> Self {
+        Self { job: Some(job), ..self.clone() }
     }
 
     /// The payload bytes `range` of `blob`, however long it takes. The stream ends after its first error, which says why
@@ -90,7 +90,7 @@ impl Reader {
             range,
             target: ReadTarget::Memory(sink),
             lane: self.lane,
-            ticket: self.reads.ticket.clone(),
+            job: self.reads.job,
             refused: Arc::clone(&refused),
         });
         Operation { bytes, refused, world, ended: false }

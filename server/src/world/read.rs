@@ -10,14 +10,14 @@
 //! - a read that is tried again, with other drives, goes on where it stood.
 
 use super::transfer::{described, told};
-use super::{Job, Message, Ticket, World};
+use super::{Job, Message, World};
 use crate::losses::Losses;
 use bytes::Bytes;
 use catalog::Blob;
 use disk::Drive;
 use disk::stack::{self, PayloadSink, Policy, SinkClosed, StackError, StackOutcome, StackReader};
 use engine::recall::{CONSUMER_WAIT_MAX, MEMORY_READ_BYTES};
-use engine::{Event, Lane, Outcome, ReadPolicy, Rejection, Request, Work};
+use engine::{Event, JobClass, Lane, Outcome, ReadPolicy, Rejection, Request, Work};
 use futures::future::BoxFuture;
 use model::{Attempt, BlobId, DriveId, OpId};
 use std::ops::Range;
@@ -43,8 +43,8 @@ pub struct ReadOrder {
     pub target: ReadTarget,
     /// The priority class whose share is charged.
     pub lane: Lane,
-    /// Whose it is, if that one may want it back or know how long it took.
-    pub ticket: Option<Arc<Ticket>>,
+    /// The class of the repartition job of whose step it is a part, if it is.
+    pub job: Option<JobClass>,
     /// Set if the engine refuses it or gives it up.
     pub refused: Arc<OnceLock<Rejection>>,
 }
@@ -134,7 +134,7 @@ impl PayloadSink for Progress {
 
 impl World {
     pub(super) fn order_read(&mut self, order: ReadOrder) {
-        let ReadOrder { blob, range, target, lane, ticket, refused } = order;
+        let ReadOrder { blob, range, target, lane, job, refused } = order;
         if let ReadTarget::Spool(writer) = &target {
             assert_eq!(writer.range(), range, "the spool has room for what is read");
         }
@@ -143,8 +143,8 @@ impl World {
         let work = Work::Read { blob: blob.blob, group, drives, bytes: range.end - range.start };
         self.means.holds.hold(blob.blob);
         let progress = Some(Box::new(Progress { range, target, given_bytes: 0, closed: false }));
-        self.jobs.insert(op, Job::Read { blob, progress, refused, ticket });
-        self.apply(Event::Submitted(Request { op, lane, overtake_limit: None, work }));
+        self.jobs.insert(op, Job::Read { blob, progress, refused });
+        self.submit(job, Request { op, lane, overtake_limit: None, work });
     }
 
     pub(super) fn read(
@@ -156,7 +156,7 @@ impl World {
         policy: ReadPolicy,
     ) {
         let stacks_with_drives = self.with_drives(stacks);
-        let Some(Job::Read { blob, progress, ticket, .. }) = self.jobs.get_mut(&op) else {
+        let Some(Job::Read { blob, progress, .. }) = self.jobs.get_mut(&op) else {
             panic!("{op} reads, and is no read");
         };
         assert_eq!(blob.blob, id, "an operation reads the blob it was asked for");
@@ -172,13 +172,9 @@ impl World {
             progress,
         };
         let stacks = stacks.to_vec();
-        let (handle, means, ticket) = (self.handle.clone(), self.means.clone(), ticket.clone());
+        let (handle, means) = (self.handle.clone(), self.means.clone());
         self.start(async move {
-            let began = means.clock.now();
             let (progress, done, outcomes) = read.run(id, &means.counters.losses).await;
-            if let Some(ticket) = ticket {
-                ticket.read_for(means.clock.now().since(began));
-            }
             name_damaged(id, &stacks, &outcomes);
             let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
             let outcomes = told(&means, &drives, outcomes);
@@ -196,13 +192,7 @@ impl World {
     }
 
     /// The operation is over.
-    pub(super) fn read_ended(
-        &self,
-        blob: &Blob,
-        progress: Progress,
-        refused: &OnceLock<Rejection>,
-        outcome: &Outcome,
-    ) {
+    pub(super) fn read_ended(&self, blob: &Blob, progress: Progress, refused: &OnceLock<Rejection>, outcome: &Outcome) {
         self.means.holds.release(blob.blob);
         self.note_loss(blob, &progress, outcome);
         let reason = match outcome {

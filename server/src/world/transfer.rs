@@ -32,8 +32,7 @@ impl World {
 
     fn write(&mut self, op: OpId, attempt: Attempt, group: GroupId, drives: Vec<DriveId>) {
         let job = self.jobs.get(&op);
-        let Some(job @ Job::Write { pack, .. }) = job else { panic!("{op} writes, and is no write") };
-        let ticket = job.ticket().cloned();
+        let Some(Job::Write { pack, .. }) = job else { panic!("{op} writes, and is no write") };
         let write = Write {
             means: self.means.clone(),
             pack: Arc::clone(pack),
@@ -44,11 +43,7 @@ impl World {
         };
         let (handle, means) = (self.handle.clone(), self.means.clone());
         self.start(async move {
-            let began = means.clock.now();
             let (written, outcomes, unreadable) = write.run(&handle).await;
-            if let Some(ticket) = ticket {
-                ticket.wrote_for(means.clock.now().since(began));
-            }
             let outcomes = told(&means, &drives, outcomes);
             let event = match unreadable {
                 Some(versions) => Event::SourceUnreadable { op, attempt, versions, outcomes },
@@ -66,14 +61,9 @@ impl World {
         };
         let devices: Vec<Arc<dyn Drive>> = drives.iter().map(|drive| self.drive(*drive)).collect();
         let (handle, means) = (self.handle.clone(), self.means.clone());
-        let ticket = self.jobs.get(&op).and_then(Job::ticket).cloned();
         self.start(async move {
-            let began = means.clock.now();
             let blob = described(&means, &written.blob);
             let report = stack::verify(blob, &devices, written.sealed.checksum).await;
-            if let Some(ticket) = ticket {
-                ticket.verified_for(means.clock.now().since(began));
-            }
             let outcomes = told(&means, &drives, report.outcomes);
             let done = report.result.is_ok();
             let written = match report.result {

@@ -1,0 +1,241 @@
+//! Carries out the steps of a job in one class: reads input, writes what is buffered, refills runs.
+//!
+//! A step is done in part if something comes between, and is reported as far as it was done. Nothing is waited for here
+//! and nothing tried again: that is the engine's.
+
+use super::heavy::heavy;
+use super::input::Input;
+use super::job_work::JobWork;
+use super::reader::{ReadFault, Reader};
+use super::source::{BlobReader, SourceError};
+use super::writer::{Run, WriteBatch, WriteFault, WriteTarget, Writer};
+use crate::house::House;
+use crate::world::{MakeError, MemoryReads};
+use arrow::array::RecordBatch;
+use catalog::{Blob, HIDDEN_BUCKET};
+use engine::repartition::Order;
+use engine::{Rejection, StepResult};
+use futures::FutureExt;
+use model::{ClassId, GroupId};
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One class of a job at work.
+pub(super) struct ClassSteps {
+    work: Arc<JobWork>,
+    class: ClassId,
+    reader: Reader,
+    writer: Writer,
+    reads: MemoryReads,
+    /// A batch that is encoded and not yet with the rack.
+    ahead: Option<WriteBatch>,
+}
+
+impl ClassSteps {
+    /// A class whose input lies so on its groups.
+    pub fn new(work: &Arc<JobWork>, class: ClassId, queues: BTreeMap<GroupId, VecDeque<Input>>) -> Self {
+        let reads = MemoryReads::new(work.means.clone(), work.world.clone()).for_job(work.of(class));
+        let (records, blobs) = (Arc::clone(&work.records), BlobReader::new(reads.clone()));
+        let reader = Reader::new(work.means.clone(), records, blobs, queues, work.limits);
+        let writer = Writer {
+            means: work.means.clone(),
+            world: work.world.clone(),
+            records: Arc::clone(&work.records),
+            job: work.of(class),
+            to: work.request.to.clone(),
+            object_bytes: work.memory.object_bytes,
+            decoder_bytes: work.limits.decoder_bytes,
+        };
+        Self { work: Arc::clone(work), class, reader, writer, reads, ahead: None }
+    }
+
+    pub fn class(&self) -> ClassId {
+        self.class
+    }
+
+    /// Carries out an order, as far as it can be done now.
+    pub async fn perform(&mut self, order: Order) -> StepResult {
+        let done = match order {
+            Order::Read { group, bytes } => Ok(self.read(group, bytes).await),
+            Order::Deliver { group, .. } => self.write(WriteTarget::Deliver(group)).await,
+            Order::Offload { on, target, .. } => self.write(WriteTarget::Offload { on, target }).await,
+            Order::Refill { on, target, bytes } => self.refill(on, target, bytes).await,
+            Order::Wait | Order::Done => unreachable!("that is no step"),
+        };
+        done.unwrap_or_else(|failed| {
+            self.work.set_fault(self.class, failed);
+            StepResult::Failed
+        })
+    }
+
+    async fn read(&mut self, group: GroupId, bytes: u64) -> StepResult {
+        let mut done = self.reader.read(group, bytes, &self.work.buffer).await;
+        let nothing = done.input_bytes + done.lost_bytes + done.unreported.bytes() == 0;
+        let output = self.work.was_read(&mut done);
+        let read = StepResult::Read { input_bytes: done.input_bytes, lost_bytes: done.lost_bytes, output };
+        match done.fault.map(|fault| self.read_fault(&fault)) {
+            Some(StepResult::Failed) => StepResult::Failed,
+            Some(nothing_done) if nothing => nothing_done,
+            _ => read,
+        }
+    }
+
+    /// Writes what is buffered for a destination there, or elsewhere as a run. The batch to be written after it is
+    /// encoded meanwhile.
+    async fn write(&mut self, target: WriteTarget) -> Result<StepResult, String> {
+        self.reader.rest();
+        let (work, writer, class) = (Arc::clone(&self.work), self.writer.clone(), self.class);
+        let batch = match self.take_ahead(target) {
+            Some(batch) => Some(batch),
+            None => encoded(&work, &writer, target, None).await.map_err(|fault| fault.to_string())?,
+        };
+        let Some(batch) = batch else {
+            // The engine counts a little more than there is; it goes with the account alone.
+            return Ok(StepResult::Written { bytes: work.release(target, 0) });
+        };
+        let ahead = async {
+            match work.target_behind(class, &batch).await {
+                Some(next) => encoded(&work, &writer, next, Some(&batch)).await,
+                None => Ok(None),
+            }
+        };
+        // What fails in a way that must not be fails when the write has ended.
+        let ahead = AssertUnwindSafe(ahead).catch_unwind();
+        let (written, ahead) = futures::future::join(writer.write(&batch), ahead).await;
+        let ahead = ahead.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        // What cannot be encoded ends the job, whatever became of the write.
+        let ahead = ahead.map_err(|fault| fault.to_string())?;
+        match written {
+            Ok(blob) => {
+                self.ahead = ahead;
+                Ok(StepResult::Written { bytes: work.was_written(batch, blob) })
+            }
+            Err(fault) => {
+                if let Some(ahead) = ahead {
+                    work.buffer().put_back(ahead.taken);
+                }
+                self.ahead = Some(batch);
+                Ok(self.write_fault(&fault))
+            }
+        }
+    }
+
+    /// The batch that was encoded ahead, if it is for this target. If not, what it was made of is buffered again.
+    fn take_ahead(&mut self, target: WriteTarget) -> Option<WriteBatch> {
+        let batch = self.ahead.take()?;
+        if batch.target == target {
+            return Some(batch);
+        }
+        self.work.buffer().put_back(batch.taken);
+        None
+    }
+
+    async fn refill(&mut self, on: GroupId, target: GroupId, bytes: u64) -> Result<StepResult, String> {
+        self.reader.rest();
+        let work = Arc::clone(&self.work);
+        let number = work.destination_number(target);
+        let Some(run) = work.take_run(on, target, bytes) else {
+            // What is left of the run is an account without bytes.
+            work.buffer().refill(number, bytes, Vec::new()).map_err(|error| error.to_string())?;
+            return Ok(StepResult::Refilled { bytes });
+        };
+        // Its stacks may have been rebuilt on other drives since.
+        let known = work.means.catalog.blob(run.blob.blob).await.map_err(|error| error.to_string())?;
+        let blob = known.unwrap_or_else(|| run.blob.clone());
+        let pieces = match read_run(self.reads.clone(), &run, &blob).await {
+            Ok(pieces) => pieces,
+            Err(fault) => {
+                work.put_back(on, target, run);
+                return Ok(self.read_fault(&fault));
+            }
+        };
+        work.buffer().refill(number, run.counted, pieces).map_err(|error| error.to_string())?;
+        work.was_refilled(&run);
+        let house = House::new(work.means.clone(), work.world.clone(), Duration::ZERO);
+        for (_, key, _) in &run.members {
+            let displaced = work.means.catalog.delete_object(HIDDEN_BUCKET, key).await;
+            house.displaced(displaced.map_err(|error| error.to_string())?);
+        }
+        Ok(StepResult::Refilled { bytes: run.counted })
+    }
+
+    /// The result of a step whose bytes did not come.
+    fn read_fault(&self, fault: &ReadFault) -> StepResult {
+        let result = match fault {
+            ReadFault::Bytes { source: SourceError::Refused(reason), .. } => {
+                return self.refused(*reason, fault.to_string());
+            }
+            ReadFault::Bytes { source: SourceError::Moving, .. } => StepResult::NoRoom,
+            ReadFault::Bytes { source: SourceError::Staged(_) | SourceError::Catalog(_), .. }
+            | ReadFault::Records(_) => StepResult::Failed,
+        };
+        self.work.set_fault(self.class, fault.to_string());
+        result
+    }
+
+    /// The result of a step whose bytes were not written.
+    fn write_fault(&self, fault: &WriteFault) -> StepResult {
+        match fault {
+            WriteFault::Make { source: MakeError::Withdrawn, .. } => StepResult::Refused,
+            WriteFault::Make { source: MakeError::Refused(reason), .. } => self.refused(*reason, fault.to_string()),
+            WriteFault::Make { source: MakeError::Catalog(_), .. } | WriteFault::Records(_) | WriteFault::Other(_) => {
+                self.work.set_fault(self.class, fault.to_string());
+                StepResult::Failed
+            }
+        }
+    }
+
+    /// The rack refused an operation of the step, and knows why; people read it in words.
+    fn refused(&self, reason: Rejection, fault: String) -> StepResult {
+        let fault = match reason {
+            Rejection::QueueFull => return StepResult::Refused,
+            Rejection::NoRoom => format!("{fault}; remove something there, and ask again"),
+            _ => fault,
+        };
+        self.work.set_fault(self.class, fault);
+        StepResult::Refused
+    }
+}
+
+/// Takes from the buffer what is to be written, and encodes it; nothing if there is nothing. `before` is a batch
+/// that will be written first.
+async fn encoded(
+    work: &JobWork,
+    writer: &Writer,
+    target: WriteTarget,
+    before: Option<&WriteBatch>,
+) -> Result<Option<WriteBatch>, WriteFault> {
+    let most = match target {
+        WriteTarget::Deliver(_) => work.memory.object_bytes,
+        WriteTarget::Offload { .. } => work.memory.chunk_bytes,
+    };
+    let taken = work.buffer().take(work.destination_number(target.destination()), most);
+    if taken.is_empty() {
+        return Ok(None);
+    }
+    let batch = match target {
+        WriteTarget::Deliver(group) => {
+            let before = |partition| before.map_or(0, |batch| batch.objects_of(partition));
+            let number = |partition| work.number_of(partition) + before(partition);
+            writer.encode_objects(group, taken, number).await?
+        }
+        WriteTarget::Offload { .. } => writer.encode_run(target, taken, work.next_run()).await?,
+    };
+    Ok(Some(batch))
+}
+
+/// The pieces of a run, by partition.
+async fn read_run(reads: MemoryReads, run: &Run, blob: &Blob) -> Result<Vec<(usize, RecordBatch)>, ReadFault> {
+    let mut blobs = BlobReader::new(reads);
+    let end = run.members.last().map_or(0, |(_, _, range)| range.end);
+    let mut pieces = Vec::new();
+    for (partition, key, range) in &run.members {
+        let bytes = blobs.read(blob, range.clone(), end).await;
+        let bytes = bytes.map_err(|source| ReadFault::Bytes { name: format!("run {key}"), source })?;
+        let batches = heavy(move || batch::decode_run(&bytes)).await?;
+        pieces.extend(batches.into_iter().map(|batch| (*partition, batch)));
+    }
+    Ok(pieces)
+}

@@ -1,0 +1,208 @@
+//! The input of a job: its objects, as they are listed when the job is planned, and where they lie.
+//!
+//! Objects are sorted by group, blob and offset: the order in which they are read. What the catalog knows to be
+//! unreadable refuses the job before any group wakes for it.
+//!
+//! Memory: [`Input`] for each object, and a page of the listing.
+
+use super::places::directory;
+use super::report::{Place, Request};
+use batch::Format;
+use catalog::{Catalog, CatalogError, ListRequest, Object, VersionId};
+use model::{BlobId, GroupId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Objects that are listed at once.
+const PAGE: usize = 1_000;
+
+/// An object of the input.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Input {
+    /// The blob it lies in; [`BlobId::NONE`] if it is in the workshop.
+    blob: BlobId,
+    /// Where in the blob it begins.
+    offset: u64,
+    /// Its number.
+    pub version: VersionId,
+    /// Its length.
+    pub bytes: u64,
+    /// Its key, in the bucket that the job reads.
+    pub key: Arc<str>,
+}
+
+impl Input {
+    /// Where in its blob the objects end that lie together, from this one on over those that follow, about `bytes` in
+    /// all.
+    pub fn together<'a>(&self, behind: impl Iterator<Item = &'a Self>, bytes: u64) -> u64 {
+        let mut end = self.offset + self.bytes;
+        let most = end.saturating_add(bytes);
+        for next in behind {
+            if next.blob != self.blob || next.offset != end || end >= most {
+                break;
+            }
+            end += next.bytes;
+        }
+        end
+    }
+}
+
+/// An object that was read: its version, and its key.
+pub(super) type ReadInput = (VersionId, Arc<str>);
+
+/// Finds the objects below `from`, or the one that has that very key, and where they lie.
+pub(super) async fn listed(catalog: &Catalog, request: &Request) -> Result<Found, String> {
+    let from = &request.from;
+    let no_bucket = |error| match error {
+        CatalogError::NoSuchBucket => format!("there is no bucket `{}` to read from", from.bucket),
+        error => error.to_string(),
+    };
+    let mut found = Found {
+        format: request
+            .format
+            .as_deref()
+            .map(str::parse)
+            .transpose()
+            .map_err(|error: batch::Error| error.to_string())?,
+        ..Found::default()
+    };
+    if !from.prefix.is_empty() && !from.prefix.ends_with('/') {
+        match catalog.head_object(&from.bucket, &from.prefix).await {
+            Ok(object) => {
+                found.take(catalog, from, vec![(from.prefix.clone(), object)]).await?;
+                return Ok(found);
+            }
+            Err(CatalogError::NoSuchKey) => {}
+            Err(error) => return Err(no_bucket(error)),
+        }
+    }
+    let prefix = directory(from).prefix;
+    let mut start_after = None;
+    loop {
+        let request = ListRequest { prefix: prefix.clone(), start_after, max_keys: PAGE, delimiter: None };
+        let page = catalog.list_objects(&from.bucket, &request).await.map_err(no_bucket)?;
+        start_after = page.objects.last().map(|(key, _)| key.clone());
+        found.take(catalog, from, page.objects).await?;
+        if !page.truncated {
+            break;
+        }
+    }
+    if found.format.is_none() || found.placed.is_empty() {
+        return Err(format!("there are no objects below s3://{}/{prefix}", from.bucket));
+    }
+    Ok(found)
+}
+
+/// Refuses input that is known not to be readable: no group wakes for a job that could not come to its end.
+async fn none_is_quarantined(catalog: &Catalog, versions: &[VersionId]) -> Result<(), String> {
+    let quarantined = catalog.are_unreadable(versions).await.map_err(|error| error.to_string())?;
+    let Some(first) = versions.iter().zip(quarantined).find(|(_, quarantined)| *quarantined) else { return Ok(()) };
+    let Some(found) = catalog.unreadable_of(*first.0).await.map_err(|error| error.to_string())? else { return Ok(()) };
+    let catalog::Unreadable { bucket, key, reason, .. } = found;
+    Err(format!("s3://{bucket}/{key} is in quarantine: {reason}; write it again, or delete it"))
+}
+
+/// The input, as far as it is listed.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Its format, stated by the user or by its names.
+    pub format: Option<Format>,
+    /// The first object whose name said so.
+    named: Option<String>,
+    placed: Placed,
+    groups: BTreeMap<BlobId, Option<GroupId>>,
+}
+
+/// The input by group; what lies in the workshop is under no group.
+#[derive(Debug, Default)]
+pub(super) struct Placed {
+    pub by_group: BTreeMap<GroupId, Vec<Input>>,
+    pub workshop: Vec<Input>,
+    /// Objects that were deleted or overwritten since they were listed.
+    pub lost: u64,
+    /// The length of all keys.
+    pub key_bytes: u64,
+}
+
+impl Placed {
+    fn is_empty(&self) -> bool {
+        self.by_group.is_empty() && self.workshop.is_empty()
+    }
+}
+
+impl Found {
+    /// Takes a page of the listing.
+    async fn take(&mut self, catalog: &Catalog, from: &Place, page: Vec<(String, Object)>) -> Result<(), String> {
+        let mut listed = Vec::with_capacity(page.len());
+        // What has no bytes has no records; some clients put such objects in the place of directories.
+        for (key, object) in page.into_iter().filter(|(_, object)| object.bytes > 0) {
+            self.is_of_one_format(&from.bucket, &key)?;
+            listed.push((key, object.version));
+        }
+        let versions: Vec<_> = listed.iter().map(|(_, version)| *version).collect();
+        none_is_quarantined(catalog, &versions).await?;
+        self.place(catalog, &from.bucket, listed).await.map_err(|error| error.to_string())
+    }
+
+    /// Learns from the name of an object what it is, unless that was said.
+    fn is_of_one_format(&mut self, bucket: &str, key: &str) -> Result<(), String> {
+        if self.format.is_some() && self.named.is_none() {
+            return Ok(());
+        }
+        let Some(format) = Format::of_key(key) else {
+            return Err(format!(
+                "the name of s3://{bucket}/{key} does not tell what it is; say so with --format, or leave it out of \
+                 the prefix"
+            ));
+        };
+        let first = *self.format.get_or_insert(format);
+        let name = self.named.get_or_insert_with(|| key.to_owned());
+        if first != format {
+            return Err(format!("{name} is {first} and {key} is {format}; partition them apart, or say --format"));
+        }
+        Ok(())
+    }
+
+    async fn place(
+        &mut self,
+        catalog: &Catalog,
+        bucket: &str,
+        listed: Vec<(String, VersionId)>,
+    ) -> Result<(), CatalogError> {
+        let Self { placed, groups, .. } = self;
+        let at: Vec<_> = listed.iter().map(|(key, _)| (bucket, key.as_str())).collect();
+        let found = catalog.placed_objects(&at).await?;
+        for ((key, version), found) in listed.iter().zip(found) {
+            let Some(found) = found.filter(|found| found.object.version == *version) else {
+                placed.lost += 1;
+                continue;
+            };
+            let (blob, offset) = match found.place {
+                catalog::Place::Stored { blob, offset } => (blob, offset),
+                catalog::Place::Staged { .. } | catalog::Place::Parts => (BlobId::NONE, 0),
+            };
+            let group = match groups.get(&blob) {
+                Some(group) => *group,
+                None if blob == BlobId::NONE => None,
+                None => *groups.entry(blob).or_insert(catalog.blob(blob).await?.map(|blob| blob.group)),
+            };
+            placed.key_bytes += key.len() as u64;
+            let (version, bytes, key) = (*version, found.object.bytes, Arc::from(key.as_str()));
+            let input = Input { blob, offset, version, bytes, key };
+            match group {
+                Some(group) => placed.by_group.entry(group).or_default().push(input),
+                None => placed.workshop.push(input),
+            }
+        }
+        Ok(())
+    }
+
+    /// All of it, in the order in which it lies.
+    pub fn placed(mut self) -> Placed {
+        for inputs in self.placed.by_group.values_mut() {
+            inputs.sort_unstable();
+            inputs.shrink_to_fit();
+        }
+        self.placed
+    }
+}

@@ -1,0 +1,354 @@
+//! The state that the classes of a job at work share: the buffer, the runs that lie offloaded, and the figures of its
+//! report.
+//!
+//! Invariants: what is held is within the memory that the job was given, asserted with every step; records are in the
+//! buffer, in a run, or delivered, and the tally of what was delivered must be that of what was read.
+
+use super::buffer::Buffer;
+use super::heavy::heavy;
+use super::input::ReadInput;
+use super::memory::Memory;
+use super::plan::Survey;
+use super::reader::{Limits, Records};
+use super::report::{Outcome, Progress, Request};
+use super::writer::{Run, WriteBatch, WriteTarget};
+use crate::world::{Means, WorldHandle};
+use batch::Tally;
+use catalog::Blob;
+use engine::repartition::JobPlanner;
+use engine::{JobClass, JobId, JobTimes, Lane};
+use model::{ClassId, GroupId, Time};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Steps between two forecasts, at least. There are more between them the more steps there were: a forecast goes
+/// through all that is left, and a job of millions of steps must not spend its time on that.
+const FORECAST_EVERY: u64 = 16;
+/// The part of all steps so far that lies between two forecasts.
+const FORECAST_PART: u64 = 64;
+
+/// See the head of this file.
+pub(super) struct JobWork {
+    pub means: Means,
+    pub world: WorldHandle,
+    pub job: JobId,
+    pub request: Request,
+    pub records: Arc<Records>,
+    pub buffer: Mutex<Buffer>,
+    pub memory: Memory,
+    pub limits: Limits,
+    destinations: Vec<GroupId>,
+    planned_objects: u64,
+    began: Time,
+    /// Groups that were woken for the background, and for others, before it began.
+    wakes_before: [u64; 2],
+    state: Mutex<State>,
+}
+
+/// The part that changes with every step.
+#[derive(Default)]
+struct State {
+    /// By the group they lie on and their destination.
+    runs: BTreeMap<(GroupId, GroupId), Vec<Run>>,
+    next_run: u64,
+    /// The number of each partition's next object.
+    numbers: BTreeMap<usize, u64>,
+    progress: Progress,
+    output: Tally,
+    read: Vec<ReadInput>,
+    offloaded_in_all: u64,
+    /// Why the last step of a class came to nothing, for people.
+    faults: BTreeMap<ClassId, String>,
+    steps: u64,
+    forecast: Forecast,
+}
+
+/// The time that the rest takes, as of a certain step.
+#[derive(Clone, Copy, Default)]
+struct Forecast {
+    left: Duration,
+    /// The step from which on it is simulated anew.
+    until: u64,
+}
+
+/// The remains of a job that is complete: its report, and the input that was read.
+pub(super) type Complete = (Outcome, Vec<ReadInput>);
+
+impl JobWork {
+    /// A job that begins with everything that `survey` found; `None` if the world has ended.
+    pub async fn begin(
+        means: &Means,
+        world: &WorldHandle,
+        job: JobId,
+        request: &Request,
+        survey: &Survey,
+    ) -> Option<Self> {
+        let memory = survey.memory;
+        let progress = Progress { lost_objects: survey.lost_objects, ..Progress::default() };
+        let buffer = Buffer::new(survey.destinations.len(), survey.destination_of, memory.chunk_bytes);
+        Some(Self {
+            job,
+            records: Arc::new(Records::new(&request.from.bucket, survey.spec.clone())),
+            buffer: Mutex::new(buffer),
+            limits: Limits {
+                chunk_bytes: memory.chunk_bytes,
+                decoder_bytes: memory.decoder_bytes(survey.spec.format),
+                memory_bytes: request.memory_bytes,
+            },
+            memory,
+            destinations: survey.destinations.clone(),
+            planned_objects: survey.plan.objects + survey.lost_objects,
+            began: means.clock.now(),
+            wakes_before: wakes(world).await?,
+            state: Mutex::new(State { progress, ..State::default() }),
+            means: means.clone(),
+            world: world.clone(),
+            request: request.clone(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn buffer(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A class of the job, for its operations.
+    pub fn of(&self, class: ClassId) -> JobClass {
+        JobClass { job: self.job, class }
+    }
+
+    /// The number of a destination group.
+    pub fn destination_number(&self, group: GroupId) -> usize {
+        let found = self.destinations.iter().position(|known| *known == group);
+        found.expect("what is buffered has a destination")
+    }
+
+    /// The most that may be reported of one batch: a run is no more than a chunk.
+    fn reported_at_most(&self, target: WriteTarget) -> u64 {
+        match target {
+            WriteTarget::Deliver(_) => u64::MAX,
+            WriteTarget::Offload { .. } => self.memory.chunk_bytes,
+        }
+    }
+
+    /// The number of a partition's next object.
+    pub fn number_of(&self, partition: usize) -> u64 {
+        self.state().numbers.get(&partition).copied().unwrap_or(0)
+    }
+
+    /// The number of the next run.
+    pub fn next_run(&self) -> u64 {
+        let mut state = self.state();
+        state.next_run += 1;
+        state.next_run
+    }
+
+    /// Where a class writes after `batch`, as far as that is certain.
+    pub async fn target_behind(&self, class: ClassId, batch: &WriteBatch) -> Option<WriteTarget> {
+        let number = self.destination_number(batch.target.destination());
+        let most = self.reported_at_most(batch.target);
+        let reported = self.buffer().reportable(number, batch.taken_bytes(), most);
+        let of = self.of(class);
+        let order = self.world.ask(move |rack, _| rack.job_ahead(of, reported)).await.flatten();
+        order.and_then(WriteTarget::of)
+    }
+
+    /// Input was read, and what came of it is buffered; returns the bytes to report, by destination.
+    pub fn was_read(&self, done: &mut super::reader::Done) -> Vec<(GroupId, u64)> {
+        let reported = self.buffer().settle(std::mem::take(&mut done.unreported));
+        let mut state = self.state();
+        let progress = &mut state.progress;
+        progress.input_bytes += done.input_bytes + done.lost_bytes;
+        progress.rows += done.rows;
+        progress.lost_objects += done.lost_objects;
+        state.read.append(&mut done.read);
+        reported.iter().map(|(number, bytes)| (self.destinations[*number], *bytes)).collect()
+    }
+
+    /// Of what was buffered for a target's destination `bytes` were written; returns the bytes to report.
+    pub fn release(&self, target: WriteTarget, bytes: u64) -> u64 {
+        let number = self.destination_number(target.destination());
+        self.buffer().release(number, bytes, self.reported_at_most(target))
+    }
+
+    /// A batch is written: it is buffered no more. Returns the bytes to report.
+    pub fn was_written(&self, mut batch: WriteBatch, blob: Blob) -> u64 {
+        let bytes = batch.taken_bytes();
+        drop(std::mem::take(&mut batch.taken));
+        let reported = self.release(batch.target, bytes);
+        let mut state = self.state();
+        match batch.target {
+            WriteTarget::Deliver(_) => {
+                for partition in batch.partitions() {
+                    *state.numbers.entry(partition).or_default() += 1;
+                    state.progress.output_objects += 1;
+                }
+                state.progress.output_bytes += batch.object_bytes();
+                state.output += batch.tally();
+            }
+            WriteTarget::Offload { on, target } => {
+                state.offloaded_in_all += blob.payload_bytes;
+                state.progress.offloaded_bytes += reported;
+                state.runs.entry((on, target)).or_default().push(batch.as_run(blob, reported));
+            }
+        }
+        reported
+    }
+
+    /// Takes a run of at most so many bytes.
+    pub fn take_run(&self, on: GroupId, target: GroupId, most_bytes: u64) -> Option<Run> {
+        let mut state = self.state();
+        let runs = state.runs.entry((on, target)).or_default();
+        let fits = runs.iter().position(|run| run.counted <= most_bytes)?;
+        Some(runs.remove(fits))
+    }
+
+    /// Puts back a run that could not be read.
+    pub fn put_back(&self, on: GroupId, target: GroupId, run: Run) {
+        self.state().runs.entry((on, target)).or_default().push(run);
+    }
+
+    /// A run lies offloaded no more.
+    pub fn was_refilled(&self, run: &Run) {
+        self.state().progress.offloaded_bytes -= run.counted;
+    }
+
+    /// Remembers why a step of a class came to nothing.
+    pub fn set_fault(&self, class: ClassId, fault: String) {
+        self.state().faults.insert(class, fault);
+    }
+
+    /// Why the last step of a class that failed came to nothing.
+    pub fn fault(&self, class: ClassId) -> String {
+        self.state().faults.get(&class).cloned().unwrap_or_default()
+    }
+
+    /// A step has ended: what is buffered is within bounds.
+    pub fn step_ended(&self) {
+        let (held, peak) = {
+            let buffer = self.buffer();
+            (buffer.held_bytes(), buffer.peak_bytes())
+        };
+        // The eighth was set aside for runs that are back.
+        let most = self.memory.buffer_bytes + self.memory.buffer_bytes / 8;
+        assert!(held <= most, "{held} bytes are buffered, and {} are allowed", self.memory.buffer_bytes);
+        let mut state = self.state();
+        state.steps += 1;
+        state.progress.buffered_bytes = held;
+        state.progress.peak_buffered_bytes = peak;
+    }
+
+    /// The progress of the job: what was measured here, and what the engine knows.
+    pub async fn progress(&self) -> Progress {
+        let job = self.job;
+        let look = move |rack: &engine::Rack, _| Some((rack.job_planner(job)?.clone(), rack.job_blocked(job)));
+        let Some((planner, blocked)) = self.world.ask(look).await.flatten() else {
+            return self.state().progress.clone();
+        };
+        let (strategy, left) = (strategies(&planner), self.left(planner).await);
+        let mut progress = self.state().progress.clone();
+        progress.strategy = strategy;
+        progress.waits = blocked.map(|(class, _)| self.fault(class)).unwrap_or_default();
+        progress.left_s = self.means.clock.to_wall(left).as_secs_f64();
+        let gone = self.means.clock.now().since(self.began).as_secs_f64();
+        progress.done = gone / (gone + left.as_secs_f64()).max(f64::MIN_POSITIVE);
+        progress
+    }
+
+    /// The time that the rest takes, simulated anew when there were steps enough since the last time.
+    async fn left(&self, planner: JobPlanner) -> Duration {
+        let (steps, forecast) = {
+            let state = self.state();
+            (state.steps, state.forecast)
+        };
+        if steps < forecast.until {
+            return forecast.left;
+        }
+        let left = heavy(move || planner.forecast().total()).await;
+        self.state().forecast = Forecast { left, until: steps + FORECAST_EVERY.max(steps / FORECAST_PART) };
+        left
+    }
+
+    /// The report of the job and the input it read, once all output is delivered.
+    ///
+    /// # Errors
+    /// Why the output is not what it should be; `None` if the world has ended.
+    pub async fn complete(&self) -> Result<Complete, Option<String>> {
+        let job = self.job;
+        let look = move |rack: &engine::Rack, _| Some((rack.job_planner(job)?.clone(), rack.job_times(job)));
+        let (planner, times) = self.world.ask(look).await.flatten().ok_or(None)?;
+        let wakes = wakes(&self.world).await.ok_or(None)?;
+        let mut state = self.state();
+        assert!(planner.done(), "the job is done, and not everything is delivered");
+        self.records.finish().map_err(|error| Some(error.to_string()))?;
+        let (input, output) = (self.records.tally(), state.output);
+        if input != output {
+            return Err(Some(format!(
+                "{} records were read and {} written, or they are not the same; nothing is published. Please report \
+                 this",
+                input.rows, output.rows
+            )));
+        }
+        let (ended, planned) = (state.read.len() as u64 + state.progress.lost_objects, self.planned_objects);
+        if ended != planned {
+            return Err(Some(format!(
+                "{ended} objects of {planned} were read to their end; nothing is published. Please report this"
+            )));
+        }
+        let switches = [wakes[0] - self.wakes_before[0], wakes[1] - self.wakes_before[1]];
+        let outcome = self.outcome(&state, &planner, &times, switches);
+        Ok((outcome, std::mem::take(&mut state.read)))
+    }
+
+    fn outcome(&self, state: &State, planner: &JobPlanner, times: &JobTimes, switches: [u64; 2]) -> Outcome {
+        let hours = |span: Duration| span.as_secs_f64() / 3600.0;
+        let progress = &state.progress;
+        Outcome {
+            strategy: strategies(planner),
+            strategy_changes: planner.changes(),
+            hours: hours(self.means.clock.now().since(self.began)),
+            reading_hours: hours(times.reading),
+            writing_hours: hours(times.writing),
+            verifying_hours: hours(times.verifying),
+            switching_hours: hours(times.switching),
+            waiting_hours: hours(times.waiting),
+            switches: switches[0],
+            other_switches: switches[1],
+            input_bytes: progress.input_bytes,
+            offloaded_bytes: state.offloaded_in_all,
+            output_bytes: progress.output_bytes,
+            output_objects: progress.output_objects,
+            input_objects: state.read.len() as u64,
+            lost_objects: progress.lost_objects,
+            rows: state.output.rows,
+            tally: format!("{:032x}", state.output.sum),
+            peak_buffered_bytes: progress.peak_buffered_bytes,
+        }
+    }
+}
+
+/// The strategies that are followed, of each class where they differ.
+fn strategies(planner: &JobPlanner) -> String {
+    let mut choices: Vec<String> = Vec::new();
+    for class in planner.classes() {
+        let choice = planner.choice(class).to_string();
+        if !choices.contains(&choice) {
+            choices.push(choice);
+        }
+    }
+    choices.join(", ")
+}
+
+/// Groups that were woken for the background, and for others.
+async fn wakes(world: &WorldHandle) -> Option<[u64; 2]> {
+    let all = world.ask(|rack, _| rack.stats().group_wakes).await?;
+    let mut wakes = [0; 2];
+    for (lane, count) in Lane::ALL.iter().zip(all) {
+        wakes[usize::from(*lane != Lane::Background)] += count;
+    }
+    Some(wakes)
+}

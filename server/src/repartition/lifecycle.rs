@@ -1,0 +1,121 @@
+//! A job from its beginning to its end: it waits its turn, is planned, works, and is published or rolled back.
+
+use super::heavy::heavy;
+use super::job_work::{Complete, JobWork};
+use super::plan::{self, SurveyError};
+use super::report::{Kept, Outcome, Request};
+use super::runner::{self, BROKEN, Ended};
+use super::shared::{Shared, json, kept};
+use crate::world::JobActions;
+use catalog::{CatalogError, Job, JobState};
+use engine::{JobEvent, JobId};
+use futures::FutureExt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+impl Shared {
+    /// Begins a job, which waits its turn among the others.
+    pub(super) fn spawn(self: &Arc<Self>, job: Job) {
+        let shared = Arc::clone(self);
+        self.running().insert(job.job, None);
+        let actions = self.world.queue_job(JobId(job.job));
+        (self.means.spawn)(Box::pin(async move {
+            let number = job.job;
+            let worked = shared.work(job.clone(), actions).await;
+            shared.world.report_job(JobId(number), JobEvent::Closed);
+            // Nobody has it go on before it is known to have no task.
+            let _lock = shared.lock(number).await;
+            if let Err(error) = worked {
+                tracing::error!(job = number, %error, "a repartition does not go on");
+                shared.park(job, &error).await;
+            }
+            shared.running().remove(&number);
+        }));
+    }
+
+    async fn work(&self, job: Job, mut actions: JobActions) -> Result<(), CatalogError> {
+        let number = job.job;
+        let turn = runner::turn(&mut actions).await;
+        // Whatever an earlier attempt has left.
+        self.roll_back(number).await?;
+        let came = match turn {
+            // A mistake in a record must not take the server along.
+            Ok(()) => {
+                let transformed = AssertUnwindSafe(self.transform(&job, &mut actions)).catch_unwind().await;
+                transformed.unwrap_or_else(|_| Err(Ended::Failed(BROKEN.into())))
+            }
+            Err(ended) => Err(ended),
+        };
+        let _lock = self.lock(number).await;
+        // It may have been cancelled when all was written.
+        let cancelled = self.means.catalog.job(number).await?.is_some_and(|job| kept(&job).cancelled);
+        match if cancelled { Err(Ended::Cancelled) } else { came } {
+            Ok(outcome) => {
+                let publishing = |job: &Job| {
+                    let report = json(&Kept { outcome: Some(outcome.clone()), ..kept(job) });
+                    Job { state: JobState::Publishing, report, ..job.clone() }
+                };
+                let job = self.enter(job, publishing).await?;
+                let job = self.publish(job).await?;
+                self.tidy(job).await
+            }
+            Err(Ended::Closing) => self.not_its_doing(job).await,
+            Err(Ended::Cancelled) => {
+                self.roll_back(number).await?;
+                self.end(job, JobState::Cancelled, String::new()).await
+            }
+            Err(Ended::Failed(reason)) => {
+                tracing::warn!(job = number, reason, "a repartition failed; it is rolled back");
+                self.roll_back(number).await?;
+                self.end(job, JobState::Failed, reason).await
+            }
+        }
+    }
+
+    /// Everything up to an output that is complete and verified, and not yet published.
+    async fn transform(&self, job: &Job, actions: &mut JobActions) -> Result<Outcome, Ended> {
+        let failed = |error: CatalogError| Ended::Failed(error.to_string());
+        let request: Request =
+            serde_json::from_str(&job.request).map_err(|error| Ended::Failed(format!("its request: {error}")))?;
+        let (number, (outcome, read)) = (job.job, self.carry_out(job, &request, actions).await?);
+        let hidden = self.output(number, &request.to, usize::MAX).await.map_err(failed)?.len() as u64;
+        if hidden != outcome.output_objects {
+            let written = outcome.output_objects;
+            return Err(Ended::Failed(format!(
+                "{hidden} objects of {written} that were written are there; nothing is published. Please report this"
+            )));
+        }
+        // Input of which nothing came is kept: nobody who has all of it left out wants it gone.
+        if request.remove_input && outcome.rows > 0 {
+            self.means.catalog.add_job_inputs(number, &request.from.bucket, &read).await.map_err(failed)?;
+        }
+        Ok(outcome)
+    }
+
+    async fn carry_out(&self, job: &Job, request: &Request, actions: &mut JobActions) -> Result<Complete, Ended> {
+        let survey = plan::survey(&self.means, &self.world, &self.spec, request).await;
+        let survey = survey.map_err(|error| match error {
+            SurveyError::Closing => Ended::Closing,
+            SurveyError::Refused(reason) => Ended::Failed(reason),
+        })?;
+        // What there is to read may have changed since it was asked for.
+        let planned = |job: &Job| {
+            let report = json(&Kept { plan: Some(survey.plan.clone()), works: true, ..kept(job) });
+            Job { report, ..job.clone() }
+        };
+        self.enter(job.clone(), planned).await.map_err(|error| Ended::Failed(error.to_string()))?;
+        let work = JobWork::begin(&self.means, &self.world, JobId(job.job), request, &survey).await;
+        let work = Arc::new(work.ok_or(Ended::Closing)?);
+        if let Some(running) = self.running().get_mut(&job.job) {
+            *running = Some(Arc::clone(&work));
+        }
+        let scale = self.means.clock.scale();
+        // Simulates the cost of every strategy.
+        let (survey, spec) = heavy(move || {
+            let spec = survey.job(scale);
+            (survey, spec)
+        })
+        .await;
+        runner::run(&work, spec.map_err(Ended::Failed)?, survey.inputs, actions).await
+    }
+}

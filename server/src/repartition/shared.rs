@@ -1,0 +1,128 @@
+//! The state that all jobs share, and the changes of their records in the catalog.
+//!
+//! Invariant: a job's state changes only by whoever holds its state lock.
+
+use super::job_work::JobWork;
+use super::report::Kept;
+use crate::world::{Means, WorldHandle};
+use catalog::{CatalogError, Job, JobState};
+use model::RackSpec;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How often a job begins anew by itself after a server that was not told to end; perhaps it ended because of the job.
+const INTERRUPTIONS_MAX: u32 = 3;
+
+/// The means of all jobs, and those that have a task.
+pub(super) struct Shared {
+    pub means: Means,
+    pub world: WorldHandle,
+    pub spec: RackSpec,
+    /// Jobs that have a task, with their work once they are at work.
+    running: Mutex<BTreeMap<u64, Option<Arc<JobWork>>>>,
+    /// Held by whoever changes a job's state. One for each job since the server began.
+    locks: Mutex<BTreeMap<u64, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+impl Shared {
+    /// No job has a task yet.
+    pub fn new(means: Means, world: WorldHandle, spec: RackSpec) -> Self {
+        Self { means, world, spec, running: Mutex::default(), locks: Mutex::default() }
+    }
+
+    /// Jobs that have a task, with their work once they are at work.
+    pub fn running(&self) -> MutexGuard<'_, BTreeMap<u64, Option<Arc<JobWork>>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks a job's state: nobody else changes it meanwhile.
+    pub async fn lock(&self, job: u64) -> tokio::sync::OwnedMutexGuard<()> {
+        let lock = {
+            let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(locks.entry(job).or_default())
+        };
+        lock.lock_owned().await
+    }
+
+    /// The server ends, and not because of this job.
+    pub async fn not_its_doing(&self, job: Job) -> Result<(), CatalogError> {
+        let told = |job: &Job| {
+            let report = json(&Kept { interruptions: 0, works: false, ..kept(job) });
+            if job.state.is_over() { job.clone() } else { Job { report, ..job.clone() } }
+        };
+        self.enter(job, told).await.map(drop)
+    }
+
+    /// A job that was to work when the server ended. It begins anew, unless it did work, and that has happened too
+    /// often.
+    pub async fn interrupted(&self, job: Job) -> Result<Job, CatalogError> {
+        if !kept(&job).works {
+            return Ok(job);
+        }
+        let changed = |job: &Job| {
+            let interruptions = kept(job).interruptions + 1;
+            let report = json(&Kept { interruptions, ..kept(job) });
+            let (mut state, mut reason) = (job.state, job.reason.clone());
+            if interruptions > INTERRUPTIONS_MAX {
+                state = JobState::Paused;
+                reason = format!(
+                    "the server ended {interruptions} times while it worked on this, and was not told to; see why, \
+                     give the job less --memory if it took too much, and then `larder repartition resume {number}` \
+                     or `larder repartition cancel {number}`",
+                    number = job.job
+                );
+            }
+            Job { state, report, reason, ..job.clone() }
+        };
+        self.enter(job, changed).await
+    }
+
+    /// A job that the catalog keeps from going on waits for somebody who has it go on.
+    pub async fn park(&self, job: Job, error: &CatalogError) {
+        let number = job.job;
+        let changed = |job: &Job| {
+            let reason = format!("{error}; when that is mended, `larder repartition resume {number}`");
+            let state = if job.state == JobState::Running { JobState::Paused } else { job.state };
+            if job.state.is_over() { job.clone() } else { Job { state, reason, ..job.clone() } }
+        };
+        if let Err(error) = self.enter(job, changed).await {
+            tracing::error!(job = number, %error, "that cannot even be noted; the next start takes the job up");
+        }
+    }
+
+    /// Changes what is remembered of a job, whatever its user has just changed.
+    pub async fn enter(&self, mut job: Job, change: impl Fn(&Job) -> Job) -> Result<Job, CatalogError> {
+        loop {
+            job = self.means.catalog.job(job.job).await?.unwrap_or(job);
+            let changed = change(&job);
+            match self.means.catalog.change_job(&job, &changed).await {
+                Ok(()) => return Ok(changed),
+                Err(CatalogError::PreconditionFailed) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The server's own part of a job's record.
+pub(super) fn kept(job: &Job) -> Kept {
+    serde_json::from_str(&job.report).unwrap_or_default()
+}
+
+/// The name of a state, for people.
+pub(super) fn name(state: JobState) -> &'static str {
+    match state {
+        JobState::Running => "running",
+        JobState::Paused => "paused",
+        JobState::Publishing => "publishing",
+        JobState::Removing => "removing",
+        JobState::Done => "done",
+        JobState::Cancelled => "cancelled",
+        JobState::Failed => "failed",
+    }
+}
+
+/// Our own reports can always be written.
+pub(super) fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}

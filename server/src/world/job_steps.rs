@@ -1,0 +1,48 @@
+//! Repartition jobs in the world: what the engine wants done for a job goes to whoever carries it out, and what came of
+//! it comes back as an event.
+
+use super::{Message, World, WorldHandle};
+use engine::{Event, JobAction, JobClass, JobEvent, JobId, Request};
+use tokio::sync::mpsc;
+
+/// The engine's wishes for one job, in their order. They end with the world.
+pub type JobActions = mpsc::UnboundedReceiver<JobAction>;
+
+impl WorldHandle {
+    /// Queues a job; its turn comes, and everything after it, by the actions.
+    pub fn queue_job(&self, job: JobId) -> JobActions {
+        let (sender, actions) = mpsc::unbounded_channel();
+        self.send(Message::QueueJob(job, sender));
+        actions
+    }
+
+    /// Reports what happened to a job.
+    pub fn report_job(&self, job: JobId, event: JobEvent) {
+        self.send(Message::Event(Event::Job { job, event }));
+    }
+}
+
+impl World {
+    pub(super) fn queue_job(&mut self, job: JobId, actions: mpsc::UnboundedSender<JobAction>) {
+        self.job_actions.insert(job, actions);
+        self.apply(Event::Job { job, event: JobEvent::Queued });
+    }
+
+    pub(super) fn act_for_job(&mut self, job: JobId, action: JobAction) {
+        let ended = matches!(action, JobAction::Ended { .. });
+        if let Some(actions) = self.job_actions.get(&job) {
+            let _ = actions.send(action); // who carries it out may have ended with the server
+        }
+        if ended {
+            self.job_actions.remove(&job);
+        }
+    }
+
+    /// Submits an operation, for a job if it is part of one of its steps.
+    pub(super) fn submit(&mut self, of: Option<JobClass>, request: Request) {
+        self.apply(match of {
+            Some(of) => Event::SubmittedForJob { of, request },
+            None => Event::Submitted(request),
+        });
+    }
+}
