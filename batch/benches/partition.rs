@@ -11,7 +11,10 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_wrap)]
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
-use batch::{Decoder, Encoder, Format, Need, Partitioner, Spec, Tally, encode, held_bytes, read_back, tally_of};
+use batch::{
+    Decoder, Encoder, Format, MultisetChecksum, Need, Partitioner, Spec, encode, held_bytes, multiset_checksum,
+    read_back,
+};
 use bytes::Bytes;
 use model::Rng;
 use std::collections::BTreeMap;
@@ -150,7 +153,7 @@ fn worked_s() -> f64 {
 
 type Pieces = Mutex<BTreeMap<usize, Vec<RecordBatch>>>;
 
-fn read_one(spec: &Spec, path: &Path, pieces: &Pieces) -> Tally {
+fn read_one(spec: &Spec, path: &Path, pieces: &Pieces) -> MultisetChecksum {
     let mut file = fs::File::open(path).unwrap();
     let mut decoder = Decoder::open(spec, file.metadata().unwrap().len(), BUFFER_BYTES);
     let mut partitioner = None;
@@ -176,11 +179,11 @@ fn read_one(spec: &Spec, path: &Path, pieces: &Pieces) -> Tally {
     }
 }
 
-fn write_one(spec: &Spec, partition: usize, pieces: Vec<RecordBatch>, folder: &Path) -> Tally {
+fn write_one(spec: &Spec, partition: usize, pieces: Vec<RecordBatch>, folder: &Path) -> MultisetChecksum {
     let folder = folder.join(format!("{partition:05}"));
     fs::create_dir_all(&folder).unwrap();
     let schema = pieces[0].schema();
-    let mut tally = Tally::default();
+    let mut tally = MultisetChecksum::default();
     for (index, object) in Encoder::objects(spec.output, &schema, pieces, OBJECT_BYTES).enumerate() {
         let object = object.unwrap();
         tally += object.tally;
@@ -221,7 +224,7 @@ fn proof(spec: &Spec, target: &Path, threads: usize) -> Took {
     let (begun, worked) = (Instant::now(), worked_s());
     on_threads(threads, objects.len(), |index| {
         let (object, batches) = &objects[index];
-        let tally = || batches.iter().map(|batch| tally_of(batch).unwrap()).sum::<Tally>();
+        let tally = || batches.iter().map(|batch| multiset_checksum(batch).unwrap()).sum::<MultisetChecksum>();
         let (before, between) = (tally(), tally());
         let after = read_back(spec.output, &batches[0].schema(), object).unwrap();
         assert!(before == between && between == after, "they are the same records");
@@ -242,11 +245,11 @@ fn decoded(spec: &Spec, object: &Bytes) -> Vec<RecordBatch> {
     }
 }
 
-fn on_threads(threads: usize, count: usize, work: impl Fn(usize) -> Tally + Sync) -> Tally {
+fn on_threads(threads: usize, count: usize, work: impl Fn(usize) -> MultisetChecksum + Sync) -> MultisetChecksum {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         let one = || {
-            let mut tally = Tally::default();
+            let mut tally = MultisetChecksum::default();
             loop {
                 match next.fetch_add(1, Ordering::Relaxed) {
                     index if index < count => tally += work(index),
@@ -297,7 +300,7 @@ fn stages(spec: &Spec, source: &Path) {
     }
     let split_s = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
-    let tally: Tally = batches.iter().map(|batch| tally_of(batch).unwrap()).sum();
+    let tally: MultisetChecksum = batches.iter().map(|batch| multiset_checksum(batch).unwrap()).sum();
     let tally_s = begun.elapsed().as_secs_f64();
     assert_eq!(tally, partitioner.tally());
     let begun = Instant::now();

@@ -11,11 +11,12 @@
 use crate::error::Error;
 use crate::expression::Literal;
 use crate::number;
-use arrow_array::{Array, ArrayRef, AsArray, BooleanArray, StringArray, make_array};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Float64Type;
+use arrow_array::{Array, ArrayRef, BooleanArray, StringArray, make_array};
+use arrow_cast::display::FormatOptions;
 use arrow_cast::{CastOptions, cast, cast_with_options};
 use arrow_schema::DataType;
-use arrow_array::types::Float64Type;
-use arrow_cast::display::FormatOptions;
 use std::sync::Arc;
 
 /// Column and literals as arrays of one type.

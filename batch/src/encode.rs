@@ -17,11 +17,12 @@ use crate::error::{Error, caught};
 use crate::format::{CODEC, Format, HEADER};
 use crate::held::held_bytes;
 use crate::sizes::row_ends;
-use crate::tally::{Tally, tally_of};
-use arrow_array::{Array, AsArray, RecordBatch};
-use arrow_schema::{FieldRef, Schema, SchemaRef};
+use crate::tally::{MultisetChecksum, multiset_checksum};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch};
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{FieldRef, Schema, SchemaRef};
 use bytes::Bytes;
 use layout::writing;
 use parquet::arrow::ArrowWriter;
@@ -50,7 +51,7 @@ pub struct Encoded {
     /// Records in it.
     pub rows: u64,
     /// Their multiset checksum.
-    pub tally: Tally,
+    pub tally: MultisetChecksum,
 }
 
 /// The product of encoding.
@@ -155,12 +156,12 @@ impl Encoder {
     }
 
     /// Writes records as they are, each followed by `end`.
-    fn verbatim(&mut self, end: &[u8]) -> Result<(Vec<u8>, Tally), Error> {
+    fn verbatim(&mut self, end: &[u8]) -> Result<(Vec<u8>, MultisetChecksum), Error> {
         let left: usize = self.pieces.iter().map(|piece| verbatim_bytes(piece, end)).sum();
         let header = self.schema.metadata().get(HEADER).map(|header| format!("{header}\n")).unwrap_or_default();
         let mut bytes = Vec::with_capacity(header.len() + left.min(self.object_bytes));
         bytes.extend_from_slice(header.as_bytes());
-        let mut tally = Tally::default();
+        let mut tally = MultisetChecksum::default();
         while let Some(piece) = self.pieces.last() {
             let room = self.object_bytes.saturating_sub(bytes.len());
             let mut fit = rows_that_fit(piece, end, room);
@@ -170,24 +171,24 @@ impl Encoder {
             fit = fit.max(1);
             let Some(piece) = self.take(fit) else { break };
             append(&mut bytes, &piece, end);
-            tally += tally_of(&piece)?;
+            tally += multiset_checksum(&piece)?;
         }
         assert!(bytes.len() <= self.object_bytes || tally.rows == 1, "only a single record exceeds the chosen size");
         Ok((bytes, tally))
     }
 
-    fn parquet(&mut self) -> Result<(Vec<u8>, Tally), Error> {
+    fn parquet(&mut self) -> Result<(Vec<u8>, MultisetChecksum), Error> {
         let properties = layout::of(&self.schema, &self.pieces)?.set_max_row_group_bytes(Some(ROW_GROUP_BYTES_MAX));
         let mut metadata = self.schema.metadata().clone();
         metadata.remove(CODEC);
         let schema = Arc::new(self.schema.as_ref().clone().with_metadata(metadata));
         let bytes = Vec::with_capacity(self.room(0));
         let mut writer = ArrowWriter::try_new(bytes, Arc::clone(&schema), Some(properties.build())).map_err(writing)?;
-        let mut tally = Tally::default();
+        let mut tally = MultisetChecksum::default();
         let mut row_group_bytes = 0;
         while tally.rows == 0 || writer.bytes_written() + writer.in_progress_size() < self.object_bytes {
             let Some((piece, bytes)) = self.take_bytes(self.row_group_bytes) else { break };
-            tally += tally_of(&piece)?;
+            tally += multiset_checksum(&piece)?;
             if row_group_bytes + bytes > self.row_group_bytes {
                 writer.flush().map_err(writing)?;
                 row_group_bytes = 0;
@@ -205,26 +206,26 @@ impl Encoder {
         Ok((writer.into_inner().map_err(writing)?, tally))
     }
 
-    fn run(&mut self) -> Result<(Vec<u8>, Tally), Error> {
+    fn run(&mut self) -> Result<(Vec<u8>, MultisetChecksum), Error> {
         let refused = || Error::columns("writing a run");
         let bytes = Vec::with_capacity(self.room(MESSAGE_BYTES));
         let mut writer = StreamWriter::try_new(bytes, &self.schema).map_err(refused())?;
-        let mut tally = Tally::default();
+        let mut tally = MultisetChecksum::default();
         while tally.rows == 0 || writer.get_ref().len() < self.object_bytes {
             let Some(piece) = self.pieces.pop() else { break };
-            tally += tally_of(&piece)?;
+            tally += multiset_checksum(&piece)?;
             let piece = RecordBatch::try_new(Arc::clone(&self.schema), piece.columns().to_vec()).map_err(refused())?;
             writer.write(&piece).map_err(refused())?;
         }
         Ok((writer.into_inner().map_err(refused())?, tally))
     }
 
-    fn read_back(&self, bytes: &Bytes) -> Result<Tally, Error> {
+    fn read_back(&self, bytes: &Bytes) -> Result<MultisetChecksum, Error> {
         let Target::Object(format) = self.target else {
-            let mut tally = Tally::default();
+            let mut tally = MultisetChecksum::default();
             each_piece(bytes, |piece| {
                 self.check_columns(&piece.schema())?;
-                tally += tally_of(&piece)?;
+                tally += multiset_checksum(&piece)?;
                 Ok(())
             })?;
             return Ok(tally);
@@ -232,14 +233,14 @@ impl Encoder {
         let by = By::Hash { columns: Vec::new() };
         let spec = Spec { format, by, partitions: 0, columns: None, filter: None, output: format };
         let mut decoder = Decoder::open(&spec, bytes.len() as u64, u64::MAX).with_views();
-        let mut tally = Tally::default();
+        let mut tally = MultisetChecksum::default();
         loop {
             match decoder.next()? {
                 Need::Bytes(range) => decoder.give(&range, bytes.slice(range.start as usize..range.end as usize)),
                 Need::End => return Ok(tally),
                 Need::Batch(batch) => {
                     decoder.schema().map_or(Ok(()), |schema| self.check_columns(&schema))?;
-                    tally += tally_of(&batch)?;
+                    tally += multiset_checksum(&batch)?;
                 }
             }
         }
@@ -262,7 +263,7 @@ impl Encoder {
             Target::Object(format) => format.to_string(),
             Target::Run => String::from("a run"),
         };
-        Error::NotProven { format }
+        Error::VerificationFailed { format }
     }
 }
 
@@ -283,7 +284,7 @@ impl Iterator for Encoder {
 /// All objects of [`Encoder::objects`] at once; where memory matters, take them from the encoder one by one.
 ///
 /// # Errors
-/// [`Error::NotProven`], or whatever Arrow and Parquet refuse.
+/// [`Error::VerificationFailed`], or whatever Arrow and Parquet refuse.
 pub fn encode(
     format: Format,
     schema: &SchemaRef,
@@ -296,8 +297,8 @@ pub fn encode(
 /// The multiset checksum of an object, decoded as [`Encoder`] does to verify it.
 ///
 /// # Errors
-/// [`Error::NotProven`] if it has other columns, or the error of decoding it.
-pub fn read_back(format: Format, schema: &SchemaRef, object: &Bytes) -> Result<Tally, Error> {
+/// [`Error::VerificationFailed`] if it has other columns, or the error of decoding it.
+pub fn read_back(format: Format, schema: &SchemaRef, object: &Bytes) -> Result<MultisetChecksum, Error> {
     caught("reading back", || Encoder::objects(format, schema, Vec::new(), 0).read_back(object))
 }
 
@@ -402,14 +403,14 @@ mod tests {
             let encoder = || Encoder::of(target, &cents.schema(), vec![cents.clone()], 1000);
             let written =
                 |batch: RecordBatch| Encoder::of(target, &batch.schema(), vec![batch], 1000).next().unwrap().unwrap();
-            assert_eq!(encoder().read_back(&written(cents.clone()).bytes), tally_of(&cents));
-            let refused = Err(Error::NotProven { format: format.to_owned() });
+            assert_eq!(encoder().read_back(&written(cents.clone()).bytes), multiset_checksum(&cents));
+            let refused = Err(Error::VerificationFailed { format: format.to_owned() });
             for other in [price("price", 150, 3), price("cost", 150, 2)] {
                 let other = written(other);
-                assert_eq!(Ok(other.tally), tally_of(&cents), "their checksums do not differ");
+                assert_eq!(Ok(other.tally), multiset_checksum(&cents), "their checksums do not differ");
                 assert_eq!(encoder().read_back(&other.bytes), refused);
             }
-            assert_ne!(encoder().read_back(&written(price("price", 151, 2)).bytes), tally_of(&cents));
+            assert_ne!(encoder().read_back(&written(price("price", 151, 2)).bytes), multiset_checksum(&cents));
         }
     }
 

@@ -220,7 +220,7 @@ pub enum Error {
     },
     /// An encoded object that does not read back as the rows it was made of.
     #[error("what was encoded as {format} does not decode to the same records; nothing of it may be kept")]
-    NotProven {
+    VerificationFailed {
         /// The format.
         format: String,
     },

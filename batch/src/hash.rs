@@ -15,9 +15,16 @@
 //! - The hash resists no attacker, who can choose keys that all fall into one partition.
 
 use crate::error::Error;
-use arrow_array::{Array, ArrayRef, AsArray, Decimal128Array, Decimal256Array, GenericByteArray, GenericByteViewArray, OffsetSizeTrait};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ByteArrayType, ByteViewType, Float16Type, Float32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    UInt64Type,
+};
+use arrow_array::{
+    Array, ArrayRef, Decimal128Array, Decimal256Array, GenericByteArray, GenericByteViewArray, OffsetSizeTrait,
+};
+use arrow_buffer::{ArrowNativeType, i256};
 use arrow_cast::cast;
-use arrow_array::types::{ArrowNativeType, ByteArrayType, ByteViewType, Float16Type, Float32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType, UInt64Type, i256};
 use arrow_schema::{DataType, TimeUnit};
 use twox_hash::XxHash3_64;
 
@@ -258,7 +265,10 @@ fn lists(elements: &ArrayRef, offsets: &[usize]) -> Result<Vec<u64>, Error> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use arrow_array::{DictionaryArray, Float32Array, Float64Array, Int32Array, Int64Array, ListArray, StringArray, StringViewArray, TimestampMicrosecondArray, TimestampMillisecondArray, UInt8Array};
+    use arrow_array::{
+        DictionaryArray, Float32Array, Float64Array, Int32Array, Int64Array, ListArray, StringArray, StringViewArray,
+        TimestampMicrosecondArray, TimestampMillisecondArray, UInt8Array,
+    };
     use std::sync::Arc;
 
     fn hashes(array: impl Array + 'static) -> Vec<u64> {

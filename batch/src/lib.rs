@@ -51,4 +51,4 @@ pub use hash::{hash_rows, partition_of};
 pub use held::{COLUMN_BYTES, held_bytes, working_bytes};
 pub use limits::{BATCH_BYTES_MAX, BATCH_BYTES_MIN, BATCH_ROWS_MAX};
 pub use partitioner::Partitioner;
-pub use tally::{Tally, tally_of};
+pub use tally::{MultisetChecksum, multiset_checksum};

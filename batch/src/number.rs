@@ -3,8 +3,10 @@
 //! A number becomes a key of bytes that sort like the numbers: a sign, the place of the first digit, the digits.
 //! Infinities are at the ends, and NaN above all.
 
-use arrow_array::{Array, ArrayRef, AsArray, BinaryBuilder, StringArray};
+use arrow_array::builder::BinaryBuilder;
+use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
+use arrow_array::{Array, ArrayRef, StringArray};
 use std::sync::Arc;
 
 /// Doubles distinguish numbers of up to this many decimal digits.

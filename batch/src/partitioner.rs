@@ -20,14 +20,15 @@ use crate::fields::{Fields, Projection};
 use crate::filter::Filter;
 use crate::format::Format;
 use crate::hash::{hash_rows, partition_of};
-use crate::tally::{Tally, tally_of};
+use crate::tally::{MultisetChecksum, multiset_checksum};
 use crate::values::Values;
-use arrow_array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float16Type, Float32Type, Float64Type};
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow_schema::SortOptions;
+use arrow_schema::{DataType, Schema};
 use arrow_select::filter::filter_record_batch;
 use arrow_select::take::take_record_batch;
-use arrow_schema::{DataType, Schema};
-use arrow_array::types::{Float16Type, Float32Type, Float64Type};
 use parking_lot::Mutex;
 
 /// Splits batches of one schema into partitions.
@@ -42,7 +43,7 @@ pub struct Partitioner {
     keys: Fields,
     projection: Projection,
     values: Mutex<Values>,
-    tally: Mutex<Tally>,
+    tally: Mutex<MultisetChecksum>,
 }
 
 impl Partitioner {
@@ -85,7 +86,7 @@ impl Partitioner {
         }
         let partitions = self.partitions_of(&kept)?;
         let kept = self.projection.apply(kept)?;
-        let tally = tally_of(&kept)?;
+        let tally = multiset_checksum(&kept)?;
         let count = self.values.lock().count().max(self.partitions_max);
         let (order, ends) = sorted(&partitions, count);
         let order = UInt32Array::from(order);
@@ -105,7 +106,7 @@ impl Partitioner {
     }
 
     /// The multiset checksum of everything split so far, after filter and projection, taken before any row was moved.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> MultisetChecksum {
         *self.tally.lock()
     }
 

@@ -2,7 +2,8 @@
 //! encoding, except that a null takes as much as a value of fixed width.
 
 use crate::hash::offsets;
-use arrow_array::{Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, OffsetSizeTrait, RecordBatch};
 use arrow_schema::DataType;
 use std::sync::Arc;
 

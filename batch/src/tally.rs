@@ -11,14 +11,14 @@ use std::ops::{Add, AddAssign};
 
 /// The number of records, and the sum of their hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
+pub struct MultisetChecksum {
     /// Records.
     pub rows: u64,
     /// The sum of [`crate::hash_rows`] of all columns in order.
     pub sum: u128,
 }
 
-impl Add for Tally {
+impl Add for MultisetChecksum {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -27,13 +27,13 @@ impl Add for Tally {
     }
 }
 
-impl AddAssign for Tally {
+impl AddAssign for MultisetChecksum {
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
 }
 
-impl std::iter::Sum for Tally {
+impl std::iter::Sum for MultisetChecksum {
     fn sum<I: Iterator<Item = Self>>(tallies: I) -> Self {
         tallies.fold(Self::default(), Add::add)
     }
@@ -43,7 +43,7 @@ impl std::iter::Sum for Tally {
 ///
 /// # Errors
 /// [`Error::NotAKey`] if it has a column of a type without a hash.
-pub fn tally_of(batch: &RecordBatch) -> Result<Tally, Error> {
+pub fn multiset_checksum(batch: &RecordBatch) -> Result<MultisetChecksum, Error> {
     let hashes = hash_rows(batch.columns(), batch.num_rows())?;
-    Ok(Tally { rows: hashes.len() as u64, sum: hashes.into_iter().map(u128::from).sum() })
+    Ok(MultisetChecksum { rows: hashes.len() as u64, sum: hashes.into_iter().map(u128::from).sum() })
 }

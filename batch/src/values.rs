@@ -3,10 +3,11 @@
 use crate::compare::with_offset;
 use crate::error::Error;
 use crate::hash::hash_rows;
-use arrow_array::{Array, ArrayRef, AsArray};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
 use arrow_cast::cast;
-use arrow_schema::DataType;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
+use arrow_schema::DataType;
 use std::collections::HashMap;
 use std::fmt::Write;
 

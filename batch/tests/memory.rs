@@ -5,11 +5,14 @@
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_wrap)]
 
-use arrow_array::{Array, ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray};
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, ListArray, RecordBatch, StringArray,
+};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::Field;
 use batch::{
-    BATCH_BYTES_MAX, Decoder, Encoder, Format, Need, Partitioner, Spec, Tally, decode_run, held_bytes, working_bytes,
+    BATCH_BYTES_MAX, Decoder, Encoder, Format, MultisetChecksum, Need, Partitioner, Spec, decode_run, held_bytes,
+    working_bytes,
 };
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
@@ -118,7 +121,7 @@ fn few_texts_become_batches_of_bounded_size(dictionary: bool) {
 struct Held {
     pieces: BTreeMap<usize, Vec<RecordBatch>>,
     bytes: u64,
-    written: Tally,
+    written: MultisetChecksum,
     rounds: usize,
 }
 
@@ -146,7 +149,7 @@ fn run(spec: &Spec, object: &[u8]) -> (u64, Held) {
     let before = HEAP.current_usage() as u64;
     HEAP.reset_peak_usage();
     let mut held = Held::default();
-    let mut tally = Tally::default();
+    let mut tally = MultisetChecksum::default();
     let mut decoder = Decoder::open(spec, object.len() as u64, BUFFER_BYTES);
     let mut partitioner: Option<Partitioner> = None;
     loop {

@@ -4,7 +4,10 @@
 #![allow(clippy::unwrap_used)]
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use batch::{Decoder, Error, Format, Need, Partitioner, Spec, Tally, decode_run, encode, encode_run, tally_of};
+use batch::{
+    Decoder, Error, Format, MultisetChecksum, Need, Partitioner, Spec, decode_run, encode, encode_run,
+    multiset_checksum,
+};
 use bytes::Bytes;
 use model::Rng;
 use std::sync::Arc;
@@ -18,10 +21,10 @@ fn spec(format: Format) -> Spec {
 }
 
 /// Reads and writes everything, as a job does, up to the first refusal; gives the tally of what was written.
-fn through(spec: &Spec, object: &Bytes) -> Result<Tally, Error> {
+fn through(spec: &Spec, object: &Bytes) -> Result<MultisetChecksum, Error> {
     let mut decoder = Decoder::open(spec, object.len() as u64, 8 << 20);
     let mut partitioner: Option<Partitioner> = None;
-    let mut written = Tally::default();
+    let mut written = MultisetChecksum::default();
     loop {
         match decoder.next()? {
             Need::Bytes(range) => decoder.give(&range, object.slice(range.start as usize..range.end as usize)),
@@ -100,10 +103,10 @@ fn mutated_runs_are_refused_or_read_and_never_panic() {
     let mut rng = Rng::for_thing(8, 0);
     let again = |pieces: Vec<RecordBatch>| {
         // Whatever it is, it can be written again, or is refused.
-        let tally: Tally = pieces.iter().map(|piece| tally_of(piece).unwrap()).sum();
+        let tally: MultisetChecksum = pieces.iter().map(|piece| multiset_checksum(piece).unwrap()).sum();
         let Some(schema) = pieces.first().map(RecordBatch::schema) else { return };
         if let Ok(runs) = encode_run(&schema, pieces, u64::MAX) {
-            assert_eq!(runs.iter().map(|run| run.tally).sum::<Tally>(), tally);
+            assert_eq!(runs.iter().map(|run| run.tally).sum::<MultisetChecksum>(), tally);
         }
     };
     let refused = (0..ROUNDS).filter(|_| decode_run(&mutated(&run, &mut rng)).map(again).is_err()).count();

@@ -45,7 +45,7 @@ pub struct Audit {
     /// Blobs that are being written.
     pub intents: u64,
     /// Payload bytes in the rack that no object refers to.
-    pub doomed_bytes: u64,
+    pub dead_bytes: u64,
     /// Member records that were walked over, and parts of objects that are in one piece no more: those that an object
     /// knows of must be all there are.
     members: u64,
@@ -317,7 +317,7 @@ impl Catalog {
             };
             let alive = self.store.get_many(tombs.iter().map(|(_, said)| alive(said)).collect()).await?;
             for (index, (entry, ([group, ..], dead))) in tombs.iter().enumerate() {
-                audit.doomed_bytes = audit.doomed_bytes.saturating_add(dead.bytes);
+                audit.dead_bytes = audit.dead_bytes.saturating_add(dead.bytes);
                 let fits = |found: &Blob| u64::from(found.group.0) == *group;
                 audit.demand(blobs[index].as_ref().is_some_and(fits), entry, "no such blob lies in this group");
                 audit.demand(alive[index].is_none(), entry, "dead, and yet it lives there");

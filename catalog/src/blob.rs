@@ -5,7 +5,7 @@ use crate::error::CatalogError;
 use crate::key::{self, Tag};
 use crate::object::leave_workshop;
 use crate::record::{Blob, Member, Owner, Place, PlacedObject, VersionId, decode, encode};
-use crate::staging::DoomedBytes;
+use crate::staging::DeadBytes;
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use model::{BlobId, DriveId, GroupId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,13 +27,13 @@ pub struct CommitBlob {
 
 /// A blob with dead bytes, which no object refers to any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doomed {
+pub struct DeadRecord {
     /// The blob.
     pub blob: Blob,
     /// Those of its drives that hold nothing of it, since they took the place of a drive that failed.
     pub lost: Vec<DriveId>,
     /// Its dead payload bytes: all of them if no version lives in it.
-    pub doomed_bytes: u64,
+    pub dead_bytes: u64,
     /// True if a version lives in it. If none does, its stacks can be removed and the blob forgotten.
     pub living: bool,
 }
@@ -130,7 +130,7 @@ impl Catalog {
     ///
     /// # Errors
     /// [`CatalogError::Store`].
-    pub async fn abort_blob(&self, blob: BlobId) -> Result<Option<DoomedBytes>, CatalogError> {
+    pub async fn abort_blob(&self, blob: BlobId) -> Result<Option<DeadBytes>, CatalogError> {
         let at = key::intent(blob);
         let Some((found, raw)) = self.read_raw::<Blob>(&at).await? else { return Ok(None) };
         let mut batch = commit_batch(&found);
@@ -138,7 +138,7 @@ impl Catalog {
         let tomb = key::tomb(found.group, blob, 0, WHOLE);
         batch.writes.push(Write::Put(tomb, encode(&found.payload_bytes)));
         let aborted = self.apply(batch).await?;
-        Ok(aborted.then_some(DoomedBytes { group: found.group, blob, bytes: found.payload_bytes }))
+        Ok(aborted.then_some(DeadBytes { group: found.group, blob, bytes: found.payload_bytes }))
     }
 
     /// The blob of that number, if it was committed (or aborted) and is not forgotten.
@@ -165,12 +165,12 @@ impl Catalog {
     }
 
     /// A page of the blobs of `group` with dead bytes, by number.
-    pub async fn doomed_page(
+    pub async fn dead_page(
         &self,
         group: GroupId,
         after: Option<&Cursor>,
         limit: usize,
-    ) -> Result<Page<Doomed>, CatalogError> {
+    ) -> Result<Page<DeadRecord>, CatalogError> {
         let mut items = Vec::new();
         let mut range = match after {
             Some(Cursor(tomb)) => KeyRange::prefix_after(&key::tombs(group), tomb),
@@ -190,13 +190,14 @@ impl Catalog {
                 other => other,
             };
         }
-        let next =
-            items.last().map(|last: &Doomed| Cursor(key::tomb(group, last.blob.blob, u64::MAX, VersionId(u64::MAX))));
+        let next = items
+            .last()
+            .map(|last: &DeadRecord| Cursor(key::tomb(group, last.blob.blob, u64::MAX, VersionId(u64::MAX))));
         Ok(Page { items, next })
     }
 
     /// The dead bytes of every group that has some. Reads every tombstone: for boot.
-    pub async fn doomed_totals(&self) -> Result<Vec<(GroupId, u64)>, CatalogError> {
+    pub async fn dead_totals(&self) -> Result<Vec<(GroupId, u64)>, CatalogError> {
         let mut totals = BTreeMap::new();
         let mut after = None;
         loop {
@@ -235,23 +236,23 @@ impl Catalog {
         self.look_up(ids.iter().map(|&id| key::blob(id)).collect()).await
     }
 
-    async fn dead_blob(&self, group: GroupId, blob: BlobId) -> Result<Option<Doomed>, CatalogError> {
+    async fn dead_blob(&self, group: GroupId, blob: BlobId) -> Result<Option<DeadRecord>, CatalogError> {
         let Some(found) = self.look_up_one::<Blob>(&key::blob(blob)).await? else { return Ok(None) };
         let living = !self.store.scan(KeyRange::prefix(&key::members(blob)), 1).await?.is_empty();
         if !living {
-            let (lost, doomed_bytes) = (self.lost_of(&found).await?, found.payload_bytes);
-            return Ok(Some(Doomed { blob: found, lost, doomed_bytes, living }));
+            let (lost, dead_bytes) = (self.lost_of(&found).await?, found.payload_bytes);
+            return Ok(Some(DeadRecord { blob: found, lost, dead_bytes, living }));
         }
-        let mut doomed_bytes = 0_u64;
+        let mut dead_bytes = 0_u64;
         let mut after = None;
         loop {
             let page = self.entries(&key::tombs_of(group, blob), after.as_ref(), STEP).await?;
             let bytes = self.sound_entries(&page.items, |entry| decode::<u64>(&entry.key, &entry.value));
-            doomed_bytes = bytes.into_iter().fold(doomed_bytes, u64::saturating_add);
+            dead_bytes = bytes.into_iter().fold(dead_bytes, u64::saturating_add);
             after = page.next;
             if after.is_none() {
                 let lost = self.lost_of(&found).await?;
-                return Ok(Some(Doomed { blob: found, lost, doomed_bytes, living }));
+                return Ok(Some(DeadRecord { blob: found, lost, dead_bytes, living }));
             }
         }
     }

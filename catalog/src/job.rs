@@ -2,7 +2,7 @@
 //! done, and the batches that make those objects everybody's.
 //!
 //! An object of a job never was in the workshop: one batch makes a blob, which was written from memory, and the objects
-//! in it known ([`Catalog::commit_made_blob`]). They lie in the bucket [`HIDDEN_BUCKET`], whose name no S3 client can
+//! in it known ([`Catalog::commit_job_blob`]). They lie in the bucket [`HIDDEN_BUCKET`], whose name no S3 client can
 //! say. Publishing moves records and no bytes ([`Catalog::publish`]).
 //!
 //! Invariants: a job's record changes only from what its changer has seen; an object is in the hidden bucket or where
@@ -69,7 +69,7 @@ pub struct Job {
 
 /// An object of a job and the blob's bytes that it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct JobObject {
     /// Its key in the hidden bucket.
     pub key: String,
     /// Its S3 record.
@@ -243,15 +243,15 @@ impl Catalog {
     ///
     /// # Panics
     /// If a member reaches beyond the payload or is named twice.
-    pub async fn commit_made_blob(&self, blob: &Blob, made: &[Made]) -> Result<(), CatalogError> {
+    pub async fn commit_job_blob(&self, blob: &Blob, made: &[JobObject]) -> Result<(), CatalogError> {
         let member =
-            |made: &Made| Member { version: made.object.version, offset: made.offset, bytes: made.object.bytes };
+            |made: &JobObject| Member { version: made.object.version, offset: made.offset, bytes: made.object.bytes };
         let members: Vec<Member> = made.iter().map(member).collect();
         check_members(blob, &members);
         assert!(!members.is_empty(), "a job writes a blob for the objects in it");
         let mut batch = commit_batch(blob);
         batch.checks.push(Check::Present(key::bucket(HIDDEN_BUCKET)));
-        for (Made { key, object, offset }, member) in made.iter().zip(&members) {
+        for (JobObject { key, object, offset }, member) in made.iter().zip(&members) {
             let place = Place::Stored { blob: blob.blob, offset: *offset };
             let placed = PlacedObject { object: object.clone(), place, staged_ms: object.modified_ms };
             let at = key::object(HIDDEN_BUCKET, key);

@@ -42,16 +42,16 @@ mod upload;
 
 pub use audit::Audit;
 pub use authority::Authority;
-pub use blob::{CommitBlob, Doomed};
+pub use blob::{CommitBlob, DeadRecord};
 pub use catalog::{Catalog, Cursor, Page};
 pub use error::{CatalogError, StoreError};
 pub use failed::OnDrive;
-pub use job::{HIDDEN_BUCKET, Job, JobInput, JobState, Made, Publication};
+pub use job::{HIDDEN_BUCKET, Job, JobInput, JobObject, JobState, Publication};
 pub use list::{ListRequest, Listing};
 pub use locate::Located;
 pub use look::Known;
 pub use memory::MemoryStore;
-pub use object::{Displaced, PutCondition, Restated, StagedObject};
+pub use object::{Displaced, MetadataChange, PutCondition, StagedObject};
 pub use parts::{PARTS_MAX, PartLengths};
 pub use record::{
     Acl, Blob, Bucket, BucketChange, Checksum, ChecksumKind, ClockAnchor, DriveRecord, Member, Object, ObjectChange,
@@ -59,7 +59,7 @@ pub use record::{
 };
 pub use seal::{SEAL_BYTES, Sealed, Sequence};
 pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
-pub use staging::{DoomedBytes, StagedSlot, StagedUsage};
+pub use staging::{DeadBytes, StagedSlot, StagedUsage};
 pub use store::{Batch, Check, Entry, KeyRange, Store, StoreFuture, Write};
 pub use unreadable::Unreadable;
 pub use upload::{ChosenPart, Completed, UploadListRequest, UploadListing, UploadUsage};

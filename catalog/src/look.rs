@@ -31,7 +31,7 @@ impl Catalog {
     ///
     /// # Errors
     /// [`StoreError::Unusable`] if the records are of another format.
-    pub async fn open_as_it_is(store: Arc<dyn Store>) -> Result<Self, CatalogError> {
+    pub async fn open_read_only(store: Arc<dyn Store>) -> Result<Self, CatalogError> {
         if store.scan(KeyRange::all(), 1).await?.is_empty() {
             return Ok(Self::over(store));
         }

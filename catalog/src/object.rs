@@ -39,7 +39,7 @@ pub enum Displaced {
         bytes: u64,
     },
     /// Bytes in the rack that are unreferenced now; they stay there as dead bytes until they are reclaimed.
-    Doomed {
+    Dead {
         /// The version that lay there.
         version: VersionId,
         /// The group of the blob.
@@ -53,7 +53,7 @@ pub enum Displaced {
 
 /// New metadata for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restated {
+pub struct MetadataChange {
     /// The version to change.
     pub version: VersionId,
     /// Its system headers from now on.
@@ -223,11 +223,11 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::PreconditionFailed`] if the condition does not hold; [`CatalogError::NoSuchKey`] for `IfMatch`
     /// without such a key; [`CatalogError::Conflict`].
-    pub async fn restate_object(
+    pub async fn replace_metadata(
         &self,
         bucket: &str,
         key: &str,
-        replacement: &Restated,
+        replacement: &MetadataChange,
         condition: &PutCondition,
     ) -> Result<Option<Object>, CatalogError> {
         let at = key::object(bucket, key);
@@ -318,7 +318,7 @@ impl Catalog {
                     return Ok(Err(Overtaken));
                 };
                 mark_dead(group, blob, Member { version, offset, bytes }, batch);
-                Ok(Ok(Displaced::Doomed { version, group, blob, bytes }))
+                Ok(Ok(Displaced::Dead { version, group, blob, bytes }))
             }
         }
     }

@@ -121,7 +121,7 @@ impl SqliteStore {
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path: Arc<Path> = path.as_ref().into();
         let lock = file::lock(&path)?;
-        let readers = (0..READ_ONLY_READERS).map(|_| file::open_as_it_is(&path)).collect::<Result<Vec<_>, _>>()?;
+        let readers = (0..READ_ONLY_READERS).map(|_| file::open_read_only(&path)).collect::<Result<Vec<_>, _>>()?;
         schema::check_identity(&readers[0], &path)?;
         let sequence = statements::read_sequence(&readers[0]).map_err(|error| store_error(&path, &error))?;
         // A file that cannot be walked to its end is a finding, not a reason to refuse a look at the rest.

@@ -30,7 +30,7 @@ pub struct StagedSlot {
 
 /// Bytes of a blob that are dead since a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DoomedBytes {
+pub struct DeadBytes {
     /// The group of the blob.
     pub group: GroupId,
     /// The blob.
@@ -140,7 +140,7 @@ impl Catalog {
         version: VersionId,
         blob: BlobId,
         slot: u64,
-    ) -> Result<Option<DoomedBytes>, CatalogError> {
+    ) -> Result<Option<DeadBytes>, CatalogError> {
         assert!(slot != IN_PARTS, "no file lies in the slot that stands for parts");
         let at = key::object(bucket, key);
         let mut retries = self.retries();
@@ -160,7 +160,7 @@ impl Catalog {
             enter_workshop(&Version { version, bucket, key, bytes, staged_ms, place }, &mut batch);
             mark_dead(group, blob, Member { version, offset, bytes }, &mut batch);
             if self.apply(batch).await? {
-                return Ok(Some(DoomedBytes { group, blob, bytes }));
+                return Ok(Some(DeadBytes { group, blob, bytes }));
             }
         }
     }

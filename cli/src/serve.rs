@@ -119,7 +119,7 @@ pub fn serve(options: &Serve) -> anyhow::Result<()> {
     let dir = DataDir::open(data)?;
     let config = configured(&dir, options.port)?;
     let shown = data.display().to_string();
-    let (setup, port, message) = (config.clone(), port_notice(&dir, options.port)?, dir.told_endpoint());
+    let (setup, port, message) = (config.clone(), port_notice(&dir, options.port)?, dir.stored_endpoint());
     run(dir, config, move |address| {
         let here = endpoint(address);
         let on = if address.ip().is_unspecified() { format!("{address}, here {here}") } else { here.clone() };

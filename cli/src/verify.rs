@@ -168,12 +168,12 @@ fn summary(report: &Report) -> String {
         let _ = writeln!(text, "{name:<9} {value}");
     };
     let (catalog, workshop, rack) = (&report.catalog, &report.workshop, &report.rack);
-    let doomed = bytes(catalog.doomed_bytes);
+    let dead = bytes(catalog.dead_bytes);
     row(
         &mut text,
         "catalog",
         format!(
-            "{}; {} of {} in the workshop, {} of {} in the rack in {}, {doomed} doomed there",
+            "{}; {} of {} in the workshop, {} of {} in the rack in {}, {dead} dead there",
             counted(catalog.objects, "object"),
             count(catalog.staged),
             bytes(catalog.staged_bytes),

@@ -44,16 +44,16 @@ pub struct Overrun {
 
 /// An event of a drive that no command caused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DriveNews {
+pub struct DriveEvent {
     /// The drive.
     pub drive: DriveId,
     /// The event.
-    pub news: News,
+    pub news: DriveEventKind,
 }
 
 /// The kind of an event of a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum DriveEventKind {
     /// The fuse of this domain tripped.
     FuseTripped {
         /// Resource and domain, for people.
@@ -77,7 +77,7 @@ struct Truth {
     fuses: Fuses,
     resource_names: Vec<String>,
     load: Load,
-    news: VecDeque<DriveNews>,
+    news: VecDeque<DriveEvent>,
     /// When which drive gets its power back.
     resets: BTreeSet<(Time, DriveId)>,
     overrun: Overrun,
@@ -150,23 +150,23 @@ impl Truth {
             return false;
         }
         one.physics.come_back(now);
-        self.news.push_back(DriveNews { drive, news: News::Back });
+        self.news.push_back(DriveEvent { drive, news: DriveEventKind::Back });
         true
     }
 
     /// The drive loses its power.
-    fn power_off(&mut self, now: Time, drive: DriveId, why: News) {
+    fn power_off(&mut self, now: Time, drive: DriveId, why: DriveEventKind) {
         let one = &mut self.drives[drive.index()];
         if one.physics.state(now) == PowerState::Away {
             return;
         }
         one.tripped = match &why {
-            News::FuseTripped { domain } => Some(domain.clone()),
-            News::Pulled | News::Back => None,
+            DriveEventKind::FuseTripped { domain } => Some(domain.clone()),
+            DriveEventKind::Pulled | DriveEventKind::Back => None,
         };
         one.physics.lose(now);
         self.fuses.lose(drive);
-        self.news.push_back(DriveNews { drive, news: why });
+        self.news.push_back(DriveEvent { drive, news: why });
     }
 
     /// Starts the platters of `drive`, which may be too much for a fuse.
@@ -176,7 +176,7 @@ impl Truth {
             let domain = format!("{} {}", self.resource_names[trip.resource.index()], trip.domain.0);
             tracing::warn!(%domain, drives = trip.drives.len(), "a fuse tripped");
             for lost in trip.drives {
-                self.power_off(now, lost, News::FuseTripped { domain: domain.clone() });
+                self.power_off(now, lost, DriveEventKind::FuseTripped { domain: domain.clone() });
                 self.resets.insert((trip.reset_at, lost));
             }
         }
@@ -251,7 +251,7 @@ impl EmulatedRack {
     }
 
     /// The next event that no command caused. Each event goes to one listener.
-    pub async fn news(&self) -> DriveNews {
+    pub async fn news(&self) -> DriveEvent {
         loop {
             let notified = self.shared.notified.notified();
             let next_reset = {
@@ -271,7 +271,7 @@ impl EmulatedRack {
     /// Takes a drive out of its slot.
     pub fn pull(&self, drive: DriveId) {
         let (mut truth, now) = self.shared.truth();
-        truth.power_off(now, drive, News::Pulled);
+        truth.power_off(now, drive, DriveEventKind::Pulled);
         truth.drives[drive.index()].pulled = true;
         self.shared.notified.notify_waiters();
     }

@@ -29,10 +29,10 @@ pub use code::{Codec, TooFewFragments};
 pub use deadline::{DeadlineDrive, Deadlines, REQUESTS_MAX};
 pub use directory::{DESCRIPTORS_PER_FILE, DirectoryDrive, IoMode, OpenFiles};
 pub use drive::{Drive, DriveError, DriveFuture, FileName, Space};
-pub use emulated::{DriveNews, EmulatedDrive, EmulatedRack, FUSE_RESET, News, Overrun};
+pub use emulated::{DriveEvent, DriveEventKind, EmulatedDrive, EmulatedRack, FUSE_RESET, Overrun};
 pub use format::{BLOCK_BYTES, FORMAT_VERSION, FormatError};
 pub use label::{Device, DriveLabel, DriveUuid, Label, LabelError, RackUuid};
-pub use memory::{Asked, Call, MemoryDrive};
+pub use memory::{Call, MemoryCall, MemoryDrive};
 
 /// Bytes of the longest request to a drive, unless a single fragment is longer: enough for a seek to be a small part of
 /// it.

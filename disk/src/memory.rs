@@ -63,7 +63,7 @@ pub enum Call {
 
 /// A call of any kind, as a fault is drawn for it.
 #[derive(Clone, Copy, Debug)]
-pub enum Asked<'a> {
+pub enum MemoryCall<'a> {
     /// `create`: which file.
     Create(&'a FileName),
     /// `write_at`: which file and offset.
@@ -89,7 +89,7 @@ pub enum Asked<'a> {
 }
 
 /// Which calls hang, and for how long.
-type Hang = Arc<dyn Fn(Asked<'_>) -> Option<Duration> + Send + Sync>;
+type Hang = Arc<dyn Fn(MemoryCall<'_>) -> Option<Duration> + Send + Sync>;
 
 #[derive(Default)]
 struct Medium {
@@ -156,17 +156,17 @@ impl MemoryDrive {
     }
 
     /// From now on, calls for which `hang` gives a time do nothing for so long. They need tokio's clock then.
-    pub fn hang(&self, hang: impl Fn(Asked<'_>) -> Option<Duration> + Send + Sync + 'static) {
+    pub fn hang(&self, hang: impl Fn(MemoryCall<'_>) -> Option<Duration> + Send + Sync + 'static) {
         self.state().hang = Some(Arc::new(hang));
     }
 
     /// No call hangs that is made from now on.
-    pub fn hang_no_more(&self) {
+    pub fn stop_hanging(&self) {
         self.state().hang = None;
     }
 
     /// Waits for as long as the call hangs.
-    async fn hung(&self, asked: Asked<'_>) {
+    async fn hung(&self, asked: MemoryCall<'_>) {
         let hang = self.state().hang.clone();
         if let Some(span) = hang.and_then(|hang| hang(asked)) {
             tokio::time::sleep(span).await;
@@ -186,7 +186,7 @@ impl MemoryDrive {
     }
 
     /// Makes bytes of a file unreadable until they are written again, as a bad sector is.
-    pub fn spoil(&self, name: &FileName, offset: u64, bytes: u64) {
+    pub fn make_unreadable(&self, name: &FileName, offset: u64, bytes: u64) {
         self.state().unreadable.push((name.clone(), offset, bytes));
     }
 
@@ -267,7 +267,7 @@ impl Drive for MemoryDrive {
     fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
         let name = name.clone();
         Box::pin(async move {
-            self.hung(Asked::Create(&name)).await;
+            self.hung(MemoryCall::Create(&name)).await;
             self.call(Call::Other(name.clone()), |state| {
                 if state.files.contains_key(&name) {
                     return Err(DriveError::Exists(name.clone()));
@@ -286,7 +286,7 @@ impl Drive for MemoryDrive {
         let len = data.len() as u64;
         let name = name.clone();
         Box::pin(async move {
-            self.hung(Asked::Write(&name, offset)).await;
+            self.hung(MemoryCall::Write(&name, offset)).await;
             self.call(Call::Write(name.clone(), offset, len), |state| {
                 let file = state.file(&name)?;
                 let range = part(&name, file, offset, data.len())?;
@@ -304,7 +304,7 @@ impl Drive for MemoryDrive {
         let len = into.len() as u64;
         let name = name.clone();
         Box::pin(async move {
-            self.hung(Asked::Read(&name, offset)).await;
+            self.hung(MemoryCall::Read(&name, offset)).await;
             self.call(Call::Read(name.clone(), offset, len), |state| {
                 let file = state.file(&name)?;
                 let range = part(&name, file, offset, into.len())?;
@@ -321,7 +321,7 @@ impl Drive for MemoryDrive {
     fn sync(&self, name: &FileName) -> DriveFuture<'_, ()> {
         let name = name.clone();
         Box::pin(async move {
-            self.hung(Asked::Sync(&name)).await;
+            self.hung(MemoryCall::Sync(&name)).await;
             self.call(Call::Other(name.clone()), |state| {
                 let file = state.file(&name)?;
                 file.undo.clear();
@@ -334,7 +334,7 @@ impl Drive for MemoryDrive {
     fn remove(&self, name: &FileName) -> DriveFuture<'_, ()> {
         let name = name.clone();
         Box::pin(async move {
-            self.hung(Asked::Remove(&name)).await;
+            self.hung(MemoryCall::Remove(&name)).await;
             self.call(Call::Other(name.clone()), |state| {
                 state.files.remove(&name).map(drop).ok_or(DriveError::NotFound(name))
             })
@@ -344,49 +344,49 @@ impl Drive for MemoryDrive {
     fn len(&self, name: &FileName) -> DriveFuture<'_, u64> {
         let name = name.clone();
         Box::pin(async move {
-            self.hung(Asked::Len(&name)).await;
+            self.hung(MemoryCall::Len(&name)).await;
             self.state().file(&name).map(|file| file.bytes.len() as u64)
         })
     }
 
     fn list(&self) -> DriveFuture<'_, Vec<FileName>> {
         Box::pin(async move {
-            self.hung(Asked::Look).await;
+            self.hung(MemoryCall::Look).await;
             Ok(self.state().files.keys().cloned().collect())
         })
     }
 
     fn space(&self) -> DriveFuture<'_, Space> {
         Box::pin(async move {
-            self.hung(Asked::Look).await;
+            self.hung(MemoryCall::Look).await;
             Ok(self.state().space())
         })
     }
 
     fn spin_up(&self) -> DriveFuture<'_, ()> {
         Box::pin(async move {
-            self.hung(Asked::SpinUp).await;
+            self.hung(MemoryCall::SpinUp).await;
             Ok(())
         })
     }
 
     fn mount(&self) -> DriveFuture<'_, Space> {
         Box::pin(async move {
-            self.hung(Asked::Mount).await;
+            self.hung(MemoryCall::Mount).await;
             Ok(self.state().space())
         })
     }
 
     fn unmount(&self) -> DriveFuture<'_, ()> {
         Box::pin(async move {
-            self.hung(Asked::Unmount).await;
+            self.hung(MemoryCall::Unmount).await;
             Ok(())
         })
     }
 
     fn stop(&self) -> DriveFuture<'_, ()> {
         Box::pin(async move {
-            self.hung(Asked::Stop).await;
+            self.hung(MemoryCall::Stop).await;
             Ok(())
         })
     }
@@ -437,7 +437,7 @@ mod tests {
         drive.create(&name("a"), 4096).await.unwrap();
         assert!(matches!(drive.sync(&name("a")).await, Err(DriveError::Io { .. })));
         drive.sync(&name("a")).await.unwrap();
-        drive.spoil(&name("a"), 10, 1);
+        drive.make_unreadable(&name("a"), 10, 1);
         assert!(drive.read_at(&name("a"), 0, Buffer::zeroed(11)).await.is_err());
         assert!(drive.read_at(&name("a"), 11, Buffer::zeroed(100)).await.is_ok());
         drive.write_at(&name("a"), 0, Buffer::zeroed(4096)).await.unwrap();

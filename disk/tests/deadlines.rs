@@ -4,7 +4,7 @@
 
 use disk::stack::{self, Blob, Policy, Provenance, StackOutcome, StackReader, StackWriter};
 use disk::{
-    Asked, Buffer, Clock, DeadlineDrive, Deadlines, Drive, DriveError, FileName, MemoryDrive, RackUuid, TokioClock,
+    Buffer, Clock, DeadlineDrive, Deadlines, Drive, DriveError, FileName, MemoryCall, MemoryDrive, RackUuid, TokioClock,
 };
 use model::{BlobId, ClassId, Code, DriveId, GroupId, Time};
 use std::sync::Arc;
@@ -79,7 +79,7 @@ async fn every_call_to_a_drive_that_hangs_ends_at_its_deadline() {
             assert!(is_silent(&answer), "{what}, then {other}: {answer:?}");
         }
         assert_eq!(began.elapsed(), deadline, "{what}");
-        memory.hang_no_more();
+        memory.stop_hanging();
         tokio::time::sleep(HANG).await;
         assert_eq!(drive.overdue_requests(), 0);
         drive.list().await.unwrap();
@@ -99,7 +99,7 @@ async fn an_answer_in_time_is_passed_on_as_it_is() {
 #[tokio::test(start_paused = true)]
 async fn what_is_made_late_is_not_removed_before_it_is_made() {
     let (memory, drive) = with_file().await;
-    memory.hang(|asked| matches!(asked, Asked::Create(_)).then_some(HANG));
+    memory.hang(|asked| matches!(asked, MemoryCall::Create(_)).then_some(HANG));
     assert!(is_silent(&drive.create(&name("late"), 4096).await));
     assert!(is_silent(&drive.remove(&name("late")).await), "it would find nothing, and count as done");
     tokio::time::sleep(HANG).await;
@@ -137,7 +137,7 @@ async fn a_caller_who_goes_away_leaves_the_count_right() {
     assert!(given_up.is_err());
     tokio::time::sleep(DEADLINES.read).await;
     assert_eq!(drive.overdue_requests(), 1, "the caller is gone, and the drive owes an answer all the same");
-    memory.hang_no_more();
+    memory.stop_hanging();
     tokio::time::sleep(HANG).await;
     assert_eq!(drive.overdue_requests(), 0);
     drive.read_at(&name("a"), 0, Buffer::zeroed(4096)).await.unwrap();
@@ -204,13 +204,13 @@ impl Rig {
 }
 
 /// True if this call belongs to the phase of a read with that name.
-fn is_of_read(phase: &str, asked: Asked<'_>) -> bool {
+fn is_of_read(phase: &str, asked: MemoryCall<'_>) -> bool {
     let pages = 4096 + 960 * 4096;
     match (phase, asked) {
-        ("length", Asked::Len(_)) | ("header", Asked::Read(_, 0)) => true,
-        ("footer", Asked::Read(_, offset)) => offset > 2000 * 4096,
-        ("page", Asked::Read(_, offset)) => offset == pages,
-        ("fragments", Asked::Read(_, offset)) => offset > 4096 && offset < pages,
+        ("length", MemoryCall::Len(_)) | ("header", MemoryCall::Read(_, 0)) => true,
+        ("footer", MemoryCall::Read(_, offset)) => offset > 2000 * 4096,
+        ("page", MemoryCall::Read(_, offset)) => offset == pages,
+        ("fragments", MemoryCall::Read(_, offset)) => offset > 4096 && offset < pages,
         _ => false,
     }
 }
@@ -257,10 +257,10 @@ async fn a_write_to_a_drive_that_hangs_fails_in_time_in_any_phase() {
         let syncs = AtomicUsize::new(0);
         rig.memory[4].hang(move |asked| {
             let hangs = match (phase, asked) {
-                ("create", Asked::Create(_)) | ("header", Asked::Write(_, 0)) => true,
-                ("fragments", Asked::Write(_, offset)) => offset >= 4096,
-                ("footer", Asked::Write(_, offset)) => offset > 2000 * 4096,
-                (_, Asked::Sync(_)) => {
+                ("create", MemoryCall::Create(_)) | ("header", MemoryCall::Write(_, 0)) => true,
+                ("fragments", MemoryCall::Write(_, offset)) => offset >= 4096,
+                ("footer", MemoryCall::Write(_, offset)) => offset > 2000 * 4096,
+                (_, MemoryCall::Sync(_)) => {
                     let before = syncs.fetch_add(1, Ordering::Relaxed);
                     phase == "sync" || (phase == "second sync" && before == 1)
                 }
@@ -278,7 +278,7 @@ async fn a_write_to_a_drive_that_hangs_fails_in_time_in_any_phase() {
         assert!(others.into_iter().all(|files| files.unwrap().is_empty()), "{phase}: nothing is left on the others");
         // The rest on the hanging drive is removed when it answers again.
         tokio::time::sleep(HANG).await;
-        rig.memory[4].hang_no_more();
+        rig.memory[4].stop_hanging();
         assert_eq!(stack::remove(blob().rack, blob().id, &rig.indexed()).await, vec![StackOutcome::Fine; 5]);
         assert!(rig.memory[4].list().await.unwrap().is_empty(), "{phase}");
     }
@@ -308,14 +308,14 @@ async fn removing_reading_back_and_rebuilding_end_in_time() {
     assert_eq!(spare.contents(&file), rig.memory[0].contents(&file).map(|whole| with_header_of(&spare, &file, whole)));
 
     tokio::time::sleep(HANG).await;
-    rig.memory[3].hang_no_more();
-    spare.hang(|asked| matches!(asked, Asked::Write(_, offset) if offset > 0).then_some(HANG));
+    rig.memory[3].stop_hanging();
+    spare.hang(|asked| matches!(asked, MemoryCall::Write(_, offset) if offset > 0).then_some(HANG));
     let began = Instant::now();
     let report = stack::rebuild(blob(), rig.indexed().split_off(1), Policy::All, lost()).await;
     assert_eq!(report.outcomes.last(), Some(&StackOutcome::NoAnswer));
     assert_eq!(began.elapsed(), DEADLINES.write);
 
-    rig.memory[2].hang(|asked| matches!(asked, Asked::Remove(_)).then_some(HANG));
+    rig.memory[2].hang(|asked| matches!(asked, MemoryCall::Remove(_)).then_some(HANG));
     let began = Instant::now();
     let outcomes = stack::remove(blob().rack, blob().id, &rig.indexed()).await;
     assert_eq!((&outcomes[2], began.elapsed()), (&StackOutcome::NoAnswer, DEADLINES.write));

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use disk::{
-    Buffer, Clock, DeadlineDrive, Deadlines, DirectoryDrive, Drive, DriveError, EmulatedRack, FUSE_RESET, FileName,
-    IoMode, Label, LabelError, MemoryDrive, News, OpenFiles, RackUuid, TokioClock, label, stack,
+    Buffer, Clock, DeadlineDrive, Deadlines, DirectoryDrive, Drive, DriveError, DriveEventKind, EmulatedRack,
+    FUSE_RESET, FileName, IoMode, Label, LabelError, MemoryDrive, OpenFiles, RackUuid, TokioClock, label, stack,
 };
 use model::physics::PowerState;
 use model::{
@@ -388,12 +388,12 @@ async fn a_fuse_takes_its_drives_away_and_gives_them_back_in_standby() {
     let trip = clock.now();
     for drive in [0, 1] {
         let news = rack.news().await;
-        assert_eq!((news.drive, news.news), (DriveId(drive), News::FuseTripped { domain: "power 0".into() }));
+        assert_eq!((news.drive, news.news), (DriveId(drive), DriveEventKind::FuseTripped { domain: "power 0".into() }));
         assert_eq!(rack.state(DriveId(drive)), PowerState::Away);
     }
     for drive in [0, 1] {
         let news = rack.news().await;
-        assert_eq!((news.drive, news.news), (DriveId(drive), News::Back));
+        assert_eq!((news.drive, news.news), (DriveId(drive), DriveEventKind::Back));
         assert_eq!(rack.state(DriveId(drive)), PowerState::Standby);
     }
     assert!(clock.now().since(trip) <= FUSE_RESET);
@@ -407,11 +407,11 @@ async fn a_drive_that_is_pulled_is_away_until_it_is_plugged_in() {
     let drive = rack.drive(DriveId(3));
     wake(&*drive).await;
     rack.pull(DriveId(3));
-    assert_eq!(rack.news().await.news, News::Pulled);
+    assert_eq!(rack.news().await.news, DriveEventKind::Pulled);
     assert!(matches!(drive.space().await, Err(DriveError::NotReady("away"))));
     assert!(matches!(drive.spin_up().await, Err(DriveError::NotReady("away"))));
     rack.plug(DriveId(3));
-    assert_eq!(rack.news().await.news, News::Back);
+    assert_eq!(rack.news().await.news, DriveEventKind::Back);
     wake(&*drive).await;
 }
 

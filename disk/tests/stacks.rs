@@ -218,7 +218,7 @@ async fn a_read_of_k_stacks_calls_on_others_only_where_it_must() {
 #[tokio::test]
 async fn a_bad_sector_costs_a_fragment_and_not_the_stack() {
     let rig = Rig::written(SMALL, 600 * STRIPE).await;
-    rig.memory[1].spoil(&stack_name(rig.blob.id, 1), 4096 + 40 * 4096, 512);
+    rig.memory[1].make_unreadable(&stack_name(rig.blob.id, 1), 4096 + 40 * 4096, 512);
     assert_eq!(rig.read(Policy::All, 0..100 * STRIPE).await.1[1], StackOutcome::Repaired { fragments: 1 });
     assert_eq!(rig.reads_right(Policy::All).await, vec![StackOutcome::Fine; 5], "the rewritten sector reads again");
 }
@@ -573,7 +573,7 @@ impl Rig {
             Fault::Bits(places) => places.iter().for_each(|at| self.flip(stack, at.index(bytes as usize) as u64)),
             Fault::Spoiled(at) => {
                 let name = stack_name(self.blob.id, stack as u8);
-                self.memory[stack].spoil(&name, at.index(bytes as usize) as u64, 1);
+                self.memory[stack].make_unreadable(&name, at.index(bytes as usize) as u64, 1);
             }
         }
     }

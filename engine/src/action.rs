@@ -112,8 +112,8 @@ pub enum Action {
         pin: PinnedTo,
     },
 
-    /// List blobs of a group with dead bytes, leaving out those that a reader still holds. Answered by `DoomedPage`.
-    ListDoomed {
+    /// List blobs of a group with dead bytes, leaving out those that a reader still holds. Answered by `DeadPage`.
+    ListDead {
         /// Which group.
         group: GroupId,
         /// To be given back in the answer.
@@ -125,7 +125,7 @@ pub enum Action {
     },
     /// Copy what is still wanted of a blob back to the workshop, so that the blob is dead as a whole. The world reads
     /// it through an ordinary background read.
-    Rescue {
+    Evacuate {
         /// Which blob.
         blob: BlobId,
     },
@@ -212,7 +212,7 @@ pub enum Transfer {
         need: u8,
         /// Whether to read and check all stacks or only as many as needed.
         policy: ReadPolicy,
-        /// Where the regenerated stack goes. Told last among the outcomes.
+        /// Where the regenerated stack goes. TraceMessage last among the outcomes.
         target: DriveId,
     },
     /// Remove these stacks of a blob. A stack that is not there counts as removed.
@@ -257,7 +257,7 @@ pub enum Rejection {
     TooManyDrivesAway,
     /// Fewer than k good fragments of some stripe: data is lost.
     DataLost,
-    /// The drives' start budgets of the day are used up, and may not be exceeded for this lane.
+    /// The drives' start budgets of the day are used up, and may not be exceeded for this priority class.
     StartBudgetSpent,
     /// Writing failed on every choice of drives that was tried.
     WriteFailed,

@@ -6,7 +6,7 @@
 //!
 //! Invariants: a drive's day never goes back, so a clock that is set back gives nobody a second budget for one day.
 
-use crate::policy::Lane;
+use crate::policy::PriorityClass;
 use alloc::vec;
 use alloc::vec::Vec;
 use model::{DriveId, Time};
@@ -37,9 +37,9 @@ impl StartBudget {
         self.drives[drive.index()] = Used { day, starts };
     }
 
-    /// Whether `drive` may be started now for work of `lane`.
-    pub fn may_start(&self, drive: DriveId, now: Time, lane: Lane) -> bool {
-        lane != Lane::Background || self.starts_today(drive, now) < self.per_day
+    /// Whether `drive` may be started now for work of `priority`.
+    pub fn may_start(&self, drive: DriveId, now: Time, priority: PriorityClass) -> bool {
+        priority != PriorityClass::Background || self.starts_today(drive, now) < self.per_day
     }
 
     /// Counts a start of `drive` and says what to remember of it: the day, and the starts on it.
@@ -84,11 +84,14 @@ mod tests {
         let mut budget = StartBudget::new(2, 2);
         let drive = DriveId(1);
         assert_eq!((budget.record(drive, NOON), budget.record(drive, NOON)), ((0, 1), (0, 2)));
-        assert!(!budget.may_start(drive, NOON, Lane::Background));
-        assert!(budget.may_start(drive, NOON, Lane::Client) && budget.may_start(drive, NOON, Lane::Rebuild));
+        assert!(!budget.may_start(drive, NOON, PriorityClass::Background));
+        assert!(
+            budget.may_start(drive, NOON, PriorityClass::Client)
+                && budget.may_start(drive, NOON, PriorityClass::Rebuild)
+        );
         assert_eq!(budget.exceeded_total(), 0);
         assert_eq!((budget.record(drive, NOON), budget.exceeded_total()), ((0, 3), 1));
-        assert!(budget.may_start(DriveId(0), NOON, Lane::Background), "each drive has its own");
+        assert!(budget.may_start(DriveId(0), NOON, PriorityClass::Background), "each drive has its own");
     }
 
     #[test]
@@ -98,9 +101,9 @@ mod tests {
         budget.record(drive, NOON);
         let tomorrow = StartBudget::next_day(NOON);
         assert_eq!(tomorrow, Time::from_secs(86_400));
-        assert!(budget.may_start(drive, tomorrow, Lane::Background));
+        assert!(budget.may_start(drive, tomorrow, PriorityClass::Background));
         assert_eq!(budget.record(drive, tomorrow), (1, 1));
-        assert!(!budget.may_start(drive, NOON, Lane::Background));
+        assert!(!budget.may_start(drive, NOON, PriorityClass::Background));
         assert_eq!((budget.record(drive, NOON), budget.starts_today(drive, tomorrow)), ((1, 2), 2));
     }
 
@@ -108,8 +111,8 @@ mod tests {
     fn what_was_used_before_a_restart_counts() {
         let mut budget = StartBudget::new(1, 10);
         budget.restore(DriveId(0), 0, 10);
-        assert!(!budget.may_start(DriveId(0), NOON, Lane::Background));
-        assert!(budget.may_start(DriveId(0), Time::start_of_day(1), Lane::Background));
+        assert!(!budget.may_start(DriveId(0), NOON, PriorityClass::Background));
+        assert!(budget.may_start(DriveId(0), Time::start_of_day(1), PriorityClass::Background));
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! - a switch is charged once, to the priority class whose operation wanted it.
 
 use crate::fair::{FairQueues, Pick};
-use crate::policy::{IdleTimeout, Lane, SchedulerPolicy};
+use crate::policy::{IdleTimeout, PriorityClass, SchedulerPolicy};
 use crate::reorder::{QueueFull, Queued};
 use core::time::Duration;
 use model::{GroupId, OpId, Time};
@@ -72,7 +72,7 @@ pub struct ClassView {
     pub phase: ClassPhase,
     /// The operation in service.
     pub in_service: Option<OpId>,
-    /// Operations queued in each lane, in the order of [`Lane::ALL`].
+    /// Operations queued in each priority class, in the order of [`PriorityClass::ALL`].
     pub queued: [usize; 3],
 }
 
@@ -80,7 +80,7 @@ pub struct ClassView {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InService {
     pub op: OpId,
-    pub lane: Lane,
+    pub priority: PriorityClass,
     pub since: Time,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct InService {
 #[derive(Clone, Copy)]
 pub(crate) struct Switch {
     pub since: Time,
-    pub lane: Lane,
+    pub priority: PriorityClass,
 }
 
 /// One class. See the head of this file.
@@ -168,11 +168,12 @@ impl Class {
     pub fn view(&self) -> ClassView {
         // Dequeued, but its group still wakes: whoever looks sees somebody wait.
         assert!(self.in_service.is_none() || self.awake().is_some(), "only a group that is awake serves");
-        let waits_for_wake = |lane| self.pending.as_ref().is_some_and(|pick| pick.lane == lane);
+        let waits_for_wake = |priority| self.pending.as_ref().is_some_and(|pick| pick.priority == priority);
         ClassView {
             phase: self.phase,
             in_service: self.in_service.map(|service| service.op),
-            queued: Lane::ALL.map(|lane| self.queues.lane_len(lane) + usize::from(waits_for_wake(lane))),
+            queued: PriorityClass::ALL
+                .map(|priority| self.queues.queue_len(priority) + usize::from(waits_for_wake(priority))),
         }
     }
 
@@ -191,9 +192,9 @@ impl Class {
 
     /// Whether a client's operation is queued, waits for its group, or is in service.
     pub fn has_client(&self) -> bool {
-        self.queues.lane_len(Lane::Client) > 0
-            || self.pending.as_ref().is_some_and(|pick| pick.lane == Lane::Client)
-            || self.in_service.is_some_and(|service| service.lane == Lane::Client)
+        self.queues.queue_len(PriorityClass::Client) > 0
+            || self.pending.as_ref().is_some_and(|pick| pick.priority == PriorityClass::Client)
+            || self.in_service.is_some_and(|service| service.priority == PriorityClass::Client)
     }
 
     /// When the class wants to go on, if nothing happens before.
@@ -210,8 +211,8 @@ impl Class {
     }
 
     /// Queues an operation.
-    pub fn push(&mut self, lane: Lane, item: Queued) -> Result<(), QueueFull> {
-        self.queues.push(lane, item)
+    pub fn push(&mut self, priority: PriorityClass, item: Queued) -> Result<(), QueueFull> {
+        self.queues.push(priority, item)
     }
 
     /// Takes `op` out of its queue, if it is queued.
@@ -220,13 +221,13 @@ impl Class {
     }
 
     /// The operation to serve next: the pending one, or else one that is dequeued now and is pending from now on.
-    pub fn pick(&mut self, now: Time, awake: Option<GroupId>) -> Option<(GroupId, Lane)> {
+    pub fn pick(&mut self, now: Time, awake: Option<GroupId>) -> Option<(GroupId, PriorityClass)> {
         assert!(self.in_service.is_none(), "nothing is in service when the next operation is chosen");
         if self.pending.is_none() {
             self.pending = self.queues.next(now, awake);
             self.picked_at = now;
         }
-        self.pending.as_ref().map(|pick| (pick.group, pick.lane))
+        self.pending.as_ref().map(|pick| (pick.group, pick.priority))
     }
 
     /// Takes the pending operation, to serve it or to give it up.
@@ -254,10 +255,10 @@ impl Class {
     }
 
     /// A switch begins, unless one is under way.
-    pub fn begin_switch(&mut self, lane: Lane, now: Time) {
+    pub fn begin_switch(&mut self, priority: PriorityClass, now: Time) {
         assert!(self.in_service.is_none(), "a class drains before it switches");
         assert!(self.switch.is_none_or(|switch| switch.since <= now), "a switch under way has begun");
-        self.switch.get_or_insert(Switch { since: now, lane });
+        self.switch.get_or_insert(Switch { since: now, priority });
     }
 
     /// `group` begins to wake, or to wake members that came back.
@@ -283,8 +284,8 @@ impl Class {
         );
         assert!(self.in_service.is_none(), "nothing is in service before {group} is ready");
         let switch = self.switch.take();
-        if let Some(Switch { since, lane }) = switch {
-            self.queues.charge_switch(lane, now.since(since));
+        if let Some(Switch { since, priority }) = switch {
+            self.queues.charge_switch(priority, now.since(since));
         }
         self.phase = ClassPhase::Awake { group, idle_since: None };
         switch
@@ -334,17 +335,17 @@ impl Class {
     }
 
     /// `op` is in service from now on; or, if it is already, for what it asks the world for next.
-    pub fn serve(&mut self, op: OpId, lane: Lane, now: Time) {
+    pub fn serve(&mut self, op: OpId, priority: PriorityClass, now: Time) {
         assert!(self.in_service.is_none_or(|service| service.op == op), "one operation in service per class");
         assert!(self.awake().is_some(), "{op} is served by a group that is awake");
-        self.in_service = Some(InService { op, lane, since: now });
+        self.in_service = Some(InService { op, priority, since: now });
     }
 
     /// Nothing is in service any more. The time since the world was asked last is charged.
     pub fn leave_service(&mut self, service: InService, now: Time) {
         assert!(self.in_service == Some(service), "{} leaves service, and was in it", service.op);
         assert!(service.since <= now, "{} was begun before it ended", service.op);
-        self.queues.charge_transfer(service.lane, now.since(service.since));
+        self.queues.charge_transfer(service.priority, now.since(service.since));
         self.in_service = None;
         self.served_until = now;
     }

@@ -20,7 +20,7 @@ pub struct Waking {
 }
 
 /// Decides for a rack.
-pub trait Mind {
+pub trait Controller {
     /// Takes note of `event` and appends to `actions` what is to be done about it. `now` never goes back.
     fn apply(&mut self, now: Time, event: Event, actions: &mut Vec<Action>);
 

@@ -34,7 +34,7 @@ use crate::budget::StartBudget;
 use crate::deadlines::Punctuality;
 use crate::event::{DriveReport, Loss};
 use crate::ledger::{Ledger, PowerState};
-use crate::policy::Lane;
+use crate::policy::PriorityClass;
 use crate::setup::Setup;
 use crate::step::Step;
 use alloc::collections::VecDeque;
@@ -63,15 +63,15 @@ pub enum DrivePhase {
     Standby,
     /// Its group is waking; it waits for its permits.
     AwaitingPermit,
-    /// Told to start.
+    /// TraceMessage to start.
     SpinningUp,
-    /// Told to mount.
+    /// TraceMessage to mount.
     Mounting,
     /// Mounted: files can be read and written.
     Ready,
-    /// Told to unmount.
+    /// TraceMessage to unmount.
     Unmounting,
-    /// Told to stop.
+    /// TraceMessage to stop.
     Stopping,
     /// Not there.
     Away(Loss),
@@ -82,12 +82,12 @@ impl DrivePhase {
         matches!(self, Self::Away(_))
     }
 
-    /// Told to start or to mount.
+    /// TraceMessage to start or to mount.
     fn is_starting(self) -> bool {
         matches!(self, Self::SpinningUp | Self::Mounting)
     }
 
-    /// Told to unmount or to stop.
+    /// TraceMessage to unmount or to stop.
     fn is_stopping(self) -> bool {
         matches!(self, Self::Unmounting | Self::Stopping)
     }
@@ -260,9 +260,9 @@ impl Drives {
         &self.budget
     }
 
-    /// Whether all of `members` may be started now for work of `lane`.
-    pub fn may_start(&self, members: &[DriveId], lane: Lane, now: Time) -> bool {
-        members.iter().all(|drive| self.budget.may_start(*drive, now, lane))
+    /// Whether all of `members` may be started now for work of `priority`.
+    pub fn may_start(&self, members: &[DriveId], priority: PriorityClass, now: Time) -> bool {
+        members.iter().all(|drive| self.budget.may_start(*drive, now, priority))
     }
 
     /// Index and drive of those stacks whose drives can be read and written now.
@@ -583,7 +583,7 @@ impl Drives {
             let given_up = state.phase.is_away() || state.phase.is_stopping();
             assert!(given_up, "{drive} was given up on, and is in use");
             match state.phase {
-                // Told to stop by the last try, and silent still.
+                // TraceMessage to stop by the last try, and silent still.
                 phase if phase.is_stopping() => {
                     self.set_away(drive, Loss::MountFailed);
                     self.retry_later(drive, step.now);

@@ -5,7 +5,7 @@
 //! bounded length.
 
 use crate::job_protocol::{JobClass, JobEvent, JobId};
-use crate::policy::{Lane, PinnedTo};
+use crate::policy::{PinnedTo, PriorityClass};
 use alloc::vec::Vec;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId};
 use serde::{Deserialize, Serialize};
@@ -170,21 +170,21 @@ pub enum Event {
         more: bool,
     },
     /// Space of blobs in `group` was given up by a delete or an overwrite, and waits there to be reclaimed.
-    SpaceDoomed {
+    SpaceDead {
         /// Which group.
         group: GroupId,
         /// How many payload bytes.
         bytes: u64,
     },
-    /// A page of blobs with dead bytes. Answers [`Action::ListDoomed`](crate::Action::ListDoomed).
-    DoomedPage {
+    /// A page of blobs with dead bytes. Answers [`Action::ListDead`](crate::Action::ListDead).
+    DeadPage {
         /// Which group.
         group: GroupId,
         /// The attempt this answers.
         attempt: Attempt,
         /// The blobs.
-        blobs: Vec<DoomedBlob>,
-        /// Doomed bytes of blobs that were left out because a reader holds them.
+        blobs: Vec<DeadBlob>,
+        /// Dead bytes of blobs that were left out because a reader holds them.
         held_bytes: u64,
         /// Whether there are more; the world keeps the place.
         more: bool,
@@ -202,7 +202,7 @@ pub enum Event {
     SubmittedForJob {
         /// The class of the job.
         of: JobClass,
-        /// The operation, of the background lane.
+        /// The operation, of the background priority class.
         request: Request,
     },
 
@@ -258,7 +258,7 @@ pub struct Request {
     /// The world's number for it: above all it has used before, and above 0; or that of a composed write.
     pub op: OpId,
     /// Whose share it is charged to.
-    pub lane: Lane,
+    pub priority: PriorityClass,
     /// How far it may be overtaken, in the scheduler's unit; `None` is the scheduler's own u.
     pub overtake_limit: Option<u64>,
     /// The work to be done.
@@ -402,7 +402,7 @@ pub struct StagedEntry {
 
 /// A blob some or all of whose bytes nobody refers to any more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct DoomedBlob {
+pub struct DeadBlob {
     /// Which blob.
     pub blob: BlobId,
     /// The drive of each of its stacks.
@@ -414,7 +414,7 @@ pub struct DoomedBlob {
     /// Its payload bytes.
     pub bytes: u64,
     /// How many of them are dead.
-    pub doomed_bytes: u64,
+    pub dead_bytes: u64,
     /// Whether a version lives in it. If none does, it can go as a whole.
     pub living: bool,
     /// Whether what lives in it can be read, as far as is known. If not, it cannot be copied out, and the blob stays.

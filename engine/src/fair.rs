@@ -1,44 +1,44 @@
 //! The queues of one class and whose turn it is: weighted fair queuing between clients, rebuild and background work.
 //!
 //! Pelican, section 3, puts weighted fair queuing between its queues and does not say what is charged. Here:
-//! - Shares are of the class's time. A lane's *virtual time* is the time it was charged over its share; the lane that
-//!   is furthest behind goes next. A lane that was idle starts level with the others: idleness is no credit (start-time
+//! - Shares are of the class's time. A priority class's *virtual time* is the time it was charged over its share; the priority class that
+//!   is furthest behind goes next. A priority class that was idle starts level with the others: idleness is no credit (start-time
 //!   fair queuing; Goyal, Vin, Cheng 1996).
-//! - A *turn* lasts while the lane's next operation is in the group that is awake (a batch), but no longer than a
-//!   quantum, not counting switches. Lanes alternate between turns, not between operations, so that batches stay whole.
-//! - Waking a group is charged to the lane whose operation wants it. Before a turn ends for want of work in the group
-//!   awake, other lanes' work for that group is *piggybacked*, charged for its transfer only: within the turn's
-//!   quantum, within the overtaking bound of its own queue, and by a lane that is less than a quantum of its own ahead.
-//! - Within its turn a lane that has nothing queued may be waited for a little (`anticipation`), if no other lane has
+//! - A *turn* lasts while the priority class's next operation is in the group that is awake (a batch), but no longer than a
+//!   quantum, not counting switches. Priority classes alternate between turns, not between operations, so that batches stay whole.
+//! - Waking a group is charged to the priority class whose operation wants it. Before a turn ends for want of work in the group
+//!   awake, other priority classes' work for that group is *piggybacked*, charged for its transfer only: within the turn's
+//!   quantum, within the overtaking bound of its own queue, and by a priority class that is less than a quantum of its own ahead.
+//! - Within its turn a priority class that has nothing queued may be waited for a little (`anticipation`), if no other priority class has
 //!   work for the group awake: who asks for one operation after the other would else get one for each switch.
-//! - A client's operation that has waited for `wait_limit` is *overdue*. While one is, its lane serves nothing in its
+//! - A client's operation that has waited for `wait_limit` is *overdue*. While one is, its priority class serves nothing in its
 //!   turns that is not overdue: in rounds it visits each group that something is overdue in, the one where it has been
 //!   for longest first, and serves what is overdue there, for a quantum and the operation that overruns it. So the
 //!   groups are still woken for batches, however much is overdue. Its turns are as many as without. Beyond the paper.
-//! - If there is work, some is chosen, but for that. A share of 0 is served (and piggybacked) only while no lane with a
+//! - If there is work, some is chosen, but for that. A share of 0 is served (and piggybacked) only while no priority class with a
 //!   share has work.
 //!
-//! **No starvation.** Let Q be the quantum and C the longest that one operation takes, switch included. A lane of share
-//! s > 0 is at most (Q + 2 C) / s of virtual time ahead of the lane furthest behind: at the start of its turn it is not
+//! **No starvation.** Let Q be the quantum and C the longest that one operation takes, switch included. A priority class of share
+//! s > 0 is at most (Q + 2 C) / s of virtual time ahead of the priority class furthest behind: at the start of its turn it is not
 //! ahead at all, and a turn holds a switch, a quantum, waits included, and the one operation that overruns it. So let W
-//! be the time of its own that a lane needs before it gets to an operation: that of everything it had queued when the
-//! operation came, and of u more. Then the operation is begun within `W + (Q + 2 C) + sum over the other lanes of (s'/s
+//! be the time of its own that a priority class needs before it gets to an operation: that of everything it had queued when the
+//! operation came, and of u more. Then the operation is begun within `W + (Q + 2 C) + sum over the other priority classes of (s'/s
 //! (W + Q + 2 C) + Q + 2 C)`.
 //!
 //! **The limit in time.** W is bounded by u, which says little in time if u is large. With a wait limit L it is at most
-//! `L + V + sum over the other groups of the lane of V + S`, with V = S + Q + 2 C a visit and S a switch, if nothing of
+//! `L + V + sum over the other groups of the priority class of V + S`, with V = S + Q + 2 C a visit and S a switch, if nothing of
 //! the operation's own group was queued before it: at L it is overdue; the visit under way, or the operation in
 //! service, comes to its end; a round comes to every group before it comes to one again, and from then on first to
 //! those in which something is overdue longer. What was queued before it for its own group goes first; each quantum of
-//! that costs one more round. Other lanes take what their shares say, as above, of the time beyond L.
+//! that costs one more round. Other priority classes take what their shares say, as above, of the time beyond L.
 //!
-//! Invariants: virtual times never fall; the floor never lies above that of a lane with work; arithmetic is in
+//! Invariants: virtual times never fall; the floor never lies above that of a priority class with work; arithmetic is in
 //! integers.
 
 #[cfg(test)]
 mod tests;
 
-use crate::policy::{Lane, SchedulerPolicy};
+use crate::policy::{PriorityClass, SchedulerPolicy};
 use crate::reorder::{Ahead, QueueFull, Queued, ReorderQueue};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -54,33 +54,33 @@ const _: () = assert!(Duration::MAX.as_nanos().leading_zeros() > FRACTION_BITS, 
 pub struct Pick {
     /// Which operation.
     pub op: OpId,
-    /// The lane it was queued in, which its time is charged to.
-    pub lane: Lane,
-    /// The group it needs. If another one is awake, the class switches, and the switch is charged to `lane`.
+    /// The priority class it was queued in, which its time is charged to.
+    pub priority: PriorityClass,
+    /// The group it needs. If another one is awake, the class switches, and the switch is charged to `priority`.
     pub group: GroupId,
     /// Its weight, as it was admitted.
     pub weight: u64,
-    /// Whether it is served in another lane's turn, because its group is awake.
+    /// Whether it is served in another priority class's turn, because its group is awake.
     pub piggyback: bool,
 }
 
-/// A lane's stay in the class.
+/// A priority class's stay in the class.
 #[derive(Clone, Copy)]
 struct Turn {
-    lane: Lane,
+    priority: PriorityClass,
     since: Time,
     /// Time of switches since then, which do not count against the quantum.
     switching: Duration,
 }
 
-struct LaneState {
+struct PriorityState {
     queue: ReorderQueue,
     share: u32,
     virtual_time: u128,
     visits: Visits,
 }
 
-/// The round in which a lane visits the groups that something is overdue in.
+/// The round in which a priority class visits the groups that something is overdue in.
 #[derive(Default)]
 struct Visits {
     /// The groups that were visited in it; the last one perhaps still is.
@@ -112,25 +112,25 @@ impl Visits {
 
 /// The queues of one class. See the head of this file.
 pub struct FairQueues {
-    lanes: [LaneState; 3],
+    priorities: [PriorityState; 3],
     turn: Option<Turn>,
-    /// The virtual time that a lane which was idle starts from: for lanes without a share, and for those with one.
+    /// The virtual time that a priority class which was idle starts from: for priority classes without a share, and for those with one.
     floors: [u128; 2],
     join_in_service: bool,
     quantum: Duration,
 }
 
 impl FairQueues {
-    /// Empty queues under `policy`; its depth is that of each lane.
+    /// Empty queues under `policy`; its depth is that of each priority class.
     pub fn new(policy: &SchedulerPolicy) -> Self {
-        let lane = |lane| LaneState {
+        let priority = |priority| PriorityState {
             queue: ReorderQueue::new(policy.queue_depth),
-            share: policy.shares.of(lane),
+            share: policy.shares.of(priority),
             virtual_time: 0,
             visits: Visits::default(),
         };
         Self {
-            lanes: Lane::ALL.map(lane),
+            priorities: PriorityClass::ALL.map(priority),
             turn: None,
             floors: [0; 2],
             join_in_service: policy.join_in_service,
@@ -138,14 +138,14 @@ impl FairQueues {
         }
     }
 
-    /// Queues an operation in `lane`. Its number must not be queued already.
+    /// Queues an operation in `priority`. Its number must not be queued already.
     ///
     /// # Errors
-    /// [`QueueFull`] if the lane holds as many as it may; nothing has changed then.
-    pub fn push(&mut self, lane: Lane, item: Queued) -> Result<(), QueueFull> {
-        assert!(!self.lanes.iter().any(|state| state.queue.contains(item.op)), "{} is queued already", item.op);
-        let floor = self.floors[self.tier_of(lane)];
-        let state = &mut self.lanes[lane as usize];
+    /// [`QueueFull`] if the priority class holds as many as it may; nothing has changed then.
+    pub fn push(&mut self, priority: PriorityClass, item: Queued) -> Result<(), QueueFull> {
+        assert!(!self.priorities.iter().any(|state| state.queue.contains(item.op)), "{} is queued already", item.op);
+        let floor = self.floors[self.tier_of(priority)];
+        let state = &mut self.priorities[priority as usize];
         let idle = state.queue.is_empty();
         state.queue.push(item)?;
         if idle {
@@ -162,110 +162,116 @@ impl FairQueues {
         if let Some(group) = awake
             && let Some(turn) = self.turn.filter(|turn| self.lasts(turn, now))
             && let Some(pick) = self
-                .visit(turn.lane, tier, now, awake)
-                .or_else(|| self.go_on(turn.lane, tier, group))
-                .or_else(|| self.piggyback(turn.lane, tier, group))
+                .visit(turn.priority, tier, now, awake)
+                .or_else(|| self.go_on(turn.priority, tier, group))
+                .or_else(|| self.piggyback(turn.priority, tier, group))
         {
             return Some(pick);
         }
-        let lane = self.furthest_behind(tier)?;
-        assert!(self.has_work(lane, tier), "the turn goes to a lane that has work");
-        assert!(self.floors[tier] <= self.lanes[lane as usize].virtual_time, "no lane with work lies below the floor");
-        self.floors[tier] = self.lanes[lane as usize].virtual_time;
-        self.turn = Some(Turn { lane, since: now, switching: Duration::ZERO });
-        if let Some(pick) = self.visit(lane, tier, now, awake) {
+        let priority = self.furthest_behind(tier)?;
+        assert!(self.has_work(priority, tier), "the turn goes to a priority that has work");
+        assert!(
+            self.floors[tier] <= self.priorities[priority as usize].virtual_time,
+            "no priority with work lies below the floor"
+        );
+        self.floors[tier] = self.priorities[priority as usize].virtual_time;
+        self.turn = Some(Turn { priority, since: now, switching: Duration::ZERO });
+        if let Some(pick) = self.visit(priority, tier, now, awake) {
             return Some(pick);
         }
-        let joined = awake.filter(|_| self.join_in_service).and_then(|group| self.pop_of_group(lane, group));
-        let item = joined.or_else(|| self.lanes[lane as usize].queue.pop())?;
-        assert!(!self.lanes[lane as usize].queue.contains(item.op), "{} is no longer queued", item.op);
-        Some(pick(lane, &item, false))
+        let joined = awake.filter(|_| self.join_in_service).and_then(|group| self.pop_of_group(priority, group));
+        let item = joined.or_else(|| self.priorities[priority as usize].queue.pop())?;
+        assert!(!self.priorities[priority as usize].queue.contains(item.op), "{} is no longer queued", item.op);
+        Some(pick(priority, &item, false))
     }
 
-    /// Whether the lane whose turn it is has nothing queued and could go on in the group `awake` if it had, while all
+    /// Whether the priority class whose turn it is has nothing queued and could go on in the group `awake` if it had, while all
     /// that is queued wants other groups.
     pub fn may_be_waited_for(&self, now: Time, awake: GroupId) -> bool {
-        let out_of_work = |turn: Turn| self.lasts(&turn, now) && self.lanes[turn.lane as usize].queue.is_empty();
+        let out_of_work =
+            |turn: Turn| self.lasts(&turn, now) && self.priorities[turn.priority as usize].queue.is_empty();
         self.turn.is_some_and(out_of_work) && self.queued_for(awake) == 0
     }
 
     /// When something queued will be overdue first, or has been.
     pub fn first_due(&self) -> Time {
-        self.lanes.iter().map(|lane| lane.queue.first_due()).min().unwrap_or(Time::MAX)
+        self.priorities.iter().map(|priority| priority.queue.first_due()).min().unwrap_or(Time::MAX)
     }
 
-    /// Everything that is queued in `lane`, in the order of service.
-    pub fn queued_in(&self, lane: Lane) -> impl Iterator<Item = Queued> {
-        self.lanes[lane as usize].queue.iter().map(|(item, _)| item)
+    /// Everything that is queued in `priority`, in the order of service.
+    pub fn queued_in(&self, priority: PriorityClass) -> impl Iterator<Item = Queued> {
+        self.priorities[priority as usize].queue.iter().map(|(item, _)| item)
     }
 
-    /// Charges `lane` for the time an operation of it took.
-    pub fn charge_transfer(&mut self, lane: Lane, span: Duration) {
-        let state = &mut self.lanes[lane as usize];
+    /// Charges `priority` for the time an operation of it took.
+    pub fn charge_transfer(&mut self, priority: PriorityClass, span: Duration) {
+        let state = &mut self.priorities[priority as usize];
         state.virtual_time += virtual_span(span, state.share);
     }
 
-    /// Charges `lane` for waking a group that its operation wanted.
-    pub fn charge_switch(&mut self, lane: Lane, span: Duration) {
-        self.charge_transfer(lane, span);
+    /// Charges `priority` for waking a group that its operation wanted.
+    pub fn charge_switch(&mut self, priority: PriorityClass, span: Duration) {
+        self.charge_transfer(priority, span);
         if let Some(turn) = &mut self.turn {
             turn.switching += span;
         }
     }
 
-    /// Takes `op` out of whichever lane it is queued in.
+    /// Takes `op` out of whichever priority class it is queued in.
     pub fn remove(&mut self, op: OpId) -> Option<Queued> {
-        let removed = self.lanes.iter_mut().find_map(|lane| lane.queue.remove(op));
-        assert!(!self.lanes.iter().any(|lane| lane.queue.contains(op)), "{op} was queued once");
+        let removed = self.priorities.iter_mut().find_map(|priority| priority.queue.remove(op));
+        assert!(!self.priorities.iter().any(|priority| priority.queue.contains(op)), "{op} was queued once");
         removed
     }
 
     /// Whether nothing is queued.
     pub fn is_empty(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.queue.is_empty())
+        self.priorities.iter().all(|priority| priority.queue.is_empty())
     }
 
-    /// The operation that `lane` would be served next.
-    pub fn head(&self, lane: Lane) -> Option<Queued> {
-        self.lanes[lane as usize].queue.head()
+    /// The operation that `priority` would be served next.
+    pub fn head(&self, priority: PriorityClass) -> Option<Queued> {
+        self.priorities[priority as usize].queue.head()
     }
 
-    /// How many operations are queued in `lane`.
-    pub fn lane_len(&self, lane: Lane) -> usize {
-        self.lanes[lane as usize].queue.len()
+    /// How many operations are queued in `priority`.
+    pub fn queue_len(&self, priority: PriorityClass) -> usize {
+        self.priorities[priority as usize].queue.len()
     }
 
-    /// How many operations of `group` are queued, in all lanes.
+    /// How many operations of `group` are queued, in all priority classes.
     pub fn queued_for(&self, group: GroupId) -> usize {
-        self.lanes.iter().map(|lane| lane.queue.len_of_group(group)).sum()
+        self.priorities.iter().map(|priority| priority.queue.len_of_group(group)).sum()
     }
 
-    /// The operations that would be before a new one in its own lane, if it were queued there now.
-    pub fn ahead_of_new(&self, lane: Lane, group: GroupId, weight: u64, overtake_limit: u64) -> Ahead {
-        self.lanes[lane as usize].queue.ahead_of_new(group, weight, overtake_limit)
+    /// The operations that would be before a new one in its own priority class, if it were queued there now.
+    pub fn ahead_of_new(&self, priority: PriorityClass, group: GroupId, weight: u64, overtake_limit: u64) -> Ahead {
+        self.priorities[priority as usize].queue.ahead_of_new(group, weight, overtake_limit)
     }
 
-    /// The lane that `op` is queued in, and the operations before it there.
-    pub fn ahead_of(&self, op: OpId) -> Option<(Lane, Ahead)> {
-        Lane::ALL.into_iter().find_map(|lane| Some((lane, self.lanes[lane as usize].queue.ahead_of(op)?)))
+    /// The priority class that `op` is queued in, and the operations before it there.
+    pub fn ahead_of(&self, op: OpId) -> Option<(PriorityClass, Ahead)> {
+        PriorityClass::ALL
+            .into_iter()
+            .find_map(|priority| Some((priority, self.priorities[priority as usize].queue.ahead_of(op)?)))
     }
 
-    fn tier_of(&self, lane: Lane) -> usize {
-        usize::from(self.lanes[lane as usize].share > 0)
+    fn tier_of(&self, priority: PriorityClass) -> usize {
+        usize::from(self.priorities[priority as usize].share > 0)
     }
 
-    fn has_work(&self, lane: Lane, tier: usize) -> bool {
-        self.tier_of(lane) == tier && !self.lanes[lane as usize].queue.is_empty()
+    fn has_work(&self, priority: PriorityClass, tier: usize) -> bool {
+        self.tier_of(priority) == tier && !self.priorities[priority as usize].queue.is_empty()
     }
 
-    /// The lanes to choose from: those with a share if one of them has work, else those without.
+    /// The priority classes to choose from: those with a share if one of them has work, else those without.
     fn tier_with_work(&self) -> Option<usize> {
-        [1, 0].into_iter().find(|tier| Lane::ALL.into_iter().any(|lane| self.has_work(lane, *tier)))
+        [1, 0].into_iter().find(|tier| PriorityClass::ALL.into_iter().any(|priority| self.has_work(priority, *tier)))
     }
 
-    fn furthest_behind(&self, tier: usize) -> Option<Lane> {
-        let waiting = Lane::ALL.into_iter().filter(|lane| self.has_work(*lane, tier));
-        waiting.min_by_key(|lane| (self.lanes[*lane as usize].virtual_time, *lane))
+    fn furthest_behind(&self, tier: usize) -> Option<PriorityClass> {
+        let waiting = PriorityClass::ALL.into_iter().filter(|priority| self.has_work(*priority, tier));
+        waiting.min_by_key(|priority| (self.priorities[*priority as usize].virtual_time, *priority))
     }
 
     fn lasts(&self, turn: &Turn, now: Time) -> bool {
@@ -273,59 +279,59 @@ impl FairQueues {
         now.since(turn.since).saturating_sub(turn.switching) < self.quantum
     }
 
-    /// The next overdue operation of the lane whose turn it is, whatever group is awake.
-    fn visit(&mut self, lane: Lane, tier: usize, now: Time, awake: Option<GroupId>) -> Option<Pick> {
-        if !self.has_work(lane, tier) {
+    /// The next overdue operation of the priority class whose turn it is, whatever group is awake.
+    fn visit(&mut self, priority: PriorityClass, tier: usize, now: Time, awake: Option<GroupId>) -> Option<Pick> {
+        if !self.has_work(priority, tier) {
             return None;
         }
-        let LaneState { queue, visits, .. } = &mut self.lanes[lane as usize];
+        let PriorityState { queue, visits, .. } = &mut self.priorities[priority as usize];
         let group = visits.group(queue, now, awake, self.quantum)?;
         let item = queue.pop_overdue(group)?;
         assert!(item.due <= now, "{} is overdue", item.op);
-        Some(pick(lane, &item, false))
+        Some(pick(priority, &item, false))
     }
 
-    /// The next operation of the lane whose turn it is, if it is in the group awake.
-    fn go_on(&mut self, lane: Lane, tier: usize, awake: GroupId) -> Option<Pick> {
-        if !self.has_work(lane, tier) {
+    /// The next operation of the priority class whose turn it is, if it is in the group awake.
+    fn go_on(&mut self, priority: PriorityClass, tier: usize, awake: GroupId) -> Option<Pick> {
+        if !self.has_work(priority, tier) {
             return None;
         }
-        let joined = if self.join_in_service { self.pop_of_group(lane, awake) } else { None };
-        let queue = &mut self.lanes[lane as usize].queue;
+        let joined = if self.join_in_service { self.pop_of_group(priority, awake) } else { None };
+        let queue = &mut self.priorities[priority as usize].queue;
         let item = joined.or_else(|| queue.head().filter(|head| head.group == awake).and_then(|_| queue.pop()))?;
         assert!(item.group == awake, "a turn goes on in the group that is awake");
-        Some(pick(lane, &item, false))
+        Some(pick(priority, &item, false))
     }
 
-    /// Work of another lane for the group awake, if that lane is not too far ahead: the one furthest behind first.
-    fn piggyback(&mut self, host: Lane, tier: usize, awake: GroupId) -> Option<Pick> {
-        let behind = self.lanes[self.furthest_behind(tier)? as usize].virtual_time;
-        let mut guests = Lane::ALL;
-        guests.sort_unstable_by_key(|lane| (self.lanes[*lane as usize].virtual_time, *lane));
-        for lane in guests.into_iter().filter(|lane| *lane != host) {
-            let state = &self.lanes[lane as usize];
+    /// Work of another priority class for the group awake, if that priority class is not too far ahead: the one furthest behind first.
+    fn piggyback(&mut self, host: PriorityClass, tier: usize, awake: GroupId) -> Option<Pick> {
+        let behind = self.priorities[self.furthest_behind(tier)? as usize].virtual_time;
+        let mut guests = PriorityClass::ALL;
+        guests.sort_unstable_by_key(|priority| (self.priorities[*priority as usize].virtual_time, *priority));
+        for priority in guests.into_iter().filter(|priority| *priority != host) {
+            let state = &self.priorities[priority as usize];
             let lead = state.virtual_time.saturating_sub(behind);
-            if self.has_work(lane, tier)
+            if self.has_work(priority, tier)
                 && lead < virtual_span(self.quantum, state.share)
-                && let Some(item) = self.pop_of_group(lane, awake)
+                && let Some(item) = self.pop_of_group(priority, awake)
             {
                 assert!(item.group == awake, "only work for the group awake is piggybacked");
-                return Some(pick(lane, &item, true));
+                return Some(pick(priority, &item, true));
             }
         }
         None
     }
 
-    fn pop_of_group(&mut self, lane: Lane, group: GroupId) -> Option<Queued> {
-        self.lanes[lane as usize].queue.pop_of_group(group)
+    fn pop_of_group(&mut self, priority: PriorityClass, group: GroupId) -> Option<Queued> {
+        self.priorities[priority as usize].queue.pop_of_group(group)
     }
 }
 
-fn pick(lane: Lane, item: &Queued, piggyback: bool) -> Pick {
-    Pick { op: item.op, lane, group: item.group, weight: item.weight, piggyback }
+fn pick(priority: PriorityClass, item: &Queued, piggyback: bool) -> Pick {
+    Pick { op: item.op, priority, group: item.group, weight: item.weight, piggyback }
 }
 
-/// How far `span` takes a lane of this share. Lanes without a share are equals among themselves.
+/// How far `span` takes a priority class of this share. Priority classes without a share are equals among themselves.
 fn virtual_span(span: Duration, share: u32) -> u128 {
     (span.as_nanos() << FRACTION_BITS) / u128::from(share.max(1))
 }

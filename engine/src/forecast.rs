@@ -9,14 +9,14 @@
 //! - drives wake, rest and move bytes as their profile says, need not wait for power, and none fails;
 //! - nothing that is queued is cancelled, and no operation comes that is longer than the longest there is now, the read
 //!   itself included;
-//! - no other lane gets work that has none now, and clients have a share;
+//! - no other priority class gets work that has none now, and clients have a share;
 //! - there is a limit in time, or nothing can overtake the read. Without a limit, what may overtake it by its bytes is
 //!   counted at the drives' rate, without the seeks of however many operations they come in.
 
 use crate::class::{Class, ClassPhase};
 use crate::event::Work;
 use crate::ops::Ops;
-use crate::policy::{Lane, SchedulerPolicy, Weighing};
+use crate::policy::{PriorityClass, SchedulerPolicy, Weighing};
 use crate::setup::Setup;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -60,7 +60,7 @@ pub(crate) fn rebuild_forecast(setup: &Setup, bytes: u64, class_bytes: u64) -> F
     let times = if setup.policy.rebuild_read_back { 2 } else { 1 };
     let span = |bytes| transfer_time(bytes, setup.spec.profile.bytes_per_s).saturating_mul(times);
     let shares = setup.policy.scheduler.shares;
-    let sum = Lane::ALL.into_iter().fold(0_u32, |sum, lane| sum.saturating_add(shares.of(lane)));
+    let sum = PriorityClass::ALL.into_iter().fold(0_u32, |sum, priority| sum.saturating_add(shares.of(priority)));
     Forecast { min: span(bytes), max: span(class_bytes).saturating_mul(sum) / shares.rebuild.max(1) }
 }
 
@@ -106,9 +106,9 @@ impl Forecaster<'_> {
             self.setup.transfer_estimate(bytes).saturating_sub(self.now.since(service.since))
         });
         // Of clients, what is queued for its own group goes first in any case. What is queued for others may be passed
-        // if the group is awake, or wakes for another lane, or the read is overdue.
+        // if the group is awake, or wakes for another priority class, or the read is overdue.
         let once = |op: OpId| self.ops.get(op).map_or(0, |op| op.request.work.transfer_bytes());
-        let queued = self.class.queues().queued_in(Lane::Client).filter(|item| item.group == group);
+        let queued = self.class.queues().queued_in(PriorityClass::Client).filter(|item| item.group == group);
         let own: Duration = queued.map(|item| self.setup.transfer_estimate(once(item.op))).sum();
         let pending = self.class.pending().map_or(Duration::ZERO, |pick| self.setup.transfer_estimate(once(pick.op)));
         until_ready + in_service + pending + own
@@ -120,10 +120,10 @@ impl Forecaster<'_> {
         let longest = known.into_iter().flatten().map(|op| self.service_of(op)).max().unwrap_or_default();
         let mut ahead = Ahead { own: Duration::ZERO, others: 0, longest };
         let mut others: Vec<GroupId> = Vec::new();
-        for item in Lane::ALL.into_iter().flat_map(|lane| self.class.queues().queued_in(lane)) {
+        for item in PriorityClass::ALL.into_iter().flat_map(|priority| self.class.queues().queued_in(priority)) {
             ahead.longest = ahead.longest.max(self.service_of(item.op));
         }
-        for item in self.class.queues().queued_in(Lane::Client) {
+        for item in self.class.queues().queued_in(PriorityClass::Client) {
             if item.group == group {
                 ahead.own += self.service_of(item.op);
             } else if !others.contains(&item.group) {
@@ -131,7 +131,10 @@ impl Forecaster<'_> {
             }
         }
         ahead.others = others.len() as u32;
-        assert!(others.len() <= self.class.queues().lane_len(Lane::Client), "a group that is wanted has work queued");
+        assert!(
+            others.len() <= self.class.queues().queue_len(PriorityClass::Client),
+            "a group that is wanted has work queued"
+        );
         ahead
     }
 
@@ -178,17 +181,28 @@ impl Forecaster<'_> {
 
     /// The service time of everything before a new operation of `group`, switches aside.
     fn in_order(&self, group: GroupId) -> Duration {
-        let ahead = self.class.queues().ahead_of_new(Lane::Client, group, 0, self.scheduler().overtake_limit);
-        assert!(ahead.operations <= self.class.queues().lane_len(Lane::Client), "only what is queued lies before it");
-        self.class.queues().queued_in(Lane::Client).take(ahead.operations).map(|item| self.service_of(item.op)).sum()
+        let ahead = self.class.queues().ahead_of_new(PriorityClass::Client, group, 0, self.scheduler().overtake_limit);
+        assert!(
+            ahead.operations <= self.class.queues().queue_len(PriorityClass::Client),
+            "only what is queued lies before it"
+        );
+        self.class
+            .queues()
+            .queued_in(PriorityClass::Client)
+            .take(ahead.operations)
+            .map(|item| self.service_of(item.op))
+            .sum()
     }
 
     /// Switches from the group that is up, or is about to be, to `group`, as things are queued now.
     fn switches_ahead(&self, group: GroupId) -> u32 {
-        let ahead = self.class.queues().ahead_of_new(Lane::Client, group, 0, self.scheduler().overtake_limit);
+        let ahead = self.class.queues().ahead_of_new(PriorityClass::Client, group, 0, self.scheduler().overtake_limit);
         assert!(ahead.group_switches <= ahead.operations, "a switch has an operation before it");
-        let first =
-            if ahead.operations > 0 { self.class.queues().head(Lane::Client).map(|head| head.group) } else { None };
+        let first = if ahead.operations > 0 {
+            self.class.queues().head(PriorityClass::Client).map(|head| head.group)
+        } else {
+            None
+        };
         let leaves = self.group_up() != Some(first.unwrap_or(group));
         u32::try_from(ahead.group_switches).unwrap_or(u32::MAX).saturating_add(u32::from(leaves))
     }
@@ -228,14 +242,16 @@ impl Forecaster<'_> {
         round.saturating_mul(rounds.saturating_add(1)).saturating_add(switch + reclaiming).saturating_add(ahead.own)
     }
 
-    /// The time that clients need for it beside other lanes that have work (see [`crate::fair`], "No
+    /// The time that clients need for it beside other priority classes that have work (see [`crate::fair`], "No
     /// starvation").
     fn beside_others(&self, alone: Duration, longest: Duration) -> Duration {
         let shares = self.scheduler().shares;
         let lead = self.scheduler().quantum + longest * 2;
-        let busy = |lane: &Lane| *lane != Lane::Client && self.class.queues().lane_len(*lane) > 0;
-        let others = Lane::ALL.into_iter().filter(busy).map(|lane| {
-            let own = alone.saturating_add(lead).saturating_mul(shares.of(lane)) / shares.client.max(1);
+        let busy = |priority: &PriorityClass| {
+            *priority != PriorityClass::Client && self.class.queues().queue_len(*priority) > 0
+        };
+        let others = PriorityClass::ALL.into_iter().filter(busy).map(|priority| {
+            let own = alone.saturating_add(lead).saturating_mul(shares.of(priority)) / shares.client.max(1);
             own.saturating_add(lead)
         });
         let others: Duration = others.fold(Duration::ZERO, Duration::saturating_add);

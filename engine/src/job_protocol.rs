@@ -8,7 +8,7 @@
 //!
 //! One job works at a time, since each takes the memory it was given; the others wait their turn in the order in which
 //! they were queued. A [`JobAction::Step`] is an order for one class. The world carries it out by operations of the
-//! background lane, each submitted by `Event::SubmittedForJob`, and reports what came of it in one
+//! background priority class, each submitted by `Event::SubmittedForJob`, and reports what came of it in one
 //! [`JobEvent::StepEnded`]. It neither waits nor tries again: an operation that is refused ends its step.
 
 use crate::repartition::{JobSpec, Order};

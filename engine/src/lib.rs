@@ -57,18 +57,18 @@ pub mod uploads;
 
 pub use action::{Action, Outcome, Rejection, Transfer};
 pub use class::{ClassPhase, ClassView, GroupState};
-pub use controller::{Mind, Waking};
+pub use controller::{Controller, Waking};
 pub use deadlines::{Deadlines, DriveDeadlines};
 pub use drives::DrivePhase;
 pub use event::{
-    BlobOnDrive, DoomedBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work,
+    BlobOnDrive, DeadBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work,
 };
 pub use forecast::Forecast;
 pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, JobTimes, StepResult};
 pub use numbered::{Numbered, OpMap};
 pub use policy::{
-    GroupChoice, IdleTimeout, Lane, MigrationPolicy, PinnedTo, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,
-    Weighing,
+    GroupChoice, IdleTimeout, MigrationPolicy, PinnedTo, PriorityClass, RackPolicy, ReadPolicy, SchedulerPolicy,
+    Shares, Weighing,
 };
 pub use rack::{Rack, Stats};
 pub use rebuild::RebuildView;

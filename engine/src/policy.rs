@@ -6,10 +6,10 @@ use core::time::Duration;
 use model::{ClassId, GroupId};
 use serde::{Deserialize, Serialize};
 
-/// Whose work an operation is. Lanes share a class's time by weighted fair queuing.
+/// Whose work an operation is. Priority classes share a class's time by weighted fair queuing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Lane {
+pub enum PriorityClass {
     /// Somebody waits for it.
     Client,
     /// Redundancy is missing until it is done.
@@ -18,34 +18,36 @@ pub enum Lane {
     Background,
 }
 
-impl Lane {
-    /// All lanes, in the order in which ties are broken.
+impl PriorityClass {
+    /// All priority classes, in the order in which ties are broken.
     pub const ALL: [Self; 3] = [Self::Client, Self::Rebuild, Self::Background];
 }
 
 const _: () = assert!(
-    Lane::Client as usize == 0 && Lane::Rebuild as usize == 1 && Lane::Background as usize == 2,
-    "a lane's number is its place in ALL"
+    PriorityClass::Client as usize == 0
+        && PriorityClass::Rebuild as usize == 1
+        && PriorityClass::Background as usize == 2,
+    "a priority's number is its place in ALL"
 );
 
 /// Shares of a class's time, in any unit; only ratios matter. 0 means: only when nobody else wants the class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shares {
-    /// Of [`Lane::Client`].
+    /// Of [`PriorityClass::Client`].
     pub client: u32,
-    /// Of [`Lane::Rebuild`]. Pelican's evaluation: as much as the clients.
+    /// Of [`PriorityClass::Rebuild`]. Pelican's evaluation: as much as the clients.
     pub rebuild: u32,
-    /// Of [`Lane::Background`].
+    /// Of [`PriorityClass::Background`].
     pub background: u32,
 }
 
 impl Shares {
-    /// The share of `lane`.
-    pub fn of(&self, lane: Lane) -> u32 {
-        match lane {
-            Lane::Client => self.client,
-            Lane::Rebuild => self.rebuild,
-            Lane::Background => self.background,
+    /// The share of `priority`.
+    pub fn of(&self, priority: PriorityClass) -> u32 {
+        match priority {
+            PriorityClass::Client => self.client,
+            PriorityClass::Rebuild => self.rebuild,
+            PriorityClass::Background => self.background,
         }
     }
 }
@@ -65,7 +67,7 @@ pub enum Weighing {
 /// One class's scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SchedulerPolicy {
-    /// Operations that may be queued in each lane; one more is rejected. Pelican: 1,000.
+    /// Operations that may be queued in each priority class; one more is rejected. Pelican: 1,000.
     pub queue_depth: u32,
     /// u: how far an operation may be overtaken, in the unit of `weighing`. Pelican: 500 GB. 0 is FIFO.
     pub overtake_limit: u64,
@@ -77,11 +79,11 @@ pub struct SchedulerPolicy {
     /// Whether a new operation may join the group in service, within the same bound. Beyond the paper; off in
     /// reproductions.
     pub join_in_service: bool,
-    /// Shares of the lanes.
+    /// Shares of the priority classes.
     pub shares: Shares,
-    /// How long one lane may keep the class before another that waits gets its turn.
+    /// How long one priority class may keep the class before another that waits gets its turn.
     pub quantum: Duration,
-    /// How long a lane that has nothing queued keeps the class within its turn, so that who asks for one operation
+    /// How long a priority class that has nothing queued keeps the class within its turn, so that who asks for one operation
     /// after the other does not pay a switch for each (anticipatory scheduling; Iyer and Druschel 2001). Beyond the
     /// paper; 0 in reproductions.
     pub anticipation: Duration,
@@ -200,7 +202,7 @@ pub struct RackPolicy {
     pub migration: MigrationPolicy,
     /// A blob so many thousandths of which are dead is evacuated at its group's wake: the rest is copied back and the
     /// blob removed. 1000 is: only blobs that are dead as a whole are removed.
-    pub rescue_permille: u32,
+    pub evacuate_permille: u32,
     /// Whether a stack that was rebuilt is read back before its blob counts it. It takes as long again as writing it;
     /// the paper does not say that it does so, and its figures leave no time for it. Off in reproductions.
     pub rebuild_read_back: bool,

@@ -52,7 +52,7 @@ use model::{ClassId, DriveId, GroupId, OpId, RackSpec, Rng, Time};
 pub struct Stats {
     /// Drive starts that were asked for.
     pub drive_starts: u64,
-    /// Group wakes, by the lane that caused them (in the order of [`Lane::ALL`](crate::Lane::ALL)).
+    /// Group wakes, by the priority class that caused them (in the order of [`PriorityClass::ALL`](crate::PriorityClass::ALL)).
     pub group_wakes: [u64; 3],
     /// Time from the wish for another group to its being ready, over all classes.
     pub switching: Duration,
@@ -171,11 +171,11 @@ impl Rack {
             Event::StagedPage { attempt, entries, more } => {
                 self.migrator.page(attempt, &entries, more, step);
             }
-            Event::SpaceDoomed { group, bytes } => {
+            Event::SpaceDead { group, bytes } => {
                 self.reclaim.add_dead(group, bytes);
                 self.reclaim_if_full(step);
             }
-            Event::DoomedPage { group, attempt, blobs, held_bytes, more } => {
+            Event::DeadPage { group, attempt, blobs, held_bytes, more } => {
                 if let Some(class) = self.awaits_dead_blobs(group, attempt) {
                     self.dead_blobs(class, group, blobs, step);
                     self.reclaim.end_page(class, group, held_bytes, more);

@@ -10,7 +10,7 @@
 //! one page for each class.
 
 use crate::action::Action;
-use crate::event::DoomedBlob;
+use crate::event::DeadBlob;
 use crate::ops::StackMove;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -32,7 +32,7 @@ struct Listing {
     /// The page that is awaited.
     awaiting: Option<Attempt>,
     /// Blobs to be removed as a whole.
-    blobs: VecDeque<DoomedBlob>,
+    blobs: VecDeque<DeadBlob>,
     /// There are more behind the last page.
     more: bool,
     /// Dead bytes of the group when the listing began, as they were believed to be.
@@ -54,7 +54,7 @@ pub(crate) enum Next {
     /// A page is awaited.
     Wait,
     /// See to this blob.
-    Blob(DoomedBlob),
+    Blob(DeadBlob),
     /// Ask for the next page.
     Page,
     /// Nothing is left.
@@ -70,10 +70,10 @@ pub(crate) struct Evacuation {
 }
 
 impl Evacuation {
-    fn is_for(&self, blob: &DoomedBlob) -> bool {
+    fn is_for(&self, blob: &DeadBlob) -> bool {
         self.allowed
             && blob.readable
-            && u128::from(blob.doomed_bytes) * 1000 >= u128::from(blob.bytes) * u128::from(self.dead_permille)
+            && u128::from(blob.dead_bytes) * 1000 >= u128::from(blob.bytes) * u128::from(self.dead_permille)
     }
 }
 
@@ -138,7 +138,7 @@ impl Reclaim {
             (listing.believed, listing.shown) = (self.dead[group.index()], 0);
             self.stuck[group.index()] = 0;
         }
-        Action::ListDoomed { group, attempt, limit: PAGE_BLOBS, restart }
+        Action::ListDead { group, attempt, limit: PAGE_BLOBS, restart }
     }
 
     /// Whether `class` waits for this page.
@@ -151,19 +151,19 @@ impl Reclaim {
         &mut self,
         class: ClassId,
         group: GroupId,
-        blobs: Vec<DoomedBlob>,
+        blobs: Vec<DeadBlob>,
         evacuation: &Evacuation,
     ) -> impl Iterator<Item = Action> + use<> {
         let listing = &mut self.listings[class.index()];
         assert!(listing.awaiting.is_some() && listing.blobs.is_empty(), "a page of {group} is awaited");
-        let shown: u64 = blobs.iter().map(|blob| blob.doomed_bytes).sum();
+        let shown: u64 = blobs.iter().map(|blob| blob.dead_bytes).sum();
         listing.shown = listing.shown.saturating_add(shown);
         let (living, dead): (Vec<_>, Vec<_>) = blobs.into_iter().partition(|blob| blob.living);
         listing.blobs.extend(dead);
         let (leaving, staying): (Vec<_>, Vec<_>) = living.into_iter().partition(|blob| evacuation.is_for(blob));
-        let stuck: u64 = staying.iter().map(|blob| blob.doomed_bytes).sum();
+        let stuck: u64 = staying.iter().map(|blob| blob.dead_bytes).sum();
         self.stuck[group.index()] = self.stuck[group.index()].saturating_add(stuck);
-        leaving.into_iter().take(EVACUATIONS_PER_PAGE).map(|blob| Action::Rescue { blob: blob.blob })
+        leaving.into_iter().take(EVACUATIONS_PER_PAGE).map(|blob| Action::Evacuate { blob: blob.blob })
     }
 
     /// The awaited page of `group` is over; `held_bytes` of dead blobs were left out of it. What the pages have shown

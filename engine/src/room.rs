@@ -73,7 +73,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use crate::action::{Action, Rejection};
     use crate::event::{DriveReport, Event, Request, StagedEntry, Usage, Work};
-    use crate::policy::{Lane, PinnedTo, RackPolicy};
+    use crate::policy::{PinnedTo, PriorityClass, RackPolicy};
     use crate::rack::Rack;
     use crate::testing::quiet_policy;
     use alloc::vec;
@@ -145,7 +145,7 @@ mod tests {
         actions.clear();
         rack.apply(
             now,
-            Event::Submitted(Request { op, lane: Lane::Background, overtake_limit: None, work }),
+            Event::Submitted(Request { op, priority: PriorityClass::Background, overtake_limit: None, work }),
             &mut actions,
         );
         actions
@@ -197,15 +197,15 @@ mod tests {
     fn what_is_deleted_of_a_full_rack_is_taken_back_at_once() {
         let mut rack = rack();
         measured(&mut rack, Time::ZERO, 30 * MB);
-        let doomed = Event::SpaceDoomed { group: GroupId(0), bytes: MB };
+        let dead = Event::SpaceDead { group: GroupId(0), bytes: MB };
         let starts = |actions: &[Action]| actions.iter().any(|action| matches!(action, Action::SpinUp { .. }));
         let mut actions = vec![];
-        rack.apply(Time::ZERO, doomed.clone(), &mut actions);
+        rack.apply(Time::ZERO, dead.clone(), &mut actions);
         assert!(!starts(&actions), "it waits for the next wake while there is room");
         let mut rack = self::rack();
         measured(&mut rack, Time::ZERO, 30 * MB);
         assert!(is_refused(&migrate(&mut rack, Time::from_secs(1), 60 * MB)));
-        rack.apply(Time::from_secs(2), doomed, &mut actions);
+        rack.apply(Time::from_secs(2), dead, &mut actions);
         assert!(starts(&actions));
     }
 }

@@ -5,7 +5,7 @@
 use crate::deadlines::DriveDeadlines;
 use crate::event::{Request, Work};
 use crate::layout::Layout;
-use crate::policy::{Lane, PinnedTo, RackPolicy, Weighing};
+use crate::policy::{PinnedTo, PriorityClass, RackPolicy, Weighing};
 use core::time::Duration;
 use model::{ClassId, DriveId, GroupId, RackSpec, Time, transfer_time};
 
@@ -108,7 +108,7 @@ impl Setup {
     /// When a request that is queued now will be overdue.
     pub fn due(&self, request: &Request, now: Time) -> Time {
         match self.policy.scheduler.wait_limit {
-            Some(limit) if request.lane == Lane::Client => now + limit,
+            Some(limit) if request.priority == PriorityClass::Client => now + limit,
             _ => Time::MAX,
         }
     }

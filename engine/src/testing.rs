@@ -37,7 +37,7 @@ pub(crate) fn quiet_policy() -> RackPolicy {
             window: 1,
             scan_interval: Duration::from_hours(1),
         },
-        rescue_permille: 1000,
+        evacuate_permille: 1000,
         rebuild_read_back: false,
         write_read_back: true,
         classes: Vec::new(),

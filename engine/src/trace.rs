@@ -41,13 +41,13 @@ pub struct Record {
     /// The moment.
     pub now: Time,
     /// The event or action.
-    pub told: Told,
+    pub told: TraceMessage,
 }
 
 /// A message between a rack and its world.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Told {
+pub enum TraceMessage {
     /// To the rack.
     Event(Event),
     /// By the rack.
@@ -96,7 +96,7 @@ impl Replay {
         let at = self.records;
         self.records += 1;
         match &record.told {
-            Told::Event(event) => {
+            TraceMessage::Event(event) => {
                 if let Some(asked) = self.expected.pop_front() {
                     return Err(Box::new(Divergence { record: at, asked: Some(asked), traced: None }));
                 }
@@ -106,7 +106,7 @@ impl Replay {
                 self.expected.extend(actions);
                 Ok(())
             }
-            Told::Action(traced) => match self.expected.pop_front() {
+            TraceMessage::Action(traced) => match self.expected.pop_front() {
                 Some(asked) if asked == *traced => Ok(()),
                 asked => Err(Box::new(Divergence { record: at, asked, traced: Some(traced.clone()) })),
             },

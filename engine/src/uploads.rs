@@ -51,7 +51,7 @@ struct Mark {
 
 /// What a watch persists, so that it goes on over a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remembered {
+pub struct Persisted {
     served_ms: u64,
     marks: VecDeque<Mark>,
 }
@@ -67,12 +67,12 @@ pub struct StaleWatch {
     limit: Duration,
     /// Served time before this watch began.
     before_ms: u64,
-    known: Remembered,
+    known: Persisted,
 }
 
 impl StaleWatch {
     /// A watch for what is left open longer than `limit`, going on from what an earlier one remembered.
-    pub fn new(limit: Duration, remembered: Option<Remembered>) -> Self {
+    pub fn new(limit: Duration, remembered: Option<Persisted>) -> Self {
         let known = remembered.unwrap_or_default();
         Self { limit, before_ms: known.served_ms, known }
     }
@@ -106,7 +106,7 @@ impl StaleWatch {
     }
 
     /// What has to be persisted, as of the last look.
-    pub fn remember(&self) -> &Remembered {
+    pub fn remember(&self) -> &Persisted {
         &self.known
     }
 }

@@ -15,7 +15,7 @@ use crate::response::{Answer, base64_of, document};
 use crate::store::{GetBody, PartId, PutSink};
 use crate::upload::{commit_part, requested_algorithm};
 use crate::{tagging, versions};
-use catalog::{Acl, Bucket, Checksum, ChecksumKind, Object, PutCondition, Restated};
+use catalog::{Acl, Bucket, Checksum, ChecksumKind, MetadataChange, Object, PutCondition};
 use futures::StreamExt;
 use http::HeaderMap;
 use s3s::dto::{ChecksumType, CopyObjectResult, CopyPartResult, CopySource, ETag};
@@ -201,7 +201,7 @@ impl Copy<'_> {
     async fn metadata_of(&self, object: &Object) -> Result<Option<Answer>, ErrorResponse> {
         let (headers, metadata) = self.target.description(object);
         let (version, acl, tags) = (object.version, self.target.acl, self.target.tags.clone());
-        let replaced = Restated { version, headers, metadata, acl, tags, modified_ms: 0 };
+        let replaced = MetadataChange { version, headers, metadata, acl, tags, modified_ms: 0 };
         let (key, condition) = (&self.request.key, self.target.condition.clone());
         let object = self.bucket.store.replace_metadata(&self.request.bucket, key, replaced, condition).await?;
         Ok(object.map(|object| result(&object.etag, object.modified_ms, &object.checksums)))

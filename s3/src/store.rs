@@ -10,8 +10,8 @@
 
 use bytes::Bytes;
 use catalog::{
-    Authority, Bucket, BucketChange, Checksum, ChosenPart, ListRequest, Listing, Object, ObjectChange, Part,
-    PlacedObject, PutCondition, Restated, Upload, UploadListRequest, UploadListing, VersionId,
+    Authority, Bucket, BucketChange, Checksum, ChosenPart, ListRequest, Listing, MetadataChange, Object, ObjectChange,
+    Part, PlacedObject, PutCondition, Upload, UploadListRequest, UploadListing, VersionId,
 };
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -120,7 +120,7 @@ pub trait ObjectStore: Send + Sync + 'static {
         &'a self,
         bucket: &'a str,
         key: &'a str,
-        metadata: Restated,
+        metadata: MetadataChange,
         condition: PutCondition,
     ) -> StoreFuture<'a, Option<Object>>;
 

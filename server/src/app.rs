@@ -9,14 +9,14 @@
 use crate::admin;
 use crate::boot::{self, BootError};
 use crate::config::Config;
-use crate::context::{Counters, Means, nonces};
+use crate::context::{Context, Counters, nonces};
 use crate::data_dir::DataDir;
 use crate::descriptors::{Descriptors, TooFewDescriptors};
 use crate::holds::Holds;
 use crate::host_room::HostRoom;
-use crate::house::House;
 use crate::lineage::Lineage;
 use crate::notices::Notices;
+use crate::object_service::ObjectService;
 use crate::repartition::Repartitions;
 use crate::status_service::StatusService;
 use crate::trace_file;
@@ -109,29 +109,34 @@ async fn serve(dir: DataDir, config: Config, ready: Ready, shutdown: BoxFuture<'
         TcpListener::bind(config.listen).await.map_err(|source| RunError::Listen { address: config.listen, source })?;
     let address = listener.local_addr().map_err(|source| io_error("asking for the address", source))?;
     let notices = Notices::of(&config, address);
-    let house = Boot { dir: &dir, config: &config, notices, descriptors }.boot().await?;
+    let service = Boot { dir: &dir, config: &config, notices, descriptors }.boot().await?;
     let socket = admin::Listener::bind(dir.path()).map_err(|source| io_error("binding the admin socket", source))?;
     let (stop, stopped) = watch::channel(());
-    let teller = Arc::clone(&house.teller) as Arc<dyn admin::Admin>;
-    let admin =
-        tokio::spawn(admin::serve(socket, teller, Arc::clone(&house.users), Some(house.jobs.clone()), over(stopped)));
+    let teller = Arc::clone(&service.teller) as Arc<dyn admin::Admin>;
+    let admin = tokio::spawn(admin::serve(
+        socket,
+        teller,
+        Arc::clone(&service.users),
+        Some(service.jobs.clone()),
+        over(stopped),
+    ));
     ready(address);
-    let store = Arc::new(House::new(house.means.clone(), house.world.clone(), config.patience));
+    let store = Arc::new(ObjectService::new(service.context.clone(), service.world.clone(), config.patience));
     let stale = config.workshop.abort_uploads_after.map(|age| tokio::spawn(abort_stale(Arc::clone(&store), age)));
     let front =
-        s3::Frontend::new(store, Arc::clone(&house.users) as _, Arc::clone(&house.traffic), config.domain.clone());
+        s3::Frontend::new(store, Arc::clone(&service.users) as _, Arc::clone(&service.traffic), config.domain.clone());
     let served = s3::serve(listener, front, Box::pin(shutdown)).await;
     if let Some(stale) = stale {
         stale.abort();
     }
-    if let Err(error) = house.jobs.closing().await {
+    if let Err(error) = service.jobs.closing().await {
         tracing::warn!(%error, "repartitions cannot be told that the server ends; they begin anew all the same");
     }
     tracing::info!("putting the drives to sleep");
-    if tokio::time::timeout(SLEEP_PATIENCE, house.world.close()).await.is_err() {
+    if tokio::time::timeout(SLEEP_PATIENCE, service.world.close()).await.is_err() {
         tracing::warn!("some drives did not go to sleep in time; they are left to their own idle timers");
     }
-    remember_time(&house.means).await?;
+    remember_time(&service.context).await?;
     drop(stop);
     let _ = admin.await;
     served.map_err(|source| io_error("serving", source))
@@ -144,10 +149,10 @@ fn random_seed() -> Result<u64, RunError> {
 
 /// Aborts uploads that were left open longer than `limit`, now and again. Counts time as `engine::uploads` says,
 /// without the wall clock.
-async fn abort_stale(house: Arc<House>, limit: Duration) {
+async fn abort_stale(service: Arc<ObjectService>, limit: Duration) {
     let began = tokio::time::Instant::now();
     let mut watch = loop {
-        match house.stale_watch(limit).await {
+        match service.stale_watch(limit).await {
             Ok(watch) => break watch,
             Err(error) => tracing::warn!(%error, "it cannot be known which uploads are stale; it is tried again"),
         }
@@ -156,7 +161,7 @@ async fn abort_stale(house: Arc<House>, limit: Duration) {
     let mut ticks = tokio::time::interval(watch.interval());
     loop {
         ticks.tick().await;
-        if let Err(error) = house.abort_stale(&mut watch, began.elapsed()).await {
+        if let Err(error) = service.abort_stale(&mut watch, began.elapsed()).await {
             tracing::warn!(%error, "stale uploads could not be aborted; it is tried again");
         }
     }
@@ -173,7 +178,7 @@ fn io_error(what: &str, source: io::Error) -> RunError {
 
 /// A server that runs.
 struct Running {
-    means: Means,
+    context: Context,
     world: WorldHandle,
     users: Arc<Users>,
     traffic: Arc<Traffic>,
@@ -200,7 +205,7 @@ impl Boot<'_> {
         let emulated = Arc::new(self.drives(&spec, &clock));
         let (staging, spool) = self.workshop(&catalog).await?;
         let pins = self.config.pins.clone();
-        let mut means = Means {
+        let mut context = Context {
             clock,
             wall: Arc::new(wall_ms),
             spawn: Arc::new(supervised),
@@ -227,25 +232,29 @@ impl Boot<'_> {
         if let Some(path) = &self.config.trace {
             let header = Header { trace: TRACE_FORMAT, spec: spec.clone(), policy: policy.clone(), seed };
             let opened = trace_file::create(path, &header);
-            means.trace =
+            context.trace =
                 Some(opened.map_err(|source| io_error(&format!("writing the trace {}", path.display()), source))?);
         }
-        let world = boot::boot(spec.clone(), policy, seed, &means, Arc::clone(&emulated)).await?;
+        let world = boot::boot(spec.clone(), policy, seed, &context, Arc::clone(&emulated)).await?;
         if let Some(most_bytes) = world.ask(|rack, _| boot::object_bytes_max(rack)).await {
-            means.counters.object_bytes_max.store(most_bytes, Ordering::Relaxed);
+            context.counters.object_bytes_max.store(most_bytes, Ordering::Relaxed);
         }
         let drives = self.dir.labels().into_iter().map(|(path, label)| (label.drive, path));
-        HostRoom::of(drives, &self.dir.workshop()).watch(&means, &world).await;
-        let jobs = Repartitions::start(means.clone(), world.clone(), spec).await?;
-        let users =
-            Users::open(means.catalog.clone(), self.dir.path().to_owned(), self.dir.credentials(), means.wall.clone());
+        HostRoom::of(drives, &self.dir.workshop()).watch(&context, &world).await;
+        let jobs = Repartitions::start(context.clone(), world.clone(), spec).await?;
+        let users = Users::open(
+            context.catalog.clone(),
+            self.dir.path().to_owned(),
+            self.dir.credentials(),
+            context.wall.clone(),
+        );
         let users = Arc::new(users.await?);
         let traffic = Traffic::new(&self.config.limits(self.descriptors.connections));
-        let teller = StatusService::new(means.clone(), world.clone(), emulated)
+        let teller = StatusService::new(context.clone(), world.clone(), emulated)
             .with_notices(self.notices.clone())
             .with_traffic(Arc::clone(&traffic))
             .with_places(self.dir.labels());
-        Ok(Running { means, world, users, traffic, teller: Arc::new(teller), jobs })
+        Ok(Running { context, world, users, traffic, teller: Arc::new(teller), jobs })
     }
 
     /// The drives. None of them is looked at: each is checked when it is mounted, so that a start touches no drive, and
@@ -302,9 +311,9 @@ fn workshop_error(error: DriveError) -> RunError {
     RunError::Boot(BootError::Workshop(error))
 }
 
-async fn remember_time(means: &Means) -> Result<(), RunError> {
-    let anchor = ClockAnchor { wall_ms: (means.wall)(), modelled_ns: means.clock.now().as_nanos() };
-    Ok(means.catalog.set_clock_anchor(anchor).await?)
+async fn remember_time(context: &Context) -> Result<(), RunError> {
+    let anchor = ClockAnchor { wall_ms: (context.wall)(), modelled_ns: context.clock.now().as_nanos() };
+    Ok(context.catalog.set_clock_anchor(anchor).await?)
 }
 
 fn wall_ms() -> u64 {

@@ -7,13 +7,13 @@
 //! Like the world itself it takes its means as arguments and touches no thread, file or clock of its own, so that the
 //! same steps follow a crash in virtual time.
 
-use crate::context::{Means, usage_of};
+use crate::context::{Context, usage_of};
 use crate::lineage::{self, LineageError};
 use crate::world::{World, WorldHandle, quarantine};
 use catalog::{Catalog, CatalogError, ClockAnchor};
 use disk::label::RackUuid;
 use disk::stack;
-use disk::{Clock, DriveError, EmulatedRack, News, TokioClock};
+use disk::{Clock, DriveError, DriveEventKind, EmulatedRack, TokioClock};
 use engine::layout::{Group, Layout, LayoutError};
 use engine::{DriveReport, Event, Loss, Rack, RackPolicy};
 use model::{DriveId, GroupId, RackSpec, Time};
@@ -82,7 +82,7 @@ async fn first_moment(catalog: &Catalog) -> Result<Time, CatalogError> {
     Ok(last.map_or(Time::ZERO, |day| Time::ZERO + DAY * (day + 1)))
 }
 
-/// Starts the world of the rack `spec` over `emulated`, whose drives are those of `means`. `seed` is for the engine's
+/// Starts the world of the rack `spec` over `emulated`, whose drives are those of `context`. `seed` is for the engine's
 /// choices.
 ///
 /// # Errors
@@ -91,27 +91,27 @@ pub async fn boot(
     spec: RackSpec,
     policy: RackPolicy,
     seed: u64,
-    means: &Means,
+    context: &Context,
     emulated: Arc<EmulatedRack>,
 ) -> Result<WorldHandle, BootError> {
     let layout = engine::layout::synthesise(&spec)?;
     if let Err(violations) = engine::check::layout(&spec, &layout) {
         return Err(BootError::Contradiction(format!("the layout breaks the rack's own rules: {violations:?}")));
     }
-    claim(&means.catalog, means.rack_uuid).await?;
-    refuse_a_new_catalog(means).await?;
-    let runs = runs_before(means).await?;
-    sweep(means, &runs).await?;
+    claim(&context.catalog, context.rack_uuid).await?;
+    refuse_a_new_catalog(context).await?;
+    let runs = runs_before(context).await?;
+    sweep(context, &runs).await?;
     let rack = Rack::new(spec, layout, policy, seed);
-    let facts = restate(means, &rack).await?;
-    let (world, handle) = World::new(rack, means.clone());
+    let facts = restate(context, &rack).await?;
+    let (world, handle) = World::new(rack, context.clone());
     for fact in facts {
         handle.tell(fact);
     }
-    (means.spawn)(Box::pin(world.run()));
-    (means.spawn)(Box::pin(pass_on_news(emulated, handle.clone())));
-    let means_of_recheck = means.clone();
-    (means.spawn)(Box::pin(async move { quarantine::recheck(&means_of_recheck).await }));
+    (context.spawn)(Box::pin(world.run()));
+    (context.spawn)(Box::pin(pass_on_news(emulated, handle.clone())));
+    let means_of_recheck = context.clone();
+    (context.spawn)(Box::pin(async move { quarantine::recheck(&means_of_recheck).await }));
     Ok(handle)
 }
 
@@ -129,9 +129,9 @@ async fn claim(catalog: &Catalog, uuid: RackUuid) -> Result<(), BootError> {
 
 /// A catalog that has never given out a slot belongs to no workshop that holds something: it was made a moment ago in
 /// the place of one that is lost.
-async fn refuse_a_new_catalog(means: &Means) -> Result<(), BootError> {
-    let highest = means.staging.highest_slot().await.map_err(BootError::Workshop)?;
-    if highest.is_none() || means.lineage.is_accepted() || means.catalog.slots_end().await? > 1 {
+async fn refuse_a_new_catalog(context: &Context) -> Result<(), BootError> {
+    let highest = context.staging.highest_slot().await.map_err(BootError::Workshop)?;
+    if highest.is_none() || context.lineage.is_accepted() || context.catalog.slots_end().await? > 1 {
         return Ok(());
     }
     Err(BootError::Contradiction(
@@ -142,8 +142,8 @@ async fn refuse_a_new_catalog(means: &Means) -> Result<(), BootError> {
 }
 
 /// Begins a run; the runs before it, as far as the catalog remembers them.
-async fn runs_before(means: &Means) -> Result<Vec<u64>, BootError> {
-    lineage::begin_run(&means.lineage, &means.catalog, &means.staging, (means.nonce)()).await.map_err(|error| {
+async fn runs_before(context: &Context) -> Result<Vec<u64>, BootError> {
+    lineage::begin_run(&context.lineage, &context.catalog, &context.staging, (context.nonce)()).await.map_err(|error| {
         match error {
             LineageError::Catalog(error) => BootError::Catalog(error),
             LineageError::Workshop(error) => BootError::Workshop(error),
@@ -154,37 +154,37 @@ async fn runs_before(means: &Means) -> Result<Vec<u64>, BootError> {
 /// Removes from the workshop what nobody can ever want: what was never finished, and what [`lineage::is_garbage`] knows
 /// to be so. To a catalog that was restored from a backup, or lost its log, what was staged since looks like what a
 /// crash has left, and may be the only copy.
-async fn sweep(means: &Means, runs: &[u64]) -> Result<(), BootError> {
+async fn sweep(context: &Context, runs: &[u64]) -> Result<(), BootError> {
     // Another catalog may have given out slots that this one has not.
-    let highest = means.staging.highest_slot().await.map_err(BootError::Workshop)?;
-    means.catalog.skip_slots(highest.map_or(0, |slot| slot + 1)).await?;
-    let known = known_slots(&means.catalog).await?;
+    let highest = context.staging.highest_slot().await.map_err(BootError::Workshop)?;
+    context.catalog.skip_slots(highest.map_or(0, |slot| slot + 1)).await?;
+    let known = known_slots(&context.catalog).await?;
     // A damaged record may be what names a file that nothing else does.
-    let damaged = means.catalog.quarantined();
+    let damaged = context.catalog.quarantined();
     if !damaged.is_empty() {
         let records = damaged.len();
         tracing::error!(records, "records of the catalog are damaged; nothing is removed from the workshop");
     }
-    let is_certain = damaged.is_empty() && means.catalog.incomplete().is_none();
+    let is_certain = damaged.is_empty() && context.catalog.incomplete().is_none();
     let is_known = |slot| !is_certain || known.contains(&slot);
-    let swept = means.staging.sweep(is_known).await.map_err(BootError::Workshop)?;
+    let swept = context.staging.sweep(is_known).await.map_err(BootError::Workshop)?;
     let newer = |file: &&UnknownFile| {
-        file.stamp.is_some_and(|stamp| lineage::is_newer(&means.lineage, stamp.run, stamp.sequence))
+        file.stamp.is_some_and(|stamp| lineage::is_newer(&context.lineage, stamp.run, stamp.sequence))
     };
     if let Some((slot, stamp)) = swept.unknown.iter().find(newer).and_then(|file| Some((file.slot, file.stamp?))) {
         let why = format!("the staged file of slot {slot} was written under a newer one");
-        lineage::found_newer(&means.lineage, &means.catalog, &means.staging, stamp.run, why).await;
+        lineage::found_newer(&context.lineage, &context.catalog, &context.staging, stamp.run, why).await;
     }
     let (garbage, kept): (Vec<&UnknownFile>, Vec<&UnknownFile>) =
-        swept.unknown.iter().partition(|file| lineage::is_garbage(&means.lineage, file, runs));
+        swept.unknown.iter().partition(|file| lineage::is_garbage(&context.lineage, file, runs));
     let garbage: Vec<u64> = garbage.into_iter().map(|file| file.slot).collect();
-    means.staging.free_all(&garbage).await.map_err(BootError::Workshop)?;
+    context.staging.free_all(&garbage).await.map_err(BootError::Workshop)?;
     // What the last run left is this run's to keep and the next one's to remove; whatever else there is, is not ours.
     let of_last_run = |file: &&&UnknownFile| file.stamp.is_some_and(|stamp| Some(&stamp.run) == runs.last());
     let own = kept.iter().filter(of_last_run).count();
     let (removed, foreign) = (swept.removed + garbage.len() as u64, (kept.len() - own) as u64);
-    means.counters.unknown_staged.store(foreign, Ordering::Relaxed);
-    means.counters.left_staged.store(own as u64, Ordering::Relaxed);
+    context.counters.unknown_staged.store(foreign, Ordering::Relaxed);
+    context.counters.left_staged.store(own as u64, Ordering::Relaxed);
     if removed + own as u64 > 0 {
         tracing::info!(removed, kept = own, "staged files of the last run that no object refers to");
     }
@@ -195,7 +195,7 @@ async fn sweep(means: &Means, runs: &[u64]) -> Result<(), BootError> {
         let missing = known.len() - swept.kept as usize;
         tracing::error!(missing, "staged files are missing; GETs of them will fail");
     }
-    means.spool.wipe().await.map_err(BootError::Workshop)?;
+    context.spool.wipe().await.map_err(BootError::Workshop)?;
     Ok(())
 }
 
@@ -240,16 +240,16 @@ async fn known_slots(catalog: &Catalog) -> Result<BTreeSet<u64>, CatalogError> {
 }
 
 /// Everything the engine must be told before work begins.
-async fn restate(means: &Means, rack: &Rack) -> Result<Vec<Event>, BootError> {
-    for intent in means.catalog.pending_intents().await? {
+async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, BootError> {
+    for intent in context.catalog.pending_intents().await? {
         let blob = intent.blob;
         tracing::warn!(%blob, "a blob was being written when the last server ended; its stacks are given up");
-        means.catalog.abort_blob(intent.blob).await?;
+        context.catalog.abort_blob(intent.blob).await?;
     }
-    let used = used_bytes(means, rack.layout()).await?;
-    let lost = means.catalog.lost_on_replaced().await?;
+    let used = used_bytes(context, rack.layout()).await?;
+    let lost = context.catalog.lost_on_replaced().await?;
     let starts: BTreeMap<_, _> =
-        means.catalog.drives().await?.into_iter().map(|record| (record.drive, record)).collect();
+        context.catalog.drives().await?.into_iter().map(|record| (record.drive, record)).collect();
     let mut facts = Vec::new();
     for drive in &rack.spec().drives {
         let record = starts.get(&drive.id);
@@ -264,7 +264,7 @@ async fn restate(means: &Means, rack: &Rack) -> Result<Vec<Event>, BootError> {
             present: true,
         }));
     }
-    for (drive, _) in means.catalog.failed_drives().await? {
+    for (drive, _) in context.catalog.failed_drives().await? {
         tracing::warn!(%drive, "a drive failed for good; what is left on it is rebuilt");
         facts.push(Event::DriveFailed { drive });
     }
@@ -272,22 +272,22 @@ async fn restate(means: &Means, rack: &Rack) -> Result<Vec<Event>, BootError> {
         tracing::warn!(%drive, "a drive was replaced; what is left of what the one before it held is rebuilt");
         facts.push(Event::DriveReplaced { drive, lost_bytes });
     }
-    for (group, bytes) in means.catalog.doomed_totals().await? {
-        facts.push(Event::SpaceDoomed { group, bytes });
+    for (group, bytes) in context.catalog.dead_totals().await? {
+        facts.push(Event::SpaceDead { group, bytes });
     }
-    let open_bytes = means.catalog.upload_usage().await?.bytes;
-    means.counters.open_part_bytes.store(open_bytes, Ordering::Relaxed);
-    facts.push(Event::StagingChanged(usage_of(means)));
+    let open_bytes = context.catalog.upload_usage().await?.bytes;
+    context.counters.open_part_bytes.store(open_bytes, Ordering::Relaxed);
+    facts.push(Event::StagingChanged(usage_of(context)));
     facts.push(Event::Booted);
     Ok(facts)
 }
 
 /// Bytes of each drive that the blobs of the catalog take. A blob must lie within its group as laid out now.
-async fn used_bytes(means: &Means, layout: &Layout) -> Result<BTreeMap<DriveId, u64>, BootError> {
+async fn used_bytes(context: &Context, layout: &Layout) -> Result<BTreeMap<DriveId, u64>, BootError> {
     let mut used = BTreeMap::new();
     let mut after = None;
     loop {
-        let page = means.catalog.blobs_page(after.as_ref(), PAGE).await?;
+        let page = context.catalog.blobs_page(after.as_ref(), PAGE).await?;
         for blob in &page.items {
             let group: Option<GroupId> = blob.drives.first().and_then(|drive| layout.group_of(*drive));
             if group != Some(blob.group) || blob.drives.iter().any(|drive| layout.group_of(*drive) != group) {
@@ -314,12 +314,12 @@ async fn pass_on_news(emulated: Arc<EmulatedRack>, world: WorldHandle) {
         let news = emulated.news().await;
         let drive = news.drive;
         world.tell(match news.news {
-            News::FuseTripped { domain } => {
+            DriveEventKind::FuseTripped { domain } => {
                 tracing::error!(%drive, domain, "a fuse tripped");
                 Event::DriveLost { drive, loss: Loss::FuseTripped }
             }
-            News::Pulled => Event::DriveLost { drive, loss: Loss::Died },
-            News::Back => Event::DriveBack { drive },
+            DriveEventKind::Pulled => Event::DriveLost { drive, loss: Loss::Died },
+            DriveEventKind::Back => Event::DriveBack { drive },
         });
     }
 }

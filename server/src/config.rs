@@ -90,7 +90,7 @@ pub struct Config {
     pub trace: Option<PathBuf>,
     /// The dead share of a blob at which the rest is evacuated, in thousandths.
     #[serde(rename = "rescue_fraction", deserialize_with = "text::permille")]
-    pub rescue_permille: u32,
+    pub evacuate_permille: u32,
     /// True if this catalog counts although it is older than the rack or the workshop: the newer one is lost.
     pub accept_older_catalog: bool,
     /// The staging area.
@@ -131,7 +131,7 @@ impl Default for Config {
             read_policy: ReadPolicy::All,
             starts_per_day: None,
             trace: None,
-            rescue_permille: 500,
+            evacuate_permille: 500,
             accept_older_catalog: false,
             workshop: WorkshopConfig::default(),
             migrate: MigrateConfig::default(),
@@ -494,7 +494,7 @@ impl Config {
             host_slack: HOST_SLACK.saturating_mul(self.time_scale),
             deadlines: self.deadlines.modelled(self.time_scale),
             migration,
-            rescue_permille: self.rescue_permille,
+            evacuate_permille: self.evacuate_permille,
             rebuild_read_back: true,
             write_read_back: true,
             classes: Vec::new(),

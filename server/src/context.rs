@@ -44,7 +44,7 @@ pub type Tracer = Arc<dyn Fn(&Record) + Send + Sync>;
 
 /// Everything a server does its work with.
 #[derive(Clone)]
-pub struct Means {
+pub struct Context {
     /// Modelled time.
     pub clock: Arc<dyn Clock>,
     /// The wall clock.
@@ -112,9 +112,9 @@ impl Counters {
 
 /// The workshop's fill for the engine: bytes that may migrate, and the room for those. Parts of open uploads may not,
 /// and migrating everything else in haste would make no room for them.
-pub(crate) fn usage_of(means: &Means) -> Usage {
-    let usage = means.staging.usage();
-    let open_bytes = means.counters.open_part_bytes.load(Ordering::Relaxed);
+pub(crate) fn usage_of(context: &Context) -> Usage {
+    let usage = context.staging.usage();
+    let open_bytes = context.counters.open_part_bytes.load(Ordering::Relaxed);
     Usage {
         staged_bytes: usage.staged_bytes.saturating_sub(open_bytes),
         capacity_bytes: usage.capacity_bytes.saturating_sub(open_bytes),

@@ -148,8 +148,8 @@ impl DataDir {
     }
 
     /// Where the file of the keys tells clients that the server is, if it does.
-    pub fn told_endpoint(&self) -> Option<String> {
-        credentials::told_endpoint(&fs::read_to_string(self.path.join(CREDENTIALS)).ok()?)
+    pub fn stored_endpoint(&self) -> Option<String> {
+        credentials::stored_endpoint(&fs::read_to_string(self.path.join(CREDENTIALS)).ok()?)
     }
 
     /// Reads the configuration.

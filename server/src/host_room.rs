@@ -4,7 +4,7 @@
 //! workshop may still take of the same disk is its own, and not counted as the rack's: so the rack is full before the
 //! workshop's disk is.
 
-use crate::context::Means;
+use crate::context::Context;
 use crate::world::WorldHandle;
 use disk::{DirectoryDrive, Drive};
 use engine::Event;
@@ -53,20 +53,20 @@ impl HostRoom {
     }
 
     /// Reports the free space to the engine, now and from now on.
-    pub async fn watch(self, means: &Means, world: &WorldHandle) {
-        self.tell(means, world).await;
-        let (means, world) = (means.clone(), world.clone());
+    pub async fn watch(self, context: &Context, world: &WorldHandle) {
+        self.tell(context, world).await;
+        let (context, world) = (context.clone(), world.clone());
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(EVERY).await;
-                self.tell(&means, &world).await;
+                self.tell(&context, &world).await;
             }
         });
     }
 
-    async fn tell(&self, means: &Means, world: &WorldHandle) {
+    async fn tell(&self, context: &Context, world: &WorldHandle) {
         for (host, of) in self.hosts.iter().enumerate() {
-            match of.free_bytes(means).await {
+            match of.free_bytes(context).await {
                 Ok(free_bytes) => {
                     let drives = of.drives.clone();
                     world.tell(Event::HostMeasured { host: host as u32, drives, free_bytes });
@@ -79,12 +79,12 @@ impl HostRoom {
 
 impl Host {
     /// Bytes of it that the rack may still take.
-    async fn free_bytes(&self, means: &Means) -> Result<u64, disk::DriveError> {
+    async fn free_bytes(&self, context: &Context) -> Result<u64, disk::DriveError> {
         let free_bytes = DirectoryDrive::open(&self.path)?.space().await?.free_bytes;
         if !self.has_workshop {
             return Ok(free_bytes);
         }
-        let (staging, spool) = (means.staging.usage(), means.spool.usage());
+        let (staging, spool) = (context.staging.usage(), context.spool.usage());
         let staging_left = staging.capacity_bytes.saturating_sub(staging.staged_bytes);
         let spool_left = spool.capacity_bytes.saturating_sub(spool.used_bytes);
         Ok(free_bytes.saturating_sub(staging_left).saturating_sub(spool_left))

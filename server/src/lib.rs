@@ -1,6 +1,6 @@
 //! Serves: the S3 front, the admin API, and the world in which the engine's decisions come true.
 //!
-//! The crate `s3` speaks the protocol; [`house`] answers it from catalog, workshop and rack; [`recall`] brings cold
+//! The crate `s3` speaks the protocol; [`service`] answers it from catalog, workshop and rack; [`recall`] brings cold
 //! bytes; [`world`] is the loop around the engine; [`boot`] brings it up; [`app`] puts it all together from a data
 //! directory. [`verify`] holds catalog, workshop and drives against each other while nobody serves; [`offline`] takes
 //! an operator's word on drives then.
@@ -14,10 +14,10 @@ pub mod data_dir;
 pub mod descriptors;
 pub mod holds;
 mod host_room;
-pub mod house;
 pub mod lineage;
 pub mod losses;
 pub mod notices;
+pub mod object_service;
 pub mod offline;
 pub mod recall;
 pub mod repartition;

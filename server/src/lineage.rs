@@ -191,7 +191,7 @@ pub(crate) async fn begin_run(
     // Both are marked until the catalog knows the new one, so that a crash in between leaves one that it knows.
     staging.mark_run(run).await?;
     catalog.set_runs(&with_this).await?;
-    staging.keep_mark(run).await?;
+    staging.remove_other_marks(run).await?;
     Ok(runs)
 }
 
@@ -204,7 +204,7 @@ pub(crate) async fn found_newer(lineage: &Lineage, catalog: &Catalog, staging: &
     let marked = async {
         catalog.set_found_older(Some(&why)).await?;
         staging.mark_run(run).await?;
-        Ok::<(), LineageError>(staging.keep_mark(run).await?)
+        Ok::<(), LineageError>(staging.remove_other_marks(run).await?)
     };
     if let Err(error) = marked.await {
         tracing::error!(%error, "the next start cannot be warned of the older catalog");

@@ -13,7 +13,7 @@
 //! Memory: two blocks of the spool for each client. A recall goes on when its client has gone, and a retry finds it in
 //! the spool.
 
-use crate::context::Means;
+use crate::context::Context;
 use crate::world::{ReadOrder, ReadTarget, WorldHandle};
 use bytes::Bytes;
 use catalog::Blob;
@@ -21,7 +21,7 @@ use engine::recall::{
     BLOCK_WAIT_MAX, BlobShape, Broken, HEAD_BYTES, Recall, SOON, SPOOL_DISK_WAIT_MAX, SPOOL_ROOM_WAIT_MAX, SpoolShape,
     WAIT_MAX, is_worth_waiting,
 };
-use engine::{Lane, Rejection};
+use engine::{PriorityClass, Rejection};
 use futures::stream::{BoxStream, StreamExt};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -56,7 +56,7 @@ pub enum RecallError {
 /// Orders recalls and feeds from them. A clone is another handle on the same.
 #[derive(Clone)]
 pub struct Recalls {
-    means: Means,
+    context: Context,
     world: WorldHandle,
 }
 
@@ -95,8 +95,8 @@ pub(crate) fn in_stripes(blob: &Blob, range: &Range<u64>) -> Range<u64> {
 
 impl Recalls {
     /// Recalls through `world`.
-    pub fn new(means: Means, world: WorldHandle) -> Self {
-        Self { means, world }
+    pub fn new(context: Context, world: WorldHandle) -> Self {
+        Self { context, world }
     }
 
     /// The payload bytes `range` of `blob`, once the first of them is there; [`RecallError::TooLong`] if that takes
@@ -135,7 +135,7 @@ impl Recalls {
             if at >= range.end {
                 return true;
             }
-            let Some(reader) = self.means.spool.find(blob.blob, at).filter(SpoolReader::is_complete) else { break };
+            let Some(reader) = self.context.spool.find(blob.blob, at).filter(SpoolReader::is_complete) else { break };
             at = reader.range().end;
         }
         at >= range.end
@@ -143,7 +143,7 @@ impl Recalls {
 
     fn plan(&self, blob: &Blob, range: Range<u64>) -> Recall {
         let shape = BlobShape { stripe_bytes: blob_stripe_bytes(blob), payload_bytes: blob.payload_bytes };
-        let spool = &self.means.spool;
+        let spool = &self.context.spool;
         let (capacity_bytes, segment_bytes) = (spool.usage().capacity_bytes, spool.segment_bytes());
         Recall::new(shape, range, SpoolShape { capacity_bytes, segment_bytes })
     }
@@ -154,7 +154,7 @@ impl Recalls {
         let drives = blob.drives.clone();
         let enough = self.world.ask(move |rack, _| rack.enough_drives(&drives)).await;
         enough.unwrap_or(Err(Rejection::Closing)).map_err(RecallError::Refused)?;
-        let losses = &self.means.counters.losses;
+        let losses = &self.context.counters.losses;
         let Some((at, _)) = losses.within(blob.blob, &in_stripes(blob, range)) else { return Ok(()) };
         let lost = at.max(range.start)..range.end.min(at + blob_stripe_bytes(blob));
         let end = lost.end;
@@ -214,13 +214,13 @@ impl Recalls {
     /// The least that a read in `group` waits, in wall time.
     async fn forecast(&self, group: model::GroupId) -> Duration {
         let forecast = self.world.ask(move |rack, now| rack.forecast(group, now)).await;
-        forecast.map_or(Duration::ZERO, |forecast| self.means.clock.to_wall(forecast.min))
+        forecast.map_or(Duration::ZERO, |forecast| self.context.clock.to_wall(forecast.min))
     }
 
     fn feed(&self, blob: Blob, recall: Recall, first: Segment) -> RecallStream {
         let (sender, receiver) = mpsc::channel(1);
         let recalls = self.clone();
-        (self.means.spawn)(Box::pin(async move {
+        (self.context.spawn)(Box::pin(async move {
             let fed = tokio::select! {
                 biased;
                 // Nobody listens any more: recalls under way go on, and nothing else is ordered or held in the spool.
@@ -242,7 +242,7 @@ impl Recalls {
         first: Segment,
         sender: &mpsc::Sender<Result<Bytes, RecallError>>,
     ) -> Result<(), RecallError> {
-        let _hold = self.means.holds.guard(blob.blob);
+        let _hold = self.context.holds.guard(blob.blob);
         let mut next = Some(first);
         while !recall.left().is_empty() {
             let segment = match next.take() {
@@ -300,7 +300,7 @@ impl Recalls {
 
     /// The next segment of `recall`, waiting for room if need be.
     async fn segment(&self, blob: &Blob, recall: &Recall) -> Result<Segment, RecallError> {
-        let mut changes = self.means.spool.changes();
+        let mut changes = self.context.spool.changes();
         let mut patient = std::pin::pin!(tokio::time::sleep(SPOOL_ROOM_WAIT_MAX));
         loop {
             match self.order(blob, recall, recall.left().start).await {
@@ -316,23 +316,23 @@ impl Recalls {
     /// The segment with payload byte `at` that the spool has, or a new recall of it.
     async fn order(&self, blob: &Blob, recall: &Recall, at: u64) -> Result<Segment, RecallError> {
         // One at a time looks and orders, so that clients of the same bytes order them once.
-        let _turn = self.means.recall_order.lock().await;
+        let _turn = self.context.recall_order.lock().await;
         if let Some(segment) = self.found(blob, at) {
             return Ok(segment);
         }
         let range = recall.segment(at);
-        let writer = self.means.spool.reserve(blob.blob, range.clone()).await.map_err(|error| match error {
+        let writer = self.context.spool.reserve(blob.blob, range.clone()).await.map_err(|error| match error {
             ReserveError::Full(full) => RecallError::SpoolFull(full),
             ReserveError::Drive(error) => RecallError::Spool(error.to_string()),
         })?;
-        let reader = self.means.spool.find(blob.blob, at);
+        let reader = self.context.spool.find(blob.blob, at);
         let reader = reader.ok_or_else(|| RecallError::Spool("a recall was lost as it began".into()))?;
         let refused = Arc::<OnceLock<Rejection>>::default();
         self.world.read(ReadOrder {
             blob: blob.clone(),
             range,
             target: ReadTarget::Spool(Box::new(writer)),
-            lane: Lane::Client,
+            priority: PriorityClass::Client,
             job: None,
             refused: Arc::clone(&refused),
         });
@@ -341,7 +341,7 @@ impl Recalls {
 
     /// The segment with payload byte `at` that the spool has, or is about to have.
     fn found(&self, blob: &Blob, at: u64) -> Option<Segment> {
-        let reader = self.means.spool.find(blob.blob, at)?;
+        let reader = self.context.spool.find(blob.blob, at)?;
         Some(Segment { reader, refused: Arc::default(), joined: true })
     }
 }

@@ -35,7 +35,7 @@ mod writer;
 
 pub use report::{ClassPlan, Forecast, JobReport, Outcome, Place, Plan, Progress, Request};
 
-use crate::world::{Means, WorldHandle};
+use crate::world::{Context, WorldHandle};
 use catalog::{CatalogError, Job, JobState};
 use engine::{JobEvent, JobId};
 use model::RackSpec;
@@ -73,9 +73,9 @@ impl Repartitions {
     ///
     /// # Errors
     /// [`CatalogError`], if it is not known which jobs there are.
-    pub async fn start(means: Means, world: WorldHandle, spec: RackSpec) -> Result<Self, CatalogError> {
-        let jobs = Self { shared: Arc::new(Shared::new(means, world, spec)) };
-        for job in jobs.shared.means.catalog.jobs().await? {
+    pub async fn start(context: Context, world: WorldHandle, spec: RackSpec) -> Result<Self, CatalogError> {
+        let jobs = Self { shared: Arc::new(Shared::new(context, world, spec)) };
+        for job in jobs.shared.context.catalog.jobs().await? {
             let number = job.job;
             if let Err(error) = jobs.take_up(job).await {
                 tracing::error!(job = number, %error, "a repartition cannot be taken up; the next start tries again");
@@ -116,7 +116,7 @@ impl Repartitions {
 
     /// Does something that nobody waits for. What does not succeed is done by the next start.
     fn in_background(&self, what: impl Future<Output = Result<(), CatalogError>> + Send + 'static) {
-        (self.shared.means.spawn)(Box::pin(async move {
+        (self.shared.context.spawn)(Box::pin(async move {
             if let Err(error) = what.await {
                 tracing::error!(%error, "what a repartition has left was not tidied up; the next start tries again");
             }
@@ -128,7 +128,7 @@ impl Repartitions {
     /// # Errors
     /// [`CatalogError`].
     pub async fn closing(&self) -> Result<(), CatalogError> {
-        for job in self.shared.means.catalog.jobs().await?.into_iter().filter(|job| job.state == JobState::Running) {
+        for job in self.shared.context.catalog.jobs().await?.into_iter().filter(|job| job.state == JobState::Running) {
             self.shared.not_its_doing(job).await?;
         }
         Ok(())
@@ -139,20 +139,20 @@ impl Repartitions {
     /// # Errors
     /// [`JobError::Refused`] with what is wrong with it.
     pub async fn ask(&self, request: Request) -> Result<JobReport, JobError> {
-        let Shared { means, world, spec, .. } = &*self.shared;
-        let survey = plan::survey(means, world, spec, &request).await;
+        let Shared { context, world, spec, .. } = &*self.shared;
+        let survey = plan::survey(context, world, spec, &request).await;
         let mut survey = survey.map_err(|error| JobError::Refused(error.to_string()))?;
         memory::fits_the_machine(survey.plan.memory_bytes_most).map_err(JobError::Refused)?;
         let (_, to) = places::places(&request).map_err(JobError::Refused)?;
         let request = Request { to, ..request };
-        let created_ms = (means.wall)();
+        let created_ms = (context.wall)();
         if request.dry_run {
-            let warning = sample::check(means, world, &survey).await.map_err(JobError::Refused)?;
+            let warning = sample::check(context, world, &survey).await.map_err(JobError::Refused)?;
             survey.plan.warnings.extend(warning);
             let state = "planned".to_owned();
             return Ok(JobReport { state, created_ms, request, plan: Some(survey.plan), ..JobReport::default() });
         }
-        let target = means.catalog.bucket(&request.to.bucket).await?;
+        let target = context.catalog.bucket(&request.to.bucket).await?;
         let kept = Kept { plan: Some(survey.plan), target: Some(target), ..Kept::default() };
         let job = Job {
             job: 0,
@@ -163,8 +163,8 @@ impl Repartitions {
             report: json(&kept),
             reason: String::new(),
         };
-        means.catalog.make_hidden_bucket(created_ms).await?;
-        let job = means.catalog.create_job(&job).await?;
+        context.catalog.make_hidden_bucket(created_ms).await?;
+        let job = context.catalog.create_job(&job).await?;
         self.shared.spawn(job.clone());
         self.forget_old().await?;
         Ok(self.report_of(&job).await)
@@ -176,7 +176,7 @@ impl Repartitions {
     /// [`JobError::Catalog`].
     pub async fn list(&self) -> Result<Vec<JobReport>, JobError> {
         let mut reports = Vec::new();
-        for job in self.shared.means.catalog.jobs().await? {
+        for job in self.shared.context.catalog.jobs().await? {
             reports.push(self.report_of(&job).await);
         }
         Ok(reports)
@@ -187,7 +187,7 @@ impl Repartitions {
     /// # Errors
     /// [`JobError::Unknown`].
     pub async fn show(&self, job: u64) -> Result<JobReport, JobError> {
-        let found = self.shared.means.catalog.job(job).await?.ok_or(JobError::Unknown(job))?;
+        let found = self.shared.context.catalog.job(job).await?.ok_or(JobError::Unknown(job))?;
         Ok(self.report_of(&found).await)
     }
 
@@ -209,7 +209,7 @@ impl Repartitions {
     /// [`JobError::Refused`] if it does neither.
     pub async fn resume(&self, job: u64) -> Result<JobReport, JobError> {
         let lock = self.shared.lock(job).await;
-        let found = self.shared.means.catalog.job(job).await?.ok_or(JobError::Unknown(job))?;
+        let found = self.shared.context.catalog.job(job).await?.ok_or(JobError::Unknown(job))?;
         if matches!(found.state, JobState::Publishing | JobState::Removing) {
             let found = self.shared.enter(found, |job| Job { reason: String::new(), ..job.clone() }).await?;
             let found = self.shared.publish(found).await?;
@@ -239,7 +239,7 @@ impl Repartitions {
     /// [`JobError::Refused`] if it is over, or clients see some of its output already.
     pub async fn cancel(&self, job: u64) -> Result<JobReport, JobError> {
         let _lock = self.shared.lock(job).await;
-        let found = self.shared.means.catalog.job(job).await?.ok_or(JobError::Unknown(job))?;
+        let found = self.shared.context.catalog.job(job).await?.ok_or(JobError::Unknown(job))?;
         // Paused until it is over: a start that comes in between neither begins it anew nor takes what is left of an
         // output for all of it.
         let found = match found.state {
@@ -264,7 +264,7 @@ impl Repartitions {
     }
 
     async fn change(&self, job: u64, from: JobState, to: JobState) -> Result<Job, JobError> {
-        let catalog = &self.shared.means.catalog;
+        let catalog = &self.shared.context.catalog;
         let found = catalog.job(job).await?.ok_or(JobError::Unknown(job))?;
         if found.state != from {
             return Err(JobError::Refused(format!("job {job} is {}", name(found.state))));
@@ -311,7 +311,7 @@ impl Repartitions {
     }
 
     async fn forget_old(&self) -> Result<(), CatalogError> {
-        let catalog = &self.shared.means.catalog;
+        let catalog = &self.shared.context.catalog;
         let over: Vec<Job> = catalog.jobs().await?.into_iter().filter(|job| job.state.is_over()).collect();
         for job in over.iter().take(over.len().saturating_sub(REMEMBERED)) {
             catalog.forget_job(job.job).await?;

@@ -7,7 +7,7 @@ mod warnings;
 pub(crate) use drives::may_lose;
 
 use crate::admin::{Admin, Untold};
-use crate::context::Means;
+use crate::context::Context;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
 use crate::report::{DriveReport, Explanation, FrontStatus, PlaceReport, Status, WorkshopStatus};
@@ -31,7 +31,7 @@ const ABSENCES_NAMED: usize = 5;
 
 /// Reports the state of a server, and takes the operator's word on drives.
 pub struct StatusService {
-    means: Means,
+    context: Context,
     world: WorldHandle,
     emulated: Arc<EmulatedRack>,
     notices: Notices,
@@ -46,12 +46,12 @@ pub struct StatusService {
 
 impl StatusService {
     /// Reports on this world.
-    pub fn new(means: Means, world: WorldHandle, emulated: Arc<EmulatedRack>) -> Self {
-        let recalls = Recalls::new(means.clone(), world.clone());
+    pub fn new(context: Context, world: WorldHandle, emulated: Arc<EmulatedRack>) -> Self {
+        let recalls = Recalls::new(context.clone(), world.clone());
         let started = Instant::now();
         let replacing = tokio::sync::Mutex::default();
         let (notices, traffic, places) = (Notices::default(), None, Vec::new());
-        Self { means, world, emulated, notices, recalls, traffic, places, replacing, started }
+        Self { context, world, emulated, notices, recalls, traffic, places, replacing, started }
     }
 
     /// The same, with notices of how the server is set up.
@@ -74,21 +74,21 @@ impl StatusService {
     }
 
     async fn report(&self) -> Result<Status, Untold> {
-        let clock = Arc::clone(&self.means.clock);
+        let clock = Arc::clone(&self.context.clock);
         let seen = self.look(move |rack, _| Snapshot::of(rack, &*clock)).await?;
-        let staging = self.means.staging.usage();
-        let spool = self.means.spool.usage();
+        let staging = self.context.staging.usage();
+        let spool = self.context.spool.usage();
         let overrun = self.emulated.overrun();
-        let uploads = self.means.catalog.upload_usage().await.unwrap_or_default();
+        let uploads = self.context.catalog.upload_usage().await.unwrap_or_default();
         let mut status = Status {
             rack: seen.rack,
-            modelled_s: self.means.clock.now().as_secs_f64(),
-            wall_ms: (self.means.wall)(),
-            time_scale: self.means.clock.scale(),
+            modelled_s: self.context.clock.now().as_secs_f64(),
+            wall_ms: (self.context.wall)(),
+            time_scale: self.context.clock.scale(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             workshop: WorkshopStatus {
                 staged_bytes: staging.staged_bytes,
-                staged_count: self.means.catalog.staged_usage().await.map_or(0, |usage| usage.count),
+                staged_count: self.context.catalog.staged_usage().await.map_or(0, |usage| usage.count),
                 uploads: uploads.uploads,
                 upload_bytes: uploads.bytes,
                 capacity_bytes: staging.capacity_bytes,
@@ -106,16 +106,16 @@ impl StatusService {
             warnings: Vec::new(),
             notes: Vec::new(),
         };
-        let counters = &self.means.counters;
+        let counters = &self.context.counters;
         status.power.fuse_trips = counters.fuse_trips.load(Ordering::Relaxed);
         status.totals.repaired_fragments = counters.repaired_fragments.load(Ordering::Relaxed);
         status.totals.overruns = overrun.requests;
-        status.totals.overrun_s = self.means.clock.to_wall(overrun.total).as_secs_f64();
+        status.totals.overrun_s = self.context.clock.to_wall(overrun.total).as_secs_f64();
         status.warnings = warnings(&status);
-        status.warnings.extend(damaged_records(&self.means.catalog.quarantined()));
+        status.warnings.extend(damaged_records(&self.context.catalog.quarantined()));
         self.notices.add_to(&mut status);
-        status.warnings.extend(quarantine_warning(&self.means).await);
-        status.warnings.extend(catalog_warnings(&self.means));
+        status.warnings.extend(quarantine_warning(&self.context).await);
+        status.warnings.extend(catalog_warnings(&self.context));
         status.warnings.extend(late_drives(&seen.late));
         let absences = counters.absences.all();
         let named = absences.iter().take(ABSENCES_NAMED);
@@ -129,14 +129,14 @@ impl StatusService {
     }
 
     async fn place(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, Untold> {
-        let (object, place) = match self.means.catalog.get_object(bucket, key).await {
+        let (object, place) = match self.context.catalog.get_object(bucket, key).await {
             Ok(found) => found,
             Err(CatalogError::NoSuchKey | CatalogError::NoSuchBucket) => return Ok(None),
             Err(error) => return Err(untold(&error)),
         };
         let place = match place {
             place @ (Place::Staged { .. } | Place::Parts) => {
-                let slots = self.means.catalog.slots_of(object.version, place).await;
+                let slots = self.context.catalog.slots_of(object.version, place).await;
                 let slots = slots.map_err(|error| untold(&error))?;
                 self.in_workshop(&object, slots).await
             }
@@ -145,7 +145,7 @@ impl StatusService {
                 None => return Ok(None),
             },
         };
-        let quarantine = self.means.catalog.unreadable_of(object.version).await.map_err(|error| untold(&error))?;
+        let quarantine = self.context.catalog.unreadable_of(object.version).await.map_err(|error| untold(&error))?;
         Ok(Some(Explanation {
             bucket: bucket.into(),
             key: key.into(),
@@ -158,19 +158,19 @@ impl StatusService {
     }
 
     async fn in_workshop(&self, object: &Object, slots: Vec<u64>) -> PlaceReport {
-        let age_ms = (self.means.wall)().saturating_sub(object.modified_ms);
+        let age_ms = (self.context.wall)().saturating_sub(object.modified_ms);
         let migrating = self.world.is_migrating(object.version).await;
         PlaceReport::Workshop { slots, age_s: Duration::from_millis(age_ms).as_secs_f64(), migrating }
     }
 
     async fn in_rack(&self, object: &Object, blob: model::BlobId, offset: u64) -> Result<Option<PlaceReport>, Untold> {
-        let blob = self.means.catalog.blob(blob).await.map_err(|error| untold(&error))?;
+        let blob = self.context.catalog.blob(blob).await.map_err(|error| untold(&error))?;
         let Some(blob) = blob else { return Ok(None) };
         let (group, ids) = (blob.group, blob.drives.clone());
         let range = offset..offset.saturating_add(object.bytes);
-        let found_lost = self.means.counters.losses.within(blob.blob, &in_stripes(&blob, &range));
+        let found_lost = self.context.counters.losses.within(blob.blob, &in_stripes(&blob, &range));
         let damaged = found_lost.as_ref().map(|(_, stacks)| stacks.clone()).unwrap_or_default();
-        let reasons = self.means.counters.absences.all();
+        let reasons = self.context.counters.absences.all();
         let look = move |rack: &Rack, now: Time| {
             let report = |drive: &DriveId| drive_report(rack, *drive, now, &reasons);
             let drives: Vec<DriveReport> = ids.iter().map(report).collect();
@@ -189,7 +189,7 @@ impl StatusService {
             "readable" => Some(forecast),
             _ => None,
         };
-        let seconds = |span: Duration| self.means.clock.to_wall(span).as_secs_f64();
+        let seconds = |span: Duration| self.context.clock.to_wall(span).as_secs_f64();
         Ok(Some(PlaceReport::Rack {
             blob: blob.blob.to_string(),
             members: blob.members,
@@ -219,7 +219,7 @@ impl Admin for StatusService {
     }
 
     fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, Untold>> {
-        let reasons = self.means.counters.absences.all();
+        let reasons = self.context.counters.absences.all();
         let look = move |rack: &Rack, now: Time| {
             rack.spec().drives.iter().map(|drive| drive_report(rack, drive.id, now, &reasons)).collect()
         };

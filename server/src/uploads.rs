@@ -6,7 +6,7 @@
 //! no bytes: the object is read from the files of its parts until it has migrated as a whole.
 
 use crate::context::Counters;
-use crate::house::{House, Staged, is_refusal};
+use crate::object_service::{ObjectService, Staged, is_refusal};
 use crate::store_error::{catalog_error, damaged, stage_error, workshop_full};
 use bytes::Bytes;
 use catalog::{CatalogError, Checksum, Object, Part, Place, PlacedObject, Upload, UploadListRequest, VersionId};
@@ -31,16 +31,16 @@ const STALE_META: &str = "stale-uploads";
 /// A part of what a client reads: its file, which stays, and what of it is wanted.
 type Piece = (SlotHold, Range<u64>);
 
-impl House {
+impl ObjectService {
     pub(crate) async fn create_upload_now(
         &self,
         bucket: &str,
         key: &str,
         upload: Upload,
     ) -> Result<VersionId, StoreError> {
-        let version = self.means.catalog.next_version_id().await.map_err(catalog_error)?;
-        let upload = Upload { version, initiated_ms: (self.means.wall)(), ..upload };
-        self.means.catalog.create_upload(bucket, key, &upload).await.map_err(catalog_error)?;
+        let version = self.context.catalog.next_version_id().await.map_err(catalog_error)?;
+        let upload = Upload { version, initiated_ms: (self.context.wall)(), ..upload };
+        self.context.catalog.create_upload(bucket, key, &upload).await.map_err(catalog_error)?;
         Ok(version)
     }
 
@@ -51,28 +51,28 @@ impl House {
         part: PartId,
         bytes: u64,
     ) -> Result<Box<dyn PutSink>, StoreError> {
-        self.means.catalog.upload(bucket, key, part.upload).await.map_err(catalog_error)?;
+        self.context.catalog.upload(bucket, key, part.upload).await.map_err(catalog_error)?;
         self.check_room(bytes)?;
         let open = match self.open_part(bytes) {
             Err(error) => return Err(self.never_fits(part, bytes).await?.unwrap_or(error)),
             Ok(open) => open,
         };
-        let reservation = self.means.staging.reserve_growing(bytes).map_err(|full| workshop_full(&full))?;
-        let slot = self.means.catalog.next_slot().await.map_err(catalog_error)?;
-        let writer = self.means.staging.create(slot, reservation).await.map_err(stage_error)?;
-        let (house, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
-        Ok(Box::new(PartSink { house, bucket, key, part, bytes, slot, writer, come_bytes: 0, open }))
+        let reservation = self.context.staging.reserve_growing(bytes).map_err(|full| workshop_full(&full))?;
+        let slot = self.context.catalog.next_slot().await.map_err(catalog_error)?;
+        let writer = self.context.staging.create(slot, reservation).await.map_err(stage_error)?;
+        let (service, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
+        Ok(Box::new(PartSink { service, bucket, key, part, bytes, slot, writer, come_bytes: 0, open }))
     }
 
     /// Bytes of the workshop that the parts of all open uploads may take.
     fn open_bytes_max(&self) -> u64 {
-        open_bytes_max(self.means.staging.usage().capacity_bytes)
+        open_bytes_max(self.context.staging.usage().capacity_bytes)
     }
 
     /// Counts a part of `length` bytes as open, if its share of the workshop has room for it; as much of it as has its
     /// room reserved before it comes.
     fn open_part(&self, length: u64) -> Result<OpenPart, StoreError> {
-        let (counters, most_bytes) = (Arc::clone(&self.means.counters), self.open_bytes_max());
+        let (counters, most_bytes) = (Arc::clone(&self.context.counters), self.open_bytes_max());
         let mut open = OpenPart { counters, bytes: 0, length, most_bytes };
         let before = open.counters.open_part_bytes.load(Ordering::Relaxed);
         if before.saturating_add(length) > most_bytes {
@@ -87,7 +87,7 @@ impl House {
         let PartId { upload, number } = part;
         let (mut bytes, mut last) = (length, 0);
         loop {
-            let page = self.means.catalog.parts_page(upload, last, PAGE).await.map_err(catalog_error)?;
+            let page = self.context.catalog.parts_page(upload, last, PAGE).await.map_err(catalog_error)?;
             bytes += page.iter().filter(|part| part.number != number).map(|part| part.bytes).sum::<u64>();
             match page.last() {
                 Some(part) => last = part.number,
@@ -97,7 +97,7 @@ impl House {
         if let Err(error) = self.ever_fits_the_rack(bytes) {
             return Ok(Some(error));
         }
-        let (most_bytes, capacity_bytes) = (self.open_bytes_max(), self.means.staging.usage().capacity_bytes);
+        let (most_bytes, capacity_bytes) = (self.open_bytes_max(), self.context.staging.usage().capacity_bytes);
         Ok((bytes > most_bytes).then(|| StoreError::TooLarge {
             reason: format!(
                 "With this part the upload has {bytes} bytes. All parts of an upload must lie in the workshop at once, \
@@ -109,7 +109,7 @@ impl House {
 
     /// Parts are open no more: they belong to an object, or to nothing.
     fn closed(&self, bytes: u64) {
-        self.means.counters.parts_closed(bytes);
+        self.context.counters.parts_closed(bytes);
         self.tell_usage();
     }
 
@@ -121,9 +121,9 @@ impl House {
 
     pub(crate) async fn complete_now(&self, bucket: &str, key: &str, completion: Completion) -> Result<(), StoreError> {
         let Completion { object, parts, condition } = completion;
-        let modified_ms = (self.means.wall)();
+        let modified_ms = (self.context.wall)();
         let object = Object { modified_ms, created_ms: modified_ms, ..object };
-        let done = self.means.catalog.complete_upload(bucket, key, &object, &parts, &condition).await;
+        let done = self.context.catalog.complete_upload(bucket, key, &object, &parts, &condition).await;
         let done = done.map_err(catalog_error)?;
         self.closed(object.bytes);
         self.free_parts(&done.unused);
@@ -132,7 +132,7 @@ impl House {
     }
 
     pub(crate) async fn abort_now(&self, bucket: &str, key: &str, upload: VersionId) -> Result<(), StoreError> {
-        let parts = self.means.catalog.abort_upload(bucket, key, upload).await.map_err(catalog_error)?;
+        let parts = self.context.catalog.abort_upload(bucket, key, upload).await.map_err(catalog_error)?;
         self.free_parts(&parts);
         Ok(())
     }
@@ -140,17 +140,17 @@ impl House {
     /// Removes a bucket without objects, and with it the uploads into it.
     pub(crate) async fn delete_bucket_and_uploads(&self, bucket: &str) -> Result<(), StoreError> {
         loop {
-            match self.means.catalog.delete_bucket(bucket).await {
+            match self.context.catalog.delete_bucket(bucket).await {
                 Err(CatalogError::BucketNotEmpty) => {}
                 other => return other.map_err(catalog_error),
             }
             let request = catalog::ListRequest { max_keys: 1, ..catalog::ListRequest::default() };
-            let listing = self.means.catalog.list_objects(bucket, &request).await.map_err(catalog_error)?;
+            let listing = self.context.catalog.list_objects(bucket, &request).await.map_err(catalog_error)?;
             if !listing.objects.is_empty() {
                 return Err(StoreError::BucketNotEmpty);
             }
             let request = UploadListRequest { max_uploads: PAGE, ..UploadListRequest::default() };
-            let listing = self.means.catalog.list_uploads(bucket, &request).await.map_err(catalog_error)?;
+            let listing = self.context.catalog.list_uploads(bucket, &request).await.map_err(catalog_error)?;
             for (key, upload) in listing.uploads {
                 match self.abort_now(bucket, &key, upload.version).await {
                     Ok(()) | Err(StoreError::NoSuchUpload) => {}
@@ -165,7 +165,7 @@ impl House {
     /// # Errors
     /// [`StoreError::Unavailable`].
     pub async fn stale_watch(&self, limit: Duration) -> Result<StaleWatch, StoreError> {
-        let kept = self.means.catalog.meta_get(STALE_META).await.map_err(catalog_error)?;
+        let kept = self.context.catalog.meta_get(STALE_META).await.map_err(catalog_error)?;
         // One that cannot be read begins anew, which only makes uploads younger.
         Ok(StaleWatch::new(limit, kept.and_then(|kept| serde_json::from_slice(&kept).ok())))
     }
@@ -175,7 +175,7 @@ impl House {
     /// # Errors
     /// [`StoreError::Unavailable`].
     pub async fn abort_stale(&self, watch: &mut StaleWatch, watched: Duration) -> Result<u64, StoreError> {
-        let catalog = &self.means.catalog;
+        let catalog = &self.context.catalog;
         let version = catalog.next_version_id().await.map_err(catalog_error)?.0;
         let next = Ends { version, slot: catalog.next_slot().await.map_err(catalog_error)? };
         let stale = watch.look(watched, next);
@@ -192,7 +192,7 @@ impl House {
         let mut aborted = 0;
         let mut after = None;
         loop {
-            let page = self.means.catalog.uploads_page(after.as_ref(), STALE_PAGE).await.map_err(catalog_error)?;
+            let page = self.context.catalog.uploads_page(after.as_ref(), STALE_PAGE).await.map_err(catalog_error)?;
             for (bucket, key, upload) in page.items.iter().filter(|(.., upload)| upload.version.0 < stale.version) {
                 if self.has_part_from(upload.version, stale.slot).await? {
                     continue;
@@ -217,7 +217,7 @@ impl House {
     async fn has_part_from(&self, upload: VersionId, slot: u64) -> Result<bool, StoreError> {
         let mut last = 0;
         loop {
-            let page = self.means.catalog.parts_page(upload, last, PAGE).await.map_err(catalog_error)?;
+            let page = self.context.catalog.parts_page(upload, last, PAGE).await.map_err(catalog_error)?;
             if page.iter().any(|part| part.slot >= slot) {
                 return Ok(true);
             }
@@ -243,13 +243,13 @@ impl House {
         let mut pieces = VecDeque::new();
         let mut last = first - 1;
         while at < range.end {
-            let page = self.means.catalog.parts_page(object.version, last, PAGE).await.map_err(catalog_error)?;
+            let page = self.context.catalog.parts_page(object.version, last, PAGE).await.map_err(catalog_error)?;
             if page.is_empty() {
                 return Ok(Staged::Moved);
             }
             for part in page {
                 let wanted = range.start.max(at) - at..range.end.min(at + part.bytes) - at;
-                let Some(hold) = self.means.staging.hold(part.slot) else { return Ok(Staged::Missing(part.slot)) };
+                let Some(hold) = self.context.staging.hold(part.slot) else { return Ok(Staged::Missing(part.slot)) };
                 pieces.push_back((hold, wanted));
                 (at, last) = (at + part.bytes, part.number);
                 if at >= range.end {
@@ -259,7 +259,7 @@ impl House {
         }
         // Files go only when the catalog says that the object lies elsewhere: if it still lies here, all are held in
         // time.
-        let still = self.means.catalog.placed_objects(&[(bucket, key)]).await.map_err(catalog_error)?.pop().flatten();
+        let still = self.context.catalog.placed_objects(&[(bucket, key)]).await.map_err(catalog_error)?.pop().flatten();
         let is_still = |found: PlacedObject| found.object.version == object.version && found.place == Place::Parts;
         if !still.is_some_and(is_still) {
             return Ok(Staged::Moved);
@@ -341,7 +341,7 @@ impl Drop for OpenPart {
 
 /// Writes the bytes of a part into a staged file.
 struct PartSink {
-    house: House,
+    service: ObjectService,
     bucket: String,
     key: String,
     part: PartId,
@@ -368,28 +368,28 @@ impl PutSink for PartSink {
     }
 
     fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> StoreFuture<'static, u64> {
-        crate::house::in_task(self.commit_all(etag, checksums))
+        crate::object_service::in_task(self.commit_all(etag, checksums))
     }
 }
 
 impl PartSink {
     async fn commit_all(self, etag: String, checksums: Vec<Checksum>) -> Result<u64, StoreError> {
-        let Self { house, bucket, key, part: PartId { upload, number }, bytes, slot, writer, open, .. } = self;
+        let Self { service, bucket, key, part: PartId { upload, number }, bytes, slot, writer, open, .. } = self;
         let [checksum]: [Checksum; 1] =
             checksums.try_into().map_err(|_| StoreError::Internal("a part has one checksum".into()))?;
         let staged = writer.finish_for(upload.0, number, &bucket, &key).await.map_err(stage_error)?;
         assert_eq!(staged.bytes, bytes, "the front commits as many bytes as it announced");
-        let modified_ms = (house.means.wall)();
+        let modified_ms = (service.context.wall)();
         let part = Part { number, slot, bytes, etag, checksum, modified_ms };
-        match house.means.catalog.put_part(&bucket, &key, upload, &part).await {
+        match service.context.catalog.put_part(&bucket, &key, upload, &part).await {
             Ok(displaced) => {
                 open.committed();
-                house.free_parts(displaced.as_slice());
+                service.free_parts(displaced.as_slice());
                 Ok(modified_ms)
             }
             Err(error) => {
                 if is_refusal(&error) {
-                    house.free(vec![slot]);
+                    service.free(vec![slot]);
                 } else {
                     open.committed(); // it may be
                 }

@@ -8,7 +8,7 @@
 //! An object that has only a checksum of its parts' checksums is held against these, part by part. Memory: one chunk
 //! beside the one that is on its way, and the checksums of a page of parts.
 
-use crate::context::{Counters, Means};
+use crate::context::{Context, Counters};
 use bytes::Bytes;
 use catalog::{Catalog, Checksum, Object, Part};
 use futures::stream::{self, StreamExt};
@@ -23,13 +23,13 @@ const PAGE: usize = 256;
 
 /// `bytes`, which are all of `object` in `bucket` at `key`, without the last of them if they are not what the object
 /// was acknowledged with.
-pub(crate) fn checked(means: &Means, bucket: &str, key: &str, object: &Object, bytes: ObjectBytes) -> ObjectBytes {
+pub(crate) fn checked(context: &Context, bucket: &str, key: &str, object: &Object, bytes: ObjectBytes) -> ObjectBytes {
     let expected = match whole_checksum(object) {
         Some(checksum) => Expected::Whole(checksum.clone(), Checksummer::new(checksum.kind)),
-        None if !object.parts.is_empty() => Expected::Parts(Parts::of(means.catalog.clone(), object)),
+        None if !object.parts.is_empty() => Expected::Parts(Parts::of(context.catalog.clone(), object)),
         None => return bytes,
     };
-    let (name, counters) = (format!("s3://{bucket}/{key}"), Arc::clone(&means.counters));
+    let (name, counters) = (format!("s3://{bucket}/{key}"), Arc::clone(&context.counters));
     let check = Check { bytes: bytes.fuse().boxed(), expected, held: None, name, counters };
     stream::try_unfold(check, Check::next).boxed()
 }

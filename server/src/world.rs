@@ -4,7 +4,7 @@
 //! whatever takes time runs in a task of its own and comes back as a message. So there is no lock around the engine,
 //! and no decision here: a branch in this file asks only how, never whether.
 //!
-//! Clock, drives, catalog, workshop and the spawning of tasks are arguments ([`Means`]), so that this same interpreter
+//! Clock, drives, catalog, workshop and the spawning of tasks are arguments ([`Context`]), so that this same interpreter
 //! also runs in virtual time on one thread.
 //!
 //! Invariants:
@@ -29,7 +29,7 @@ mod reclaim;
 mod transfer;
 
 pub(crate) use crate::context::usage_of;
-pub use crate::context::{Absences, Counters, Means, Nonce, PinOf, Spawn, Tracer, WallClock, nonces};
+pub use crate::context::{Absences, Context, Counters, Nonce, PinOf, Spawn, Tracer, WallClock, nonces};
 pub(crate) use handle::Message;
 pub use handle::WorldHandle;
 pub use job_steps::JobActions;
@@ -39,7 +39,7 @@ pub use read::{MemorySink, ReadOrder, ReadTarget};
 
 use catalog::{Blob, Cursor, VersionId};
 use disk::{DeadlineDrive, Deadlines, Drive};
-use engine::trace::{Record, Told};
+use engine::trace::{Record, TraceMessage};
 use engine::{Action, Event, JobAction, JobId, Outcome, Rack, Rejection};
 use futures::future::FutureExt;
 use model::{BlobId, DriveId, GroupId, OpId, Time};
@@ -85,7 +85,7 @@ enum Origin {
 /// The interpreter. See the head of this file.
 pub struct World {
     rack: Rack,
-    means: Means,
+    context: Context,
     /// The drives, held to the engine's deadlines.
     drives: Vec<Arc<dyn Drive>>,
     handle: WorldHandle,
@@ -109,15 +109,15 @@ pub struct World {
 
 impl World {
     /// A world around `rack`, which has not been told of any drive yet.
-    pub fn new(rack: Rack, means: Means) -> (Self, WorldHandle) {
-        assert_eq!(means.drives.len(), rack.spec().drives.len(), "every drive of the rack is there to be commanded");
+    pub fn new(rack: Rack, context: Context) -> (Self, WorldHandle) {
+        assert_eq!(context.drives.len(), rack.spec().drives.len(), "every drive of the rack is there to be commanded");
         let (sender, messages) = mpsc::unbounded_channel();
         let handle = WorldHandle::new(sender);
-        let drives = with_deadlines(&rack, &means);
-        let last_commands = means.drives.iter().map(|_| AtomicU32::new(0)).collect();
+        let drives = with_deadlines(&rack, &context);
+        let last_commands = context.drives.iter().map(|_| AtomicU32::new(0)).collect();
         let world = Self {
             rack,
-            means,
+            context,
             drives,
             handle: handle.clone(),
             messages,
@@ -140,7 +140,7 @@ impl World {
     /// Runs until it is closed or every handle is gone.
     pub async fn run(mut self) {
         loop {
-            let deadline = self.means.clock.sleep_until(self.rack.next_deadline());
+            let deadline = self.context.clock.sleep_until(self.rack.next_deadline());
             let message = tokio::select! {
                 // In a fixed order, so that the same history has the same outcome. Every event lets deadlines take
                 // effect.
@@ -166,7 +166,7 @@ impl World {
             Message::Write(order) => self.order_write(*order),
             Message::QueueJob(job, actions) => self.queue_job(job, actions),
             Message::ReadAbandoned => self.withdraw(Job::is_abandoned),
-            Message::Ask(look) => look(&self.rack, self.means.clock.now()),
+            Message::Ask(look) => look(&self.rack, self.context.clock.now()),
             Message::Composed { op, versions, pack, pin } => self.composed(op, versions, pack, pin),
             Message::ReadEnded { event, op, progress } => self.transfer_read(op, progress, event),
             Message::WriteEnded { event, op, written } => {
@@ -203,24 +203,24 @@ impl World {
     /// Hands the event to the engine, and executes the actions that follow.
     fn apply(&mut self, event: Event) {
         if matches!(event, Event::DriveLost { loss: engine::Loss::FuseTripped, .. }) {
-            self.means.counters.fuse_trips.fetch_add(1, Ordering::Relaxed);
+            self.context.counters.fuse_trips.fetch_add(1, Ordering::Relaxed);
         }
-        let now = self.means.clock.now();
-        self.trace(now, || Told::Event(event.clone()));
+        let now = self.context.clock.now();
+        self.trace(now, || TraceMessage::Event(event.clone()));
         let mut actions = Vec::new();
         self.rack.apply(now, event, &mut actions);
         for action in &actions {
-            self.trace(now, || Told::Action(action.clone()));
+            self.trace(now, || TraceMessage::Action(action.clone()));
         }
-        self.means.counters.rack_full.store(self.rack.is_full(), Ordering::Relaxed);
+        self.context.counters.rack_full.store(self.rack.is_full(), Ordering::Relaxed);
         self.persist_starts(&mut actions);
         for action in actions {
             self.execute(action);
         }
     }
 
-    fn trace(&self, now: Time, told: impl FnOnce() -> Told) {
-        if let Some(trace) = &self.means.trace {
+    fn trace(&self, now: Time, told: impl FnOnce() -> TraceMessage) {
+        if let Some(trace) = &self.context.trace {
             trace(&Record { now, told: told() });
         }
     }
@@ -241,10 +241,10 @@ impl World {
             }
             Action::Compose { op, versions, pin } => self.compose(op, versions, pin),
             Action::Recompose { op, of, pin } => self.recompose(op, of, pin),
-            Action::ListDoomed { group, attempt, limit, restart } => {
+            Action::ListDead { group, attempt, limit, restart } => {
                 self.list_dead(group, attempt, limit, restart);
             }
-            Action::Rescue { blob } => self.evacuate(blob),
+            Action::Evacuate { blob } => self.evacuate(blob),
             Action::ListOnDrive { drive, attempt, after, limit } => self.list_on_drive(drive, attempt, after, limit),
             Action::MoveStack { op, attempt, blob, index, from, to } => {
                 self.move_stack(op, attempt, blob, index, [from, to]);
@@ -294,12 +294,12 @@ impl World {
     }
 
     fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
-        (self.means.spawn)(Box::pin(task));
+        (self.context.spawn)(Box::pin(task));
     }
 }
 
-/// The drives of `means`, each of which answers within the engine's deadlines.
-fn with_deadlines(rack: &Rack, means: &Means) -> Vec<Arc<dyn Drive>> {
+/// The drives of `context`, each of which answers within the engine's deadlines.
+fn with_deadlines(rack: &Rack, context: &Context) -> Vec<Arc<dyn Drive>> {
     let decided = rack.drive_deadlines();
     let deadlines = Deadlines {
         read: decided.requests.read,
@@ -311,7 +311,7 @@ fn with_deadlines(rack: &Rack, means: &Means) -> Vec<Arc<dyn Drive>> {
         stop: decided.stop,
     };
     let held = |drive: &Arc<dyn Drive>| {
-        Arc::new(DeadlineDrive::new(Arc::clone(drive), Arc::clone(&means.clock), deadlines)) as Arc<dyn Drive>
+        Arc::new(DeadlineDrive::new(Arc::clone(drive), Arc::clone(&context.clock), deadlines)) as Arc<dyn Drive>
     };
-    means.drives.iter().map(held).collect()
+    context.drives.iter().map(held).collect()
 }

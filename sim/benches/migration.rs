@@ -38,7 +38,7 @@ fn policy(spec: &RackSpec, group_choice: GroupChoice, pack_bytes: u64) -> RackPo
             scan_interval: Duration::from_secs(5),
             ..papers.migration
         },
-        rescue_permille: 500,
+        evacuate_permille: 500,
         rebuild_read_back: true,
         ..papers
     }

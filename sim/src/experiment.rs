@@ -178,7 +178,7 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
             window: 64,
             scan_interval: Duration::from_mins(1),
         },
-        rescue_permille: 1_000,
+        evacuate_permille: 1_000,
         rebuild_read_back: false,
         write_read_back: true,
         classes: Vec::new(),

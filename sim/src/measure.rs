@@ -8,7 +8,7 @@
 
 use crate::histogram::Histogram;
 use crate::world::{Counted, Ended, World};
-use engine::{Lane, Mind, Outcome, Waking};
+use engine::{Controller, Outcome, PriorityClass, Waking};
 use model::{ClassId, GroupId, Time};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -92,7 +92,7 @@ impl Measuring {
     }
 
     /// Discards everything but the boot, and measures from now on.
-    pub fn start<M: Mind>(&mut self, world: &mut World<M>) {
+    pub fn start<M: Controller>(&mut self, world: &mut World<M>) {
         let now = world.now();
         let boot = self.boot;
         let (counted, waking) = (world.counted(), world.rack.waking());
@@ -117,13 +117,13 @@ impl Measuring {
     }
 
     /// Counts the operations that have ended since the last call.
-    pub fn collect<M: Mind>(&mut self, world: &mut World<M>) {
+    pub fn collect<M: Controller>(&mut self, world: &mut World<M>) {
         world.drain_ended(|ended| self.ended(&ended));
     }
 
     /// Counts one operation that has ended, if a client waited for it.
     pub fn ended(&mut self, ended: &Ended) {
-        if ended.lane != Lane::Client {
+        if ended.priority != PriorityClass::Client {
             return;
         }
         assert!(ended.issued <= ended.at, "{ended:?} ended before it was issued");
@@ -142,7 +142,7 @@ impl Measuring {
     }
 
     /// The measurements, up to now.
-    pub fn end<M: Mind>(self, world: &mut World<M>) -> Measured {
+    pub fn end<M: Controller>(self, world: &mut World<M>) -> Measured {
         let now = world.now();
         let span = now.since(self.since);
         let (before, after) = (self.counted, world.counted());

@@ -10,7 +10,7 @@
 use crate::measure::Measuring;
 use crate::stored::Stored;
 use crate::world::World;
-use engine::{Mind, Outcome, PinnedTo};
+use engine::{Controller, Outcome, PinnedTo};
 use model::{BlobId, OpId, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -171,7 +171,7 @@ fn seconds(text: &str) -> Option<Duration> {
 ///
 /// # Errors
 /// The first error in the trace. The requests before it were made.
-pub(crate) fn play<M: Mind>(
+pub(crate) fn play<M: Controller>(
     rows: FileRows,
     world: &mut World<M>,
     stored: &Stored,
@@ -209,7 +209,7 @@ struct Keys {
 impl Keys {
     /// Lets time pass, and notes which keys have been written meanwhile: the world numbers its blobs as they are
     /// written.
-    fn run_and_note<M: Mind>(&mut self, world: &mut World<M>, until: Time, measuring: &mut Measuring) {
+    fn run_and_note<M: Controller>(&mut self, world: &mut World<M>, until: Time, measuring: &mut Measuring) {
         let mut next_blob = world.next_blob();
         world.run_until(until);
         world.drain_ended(|ended| {

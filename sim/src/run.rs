@@ -29,7 +29,7 @@ use crate::stored::Stored;
 use crate::world::{Setting, World};
 use engine::check::TraceCheck;
 use engine::layout::Layout;
-use engine::{IdleTimeout, Mind, Rack};
+use engine::{Controller, IdleTimeout, Rack};
 use model::{BlobId, ClassId, DriveId, GroupId, RackSpec, Rng, Time};
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -149,7 +149,7 @@ struct ExperimentRun<'a, M> {
     failing: Option<Failing>,
 }
 
-impl<'a, M: Mind> ExperimentRun<'a, M> {
+impl<'a, M: Controller> ExperimentRun<'a, M> {
     fn new(experiment: &'a Experiment, world: World<M>, stored: Stored, seed: u64) -> Self {
         let rng = |thing: &[u8; 8]| Rng::for_thing(seed, u64::from_le_bytes(*thing));
         Self {

@@ -6,7 +6,7 @@
 mod racks;
 
 use engine::check::TraceCheck;
-use engine::{Action, DriveDeadlines, Event, IdleTimeout, Mind, PinnedTo, Rack, Waking};
+use engine::{Action, Controller, DriveDeadlines, Event, IdleTimeout, PinnedTo, Rack, Waking};
 use model::{BlobId, DriveId, OpId, RackSpec, Rng, Time};
 use sim::{Experiment, Faults, Setting, World};
 use std::time::Duration;
@@ -14,9 +14,9 @@ use std::time::Duration;
 /// A rack that looks at every class with every event.
 struct Restless(Rack);
 
-impl Mind for Restless {
+impl Controller for Restless {
     fn apply(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
-        self.0.look_everywhere();
+        self.0.unblock_all();
         self.0.apply(now, event, actions);
     }
 
@@ -37,12 +37,12 @@ impl Mind for Restless {
     }
 
     fn waking(&self) -> Waking {
-        Mind::waking(&self.0)
+        Controller::waking(&self.0)
     }
 }
 
 /// Hours of reads and writes in which drives fall silent, die, come back and fail for good.
-fn run<M: Mind>(name: &str, seed: u64, controller: impl FnOnce(Rack) -> M) -> (u64, u64) {
+fn run<M: Controller>(name: &str, seed: u64, controller: impl FnOnce(Rack) -> M) -> (u64, u64) {
     let spec = racks::shipped(name);
     let layout = engine::layout::synthesise(&spec).unwrap();
     let mut policy = Experiment::pelican(spec.clone()).policy;

@@ -5,7 +5,7 @@
 use engine::check::TraceCheck;
 use engine::trace::{Record, Replay};
 use engine::{
-    GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Mind, Outcome, PinnedTo, Rack, RackPolicy, ReadPolicy,
+    Controller, GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Outcome, PinnedTo, Rack, RackPolicy, ReadPolicy,
     Rejection, SchedulerPolicy, Shares,
 };
 use model::{BlobId, DriveId, GroupId, OpId, RackSpec, Time};
@@ -46,7 +46,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             scan_interval: Duration::from_secs(5),
             ..papers.migration
         },
-        rescue_permille: 500,
+        evacuate_permille: 500,
         rebuild_read_back: true,
         ..papers
     }
@@ -80,7 +80,7 @@ fn with_blobs(world: &mut World, count: u64, bytes: u64) -> Vec<BlobId> {
 }
 
 /// Ends all faults, and brings every drive back.
-fn heal<M: Mind>(world: &mut World<M>) {
+fn heal<M: Controller>(world: &mut World<M>) {
     world.set_faults(Faults::default());
     for index in 0..world.rack.spec().drives.len() {
         world.revive(DriveId(index as u32));
@@ -282,7 +282,7 @@ fn dead_blobs_go_at_their_groups_next_wake_and_wake_nothing_themselves() {
     world.mark_dead(mates[0], 100 * MB);
     world.run_for(60 * MINUTE);
     assert!(is_asleep(&world));
-    assert_eq!(world.rack.doomed_bytes(group), 100 * MB, "nobody wakes a group to delete");
+    assert_eq!(world.rack.dead_bytes(group), 100 * MB, "nobody wakes a group to delete");
     let used = |world: &World| -> u64 {
         let spec = world.rack.spec();
         spec.drives.iter().map(|d| spec.capacity_bytes(d.id) - world.rack.drive_free_bytes(d.id)).sum()
@@ -291,7 +291,7 @@ fn dead_blobs_go_at_their_groups_next_wake_and_wake_nothing_themselves() {
     world.read(mates[1], 100 * MB).unwrap();
     world.run_for(MINUTE);
     assert!(world.blobs.iter().all(|(blob, _)| blob != mates[0]), "gone at the next wake");
-    assert_eq!(world.rack.doomed_bytes(group), 0);
+    assert_eq!(world.rack.dead_bytes(group), 0);
     assert_eq!(before - used(&world), 3 * 50 * MB, "and its space is back: three stacks of a 2+1 code");
 }
 
@@ -539,7 +539,7 @@ fn work_given_up_for_the_start_budget_is_charged_for_no_switch() {
     }
     world.read(blobs[1], MB).unwrap();
     world.run_for(MINUTE);
-    world.read_for(engine::Lane::Background, blobs[0], MB).unwrap();
+    world.read_for(engine::PriorityClass::Background, blobs[0], MB).unwrap();
     world.run_for(Duration::from_secs(1));
     let awake = world.rack.group_state(GroupId(1));
     assert_eq!(awake, GroupState::Idle, "nothing is put to sleep for what may not wake");
@@ -565,7 +565,7 @@ fn dead_bytes_are_right_after_more_than_one_page_of_them() {
     world.read(living[1], MB).unwrap();
     world.run_for(60 * MINUTE);
     assert!(world.blobs.iter().count() <= 14, "{}", world.blobs.iter().count());
-    assert_eq!([0, 1].map(|group| world.rack.doomed_bytes(GroupId(group))), [0, 0]);
+    assert_eq!([0, 1].map(|group| world.rack.dead_bytes(GroupId(group))), [0, 0]);
 }
 
 /// Fills the box; gives the blobs of each group.
@@ -600,7 +600,7 @@ fn room_is_made_on_a_group_that_is_awake_already() {
 
 #[test]
 fn room_is_made_where_some_can_be_made() {
-    let mut world = world_of("nas8", 29, |policy| policy.rescue_permille = 1000);
+    let mut world = world_of("nas8", 29, |policy| policy.evacuate_permille = 1000);
     let blob = world.rack.spec().profile.capacity_bytes / 4;
     let [of_0, of_1] = filled(&mut world);
     for partly in &of_0 {
@@ -669,10 +669,10 @@ fn extreme_shares_forecast_something() {
     });
     let blobs = one_blob_each(&mut world);
     for blob in blobs {
-        world.read_for(engine::Lane::Background, blob, MB).unwrap();
-        world.read_for(engine::Lane::Rebuild, blob, MB).unwrap();
-        world.read_for(engine::Lane::Background, blob, MB).unwrap();
-        world.read_for(engine::Lane::Rebuild, blob, MB).unwrap();
+        world.read_for(engine::PriorityClass::Background, blob, MB).unwrap();
+        world.read_for(engine::PriorityClass::Rebuild, blob, MB).unwrap();
+        world.read_for(engine::PriorityClass::Background, blob, MB).unwrap();
+        world.read_for(engine::PriorityClass::Rebuild, blob, MB).unwrap();
     }
     let forecast = world.rack.forecast(GroupId(0), world.now());
     assert!(forecast.min <= forecast.max);

@@ -339,7 +339,7 @@ class Kills(SystemTest):
         self.assertEqual(report["catalog"]["uploads"], 0)
         self.assertEqual(status["workshop"]["staged_count"], report["catalog"]["staged"])
         self.assertEqual(status["workshop"]["staged_bytes"], report["workshop"]["file_bytes"])
-        self.assertEqual(status["totals"]["waiting_reclaim_bytes"], report["catalog"]["doomed_bytes"])
+        self.assertEqual(status["totals"]["waiting_reclaim_bytes"], report["catalog"]["dead_bytes"])
         self.told.append(f"  {sum(self.hits.values())} kills at {len(self.hits)} steps")
 
     def test_nothing_acknowledged_is_lost_by_a_kill_while_clients_write_and_read(self):

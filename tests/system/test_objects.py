@@ -133,8 +133,8 @@ class Reclaim(SystemTest):
             client.put_object(Bucket="pantry", Key=key, Body=noise(2_000_000, key))
         server.until_cold()
         group = server.explain("pantry", "c")["place"]["group"]
-        doomed = [key for key in "ab" if server.explain("pantry", key)["place"]["group"] == group]
-        self.assertEqual(doomed, ["a", "b"], "the batch rule puts what comes together into one group")
+        dead = [key for key in "ab" if server.explain("pantry", key)["place"]["group"] == group]
+        self.assertEqual(dead, ["a", "b"], "the batch rule puts what comes together into one group")
         stacks = len(server.stacks())
         before = server.totals()
         client.delete_object(Bucket="pantry", Key="a")
@@ -168,7 +168,7 @@ class Reclaim(SystemTest):
         migrated = 21 * 300_000
         server.until("the living are in the rack again", lambda s: s["totals"]["migrated_bytes"] > migrated)
         waiting = server.until_cold()["totals"]["waiting_reclaim_bytes"]
-        self.assertIn(waiting, (0, 20 * 300_000), "the old blob is doomed as a whole, if it is still there")
+        self.assertIn(waiting, (0, 20 * 300_000), "the old blob is dead as a whole, if it is still there")
         self.reads(client, "pantry", objects)
         server.until("the old blob is gone", lambda s: s["totals"]["waiting_reclaim_bytes"] == 0)
         server.until_cold()

@@ -86,7 +86,7 @@ pub enum PackError {
         "the bytes staged for s3://{bucket}/{key} do not have the object's own checksum, {} {}",
         name(.expected.kind), .expected.base64
     )]
-    MemberUnlike {
+    MemberMismatch {
         /// The member's bucket.
         bucket: String,
         /// Its key.
@@ -136,7 +136,7 @@ impl PackError {
     /// The member whose staged file is lost or damaged, if that is what is wrong.
     pub fn bad_slot(&self) -> Option<u64> {
         match self {
-            Self::MemberGone { slot } | Self::MemberLength { slot, .. } | Self::MemberUnlike { slot, .. } => {
+            Self::MemberGone { slot } | Self::MemberLength { slot, .. } | Self::MemberMismatch { slot, .. } => {
                 Some(*slot)
             }
             Self::EntryTooLong { slot, .. } => Some(*slot).filter(|slot| *slot > 0),
@@ -484,7 +484,7 @@ impl PackSource {
         let (bucket, key, expected) = (of.bucket.clone(), of.key.clone(), expected.clone());
         let slot = of.slots.get(piece.unwrap_or(0)).copied().unwrap_or(0);
         let part = piece.map_or(0, |piece| piece as u32 + 1);
-        Err(PackError::MemberUnlike { bucket, key, part, slot, expected })
+        Err(PackError::MemberMismatch { bucket, key, part, slot, expected })
     }
 
     fn open_ahead(&mut self) {

@@ -39,7 +39,7 @@ fn a_member_that_is_not_what_its_object_was_acknowledged_with_is_named_and_not_p
         let mut members = plan.members().to_vec();
         members[1].object.checksums = vec![checksum(9, 10)];
         let error = payload(&staging, &PackPlan::new(members.clone()).unwrap()).await.err().unwrap();
-        assert!(matches!(&error, PackError::MemberUnlike { key, part: 0, slot: 1, .. } if key == "2019/00001.png"));
+        assert!(matches!(&error, PackError::MemberMismatch { key, part: 0, slot: 1, .. } if key == "2019/00001.png"));
         assert_eq!(error.bad_slot(), Some(1));
         assert!(error.to_string().contains("s3://photos/2019/00001.png do not have the object's own checksum"));
         // In memory as well.
@@ -48,7 +48,7 @@ fn a_member_that_is_not_what_its_object_was_acknowledged_with_is_named_and_not_p
         }
         let bytes = [(0, 10), (1, 3 * BLOCK_BYTES), (2, 30)].map(|(slot, bytes)| Bytes::from(sample(slot, bytes)));
         let made = Arc::new(PackPlan::new(members).unwrap().of_memory(bytes.to_vec()));
-        assert!(matches!(yielded(&made).await, Err(PackError::MemberUnlike { slot: 0, .. })));
+        assert!(matches!(yielded(&made).await, Err(PackError::MemberMismatch { slot: 0, .. })));
     });
 }
 
@@ -72,7 +72,7 @@ fn parts_are_held_against_their_own_checksums_where_the_object_has_none_of_its_b
         assert_eq!(decode_index(&footer, index).unwrap()[0].attributes, of_parts.attributes);
         of_parts.attributes.parts[1] = digests(checksum(2, 71));
         let bad = PackPlan::new(vec![of_parts]).unwrap();
-        assert!(matches!(payload(&staging, &bad).await, Err(PackError::MemberUnlike { part: 2, slot: 2, .. })));
+        assert!(matches!(payload(&staging, &bad).await, Err(PackError::MemberMismatch { part: 2, slot: 2, .. })));
     });
 }
 

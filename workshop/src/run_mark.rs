@@ -26,7 +26,7 @@ impl Staging {
     }
 
     /// Removes all marks but that of `run`.
-    pub async fn keep_mark(&self, run: u64) -> Result<(), DriveError> {
+    pub async fn remove_other_marks(&self, run: u64) -> Result<(), DriveError> {
         for other in self.marked_runs().await?.into_iter().filter(|other| *other != run) {
             self.drive().remove(&run_mark_name(other)).await?;
         }
@@ -49,7 +49,7 @@ mod tests {
             staging.mark_run(9).await.unwrap();
             drive.crash();
             assert_eq!(staging.marked_runs().await.unwrap(), [7, 9].into());
-            staging.keep_mark(9).await.unwrap();
+            staging.remove_other_marks(9).await.unwrap();
             assert_eq!(staging.marked_runs().await.unwrap(), [9].into());
             assert_eq!(staging.inventory().await.unwrap(), crate::Inventory::default());
             assert_eq!(staging.sweep(|_| false).await.unwrap(), crate::SweepReport::default());

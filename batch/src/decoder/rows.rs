@@ -14,11 +14,11 @@ use crate::held::held_bytes;
 use crate::limits::BATCH_ROWS_MAX;
 use crate::sizes::row_ends;
 use arrow_array::{Array, ArrayRef, RecordBatch, make_array};
-use arrow_data::transform::MutableArrayData;
 use arrow_cast::cast;
-use arrow_select::concat::concat_batches;
-use arrow_schema::{DataType, SchemaRef};
+use arrow_data::transform::MutableArrayData;
 use arrow_schema::ArrowError;
+use arrow_schema::{DataType, SchemaRef};
+use arrow_select::concat::concat_batches;
 use std::sync::Arc;
 
 /// Rows that were read, but are in no batch yet.

@@ -4,7 +4,9 @@
 
 use crate::error::Error;
 use crate::format::Format;
-use arrow_array::{Array, ArrayRef, BinaryArray, BinaryBuilder, StringBuilder};
+use arrow_array::builder::BinaryBuilder;
+use arrow_array::builder::StringBuilder;
+use arrow_array::{Array, ArrayRef, BinaryArray};
 use parking_lot::Mutex;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;

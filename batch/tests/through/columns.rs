@@ -1,9 +1,13 @@
 //! Parquet: what is read, what is written, and what is refused.
 
 use crate::help::{BUFFER_BYTES, decode, filtered, part, projected, spec};
-use arrow_array::{ArrayRef, AsArray, DictionaryArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, StringViewArray, TimestampMillisecondArray};
+use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
-use batch::{Encoder, Error, Format, Partitioner, Tally, same_columns, tally_of};
+use arrow_array::{
+    ArrayRef, DictionaryArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, StringViewArray,
+    TimestampMillisecondArray,
+};
+use batch::{Encoder, Error, Format, MultisetChecksum, Partitioner, multiset_checksum, same_columns};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataWriter};
@@ -64,9 +68,12 @@ fn every_row_is_in_the_partition_of_its_key_and_in_no_other() {
     let by_text = spec(Format::Parquet, "hash(text, kind)", 5);
     let parted = part(&by_text, &[&first, &second], BUFFER_BYTES).unwrap();
     assert_eq!(parted.tally.rows, 8000);
-    assert_eq!(parted.tally, tally_of(&rows(0, 5000)).unwrap() + tally_of(&rows(5000, 3000)).unwrap());
+    assert_eq!(
+        parted.tally,
+        multiset_checksum(&rows(0, 5000)).unwrap() + multiset_checksum(&rows(5000, 3000)).unwrap()
+    );
     let mut seen = BTreeMap::new();
-    let mut tally = Tally::default();
+    let mut tally = MultisetChecksum::default();
     for partition in parted.pieces.keys() {
         for object in parted.encoded(Format::Parquet, *partition, 20_000) {
             tally += object.tally;
@@ -174,7 +181,7 @@ fn what_is_written_can_be_read_again_with_the_same_memory() {
         let encoder = Encoder::objects(Format::Parquet, parted.schema.as_ref().unwrap(), pieces, u64::MAX);
         let written = encoder.readable_within(buffer_bytes).next().unwrap().unwrap();
         let read = decode(&by_id, &written.bytes, buffer_bytes).unwrap();
-        assert_eq!(read.iter().map(|batch| tally_of(batch).unwrap()).sum::<Tally>(), written.tally);
+        assert_eq!(read.iter().map(|batch| multiset_checksum(batch).unwrap()).sum::<MultisetChecksum>(), written.tally);
         let groups = SerializedFileReader::new(written.bytes).unwrap().metadata().num_row_groups();
         assert_eq!(groups > 1, buffer_bytes < BUFFER_BYTES, "{groups} row groups for {buffer_bytes} bytes");
     }
@@ -254,7 +261,7 @@ fn a_dictionary_of_nothing_has_nulls_alone() {
     let nulls = DictionaryArray::<Int32Type>::from_iter([None::<&str>, None]);
     let batch = RecordBatch::try_from_iter([("a", Arc::new(nulls) as ArrayRef)]).unwrap();
     let plain = RecordBatch::try_from_iter([("a", Arc::new(StringArray::new_null(2)) as ArrayRef)]).unwrap();
-    assert_eq!(tally_of(&batch), tally_of(&plain));
+    assert_eq!(multiset_checksum(&batch), multiset_checksum(&plain));
 }
 
 #[test]

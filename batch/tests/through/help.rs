@@ -2,7 +2,7 @@
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use batch::{Decoder, Encoded, Error, Format, Need, Partitioner, Spec, Tally, encode};
+use batch::{Decoder, Encoded, Error, Format, MultisetChecksum, Need, Partitioner, Spec, encode};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub(crate) struct Parted {
     pub names: BTreeMap<usize, String>,
     pub pieces: BTreeMap<usize, Vec<RecordBatch>>,
     pub schema: Option<SchemaRef>,
-    pub tally: Tally,
+    pub tally: MultisetChecksum,
 }
 
 impl Parted {
@@ -73,7 +73,7 @@ pub(crate) fn part(spec: &Spec, objects: &[&[u8]], buffer_bytes: u64) -> Result<
         }
     }
     let Some(partitioner) = partitioner else {
-        return Ok(Parted { names: BTreeMap::new(), pieces, schema, tally: Tally::default() });
+        return Ok(Parted { names: BTreeMap::new(), pieces, schema, tally: MultisetChecksum::default() });
     };
     partitioner.finish()?;
     let names = pieces.keys().map(|partition| (*partition, partitioner.name(*partition))).collect();

@@ -1,14 +1,14 @@
 //! Records of each format go to partitions and come back as the bytes they were.
 
 use crate::help::{BUFFER_BYTES, Parted, decode, filtered, part, projected, spec};
-use batch::{Format, Spec, decode_run, encode_run, tally_of};
+use batch::{Format, Spec, decode_run, encode_run, multiset_checksum};
 use std::collections::BTreeMap;
 
 const CSV: &str = "id,name,year\n1,ann,1999\n2,\"b,\"\"o\"\"\nb\",2004\n3,,2011\n4,dora,2004\n";
 
 fn tallies_agree(parted: &Parted, format: Format) {
     let out = parted.pieces.keys().flat_map(|partition| parted.encoded(format, *partition, 64));
-    assert_eq!(out.map(|object| object.tally).sum::<batch::Tally>(), parted.tally);
+    assert_eq!(out.map(|object| object.tally).sum::<batch::MultisetChecksum>(), parted.tally);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn runs_bring_back_what_was_set_aside() {
         assert_eq!(runs.len(), pieces.len(), "a run ends where the size is reached");
         let back: Vec<_> = runs.iter().flat_map(|run| decode_run(&run.bytes).unwrap()).collect();
         assert_eq!(&back, pieces);
-        assert_eq!(runs[0].tally, tally_of(&pieces[0]).unwrap());
+        assert_eq!(runs[0].tally, multiset_checksum(&pieces[0]).unwrap());
     }
 }
 

@@ -1,13 +1,18 @@
 //! Columns of every type come out as they went in, and so do nulls, row groups without rows, and timestamps of 96 bits.
 
 use crate::help::{BUFFER_BYTES, decode, filtered, part, spec};
-use arrow_array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, FixedSizeListArray, Int64Array, Int64Builder, ListArray, MapBuilder, RecordBatch, StringArray, StringBuilder, StructArray, TimestampMicrosecondArray, new_null_array};
+use arrow_array::builder::StringBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Int64Type, TimestampMicrosecondType};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeBinaryArray, FixedSizeListArray, Int64Array, Int64Builder, ListArray, MapBuilder,
+    RecordBatch, StringArray, StructArray, TimestampMicrosecondArray, new_null_array,
+};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::cast;
-use arrow_schema::{DataType, Field, TimeUnit};
-use arrow_array::types::{Float32Type, Int64Type, TimestampMicrosecondType};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
-use batch::{Error, Format, Spec, Tally, tally_of};
+use arrow_schema::{DataType, Field, TimeUnit};
+use batch::{Error, Format, MultisetChecksum, Spec, multiset_checksum};
 use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::data_type::{ByteArray, ByteArrayType, Int96, Int96Type};
@@ -149,7 +154,7 @@ fn records(batches: &[RecordBatch]) -> Vec<String> {
 /// Through everything and back; gives what was read at last.
 fn there_and_back(spec: &Spec, object: &[u8]) -> Vec<RecordBatch> {
     let parted = part(spec, &[object], BUFFER_BYTES).unwrap();
-    let mut tally = Tally::default();
+    let mut tally = MultisetChecksum::default();
     let mut read = Vec::new();
     for partition in parted.pieces.keys() {
         for object in parted.encoded(Format::Parquet, *partition, 50_000) {
@@ -158,7 +163,7 @@ fn there_and_back(spec: &Spec, object: &[u8]) -> Vec<RecordBatch> {
         }
     }
     assert_eq!(tally, parted.tally);
-    assert_eq!(tally, read.iter().map(|batch| tally_of(batch).unwrap()).sum());
+    assert_eq!(tally, read.iter().map(|batch| multiset_checksum(batch).unwrap()).sum());
     read
 }
 
@@ -176,8 +181,12 @@ fn columns_of_every_type_come_out_as_they_went_in() {
         let last = there_and_back(&by_id, &object);
         assert_eq!(records(&last), records(std::slice::from_ref(&batch)), "{name}");
         assert_eq!(first[0].schema().fields(), last[0].schema().fields(), "{name}");
-        let tally = tally_of(&batch).unwrap();
-        assert_eq!(last.iter().map(|batch| tally_of(batch).unwrap()).sum::<Tally>(), tally, "{name}");
+        let tally = multiset_checksum(&batch).unwrap();
+        assert_eq!(
+            last.iter().map(|batch| multiset_checksum(batch).unwrap()).sum::<MultisetChecksum>(),
+            tally,
+            "{name}"
+        );
     }
 }
 

@@ -90,7 +90,7 @@ pub(super) fn open_for_reading(path: &Path) -> Result<Connection, StoreError> {
 }
 
 /// A connection that reads and leaves nothing behind: where there is no log to read, not even the files of one.
-pub(super) fn open_as_it_is(path: &Path) -> Result<Connection, StoreError> {
+pub(super) fn open_read_only(path: &Path) -> Result<Connection, StoreError> {
     if std::fs::metadata(beside(path, "-wal")).is_ok_and(|log| log.len() > 0) {
         return open_for_reading(path);
     }

@@ -4,7 +4,7 @@ use super::{blob, catalog, put, sound};
 use crate::key;
 use crate::record::encode;
 use crate::{Batch, Entry, KeyRange, Write};
-use crate::{Catalog, CatalogError, Cursor, Displaced, DoomedBytes, Member, Page, Place, VersionId};
+use crate::{Catalog, CatalogError, Cursor, DeadBytes, Displaced, Member, Page, Place, VersionId};
 use model::{BlobId, DriveId, GroupId};
 
 /// Puts objects of these sizes under "k0", "k1", ...; as members side by side, with their slots.
@@ -52,7 +52,7 @@ async fn a_commit_moves_the_living_and_dooms_the_dead() {
     let living = catalog.blob_members(id, None, 9).await.unwrap();
     assert_eq!(living, Page { items: vec![list[1], list[3]], next: None });
     let audit = sound(&catalog).await;
-    assert_eq!((audit.staged, audit.stored, audit.stored_bytes, audit.doomed_bytes), (1, 2, 40, 40));
+    assert_eq!((audit.staged, audit.stored, audit.stored_bytes, audit.dead_bytes), (1, 2, 40, 40));
     assert!(matches!(catalog.commit_blob(&blob, &list).await, Err(CatalogError::NoIntent(_))));
     assert!(matches!(catalog.begin_blob(&blob).await, Err(CatalogError::PreconditionFailed)));
 }
@@ -61,22 +61,22 @@ async fn a_commit_moves_the_living_and_dooms_the_dead() {
 async fn deletes_doom_bytes_until_the_blob_is_forgotten() {
     let catalog = catalog().await;
     let (id, members) = stored(&catalog, &[10, 20]).await;
-    assert!(catalog.doomed_page(GroupId(2), None, 9).await.unwrap().items.is_empty());
+    assert!(catalog.dead_page(GroupId(2), None, 9).await.unwrap().items.is_empty());
     let displaced = catalog.delete_object("b", "k1").await.unwrap();
     let version = members[1].version;
-    assert_eq!(displaced, Displaced::Doomed { version, group: GroupId(2), blob: id, bytes: 20 });
-    let doomed = catalog.doomed_page(GroupId(2), None, 9).await.unwrap().items;
-    assert_eq!((doomed[0].doomed_bytes, doomed[0].living), (20, true));
+    assert_eq!(displaced, Displaced::Dead { version, group: GroupId(2), blob: id, bytes: 20 });
+    let dead = catalog.dead_page(GroupId(2), None, 9).await.unwrap().items;
+    assert_eq!((dead[0].dead_bytes, dead[0].living), (20, true));
     assert!(matches!(catalog.forget_blob(id).await, Err(CatalogError::BlobInUse(_))));
     sound(&catalog).await;
     put(&catalog, "k0", 3, 9).await;
-    assert_eq!(catalog.doomed_totals().await.unwrap(), [(GroupId(2), 30)]);
-    let doomed = catalog.doomed_page(GroupId(2), None, 9).await.unwrap().items;
-    assert_eq!((doomed[0].doomed_bytes, doomed[0].living), (130, false));
+    assert_eq!(catalog.dead_totals().await.unwrap(), [(GroupId(2), 30)]);
+    let dead = catalog.dead_page(GroupId(2), None, 9).await.unwrap().items;
+    assert_eq!((dead[0].dead_bytes, dead[0].living), (130, false));
     catalog.forget_blob(id).await.unwrap();
     catalog.forget_blob(id).await.unwrap();
     assert_eq!(catalog.blob(id).await.unwrap(), None);
-    assert!(catalog.doomed_totals().await.unwrap().is_empty());
+    assert!(catalog.dead_totals().await.unwrap().is_empty());
     assert!(catalog.on_drive_page(DriveId(6), None, 9).await.unwrap().blobs.is_empty());
     assert_eq!(sound(&catalog).await.blobs, 0);
 }
@@ -87,12 +87,12 @@ async fn an_aborted_blob_is_dead_as_a_whole() {
     let members = members(&catalog, &[10]).await;
     let blob = blob(catalog.next_blob_id(7).await.unwrap(), 1, 110, 1);
     catalog.begin_blob(&blob).await.unwrap();
-    let given_up = DoomedBytes { group: GroupId(1), blob: blob.blob, bytes: 110 };
+    let given_up = DeadBytes { group: GroupId(1), blob: blob.blob, bytes: 110 };
     assert_eq!(catalog.abort_blob(blob.blob).await.unwrap(), Some(given_up));
     assert_eq!(catalog.abort_blob(blob.blob).await.unwrap(), None);
     assert!(matches!(catalog.commit_blob(&blob, &[members[0].0]).await, Err(CatalogError::NoIntent(_))));
-    let doomed = catalog.doomed_page(GroupId(1), None, 9).await.unwrap().items;
-    assert_eq!((doomed[0].doomed_bytes, doomed[0].living), (110, false));
+    let dead = catalog.dead_page(GroupId(1), None, 9).await.unwrap().items;
+    assert_eq!((dead[0].dead_bytes, dead[0].living), (110, false));
     assert_eq!(sound(&catalog).await.staged, 1);
     catalog.forget_blob(blob.blob).await.unwrap();
     assert_eq!(sound(&catalog).await.blobs, 0);
@@ -149,7 +149,7 @@ async fn what_a_replaced_drive_held_stays_lost_and_what_is_written_to_the_new_on
     assert_eq!(catalog.on_drive_page(DriveId(7), None, 9).await.unwrap().blobs.len(), 2);
     // The page of dead blobs names it, too: removing the blob removes nothing from the new drive.
     catalog.delete_object("b", "k0").await.unwrap();
-    assert_eq!(catalog.doomed_page(GroupId(2), None, 9).await.unwrap().items[0].lost, [DriveId(7)]);
+    assert_eq!(catalog.dead_page(GroupId(2), None, 9).await.unwrap().items[0].lost, [DriveId(7)]);
     // The new one fails as well: everything is lost there, until it is replaced in its turn.
     catalog.fail_drive(DriveId(7), 6).await.unwrap();
     assert_eq!(catalog.lost_page(DriveId(7), None, 9).await.unwrap().blobs.len(), 2);
@@ -164,7 +164,7 @@ async fn what_a_replaced_drive_held_stays_lost_and_what_is_written_to_the_new_on
 async fn an_evacuation_brings_a_version_back_unless_it_left_meanwhile() {
     let catalog = catalog().await;
     let (id, members) = stored(&catalog, &[10, 20]).await;
-    let dead = DoomedBytes { group: GroupId(2), blob: id, bytes: 10 };
+    let dead = DeadBytes { group: GroupId(2), blob: id, bytes: 10 };
     assert_eq!(catalog.restage(("b", "k0"), members[0].version, id, 77).await.unwrap(), Some(dead));
     assert_eq!(catalog.restage(("b", "k0"), members[0].version, id, 78).await.unwrap(), None);
     assert_eq!(catalog.restage(("b", "k1"), members[1].version, id.next_number(), 78).await.unwrap(), None);
@@ -188,7 +188,7 @@ async fn blobs_and_dead_blobs_come_in_pages() {
     let mut after: Option<Cursor> = None;
     let mut seen = Vec::new();
     loop {
-        let page = catalog.doomed_page(GroupId(1), after.as_ref(), 2).await.unwrap();
+        let page = catalog.dead_page(GroupId(1), after.as_ref(), 2).await.unwrap();
         seen.extend(page.items.into_iter().map(|dead| dead.blob.blob.number));
         after = page.next;
         if after.is_none() {
@@ -201,7 +201,7 @@ async fn blobs_and_dead_blobs_come_in_pages() {
     assert_eq!((first.blobs.len(), second.blobs.len(), second.next), (2, 1, None));
     assert!(first.blobs.iter().all(|(_, living)| !living), "nothing lives in what was aborted");
     assert_eq!(catalog.blobs_page(None, 9).await.unwrap().items.len(), 4);
-    assert_eq!(catalog.doomed_totals().await.unwrap(), [(GroupId(1), 300), (GroupId(2), 100)]);
+    assert_eq!(catalog.dead_totals().await.unwrap(), [(GroupId(1), 300), (GroupId(2), 100)]);
     sound(&catalog).await;
 }
 
@@ -232,7 +232,7 @@ async fn a_large_commit_gets_through_a_storm_of_deletes() {
     deleter.await.unwrap();
     assert_eq!(outcome.moved.len() + outcome.dead.len(), 3_000);
     let audit = sound(&catalog).await;
-    assert_eq!((audit.stored, audit.doomed_bytes), (1_500, 1_500));
+    assert_eq!((audit.stored, audit.dead_bytes), (1_500, 1_500));
 }
 
 /// A catalog with something of every kind in it.

@@ -101,7 +101,7 @@ async fn boot_reads_on_behind_damaged_records_of_every_kind() {
     assert_eq!(catalog.staged_slots(None, 9).await.unwrap().items, []);
     assert_eq!(catalog.part_slots(None).await.unwrap().items, Vec::<u64>::new());
     assert_eq!(catalog.staged_usage().await.unwrap().count, 0);
-    assert_eq!(catalog.doomed_totals().await.unwrap(), []);
+    assert_eq!(catalog.dead_totals().await.unwrap(), []);
     assert_eq!(catalog.upload_usage().await.unwrap().uploads, 0);
     assert_eq!((catalog.users().await.unwrap(), catalog.buckets().await.unwrap()), (vec![], vec![]));
     assert_eq!(catalog.failed_drives().await.unwrap(), [(model::DriveId(7), 0)], "a failed drive stays one");

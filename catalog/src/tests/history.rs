@@ -105,7 +105,7 @@ impl Actor {
                     }
                     Some(version)
                 }
-                Displaced::Doomed { version, .. } => Some(version),
+                Displaced::Dead { version, .. } => Some(version),
             };
             assert_eq!(reported, before, "{key} displaced what was acknowledged last");
         });
@@ -194,8 +194,8 @@ impl Actor {
         for _ in 0..rounds {
             self.pause().await;
             let group = GroupId(self.dice.below(GROUPS.into()) as u32);
-            let doomed = self.catalog.doomed_page(group, None, 5).await.unwrap().items;
-            for dead in doomed.into_iter().filter(|dead| !dead.living) {
+            let dead = self.catalog.dead_page(group, None, 5).await.unwrap().items;
+            for dead in dead.into_iter().filter(|dead| !dead.living) {
                 self.world(|world| world.blobs.remove(&dead.blob.blob));
                 self.pause().await;
                 self.catalog.forget_blob(dead.blob.blob).await.unwrap();
@@ -254,12 +254,12 @@ async fn clear(catalog: &Catalog) {
         catalog.delete_object("b", &key).await.unwrap();
     }
     for group in 0..GROUPS {
-        for doomed in catalog.doomed_page(GroupId(group), None, usize::MAX).await.unwrap().items {
-            catalog.forget_blob(doomed.blob.blob).await.unwrap();
+        for dead in catalog.dead_page(GroupId(group), None, usize::MAX).await.unwrap().items {
+            catalog.forget_blob(dead.blob.blob).await.unwrap();
         }
     }
     let audit = sound(catalog).await;
-    assert_eq!((audit.objects, audit.staged, audit.stored, audit.blobs, audit.doomed_bytes), (0, 0, 0, 0, 0));
+    assert_eq!((audit.objects, audit.staged, audit.stored, audit.blobs, audit.dead_bytes), (0, 0, 0, 0, 0));
     catalog.delete_bucket("b").await.unwrap();
 }
 

@@ -2,7 +2,7 @@
 
 use super::{blob, catalog, object, put, sound};
 use crate::{
-    Bucket, Catalog, CatalogError, Displaced, HIDDEN_BUCKET, Job, JobInput, JobState, ListRequest, Made, Place,
+    Bucket, Catalog, CatalogError, Displaced, HIDDEN_BUCKET, Job, JobInput, JobObject, JobState, ListRequest, Place,
     Publication, VersionId,
 };
 use model::BlobId;
@@ -13,18 +13,18 @@ fn job(state: JobState) -> Job {
 }
 
 /// A blob with objects of these sizes, made by a job: `1/out/0`, `1/out/1`, ...
-async fn made(catalog: &Catalog, sizes: &[u64]) -> (BlobId, Vec<Made>) {
+async fn made(catalog: &Catalog, sizes: &[u64]) -> (BlobId, Vec<JobObject>) {
     catalog.make_hidden_bucket(1).await.unwrap();
     let id = catalog.next_blob_id(7).await.unwrap();
     let (mut members, mut offset) = (Vec::new(), 0);
     for (i, bytes) in sizes.iter().enumerate() {
         let version = catalog.next_version_id().await.unwrap();
-        members.push(Made { key: format!("1/out/{i}"), object: object(version, *bytes, 7), offset });
+        members.push(JobObject { key: format!("1/out/{i}"), object: object(version, *bytes, 7), offset });
         offset += bytes;
     }
     let blob = blob(id, 2, offset + 100, sizes.len());
     catalog.begin_blob(&blob).await.unwrap();
-    catalog.commit_made_blob(&blob, &members).await.unwrap();
+    catalog.commit_job_blob(&blob, &members).await.unwrap();
     (id, members)
 }
 
@@ -82,7 +82,7 @@ async fn what_a_job_made_is_hidden_until_it_is_published_and_no_bytes_move() {
     let (object, place) = catalog.get_object("b", "p/2").await.unwrap();
     assert_eq!((object, place), (members[2].object.clone(), Place::Stored { blob: id, offset: 10 }));
     sound(&catalog).await;
-    assert!(matches!(catalog.delete_object("b", "p/2").await.unwrap(), Displaced::Doomed { bytes: 20, .. }));
+    assert!(matches!(catalog.delete_object("b", "p/2").await.unwrap(), Displaced::Dead { bytes: 20, .. }));
     sound(&catalog).await;
 }
 
@@ -122,10 +122,10 @@ async fn a_blob_is_made_once_and_from_new_objects() {
     let catalog = catalog().await;
     let (id, members) = made(&catalog, &[10]).await;
     let again = blob(id, 2, 110, 1);
-    assert!(matches!(catalog.commit_made_blob(&again, &members).await, Err(CatalogError::NoIntent(_))));
+    assert!(matches!(catalog.commit_job_blob(&again, &members).await, Err(CatalogError::NoIntent(_))));
     let other = blob(catalog.next_blob_id(7).await.unwrap(), 2, 110, 1);
     catalog.begin_blob(&other).await.unwrap();
-    assert!(matches!(catalog.commit_made_blob(&other, &members).await, Err(CatalogError::PreconditionFailed)));
+    assert!(matches!(catalog.commit_job_blob(&other, &members).await, Err(CatalogError::PreconditionFailed)));
     sound(&catalog).await;
 }
 

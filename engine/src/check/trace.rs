@@ -26,7 +26,7 @@ use crate::action::{Action, Transfer};
 use crate::event::{Event, Loss, Request, Work};
 use crate::layout::Layout;
 use crate::numbered::OpMap;
-use crate::policy::{Lane, RackPolicy, Weighing};
+use crate::policy::{PriorityClass, RackPolicy, Weighing};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -121,7 +121,7 @@ struct Limited {
 /// An operation that has not been answered.
 #[derive(Clone, Copy)]
 struct OpenOp {
-    lane: Lane,
+    priority: PriorityClass,
     weight: u64,
     /// The class whose queue it waits in, where that can be seen.
     class: Option<ClassId>,
@@ -135,8 +135,8 @@ struct OpenOp {
 
 impl OpenOp {
     /// One that counts for nothing in any queue.
-    fn weightless(lane: Lane) -> Self {
-        Self { lane, weight: 0, class: None, unplaced: false, write: false, composed: false }
+    fn weightless(priority: PriorityClass) -> Self {
+        Self { priority, weight: 0, class: None, unplaced: false, write: false, composed: false }
     }
 }
 
@@ -163,9 +163,9 @@ pub struct TraceCheck {
     last_op: OpId,
     class_of_group: Vec<ClassId>,
     in_service: Vec<Option<OpId>>,
-    /// Reads that wait, by class and lane.
+    /// Reads that wait, by class and priority class.
     waiting: Vec<[VecDeque<Waiting>; 3]>,
-    /// Weight of writes that wait somewhere, by lane.
+    /// Weight of writes that wait somewhere, by priority class.
     unplaced: [u64; 3],
     overtake_limit: u64,
     wait_limit: Option<Duration>,
@@ -276,7 +276,7 @@ impl TraceCheck {
             }
             Action::SpinUp { drive, .. } => self.turn(*drive, Turning::Starting),
             Action::Compose { op, .. } | Action::Recompose { op, .. } => {
-                let opened = OpenOp { write: true, composed: true, ..OpenOp::weightless(Lane::Background) };
+                let opened = OpenOp { write: true, composed: true, ..OpenOp::weightless(PriorityClass::Background) };
                 self.opened(*op, 0, opened);
                 Ok(())
             }
@@ -357,27 +357,27 @@ impl TraceCheck {
             Work::Read { group, .. } => self.class_of_group.get(group.index()).copied(),
             _ => None,
         };
-        let opened = OpenOp { weight, class, write, ..OpenOp::weightless(request.lane) };
+        let opened = OpenOp { weight, class, write, ..OpenOp::weightless(request.priority) };
         self.opened(request.op, limit, opened);
     }
 
     fn opened(&mut self, op: OpId, limit: u64, opened: OpenOp) {
-        let (lane, weight) = (opened.lane as usize, opened.weight);
+        let (priority, weight) = (opened.priority as usize, opened.weight);
         if let Some(class) = opened.class {
-            let waiting = Waiting { op, weight, limit, overtaken: 0, slack: self.unplaced[lane], since: self.now };
-            self.waiting[class.index()][lane].push_back(waiting);
+            let waiting = Waiting { op, weight, limit, overtaken: 0, slack: self.unplaced[priority], since: self.now };
+            self.waiting[class.index()][priority].push_back(waiting);
         }
         let unplaced = opened.class.is_none();
-        self.unplaced[lane] += if unplaced { weight } else { 0 };
+        self.unplaced[priority] += if unplaced { weight } else { 0 };
         self.open.insert(op, OpenOp { unplaced, ..opened });
     }
 
     fn begun(&mut self, op: OpId, transfer: &Transfer) -> Result<(), TraceFault> {
         if matches!(transfer, Transfer::Delete { .. }) && !self.open.contains_key(&op) {
-            self.opened(op, 0, OpenOp::weightless(Lane::Background));
+            self.opened(op, 0, OpenOp::weightless(PriorityClass::Background));
         }
         if matches!(transfer, Transfer::Rebuild { .. }) && !self.open.contains_key(&op) {
-            self.opened(op, 0, OpenOp::weightless(Lane::Rebuild));
+            self.opened(op, 0, OpenOp::weightless(PriorityClass::Rebuild));
         }
         self.rebuilds.begun(op, transfer).map_err(|fault| TraceFault::Rebuild { op, fault })?;
         match transfer {
@@ -415,19 +415,22 @@ impl TraceCheck {
     /// The operation is served and waits no more.
     fn leave_line(&mut self, op: OpId) -> Result<(), TraceFault> {
         let Some(open) = self.open.get_mut(&op) else { return Ok(()) };
-        let lane = open.lane as usize;
+        let priority = open.priority as usize;
         if core::mem::take(&mut open.unplaced) {
-            self.unplaced[lane] -= open.weight;
+            self.unplaced[priority] -= open.weight;
         }
         let Some(class) = open.class.filter(|_| self.fair) else { return Ok(()) };
-        let line = &mut self.waiting[class.index()][lane];
+        let line = &mut self.waiting[class.index()][priority];
         let mut overtook = 0_u64;
         let Some(at) = line.binary_search_by_key(&op, |waiting| waiting.op).ok() else { return Ok(()) };
         let served = line[at];
         assert!(served.since <= self.now, "{op} waited before it was served");
         // An overdue operation may go before its turn, which u does not count: it is as if it left unserved.
-        if self.wait_limit.is_some_and(|limit| open.lane == Lane::Client && self.now.since(served.since) >= limit) {
-            self.leave_unserved(class, lane, op, served.weight);
+        if self
+            .wait_limit
+            .is_some_and(|limit| open.priority == PriorityClass::Client && self.now.since(served.since) >= limit)
+        {
+            self.leave_unserved(class, priority, op, served.weight);
             return Ok(());
         }
         for earlier in line.iter_mut().take(at) {
@@ -447,27 +450,27 @@ impl TraceCheck {
         self.rebuilds.transfer_ended(op, done);
         if let Some(open) = self.open.get_mut(&op).filter(|open| open.write && !done && !open.unplaced) {
             open.unplaced = true; // it will be queued again, somewhere
-            self.unplaced[open.lane as usize] += open.weight;
+            self.unplaced[open.priority as usize] += open.weight;
         }
     }
 
     fn answered(&mut self, op: OpId) -> Result<(), TraceFault> {
         self.rebuilds.answered(op);
         let Some(open) = self.open.remove(&op) else { return Err(TraceFault::NotOpen(op)) };
-        let lane = open.lane as usize;
+        let priority = open.priority as usize;
         if let Some(class) = open.class {
-            self.leave_unserved(class, lane, op, open.weight);
+            self.leave_unserved(class, priority, op, open.weight);
         }
         if open.unplaced {
-            assert!(self.unplaced[lane] >= open.weight, "the weight of {op} was counted");
-            self.unplaced[lane] -= open.weight;
+            assert!(self.unplaced[priority] >= open.weight, "the weight of {op} was counted");
+            self.unplaced[priority] -= open.weight;
         }
         Ok(())
     }
 
     /// The operation, if it waits, will not be served. Those behind it may have overtaken it, and keep the benefit.
-    fn leave_unserved(&mut self, class: ClassId, lane: usize, op: OpId, weight: u64) {
-        let line = &mut self.waiting[class.index()][lane];
+    fn leave_unserved(&mut self, class: ClassId, priority: usize, op: OpId, weight: u64) {
+        let line = &mut self.waiting[class.index()][priority];
         // An operation that was refused at once is the last one; one that was served is gone.
         if line.back().is_some_and(|last| last.op == op) {
             line.pop_back();

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{FairQueues, Pick};
-use crate::policy::{Lane, SchedulerPolicy, Shares, Weighing};
+use crate::policy::{PriorityClass, SchedulerPolicy, Shares, Weighing};
 use crate::reorder::Queued;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -47,21 +47,21 @@ impl Class {
         Self { queues, policy, rng: Rng::new(seed), now: Time::ZERO, awake: None, charged: Default::default(), ops: 0 }
     }
 
-    fn push(&mut self, lane: Lane, group: u32) -> OpId {
+    fn push(&mut self, priority: PriorityClass, group: u32) -> OpId {
         let op = OpId(self.ops);
         self.ops += 1;
         let due = match self.policy.wait_limit {
-            Some(limit) if lane == Lane::Client => self.now + limit,
+            Some(limit) if priority == PriorityClass::Client => self.now + limit,
             _ => Time::MAX,
         };
         let item = Queued { op, group: GroupId(group), weight: 1, overtake_limit: self.policy.overtake_limit, due };
-        self.queues.push(lane, item).unwrap();
+        self.queues.push(priority, item).unwrap();
         op
     }
 
-    fn push_random(&mut self, lane: Lane) -> OpId {
+    fn push_random(&mut self, priority: PriorityClass) -> OpId {
         let group = self.rng.below(6) as u32;
-        self.push(lane, group)
+        self.push(priority, group)
     }
 
     /// Serves one operation; says which, and when its switch began.
@@ -72,31 +72,31 @@ impl Class {
             assert!(!pick.piggyback, "piggybacking needs no switch");
             self.awake = Some(pick.group);
             let span = Duration::from_secs(self.rng.between(SWITCH_S[0], SWITCH_S[1]));
-            self.queues.charge_switch(pick.lane, span);
-            self.pass(pick.lane, span);
+            self.queues.charge_switch(pick.priority, span);
+            self.pass(pick.priority, span);
         }
         let span = Duration::from_millis(self.rng.between(TRANSFER_MS[0], TRANSFER_MS[1]));
-        self.queues.charge_transfer(pick.lane, span);
-        self.pass(pick.lane, span);
+        self.queues.charge_transfer(pick.priority, span);
+        self.pass(pick.priority, span);
         Some((pick, begun))
     }
 
-    fn pass(&mut self, lane: Lane, span: Duration) {
+    fn pass(&mut self, priority: PriorityClass, span: Duration) {
         self.now += span;
-        self.charged[lane as usize] += span;
+        self.charged[priority as usize] += span;
     }
 
-    fn keep_backlogged(&mut self, lanes: &[Lane]) {
-        for lane in lanes {
-            while self.queues.lane_len(*lane) < 30 {
-                self.push_random(*lane);
+    fn keep_backlogged(&mut self, priorities: &[PriorityClass]) {
+        for priority in priorities {
+            while self.queues.queue_len(*priority) < 30 {
+                self.push_random(*priority);
             }
         }
     }
 
-    fn serve_backlogged(&mut self, lanes: &[Lane], operations: u32) {
+    fn serve_backlogged(&mut self, priorities: &[PriorityClass], operations: u32) {
         for _ in 0..operations {
-            self.keep_backlogged(lanes);
+            self.keep_backlogged(priorities);
             self.serve().unwrap();
         }
     }
@@ -106,11 +106,12 @@ impl Class {
         self.policy.quantum + 2 * LONGEST
     }
 
-    /// The bound at the head of the module: an operation of `lane` that finds `queued` others there waits no longer.
-    fn longest_wait(&self, lane: Lane, queued: usize) -> Duration {
+    /// The bound at the head of the module: an operation of `priority` that finds `queued` others there waits no longer.
+    fn longest_wait(&self, priority: PriorityClass, queued: usize) -> Duration {
         let own = LONGEST * (queued as u32 + self.policy.overtake_limit as u32);
-        let share = self.policy.shares.of(lane);
-        let others = Lane::ALL.into_iter().filter(|other| *other != lane).map(|other| self.policy.shares.of(other));
+        let share = self.policy.shares.of(priority);
+        let others =
+            PriorityClass::ALL.into_iter().filter(|other| *other != priority).map(|other| self.policy.shares.of(other));
         let foreign = others.map(|other| (own + self.lead()) * other / share + self.lead());
         own + self.lead() + foreign.sum::<Duration>()
     }
@@ -122,7 +123,7 @@ impl Class {
         let switch = Duration::from_secs(SWITCH_S[1]);
         let one = Duration::from_millis(TRANSFER_MS[1]);
         let visit = switch + self.policy.quantum + 2 * one;
-        let mut others: Vec<GroupId> = self.queues.queued_in(Lane::Client).map(|item| item.group).collect();
+        let mut others: Vec<GroupId> = self.queues.queued_in(PriorityClass::Client).map(|item| item.group).collect();
         others.retain(|other| other.0 != group);
         others.sort_unstable();
         others.dedup();
@@ -132,7 +133,7 @@ impl Class {
         let alone = visit * (1 + others.len() as u32) * rounds + switch + own;
         let mut bound = self.policy.wait_limit.unwrap() + alone;
         if beside_others {
-            let share = self.policy.shares.of(Lane::Background);
+            let share = self.policy.shares.of(PriorityClass::Background);
             bound += self.lead() + (alone + self.lead()) * share / self.policy.shares.client + self.lead();
         }
         bound
@@ -156,9 +157,9 @@ proptest! {
         shares in prop::array::uniform3(1..8_u32), quantum_s in 0..40_u64, u in 0..40_u64, join: bool, seed: u64,
     ) {
         let mut class = Class::new(policy(shares, quantum_s, u, join), seed);
-        class.serve_backlogged(&Lane::ALL, 4_000);
-        for lane in Lane::ALL {
-            assert_near(class.charged[lane as usize], total(&class), shares[lane as usize], shares.iter().sum());
+        class.serve_backlogged(&PriorityClass::ALL, 4_000);
+        for priority in PriorityClass::ALL {
+            assert_near(class.charged[priority as usize], total(&class), shares[priority as usize], shares.iter().sum());
         }
         prop_assert_eq!(class.now.since(Time::ZERO), total(&class));
     }
@@ -168,15 +169,15 @@ proptest! {
         shares in prop::array::uniform3(1..8_u32), quantum_s in 0..40_u64, idle in 0..3_usize, seed: u64,
     ) {
         let mut class = Class::new(policy(shares, quantum_s, 20, false), seed);
-        let idle = Lane::ALL[idle];
-        let busy: Vec<_> = Lane::ALL.into_iter().filter(|lane| *lane != idle).collect();
+        let idle = PriorityClass::ALL[idle];
+        let busy: Vec<_> = PriorityClass::ALL.into_iter().filter(|priority| *priority != idle).collect();
         class.serve_backlogged(&busy, 2_000);
-        let all: u32 = busy.iter().map(|lane| shares[*lane as usize]).sum();
-        for lane in busy {
-            assert_near(class.charged[lane as usize], total(&class), shares[lane as usize], all);
+        let all: u32 = busy.iter().map(|priority| shares[*priority as usize]).sum();
+        for priority in busy {
+            assert_near(class.charged[priority as usize], total(&class), shares[priority as usize], all);
         }
         let before = class.now;
-        class.serve_backlogged(&Lane::ALL, 500);
+        class.serve_backlogged(&PriorityClass::ALL, 500);
         let fair = class.now.since(before) * shares[idle as usize] / shares.iter().sum();
         prop_assert!(class.charged[idle as usize] <= fair + 2 * class.lead());
     }
@@ -190,7 +191,7 @@ proptest! {
         for step in steps {
             match step {
                 0..=2 => {
-                    class.push_random(Lane::ALL[step]);
+                    class.push_random(PriorityClass::ALL[step]);
                 }
                 3 => {
                     let op = OpId(class.rng.below(class.ops + 1));
@@ -199,7 +200,7 @@ proptest! {
                 }
                 4 => class.awake = None,
                 _ => {
-                    let waiting: usize = Lane::ALL.into_iter().map(|lane| class.queues.lane_len(lane)).sum();
+                    let waiting: usize = PriorityClass::ALL.into_iter().map(|priority| class.queues.queue_len(priority)).sum();
                     prop_assert_eq!(class.queues.is_empty(), waiting == 0);
                     prop_assert_eq!(class.serve().is_some(), waiting > 0);
                 }
@@ -214,14 +215,14 @@ proptest! {
         let mut class = Class::new(policy(shares, quantum_s, u, join), seed);
         let mut due = BTreeMap::new();
         for _ in 0..600 {
-            for lane in Lane::ALL {
+            for priority in PriorityClass::ALL {
                 for _ in 0..class.rng.below(3) * class.rng.below(2) {
-                    let queued = class.queues.lane_len(lane);
-                    if queued < 25 && shares[lane as usize] > 0 {
-                        let (at, wait) = (class.now, class.longest_wait(lane, queued));
-                        due.insert(class.push_random(lane), at + wait);
+                    let queued = class.queues.queue_len(priority);
+                    if queued < 25 && shares[priority as usize] > 0 {
+                        let (at, wait) = (class.now, class.longest_wait(priority, queued));
+                        due.insert(class.push_random(priority), at + wait);
                     } else if queued < 25 {
-                        class.push_random(lane);
+                        class.push_random(priority);
                     }
                 }
             }
@@ -244,15 +245,15 @@ proptest! {
         for _ in 0..600 {
             // Always something for group 0, which is awake; now and then something for another one.
             for _ in 0..hot {
-                if class.queues.lane_len(Lane::Client) < 300 {
+                if class.queues.queue_len(PriorityClass::Client) < 300 {
                     let group = if class.rng.below(12) == 0 { class.rng.below(groups.into()) as u32 } else { 0 };
                     let bound = class.limited_wait(group, others);
                     let at = class.now;
-                    due.insert(class.push(Lane::Client, group), at + bound);
+                    due.insert(class.push(PriorityClass::Client, group), at + bound);
                 }
             }
-            if others && class.queues.lane_len(Lane::Background) < 5 {
-                class.push_random(Lane::Background);
+            if others && class.queues.queue_len(PriorityClass::Background) < 5 {
+                class.push_random(PriorityClass::Background);
             }
             if let Some((pick, begun)) = class.serve() {
                 let due = due.remove(&pick.op).unwrap_or(Time::MAX);
@@ -269,12 +270,12 @@ proptest! {
         let mut since = BTreeMap::new();
         for _ in 0..200 {
             let at = class.now;
-            since.insert(class.push_random(Lane::Client), at);
+            since.insert(class.push_random(PriorityClass::Client), at);
         }
         class.now += Duration::from_secs(limit_s);
         for _ in 0..200 {
             let at = class.now;
-            since.insert(class.push_random(Lane::Client), at);
+            since.insert(class.push_random(PriorityClass::Client), at);
         }
         let mut picks = Vec::new();
         for _ in 0..200 {
@@ -291,11 +292,11 @@ proptest! {
     fn a_lane_keeps_the_class_no_longer_than_a_quantum_while_another_waits(quantum_s in 1..60_u64, seed: u64) {
         let mut class = Class::new(policy([1, 1, 1], quantum_s, u64::from(u32::MAX), false), seed);
         for _ in 0..900 {
-            class.push(Lane::Client, 0);
-            class.push(Lane::Background, 0);
+            class.push(PriorityClass::Client, 0);
+            class.push(PriorityClass::Background, 0);
         }
         class.serve().unwrap();
-        let (since, awaited) = (class.now, class.push(Lane::Rebuild, 1));
+        let (since, awaited) = (class.now, class.push(PriorityClass::Rebuild, 1));
         let begun = core::iter::from_fn(|| class.serve()).find(|(pick, _)| pick.op == awaited).unwrap().1;
         let longest = class.policy.quantum + Duration::from_millis(TRANSFER_MS[1]);
         prop_assert!(begun.since(since) <= longest, "it waited for {:?}", begun.since(since));
@@ -305,28 +306,28 @@ proptest! {
 #[test]
 fn a_lane_without_share_is_served_only_when_nobody_else_waits() {
     let mut class = Class::new(policy([1, 1, 0], 30, 0, false), 1);
-    class.push(Lane::Background, 0);
-    assert_eq!(class.serve().unwrap().0.lane, Lane::Background);
+    class.push(PriorityClass::Background, 0);
+    assert_eq!(class.serve().unwrap().0.priority, PriorityClass::Background);
     for _ in 0..20 {
-        class.push(Lane::Background, 0);
-        class.push(Lane::Client, 0);
-        class.push(Lane::Rebuild, 1);
+        class.push(PriorityClass::Background, 0);
+        class.push(PriorityClass::Client, 0);
+        class.push(PriorityClass::Rebuild, 1);
     }
-    let lanes: Vec<_> = core::iter::from_fn(|| class.serve()).map(|(pick, _)| pick.lane).collect();
-    assert!(lanes[..40].iter().all(|lane| *lane != Lane::Background));
-    assert!(lanes[40..].iter().all(|lane| *lane == Lane::Background) && lanes.len() == 60);
+    let priorities: Vec<_> = core::iter::from_fn(|| class.serve()).map(|(pick, _)| pick.priority).collect();
+    assert!(priorities[..40].iter().all(|priority| *priority != PriorityClass::Background));
+    assert!(priorities[40..].iter().all(|priority| *priority == PriorityClass::Background) && priorities.len() == 60);
 }
 
 #[test]
 fn work_for_the_group_awake_rides_along_and_pays_for_its_transfer_only() {
     let mut class = Class::new(policy([1, 1, 1], 60, 100, false), 1);
-    class.push(Lane::Client, 1);
-    class.push(Lane::Client, 2);
-    class.push(Lane::Rebuild, 3);
-    class.push(Lane::Rebuild, 1);
+    class.push(PriorityClass::Client, 1);
+    class.push(PriorityClass::Client, 2);
+    class.push(PriorityClass::Rebuild, 3);
+    class.push(PriorityClass::Rebuild, 1);
     let picks: Vec<_> = core::iter::from_fn(|| class.serve()).map(|(pick, _)| pick).collect();
-    let seen: Vec<_> = picks.iter().map(|pick| (pick.lane, pick.group.0, pick.piggyback)).collect();
-    assert_eq!(seen[..2], [(Lane::Client, 1, false), (Lane::Rebuild, 1, true)]);
+    let seen: Vec<_> = picks.iter().map(|pick| (pick.priority, pick.group.0, pick.piggyback)).collect();
+    assert_eq!(seen[..2], [(PriorityClass::Client, 1, false), (PriorityClass::Rebuild, 1, true)]);
     assert_eq!(seen.iter().filter(|(_, group, _)| *group == 1).count(), 2);
     let switches = picks.windows(2).filter(|pair| pair[0].group != pair[1].group).count();
     assert_eq!(switches, 2, "three groups are awake once each");
@@ -336,10 +337,10 @@ fn work_for_the_group_awake_rides_along_and_pays_for_its_transfer_only() {
 fn joining_the_group_in_service_is_an_option_within_the_same_bound() {
     let order = |join, u| {
         let mut class = Class::new(policy([1, 0, 0], 60, u, join), 1);
-        class.push(Lane::Client, 1);
+        class.push(PriorityClass::Client, 1);
         class.serve().unwrap();
-        class.push(Lane::Client, 2);
-        class.push(Lane::Client, 1);
+        class.push(PriorityClass::Client, 2);
+        class.push(PriorityClass::Client, 1);
         core::iter::from_fn(move || class.serve()).map(|(pick, _)| pick.group.0).collect::<Vec<_>>()
     };
     assert_eq!(order(false, 10), [2, 1]);
@@ -350,14 +351,14 @@ fn joining_the_group_in_service_is_an_option_within_the_same_bound() {
 #[test]
 fn queries_see_all_lanes() {
     let mut class = Class::new(policy([1, 1, 1], 30, 100, false), 1);
-    class.push(Lane::Client, 1);
-    class.push(Lane::Rebuild, 1);
+    class.push(PriorityClass::Client, 1);
+    class.push(PriorityClass::Rebuild, 1);
     assert_eq!((class.queues.queued_for(GroupId(1)), class.queues.queued_for(GroupId(2))), (2, 0));
-    let op = class.push(Lane::Client, 2);
+    let op = class.push(PriorityClass::Client, 2);
     assert_eq!(class.queues.queued_for(GroupId(2)), 1);
     assert_eq!(class.queues.queued_for(GroupId(1)), 2);
-    let (lane, ahead) = class.queues.ahead_of(op).unwrap();
-    assert_eq!((lane, ahead.operations, ahead.group_switches), (Lane::Client, 1, 1));
-    assert_eq!(class.queues.ahead_of_new(Lane::Client, GroupId(1), 1, 100).operations, 1);
-    assert_eq!(class.queues.ahead_of_new(Lane::Background, GroupId(1), 1, 100).operations, 0);
+    let (priority, ahead) = class.queues.ahead_of(op).unwrap();
+    assert_eq!((priority, ahead.operations, ahead.group_switches), (PriorityClass::Client, 1, 1));
+    assert_eq!(class.queues.ahead_of_new(PriorityClass::Client, GroupId(1), 1, 100).operations, 1);
+    assert_eq!(class.queues.ahead_of_new(PriorityClass::Background, GroupId(1), 1, 100).operations, 0);
 }

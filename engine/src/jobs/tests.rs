@@ -6,7 +6,7 @@
 use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, Work};
 use crate::job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, StepResult};
-use crate::policy::{Lane, PinnedTo, RackPolicy};
+use crate::policy::{PinnedTo, PriorityClass, RackPolicy};
 use crate::rack::Rack;
 use crate::repartition::{Alpha, Choice, JobSpec, Order, Part, Terms};
 use crate::testing::quiet_policy;
@@ -164,9 +164,9 @@ impl World {
         self.rack.layout().groups[group.index()].drives[..3].to_vec()
     }
 
-    fn read(&mut self, lane: Lane, group: GroupId) -> Request {
+    fn read(&mut self, priority: PriorityClass, group: GroupId) -> Request {
         let work = Work::Read { blob: BlobId::NONE, group, drives: self.drives(group), bytes: 1_000 };
-        Request { op: self.new_op(), lane, overtake_limit: None, work }
+        Request { op: self.new_op(), priority, overtake_limit: None, work }
     }
 
     /// Submits the operation that the step in hand takes.
@@ -174,9 +174,9 @@ impl World {
         let group = self.order().group().expect("something to do");
         let request = if self.order().writes() {
             let work = Work::Write { bytes: 1_000, stack_bytes: 500, pin: PinnedTo::Group(group), migration: false };
-            Request { op: self.new_op(), lane: Lane::Background, overtake_limit: None, work }
+            Request { op: self.new_op(), priority: PriorityClass::Background, overtake_limit: None, work }
         } else {
-            self.read(Lane::Background, group)
+            self.read(PriorityClass::Background, group)
         };
         let op = request.op;
         self.tell(Event::SubmittedForJob { of: OF, request });
@@ -184,7 +184,7 @@ impl World {
     }
 
     fn client_reads(&mut self, group: GroupId) -> OpId {
-        let request = self.read(Lane::Client, group);
+        let request = self.read(PriorityClass::Client, group);
         let op = request.op;
         self.tell(Event::Submitted(request));
         op
@@ -281,7 +281,7 @@ fn a_full_queue_is_waited_for_however_long_it_takes() {
     let (here, other) = (world.groups[0], world.groups[1]);
     let client = world.client_reads(here);
     assert!(world.moves(client));
-    let first = world.read(Lane::Background, other);
+    let first = world.read(PriorityClass::Background, other);
     world.tell(Event::Submitted(first));
     let (mut waited, began) = (0, world.now);
     while world.now.since(began) < 2 * DAY && waited < 10_000 {
@@ -573,7 +573,7 @@ fn late_and_repeated_facts_do_no_harm() {
     assert_eq!(world.rack.job_planner(JOB).unwrap().accounting(CLASS).input_left(), left);
     world.run_to_the_end();
     assert_eq!(world.ended, [(JOB, JobEnd::Done)]);
-    let stray = world.read(Lane::Background, world.groups[0]);
+    let stray = world.read(PriorityClass::Background, world.groups[0]);
     let op = stray.op;
     world.tell(Event::SubmittedForJob { of: JobClass { job: OTHER, class: CLASS }, request: stray });
     assert_eq!(world.outcome(op), Some(&Outcome::Cancelled), "of a job that nobody knows");

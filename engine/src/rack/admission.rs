@@ -11,7 +11,7 @@ use crate::class::GroupState;
 use crate::event::{Request, Work};
 use crate::ops::Op;
 use crate::placement::Wanted;
-use crate::policy::{Lane, PinnedTo};
+use crate::policy::{PinnedTo, PriorityClass};
 use crate::reorder::Queued;
 use crate::step::Step;
 use alloc::vec::Vec;
@@ -75,7 +75,7 @@ impl Rack {
 
     fn place_new(&mut self, request: &Request, space: Space, now: Time) -> Result<(GroupId, Vec<DriveId>), Rejection> {
         let Space { stack_bytes, pin, .. } = space;
-        let mut spent = self.without_starts(request.lane, now);
+        let mut spent = self.without_starts(request.priority, now);
         spent.retain(|group| pin.allows(*group, self.setup.class_of(*group)));
         let place = self.place_where_composed(request.op, space, &spent);
         place.or_else(|| self.place(space, &spent)).ok_or_else(|| match pin {
@@ -86,10 +86,10 @@ impl Rack {
         })
     }
 
-    /// Groups that sleep and may not be woken for `lane` any more today.
-    fn without_starts(&self, lane: Lane, now: Time) -> Vec<GroupId> {
+    /// Groups that sleep and may not be woken for `priority` any more today.
+    fn without_starts(&self, priority: PriorityClass, now: Time) -> Vec<GroupId> {
         let asleep = |group: &GroupId| self.group_state(*group) == GroupState::Asleep;
-        self.setup.groups().filter(|group| asleep(group) && !self.may_start(*group, lane, now)).collect()
+        self.setup.groups().filter(|group| asleep(group) && !self.may_start(*group, priority, now)).collect()
     }
 
     fn validate(&self, group: GroupId, drives: &[DriveId]) -> Result<(), Rejection> {
@@ -171,7 +171,8 @@ impl Rack {
             return;
         }
         let op = self.ops.own_number();
-        let request = Request { op, lane: Lane::Background, overtake_limit: None, work: Work::Visit { group } };
+        let request =
+            Request { op, priority: PriorityClass::Background, overtake_limit: None, work: Work::Visit { group } };
         self.submitted(request, step);
     }
 
@@ -197,7 +198,7 @@ impl Rack {
         assert!(self.setup.class_of(op.group) == op.class, "{} is queued in the class of its group", request.op);
         let is_write = matches!(request.work, Work::Write { .. });
         assert!(op.reserved().is_empty() != is_write, "space is reserved for a write while it waits");
-        if self.classes[op.class.index()].push(request.lane, queued).is_err() {
+        if self.classes[op.class.index()].push(request.priority, queued).is_err() {
             return Some(op);
         }
         assert!(!self.closing, "nothing is queued any more once the rack closes");

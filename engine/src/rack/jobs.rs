@@ -5,7 +5,7 @@ use crate::action::Outcome;
 use crate::class::{ClassPhase, InService};
 use crate::event::{Request, Work};
 use crate::job_protocol::{BlockReason, JobClass, JobId, JobTimes};
-use crate::policy::Lane;
+use crate::policy::PriorityClass;
 use crate::repartition::{JobPlanner, Order};
 use crate::step::Step;
 use core::time::Duration;
@@ -15,7 +15,7 @@ impl Rack {
     /// An operation is asked for on behalf of a job. One that is to do nothing at the moment gets it back cancelled.
     pub(super) fn submitted_for_job(&mut self, of: JobClass, request: Request, step: &mut Step) {
         let op = request.op;
-        assert_eq!(request.lane, Lane::Background, "nobody waits for an operation of a job");
+        assert_eq!(request.priority, PriorityClass::Background, "nobody waits for an operation of a job");
         let may_go_on = self.jobs.operation_begins(of, op);
         self.submitted(request, step);
         if !self.ops.contains(op) {

@@ -8,7 +8,7 @@ use super::service::without;
 use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{BlobOnDrive, DriveOutcome, DriveResult, Request, Work};
 use crate::ops::{Op, StackMove, TRIES_MAX};
-use crate::policy::Lane;
+use crate::policy::PriorityClass;
 use crate::rebuild::Need;
 use crate::step::Step;
 use alloc::vec;
@@ -99,7 +99,7 @@ impl Rack {
         let BlobOnDrive { blob, drives, stack_bytes, bytes, .. } = blob.clone();
         let work = Work::Rebuild { blob, group, drives, lost, stack_bytes, bytes };
         let (op, weight) = (self.ops.own_number(), self.setup.weight(&work));
-        let request = Request { op, lane: Lane::Rebuild, overtake_limit: None, work };
+        let request = Request { op, priority: PriorityClass::Rebuild, overtake_limit: None, work };
         assert!(self.setup.owns(group), "{group} is of a class of ours");
         Op::new(request, weight, self.setup.class_of(group), group)
     }

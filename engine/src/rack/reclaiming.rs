@@ -5,9 +5,9 @@
 
 use super::Rack;
 use crate::action::{Outcome, Transfer};
-use crate::event::{DoomedBlob, Request, Work};
+use crate::event::{DeadBlob, Request, Work};
 use crate::ops::Op;
-use crate::policy::Lane;
+use crate::policy::PriorityClass;
 use crate::reclaim::{Evacuation, Next};
 use crate::step::Step;
 use alloc::vec::Vec;
@@ -30,8 +30,8 @@ impl Rack {
         (awake && self.reclaim.awaits(class, attempt)).then_some(class)
     }
 
-    pub(super) fn dead_blobs(&mut self, class: ClassId, group: GroupId, blobs: Vec<DoomedBlob>, step: &mut Step) {
-        let dead_permille = self.setup.policy.rescue_permille;
+    pub(super) fn dead_blobs(&mut self, class: ClassId, group: GroupId, blobs: Vec<DeadBlob>, step: &mut Step) {
+        let dead_permille = self.setup.policy.evacuate_permille;
         let evacuation = Evacuation { allowed: !self.migrator.is_critical(), dead_permille };
         for action in self.reclaim.page(class, group, blobs, &evacuation) {
             step.ask(action);
@@ -57,7 +57,7 @@ impl Rack {
                         self.remove_blob(group, blob, stacks, step);
                         return true;
                     }
-                    self.reclaim.defer(group, blob.doomed_bytes);
+                    self.reclaim.defer(group, blob.dead_bytes);
                 }
             }
         }
@@ -67,12 +67,12 @@ impl Rack {
         self.drives.knows(drive) && self.drives.has_failed(drive)
     }
 
-    fn remove_blob(&mut self, group: GroupId, dead: DoomedBlob, stacks: Vec<(u8, DriveId)>, step: &mut Step) {
+    fn remove_blob(&mut self, group: GroupId, dead: DeadBlob, stacks: Vec<(u8, DriveId)>, step: &mut Step) {
         let op = self.ops.own_number();
         assert!(dead.drives.len() >= stacks.len(), "no more stacks are removed than {} has", dead.blob);
-        let DoomedBlob { blob, drives, lost, stack_bytes, doomed_bytes: bytes, .. } = dead;
+        let DeadBlob { blob, drives, lost, stack_bytes, dead_bytes: bytes, .. } = dead;
         let work = Work::Delete { blob, group, drives, lost, stack_bytes, bytes };
-        let request = Request { op, lane: Lane::Background, overtake_limit: None, work };
+        let request = Request { op, priority: PriorityClass::Background, overtake_limit: None, work };
         self.ops.insert(Op::new(request, 0, self.setup.class_of(group), group));
         self.begin_transfer(op, Transfer::Delete { blob, stacks }, step);
     }

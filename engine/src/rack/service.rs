@@ -10,7 +10,7 @@ use super::admission::Space;
 use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{DriveOutcome, DriveResult, Work};
 use crate::ops::{Answer, TRIES_MAX};
-use crate::policy::{IdleTimeout, Lane, PinnedTo};
+use crate::policy::{IdleTimeout, PinnedTo, PriorityClass};
 use crate::step::Step;
 use alloc::vec::Vec;
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId};
@@ -31,18 +31,18 @@ impl Rack {
             return false;
         }
         match state.pick(step.now, Some(group)) {
-            Some((wanted, lane)) if wanted == group => self.serve_pending(class, group, lane, step),
-            Some((wanted, lane)) if !self.may_start(wanted, lane, step.now) => {
+            Some((wanted, priority)) if wanted == group => self.serve_pending(class, group, priority, step),
+            Some((wanted, priority)) if !self.may_start(wanted, priority, step.now) => {
                 self.give_up_for_budget(class, step);
                 true
             }
-            Some((_, lane)) => self.yield_to_other(class, group, lane, step),
+            Some((_, priority)) => self.yield_to_other(class, group, priority, step),
             None => self.idle(class, group, step),
         }
     }
 
-    fn serve_pending(&mut self, class: ClassId, group: GroupId, lane: Lane, step: &mut Step) -> bool {
-        if self.wake_returned(class, group, lane, step.now) || self.recover(class, group, step) {
+    fn serve_pending(&mut self, class: ClassId, group: GroupId, priority: PriorityClass, step: &mut Step) -> bool {
+        if self.wake_returned(class, group, priority, step.now) || self.recover(class, group, step) {
             return true;
         }
         let state = &mut self.classes[class.index()];
@@ -52,8 +52,8 @@ impl Rack {
         self.start(pick.op, step)
     }
 
-    /// Another group is wanted for `lane`: `group` goes to sleep, after a quantum of reclaiming at most.
-    fn yield_to_other(&mut self, class: ClassId, group: GroupId, lane: Lane, step: &mut Step) -> bool {
+    /// Another group is wanted for `priority`: `group` goes to sleep, after a quantum of reclaiming at most.
+    fn yield_to_other(&mut self, class: ClassId, group: GroupId, priority: PriorityClass, step: &mut Step) -> bool {
         assert!(
             self.classes[class.index()].pending().is_some_and(|pick| pick.group != group),
             "another group is wanted"
@@ -62,7 +62,7 @@ impl Rack {
         if step.now < yields_at && self.reclaim_next(class, group, step) {
             return false;
         }
-        self.classes[class.index()].begin_switch(lane, step.now);
+        self.classes[class.index()].begin_switch(priority, step.now);
         self.rest(class, group, step);
         true
     }
@@ -159,7 +159,7 @@ impl Rack {
         let Some(state) = self.ops.get_mut(op) else { panic!("{op} is put into service, and is not known") };
         let class = &mut self.classes[state.class.index()];
         assert!(class.awake() == Some(state.group), "{op} is served by its own group");
-        class.serve(op, state.request.lane, step.now);
+        class.serve(op, state.request.priority, step.now);
         state.next_attempt()
     }
 

@@ -6,7 +6,7 @@
 use super::Rack;
 use crate::class::ClassPhase;
 use crate::ops::TRIES_MAX;
-use crate::policy::{IdleTimeout, Lane};
+use crate::policy::{IdleTimeout, PriorityClass};
 use crate::step::Step;
 use model::{ClassId, GroupId, Time};
 
@@ -36,25 +36,25 @@ impl Rack {
     }
 
     fn leave_sleep(&mut self, class: ClassId, step: &mut Step) -> bool {
-        let Some((group, lane)) = self.classes[class.index()].pick(step.now, None) else { return false };
+        let Some((group, priority)) = self.classes[class.index()].pick(step.now, None) else { return false };
         assert!(self.setup.class_of(group) == class, "a class wakes a group of its own");
-        if !self.may_start(group, lane, step.now) {
+        if !self.may_start(group, priority, step.now) {
             self.give_up_for_budget(class, step);
             return true;
         }
-        self.classes[class.index()].begin_switch(lane, step.now);
+        self.classes[class.index()].begin_switch(priority, step.now);
         if !self.recover(class, group, step) {
-            self.begin_waking(class, group, lane, step.now);
+            self.begin_waking(class, group, priority, step.now);
         }
         true
     }
 
     /// Starts the members that came back after their group had got ready, before it serves anything else: with too few
     /// of them it would refuse everything, and yet never be idle for long enough to go to sleep and wake as a whole.
-    pub(super) fn wake_returned(&mut self, class: ClassId, group: GroupId, lane: Lane, now: Time) -> bool {
-        let returned = self.classes[class.index()].has_returned_members() && self.may_start(group, lane, now);
+    pub(super) fn wake_returned(&mut self, class: ClassId, group: GroupId, priority: PriorityClass, now: Time) -> bool {
+        let returned = self.classes[class.index()].has_returned_members() && self.may_start(group, priority, now);
         if returned {
-            self.begin_waking(class, group, lane, now);
+            self.begin_waking(class, group, priority, now);
         }
         returned
     }
@@ -70,13 +70,13 @@ impl Rack {
         worth_it
     }
 
-    pub(super) fn may_start(&self, group: GroupId, lane: Lane, now: Time) -> bool {
-        self.drives.may_start(self.setup.members(group), lane, now)
+    pub(super) fn may_start(&self, group: GroupId, priority: PriorityClass, now: Time) -> bool {
+        self.drives.may_start(self.setup.members(group), priority, now)
     }
 
-    fn begin_waking(&mut self, class: ClassId, group: GroupId, lane: Lane, now: Time) {
+    fn begin_waking(&mut self, class: ClassId, group: GroupId, priority: PriorityClass, now: Time) {
         let state = &mut self.classes[class.index()];
-        state.begin_switch(lane, now);
+        state.begin_switch(priority, now);
         state.begin_waking(group, now + self.setup.switch_timeout());
         self.reclaim.reset(class);
         self.drives.want(self.setup.members(group));
@@ -123,7 +123,7 @@ impl Rack {
 
     fn ready(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
         if let Some(switch) = self.classes[class.index()].ready(group, step.now) {
-            let caused_by = Lane::ALL.iter().position(|lane| *lane == switch.lane).unwrap_or(0);
+            let caused_by = PriorityClass::ALL.iter().position(|priority| *priority == switch.priority).unwrap_or(0);
             self.stats.group_wakes[caused_by] += 1;
             self.stats.switching += step.now.since(switch.since);
         }

@@ -3,7 +3,7 @@
 use super::{Rack, Stats};
 use crate::action::{Action, Rejection};
 use crate::class::{ClassPhase, ClassView, GroupState};
-use crate::controller::{Mind, Waking};
+use crate::controller::{Controller, Waking};
 use crate::deadlines::DriveDeadlines;
 use crate::drives::DrivePhase;
 use crate::event::{Event, Usage};
@@ -133,7 +133,7 @@ impl Rack {
     }
 
     /// Payload bytes given up by deletes and overwrites that wait in `group` to be reclaimed.
-    pub fn doomed_bytes(&self, group: GroupId) -> u64 {
+    pub fn dead_bytes(&self, group: GroupId) -> u64 {
         self.reclaim.dead_bytes(group)
     }
 
@@ -204,12 +204,12 @@ impl Rack {
 
     /// Has every class looked at with the next event, blocked or not. That changes nothing but the time it takes, which
     /// is what this is for: to test that invariant.
-    pub fn look_everywhere(&mut self) {
+    pub fn unblock_all(&mut self) {
         self.blocked.unblock_all();
     }
 }
 
-impl Mind for Rack {
+impl Controller for Rack {
     fn apply(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
         Self::apply(self, now, event, actions);
     }

@@ -99,7 +99,7 @@ fn no_more_than_the_window_or_the_queue_is_queued_whatever_a_page_holds() {
 }
 
 #[test]
-fn what_is_doomed_or_lost_or_has_no_room_wakes_nobody_and_the_next_pass_waits_ever_longer() {
+fn what_is_dead_or_lost_or_has_no_room_wakes_nobody_and_the_next_pass_waits_ever_longer() {
     let mut rack = booted(1_000, 1000);
     let second = blobs(&rack, 1..2)[0].drives[1];
     let (attempt, _) = asked(&tell(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();

@@ -14,14 +14,14 @@
 mod client;
 
 #[allow(dead_code, reason = "the other benchmark uses more of it")]
-#[path = "../through_http/house.rs"]
-mod house;
+#[path = "../through_http/service.rs"]
+mod service;
 
 mod bare;
 mod peer;
 
-use house::House;
 use peer::{Connection, Peer};
+use service::ObjectService;
 use std::thread;
 use std::time::Instant;
 use tempfile::TempDir;
@@ -130,8 +130,8 @@ fn main() {
     let only = |name: &str| std::env::args().any(|argument| argument == name);
     let wanted = |load: &Load| !only(if load.bytes < LARGE_BYTES { "large" } else { "small" });
     let root = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let house = House::build();
-    let larder = house.serve(None);
+    let service = ObjectService::build();
+    let larder = service.serve(None);
     let mut peers = vec![Peer::larder(&larder)];
     if !only("alone") {
         peers.insert(0, Peer::bare(&root.path().join("bare")));
@@ -146,6 +146,6 @@ fn main() {
     }
     println!("\n{:<12} {:<9} {:>7} {:>18} {:>8}", "", "", "clients", "rate", "ratio");
     for load in LOADS.iter().filter(|load| wanted(load)) {
-        compare(&peers, load, house.source());
+        compare(&peers, load, service.source());
     }
 }

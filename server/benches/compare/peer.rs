@@ -2,7 +2,7 @@
 
 use crate::bare;
 use crate::client::{Call, Signed};
-use crate::house::Server;
+use crate::service::Server;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;

@@ -13,11 +13,11 @@
 mod client;
 
 #[allow(dead_code, reason = "the comparison with other servers uses more of it")]
-mod house;
+mod service;
 
-use house::{House, OBJECT_BYTES, OBJECTS, TIME_SCALE, name_of};
 use rustix::fs::{Advice, fadvise};
 use s3s::crypto::{Checksum as _, Md5};
+use service::{OBJECT_BYTES, OBJECTS, ObjectService, TIME_SCALE, name_of};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::Read;
@@ -93,12 +93,12 @@ fn forget(file: &Path) {
     fadvise(File::open(file).unwrap(), 0, None, Advice::DontNeed).unwrap();
 }
 
-fn puts(house: &mut House, clients: usize) {
-    let server = house.serve(None);
+fn puts(service: &mut ObjectService, clients: usize) {
+    let server = service.serve(None);
     let (mut put, mut staged, mut copied, mut hashed) = (Took::new(), Took::new(), Took::new(), Took::new());
     for _ in 0..ROUNDS {
-        copied.push(round(clients, &|| {}, &|object| copy(&house.source_file(), &house.plain_file(object))));
-        hashed.push(round(clients, &|| {}, &|_| md5(house.source())));
+        copied.push(round(clients, &|| {}, &|object| copy(&service.source_file(), &service.plain_file(object))));
+        hashed.push(round(clients, &|| {}, &|_| md5(service.source())));
         put.push(round(clients, &|| {}, &|object| server.put(&name_of(object))));
         staged.push(round(clients, &|| {}, &|object| {
             server.get(&name_of(object));
@@ -111,14 +111,14 @@ fn puts(house: &mut House, clients: usize) {
 }
 
 /// Gives how long the first bytes of the cold GETs took.
-fn gets(house: &mut House, clients: usize) -> Vec<f64> {
+fn gets(service: &mut ObjectService, clients: usize) -> Vec<f64> {
     let (mut cold, mut warm, mut plain) = (Took::new(), Took::new(), Took::new());
     let waits = Mutex::new(Vec::new());
     for _ in 0..ROUNDS {
         // A server that starts has forgotten all recalls.
-        let server = house.serve(None);
-        let forget_all = || (0..OBJECTS).for_each(|object| forget(&house.plain_file(object)));
-        plain.push(round(clients, &forget_all, &|object| read(&house.plain_file(object), house.source())));
+        let server = service.serve(None);
+        let forget_all = || (0..OBJECTS).for_each(|object| forget(&service.plain_file(object)));
+        plain.push(round(clients, &forget_all, &|object| read(&service.plain_file(object), service.source())));
         cold.push(round(clients, &|| server.wait_until_asleep(), &|object| {
             let wait = server.get(&name_of(object));
             waits.lock().unwrap().push(wait.as_secs_f64());
@@ -133,8 +133,8 @@ fn gets(house: &mut House, clients: usize) -> Vec<f64> {
     waits.into_inner().unwrap()
 }
 
-fn migrate(house: &mut House) {
-    let server = house.serve(Some(Duration::ZERO));
+fn migrate(service: &mut ObjectService) {
+    let server = service.serve(Some(Duration::ZERO));
     let began = Instant::now();
     server.wait_until_migrated();
     let mb = OBJECTS as f64 * OBJECT_BYTES as f64 / 1e6;
@@ -156,15 +156,15 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    let mut house = House::build();
+    let mut service = ObjectService::build();
     println!("{OBJECTS} objects of 64 MiB a round, median of {ROUNDS} rounds; 1 MB is 10^6 bytes\n");
     println!("{:<42} {:>7} {:>9} {:>9}", "", "clients", "MB/s", "ratio");
     for clients in CLIENTS {
-        puts(&mut house, clients);
+        puts(&mut service, clients);
     }
-    migrate(&mut house);
+    migrate(&mut service);
     for clients in CLIENTS {
-        let waits = gets(&mut house, clients);
+        let waits = gets(&mut service, clients);
         println!("    first bytes of a cold GET after {:.0} ms (median)", 1e3 * median(waits));
     }
 }

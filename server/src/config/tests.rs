@@ -108,7 +108,7 @@ fn wall_times_become_modelled_ones_and_the_rack_fills_the_gaps() {
     assert_eq!(policy.group_choice, GroupChoice::Batch { bytes: 20 * spec.pack_bytes });
     assert_eq!(policy.starts_per_day, 10, "30,000 starts over 8 years");
     assert_eq!((policy.migration.regular_permille, policy.migration.critical_permille), (300, 800));
-    assert_eq!(policy.rescue_permille, 500);
+    assert_eq!(policy.evacuate_permille, 500);
     assert_eq!(policy.scheduler.overtake_limit, 500_000_000_000);
     assert_eq!(policy.scheduler.wait_limit, Some(Duration::from_mins(2)));
     let never = parse("[scheduler]\nwait_limit = \"never\"").unwrap();

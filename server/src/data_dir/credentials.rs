@@ -87,7 +87,7 @@ pub fn endpoint(address: SocketAddr) -> String {
 }
 
 /// The endpoint that the file's text tells.
-pub(super) fn told_endpoint(text: &str) -> Option<String> {
+pub(super) fn stored_endpoint(text: &str) -> Option<String> {
     text.lines().find_map(|line| line.trim().strip_prefix(ENDPOINT)).map(|told| told.trim().to_owned())
 }
 

@@ -9,7 +9,7 @@ use super::job_work::JobWork;
 use super::reader::{ReadFault, Reader};
 use super::source::{BlobReader, SourceError};
 use super::writer::{Run, WriteBatch, WriteFault, WriteTarget, Writer};
-use crate::house::House;
+use crate::object_service::ObjectService;
 use crate::world::{MakeError, MemoryReads};
 use arrow_array::RecordBatch;
 use catalog::{Blob, HIDDEN_BUCKET};
@@ -36,11 +36,11 @@ pub(super) struct ClassSteps {
 impl ClassSteps {
     /// A class whose input lies so on its groups.
     pub fn new(work: &Arc<JobWork>, class: ClassId, queues: BTreeMap<GroupId, VecDeque<Input>>) -> Self {
-        let reads = MemoryReads::new(work.means.clone(), work.world.clone()).for_job(work.of(class));
+        let reads = MemoryReads::new(work.context.clone(), work.world.clone()).for_job(work.of(class));
         let (records, blobs) = (Arc::clone(&work.records), BlobReader::new(reads.clone()));
-        let reader = Reader::new(work.means.clone(), records, blobs, queues, work.limits);
+        let reader = Reader::new(work.context.clone(), records, blobs, queues, work.limits);
         let writer = Writer {
-            means: work.means.clone(),
+            context: work.context.clone(),
             world: work.world.clone(),
             records: Arc::clone(&work.records),
             job: work.of(class),
@@ -142,7 +142,7 @@ impl ClassSteps {
             return Ok(StepResult::Refilled { bytes });
         };
         // Its stacks may have been rebuilt on other drives since.
-        let known = work.means.catalog.blob(run.blob.blob).await.map_err(|error| error.to_string())?;
+        let known = work.context.catalog.blob(run.blob.blob).await.map_err(|error| error.to_string())?;
         let blob = known.unwrap_or_else(|| run.blob.clone());
         let pieces = match read_run(self.reads.clone(), &run, &blob).await {
             Ok(pieces) => pieces,
@@ -153,10 +153,10 @@ impl ClassSteps {
         };
         work.buffer().refill(number, run.counted, pieces).map_err(|error| error.to_string())?;
         work.was_refilled(&run);
-        let house = House::new(work.means.clone(), work.world.clone(), Duration::ZERO);
+        let service = ObjectService::new(work.context.clone(), work.world.clone(), Duration::ZERO);
         for (_, key, _) in &run.members {
-            let displaced = work.means.catalog.delete_object(HIDDEN_BUCKET, key).await;
-            house.displaced(displaced.map_err(|error| error.to_string())?);
+            let displaced = work.context.catalog.delete_object(HIDDEN_BUCKET, key).await;
+            service.displaced(displaced.map_err(|error| error.to_string())?);
         }
         Ok(StepResult::Refilled { bytes: run.counted })
     }

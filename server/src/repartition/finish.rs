@@ -4,7 +4,7 @@ use super::places::target_is_free;
 use super::report::{Place, Request};
 use super::shared::{Shared, kept};
 use super::writer::{out_prefix, prefix};
-use crate::house::House;
+use crate::object_service::ObjectService;
 use catalog::{CatalogError, HIDDEN_BUCKET, Job, JobState, ListRequest, Publication};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Shared {
         );
         tracing::error!(job = job.job, reason, "a repartition waits to be published");
         let told = Job { reason, ..job.clone() };
-        self.means.catalog.change_job(&job, &told).await?;
+        self.context.catalog.change_job(&job, &told).await?;
         Ok(told)
     }
 
@@ -62,9 +62,9 @@ impl Shared {
     }
 
     async fn advance(&self, job: Job, state: JobState) -> Result<Job, CatalogError> {
-        let ended_ms = state.is_over().then(|| (self.means.wall)());
+        let ended_ms = state.is_over().then(|| (self.context.wall)());
         let next = Job { state, ended_ms, reason: String::new(), ..job.clone() };
-        self.means.catalog.change_job(&job, &next).await?;
+        self.context.catalog.change_job(&job, &next).await?;
         Ok(next)
     }
 
@@ -73,7 +73,7 @@ impl Shared {
         let Some(target) = kept(job).target else { return Ok(Some("it is not known to which bucket".into())) };
         // Once clients see some of it, the prefix holds what is our own.
         if self.nothing_is_published(job).await?
-            && let Err(reason) = target_is_free(&self.means.catalog, &request.from, place).await
+            && let Err(reason) = target_is_free(&self.context.catalog, &request.from, place).await
         {
             return Ok(Some(reason));
         }
@@ -82,10 +82,10 @@ impl Shared {
             if page.is_empty() {
                 return Ok(None);
             }
-            match self.means.catalog.publish(&target, &page).await {
+            match self.context.catalog.publish(&target, &page).await {
                 Ok(()) => {}
                 Err(CatalogError::PreconditionFailed) => {
-                    let key = self.means.catalog.first_taken(&place.bucket, &page).await?.unwrap_or_default();
+                    let key = self.context.catalog.first_taken(&place.bucket, &page).await?.unwrap_or_default();
                     return Ok(Some(format!("there is an object s3://{}/{key} already; remove it", place.bucket)));
                 }
                 Err(CatalogError::NoSuchBucket) => {
@@ -103,7 +103,7 @@ impl Shared {
         while found.len() < limit {
             let start_after = found.last().map(|last| last.from.clone());
             let list = ListRequest { prefix: hidden.clone(), start_after, max_keys: PAGE, delimiter: None };
-            let page = self.means.catalog.list_objects(HIDDEN_BUCKET, &list).await?;
+            let page = self.context.catalog.list_objects(HIDDEN_BUCKET, &list).await?;
             found.extend(page.objects.into_iter().map(|(from, _)| {
                 let to = format!("{}{}", place.prefix, from.get(hidden.len()..).unwrap_or_default());
                 Publication { from, to }
@@ -124,16 +124,16 @@ impl Shared {
     }
 
     async fn remove_inputs(&self, job: u64) -> Result<(), CatalogError> {
-        let house = House::new(self.means.clone(), self.world.clone(), Duration::ZERO);
+        let service = ObjectService::new(self.context.clone(), self.world.clone(), Duration::ZERO);
         loop {
-            let page = self.means.catalog.job_inputs(job, PAGE).await?;
+            let page = self.context.catalog.job_inputs(job, PAGE).await?;
             if page.is_empty() {
                 return Ok(());
             }
             let removals = page.into_iter().map(|input| {
-                let house = &house;
+                let service = &service;
                 async move {
-                    house.displaced(self.means.catalog.remove_job_input(job, &input).await?);
+                    service.displaced(self.context.catalog.remove_job_input(job, &input).await?);
                     Ok::<(), CatalogError>(())
                 }
             });
@@ -144,14 +144,14 @@ impl Shared {
     /// Removes whatever a job has written, and forgets what it has read.
     pub(super) async fn roll_back(&self, job: u64) -> Result<(), CatalogError> {
         self.roll_back_objects(job).await?;
-        self.means.catalog.clear_job_inputs(job).await
+        self.context.catalog.clear_job_inputs(job).await
     }
 
     async fn roll_back_objects(&self, job: u64) -> Result<(), CatalogError> {
-        let house = House::new(self.means.clone(), self.world.clone(), Duration::ZERO);
+        let service = ObjectService::new(self.context.clone(), self.world.clone(), Duration::ZERO);
         loop {
             let list = ListRequest { prefix: prefix(job), max_keys: PAGE, ..ListRequest::default() };
-            let page = match self.means.catalog.list_objects(HIDDEN_BUCKET, &list).await {
+            let page = match self.context.catalog.list_objects(HIDDEN_BUCKET, &list).await {
                 Err(CatalogError::NoSuchBucket) => return Ok(()),
                 page => page?,
             };
@@ -159,9 +159,9 @@ impl Shared {
                 return Ok(());
             }
             let removals = page.objects.into_iter().map(|(key, _)| {
-                let house = &house;
+                let service = &service;
                 async move {
-                    house.displaced(self.means.catalog.delete_object(HIDDEN_BUCKET, &key).await?);
+                    service.displaced(self.context.catalog.delete_object(HIDDEN_BUCKET, &key).await?);
                     Ok::<(), CatalogError>(())
                 }
             });
@@ -172,14 +172,14 @@ impl Shared {
     /// Removes what jobs that are over have left: a write may have come to its end behind them.
     pub(super) async fn sweep(&self) -> Result<(), CatalogError> {
         let list = ListRequest { delimiter: Some("/".into()), max_keys: PAGE, ..ListRequest::default() };
-        let found = match self.means.catalog.list_objects(HIDDEN_BUCKET, &list).await {
+        let found = match self.context.catalog.list_objects(HIDDEN_BUCKET, &list).await {
             Err(CatalogError::NoSuchBucket) => return Ok(()),
             found => found?,
         };
         for prefix in found.common_prefixes {
             let Ok(number) = prefix.trim_end_matches('/').parse() else { continue };
             // A job is known before it has written anything.
-            let lives = self.means.catalog.job(number).await?.is_some_and(|job| !job.state.is_over());
+            let lives = self.context.catalog.job(number).await?.is_some_and(|job| !job.state.is_over());
             if !lives {
                 tracing::warn!(job = number, "a repartition that is over has left objects; they are removed");
                 self.roll_back_objects(number).await?;
@@ -190,7 +190,7 @@ impl Shared {
 
     /// The job is over.
     pub(super) async fn end(&self, job: Job, state: JobState, reason: String) -> Result<(), CatalogError> {
-        let ended_ms = Some((self.means.wall)());
+        let ended_ms = Some((self.context.wall)());
         self.enter(job, |job| Job { state, ended_ms, reason: reason.clone(), ..job.clone() }).await.map(drop)
     }
 }

@@ -12,11 +12,11 @@ use super::plan::Survey;
 use super::reader::{Limits, Records};
 use super::report::{Outcome, Progress, Request};
 use super::writer::{Run, WriteBatch, WriteTarget};
-use crate::world::{Means, WorldHandle};
-use batch::Tally;
+use crate::world::{Context, WorldHandle};
+use batch::MultisetChecksum;
 use catalog::Blob;
 use engine::repartition::JobPlanner;
-use engine::{JobClass, JobId, JobTimes, Lane};
+use engine::{JobClass, JobId, JobTimes, PriorityClass};
 use model::{ClassId, GroupId, Time};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ const FORECAST_PART: u64 = 64;
 
 /// See the head of this file.
 pub(super) struct JobWork {
-    pub means: Means,
+    pub context: Context,
     pub world: WorldHandle,
     pub job: JobId,
     pub request: Request,
@@ -55,7 +55,7 @@ struct State {
     /// The number of each partition's next object.
     numbers: BTreeMap<usize, u64>,
     progress: Progress,
-    output: Tally,
+    output: MultisetChecksum,
     read: Vec<ReadInput>,
     offloaded_in_all: u64,
     /// Why the last step of a class came to nothing, for people.
@@ -78,7 +78,7 @@ pub(super) type Complete = (Outcome, Vec<ReadInput>);
 impl JobWork {
     /// A job that begins with everything that `survey` found; `None` if the world has ended.
     pub async fn begin(
-        means: &Means,
+        context: &Context,
         world: &WorldHandle,
         job: JobId,
         request: &Request,
@@ -99,10 +99,10 @@ impl JobWork {
             memory,
             destinations: survey.destinations.clone(),
             planned_objects: survey.plan.objects + survey.lost_objects,
-            began: means.clock.now(),
+            began: context.clock.now(),
             wakes_before: wakes(world).await?,
             state: Mutex::new(State { progress, ..State::default() }),
-            means: means.clone(),
+            context: context.clone(),
             world: world.clone(),
             request: request.clone(),
         })
@@ -253,8 +253,8 @@ impl JobWork {
         let mut progress = self.state().progress.clone();
         progress.strategy = strategy;
         progress.waits = blocked.map(|(class, _)| self.fault(class)).unwrap_or_default();
-        progress.left_s = self.means.clock.to_wall(left).as_secs_f64();
-        let gone = self.means.clock.now().since(self.began).as_secs_f64();
+        progress.left_s = self.context.clock.to_wall(left).as_secs_f64();
+        let gone = self.context.clock.now().since(self.began).as_secs_f64();
         progress.done = gone / (gone + left.as_secs_f64()).max(f64::MIN_POSITIVE);
         progress
     }
@@ -310,7 +310,7 @@ impl JobWork {
         Outcome {
             strategy: strategies(planner),
             strategy_changes: planner.changes(),
-            hours: hours(self.means.clock.now().since(self.began)),
+            hours: hours(self.context.clock.now().since(self.began)),
             reading_hours: hours(times.reading),
             writing_hours: hours(times.writing),
             verifying_hours: hours(times.verifying),
@@ -347,8 +347,8 @@ fn strategies(planner: &JobPlanner) -> String {
 async fn wakes(world: &WorldHandle) -> Option<[u64; 2]> {
     let all = world.ask(|rack, _| rack.stats().group_wakes).await?;
     let mut wakes = [0; 2];
-    for (lane, count) in Lane::ALL.iter().zip(all) {
-        wakes[usize::from(*lane != Lane::Background)] += count;
+    for (priority, count) in PriorityClass::ALL.iter().zip(all) {
+        wakes[usize::from(*priority != PriorityClass::Background)] += count;
     }
     Some(wakes)
 }

@@ -19,7 +19,7 @@ impl Shared {
         let shared = Arc::clone(self);
         self.running().insert(job.job, None);
         let actions = self.world.queue_job(JobId(job.job));
-        (self.means.spawn)(Box::pin(async move {
+        (self.context.spawn)(Box::pin(async move {
             let number = job.job;
             let worked = shared.work(job.clone(), actions).await;
             shared.world.report_job(JobId(number), JobEvent::Closed);
@@ -48,7 +48,7 @@ impl Shared {
         };
         let _lock = self.lock(number).await;
         // It may have been cancelled when all was written.
-        let cancelled = self.means.catalog.job(number).await?.is_some_and(|job| kept(&job).cancelled);
+        let cancelled = self.context.catalog.job(number).await?.is_some_and(|job| kept(&job).cancelled);
         match if cancelled { Err(Ended::Cancelled) } else { came } {
             Ok(outcome) => {
                 let publishing = |job: &Job| {
@@ -87,13 +87,13 @@ impl Shared {
         }
         // Input of which nothing came is kept: nobody who has all of it left out wants it gone.
         if request.remove_input && outcome.rows > 0 {
-            self.means.catalog.add_job_inputs(number, &request.from.bucket, &read).await.map_err(failed)?;
+            self.context.catalog.add_job_inputs(number, &request.from.bucket, &read).await.map_err(failed)?;
         }
         Ok(outcome)
     }
 
     async fn carry_out(&self, job: &Job, request: &Request, actions: &mut JobActions) -> Result<Complete, Ended> {
-        let survey = plan::survey(&self.means, &self.world, &self.spec, request).await;
+        let survey = plan::survey(&self.context, &self.world, &self.spec, request).await;
         let survey = survey.map_err(|error| match error {
             SurveyError::Closing => Ended::Closing,
             SurveyError::Refused(reason) => Ended::Failed(reason),
@@ -104,12 +104,12 @@ impl Shared {
             Job { report, ..job.clone() }
         };
         self.enter(job.clone(), planned).await.map_err(|error| Ended::Failed(error.to_string()))?;
-        let work = JobWork::begin(&self.means, &self.world, JobId(job.job), request, &survey).await;
+        let work = JobWork::begin(&self.context, &self.world, JobId(job.job), request, &survey).await;
         let work = Arc::new(work.ok_or(Ended::Closing)?);
         if let Some(running) = self.running().get_mut(&job.job) {
             *running = Some(Arc::clone(&work));
         }
-        let scale = self.means.clock.scale();
+        let scale = self.context.clock.scale();
         // Simulates the cost of every strategy.
         let (survey, spec) = heavy(move || {
             let spec = survey.job(scale);

@@ -13,7 +13,7 @@ use super::input::{Input, Placed, listed};
 use super::memory::{Memory, Needs};
 use super::places::{places, target_is_free};
 use super::report::{self, Request};
-use crate::world::{Means, WorldHandle};
+use crate::world::{Context, WorldHandle};
 use batch::{Format, Spec};
 use engine::repartition::{Accounting, Alpha, Choice, Cost, Day, JobSpec, Part, Terms};
 use model::{ClassId, GroupId, RackSpec, Time};
@@ -98,20 +98,20 @@ impl Survey {
 /// # Errors
 /// [`SurveyError`].
 pub(super) async fn survey(
-    means: &Means,
+    context: &Context,
     world: &WorldHandle,
     spec: &RackSpec,
     request: &Request,
 ) -> Result<Survey, SurveyError> {
     let (from, to) = places(request)?;
     removes_nothing_else(request)?;
-    let found = listed(&means.catalog, request).await?;
-    target_is_free(&means.catalog, &from, &to).await?;
+    let found = listed(&context.catalog, request).await?;
+    target_is_free(&context.catalog, &from, &to).await?;
     let records = records_of(request, found.format.ok_or_else(|| String::from("there is no input"))?)?;
     let partitions = records.partition_count().map_err(text)?;
     let placed = found.placed();
     let look = world.ask(Room::of).await.ok_or(SurveyError::Closing)?;
-    let pinned = (means.pin_of)(&to.bucket, &to.prefix);
+    let pinned = (context.pin_of)(&to.bucket, &to.prefix);
     let (spec, request) = (spec.clone(), request.clone());
     let surveying = Surveying { spec, request, records, partitions, placed, room: look, pinned };
     Ok(heavy(move || surveying.survey()).await?)

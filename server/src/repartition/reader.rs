@@ -14,7 +14,7 @@ use super::buffer::{Buffer, Unreported};
 use super::heavy::heavy;
 use super::input::{Input, ReadInput};
 use super::source::{BlobReader, GAP_BYTES, Opened, Source, SourceError, open, read_files};
-use crate::world::{Means, quarantine};
+use crate::world::{Context, quarantine};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use batch::{Decoder, Need, Partitioner, Spec, held_bytes, same_columns};
@@ -69,7 +69,7 @@ impl Records {
     }
 
     /// The tally of everything that was split.
-    pub fn tally(&self) -> batch::Tally {
+    pub fn tally(&self) -> batch::MultisetChecksum {
         self.splitter.get().map(|known| known.partitioner.tally()).unwrap_or_default()
     }
 
@@ -164,7 +164,7 @@ pub(super) struct Limits {
 
 /// Reads the input of one class.
 pub(super) struct Reader {
-    means: Means,
+    context: Context,
     records: Arc<Records>,
     blobs: BlobReader,
     queues: BTreeMap<GroupId, VecDeque<Input>>,
@@ -185,14 +185,14 @@ enum Step {
 
 impl Reader {
     pub fn new(
-        means: Means,
+        context: Context,
         records: Arc<Records>,
         blobs: BlobReader,
         queues: BTreeMap<GroupId, VecDeque<Input>>,
         limits: Limits,
     ) -> Self {
         let (open, owed) = (BTreeMap::new(), BTreeMap::new());
-        Self { means, records, blobs, queues, open, owed, last: None, limits }
+        Self { context, records, blobs, queues, open, owed, last: None, limits }
     }
 
     /// Ends what it has in service: something else is done in the class now, perhaps for long.
@@ -243,7 +243,7 @@ impl Reader {
     async fn begin(&mut self, group: GroupId, done: &mut Done) -> Result<Step, ReadFault> {
         let queue = self.queues.entry(group).or_default();
         let Some(input) = queue.front().cloned() else { return Ok(Step::Enough) };
-        let found = open(&self.means, &self.records.bucket, &input).await;
+        let found = open(&self.context, &self.records.bucket, &input).await;
         let found = found.map_err(|source| ReadFault::Bytes { name: "an object of the input".into(), source })?;
         queue.pop_front();
         let Some(Opened { name, source }) = found else {
@@ -288,7 +288,7 @@ impl Reader {
         let bytes = match open.fetch(&mut self.blobs, range.clone(), ahead).await {
             Ok(bytes) => bytes,
             Err(source) => {
-                quarantine_source(&self.means, &self.records.bucket, &open.input, &source).await;
+                quarantine_source(&self.context, &self.records.bucket, &open.input, &source).await;
                 return Err(ReadFault::Bytes { name: open.name.clone(), source });
             }
         };
@@ -375,15 +375,15 @@ impl Reader {
 }
 
 /// Quarantines an object that cannot be read and will be no better the next time: no other job begins with it.
-async fn quarantine_source(means: &Means, bucket: &str, input: &Input, error: &SourceError) {
+async fn quarantine_source(context: &Context, bucket: &str, input: &Input, error: &SourceError) {
     let reason = match error {
         SourceError::Staged(error) if quarantine::blames_file(error) => error.to_string(),
         SourceError::Refused(reason @ Rejection::DataLost) => reason.text().to_owned(),
         _ => return,
     };
-    let found = means.catalog.placed_objects(&[(bucket, &input.key)]).await.ok().and_then(|mut found| found.pop()?);
+    let found = context.catalog.placed_objects(&[(bucket, &input.key)]).await.ok().and_then(|mut found| found.pop()?);
     if let Some(found) = found.filter(|found| found.object.version == input.version) {
-        quarantine::quarantine(means, &found.version(bucket, &input.key), &reason).await;
+        quarantine::quarantine(context, &found.version(bucket, &input.key), &reason).await;
     }
 }
 

@@ -7,10 +7,10 @@
 use super::input::Input;
 use super::plan::Survey;
 use super::source::{Opened, Source, SourceError, open, read_files};
-use crate::world::{Means, MemoryReads, WorldHandle};
+use crate::world::{Context, MemoryReads, WorldHandle};
 use batch::{Decoder, Format, Need, Partitioner};
 use bytes::{Bytes, BytesMut};
-use engine::{GroupState, Lane};
+use engine::{GroupState, PriorityClass};
 use futures::StreamExt;
 use model::GroupId;
 use std::ops::Range;
@@ -20,10 +20,10 @@ use std::ops::Range;
 ///
 /// # Errors
 /// Why the job would fail, in words.
-pub(super) async fn check(means: &Means, world: &WorldHandle, survey: &Survey) -> Result<Option<String>, String> {
-    let Some((input, mut opened)) = chosen(means, world, survey).await else { return Ok(None) };
+pub(super) async fn check(context: &Context, world: &WorldHandle, survey: &Survey) -> Result<Option<String>, String> {
+    let Some((input, mut opened)) = chosen(context, world, survey).await else { return Ok(None) };
     let (spec, name) = (&survey.spec, opened.name.clone());
-    let reads = MemoryReads::new(means.clone(), world.clone());
+    let reads = MemoryReads::new(context.clone(), world.clone());
     let mut decoder = Decoder::open(spec, input.bytes, survey.memory.decoder_bytes(spec.format));
     loop {
         if let Some(schema) = decoder.schema().filter(|_| schema_decides(spec.format)) {
@@ -67,11 +67,11 @@ fn missing_key(partitioner: &Partitioner, rows: usize, name: &str) -> Option<Str
 }
 
 /// The object to look at.
-async fn chosen(means: &Means, world: &WorldHandle, survey: &Survey) -> Option<(Input, Opened)> {
+async fn chosen(context: &Context, world: &WorldHandle, survey: &Survey) -> Option<(Input, Opened)> {
     // What lies in the workshop stands behind what lies in the group that it is read along with.
     for input in survey.inputs.values().filter_map(|inputs| inputs.last()) {
         if let Ok(Some(opened @ Opened { source: Source::Workshop { .. }, .. })) =
-            open(means, &survey.bucket, input).await
+            open(context, &survey.bucket, input).await
         {
             return Some((input.clone(), opened));
         }
@@ -83,7 +83,7 @@ async fn chosen(means: &Means, world: &WorldHandle, survey: &Survey) -> Option<(
     });
     let awake = awake.await.flatten().and_then(|group| survey.inputs.get(&group));
     for input in awake.into_iter().chain(survey.inputs.values()).filter_map(|inputs| inputs.first()) {
-        if let Ok(Some(opened)) = open(means, &survey.bucket, input).await {
+        if let Ok(Some(opened)) = open(context, &survey.bucket, input).await {
             return Some((input.clone(), opened));
         }
     }
@@ -95,7 +95,7 @@ async fn fetch(reads: &MemoryReads, source: &mut Source, range: Range<u64>) -> R
         Source::Rack { blob, offset, .. } => (blob.clone(), *offset),
         Source::Workshop { files, open } => return read_files(files, open, range).await,
     };
-    let mut stream = reads.stream(blob, offset + range.start..offset + range.end, Lane::Client);
+    let mut stream = reads.stream(blob, offset + range.start..offset + range.end, PriorityClass::Client);
     let mut all = BytesMut::new();
     while let Some(piece) = stream.next().await {
         all.extend_from_slice(&piece?);

@@ -4,7 +4,7 @@
 
 use super::job_work::JobWork;
 use super::report::Kept;
-use crate::world::{Means, WorldHandle};
+use crate::world::{Context, WorldHandle};
 use catalog::{CatalogError, Job, JobState};
 use model::RackSpec;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const INTERRUPTIONS_MAX: u32 = 3;
 
 /// The means of all jobs, and those that have a task.
 pub(super) struct Shared {
-    pub means: Means,
+    pub context: Context,
     pub world: WorldHandle,
     pub spec: RackSpec,
     /// Jobs that have a task, with their work once they are at work.
@@ -26,8 +26,8 @@ pub(super) struct Shared {
 
 impl Shared {
     /// No job has a task yet.
-    pub fn new(means: Means, world: WorldHandle, spec: RackSpec) -> Self {
-        Self { means, world, spec, running: Mutex::default(), locks: Mutex::default() }
+    pub fn new(context: Context, world: WorldHandle, spec: RackSpec) -> Self {
+        Self { context, world, spec, running: Mutex::default(), locks: Mutex::default() }
     }
 
     /// Jobs that have a task, with their work once they are at work.
@@ -93,9 +93,9 @@ impl Shared {
     /// Changes what is remembered of a job, whatever its user has just changed.
     pub async fn enter(&self, mut job: Job, change: impl Fn(&Job) -> Job) -> Result<Job, CatalogError> {
         loop {
-            job = self.means.catalog.job(job.job).await?.unwrap_or(job);
+            job = self.context.catalog.job(job.job).await?.unwrap_or(job);
             let changed = change(&job);
-            match self.means.catalog.change_job(&job, &changed).await {
+            match self.context.catalog.change_job(&job, &changed).await {
                 Ok(()) => return Ok(changed),
                 Err(CatalogError::PreconditionFailed) => {}
                 Err(error) => return Err(error),

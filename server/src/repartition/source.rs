@@ -1,4 +1,4 @@
-//! The bytes of an object of the input, wherever it lies: ranges of its blob by reads of the background lane, or of
+//! The bytes of an object of the input, wherever it lies: ranges of its blob by reads of the background priority class, or of
 //! its files in the workshop.
 //!
 //! Invariants: an object that was opened can be read to its end, whoever deletes or migrates it meanwhile: its blob is
@@ -6,10 +6,10 @@
 //! class: what it has in service would be in the way.
 
 use super::input::Input;
-use crate::world::{Means, MemoryReads};
+use crate::world::{Context, MemoryReads};
 use bytes::{Bytes, BytesMut};
 use catalog::{Blob, CatalogError, Object, Place};
-use engine::{Lane, Rejection};
+use engine::{PriorityClass, Rejection};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use model::BlobId;
@@ -52,29 +52,29 @@ pub(super) struct Opened {
 }
 
 /// Finds `input` and keeps it. `None` if it was deleted or overwritten.
-pub(super) async fn open(means: &Means, bucket: &str, input: &Input) -> Result<Option<Opened>, SourceError> {
+pub(super) async fn open(context: &Context, bucket: &str, input: &Input) -> Result<Option<Opened>, SourceError> {
     for _ in 0..LOOKS {
-        let Some((object, place)) = placed(means, bucket, input).await? else { return Ok(None) };
+        let Some((object, place)) = placed(context, bucket, input).await? else { return Ok(None) };
         let name = format!("s3://{bucket}/{}", input.key);
         let source = match place {
             Place::Stored { blob, offset } => {
-                let hold = means.holds.guard(blob);
-                let found = means.catalog.blob(blob).await?;
+                let hold = context.holds.guard(blob);
+                let found = context.catalog.blob(blob).await?;
                 found.map(|blob| Source::Rack { blob, offset, _hold: hold })
             }
             place => {
-                let slots = means.catalog.slots_of(input.version, place).await?;
+                let slots = context.catalog.slots_of(input.version, place).await?;
                 let part = |number| object.parts.range(number).filter(|_| place == Place::Parts);
                 let held = slots.iter().zip(1..).map(|(slot, number)| {
                     let range = part(number).unwrap_or(0..object.bytes);
-                    Some((range, means.staging.hold(*slot)?))
+                    Some((range, context.staging.hold(*slot)?))
                 });
                 let files: Option<Vec<_>> = held.collect();
                 files.filter(|files| !files.is_empty()).map(|files| Source::Workshop { files, open: None })
             }
         };
         // Held before it is looked at once more: if it still lies here, whatever takes it away sees the hold.
-        let again = placed(means, bucket, input).await?;
+        let again = placed(context, bucket, input).await?;
         match (source, again) {
             (_, None) => return Ok(None),
             (Some(source), Some((_, again))) if again == place => return Ok(Some(Opened { name, source })),
@@ -85,8 +85,8 @@ pub(super) async fn open(means: &Means, bucket: &str, input: &Input) -> Result<O
 }
 
 /// The object that `input` is, and where it lies; `None` if it was deleted or overwritten.
-async fn placed(means: &Means, bucket: &str, input: &Input) -> Result<Option<(Object, Place)>, CatalogError> {
-    match means.catalog.get_object(bucket, &input.key).await {
+async fn placed(context: &Context, bucket: &str, input: &Input) -> Result<Option<(Object, Place)>, CatalogError> {
+    match context.catalog.get_object(bucket, &input.key).await {
         Ok((object, place)) if object.version == input.version => Ok(Some((object, place))),
         Ok(_) | Err(CatalogError::NoSuchKey | CatalogError::NoSuchBucket) => Ok(None),
         Err(error) => Err(error),
@@ -128,7 +128,7 @@ impl BlobReader {
         if !goes_on {
             self.open = None;
             let rest = range.start..end.max(range.end);
-            let bytes = self.reads.stream(blob.clone(), rest.clone(), Lane::Background);
+            let bytes = self.reads.stream(blob.clone(), rest.clone(), PriorityClass::Background);
             self.open = Some(Stream { blob: blob.blob, rest, bytes, left: Bytes::new() });
         }
         let read = async {

@@ -11,10 +11,10 @@ use super::places::KEY_BYTES_MAX;
 use super::reader::Records;
 use super::report::Place;
 use crate::world::packed::{self, Buckets};
-use crate::world::{MakeError, Means, WorldHandle, WriteOrder};
+use crate::world::{Context, MakeError, WorldHandle, WriteOrder};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use batch::{Encoded, Encoder, Format, Tally};
+use batch::{Encoded, Encoder, Format, MultisetChecksum};
 use bytes::Bytes;
 use catalog::{Acl, Blob, Checksum, ChecksumKind, HIDDEN_BUCKET, Object, PartLengths, VersionId};
 use engine::JobClass;
@@ -94,7 +94,7 @@ impl WriteBatch {
     }
 
     /// The tally of all objects.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> MultisetChecksum {
         self.drafts.iter().map(|draft| draft.tally).sum()
     }
 
@@ -149,7 +149,7 @@ struct Draft {
     key: String,
     content_type: &'static str,
     bytes: Bytes,
-    tally: Tally,
+    tally: MultisetChecksum,
     etag: String,
     /// CRC-64/NVME, as S3 writes it.
     crc_base64: String,
@@ -158,7 +158,7 @@ struct Draft {
 /// Writes for one class.
 #[derive(Clone)]
 pub(super) struct Writer {
-    pub means: Means,
+    pub context: Context,
     pub world: WorldHandle,
     pub records: Arc<Records>,
     pub job: JobClass,
@@ -226,13 +226,13 @@ impl Writer {
         let (mut members, mut keys, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
         let mut buckets = Buckets::default();
         // Their records come with the blob; nothing that was there before can be newer.
-        let sequence = self.means.catalog.sequence();
+        let sequence = self.context.catalog.sequence();
         for draft in &batch.drafts {
-            let version = self.means.catalog.next_version_id().await;
+            let version = self.context.catalog.next_version_id().await;
             let version = version.map_err(|error| WriteFault::Other(format!("catalog: {error}")))?;
-            let object = draft.object(version, (self.means.wall)());
+            let object = draft.object(version, (self.context.wall)());
             let (bucket, key) = (draft.bucket.clone(), draft.key.clone());
-            let attributes = packed::attributes(&self.means, &mut buckets, &bucket, &object, sequence).await;
+            let attributes = packed::attributes(&self.context, &mut buckets, &bucket, &object, sequence).await;
             let attributes = attributes.map_err(|error| WriteFault::Other(format!("catalog: {error}")))?;
             members.push(PackMember { bucket, key, object, attributes, slots: Vec::new() });
             keys.push(draft.hidden.clone());

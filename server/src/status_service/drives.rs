@@ -13,20 +13,20 @@ use std::collections::BTreeMap;
 impl StatusService {
     /// Gives up `drive` for good, unless blobs may be lost by that and the operator does not insist.
     pub(super) async fn fail(&self, drive: DriveId, force: bool) -> Result<Option<DriveReport>, Untold> {
-        if drive.index() >= self.means.drives.len() {
+        if drive.index() >= self.context.drives.len() {
             return Ok(None);
         }
         if let Some(refusal) = self.look(move |rack, _| fails_too_many(rack, drive)).await?.filter(|_| !force) {
             return Err(Untold::Because(refusal));
         }
         // Remembered first: what the rack acts upon must hold after a crash as well.
-        let now_ms = (self.means.wall)();
-        let first = self.means.catalog.fail_drive(drive, now_ms).await.map_err(|error| untold(&error))?;
+        let now_ms = (self.context.wall)();
+        let first = self.context.catalog.fail_drive(drive, now_ms).await.map_err(|error| untold(&error))?;
         if first {
             tracing::warn!(%drive, "the operator says that a drive failed for good; what it held is rebuilt");
             // Once: to the engine, a second time means that the drive was pulled and takes no power any more.
             self.world.tell(Event::DriveFailed { drive });
-            self.means.counters.absences.note(drive, None);
+            self.context.counters.absences.note(drive, None);
         }
         self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
     }
@@ -51,12 +51,12 @@ impl StatusService {
         let taken = taken.map_err(|error| Untold::Because(error.to_string()))?;
         let uuid = taken.map_err(|error| Untold::Because(error.to_string()))?;
         // Remembered first: what the rack acts upon must hold after a crash as well.
-        let lost_bytes = self.means.catalog.replace_drive(drive, uuid.0).await.map_err(|error| untold(&error))?;
+        let lost_bytes = self.context.catalog.replace_drive(drive, uuid.0).await.map_err(|error| untold(&error))?;
         let Some(lost_bytes) = lost_bytes else {
             return Err(Untold::Because(ReplaceError::NotFailed(number).to_string()));
         };
         tracing::info!(%drive, "another drive took the place of one that failed");
-        self.means.counters.absences.note(drive, None);
+        self.context.counters.absences.note(drive, None);
         self.emulated.replace(drive);
         self.world.tell(Event::DriveReplaced { drive, lost_bytes });
         self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)

@@ -4,7 +4,7 @@ use crate::report::{
     CapacityStatus, ClassStatus, DriveCounts, DriveReport, PowerStatus, RebuildReport, Totals, UnusableStack,
 };
 use disk::Clock;
-use engine::{DrivePhase, GroupState, Lane, Rack, RebuildView};
+use engine::{DrivePhase, GroupState, PriorityClass, Rack, RebuildView};
 use model::{ClassId, DriveId, GroupId, Time};
 use std::collections::BTreeMap;
 
@@ -91,8 +91,11 @@ fn class_status(rack: &Rack, class: ClassId) -> ClassStatus {
 
 fn totals(rack: &Rack) -> Totals {
     let stats = rack.stats();
-    let background = Lane::ALL.iter().position(|lane| *lane == Lane::Background).map_or(0, |i| stats.group_wakes[i]);
-    let waiting = (0..rack.layout().groups.len()).map(|group| rack.doomed_bytes(GroupId(group as u32))).sum();
+    let background = PriorityClass::ALL
+        .iter()
+        .position(|priority| *priority == PriorityClass::Background)
+        .map_or(0, |i| stats.group_wakes[i]);
+    let waiting = (0..rack.layout().groups.len()).map(|group| rack.dead_bytes(GroupId(group as u32))).sum();
     Totals {
         group_wakes: stats.group_wakes,
         drive_starts: stats.drive_starts,

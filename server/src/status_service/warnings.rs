@@ -1,6 +1,6 @@
 //! The warnings of a status, each with its mend.
 
-use crate::context::Means;
+use crate::context::Context;
 use crate::lineage;
 use crate::report::{RebuildReport, Status};
 use model::DriveId;
@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering;
 const QUARANTINED_NAMED: usize = 20;
 
 /// The objects in quarantine.
-pub(super) async fn quarantine_warning(means: &Means) -> Option<String> {
-    let (count, _) = means.catalog.unreadable_usage().await.ok()?;
-    let named = means.catalog.unreadable_page(None, QUARANTINED_NAMED).await.ok()?.items;
+pub(super) async fn quarantine_warning(context: &Context) -> Option<String> {
+    let (count, _) = context.catalog.unreadable_usage().await.ok()?;
+    let named = context.catalog.unreadable_page(None, QUARANTINED_NAMED).await.ok()?.items;
     let name = |found: &catalog::Unreadable| format!("{}/{}", found.bucket, found.key);
     let mut names: Vec<String> = named.iter().map(name).collect();
     if count > names.len() as u64 {
@@ -29,16 +29,16 @@ pub(super) async fn quarantine_warning(means: &Means) -> Option<String> {
 }
 
 /// The catalog's disagreements with rack and workshop.
-pub(super) fn catalog_warnings(means: &Means) -> Vec<String> {
-    let counters = &means.counters;
+pub(super) fn catalog_warnings(context: &Context) -> Vec<String> {
+    let counters = &context.counters;
     let mut warnings = Vec::new();
-    if let Some(why) = means.lineage.older() {
+    if let Some(why) = context.lineage.older() {
         warnings.push(format!(
             "the catalog is older than the rack: {why}. Nothing is removed from the rack meanwhile; {}",
             lineage::MEND
         ));
     }
-    if let Some(flaw) = means.lineage.incomplete() {
+    if let Some(flaw) = context.lineage.incomplete() {
         warnings.push(format!(
             "the catalog is not complete: {flaw}. What it does not find may be what is missing, so nothing is \
              removed from the rack meanwhile; {}",

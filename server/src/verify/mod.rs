@@ -140,7 +140,7 @@ async fn open_and_verify(
         Ok(Arc::new(DirectoryDrive::open(dir.workshop().join(name)).map_err(VerifyError::Workshop)?))
     };
     // A server claims its catalog after it has made the workshop: one that is claimed, and has none, has lost it.
-    let catalog = Catalog::open_as_it_is(store).await?;
+    let catalog = Catalog::open_read_only(store).await?;
     let never_served = catalog.rack_uuid().await?.is_none() && !dir.workshop().join("staged").exists();
     if never_served {
         return Ok(Report { clean: true, ..Report::default() });
@@ -236,7 +236,7 @@ impl Work<'_> {
             uploads: audit.uploads,
             upload_bytes: audit.upload_bytes,
             blobs: audit.blobs,
-            doomed_bytes: audit.doomed_bytes,
+            dead_bytes: audit.dead_bytes,
         };
         self.report.leftovers.unfinished_blobs = audit.intents;
         let told = audit.told.len() as u64;

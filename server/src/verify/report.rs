@@ -110,7 +110,7 @@ pub struct CatalogCounts {
     /// Blobs, those without living versions included.
     pub blobs: u64,
     /// Payload bytes in the rack that nobody refers to, and that wait for their group's next wake.
-    pub doomed_bytes: u64,
+    pub dead_bytes: u64,
 }
 
 /// Files of the workshop that were looked at.

@@ -4,9 +4,9 @@
 //! from the drives through memory (`world/memory_read.rs`); the only file they are written to is the copy itself.
 
 use super::quarantine::quarantine;
-use super::{Means, MemoryReads, Message, World, WorldHandle};
+use super::{Context, MemoryReads, Message, World, WorldHandle};
 use catalog::{Blob, Place, PlacedObject, Version, VersionId};
-use engine::{Event, Lane, Rejection};
+use engine::{Event, PriorityClass, Rejection};
 use futures::StreamExt;
 use model::BlobId;
 use std::ops::Range;
@@ -23,13 +23,13 @@ impl World {
         if !self.evacuating.insert(blob) {
             return;
         }
-        let (handle, means) = (self.handle.clone(), self.means.clone());
+        let (handle, context) = (self.handle.clone(), self.context.clone());
         self.start(async move {
-            let reads = MemoryReads::new(means.clone(), handle.clone());
-            let evacuation = Evacuation { means: means.clone(), reads, handle: handle.clone() };
+            let reads = MemoryReads::new(context.clone(), handle.clone());
+            let evacuation = Evacuation { context: context.clone(), reads, handle: handle.clone() };
             let ran = evacuation.run(blob).await;
             // What was copied has to find its way back to the rack, however far this got.
-            handle.tell(Event::StagingChanged(super::usage_of(&means)));
+            handle.tell(Event::StagingChanged(super::usage_of(&context)));
             match ran {
                 Ok(versions) => tracing::info!(%blob, versions, "evacuated what still lived in a mostly dead blob"),
                 Err(error) => {
@@ -44,7 +44,7 @@ impl World {
 /// Copies what lives in a blob back to the workshop, version by version, each of which leaves the blob only when its
 /// copy is durable.
 struct Evacuation {
-    means: Means,
+    context: Context,
     reads: MemoryReads,
     handle: WorldHandle,
 }
@@ -52,14 +52,14 @@ struct Evacuation {
 impl Evacuation {
     /// The index of the pack says whose each member is; the catalog, which of them still live there.
     async fn run(&self, id: BlobId) -> Result<u64, String> {
-        let blob = self.means.catalog.blob(id).await.map_err(text)?.ok_or("the blob is gone")?;
+        let blob = self.context.catalog.blob(id).await.map_err(text)?.ok_or("the blob is gone")?;
         let index = self.index(&blob).await?;
         let mut copied = 0;
         for page in index.chunks(PAGE) {
             let at: Vec<_> = page.iter().map(|entry| (entry.bucket.as_str(), entry.key.as_str())).collect();
-            let found = self.means.catalog.placed_objects(&at).await.map_err(text)?;
+            let found = self.context.catalog.placed_objects(&at).await.map_err(text)?;
             let versions: Vec<VersionId> = page.iter().map(|entry| entry.object.version).collect();
-            let quarantined = self.means.catalog.are_unreadable(&versions).await.map_err(text)?;
+            let quarantined = self.context.catalog.are_unreadable(&versions).await.map_err(text)?;
             for ((entry, found), quarantined) in page.iter().zip(found).zip(quarantined) {
                 let place = Place::Stored { blob: id, offset: entry.offset };
                 let lives_here =
@@ -88,7 +88,7 @@ impl Evacuation {
 
     async fn bytes(&self, blob: &Blob, range: Range<u64>) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
-        let mut stream = self.reads.stream(blob.clone(), range, Lane::Background);
+        let mut stream = self.reads.stream(blob.clone(), range, PriorityClass::Background);
         while let Some(piece) = stream.next().await {
             bytes.extend_from_slice(&piece.map_err(text)?);
         }
@@ -98,11 +98,11 @@ impl Evacuation {
     /// Copies one member and moves it. False if it was gone by then.
     async fn one(&self, blob: &Blob, entry: &IndexEntry, staged_ms: u64) -> Result<bool, String> {
         let bytes = entry.object.bytes;
-        let slot = self.means.catalog.next_slot().await.map_err(text)?;
-        let room = self.means.staging.reserve(bytes).map_err(text)?;
-        let mut writer = self.means.staging.create(slot, room).await.map_err(text)?;
+        let slot = self.context.catalog.next_slot().await.map_err(text)?;
+        let room = self.context.staging.reserve(bytes).map_err(text)?;
+        let mut writer = self.context.staging.create(slot, room).await.map_err(text)?;
         let range = entry.offset..entry.offset + bytes;
-        let mut stream = self.reads.stream(blob.clone(), range, Lane::Background);
+        let mut stream = self.reads.stream(blob.clone(), range, PriorityClass::Background);
         while let Some(piece) = stream.next().await {
             let piece = match piece {
                 // Lost, and that is no reason to leave the others where they are.
@@ -110,7 +110,7 @@ impl Evacuation {
                     let (bucket, key, version) = (entry.bucket.clone(), entry.key.clone(), entry.object.version);
                     let place = Place::Stored { blob: blob.blob, offset: entry.offset };
                     let found = Version { version, bucket, key, bytes, staged_ms, place };
-                    quarantine(&self.means, &found, reason.text()).await;
+                    quarantine(&self.context, &found, reason.text()).await;
                     return Ok(false);
                 }
                 piece => piece.map_err(text)?,
@@ -119,12 +119,12 @@ impl Evacuation {
         }
         writer.finish_for_version(entry.object.version.0).await.map_err(text)?;
         let at = (entry.bucket.as_str(), entry.key.as_str());
-        let moved = self.means.catalog.restage(at, entry.object.version, blob.blob, slot).await.map_err(text)?;
+        let moved = self.context.catalog.restage(at, entry.object.version, blob.blob, slot).await.map_err(text)?;
         match &moved {
-            Some(doomed) => {
-                self.handle.tell(Event::SpaceDoomed { group: doomed.group, bytes: doomed.bytes });
+            Some(dead) => {
+                self.handle.tell(Event::SpaceDead { group: dead.group, bytes: dead.bytes });
             }
-            None => self.means.staging.free(slot).await.map_err(text)?,
+            None => self.context.staging.free(slot).await.map_err(text)?,
         }
         Ok(moved.is_some())
     }

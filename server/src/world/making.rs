@@ -1,13 +1,13 @@
-//! Blobs made of bytes in memory: written by an ordinary operation of the background lane into a certain group, read
+//! Blobs made of bytes in memory: written by an ordinary operation of the background priority class into a certain group, read
 //! back, and then committed together with the objects that lie in them.
 //!
 //! The order is that of a migration: intent, stacks, sync, read back, commit. Whatever fails before the commit leaves
 //! the stacks dead and nothing known; there is nothing to free after it.
 
 use super::{Job, Message, Origin, World, Written};
-use catalog::{Blob, Made};
+use catalog::{Blob, JobObject};
 use disk::stack;
-use engine::{JobClass, Lane, Outcome, PinnedTo, Rejection, Request, Work};
+use engine::{JobClass, Outcome, PinnedTo, PriorityClass, Rejection, Request, Work};
 use model::{GroupId, OpId};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -58,7 +58,7 @@ impl World {
         let work = Work::Write { bytes, stack_bytes, pin: PinnedTo::Group(group), migration: false };
         let of = Origin::Memory(Box::new(Making { keys, answer }));
         self.jobs.insert(op, Job::Write { pack, of, written: None });
-        self.submit(Some(job), Request { op, lane: Lane::Background, overtake_limit: None, work });
+        self.submit(Some(job), Request { op, priority: PriorityClass::Background, overtake_limit: None, work });
     }
 
     /// A blob of bytes in memory is written, or was given up.
@@ -76,16 +76,16 @@ impl World {
         let blob = written.to_commit(*group, drives);
         self.committing += 1;
         let placed = pack.plan().members().iter().zip(pack.plan().offsets()).zip(keys);
-        let made: Vec<Made> = placed
-            .map(|((member, offset), key)| Made { key, object: member.object.clone(), offset: *offset })
+        let made: Vec<JobObject> = placed
+            .map(|((member, offset), key)| JobObject { key, object: member.object.clone(), offset: *offset })
             .collect();
-        let (handle, means) = (self.handle.clone(), self.means.clone());
+        let (handle, context) = (self.handle.clone(), self.context.clone());
         self.start(async move {
-            let committed = means.catalog.commit_made_blob(&blob, &made).await;
+            let committed = context.catalog.commit_job_blob(&blob, &made).await;
             let told = match committed {
                 Ok(()) => Ok(blob),
                 Err(error) => {
-                    super::transfer::give_up(&means, &handle, &blob).await;
+                    super::transfer::give_up(&context, &handle, &blob).await;
                     Err(MakeError::Catalog(error.to_string()))
                 }
             };

@@ -6,13 +6,13 @@
 //!
 //! A stream that is dropped withdraws what it has queued, and ends what it has in service.
 
-use super::{Means, Message, ReadOrder, ReadTarget, WorldHandle};
+use super::{Context, Message, ReadOrder, ReadTarget, WorldHandle};
 use crate::holds::Hold;
 use crate::world::read::MemorySink;
 use bytes::Bytes;
 use catalog::Blob;
 use engine::recall::{Broken, MemoryRead};
-use engine::{JobClass, Lane, Rejection};
+use engine::{JobClass, PriorityClass, Rejection};
 use futures::stream::{BoxStream, StreamExt, try_unfold};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -21,15 +21,15 @@ use tokio::sync::mpsc;
 /// Reads blobs into memory. A clone is another handle on the same.
 #[derive(Clone)]
 pub struct MemoryReads {
-    means: Means,
+    context: Context,
     world: WorldHandle,
     job: Option<JobClass>,
 }
 
 impl MemoryReads {
     /// Reads through `world`.
-    pub fn new(means: Means, world: WorldHandle) -> Self {
-        Self { means, world, job: None }
+    pub fn new(context: Context, world: WorldHandle) -> Self {
+        Self { context, world, job: None }
     }
 
     /// The same, as part of the steps of a repartition job.
@@ -40,10 +40,15 @@ impl MemoryReads {
 
     /// The payload bytes `range` of `blob`, however long it takes. The stream ends after its first error, which says
     /// why the rack does not give them. The blob is held as long as the stream is.
-    pub fn stream(&self, blob: Blob, range: Range<u64>, lane: Lane) -> BoxStream<'static, Result<Bytes, Rejection>> {
-        let hold = self.means.holds.guard(blob.blob);
+    pub fn stream(
+        &self,
+        blob: Blob,
+        range: Range<u64>,
+        priority: PriorityClass,
+    ) -> BoxStream<'static, Result<Bytes, Rejection>> {
+        let hold = self.context.holds.guard(blob.blob);
         let reads = self.clone();
-        let reader = Reader { reads, blob, lane, plan: MemoryRead::new(range), operation: None, _hold: hold };
+        let reader = Reader { reads, blob, priority, plan: MemoryRead::new(range), operation: None, _hold: hold };
         try_unfold(reader, |mut reader| async move { Ok(reader.next().await?.map(|bytes| (bytes, reader))) }).boxed()
     }
 }
@@ -51,7 +56,7 @@ impl MemoryReads {
 struct Reader {
     reads: MemoryReads,
     blob: Blob,
-    lane: Lane,
+    priority: PriorityClass,
     plan: MemoryRead,
     operation: Option<Operation>,
     _hold: Hold,
@@ -89,7 +94,7 @@ impl Reader {
             blob: self.blob.clone(),
             range,
             target: ReadTarget::Memory(sink),
-            lane: self.lane,
+            priority: self.priority,
             job: self.reads.job,
             refused: Arc::clone(&refused),
         });

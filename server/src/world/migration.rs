@@ -8,7 +8,7 @@ use super::quarantine::{missing, quarantine, survey};
 use super::{Job, Message, Origin, World, Written, packed};
 use catalog::{Blob, Cursor, Member, VersionId};
 use disk::stack;
-use engine::{Event, Lane, Outcome, PinnedTo, Request, StagedEntry, Work};
+use engine::{Event, Outcome, PinnedTo, PriorityClass, Request, StagedEntry, Work};
 use model::{Attempt, OpId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,9 +33,9 @@ pub(crate) struct StagedCursor {
 impl World {
     pub(super) fn list_staged(&mut self, attempt: Attempt, query: StagedQuery, restart: bool) {
         let go_on = if restart { None } else { self.staged_cursor.take() };
-        let (handle, means) = (self.handle.clone(), self.means.clone());
+        let (handle, context) = (self.handle.clone(), self.context.clone());
         self.start(async move {
-            let listed = list(&means, query, go_on).await;
+            let listed = list(&context, query, go_on).await;
             let (entries, next) = listed.unwrap_or_else(|error| {
                 tracing::error!(%error, "staged versions could not be listed; migration waits for the next scan");
                 (Vec::new(), None)
@@ -55,9 +55,9 @@ impl World {
     pub(super) fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: PinnedTo) {
         let versions: Vec<VersionId> = versions.into_iter().map(VersionId).collect();
         self.migrating.extend(&versions);
-        let (handle, means) = (self.handle.clone(), self.means.clone());
+        let (handle, context) = (self.handle.clone(), self.context.clone());
         self.start(async move {
-            let pack = gather(&means, &versions).await.unwrap_or_else(|error| {
+            let pack = gather(&context, &versions).await.unwrap_or_else(|error| {
                 tracing::error!(%error, "a pack could not be composed; its versions stay in the workshop");
                 None
             });
@@ -71,10 +71,10 @@ impl World {
             Some(Job::Write { of: Origin::Workshop(versions), .. }) => std::mem::take(versions),
             _ => Vec::new(),
         };
-        let (handle, means) = (self.handle.clone(), self.means.clone());
+        let (handle, context) = (self.handle.clone(), self.context.clone());
         self.start(async move {
-            let pack = match survey(&means, &versions).await {
-                Ok(left) => gather(&means, &left).await,
+            let pack = match survey(&context, &versions).await {
+                Ok(left) => gather(&context, &left).await,
                 Err(error) => Err(error.to_string()),
             };
             let pack = pack.unwrap_or_else(|error| {
@@ -95,7 +95,7 @@ impl World {
         let stack_bytes = stack::stack_bytes(self.rack.spec().code, bytes);
         let work = Work::Write { bytes, stack_bytes, pin, migration: true };
         self.jobs.insert(op, Job::Write { pack, of: Origin::Workshop(versions), written: None });
-        self.apply(Event::Submitted(Request { op, lane: Lane::Background, overtake_limit: None, work }));
+        self.apply(Event::Submitted(Request { op, priority: PriorityClass::Background, overtake_limit: None, work }));
     }
 
     /// A write has come to its end. If it is done, its blob is committed and what it was made of is freed.
@@ -110,9 +110,9 @@ impl World {
             (Outcome::Written { group, drives }, Some(written)) => {
                 let blob = written.to_commit(*group, drives);
                 self.committing += 1;
-                let (handle, means) = (self.handle.clone(), self.means.clone());
+                let (handle, context) = (self.handle.clone(), self.context.clone());
                 self.start(async move {
-                    commit(&means, &handle, pack.plan(), &blob).await;
+                    commit(&context, &handle, pack.plan(), &blob).await;
                     drop(pack); // its files can go now
                     handle.send(Message::Committed { versions });
                 });
@@ -147,36 +147,36 @@ impl World {
 }
 
 async fn list(
-    means: &super::Means,
+    context: &super::Context,
     query: StagedQuery,
     go_on: Option<StagedCursor>,
 ) -> Result<(Vec<StagedEntry>, Option<StagedCursor>), catalog::CatalogError> {
     let StagedQuery { older_than, coldest_bytes, limit } = query;
-    let now_ms = (means.wall)();
+    let now_ms = (context.wall)();
     let (until_ms, after) = if let Some(cursor) = go_on {
         (cursor.until_ms, Some(cursor.after))
     } else {
-        let age_ms = means.clock.to_wall(older_than).as_millis() as u64;
+        let age_ms = context.clock.to_wall(older_than).as_millis() as u64;
         let old_enough = now_ms.saturating_sub(age_ms);
         let cold_enough = match coldest_bytes {
             // What is in quarantine stays, and must not stand for others that can go.
             Some(bytes) => {
-                let (_, stay_bytes) = means.catalog.unreadable_usage().await?;
-                means.catalog.coldest_cutoff_ms(bytes.saturating_add(stay_bytes)).await?.unwrap_or(0)
+                let (_, stay_bytes) = context.catalog.unreadable_usage().await?;
+                context.catalog.coldest_cutoff_ms(bytes.saturating_add(stay_bytes)).await?.unwrap_or(0)
             }
             None => u64::MAX,
         };
         (old_enough.min(cold_enough), None)
     };
-    let page = means.catalog.staged_page(after.as_ref(), until_ms, limit as usize).await?;
+    let page = context.catalog.staged_page(after.as_ref(), until_ms, limit as usize).await?;
     let entry = |version: &catalog::Version| StagedEntry {
         version: version.version.0,
         bytes: version.bytes,
-        age: means.clock.to_modelled(Duration::from_millis(now_ms.saturating_sub(version.staged_ms))),
-        pin: (means.pin_of)(&version.bucket, &version.key).into(),
+        age: context.clock.to_modelled(Duration::from_millis(now_ms.saturating_sub(version.staged_ms))),
+        pin: (context.pin_of)(&version.bucket, &version.key).into(),
     };
     let numbers: Vec<VersionId> = page.items.iter().map(|version| version.version).collect();
-    let quarantined = means.catalog.are_unreadable(&numbers).await?;
+    let quarantined = context.catalog.are_unreadable(&numbers).await?;
     let readable = page.items.iter().zip(quarantined).filter(|(_, quarantined)| !quarantined);
     let entries = readable.map(|(version, _)| entry(version)).collect();
     Ok((entries, page.next.map(|after| StagedCursor { until_ms, after })))
@@ -187,22 +187,22 @@ const GATHER_TRIES: u32 = 8;
 
 /// The pack of those `versions` that are left, whose files stay; `None` if all were overwritten or deleted, or are in
 /// quarantine. A member that makes a pack impossible is quarantined, and the pack made of the others.
-async fn gather(means: &super::Means, versions: &[VersionId]) -> Result<Option<HeldPack>, String> {
+async fn gather(context: &super::Context, versions: &[VersionId]) -> Result<Option<HeldPack>, String> {
     for _ in 0..GATHER_TRIES {
-        let members = members(means, versions).await.map_err(|error| error.to_string())?;
+        let members = members(context, versions).await.map_err(|error| error.to_string())?;
         if members.is_empty() {
             return Ok(None);
         }
         let slots: Vec<Vec<u64>> = members.iter().map(|member| member.slots.clone()).collect();
         let numbers: Vec<VersionId> = members.iter().map(|member| member.object.version).collect();
-        match PackPlan::new(members).and_then(|plan| plan.hold(&means.staging)) {
+        match PackPlan::new(members).and_then(|plan| plan.hold(&context.staging)) {
             Err(PackError::MemberGone { .. }) => {}
             Err(error) => {
                 let bad = error.bad_slot().and_then(|slot| slots.iter().position(|slots| slots.contains(&slot)));
                 let Some(bad) = bad else { return Err(error.to_string()) };
-                let found = means.catalog.staged_version(numbers[bad]).await.map_err(|error| error.to_string())?;
+                let found = context.catalog.staged_version(numbers[bad]).await.map_err(|error| error.to_string())?;
                 if let Some(found) = found {
-                    quarantine(means, &found, &error.to_string()).await;
+                    quarantine(context, &found, &error.to_string()).await;
                 }
             }
             Ok(held) => return Ok(Some(held)),
@@ -211,13 +211,13 @@ async fn gather(means: &super::Means, versions: &[VersionId]) -> Result<Option<H
     Err("its members change again and again".into())
 }
 
-async fn members(means: &super::Means, versions: &[VersionId]) -> Result<Vec<PackMember>, catalog::CatalogError> {
+async fn members(context: &super::Context, versions: &[VersionId]) -> Result<Vec<PackMember>, catalog::CatalogError> {
     let mut members = Vec::with_capacity(versions.len());
     let mut buckets = packed::Buckets::default();
-    let quarantined = means.catalog.are_unreadable(versions).await?;
+    let quarantined = context.catalog.are_unreadable(versions).await?;
     for (version, _) in versions.iter().zip(quarantined).filter(|(_, quarantined)| !quarantined) {
-        let Some(found) = means.catalog.staged_object(*version).await? else { continue };
-        let slots = means.catalog.slots_of(*version, found.place).await?;
+        let Some(found) = context.catalog.staged_object(*version).await? else { continue };
+        let slots = context.catalog.slots_of(*version, found.place).await?;
         // Whoever overwrites it between two reads of its parts leaves the first of them: it is no member any more. In
         // the rack it has no slots at all.
         let object = &found.object;
@@ -227,41 +227,41 @@ async fn members(means: &super::Means, versions: &[VersionId]) -> Result<Vec<Pac
         }
         let part = |number| object.parts.range(number).filter(|_| files > 1);
         let bytes = (1..).take(files).map(|number| part(number).map_or(object.bytes, |part| part.end - part.start));
-        if let Some(reason) = missing(means, &slots, &bytes.collect::<Vec<_>>()).await {
-            quarantine(means, &found.version(), &reason).await;
+        if let Some(reason) = missing(context, &slots, &bytes.collect::<Vec<_>>()).await {
+            quarantine(context, &found.version(), &reason).await;
             continue;
         }
-        let attributes = packed::attributes(means, &mut buckets, &found.bucket, object, found.sequence).await?;
+        let attributes = packed::attributes(context, &mut buckets, &found.bucket, object, found.sequence).await?;
         members.push(PackMember { bucket: found.bucket, key: found.key, object: found.object, attributes, slots });
     }
     Ok(members)
 }
 
-async fn commit(means: &super::Means, handle: &super::WorldHandle, plan: &PackPlan, blob: &Blob) {
+async fn commit(context: &super::Context, handle: &super::WorldHandle, plan: &PackPlan, blob: &Blob) {
     let placed = plan.members().iter().zip(plan.offsets());
     let members: Vec<Member> = placed
         .map(|(member, offset)| Member { version: member.object.version, offset: *offset, bytes: member.object.bytes })
         .collect();
-    match means.catalog.commit_blob(blob, &members).await {
+    match context.catalog.commit_blob(blob, &members).await {
         Ok(done) => {
             let committed: BTreeSet<VersionId> = members.iter().map(|member| member.version).collect();
             let is_committed = |(version, _): &(VersionId, u64)| committed.contains(version);
             assert!(done.moved.iter().all(is_committed), "only what was committed is freed");
             let slots: Vec<u64> = done.moved.iter().map(|(_, slot)| *slot).collect();
-            if let Err(error) = means.staging.free_all(&slots).await {
+            if let Err(error) = context.staging.free_all(&slots).await {
                 tracing::warn!(%error, "a migrated file could not be removed yet");
             }
             if done.dead_bytes > 0 {
-                handle.tell(Event::SpaceDoomed { group: blob.group, bytes: done.dead_bytes });
+                handle.tell(Event::SpaceDead { group: blob.group, bytes: done.dead_bytes });
             }
-            handle.tell(Event::StagingChanged(super::usage_of(means)));
+            handle.tell(Event::StagingChanged(super::usage_of(context)));
         }
         Err(error) => {
             tracing::error!(
                 blob = %blob.blob, %error,
                 "a written blob could not be committed; its objects stay in the workshop"
             );
-            super::transfer::give_up(means, handle, blob).await;
+            super::transfer::give_up(context, handle, blob).await;
         }
     }
 }

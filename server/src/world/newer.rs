@@ -3,7 +3,7 @@
 //! The work is bounded: one listing of names for each drive, a look into the catalog for those whose numbers it has
 //! given out last or never, and a few headers. Nothing is changed on the drive.
 
-use super::Means;
+use super::Context;
 use crate::lineage::{self, MEND};
 use catalog::Known;
 use disk::stack::{self, Header, Provenance};
@@ -19,26 +19,26 @@ const PAGE: usize = 1_024;
 const HEADERS_MAX: usize = 64;
 
 /// Looks for stacks on `device` that were written under a newer catalog; once for each drive.
-pub(super) async fn look(means: &Means, drive: DriveId, device: &dyn Drive) {
-    if !means.lineage.is_first_look(drive) {
+pub(super) async fn look(context: &Context, drive: DriveId, device: &dyn Drive) {
+    if !context.lineage.is_first_look(drive) {
         return;
     }
-    match newer_stack(means, device).await {
+    match newer_stack(context, device).await {
         Ok(None) => {}
         Ok(Some((name, run))) => {
             let why = format!("stack {name} on drive {drive} was written under a newer catalog than this");
-            lineage::found_newer(&means.lineage, &means.catalog, &means.staging, run, why).await;
+            lineage::found_newer(&context.lineage, &context.catalog, &context.staging, run, why).await;
         }
         Err(error) => {
             tracing::warn!(%drive, error, "a drive could not be compared with the catalog; {MEND} if that is older");
-            means.lineage.look_again(drive);
+            context.lineage.look_again(drive);
         }
     }
 }
 
 /// The name of a stack that was written under a newer catalog, and the run that wrote it, if one is found.
-async fn newer_stack(means: &Means, device: &dyn Drive) -> Result<Option<(FileName, u64)>, String> {
-    let recent = means.lineage.blobs_end().saturating_sub(RECENT);
+async fn newer_stack(context: &Context, device: &dyn Drive) -> Result<Option<(FileName, u64)>, String> {
+    let recent = context.lineage.blobs_end().saturating_sub(RECENT);
     let names = device.list().await.map_err(text)?;
     let stacks = names.into_iter().filter_map(|name| Some((stack::stack_of(&name)?.0, name)));
     let stacks: Vec<(BlobId, FileName)> = stacks.filter(|(blob, _)| blob.number >= recent).collect();
@@ -46,13 +46,13 @@ async fn newer_stack(means: &Means, device: &dyn Drive) -> Result<Option<(FileNa
     // The newest first: they are the likeliest.
     for page in stacks.rchunks(PAGE) {
         let ids: Vec<BlobId> = page.iter().map(|(blob, _)| *blob).collect();
-        let known = means.catalog.known_blobs(&ids).await.map_err(text)?;
+        let known = context.catalog.known_blobs(&ids).await.map_err(text)?;
         for ((blob, name), known) in page.iter().zip(known).rev() {
             if known != Known::Nothing || headers == HEADERS_MAX {
                 continue;
             }
             headers += 1;
-            if let Some(run) = newer_run(means, *blob, name, device).await.map_err(text)? {
+            if let Some(run) = newer_run(context, *blob, name, device).await.map_err(text)? {
                 return Ok(Some((name.clone(), run)));
             }
         }
@@ -64,7 +64,7 @@ async fn newer_stack(means: &Means, device: &dyn Drive) -> Result<Option<(FileNa
 /// higher commit sequence number than this one had when it was opened. What this run wrote does not count (a blob may
 /// have been removed since the drive was listed), nor what was written aside, under a catalog known to be older.
 async fn newer_run(
-    means: &Means,
+    context: &Context,
     blob: BlobId,
     name: &FileName,
     device: &dyn Drive,
@@ -75,9 +75,9 @@ async fn newer_run(
         Err(error) => return Err(error),
     };
     let Ok(header) = Header::decode(&block) else { return Ok(None) };
-    let ours = header.blob.rack == means.rack_uuid && header.blob.id == blob;
+    let ours = header.blob.rack == context.rack_uuid && header.blob.id == blob;
     let Provenance { sequence, run, .. } = header.provenance;
-    Ok((ours && lineage::is_newer(&means.lineage, run, sequence)).then_some(run))
+    Ok((ours && lineage::is_newer(&context.lineage, run, sequence)).then_some(run))
 }
 
 #[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants

@@ -1,7 +1,7 @@
 //! Attributes of a pack's members beyond S3's own: their bucket's owner, and everything that a catalog needs which is
 //! rebuilt from the drives.
 
-use super::Means;
+use super::Context;
 use catalog::{Bucket, CatalogError, Object, Sequence};
 use std::collections::BTreeMap;
 use workshop::{MemberAttributes, PartDigests};
@@ -14,9 +14,9 @@ const PAGE: usize = 1_000;
 pub(crate) struct Buckets(BTreeMap<String, Option<Bucket>>);
 
 impl Buckets {
-    async fn get(&mut self, means: &Means, name: &str) -> Result<Option<&Bucket>, CatalogError> {
+    async fn get(&mut self, context: &Context, name: &str) -> Result<Option<&Bucket>, CatalogError> {
         if !self.0.contains_key(name) {
-            let found = match means.catalog.bucket(name).await {
+            let found = match context.catalog.bucket(name).await {
                 Ok(bucket) => Some(bucket),
                 Err(CatalogError::NoSuchBucket) => None,
                 Err(error) => return Err(error),
@@ -32,14 +32,14 @@ impl Buckets {
 /// # Errors
 /// [`CatalogError`].
 pub(crate) async fn attributes(
-    means: &Means,
+    context: &Context,
     buckets: &mut Buckets,
     bucket: &str,
     object: &Object,
     sequence: Sequence,
 ) -> Result<MemberAttributes, CatalogError> {
-    let parts = part_digests(means, object).await?;
-    let bucket = buckets.get(means, bucket).await?;
+    let parts = part_digests(context, object).await?;
+    let bucket = buckets.get(context, bucket).await?;
     Ok(MemberAttributes {
         bucket_created_ms: bucket.map_or(0, |bucket| bucket.created_ms),
         owner: bucket.map_or_else(String::new, |bucket| bucket.owner.clone()),
@@ -51,12 +51,12 @@ pub(crate) async fn attributes(
 }
 
 /// The digests of the parts of `object`; none if it came in one piece, or the catalog has not all of them.
-async fn part_digests(means: &Means, object: &Object) -> Result<Vec<PartDigests>, CatalogError> {
+async fn part_digests(context: &Context, object: &Object) -> Result<Vec<PartDigests>, CatalogError> {
     let count = object.parts.count() as usize;
     let mut digests = Vec::with_capacity(count);
     let mut last = 0;
     while digests.len() < count {
-        let page = means.catalog.parts_page(object.version, last, PAGE).await?;
+        let page = context.catalog.parts_page(object.version, last, PAGE).await?;
         let Some(part) = page.last() else { return Ok(Vec::new()) };
         last = part.number;
         for part in page {

@@ -1,6 +1,6 @@
 //! Power commands: each in a task of its own, so that all drives of a group start together.
 
-use super::{Counters, Means, Message, World, newer};
+use super::{Context, Counters, Message, World, newer};
 use catalog::{Catalog, CatalogError, DriveRecord};
 use disk::label::{self, DriveUuid};
 use disk::{Drive, DriveError, DriveFuture};
@@ -31,7 +31,7 @@ impl World {
         if records.is_empty() {
             return;
         }
-        let (catalog, earlier) = (self.means.catalog.clone(), self.starts_persisted.clone());
+        let (catalog, earlier) = (self.context.catalog.clone(), self.starts_persisted.clone());
         let persisted = async move {
             // A drive whose start was given up may be started again before the first start is remembered.
             earlier.await;
@@ -53,7 +53,7 @@ impl World {
     pub(super) fn spin_up(&self, drive: DriveId, attempt: Attempt) {
         self.note_command(drive, attempt);
         let (handle, device, persisted) = (self.handle.clone(), self.drive(drive), self.starts_persisted.clone());
-        let (last, counters) = (Arc::clone(&self.last_commands), Arc::clone(&self.means.counters));
+        let (last, counters) = (Arc::clone(&self.last_commands), Arc::clone(&self.context.counters));
         self.start(async move {
             persisted.await;
             // The engine has given this start up, and may have given the drive's permits to others.
@@ -77,22 +77,24 @@ impl World {
 
     pub(super) fn mount(&self, drive: DriveId, attempt: Attempt) {
         self.note_command(drive, attempt);
-        let (handle, device, means) = (self.handle.clone(), self.drive(drive), self.means.clone());
+        let (handle, device, context) = (self.handle.clone(), self.drive(drive), self.context.clone());
         self.start(async move {
             let mounted = match device.mount().await {
-                Ok(space) => is_not_replaced(&means, drive, &*device).await.map(|()| space),
+                Ok(space) => is_not_replaced(&context, drive, &*device).await.map(|()| space),
                 Err(error) => Err(error),
             };
             let event = match mounted {
                 Ok(space) => {
-                    means.counters.absences.note(drive, None);
+                    context.counters.absences.note(drive, None);
                     // Before anything of the group can be removed.
-                    newer::look(&means, drive, &*device).await;
+                    newer::look(&context, drive, &*device).await;
                     Event::Mounted { drive, attempt, free_bytes: space.free_bytes }
                 }
-                Err(error) => {
-                    failed(&means.counters, &Command { drive, attempt, name: "mount", loss: Loss::MountFailed }, &error)
-                }
+                Err(error) => failed(
+                    &context.counters,
+                    &Command { drive, attempt, name: "mount", loss: Loss::MountFailed },
+                    &error,
+                ),
             };
             handle.send(Message::Event(event));
         });
@@ -115,7 +117,7 @@ impl World {
         done: Event,
     ) {
         self.note_command(drive, attempt);
-        let (handle, device, counters) = (self.handle.clone(), self.drive(drive), Arc::clone(&self.means.counters));
+        let (handle, device, counters) = (self.handle.clone(), self.drive(drive), Arc::clone(&self.context.counters));
         self.start(async move {
             let answer = command(Arc::as_ref(&device)).await;
             let event = match answer {
@@ -134,8 +136,8 @@ async fn remember(catalog: &Catalog, drive: DriveId, day: u32, starts: u32) -> R
 }
 
 /// A drive that failed and was replaced has stacks that nobody counts on, and none of those that were written since.
-async fn is_not_replaced(means: &Means, drive: DriveId, device: &dyn Drive) -> Result<(), DriveError> {
-    let known = means.catalog.replacements().await.map_err(|error| DriveError::Io {
+async fn is_not_replaced(context: &Context, drive: DriveId, device: &dyn Drive) -> Result<(), DriveError> {
+    let known = context.catalog.replacements().await.map_err(|error| DriveError::Io {
         context: "asking the catalog which drive belongs here".into(),
         source: io::Error::other(error),
     })?;

@@ -4,7 +4,7 @@
 //! named by `larder status` and `larder explain`; packs are made without it. A file that cannot be opened because the
 //! host has no descriptors or no memory left is nobody's, and nothing is remembered of that.
 
-use super::Means;
+use super::Context;
 use catalog::{CatalogError, Cursor, Place, Version, VersionId};
 use disk::DriveError;
 use futures::StreamExt;
@@ -31,7 +31,7 @@ pub(super) fn blames_member(error: &PackError) -> bool {
         PackError::Read(error) => blames_file(error),
         PackError::MemberGone { .. }
         | PackError::MemberLength { .. }
-        | PackError::MemberUnlike { .. }
+        | PackError::MemberMismatch { .. }
         | PackError::EntryTooLong { .. } => true,
         PackError::Members(_) | PackError::TooLong => false,
     }
@@ -39,9 +39,9 @@ pub(super) fn blames_member(error: &PackError) -> bool {
 
 /// Quarantines a version that was found not to be readable where `found` says. False if it is gone from there by now,
 /// or the catalog could not take it.
-pub(crate) async fn quarantine(means: &Means, found: &Version, reason: &str) -> bool {
+pub(crate) async fn quarantine(context: &Context, found: &Version, reason: &str) -> bool {
     let Version { bucket, key, .. } = found;
-    match means.catalog.mark_unreadable(found, (means.wall)(), reason).await {
+    match context.catalog.mark_unreadable(found, (context.wall)(), reason).await {
         Ok(true) => {
             tracing::error!(
                 bucket,
@@ -75,15 +75,15 @@ impl From<ReadError> for Trouble {
 
 /// The damage of a staged version, every byte of which is read and checked; `None` if there is none, or it does not lie
 /// there any more.
-async fn trouble(means: &Means, found: &Version) -> Result<Option<Trouble>, CatalogError> {
+async fn trouble(context: &Context, found: &Version) -> Result<Option<Trouble>, CatalogError> {
     if matches!(found.place, Place::Stored { .. }) {
         return Ok(None);
     }
-    let slots = means.catalog.slots_of(found.version, found.place).await?;
-    let Some(holds) = slots.into_iter().map(|slot| means.staging.hold(slot)).collect::<Option<Vec<_>>>() else {
+    let slots = context.catalog.slots_of(found.version, found.place).await?;
+    let Some(holds) = slots.into_iter().map(|slot| context.staging.hold(slot)).collect::<Option<Vec<_>>>() else {
         return Ok(None);
     };
-    let object = means.catalog.staged_object(found.version).await?.map(|staged| staged.object);
+    let object = context.catalog.staged_object(found.version).await?.map(|staged| staged.object);
     let own = object.as_ref().and_then(whole_checksum);
     let mut sum = own.map(|own| Checksummer::new(own.kind));
     let mut all_bytes = 0;
@@ -118,9 +118,9 @@ async fn read_all(hold: &SlotHold, mut sum: Option<&mut Checksummer>) -> Result<
 }
 
 /// The damage of a staged version's files that shows without reading them: one is missing, or shorter than it must be.
-pub(super) async fn missing(means: &Means, slots: &[u64], bytes: &[u64]) -> Option<String> {
+pub(super) async fn missing(context: &Context, slots: &[u64], bytes: &[u64]) -> Option<String> {
     for (slot, bytes) in slots.iter().zip(bytes) {
-        match means.staging.charged_bytes(*slot).await {
+        match context.staging.charged_bytes(*slot).await {
             Err(DriveError::NotFound(file)) => return Some(format!("its file {file} is missing from the workshop")),
             Ok(charged_bytes) if charged_bytes < *bytes => {
                 return Some(format!("the file of slot {slot} is shorter than its {bytes} bytes"));
@@ -134,15 +134,15 @@ pub(super) async fn missing(means: &Means, slots: &[u64], bytes: &[u64]) -> Opti
 
 /// Reads every byte of what is in quarantine once more, and lets go what can be read: its file was put back, or its
 /// disk was mended. For the start; no drive of the rack is touched.
-pub(crate) async fn recheck(means: &Means) {
+pub(crate) async fn recheck(context: &Context) {
     let mut after: Option<Cursor> = None;
     loop {
-        let page = match means.catalog.unreadable_page(after.as_ref(), PAGE).await {
+        let page = match context.catalog.unreadable_page(after.as_ref(), PAGE).await {
             Ok(page) => page,
             Err(error) => return tracing::error!(%error, "what is in quarantine could not be looked through"),
         };
         let staged = page.items.into_iter().filter(|found| !matches!(found.place, Place::Stored { .. }));
-        let checks = futures::stream::iter(staged.map(|found| recheck_one(means, found.version)));
+        let checks = futures::stream::iter(staged.map(|found| recheck_one(context, found.version)));
         checks.buffer_unordered(RECHECKS_AT_ONCE).collect::<()>().await;
         after = page.next;
         if after.is_none() {
@@ -151,14 +151,14 @@ pub(crate) async fn recheck(means: &Means) {
     }
 }
 
-async fn recheck_one(means: &Means, version: VersionId) {
+async fn recheck_one(context: &Context, version: VersionId) {
     let looked = async {
-        let Some(found) = means.catalog.staged_version(version).await? else { return Ok(()) };
+        let Some(found) = context.catalog.staged_version(version).await? else { return Ok(()) };
         let Version { bucket, key, .. } = &found;
-        if let Some(trouble) = trouble(means, &found).await? {
+        if let Some(trouble) = trouble(context, &found).await? {
             tracing::error!(bucket, key, trouble.reason, "an object is still in quarantine");
         } else {
-            means.catalog.clear_unreadable(version).await?;
+            context.catalog.clear_unreadable(version).await?;
             tracing::info!(bucket, key, "an object can be read again and left quarantine");
         }
         Ok::<(), CatalogError>(())
@@ -170,14 +170,14 @@ async fn recheck_one(means: &Means, version: VersionId) {
 
 /// Quarantines those of `versions` that cannot be read, every byte of which is read and checked. What is left is the
 /// others, in their order, without those that the catalog could not put into quarantine.
-pub(super) async fn survey(means: &Means, versions: &[VersionId]) -> Result<Vec<VersionId>, CatalogError> {
+pub(super) async fn survey(context: &Context, versions: &[VersionId]) -> Result<Vec<VersionId>, CatalogError> {
     let mut left = Vec::with_capacity(versions.len());
     for version in versions {
-        let Some(found) = means.catalog.staged_version(*version).await? else { continue };
-        match trouble(means, &found).await? {
+        let Some(found) = context.catalog.staged_version(*version).await? else { continue };
+        match trouble(context, &found).await? {
             None => left.push(*version),
             Some(trouble) if trouble.own => {
-                quarantine(means, &found, &trouble.reason).await;
+                quarantine(context, &found, &trouble.reason).await;
             }
             // The host's trouble: this pack goes without it, and the next listing shows it again.
             Some(trouble) => tracing::warn!(key = found.key, trouble.reason, "a staged file cannot be read just now"),

@@ -17,7 +17,7 @@ use catalog::Blob;
 use disk::Drive;
 use disk::stack::{self, PayloadSink, Policy, SinkClosed, StackError, StackOutcome, StackReader};
 use engine::recall::{CONSUMER_WAIT_MAX, MEMORY_READ_BYTES};
-use engine::{Event, JobClass, Lane, Outcome, ReadPolicy, Rejection, Request, Work};
+use engine::{Event, JobClass, Outcome, PriorityClass, ReadPolicy, Rejection, Request, Work};
 use futures::future::BoxFuture;
 use model::{Attempt, BlobId, DriveId, OpId};
 use std::ops::Range;
@@ -42,7 +42,7 @@ pub struct ReadOrder {
     /// Where the bytes go.
     pub target: ReadTarget,
     /// The priority class whose share is charged.
-    pub lane: Lane,
+    pub priority: PriorityClass,
     /// The class of the repartition job of whose step it is a part, if it is.
     pub job: Option<JobClass>,
     /// Set if the engine refuses it or gives it up.
@@ -134,17 +134,17 @@ impl PayloadSink for Progress {
 
 impl World {
     pub(super) fn order_read(&mut self, order: ReadOrder) {
-        let ReadOrder { blob, range, target, lane, job, refused } = order;
+        let ReadOrder { blob, range, target, priority, job, refused } = order;
         if let ReadTarget::Spool(writer) = &target {
             assert_eq!(writer.range(), range, "the spool has room for what is read");
         }
         let op = self.next_op();
         let (group, drives) = (blob.group, blob.drives.clone());
         let work = Work::Read { blob: blob.blob, group, drives, bytes: range.end - range.start };
-        self.means.holds.hold(blob.blob);
+        self.context.holds.hold(blob.blob);
         let progress = Some(Box::new(Progress { range, target, given_bytes: 0, closed: false }));
         self.jobs.insert(op, Job::Read { blob, progress, refused });
-        self.submit(job, Request { op, lane, overtake_limit: None, work });
+        self.submit(job, Request { op, priority, overtake_limit: None, work });
     }
 
     pub(super) fn read(
@@ -161,9 +161,9 @@ impl World {
         };
         assert_eq!(blob.blob, id, "an operation reads the blob it was asked for");
         let Some(progress) = progress.take() else { panic!("{op} is read twice at once") };
-        assert!(self.means.holds.is_held(id), "a blob keeps its stacks while it is read");
+        assert!(self.context.holds.is_held(id), "a blob keeps its stacks while it is read");
         let read = Read {
-            blob: described(&self.means, blob),
+            blob: described(&self.context, blob),
             stacks: stacks_with_drives,
             policy: match policy {
                 ReadPolicy::All => Policy::All,
@@ -172,12 +172,12 @@ impl World {
             progress,
         };
         let stacks = stacks.to_vec();
-        let (handle, means) = (self.handle.clone(), self.means.clone());
+        let (handle, context) = (self.handle.clone(), self.context.clone());
         self.start(async move {
-            let (progress, done, outcomes) = read.run(id, &means.counters.losses).await;
+            let (progress, done, outcomes) = read.run(id, &context.counters.losses).await;
             name_damaged(id, &stacks, &outcomes);
             let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
-            let outcomes = drive_outcomes(&means, &drives, outcomes);
+            let outcomes = drive_outcomes(&context, &drives, outcomes);
             let event = Event::TransferEnded { op, attempt, done, outcomes };
             handle.send(Message::ReadEnded { event, op, progress });
         });
@@ -193,7 +193,7 @@ impl World {
 
     /// The operation is over.
     pub(super) fn read_ended(&self, blob: &Blob, progress: Progress, refused: &OnceLock<Rejection>, outcome: &Outcome) {
-        self.means.holds.release(blob.blob);
+        self.context.holds.release(blob.blob);
         self.note_loss(blob, &progress, outcome);
         let reason = match outcome {
             Outcome::Read => None,
@@ -221,7 +221,7 @@ impl World {
 
     /// Remembers what was lost when `blob` was read, or that nothing was.
     fn note_loss(&self, blob: &Blob, progress: &Progress, outcome: &Outcome) {
-        let losses = &self.means.counters.losses;
+        let losses = &self.context.counters.losses;
         match outcome {
             Outcome::Read => losses.forget(blob.blob, &progress.given()),
             // The transfer knows the stripe, unless drives that failed for good were not asked at all.

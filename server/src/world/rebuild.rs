@@ -24,7 +24,7 @@ pub(crate) struct Rebuild {
 
 impl World {
     pub(super) fn list_on_drive(&self, drive: DriveId, attempt: Attempt, after: Option<BlobId>, limit: u32) {
-        let (handle, catalog) = (self.handle.clone(), self.means.catalog.clone());
+        let (handle, catalog) = (self.handle.clone(), self.context.catalog.clone());
         self.start(async move {
             let (blobs, next) = match catalog.lost_page(drive, after, limit as usize).await {
                 Ok(page) => (page.blobs.into_iter().map(on_drive).collect(), page.next),
@@ -45,14 +45,14 @@ impl World {
         let bystanders = members.iter().filter(|drive| !drives.contains(drive));
         let bystanders: Vec<(u8, Arc<dyn Drive>)> = bystanders.map(|drive| (lost, self.drive(*drive))).collect();
         let device = self.drive(target);
-        let (handle, means) = (self.handle.clone(), self.means.clone());
+        let (handle, context) = (self.handle.clone(), self.context.clone());
         let asked: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).chain([target]).collect();
         let policy = match policy {
             ReadPolicy::All => Policy::All,
             ReadPolicy::K => Policy::K,
         };
         self.start(async move {
-            let found = match means.catalog.blob(blob).await {
+            let found = match context.catalog.blob(blob).await {
                 Ok(found) => found.filter(|found| found.drives == drives),
                 Err(error) => {
                     tracing::error!(%blob, %error, "a blob to be rebuilt could not be looked up");
@@ -66,13 +66,13 @@ impl World {
                 return;
             };
             // Under a newer catalog the lost stack may have been rebuilt already, and be one of them.
-            if means.lineage.may_remove() {
-                stack::remove(means.rack_uuid, blob, &bystanders).await;
+            if context.lineage.may_remove() {
+                stack::remove(context.rack_uuid, blob, &bystanders).await;
             }
             found.drives[usize::from(lost)] = target;
             let order = Lost { index: lost, drives: found.drives.clone(), target: device };
-            let report = stack::rebuild(described(&means, &found), sources, policy, order).await;
-            let outcomes = drive_outcomes(&means, &asked, report.outcomes);
+            let report = stack::rebuild(described(&context, &found), sources, policy, order).await;
+            let outcomes = drive_outcomes(&context, &asked, report.outcomes);
             let written = match report.result {
                 Ok(written) => Some((found, written.payload_crc64)),
                 Err(error) => {
@@ -91,15 +91,15 @@ impl World {
             panic!("{op} is read back, and was not rebuilt");
         };
         let device = self.drive(target);
-        let (handle, means) = (self.handle.clone(), self.means.clone());
+        let (handle, context) = (self.handle.clone(), self.context.clone());
         self.start(async move {
-            let outcome = stack::verify_stack(described(&means, &blob), index, &device, payload_crc64).await;
+            let outcome = stack::verify_stack(described(&context, &blob), index, &device, payload_crc64).await;
             let done = outcome == StackOutcome::Fine;
             if !done {
                 tracing::error!(blob = %blob.blob, drive = %target, "a rebuilt stack does not read back right");
-                stack::remove(means.rack_uuid, blob.blob, &[(index, device)]).await;
+                stack::remove(context.rack_uuid, blob.blob, &[(index, device)]).await;
             }
-            let outcomes = drive_outcomes(&means, &[target], vec![outcome]);
+            let outcomes = drive_outcomes(&context, &[target], vec![outcome]);
             handle.send(Message::Event(Event::TransferEnded { op, attempt, done, outcomes }));
         });
     }
@@ -111,7 +111,7 @@ impl World {
         let lies = (written.blob, written.drives.get(usize::from(index)));
         assert_eq!(lies, (blob, Some(&to)), "the stack that is counted is the one that was written");
         let device = self.drive(to);
-        let (handle, catalog, rack) = (self.handle.clone(), self.means.catalog.clone(), self.means.rack_uuid);
+        let (handle, catalog, rack) = (self.handle.clone(), self.context.catalog.clone(), self.context.rack_uuid);
         self.start(async move {
             let done = match catalog.move_stack(blob, index, from, to).await {
                 Ok(true) => true,

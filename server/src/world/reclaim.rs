@@ -2,12 +2,12 @@
 
 use super::{Message, World};
 use catalog::{Catalog, Cursor, VersionId};
-use engine::{DoomedBlob, Event};
+use engine::{DeadBlob, Event};
 use model::{Attempt, BlobId, GroupId, OpId};
 
 /// A page of a group's blobs with dead bytes.
 pub(crate) struct DeadPage {
-    pub(crate) blobs: Vec<DoomedBlob>,
+    pub(crate) blobs: Vec<DeadBlob>,
     pub(crate) next: Option<Cursor>,
 }
 
@@ -17,14 +17,14 @@ const MEMBERS_LOOKED_AT: usize = 256;
 impl World {
     pub(super) fn list_dead(&self, group: GroupId, attempt: Attempt, limit: u32, restart: bool) {
         let after = if restart { None } else { self.dead_cursors.get(&group).cloned() };
-        let (handle, catalog) = (self.handle.clone(), self.means.catalog.clone());
+        let (handle, catalog) = (self.handle.clone(), self.context.catalog.clone());
         self.start(async move {
-            let page = match catalog.doomed_page(group, after.as_ref(), limit as usize).await {
+            let page = match catalog.dead_page(group, after.as_ref(), limit as usize).await {
                 Ok(page) => {
                     let mut blobs = Vec::with_capacity(page.items.len());
-                    for doomed in page.items {
-                        let readable = !doomed.living || is_readable(&catalog, doomed.blob.blob).await;
-                        blobs.push(dead_blob(doomed, readable));
+                    for dead in page.items {
+                        let readable = !dead.living || is_readable(&catalog, dead.blob.blob).await;
+                        blobs.push(dead_blob(dead, readable));
                     }
                     DeadPage { blobs, next: page.next }
                 }
@@ -46,18 +46,18 @@ impl World {
         // A hold keeps stacks from being removed. It is no reason against an evacuation: who woke the group reads
         // what still lives.
         // Nothing is removed for a catalog that is older than the rack: what is dead to it may live in the newer one.
-        let may_remove = self.means.lineage.may_remove();
-        let stays = |doomed: &DoomedBlob| !may_remove || (!doomed.living && self.means.holds.is_held(doomed.blob));
+        let may_remove = self.context.lineage.may_remove();
+        let stays = |dead: &DeadBlob| !may_remove || (!dead.living && self.context.holds.is_held(dead.blob));
         let (held, blobs): (Vec<_>, Vec<_>) =
-            page.blobs.into_iter().partition(|doomed| stays(doomed) || self.evacuating.contains(&doomed.blob));
-        let held_bytes = held.iter().map(|doomed| doomed.doomed_bytes).sum();
-        self.apply(Event::DoomedPage { group, attempt, blobs, held_bytes, more });
+            page.blobs.into_iter().partition(|dead| stays(dead) || self.evacuating.contains(&dead.blob));
+        let held_bytes = held.iter().map(|dead| dead.dead_bytes).sum();
+        self.apply(Event::DeadPage { group, attempt, blobs, held_bytes, more });
     }
 
     /// The stacks of a blob are gone: the catalog forgets it.
     pub(super) fn blob_deleted(&mut self, op: OpId) {
         let Some(blob) = self.deleting.remove(&op) else { return };
-        let catalog = self.means.catalog.clone();
+        let catalog = self.context.catalog.clone();
         self.start(async move {
             if let Err(error) = catalog.forget_blob(blob).await {
                 tracing::error!(
@@ -77,15 +77,15 @@ async fn is_readable(catalog: &Catalog, blob: BlobId) -> bool {
     page.next.is_some() || quarantined.map_or(true, |quarantined| quarantined.contains(&false))
 }
 
-fn dead_blob(doomed: catalog::Doomed, readable: bool) -> DoomedBlob {
-    DoomedBlob {
-        blob: doomed.blob.blob,
-        drives: doomed.blob.drives,
-        lost: doomed.lost,
-        stack_bytes: doomed.blob.stack_bytes,
-        bytes: doomed.blob.payload_bytes,
-        doomed_bytes: doomed.doomed_bytes,
-        living: doomed.living,
+fn dead_blob(dead: catalog::DeadRecord, readable: bool) -> DeadBlob {
+    DeadBlob {
+        blob: dead.blob.blob,
+        drives: dead.blob.drives,
+        lost: dead.lost,
+        stack_bytes: dead.blob.stack_bytes,
+        bytes: dead.blob.payload_bytes,
+        dead_bytes: dead.dead_bytes,
+        living: dead.living,
         readable,
     }
 }

@@ -4,7 +4,7 @@
 //! drive is reported as it fared.
 
 use super::quarantine::blames_member;
-use super::{Job, Means, Message, World, WorldHandle};
+use super::{Context, Job, Message, World, WorldHandle};
 use catalog::Blob;
 use disk::Drive;
 use disk::stack::{self, Provenance, StackOutcome, StackWriter};
@@ -54,17 +54,17 @@ impl World {
         let job = self.jobs.get(&op);
         let Some(Job::Write { pack, .. }) = job else { panic!("{op} writes, and is no write") };
         let write = Write {
-            means: self.means.clone(),
+            context: self.context.clone(),
             pack: Arc::clone(pack),
             code: self.rack.spec().code,
             group,
             class: self.rack.layout().class_of(group),
             devices: drives.iter().map(|drive| (*drive, self.drive(*drive))).collect(),
         };
-        let (handle, means) = (self.handle.clone(), self.means.clone());
+        let (handle, context) = (self.handle.clone(), self.context.clone());
         self.start(async move {
             let (written, outcomes, unreadable) = write.run(&handle).await;
-            let outcomes = drive_outcomes(&means, &drives, outcomes);
+            let outcomes = drive_outcomes(&context, &drives, outcomes);
             let event = match unreadable {
                 Some(versions) => Event::SourceUnreadable { op, attempt, versions, outcomes },
                 None => Event::TransferEnded { op, attempt, done: written.is_some(), outcomes },
@@ -80,11 +80,11 @@ impl World {
             _ => panic!("{op} is verified, and was not written"),
         };
         let devices: Vec<Arc<dyn Drive>> = drives.iter().map(|drive| self.drive(*drive)).collect();
-        let (handle, means) = (self.handle.clone(), self.means.clone());
+        let (handle, context) = (self.handle.clone(), self.context.clone());
         self.start(async move {
-            let blob = described(&means, &written.blob);
+            let blob = described(&context, &written.blob);
             let report = stack::verify(blob, &devices, written.sealed.checksum).await;
-            let outcomes = drive_outcomes(&means, &drives, report.outcomes);
+            let outcomes = drive_outcomes(&context, &drives, report.outcomes);
             let done = report.result.is_ok();
             let written = match report.result {
                 Ok(()) => Some(Written { read_back: true, ..written }),
@@ -93,7 +93,7 @@ impl World {
                         blob = %blob.id, %error,
                         "a blob does not read back as it was written; it is written anew"
                     );
-                    give_up(&means, &handle, &written.blob).await;
+                    give_up(&context, &handle, &written.blob).await;
                     None
                 }
             };
@@ -109,23 +109,23 @@ impl World {
         let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
         let all = self.rack.spec().drives.iter().map(|drive| drive.id);
         let failed: BTreeSet<DriveId> = all.filter(|drive| self.rack.has_failed(*drive)).collect();
-        let (handle, means) = (self.handle.clone(), self.means.clone());
+        let (handle, context) = (self.handle.clone(), self.context.clone());
         self.start(async move {
-            if !means.lineage.may_remove() {
+            if !context.lineage.may_remove() {
                 tracing::warn!(%blob, "a blob without living objects stays: the catalog is older than the rack");
                 let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
                 handle.send(Message::Event(event));
                 return;
             }
-            if !knows_no_others(&means, blob, &stacks, &failed).await {
+            if !knows_no_others(&context, blob, &stacks, &failed).await {
                 tracing::warn!(%blob, "a dead blob does not lie where it did; it goes at its group's next wake");
                 let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
                 handle.send(Message::Event(event));
                 return;
             }
-            let outcomes = stack::remove(means.rack_uuid, blob, &devices).await;
+            let outcomes = stack::remove(context.rack_uuid, blob, &devices).await;
             let done = outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
-            let outcomes = drive_outcomes(&means, &drives, outcomes);
+            let outcomes = drive_outcomes(&context, &drives, outcomes);
             handle.send(Message::Event(Event::TransferEnded { op, attempt, done, outcomes }));
         });
     }
@@ -133,8 +133,13 @@ impl World {
 
 /// True if the catalog knows no stack of `blob` but these and those on drives that failed. A page of dead blobs may
 /// be older than the move of a rebuilt stack, which would lie on its new drive for ever if the blob were forgotten.
-async fn knows_no_others(means: &Means, blob: BlobId, stacks: &[(u8, DriveId)], failed: &BTreeSet<DriveId>) -> bool {
-    match means.catalog.blob(blob).await {
+async fn knows_no_others(
+    context: &Context,
+    blob: BlobId,
+    stacks: &[(u8, DriveId)],
+    failed: &BTreeSet<DriveId>,
+) -> bool {
+    match context.catalog.blob(blob).await {
         Ok(Some(found)) => {
             let mut lying = found.drives.iter().enumerate();
             lying.all(|(index, drive)| failed.contains(drive) || stacks.contains(&(index as u8, *drive)))
@@ -147,19 +152,19 @@ async fn knows_no_others(means: &Means, blob: BlobId, stacks: &[(u8, DriveId)], 
     }
 }
 
-pub(super) fn described(means: &Means, blob: &Blob) -> stack::Blob {
+pub(super) fn described(context: &Context, blob: &Blob) -> stack::Blob {
     let code = Code { data: blob.code_data, parity: blob.code_parity, fragment_bytes: blob.fragment_bytes };
-    stack::Blob { rack: means.rack_uuid, id: blob.blob, code, payload_bytes: blob.payload_bytes }
+    stack::Blob { rack: context.rack_uuid, id: blob.blob, code, payload_bytes: blob.payload_bytes }
 }
 
 /// The outcome of each drive, in the engine's words; repairs are counted. A drive with something bad on it is named in
 /// the log: messages about stacks and fragments name files.
-pub(super) fn drive_outcomes(means: &Means, drives: &[DriveId], outcomes: Vec<StackOutcome>) -> Vec<DriveOutcome> {
+pub(super) fn drive_outcomes(context: &Context, drives: &[DriveId], outcomes: Vec<StackOutcome>) -> Vec<DriveOutcome> {
     let result = |outcome| match outcome {
         StackOutcome::Fine => DriveResult::Fine,
         StackOutcome::Unused => DriveResult::Unused,
         StackOutcome::Repaired { fragments } => {
-            means.counters.repaired_fragments.fetch_add(u64::from(fragments), Ordering::Relaxed);
+            context.counters.repaired_fragments.fetch_add(u64::from(fragments), Ordering::Relaxed);
             DriveResult::Repaired { fragments }
         }
         StackOutcome::StackBad => DriveResult::StackBad,
@@ -178,9 +183,9 @@ pub(super) fn drive_outcomes(means: &Means, drives: &[DriveId], outcomes: Vec<St
 }
 
 /// Gives up a blob that was written: it is dead as a whole, and goes at its group's next wake.
-pub(super) async fn give_up(means: &Means, handle: &WorldHandle, blob: &Blob) {
-    match means.catalog.abort_blob(blob.blob).await {
-        Ok(Some(doomed)) => handle.tell(Event::SpaceDoomed { group: doomed.group, bytes: doomed.bytes }),
+pub(super) async fn give_up(context: &Context, handle: &WorldHandle, blob: &Blob) {
+    match context.catalog.abort_blob(blob.blob).await {
+        Ok(Some(dead)) => handle.tell(Event::SpaceDead { group: dead.group, bytes: dead.bytes }),
         Ok(None) => {}
         Err(error) => {
             tracing::error!(blob = %blob.blob, %error, "a failed blob could not be given up; the next start does it");
@@ -197,7 +202,7 @@ struct Filled {
 }
 
 struct Write {
-    means: Means,
+    context: Context,
     pack: Arc<HeldPack>,
     code: Code,
     group: GroupId,
@@ -210,7 +215,7 @@ impl Write {
     /// pack could not be read, the versions that are to blame.
     async fn run(&self, handle: &WorldHandle) -> (Option<Written>, Vec<StackOutcome>, Option<Vec<u64>>) {
         let unused = || self.devices.iter().map(|_| StackOutcome::Unused).collect();
-        let before = self.means.catalog.sequence();
+        let before = self.context.catalog.sequence();
         let blob = match self.begin().await {
             Ok(blob) => blob,
             Err(error) => {
@@ -218,14 +223,14 @@ impl Write {
                 return (None, unused(), None);
             }
         };
-        assert!(self.means.catalog.sequence() > before, "the intent of {} is durable before its stacks", blob.blob);
-        let report = StackWriter::create(described(&self.means, &blob), self.provenance(&blob), &self.devices).await;
+        assert!(self.context.catalog.sequence() > before, "the intent of {} is durable before its stacks", blob.blob);
+        let report = StackWriter::create(described(&self.context, &blob), self.provenance(&blob), &self.devices).await;
         let filled = match report.result {
             Err(_) => Filled { sealed: None, outcomes: report.outcomes, unreadable: None },
             Ok(writer) => self.fill(writer).await,
         };
         let Some(sealed) = filled.sealed else {
-            give_up(&self.means, handle, &blob).await;
+            give_up(&self.context, handle, &blob).await;
             return (None, filled.outcomes, filled.unreadable);
         };
         (Some(Written { blob, sealed, read_back: false }), filled.outcomes, None)
@@ -233,15 +238,15 @@ impl Write {
 
     /// As of after the intent, so that it is above what any catalog counts that does not know the blob.
     fn provenance(&self, blob: &Blob) -> Provenance {
-        let sequence = self.means.catalog.sequence().0;
-        let run = self.means.lineage.run();
+        let sequence = self.context.catalog.sequence().0;
+        let run = self.context.lineage.run();
         Provenance { sequence, run, written_ms: blob.written_ms, group: blob.group, class: blob.class }
     }
 
     async fn begin(&self) -> Result<Blob, catalog::CatalogError> {
         let payload_bytes = self.pack.plan().payload_bytes();
         let blob = Blob {
-            blob: self.means.catalog.next_blob_id((self.means.nonce)()).await?,
+            blob: self.context.catalog.next_blob_id((self.context.nonce)()).await?,
             group: self.group,
             class: self.class,
             drives: self.devices.iter().map(|(drive, _)| *drive).collect(),
@@ -251,9 +256,9 @@ impl Write {
             payload_bytes,
             stack_bytes: stack::stack_bytes(self.code, payload_bytes),
             members: self.pack.plan().members().len() as u32,
-            written_ms: (self.means.wall)(),
+            written_ms: (self.context.wall)(),
         };
-        self.means.catalog.begin_blob(&blob).await?;
+        self.context.catalog.begin_blob(&blob).await?;
         Ok(blob)
     }
 

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use catalog::{
-    Authority, Bucket, BucketChange, Checksum, ListRequest, Listing, Object, ObjectChange, Part, PutCondition,
-    Restated, Upload, UploadListRequest, UploadListing, VersionId,
+    Authority, Bucket, BucketChange, Checksum, ListRequest, Listing, MetadataChange, Object, ObjectChange, Part,
+    PutCondition, Upload, UploadListRequest, UploadListing, VersionId,
 };
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -224,7 +224,7 @@ impl ObjectStore for Faulty {
         &'a self,
         bucket: &'a str,
         key: &'a str,
-        metadata: Restated,
+        metadata: MetadataChange,
         condition: PutCondition,
     ) -> StoreFuture<'a, Option<Object>> {
         self.service.replace_metadata(bucket, key, metadata, condition)

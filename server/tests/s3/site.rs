@@ -6,8 +6,8 @@ use disk::{EmulatedRack, MemoryDrive};
 use server::boot;
 use server::config::Config;
 use server::holds::Holds;
-use server::house::House;
-use server::world::{Counters, Means};
+use server::object_service::ObjectService;
+use server::world::{Context, Counters};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use workshop::{Spool, Staging};
@@ -20,7 +20,7 @@ const SEED: u64 = 1;
 
 /// A service with its counters, by which the engine tells it what there is room for.
 pub struct Site {
-    pub service: House,
+    pub service: ObjectService,
     pub counters: Arc<Counters>,
 }
 
@@ -47,7 +47,7 @@ impl Site {
         let medium = || Arc::new(MemoryDrive::new(DRIVE_BYTES)) as Arc<dyn disk::Drive>;
         let rack = Arc::new(EmulatedRack::new(&spec, SEED, Arc::clone(&clock), |_| medium()));
         let counters = Arc::new(Counters::default());
-        let means = Means {
+        let context = Context {
             clock,
             wall: Arc::new(wall_ms),
             spawn: Arc::new(|task| drop(tokio::spawn(task))),
@@ -65,7 +65,7 @@ impl Site {
             trace: None,
         };
         let policy = Config::default().rack_policy(&spec);
-        let world = boot::boot(spec, policy, SEED, &means, rack).await.unwrap();
-        Self { service: House::new(means, world, Duration::from_secs(45)), counters }
+        let world = boot::boot(spec, policy, SEED, &context, rack).await.unwrap();
+        Self { service: ObjectService::new(context, world, Duration::from_secs(45)), counters }
     }
 }

@@ -26,7 +26,7 @@ fn no_byte_of_a_repartition_job_crosses_the_spool() {
 #[test]
 fn no_byte_of_an_evacuation_crosses_the_spool() {
     let mut site = Site::nas8();
-    site.policy.rescue_permille = 500;
+    site.policy.evacuate_permille = 500;
     site.policy.group_choice = GroupChoice::Batch { bytes: 1 << 40 };
     let facts = site.facts();
     site.run(async |larder| {

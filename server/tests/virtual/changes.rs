@@ -106,7 +106,7 @@ fn a_reader_of_an_old_version_finishes_although_its_group_wakes_and_reclaims() {
         larder.put("beside", 1, 5 * MIB).await.unwrap();
         larder.settle().await;
         assert_eq!(larder.group_of("old").await, larder.group_of("beside").await);
-        let GetBody { object, mut bytes } = larder.house.get(BUCKET, "old", None).await.unwrap();
+        let GetBody { object, mut bytes } = larder.service.get(BUCKET, "old", None).await.unwrap();
         let first = bytes.next().await.unwrap().unwrap();
         larder.delete("old").await;
         let full = facts.media_bytes();
@@ -148,18 +148,18 @@ fn what_is_deleted_gives_its_space_back_at_the_next_wake() {
         assert!(larder.is_asleep().await, "a delete wakes nobody");
         assert_eq!(facts.media_bytes(), full);
         let group = larder.group_of("kept").await;
-        assert!(larder.ask(move |rack| rack.doomed_bytes(group)).await >= 50 * MIB);
+        assert!(larder.ask(move |rack| rack.dead_bytes(group)).await >= 50 * MIB);
         visit(larder, "kept").await;
         assert!(facts.media_bytes() < full / 10, "{} of {full}", facts.media_bytes());
-        assert_eq!(larder.ask(move |rack| rack.doomed_bytes(group)).await, 0);
+        assert_eq!(larder.ask(move |rack| rack.dead_bytes(group)).await, 0);
         larder.audit(&facts).await;
     });
 }
 
 #[test]
-fn what_still_lives_in_a_mostly_doomed_pack_is_rescued() {
+fn what_still_lives_in_a_mostly_dead_pack_is_rescued() {
     let mut site = Site::nas8();
-    site.policy.rescue_permille = 500;
+    site.policy.evacuate_permille = 500;
     let facts = site.facts();
     site.run(async |larder| {
         let keys = larder.put_many("k", 10, 300 * KIB).await;
@@ -180,7 +180,7 @@ fn what_still_lives_in_a_mostly_doomed_pack_is_rescued() {
             .until("the old pack goes", 48 * HOUR, async || {
                 larder.put("tick", 1, 300 * KIB).await.unwrap();
                 larder.settle().await;
-                larder.means.catalog.blob(blob).await.unwrap().is_none()
+                larder.context.catalog.blob(blob).await.unwrap().is_none()
             })
             .await;
         larder.audit(&facts).await;
@@ -212,7 +212,7 @@ fn a_full_workshop_says_when_to_come_again_and_is_drained() {
         }
         larder
             .until("drained to the regular threshold", HOUR, async || {
-                larder.means.staging.usage().staged_bytes <= 20 * MIB * 3 / 10
+                larder.context.staging.usage().staged_bytes <= 20 * MIB * 3 / 10
             })
             .await;
     });
@@ -230,7 +230,7 @@ fn many_readers_share_a_spool_that_holds_none_of_their_objects() {
         assert!(got.into_iter().all(|got| got.unwrap() == 1));
         let took = before.elapsed();
         assert!(took < 5 * MINUTE, "{took:?}");
-        assert!(larder.means.spool.usage().used_bytes <= 8 * MIB);
+        assert!(larder.context.spool.usage().used_bytes <= 8 * MIB);
     });
 }
 
@@ -241,7 +241,7 @@ fn a_slow_reader_keeps_no_group_awake() {
     site.run(async |larder| {
         larder.put("o", 1, 12 * MIB).await.unwrap();
         larder.settle().await;
-        let mut body = larder.house.get(BUCKET, "o", None).await.unwrap();
+        let mut body = larder.service.get(BUCKET, "o", None).await.unwrap();
         let first = body.bytes.next().await.unwrap().unwrap();
         tokio::time::sleep(20 * MINUTE).await;
         assert!(larder.is_asleep().await);

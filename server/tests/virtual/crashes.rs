@@ -28,7 +28,7 @@ fn site(rng: &mut Rng) -> Site {
     site.workshop_bytes = [6 * MIB, 32 * MIB][rng.below(2) as usize];
     site.spool_bytes = [2 * MIB, 8 * MIB, 64 * MIB][rng.below(3) as usize];
     site.policy.idle_timeout = IdleTimeout::After(SECOND * rng.between(5, 300) as u32);
-    site.policy.rescue_permille = [300, 600, 1000][rng.below(3) as usize];
+    site.policy.evacuate_permille = [300, 600, 1000][rng.below(3) as usize];
     site.policy.starts_per_day = 1000;
     let migration = &mut site.policy.migration;
     migration.pack_bytes = [200 * KIB, MIB, 4 * MIB][rng.below(3) as usize];
@@ -70,7 +70,7 @@ fn torture(seed: u64) -> Left {
     let facts = site.facts();
     site.run(async |larder| {
         let mut watch = engine::uploads::StaleWatch::new(Duration::ZERO, None);
-        larder.house.abort_stale(&mut watch, Duration::ZERO).await.unwrap();
+        larder.service.abort_stale(&mut watch, Duration::ZERO).await.unwrap();
         larder.settle().await;
         larder.audit(&facts).await;
         book.hold_against(larder).await;

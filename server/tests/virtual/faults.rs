@@ -11,7 +11,7 @@ use std::time::Duration;
 
 async fn blob_of(larder: &Larder, key: &str) -> Blob {
     let Place::Stored { blob, .. } = larder.place(key).await else { panic!("{key} is staged") };
-    larder.means.catalog.blob(blob).await.unwrap().unwrap()
+    larder.context.catalog.blob(blob).await.unwrap().unwrap()
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_start_that_was_given_up_is_not_made_later() {
     site.catalog = site.catalog.clone().with_delay(5 * MINUTE);
     site.run(async |larder| {
         larder.put("o", 1, 3 * MIB).await.unwrap();
-        let drives = 0..larder.means.drives.len() as u32;
+        let drives = 0..larder.context.drives.len() as u32;
         let mut asleep = 0;
         for _ in 0..1000 {
             tokio::time::sleep(10 * SECOND).await;
@@ -90,7 +90,7 @@ fn a_host_that_is_slower_than_its_drives_loses_none_of_them() {
         larder.put("o", 1, 3 * MIB).await.unwrap();
         let stored = async || matches!(larder.place("o").await, Place::Stored { .. });
         larder.until("in the rack", 12 * HOUR, stored).await;
-        let drives = larder.means.drives.len() as u32;
+        let drives = larder.context.drives.len() as u32;
         let phases = larder.ask(move |rack| (0..drives).map(|drive| rack.drive_phase(DriveId(drive))).collect()).await;
         let phases: Vec<DrivePhase> = phases;
         assert!(!phases.iter().any(|phase| matches!(phase, DrivePhase::Away(_))), "{phases:?}");
@@ -113,7 +113,7 @@ fn bits_that_rot_are_repaired_by_the_next_read() {
         site.run(async |larder| {
             assert_eq!(larder.get("o").await.unwrap(), 1);
             tokio::time::sleep(SECOND).await; // the transfer ends a little after its last bytes
-            assert_eq!(larder.means.counters.repaired_fragments.load(Ordering::Relaxed), repaired);
+            assert_eq!(larder.context.counters.repaired_fragments.load(Ordering::Relaxed), repaired);
         });
     }
 }
@@ -149,7 +149,7 @@ fn a_rack_recovers_from_a_fuse_that_tripped_behind_the_ledgers_back() {
         let stranger = (0..8).map(DriveId).find(|drive| !members.contains(drive)).unwrap();
         let _ = larder.rack.drive(stranger).spin_up().await;
         tokio::time::sleep(SECOND).await;
-        assert!(larder.means.counters.fuse_trips.load(Ordering::Relaxed) >= 4, "all that drew current are gone");
+        assert!(larder.context.counters.fuse_trips.load(Ordering::Relaxed) >= 4, "all that drew current are gone");
         let mut seen = Vec::new();
         larder
             .until("served again", HOUR, async || {

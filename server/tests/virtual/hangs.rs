@@ -3,7 +3,7 @@
 
 use crate::site::{Facts, HOUR, Larder, MIB, MINUTE, SECOND, Site};
 use catalog::{Blob, Place};
-use disk::{Asked, MemoryDrive};
+use disk::{MemoryCall, MemoryDrive};
 use engine::{DrivePhase, IdleTimeout};
 use model::DriveId;
 use server::admin::Admin;
@@ -20,7 +20,7 @@ const WAKE: Duration = Duration::from_mins(1);
 
 async fn blob_of(larder: &Larder, key: &str) -> Blob {
     let Place::Stored { blob, .. } = larder.place(key).await else { panic!("{key} is staged") };
-    larder.means.catalog.blob(blob).await.unwrap().unwrap()
+    larder.context.catalog.blob(blob).await.unwrap().unwrap()
 }
 
 async fn missed(larder: &Larder, drive: DriveId) -> u64 {
@@ -35,20 +35,20 @@ async fn asleep(larder: &Larder) {
     larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
 }
 
-fn hangs(medium: &MemoryDrive, meant: impl Fn(Asked<'_>) -> bool + Send + Sync + 'static) {
+fn hangs(medium: &MemoryDrive, meant: impl Fn(MemoryCall<'_>) -> bool + Send + Sync + 'static) {
     medium.hang(move |asked| meant(asked).then_some(HANG));
 }
 
 /// Whether this call belongs to this phase of a read from a drive that sleeps.
-fn is_of_read(phase: &str, asked: Asked<'_>) -> bool {
+fn is_of_read(phase: &str, asked: MemoryCall<'_>) -> bool {
     match (phase, asked) {
-        ("start", Asked::SpinUp)
-        | ("mount", Asked::Mount)
-        | ("open", Asked::Len(_))
-        | ("head", Asked::Read(_, 0))
+        ("start", MemoryCall::SpinUp)
+        | ("mount", MemoryCall::Mount)
+        | ("open", MemoryCall::Len(_))
+        | ("head", MemoryCall::Read(_, 0))
         | ("all", _) => true,
-        ("fragments", Asked::Read(_, offset)) => offset == 4096,
-        ("footer", Asked::Read(_, offset)) => offset > 4096,
+        ("fragments", MemoryCall::Read(_, offset)) => offset == 4096,
+        ("footer", MemoryCall::Read(_, offset)) => offset > 4096,
         _ => false,
     }
 }
@@ -84,7 +84,7 @@ fn a_read_waits_for_a_drive_that_hangs_until_a_deadline_and_no_longer() {
                     assert_eq!(missed(larder, *other).await, 0, "{name}, {of}: and against no other");
                 }
                 shown(larder, drive).await;
-                facts.media[drive.index()].hang_no_more();
+                facts.media[drive.index()].stop_hanging();
                 // Until it has answered it cannot be told to stop.
                 tokio::time::sleep(HANG).await;
             });
@@ -103,7 +103,7 @@ async fn site_deadline(larder: &Larder, phase: &str) -> Duration {
 
 /// Status and the list of drives name it.
 async fn shown(larder: &Larder, drive: DriveId) {
-    let teller = StatusService::new(larder.means.clone(), larder.world.clone(), Arc::clone(&larder.rack));
+    let teller = StatusService::new(larder.context.clone(), larder.world.clone(), Arc::clone(&larder.rack));
     let listed = teller.drives().await.unwrap();
     assert!(listed[drive.index()].missed_deadlines >= 1);
     let status = teller.status().await.unwrap();
@@ -132,14 +132,14 @@ fn a_class_works_on_while_one_of_its_drives_hangs() {
         assert!(keys_by_group.iter().filter(|(of, _)| *of == group).count() > 2);
         // Every request to it takes 100 s.
         let drive = blob_of(larder, first).await.drives[1];
-        hangs(&facts.media[drive.index()], |asked| matches!(asked, Asked::Read(..)));
+        hangs(&facts.media[drive.index()], |asked| matches!(asked, MemoryCall::Read(..)));
         let began = Instant::now();
         for (_, key) in &keys_by_group {
             assert_eq!(larder.get_patiently(key).await.unwrap(), 1);
         }
         assert!(began.elapsed() < 2 * WAKE + MINUTE, "a wake for each group: {:?}", began.elapsed());
         assert_eq!(missed(larder, drive).await, 1, "once in a wake");
-        facts.media[drive.index()].hang_no_more();
+        facts.media[drive.index()].stop_hanging();
         tokio::time::sleep(HANG).await;
         asleep(larder).await;
         // Once it answers again, it is a drive like any other.
@@ -164,12 +164,12 @@ fn a_write_goes_to_other_drives_than_one_that_hangs() {
                 let met = Arc::clone(&met);
                 hangs(&facts.media[drive.index()], move |asked| {
                     let is_meant = match (of, asked) {
-                        ("create", Asked::Create(_))
-                        | ("header", Asked::Write(_, 0))
-                        | ("sync", Asked::Sync(_))
-                        | ("read back", Asked::Read(..)) => true,
-                        ("fragments", Asked::Write(_, offset)) => offset == 4096,
-                        ("footer", Asked::Write(_, offset)) => offset > 4096 && offset % 131_072 != 4096,
+                        ("create", MemoryCall::Create(_))
+                        | ("header", MemoryCall::Write(_, 0))
+                        | ("sync", MemoryCall::Sync(_))
+                        | ("read back", MemoryCall::Read(..)) => true,
+                        ("fragments", MemoryCall::Write(_, offset)) => offset == 4096,
+                        ("footer", MemoryCall::Write(_, offset)) => offset > 4096 && offset % 131_072 != 4096,
                         _ => false,
                     };
                     is_meant && met.fetch_add(1, Ordering::Relaxed) == 0
@@ -203,7 +203,7 @@ fn a_write_goes_to_other_drives_than_one_that_hangs() {
 fn blobs_are_removed_when_a_drive_that_hung_answers_again() {
     let (mut site, facts, drives) = with_one_object("nas8");
     let drive = drives[2];
-    hangs(&facts.media[drive.index()], |asked| matches!(asked, Asked::Remove(_)));
+    hangs(&facts.media[drive.index()], |asked| matches!(asked, MemoryCall::Remove(_)));
     site.run(async |larder| {
         larder.put("p", 1, 20 * MIB).await.unwrap();
         larder.settle().await;
@@ -219,7 +219,7 @@ fn blobs_are_removed_when_a_drive_that_hung_answers_again() {
                 .await;
         }
         assert!(began.elapsed() < 30 * MINUTE, "{:?}", began.elapsed());
-        facts.media[drive.index()].hang_no_more();
+        facts.media[drive.index()].stop_hanging();
         tokio::time::sleep(HANG).await;
         let mut n = 8;
         larder
@@ -241,7 +241,7 @@ fn a_drive_that_hangs_in_three_wakes_in_a_row_is_left_alone_for_a_while() {
     let drive = drives[0];
     site.policy.idle_timeout = IdleTimeout::After(MINUTE);
     site.spool_bytes = 8 * MIB;
-    hangs(&facts.media[drive.index()], |asked| matches!(asked, Asked::Read(_, offset) if offset > 0));
+    hangs(&facts.media[drive.index()], |asked| matches!(asked, MemoryCall::Read(_, offset) if offset > 0));
     site.run(async |larder| {
         let mut took = Vec::new();
         for _ in 0..6 {
@@ -255,7 +255,7 @@ fn a_drive_that_hangs_in_three_wakes_in_a_row_is_left_alone_for_a_while() {
         assert_eq!(missed(larder, drive).await, 3, "{took:?}");
         assert!(matches!(phase(larder, drive).await, DrivePhase::Away(_)));
         // It answers again, and is given another chance by itself.
-        facts.media[drive.index()].hang_no_more();
+        facts.media[drive.index()].stop_hanging();
         larder.until("tried again", 24 * HOUR, async || phase(larder, drive).await == DrivePhase::Standby).await;
         assert_eq!(larder.get_patiently("o").await.unwrap(), 1);
         asleep(larder).await;
@@ -270,8 +270,8 @@ fn a_server_stops_in_time_whatever_hangs() {
         for drive in &drives {
             facts.media[drive.index()].hang(move |asked| {
                 let is_meant = match (of, asked) {
-                    ("read", Asked::Read(_, offset)) => offset > 0,
-                    ("unmount", Asked::Unmount) | ("stop", Asked::Stop) => true,
+                    ("read", MemoryCall::Read(_, offset)) => offset > 0,
+                    ("unmount", MemoryCall::Unmount) | ("stop", MemoryCall::Stop) => true,
                     _ => false,
                 };
                 // For good.
@@ -337,10 +337,12 @@ fn a_rebuild_goes_on_without_a_drive_that_hangs() {
             hangs(&facts.media[hung.index()], move |asked| {
                 matches!(
                     (of, asked),
-                    ("read" | "read back", Asked::Read(..)) | ("write", Asked::Write(..)) | ("sync", Asked::Sync(_))
+                    ("read" | "read back", MemoryCall::Read(..))
+                        | ("write", MemoryCall::Write(..))
+                        | ("sync", MemoryCall::Sync(_))
                 )
             });
-            let teller = StatusService::new(larder.means.clone(), larder.world.clone(), Arc::clone(&larder.rack));
+            let teller = StatusService::new(larder.context.clone(), larder.world.clone(), Arc::clone(&larder.rack));
             teller.fail_drive(failed.0, true).await.unwrap().unwrap();
             let began = Instant::now();
             let left = async || {
@@ -349,7 +351,7 @@ fn a_rebuild_goes_on_without_a_drive_that_hangs() {
             };
             larder.until("rebuilt", 12 * HOUR, async || left().await == 0).await;
             assert!(began.elapsed() < HOUR, "{of}: {:?}", began.elapsed());
-            facts.media[hung.index()].hang_no_more();
+            facts.media[hung.index()].stop_hanging();
             tokio::time::sleep(HANG).await;
             for key in &keys {
                 assert_eq!(larder.get_patiently(key).await.unwrap(), 1, "{of}");

@@ -105,7 +105,7 @@ pub async fn live(larder: &Larder, facts: &Facts, book: &Book, seed: u64, ops: u
     } else {
         clients.await;
     }
-    for drive in 0..larder.means.drives.len() as u32 {
+    for drive in 0..larder.context.drives.len() as u32 {
         larder.rack.plug(DriveId(drive));
     }
 }
@@ -114,7 +114,7 @@ pub async fn live(larder: &Larder, facts: &Facts, book: &Book, seed: u64, ops: u
 async fn storm(larder: &Larder, facts: &Facts, mut rng: Rng) {
     loop {
         tokio::time::sleep(SECOND * rng.between(5, 200) as u32).await;
-        let drive = rng.below(larder.means.drives.len() as u64);
+        let drive = rng.below(larder.context.drives.len() as u64);
         match rng.below(4) {
             0 => facts.staged.fail_call(rng.between(1, 20)),
             1 => facts.media[drive as usize].fail_call(rng.between(1, 20)),
@@ -193,7 +193,7 @@ impl Client<'_> {
             }
         }
         if self.rng.below(4) == 0 {
-            match self.larder.house.abort_upload(BUCKET, key, upload.version).await {
+            match self.larder.service.abort_upload(BUCKET, key, upload.version).await {
                 Ok(()) => {}
                 Err(error) => self.may_fail(key, &error),
             }
@@ -231,7 +231,7 @@ impl Client<'_> {
 
     async fn delete(&mut self, key: &str) {
         self.book.begins(key, None);
-        match self.larder.house.delete(BUCKET, key, catalog::PutCondition::None).await {
+        match self.larder.service.delete(BUCKET, key, catalog::PutCondition::None).await {
             Ok(()) => self.book.is_sure(key, None),
             Err(error) => self.may_fail(key, &error),
         }
@@ -249,9 +249,9 @@ impl Client<'_> {
     /// Begins a put and goes away in the middle.
     async fn give_up(&mut self, key: &str) {
         let serial = self.serial();
-        let Ok(bucket) = self.larder.house.head_bucket(BUCKET).await else { return };
+        let Ok(bucket) = self.larder.service.head_bucket(BUCKET).await else { return };
         let object = catalog::Object { bytes: 5 * KIB, ..catalog::Object::default() };
-        let begun = self.larder.house.begin_put(&bucket, key, object, catalog::PutCondition::None).await;
+        let begun = self.larder.service.begin_put(&bucket, key, object, catalog::PutCondition::None).await;
         if let Ok(mut sink) = begun {
             let _ = sink.write(Bytes::from(content(key, serial, 2 * KIB))).await;
         }
@@ -259,7 +259,7 @@ impl Client<'_> {
 
     /// Begins a get and goes away after the first bytes.
     async fn look_and_leave(&mut self, key: &str) {
-        if let Ok(mut body) = self.larder.house.get(BUCKET, key, None).await {
+        if let Ok(mut body) = self.larder.service.get(BUCKET, key, None).await {
             let _ = body.bytes.next().await;
         }
     }

@@ -126,7 +126,7 @@ fn lists_and_heads_touch_no_drive() {
         let starts = larder.starts();
         assert_eq!(larder.keys().await, keys);
         for key in &keys {
-            assert_eq!(larder.house.head(crate::site::BUCKET, key).await.unwrap().bytes, 100 * KIB);
+            assert_eq!(larder.service.head(crate::site::BUCKET, key).await.unwrap().bytes, 100 * KIB);
         }
         assert!(larder.is_asleep().await);
         assert_eq!(larder.starts(), starts);

@@ -45,7 +45,7 @@ impl Larder {
             acl: Acl::Private,
             tags: Vec::new(),
         };
-        let version = self.house.create_upload(BUCKET, key, upload).await?;
+        let version = self.service.create_upload(BUCKET, key, upload).await?;
         Ok(OpenUpload { key: key.into(), version, serial, lengths })
     }
 
@@ -55,7 +55,7 @@ impl Larder {
         let (start, bytes) = (before.iter().sum::<u64>() as usize, upload.lengths[before.len()]);
         let whole = Bytes::from(content(&upload.key, upload.serial, upload.bytes()));
         let (key, version) = (&upload.key, upload.version);
-        let mut sink = self.house.begin_part(BUCKET, key, PartId { upload: version, number }, bytes).await?;
+        let mut sink = self.service.begin_part(BUCKET, key, PartId { upload: version, number }, bytes).await?;
         let part = whole.slice(start..start + bytes as usize);
         sink.write(part.clone()).await?;
         sink.commit(format!("p{number}"), vec![checksum(&part)]).await.map(drop)
@@ -73,7 +73,7 @@ impl Larder {
         };
         let parts = (1..=upload.lengths.len() as u32).map(chosen).collect();
         let completion = Completion { object, parts, condition: PutCondition::None };
-        self.house.complete_upload(BUCKET, &upload.key, completion).await
+        self.service.complete_upload(BUCKET, &upload.key, completion).await
     }
 
     async fn put_in_parts(&self, key: &str, serial: u64, lengths: &[u64]) {
@@ -124,13 +124,13 @@ fn parts_of_open_uploads_take_room_never_move_and_give_it_back() {
         }
         let refused = larder.put("p", 1, 8 * MIB).await;
         assert!(matches!(refused, Err(StoreError::SlowDown { .. })), "the workshop is full of parts");
-        let mut watch = larder.house.stale_watch(HOUR).await.unwrap();
-        assert_eq!(larder.house.abort_stale(&mut watch, Duration::ZERO).await.unwrap(), 0);
+        let mut watch = larder.service.stale_watch(HOUR).await.unwrap();
+        assert_eq!(larder.service.abort_stale(&mut watch, Duration::ZERO).await.unwrap(), 0);
         tokio::time::sleep(2 * HOUR).await;
         assert_eq!((facts.staged_files(), larder.starts()), (4, 0), "they never migrate");
         larder.audit(&facts).await;
-        assert_eq!(larder.house.abort_stale(&mut watch, HOUR / 2).await.unwrap(), 0);
-        assert_eq!(larder.house.abort_stale(&mut watch, HOUR).await.unwrap(), 1);
+        assert_eq!(larder.service.abort_stale(&mut watch, HOUR / 2).await.unwrap(), 0);
+        assert_eq!(larder.service.abort_stale(&mut watch, HOUR).await.unwrap(), 1);
         larder.files_are_removed().await;
         assert_eq!(facts.staged_files(), 0);
         larder.put("p", 1, 8 * MIB).await.unwrap();
@@ -154,7 +154,7 @@ fn of_completions_aborts_and_parts_at_once_one_wins_and_no_file_is_left() {
             let abort = async {
                 if round % 2 == 0 {
                     tokio::task::yield_now().await;
-                    let _ = larder.house.abort_upload(BUCKET, &key, upload.version).await;
+                    let _ = larder.service.abort_upload(BUCKET, &key, upload.version).await;
                 }
             };
             let (completions, _, ()) = tokio::join!(completions, parts, abort);
@@ -193,22 +193,22 @@ fn parts_of_open_uploads_have_a_share_of_the_workshop_and_leave_the_rest_to_othe
             larder.until("moved", HOUR, moved).await;
         }
         let request = UploadListRequest { max_uploads: 10, ..UploadListRequest::default() };
-        for (key, upload) in larder.house.list_uploads(BUCKET, request).await.unwrap().uploads {
-            larder.house.abort_upload(BUCKET, &key, upload.version).await.unwrap();
+        for (key, upload) in larder.service.list_uploads(BUCKET, request).await.unwrap().uploads {
+            larder.service.abort_upload(BUCKET, &key, upload.version).await.unwrap();
         }
         larder.files_are_removed().await;
-        assert_eq!(larder.means.counters.open_part_bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(larder.context.counters.open_part_bytes.load(Ordering::Relaxed), 0);
         let whole = larder.begin("parts", 3, vec![MIB; 5]).await.unwrap();
         for number in [1, 2, 3, 4, 5, 1] {
             larder.put_part(&whole, number).await.unwrap();
         }
         assert_eq!(
-            larder.means.counters.open_part_bytes.load(Ordering::Relaxed),
+            larder.context.counters.open_part_bytes.load(Ordering::Relaxed),
             5 * MIB,
             "the last of a number counts"
         );
         larder.complete(&whole).await.unwrap();
-        assert_eq!(larder.means.counters.open_part_bytes.load(Ordering::Relaxed), 0, "and none of an object");
+        assert_eq!(larder.context.counters.open_part_bytes.load(Ordering::Relaxed), 0, "and none of an object");
     });
 }
 
@@ -216,8 +216,8 @@ fn parts_of_open_uploads_have_a_share_of_the_workshop_and_leave_the_rest_to_othe
 fn an_upload_is_stale_some_time_after_its_last_part() {
     Site::nas8().run(async |larder| {
         let begun = Instant::now();
-        let mut watch = larder.house.stale_watch(HOUR / 2).await.unwrap();
-        let mut looked = async || larder.house.abort_stale(&mut watch, begun.elapsed()).await.unwrap();
+        let mut watch = larder.service.stale_watch(HOUR / 2).await.unwrap();
+        let mut looked = async || larder.service.abort_stale(&mut watch, begun.elapsed()).await.unwrap();
         let upload = larder.begin("slow", 1, vec![KIB, KIB]).await.unwrap();
         for number in 1..=2 {
             for _ in 0..3 {
@@ -241,16 +241,20 @@ fn a_wall_clock_that_is_ten_years_ahead_at_a_start_makes_no_upload_stale() {
     let mut site = Site::nas8();
     site.run(async |larder| {
         larder.begin("open", 1, vec![KIB]).await.unwrap();
-        let mut watch = larder.house.stale_watch(HOUR).await.unwrap();
-        assert_eq!(larder.house.abort_stale(&mut watch, HOUR * 3 / 4).await.unwrap(), 0);
+        let mut watch = larder.service.stale_watch(HOUR).await.unwrap();
+        assert_eq!(larder.service.abort_stale(&mut watch, HOUR * 3 / 4).await.unwrap(), 0);
     });
     site.set_wall_clock(10 * 365 * 24 * HOUR);
     site.run(async |larder| {
-        let mut watch = larder.house.stale_watch(HOUR).await.unwrap();
-        assert_eq!(larder.house.abort_stale(&mut watch, Duration::ZERO).await.unwrap(), 0);
-        assert_eq!(larder.house.abort_stale(&mut watch, HOUR / 2).await.unwrap(), 0);
+        let mut watch = larder.service.stale_watch(HOUR).await.unwrap();
+        assert_eq!(larder.service.abort_stale(&mut watch, Duration::ZERO).await.unwrap(), 0);
+        assert_eq!(larder.service.abort_stale(&mut watch, HOUR / 2).await.unwrap(), 0);
         let upload = larder.begin("young", 1, vec![KIB]).await.unwrap();
-        assert_eq!(larder.house.abort_stale(&mut watch, HOUR).await.unwrap(), 1, "the old one, an hour after the mark");
+        assert_eq!(
+            larder.service.abort_stale(&mut watch, HOUR).await.unwrap(),
+            1,
+            "the old one, an hour after the mark"
+        );
         larder.put_part(&upload, 1).await.unwrap();
     });
 }
@@ -260,13 +264,13 @@ fn a_put_that_outlives_its_bucket_does_not_get_into_the_next_one_of_its_name() {
     let mut site = Site::nas8();
     let facts = site.facts();
     site.run(async |larder| {
-        let mine = larder.house.head_bucket(BUCKET).await.unwrap();
+        let mine = larder.service.head_bucket(BUCKET).await.unwrap();
         let object = Object { bytes: 3, ..Object::default() };
-        let mut sink = larder.house.begin_put(&mine, "k", object, PutCondition::None).await.unwrap();
+        let mut sink = larder.service.begin_put(&mine, "k", object, PutCondition::None).await.unwrap();
         sink.write("abc".into()).await.unwrap();
-        larder.house.delete_bucket(BUCKET).await.unwrap();
+        larder.service.delete_bucket(BUCKET).await.unwrap();
         tokio::time::sleep(SECOND).await;
-        larder.house.create_bucket(Bucket::new(BUCKET, 0, server::users::ROOT)).await.unwrap();
+        larder.service.create_bucket(Bucket::new(BUCKET, 0, server::users::ROOT)).await.unwrap();
         let committed = sink.commit("e".into(), Vec::new()).await;
         assert!(matches!(committed, Err(StoreError::NoSuchBucket)), "{committed:?}");
         larder.files_are_removed().await;
@@ -283,10 +287,10 @@ fn a_bucket_goes_with_the_uploads_into_it() {
             let upload = larder.begin(key, 1, vec![KIB]).await.unwrap();
             larder.put_part(&upload, 1).await.unwrap();
         }
-        larder.house.delete_bucket(BUCKET).await.unwrap();
+        larder.service.delete_bucket(BUCKET).await.unwrap();
         larder.files_are_removed().await;
         assert_eq!(facts.staged_files(), 0);
-        let audit = larder.means.catalog.audit().await.unwrap();
+        let audit = larder.context.catalog.audit().await.unwrap();
         assert_eq!((audit.contradictions, audit.uploads), (0, 0));
     });
 }
@@ -298,7 +302,7 @@ fn a_reader_of_an_object_of_parts_finishes_though_it_is_overwritten_and_moved() 
     let facts = site.facts();
     site.run(async |larder| {
         larder.put_in_parts("o", 1, &LENGTHS).await;
-        let mut body = larder.house.get(BUCKET, "o", None).await.unwrap();
+        let mut body = larder.service.get(BUCKET, "o", None).await.unwrap();
         let first = body.bytes.next().await.unwrap().unwrap();
         larder.put("o", 2, KIB).await.unwrap();
         larder.settle_but_for_readers().await;

@@ -5,7 +5,7 @@ use catalog::Place;
 use workshop::staged_file_name;
 
 async fn in_quarantine(larder: &Larder) -> Vec<String> {
-    let page = larder.means.catalog.unreadable_page(None, 100).await.unwrap();
+    let page = larder.context.catalog.unreadable_page(None, 100).await.unwrap();
     page.items.into_iter().map(|found| found.key).collect()
 }
 
@@ -26,7 +26,7 @@ fn a_spoilt_staged_file_keeps_its_own_object_and_wakes_nothing_twice() {
         }
         larder
             .until("the others are stored", HOUR, async || {
-                larder.means.catalog.staged_usage().await.unwrap().count == 2
+                larder.context.catalog.staged_usage().await.unwrap().count == 2
             })
             .await;
         assert_eq!(in_quarantine(larder).await, ["k0002", "k0005"]);
@@ -70,7 +70,7 @@ fn a_staged_file_that_can_be_read_again_leaves_quarantine_at_the_next_start() {
 #[test]
 fn what_is_lost_in_a_mostly_dead_blob_does_not_keep_the_rest_there() {
     let mut site = Site::nas8();
-    site.policy.rescue_permille = 300;
+    site.policy.evacuate_permille = 300;
     let facts = site.facts();
     site.run(async |larder| {
         larder.put_many("k", 3, MIB).await;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// What an operator says by `larder drive fail`.
 async fn fail(larder: &Larder, drive: DriveId) {
-    let teller = StatusService::new(larder.means.clone(), larder.world.clone(), Arc::clone(&larder.rack));
+    let teller = StatusService::new(larder.context.clone(), larder.world.clone(), Arc::clone(&larder.rack));
     let report = teller.fail_drive(drive.0, true).await.unwrap().unwrap();
     assert_eq!((report.drive, report.state.as_str()), (drive.0, "failed"));
 }
@@ -20,7 +20,7 @@ async fn blobs(larder: &Larder, keys: &[String]) -> Vec<Blob> {
     let mut blobs = Vec::new();
     for key in keys {
         let Place::Stored { blob, .. } = larder.place(key).await else { panic!("{key} is staged") };
-        blobs.push(larder.means.catalog.blob(blob).await.unwrap().unwrap());
+        blobs.push(larder.context.catalog.blob(blob).await.unwrap().unwrap());
     }
     blobs
 }
@@ -29,7 +29,7 @@ async fn blobs(larder: &Larder, keys: &[String]) -> Vec<Blob> {
 async fn fullest(larder: &Larder, keys: &[String]) -> DriveId {
     let blobs = blobs(larder, keys).await;
     let on = |drive: DriveId| blobs.iter().filter(|blob| blob.drives.contains(&drive)).count();
-    (0..larder.means.drives.len() as u32).map(DriveId).max_by_key(|drive| on(*drive)).unwrap()
+    (0..larder.context.drives.len() as u32).map(DriveId).max_by_key(|drive| on(*drive)).unwrap()
 }
 
 async fn left_bytes(larder: &Larder, drive: DriveId) -> u64 {
@@ -38,7 +38,7 @@ async fn left_bytes(larder: &Larder, drive: DriveId) -> u64 {
 
 async fn rebuilt(larder: &Larder, drive: DriveId) {
     larder.until("rebuilt", 48 * HOUR, async || left_bytes(larder, drive).await == 0).await;
-    let on_drive = larder.means.catalog.on_drive_page(drive, None, 9).await.unwrap();
+    let on_drive = larder.context.catalog.on_drive_page(drive, None, 9).await.unwrap();
     assert!(on_drive.blobs.is_empty(), "the catalog counts nothing on it");
 }
 
@@ -78,7 +78,7 @@ fn everything_reads_before_during_and_after_a_rebuild_and_when_r_more_drives_die
         // The spool forgets at a boot, so that what is read comes from the drives.
         site.run(async |larder| {
             let keys = larder.keys().await;
-            assert!(larder.means.catalog.failed_drives().await.unwrap().len() == 1, "a restart knows");
+            assert!(larder.context.catalog.failed_drives().await.unwrap().len() == 1, "a restart knows");
             let first = blobs(larder, &keys).await.swap_remove(0);
             for drive in &first.drives[..r] {
                 larder.rack.pull(*drive);
@@ -210,7 +210,7 @@ fn goes_on(site: &mut Site, facts: &Facts, drive: DriveId, keys: &[String]) {
 #[test]
 fn objects_may_be_written_overwritten_and_deleted_while_a_drive_is_rebuilt() {
     let mut site = Site::new("pelican-mini");
-    site.policy.rescue_permille = 500;
+    site.policy.evacuate_permille = 500;
     let facts = site.facts();
     site.run(async |larder| {
         let keys = larder.put_many("k", 40, MIB).await;

@@ -14,13 +14,13 @@ const MEMORY: u64 = 4 * MIB;
 
 pub(crate) async fn jobs(larder: &Larder) -> Repartitions {
     let spec = larder.ask(|rack| rack.spec().clone()).await;
-    Repartitions::start(larder.means.clone(), larder.world.clone(), spec).await.unwrap()
+    Repartitions::start(larder.context.clone(), larder.world.clone(), spec).await.unwrap()
 }
 
 pub(crate) async fn put_bytes(larder: &Larder, key: &str, bytes: Vec<u8>) {
-    let bucket = larder.house.head_bucket(BUCKET).await.unwrap();
+    let bucket = larder.service.head_bucket(BUCKET).await.unwrap();
     let object = Object { bytes: bytes.len() as u64, ..Object::default() };
-    let mut sink = larder.house.begin_put(&bucket, key, object, PutCondition::None).await.unwrap();
+    let mut sink = larder.service.begin_put(&bucket, key, object, PutCondition::None).await.unwrap();
     let etag = format!("0-{}", bytes.len());
     sink.write(Bytes::from(bytes)).await.unwrap();
     sink.commit(etag, Vec::new()).await.unwrap();
@@ -73,7 +73,7 @@ pub(crate) async fn is_over(jobs: &Repartitions, job: u64) -> JobReport {
 
 async fn text(larder: &Larder, key: &str) -> String {
     loop {
-        match larder.house.get(BUCKET, key, None).await {
+        match larder.service.get(BUCKET, key, None).await {
             Ok(body) => {
                 let mut all = Vec::new();
                 let mut bytes = body.bytes;
@@ -105,7 +105,7 @@ async fn output(larder: &Larder) -> BTreeMap<String, (BTreeSet<String>, BTreeSet
 
 async fn hidden_versions(larder: &Larder) -> BTreeSet<VersionId> {
     let all = ListRequest { max_keys: 1000, ..ListRequest::default() };
-    let listing = larder.means.catalog.list_objects(HIDDEN_BUCKET, &all).await.unwrap_or_default();
+    let listing = larder.context.catalog.list_objects(HIDDEN_BUCKET, &all).await.unwrap_or_default();
     listing.objects.into_iter().map(|(_, object)| object.version).collect()
 }
 
@@ -329,7 +329,7 @@ fn crash(seed: u64) {
         site.lose_power(&mut rng);
         // Before anything else has had time to happen.
         site.boot_and(async |larder| {
-            let all = larder.means.catalog.jobs().await.unwrap();
+            let all = larder.context.catalog.jobs().await.unwrap();
             if all.is_empty() {
                 return;
             }

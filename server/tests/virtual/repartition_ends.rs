@@ -63,7 +63,7 @@ fn output_of_which_nothing_is_seen_can_be_given_up() {
 fn a_bucket_that_was_made_anew_meanwhile_gets_nothing() {
     Site::nas8().run(async |larder| {
         fill(larder, 3, 2_000).await;
-        let catalog = &larder.means.catalog;
+        let catalog = &larder.context.catalog;
         catalog.create_bucket(&Bucket::new("target", 1, "")).await.unwrap();
         let jobs = jobs(larder).await;
         let job = jobs.ask(Request { to: place("target", "out"), ..request("hash(name)", 3) }).await.unwrap().job;
@@ -145,7 +145,7 @@ fn a_client_who_wants_what_a_job_has_queued_goes_first_and_is_not_withdrawn_with
             // Long enough for the first recall to be queued or on its way.
             tokio::time::sleep((seed as u32 + 1) * 20 * SECOND / 10).await;
             let bodies = (0..8).map(|file| async move {
-                let body = larder.house.get(BUCKET, &format!("in/{file:03}.csv"), None).await.unwrap();
+                let body = larder.service.get(BUCKET, &format!("in/{file:03}.csv"), None).await.unwrap();
                 let pieces: Vec<_> = futures::StreamExt::collect(body.bytes).await;
                 pieces.into_iter().map(|piece| piece.unwrap().len()).sum::<usize>()
             });
@@ -165,9 +165,9 @@ fn what_a_job_that_is_over_has_left_is_removed_by_the_next_start() {
         fill(larder, 4, 3_000).await;
         let jobs = jobs(larder).await;
         let job = blocked(larder, &jobs).await.job;
-        let found = larder.means.catalog.job(job).await.unwrap().unwrap();
+        let found = larder.context.catalog.job(job).await.unwrap().unwrap();
         let over = Job { state: JobState::Failed, ..found.clone() };
-        larder.means.catalog.change_job(&found, &over).await.unwrap();
+        larder.context.catalog.change_job(&found, &over).await.unwrap();
         assert!(hidden(larder).await > 0);
     });
     site.run(async |larder| {

@@ -2,7 +2,7 @@
 
 use crate::site::{MIB, MINUTE, SECOND, Site};
 use engine::Rack;
-use engine::trace::{Header, Record, Replay, TRACE_FORMAT, Told};
+use engine::trace::{Header, Record, Replay, TRACE_FORMAT, TraceMessage};
 use std::sync::{Arc, Mutex};
 
 #[test]
@@ -18,7 +18,7 @@ fn the_trace_of_a_server_replays_line_by_line() {
         larder.put("b", 1, 9 * MIB).await.unwrap();
         larder.settle().await;
         tokio::time::sleep(20 * MINUTE).await;
-        let drive = larder.means.catalog.blobs_page(None, 1).await.unwrap().items[0].drives[0];
+        let drive = larder.context.catalog.blobs_page(None, 1).await.unwrap().items[0].drives[0];
         larder.rack.pull(drive);
         assert_eq!(larder.get_patiently("b").await.unwrap(), 1);
         larder.delete("a0001").await;
@@ -33,8 +33,8 @@ fn the_trace_of_a_server_replays_line_by_line() {
     for record in &records {
         replay.take(record).unwrap();
     }
-    let told = |what: fn(&Told) -> bool| records.iter().filter(|record| what(&record.told)).count();
-    assert!(told(|told| matches!(told, Told::Event(_))) > 100);
-    assert!(told(|told| matches!(told, Told::Action(_))) > 100);
+    let told = |what: fn(&TraceMessage) -> bool| records.iter().filter(|record| what(&record.told)).count();
+    assert!(told(|told| matches!(told, TraceMessage::Event(_))) > 100);
+    assert!(told(|told| matches!(told, TraceMessage::Action(_))) > 100);
     assert!(replay.rack().is_closed(), "to the end");
 }

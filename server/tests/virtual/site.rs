@@ -18,8 +18,8 @@ use model::{BlobId, ClassId, DriveId, GroupId, RackSpec, Rng};
 use s3::store::{GetBody, ObjectStore, StoreError};
 use server::boot;
 use server::holds::Holds;
-use server::house::House;
-use server::world::{Counters, Means, Spawn, Tracer, WorldHandle};
+use server::object_service::ObjectService;
+use server::world::{Context, Counters, Spawn, Tracer, WorldHandle};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -75,9 +75,9 @@ pub struct Stack {
 
 /// A house that runs.
 pub struct Larder {
-    pub house: House,
+    pub service: ObjectService,
     pub world: WorldHandle,
-    pub means: Means,
+    pub context: Context,
     pub rack: Arc<EmulatedRack>,
     started: Instant,
     spooled_bytes: Arc<AtomicU64>,
@@ -125,7 +125,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             window: 16,
             scan_interval: 5 * SECOND,
         },
-        rescue_permille: 1000,
+        evacuate_permille: 1000,
         rebuild_read_back: true,
         write_read_back: true,
         classes: Vec::new(),
@@ -240,7 +240,7 @@ impl Site {
             |drive: DriveId| self.powered(&self.media[drive.index()], self.silences[drive.index()].clone(), &uncounted);
         let rack = Arc::new(EmulatedRack::new(&self.spec, self.seed, Arc::clone(&clock), inner));
         let pin = self.pin;
-        let means = Means {
+        let context = Context {
             clock,
             wall: Arc::new(move || base_ms + started.elapsed().as_millis() as u64),
             spawn: self.watched_spawn(),
@@ -262,12 +262,12 @@ impl Site {
             trace: self.trace.clone(),
         };
         let (spec, policy) = (self.spec.clone(), self.policy.clone());
-        let world = boot::boot(spec, policy, self.seed, &means, Arc::clone(&rack)).await.unwrap();
-        let house = House::new(means.clone(), world.clone(), self.patience);
-        if house.head_bucket(BUCKET).await.is_err() {
-            house.create_bucket(Bucket::new(BUCKET, 0, server::users::ROOT)).await.unwrap();
+        let world = boot::boot(spec, policy, self.seed, &context, Arc::clone(&rack)).await.unwrap();
+        let service = ObjectService::new(context.clone(), world.clone(), self.patience);
+        if service.head_bucket(BUCKET).await.is_err() {
+            service.create_bucket(Bucket::new(BUCKET, 0, server::users::ROOT)).await.unwrap();
         }
-        Larder { house, world, means, rack, started, spooled_bytes: Arc::clone(&self.spooled_bytes) }
+        Larder { service, world, context, rack, started, spooled_bytes: Arc::clone(&self.spooled_bytes) }
     }
 }
 
@@ -344,9 +344,9 @@ pub fn retry_after_s(error: &StoreError) -> Option<u32> {
 
 impl Larder {
     pub async fn put(&self, key: &str, serial: u64, bytes: u64) -> Result<(), StoreError> {
-        let bucket = self.house.head_bucket(BUCKET).await?;
+        let bucket = self.service.head_bucket(BUCKET).await?;
         let object = Object { bytes, ..Object::default() };
-        let mut sink = self.house.begin_put(&bucket, key, object, PutCondition::None).await?;
+        let mut sink = self.service.begin_put(&bucket, key, object, PutCondition::None).await?;
         let content = Bytes::from(content(key, serial, bytes));
         let piece = 1 + content.len() / 3;
         for at in (0..content.len()).step_by(piece) {
@@ -370,7 +370,7 @@ impl Larder {
     }
 
     pub async fn get_range(&self, key: &str, range: Option<Range<u64>>) -> Result<u64, StoreError> {
-        let body = self.house.get(BUCKET, key, range.clone()).await?;
+        let body = self.service.get(BUCKET, key, range.clone()).await?;
         read_out(key, body, range).await
     }
 
@@ -387,14 +387,14 @@ impl Larder {
     }
 
     pub async fn delete(&self, key: &str) {
-        self.house.delete(BUCKET, key, PutCondition::None).await.unwrap();
+        self.service.delete(BUCKET, key, PutCondition::None).await.unwrap();
     }
 
     pub async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = Vec::new();
         loop {
             let request = ListRequest { start_after: keys.last().cloned(), max_keys: 7, ..ListRequest::default() };
-            let page = self.house.list(BUCKET, request).await.unwrap();
+            let page = self.service.list(BUCKET, request).await.unwrap();
             keys.extend(page.objects.into_iter().map(|(key, _)| key));
             if !page.truncated {
                 return keys;
@@ -403,13 +403,13 @@ impl Larder {
     }
 
     pub async fn place(&self, key: &str) -> Place {
-        self.means.catalog.get_object(BUCKET, key).await.unwrap().1
+        self.context.catalog.get_object(BUCKET, key).await.unwrap().1
     }
 
     /// The group of a stored object.
     pub async fn group_of(&self, key: &str) -> GroupId {
         let Place::Stored { blob, .. } = self.place(key).await else { panic!("{key} is not in the rack") };
-        self.means.catalog.blob(blob).await.unwrap().unwrap().group
+        self.context.catalog.blob(blob).await.unwrap().unwrap().group
     }
 
     pub async fn ask<T: Send + 'static>(&self, look: impl FnOnce(&Rack) -> T + Send + 'static) -> T {
@@ -430,7 +430,7 @@ impl Larder {
 
     /// How often any drive was started.
     pub fn starts(&self) -> u32 {
-        (0..self.means.drives.len()).map(|drive| self.rack.starts(DriveId(drive as u32))).sum()
+        (0..self.context.drives.len()).map(|drive| self.rack.starts(DriveId(drive as u32))).sum()
     }
 
     /// Waits for `done`, looking once in a second, for at most `limit`.
@@ -445,7 +445,7 @@ impl Larder {
     /// Waits until nothing is staged that lives.
     pub async fn settle_but_for_readers(&self) {
         self.until("all migrated", 40 * 24 * HOUR, async || {
-            self.means.catalog.staged_usage().await.unwrap().count == 0
+            self.context.catalog.staged_usage().await.unwrap().count == 0
         })
         .await;
     }
@@ -453,8 +453,8 @@ impl Larder {
     /// Waits until nothing is staged and every group sleeps.
     pub async fn settle(&self) {
         self.until("all migrated and asleep", 40 * 24 * HOUR, async || {
-            self.means.catalog.staged_usage().await.unwrap().count == 0
-                && self.means.staging.usage().staged_bytes == 0
+            self.context.catalog.staged_usage().await.unwrap().count == 0
+                && self.context.staging.usage().staged_bytes == 0
                 && self.is_asleep().await
         })
         .await;
@@ -463,14 +463,14 @@ impl Larder {
     /// Nothing contradicts anything: records among each other, staged files and stacks with the records.
     pub async fn audit(&self, site: &Facts) {
         self.files_are_removed().await;
-        let audit = self.means.catalog.audit().await.unwrap();
+        let audit = self.context.catalog.audit().await.unwrap();
         assert_eq!((audit.contradictions, audit.told), (0, Vec::new()));
         // What was complete at a crash, and unknown, is kept until the start after the next.
-        let left = self.means.counters.left_staged.load(Ordering::Relaxed);
+        let left = self.context.counters.left_staged.load(Ordering::Relaxed);
         assert_eq!(site.staged_files(), self.known_files().await + left + self.unknown_files());
         let failed = self.failed().await;
         for stack in site.stacks().into_iter().filter(|stack| !failed.contains(&stack.drive)) {
-            let blob = self.means.catalog.blob(stack.blob).await.unwrap();
+            let blob = self.context.catalog.blob(stack.blob).await.unwrap();
             let blob = blob.unwrap_or_else(|| panic!("nobody knows {} on drive {}", stack.name, stack.drive));
             assert_eq!(blob.drives[stack.index].index(), stack.drive, "{} lies where it belongs", stack.name);
         }
@@ -479,12 +479,12 @@ impl Larder {
 
     /// How many files are kept there since they may be a newer catalog's.
     fn unknown_files(&self) -> u64 {
-        self.means.counters.unknown_staged.load(Ordering::Relaxed)
+        self.context.counters.unknown_staged.load(Ordering::Relaxed)
     }
 
     /// The drives that failed for good. Nobody looks at what lies on them.
     async fn failed(&self) -> BTreeSet<usize> {
-        let failed = self.means.catalog.failed_drives().await.unwrap();
+        let failed = self.context.catalog.failed_drives().await.unwrap();
         failed.into_iter().map(|(drive, _)| drive.index()).collect()
     }
 
@@ -495,10 +495,10 @@ impl Larder {
 
     /// How many files the catalog says there are in the workshop.
     async fn known_files(&self) -> u64 {
-        let whole = self.means.catalog.staged_slots(None, usize::MAX).await.unwrap().items.len();
+        let whole = self.context.catalog.staged_slots(None, usize::MAX).await.unwrap().items.len();
         let (mut parts, mut after) = (0, None);
         loop {
-            let page = self.means.catalog.part_slots(after.as_ref()).await.unwrap();
+            let page = self.context.catalog.part_slots(after.as_ref()).await.unwrap();
             parts += page.items.len();
             after = page.next;
             if after.is_none() {
@@ -514,7 +514,7 @@ impl Larder {
         let here: BTreeSet<_> = stacks.map(|stack| (stack.blob, stack.index)).collect();
         for key in self.keys().await {
             if let Place::Stored { blob, .. } = self.place(&key).await {
-                let stacks = self.means.catalog.blob(blob).await.unwrap().unwrap().drives.len();
+                let stacks = self.context.catalog.blob(blob).await.unwrap().unwrap().drives.len();
                 assert!((0..stacks).all(|index| here.contains(&(blob, index))), "{key}: {blob} lacks a stack");
             }
         }
@@ -522,7 +522,7 @@ impl Larder {
 
     pub async fn close(&self) {
         tokio::time::timeout(HOUR, self.world.close()).await.expect("the world closes");
-        for drive in 0..self.means.drives.len() as u32 {
+        for drive in 0..self.context.drives.len() as u32 {
             let state = self.rack.state(DriveId(drive));
             assert!(
                 matches!(state, PowerState::Standby | PowerState::Away),

@@ -61,7 +61,7 @@ impl Power {
     pub async fn failed(&self) {
         loop {
             self.0.failed.notified().await;
-            // Told by a failure of old, otherwise.
+            // TraceMessage by a failure of old, otherwise.
             if self.0.fails_at.load(Ordering::Relaxed) != 0 {
                 return;
             }

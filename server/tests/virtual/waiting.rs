@@ -5,9 +5,9 @@ use crate::site::{HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, retry_after_s};
 use crate::steps::PoweredStore;
 use catalog::{Catalog, Place};
 use model::{ClassId, GroupId, RackSpec};
-use server::house::House;
+use server::object_service::ObjectService;
 use server::s3::store::ObjectStore;
-use server::world::Means;
+use server::world::Context;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,12 +98,12 @@ fn a_get_asks_the_catalog_twice_wherever_the_object_lies() {
     let store = PoweredStore { store: site.catalog.clone(), power: site.power.clone(), reads: Arc::clone(&reads) };
     site.run(async |larder| {
         let catalog = Catalog::open(Arc::new(store)).await.unwrap();
-        let means = Means { catalog, ..larder.means.clone() };
-        let house = House::new(means, larder.world.clone(), HOUR);
+        let context = Context { catalog, ..larder.context.clone() };
+        let service = ObjectService::new(context, larder.world.clone(), HOUR);
         larder.put("o", 1, 3 * MIB).await.unwrap();
         let get = async || {
             let before = reads.load(Ordering::Relaxed);
-            let body = house.get(BUCKET, "o", None).await.unwrap();
+            let body = service.get(BUCKET, "o", None).await.unwrap();
             assert_eq!(crate::site::read_out("o", body, None).await.unwrap(), 1);
             reads.load(Ordering::Relaxed) - before
         };

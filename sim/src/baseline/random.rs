@@ -11,8 +11,8 @@
 
 use engine::ledger::{Ledger, PowerState};
 use engine::{
-    Action, Deadlines, DriveDeadlines, DrivePhase, Event, Loss, Mind, OpMap, Outcome, ReadPolicy, Rejection, Request,
-    Transfer, Waking, Work,
+    Action, Controller, Deadlines, DriveDeadlines, DrivePhase, Event, Loss, OpMap, Outcome, ReadPolicy, Rejection,
+    Request, Transfer, Waking, Work,
 };
 use model::{Attempt, BlobId, DomainLimit, DriveId, OpId, RackSpec, Rng, Time};
 use std::collections::VecDeque;
@@ -356,7 +356,7 @@ impl RandomLayout {
     fn wake(&mut self, now: Time, actions: &mut Vec<Action>) {
         for op in self.waking.clone() {
             let drives = self.ops[&op].claimed.clone();
-            let phase = |mind: &Self, drive: &DriveId| mind.drives[drive.index()].phase;
+            let phase = |controller: &Self, drive: &DriveId| controller.drives[drive.index()].phase;
             let asleep: Vec<DriveId> =
                 drives.iter().copied().filter(|drive| phase(self, drive) == DrivePhase::Standby).collect();
             for drive in self.ledger.request(&asleep) {
@@ -401,7 +401,7 @@ impl RandomLayout {
     }
 }
 
-impl Mind for RandomLayout {
+impl Controller for RandomLayout {
     fn apply(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
         match event {
             Event::Submitted(request) => self.submitted(request, actions),

@@ -1,7 +1,7 @@
 //! What the baselines decide, on racks small enough to follow by hand.
 #![allow(clippy::unwrap_used)]
 use super::*;
-use engine::{Action, Event, Lane, Loss, Mind, ReadPolicy, Request, Work};
+use engine::{Action, Controller, Event, Loss, PriorityClass, ReadPolicy, Request, Work};
 use model::{BlobId, DriveId, OpId, Rng, Time};
 
 fn pelican() -> RackSpec {
@@ -9,11 +9,11 @@ fn pelican() -> RackSpec {
     model::text::parse(text, "pelican").unwrap()
 }
 
-fn read(mind: &mut RandomLayout, op: u64, drives: Vec<DriveId>) -> Vec<Action> {
+fn read(controller: &mut RandomLayout, op: u64, drives: Vec<DriveId>) -> Vec<Action> {
     let work = Work::Read { blob: BlobId::numbered(op), group: GroupId(0), drives, bytes: 1 };
-    let request = Request { op: OpId(op), lane: Lane::Client, overtake_limit: None, work };
+    let request = Request { op: OpId(op), priority: PriorityClass::Client, overtake_limit: None, work };
     let mut actions = Vec::new();
-    mind.apply(Time::ZERO, Event::Submitted(request), &mut actions);
+    controller.apply(Time::ZERO, Event::Submitted(request), &mut actions);
     actions
 }
 
@@ -34,8 +34,8 @@ fn a_random_blob_lies_on_drives_that_may_all_spin_at_once() {
     for _ in 0..100 {
         let drives = random_stacks(&spec, &mut rng).unwrap();
         assert_eq!(drives.len(), 18);
-        let mut mind = RandomLayout::new(spec.clone(), 10, ReadPolicy::All);
-        let started = read(&mut mind, 1, drives);
+        let mut controller = RandomLayout::new(spec.clone(), 10, ReadPolicy::All);
+        let started = read(&mut controller, 1, drives);
         assert_eq!(started.iter().filter(|action| matches!(action, Action::SpinUp { .. })).count(), 18);
     }
 }
@@ -47,16 +47,16 @@ fn a_request_whose_drives_do_not_fit_holds_back_everything_behind_it() {
     let first = random_stacks(&spec, &mut rng).unwrap();
     let apart = loop {
         let drives = random_stacks(&spec, &mut rng).unwrap();
-        let mut mind = RandomLayout::new(spec.clone(), 10, ReadPolicy::All);
-        read(&mut mind, 1, first.clone());
-        if !read(&mut mind, 2, drives.clone()).is_empty() {
+        let mut controller = RandomLayout::new(spec.clone(), 10, ReadPolicy::All);
+        read(&mut controller, 1, first.clone());
+        if !read(&mut controller, 2, drives.clone()).is_empty() {
             break drives;
         }
     };
-    let mut mind = RandomLayout::new(spec, 10, ReadPolicy::All);
-    assert!(!read(&mut mind, 1, first.clone()).is_empty());
-    assert!(read(&mut mind, 2, first).is_empty(), "the same drives are taken");
-    assert!(read(&mut mind, 3, apart).is_empty(), "and what would fit waits its turn");
+    let mut controller = RandomLayout::new(spec, 10, ReadPolicy::All);
+    assert!(!read(&mut controller, 1, first.clone()).is_empty());
+    assert!(read(&mut controller, 2, first).is_empty(), "the same drives are taken");
+    assert!(read(&mut controller, 3, apart).is_empty(), "and what would fit waits its turn");
 }
 
 /// A straw man, and the drives of a blob.
@@ -66,14 +66,14 @@ fn with_a_blob() -> (RandomLayout, Vec<DriveId>) {
     (RandomLayout::new(spec, 10, ReadPolicy::All), drives)
 }
 
-fn tell(mind: &mut RandomLayout, event: Event) -> Vec<Action> {
+fn tell(controller: &mut RandomLayout, event: Event) -> Vec<Action> {
     let mut actions = Vec::new();
-    mind.apply(Time::ZERO, event, &mut actions);
+    controller.apply(Time::ZERO, event, &mut actions);
     actions
 }
 
 /// Everything that is started starts and mounts; answers what is asked for at last.
-fn wake_all(mind: &mut RandomLayout, mut actions: Vec<Action>) -> Vec<Action> {
+fn wake_all(controller: &mut RandomLayout, mut actions: Vec<Action>) -> Vec<Action> {
     loop {
         let answer = |action: &Action| match *action {
             Action::SpinUp { drive, attempt } => Some(Event::SpunUp { drive, attempt }),
@@ -88,7 +88,7 @@ fn wake_all(mind: &mut RandomLayout, mut actions: Vec<Action>) -> Vec<Action> {
         }
         actions.retain(|action| answer(action).is_none());
         for event in answers {
-            actions.extend(tell(mind, event));
+            actions.extend(tell(controller, event));
         }
     }
 }
@@ -103,12 +103,12 @@ fn stacks_read(actions: &[Action]) -> Option<usize> {
 #[test]
 fn a_read_does_without_drives_that_are_lost_until_too_few_are_left() {
     for (lost, read_of) in [(0, Some(18)), (1, Some(17)), (3, Some(15)), (4, None)] {
-        let (mut mind, drives) = with_a_blob();
+        let (mut controller, drives) = with_a_blob();
         for drive in drives.iter().take(lost) {
-            tell(&mut mind, Event::DriveLost { drive: *drive, loss: Loss::Died });
+            tell(&mut controller, Event::DriveLost { drive: *drive, loss: Loss::Died });
         }
-        let asked = read(&mut mind, 1, drives.clone());
-        let asked = wake_all(&mut mind, asked);
+        let asked = read(&mut controller, 1, drives.clone());
+        let asked = wake_all(&mut controller, asked);
         assert_eq!(stacks_read(&asked), read_of, "{lost} lost");
         let refused = asked.iter().any(|action| matches!(action, Action::Finished { .. }));
         assert_eq!(refused, read_of.is_none());
@@ -117,47 +117,56 @@ fn a_read_does_without_drives_that_are_lost_until_too_few_are_left() {
 
 #[test]
 fn drives_behind_a_tripped_fuse_give_their_permits_back_and_are_woken_when_it_resets() {
-    let (mut mind, drives) = with_a_blob();
-    let asked = read(&mut mind, 1, drives.clone());
-    assert_eq!(stacks_read(&wake_all(&mut mind, asked)), Some(18));
+    let (mut controller, drives) = with_a_blob();
+    let asked = read(&mut controller, 1, drives.clone());
+    assert_eq!(stacks_read(&wake_all(&mut controller, asked)), Some(18));
     for drive in &drives {
-        tell(&mut mind, Event::DriveLost { drive: *drive, loss: Loss::FuseTripped });
+        tell(&mut controller, Event::DriveLost { drive: *drive, loss: Loss::FuseTripped });
     }
-    tell(&mut mind, Event::TransferEnded { op: OpId(1), attempt: model::Attempt(1), done: false, outcomes: vec![] });
-    let refused = read(&mut mind, 2, drives.clone());
+    tell(
+        &mut controller,
+        Event::TransferEnded { op: OpId(1), attempt: model::Attempt(1), done: false, outcomes: vec![] },
+    );
+    let refused = read(&mut controller, 2, drives.clone());
     assert!(matches!(refused[..], [Action::Finished { .. }]), "no drive of it is there");
     for drive in drives.iter().chain(&drives) {
-        tell(&mut mind, Event::DriveBack { drive: *drive });
+        tell(&mut controller, Event::DriveBack { drive: *drive });
     }
-    let asked = read(&mut mind, 3, drives);
-    assert_eq!(stacks_read(&wake_all(&mut mind, asked)), Some(18));
+    let asked = read(&mut controller, 3, drives);
+    assert_eq!(stacks_read(&wake_all(&mut controller, asked)), Some(18));
 }
 
 #[test]
 fn a_dead_drive_that_may_still_turn_keeps_its_column_from_others_until_it_is_back() {
-    let (mut mind, drives) = with_a_blob();
-    let asked = read(&mut mind, 1, drives.clone());
-    wake_all(&mut mind, asked);
-    tell(&mut mind, Event::TransferEnded { op: OpId(1), attempt: model::Attempt(1), done: true, outcomes: vec![] });
-    tell(&mut mind, Event::DriveLost { drive: drives[0], loss: Loss::Died });
+    let (mut controller, drives) = with_a_blob();
+    let asked = read(&mut controller, 1, drives.clone());
+    wake_all(&mut controller, asked);
+    tell(
+        &mut controller,
+        Event::TransferEnded { op: OpId(1), attempt: model::Attempt(1), done: true, outcomes: vec![] },
+    );
+    tell(&mut controller, Event::DriveLost { drive: drives[0], loss: Loss::Died });
     // Another drive of the dead one's column, in place of it.
     let spec = pelican();
     let [width, depth, height] = spec.drive(drives[0]).slot;
     let below = spec.drives.iter().find(|d| d.slot == [width, depth, (height + 1) % 12]).unwrap().id;
     let mut moved = drives.clone();
     moved[0] = below;
-    let asked = read(&mut mind, 2, moved.clone());
-    assert_eq!(stacks_read(&wake_all(&mut mind, asked)), Some(17), "it is not waited for");
-    tell(&mut mind, Event::TransferEnded { op: OpId(2), attempt: model::Attempt(1), done: true, outcomes: vec![] });
-    tell(&mut mind, Event::DriveBack { drive: drives[0] });
-    let asked = read(&mut mind, 3, moved);
-    assert_eq!(stacks_read(&wake_all(&mut mind, asked)), Some(18));
+    let asked = read(&mut controller, 2, moved.clone());
+    assert_eq!(stacks_read(&wake_all(&mut controller, asked)), Some(17), "it is not waited for");
+    tell(
+        &mut controller,
+        Event::TransferEnded { op: OpId(2), attempt: model::Attempt(1), done: true, outcomes: vec![] },
+    );
+    tell(&mut controller, Event::DriveBack { drive: drives[0] });
+    let asked = read(&mut controller, 3, moved);
+    assert_eq!(stacks_read(&wake_all(&mut controller, asked)), Some(18));
 }
 
 #[test]
 fn a_drive_that_fails_to_start_is_tried_three_times_and_then_done_without() {
-    let (mut mind, drives) = with_a_blob();
-    let mut asked = read(&mut mind, 1, drives.clone());
+    let (mut controller, drives) = with_a_blob();
+    let mut asked = read(&mut controller, 1, drives.clone());
     for _ in 0..3 {
         let start = |action: &Action| match action {
             Action::SpinUp { drive, attempt } if *drive == drives[0] => Some(*attempt),
@@ -165,14 +174,16 @@ fn a_drive_that_fails_to_start_is_tried_three_times_and_then_done_without() {
         };
         let attempt = asked.iter().find_map(start).unwrap();
         asked.retain(|action| start(action).is_none());
-        asked
-            .extend(tell(&mut mind, Event::DriveCommandFailed { drive: drives[0], attempt, loss: Loss::SpinUpFailed }));
+        asked.extend(tell(
+            &mut controller,
+            Event::DriveCommandFailed { drive: drives[0], attempt, loss: Loss::SpinUpFailed },
+        ));
         let stop = |action: &Action| matches!(action, Action::Stop { .. });
         let stopped = asked.iter().position(stop).map(|at| asked.remove(at)).unwrap();
         let Action::Stop { drive, attempt } = stopped else { unreachable!("found as a stop") };
-        asked.extend(tell(&mut mind, Event::Stopped { drive, attempt }));
+        asked.extend(tell(&mut controller, Event::Stopped { drive, attempt }));
     }
-    assert_eq!(stacks_read(&wake_all(&mut mind, asked)), Some(17));
+    assert_eq!(stacks_read(&wake_all(&mut controller, asked)), Some(17));
 }
 
 #[test]
@@ -181,10 +192,10 @@ fn most_pairs_of_random_blobs_collide() {
     let spec = pelican();
     let mut rng = Rng::new(3);
     let together = (0..500).filter(|_| {
-        let mut mind = RandomLayout::new(spec.clone(), 10, ReadPolicy::All);
+        let mut controller = RandomLayout::new(spec.clone(), 10, ReadPolicy::All);
         let mut draw = || random_stacks(&spec, &mut rng).unwrap();
-        read(&mut mind, 1, draw());
-        !read(&mut mind, 2, draw()).is_empty()
+        read(&mut controller, 1, draw());
+        !read(&mut controller, 2, draw()).is_empty()
     });
     assert!(together.count() < 25);
 }

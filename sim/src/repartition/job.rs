@@ -12,8 +12,8 @@ use engine::check::TraceCheck;
 use engine::layout::Layout;
 use engine::repartition::{Accounting, Apportion, Choice, JobPlanner, JobSpec, Order, Part};
 use engine::{
-    ClassPhase, JobAction, JobClass, JobEnd, JobEvent, JobId, Lane, Outcome, PinnedTo, Rack, Rejection, StepResult,
-    Work,
+    ClassPhase, JobAction, JobClass, JobEnd, JobEvent, JobId, Outcome, PinnedTo, PriorityClass, Rack, Rejection,
+    StepResult, Work,
 };
 use model::{Attempt, BlobId, DriveId, GroupId, OpId, Rng, Time};
 use std::collections::{BTreeMap, VecDeque};
@@ -231,8 +231,8 @@ impl Run<'_> {
     fn take_ended(&mut self) -> bool {
         let mut of_job = None;
         for ended in self.world.take_ended() {
-            match ended.lane {
-                Lane::Client => self.clients.ended(&ended),
+            match ended.priority {
+                PriorityClass::Client => self.clients.ended(&ended),
                 _ if self.step.as_ref().is_some_and(|step| step.op == ended.op) => of_job = Some(ended),
                 _ => {}
             }
@@ -349,15 +349,17 @@ impl Run<'_> {
 
     fn measurements(mut self) -> Measurements {
         let stats = self.world.rack.stats();
-        let wakes = |lane: Lane| stats.group_wakes[Lane::ALL.iter().position(|known| *known == lane).unwrap_or(0)];
+        let wakes = |priority: PriorityClass| {
+            stats.group_wakes[PriorityClass::ALL.iter().position(|known| *known == priority).unwrap_or(0)]
+        };
         let planner = self.planner().expect("a job that has ended is known until it is closed");
         Measurements {
             strategy: planner.choice(CLASS),
             changes: planner.changes(),
             time: self.world.now().since(Time::ZERO),
             switching: stats.switching,
-            switches: wakes(Lane::Background),
-            client_wakes: wakes(Lane::Client),
+            switches: wakes(PriorityClass::Background),
+            client_wakes: wakes(PriorityClass::Client),
             free_rides: self.free_rides,
             bytes_read: self.moved[0],
             bytes_written: self.moved[1],

@@ -5,7 +5,7 @@
 //! - the space of a stack is counted on exactly one drive, and given back once (asserted);
 //! - a blob is removed only when all of its bytes are dead (asserted).
 
-use engine::{BlobOnDrive, DoomedBlob};
+use engine::{BlobOnDrive, DeadBlob};
 use model::{BlobId, DriveId, GroupId, OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -251,20 +251,20 @@ impl Blobs {
     }
 
     /// A page of the blobs of a group that have dead bytes, and whether there are more.
-    pub(super) fn page_dead(&mut self, group: GroupId, limit: u32, restart: bool) -> (Vec<DoomedBlob>, bool) {
+    pub(super) fn page_dead(&mut self, group: GroupId, limit: u32, restart: bool) -> (Vec<DeadBlob>, bool) {
         if restart {
             self.dead_after.remove(&group);
         }
         let from = self.dead_after.get(&group).map_or(BlobId::NONE, |after| after.next_number());
         let dead = |id: &BlobId| {
             let blob = self.known.get(id)?;
-            Some(DoomedBlob {
+            Some(DeadBlob {
                 blob: *id,
                 drives: blob.drives.clone(),
                 lost: blob.drives.iter().copied().filter(|drive| self.is_lost(*id, *drive)).collect(),
                 stack_bytes: blob.stack_bytes,
                 bytes: blob.bytes,
-                doomed_bytes: blob.dead_bytes,
+                dead_bytes: blob.dead_bytes,
                 living: blob.is_living(),
                 readable: true,
             })

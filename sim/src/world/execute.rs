@@ -4,16 +4,16 @@ use super::blobs::{SimBlob, StackMove};
 use super::drives::{Answer, Command, CommandKind};
 use super::staging::StagedQuery;
 use super::state::{Ended, OpenOp, Scheduled, World};
-use engine::{Action, Event, Lane, Loss, Mind, Outcome, PinnedTo, Request, Work};
+use engine::{Action, Controller, Event, Loss, Outcome, PinnedTo, PriorityClass, Request, Work};
 use model::physics::Load;
 use model::{Attempt, DriveId, GroupId, OpId};
 
-impl<M: Mind> World<M> {
+impl<M: Controller> World<M> {
     pub(super) fn execute(&mut self, action: Action) {
         match action {
             // Nothing survives a run, so nothing need be persisted; and bytes are not stored here, so there is nothing
             // to copy back: living bytes of a mostly dead blob stay there.
-            Action::PersistStarts { .. } | Action::Rescue { .. } => {}
+            Action::PersistStarts { .. } | Action::Evacuate { .. } => {}
             Action::SpinUp { drive, attempt } => self.command(drive, attempt, CommandKind::SpinUp),
             Action::Mount { drive, attempt } => {
                 let load = if self.streams[self.links.server_of(drive)] > 0 { Load::Busy } else { Load::Idle };
@@ -44,9 +44,9 @@ impl<M: Mind> World<M> {
                 let done = self.blobs.move_stack(self.now, StackMove { blob, index, from, to });
                 self.plan(self.now, Event::StackMoved { op, attempt, done }, None);
             }
-            Action::ListDoomed { group, attempt, limit, restart } => {
+            Action::ListDead { group, attempt, limit, restart } => {
                 let (blobs, more) = self.blobs.page_dead(group, limit, restart);
-                self.plan(self.now, Event::DoomedPage { group, attempt, blobs, held_bytes: 0, more }, None);
+                self.plan(self.now, Event::DeadPage { group, attempt, blobs, held_bytes: 0, more }, None);
             }
             Action::Job { job, action } => self.job_actions.push_back((job, action)),
         }
@@ -74,12 +74,12 @@ impl<M: Mind> World<M> {
     }
 
     fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: PinnedTo) {
-        let lane = Lane::Background;
+        let priority = PriorityClass::Background;
         let bytes = self.staging.compose(op, versions);
         let stack_bytes = self.stack_bytes(bytes);
-        self.open(op, OpenOp { bytes, stack_bytes, ..OpenOp::new(lane, None, self.now) });
+        self.open(op, OpenOp { bytes, stack_bytes, ..OpenOp::new(priority, None, self.now) });
         let work = Work::Write { bytes, stack_bytes, pin, migration: true };
-        self.plan(self.now, Event::Submitted(Request { op, lane, overtake_limit: None, work }), None);
+        self.plan(self.now, Event::Submitted(Request { op, priority, overtake_limit: None, work }), None);
     }
 
     fn end(&mut self, op: OpId, outcome: Outcome) {
@@ -92,8 +92,8 @@ impl<M: Mind> World<M> {
             _ => {}
         }
         self.staging.forget(op);
-        let OpenOp { lane, group, bytes, issued, picked, first_byte, .. } = open;
-        self.ended.push(Ended { op, lane, group, outcome, bytes, issued, picked, first_byte, at: self.now });
+        let OpenOp { priority, group, bytes, issued, picked, first_byte, .. } = open;
+        self.ended.push(Ended { op, priority, group, outcome, bytes, issued, picked, first_byte, at: self.now });
     }
 
     fn written(&mut self, op: OpId, open: &OpenOp, group: GroupId, drives: &[DriveId]) {

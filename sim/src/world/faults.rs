@@ -3,7 +3,7 @@
 use super::blobs::SimBlob;
 use super::drives::{CommandKind, FUSE_RESETS_AFTER, Faults};
 use super::state::{Scheduled, World};
-use engine::{Event, Loss, Mind, Rack};
+use engine::{Controller, Event, Loss, Rack};
 use model::{Attempt, BlobId, DriveId, GroupId, ResourceId};
 
 impl World<Rack> {
@@ -24,7 +24,7 @@ impl World<Rack> {
     }
 }
 
-impl<M: Mind> World<M> {
+impl<M: Controller> World<M> {
     /// Sets the rates of faults from now on.
     pub fn set_faults(&mut self, faults: Faults) {
         self.drives.faults = faults;

@@ -10,10 +10,10 @@ use crate::links::{Links, Network};
 use crate::meter::Meter;
 use crate::trace_hash::TraceHasher;
 use engine::check::TraceCheck;
-use engine::trace::{Record, Told};
+use engine::trace::{Record, TraceMessage};
 use engine::{
-    Action, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, Lane, Mind, OpMap, Outcome, PinnedTo, Rack,
-    Request, Work,
+    Action, Controller, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, OpMap, Outcome, PinnedTo,
+    PriorityClass, Rack, Request, Work,
 };
 use model::{BlobId, DriveId, GroupId, OpId, Time};
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ pub struct Ended {
     /// The operation.
     pub op: OpId,
     /// The class of work that it was charged to.
-    pub lane: Lane,
+    pub priority: PriorityClass,
     /// The group it was for, where the request named one.
     pub group: Option<GroupId>,
     /// Its outcome.
@@ -90,7 +90,7 @@ pub struct Counted {
 /// An operation that has not ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenOp {
-    pub lane: Lane,
+    pub priority: PriorityClass,
     pub group: Option<GroupId>,
     pub bytes: u64,
     /// The space of each stack of a write.
@@ -102,8 +102,8 @@ pub(super) struct OpenOp {
 
 impl OpenOp {
     /// An operation that moves nothing, issued at `now`.
-    pub fn new(lane: Lane, group: Option<GroupId>, now: Time) -> Self {
-        Self { lane, group, bytes: 0, stack_bytes: 0, issued: now, picked: None, first_byte: None }
+    pub fn new(priority: PriorityClass, group: Option<GroupId>, now: Time) -> Self {
+        Self { priority, group, bytes: 0, stack_bytes: 0, issued: now, picked: None, first_byte: None }
     }
 }
 
@@ -137,7 +137,7 @@ pub struct World<M = Rack> {
     judge: Option<TraceCheck>,
 }
 
-impl<M: Mind> World<M> {
+impl<M: Controller> World<M> {
     /// A world around `rack`, with every drive reported and booted. `seed` is for physics and faults.
     pub fn with(rack: M, seed: u64, setting: Setting) -> Self {
         let spec = rack.spec().clone();
@@ -235,31 +235,31 @@ impl<M: Mind> World<M> {
     /// Marks `bytes` more of a blob as dead.
     pub fn mark_dead(&mut self, blob: BlobId, bytes: u64) {
         if let Some((group, bytes)) = self.blobs.mark_dead(blob, bytes) {
-            self.report(Event::SpaceDoomed { group, bytes });
+            self.report(Event::SpaceDead { group, bytes });
         }
     }
 
     /// Requests a read of `bytes` of a blob that was written here.
     pub fn read(&mut self, blob: BlobId, bytes: u64) -> Option<OpId> {
-        self.read_for(Lane::Client, blob, bytes)
+        self.read_for(PriorityClass::Client, blob, bytes)
     }
 
     /// The same, in any class of work.
-    pub fn read_for(&mut self, lane: Lane, blob: BlobId, bytes: u64) -> Option<OpId> {
+    pub fn read_for(&mut self, priority: PriorityClass, blob: BlobId, bytes: u64) -> Option<OpId> {
         let found = self.blobs.get(blob)?;
         let work = Work::Read { blob, group: found.group, drives: found.drives.clone(), bytes };
-        Some(self.ask(lane, work))
+        Some(self.ask(priority, work))
     }
 
     /// Requests a read of `bytes` of a blob that lies on these drives.
     pub fn read_at(&mut self, blob: BlobId, group: GroupId, drives: Vec<DriveId>, bytes: u64) -> OpId {
-        self.ask(Lane::Client, Work::Read { blob, group, drives, bytes })
+        self.ask(PriorityClass::Client, Work::Read { blob, group, drives, bytes })
     }
 
     /// Requests a write by a client, past the workshop.
     pub fn write(&mut self, bytes: u64, pin: PinnedTo) -> OpId {
         let stack_bytes = self.stack_bytes(bytes);
-        self.ask(Lane::Client, Work::Write { bytes, stack_bytes, pin, migration: false })
+        self.ask(PriorityClass::Client, Work::Write { bytes, stack_bytes, pin, migration: false })
     }
 
     pub(super) fn stack_bytes(&self, bytes: u64) -> u64 {
@@ -283,21 +283,21 @@ impl<M: Mind> World<M> {
 
     /// Requests an operation of a step of a repartition job.
     pub fn ask_for_job(&mut self, of: JobClass, work: Work) -> OpId {
-        let request = self.request(Lane::Background, work);
+        let request = self.request(PriorityClass::Background, work);
         let op = request.op;
         self.report(Event::SubmittedForJob { of, request });
         op
     }
 
     /// Requests any operation, in any class of work.
-    pub fn ask(&mut self, lane: Lane, work: Work) -> OpId {
-        let request = self.request(lane, work);
+    pub fn ask(&mut self, priority: PriorityClass, work: Work) -> OpId {
+        let request = self.request(priority, work);
         let op = request.op;
         self.report(Event::Submitted(request));
         op
     }
 
-    fn request(&mut self, lane: Lane, work: Work) -> Request {
+    fn request(&mut self, priority: PriorityClass, work: Work) -> Request {
         let op = OpId(self.next_op);
         self.next_op += 1;
         let (group, stack_bytes) = match &work {
@@ -306,8 +306,8 @@ impl<M: Mind> World<M> {
             _ => (None, 0),
         };
         let bytes = work.transfer_bytes();
-        self.open(op, OpenOp { bytes, stack_bytes, ..OpenOp::new(lane, group, self.now) });
-        Request { op, lane, overtake_limit: None, work }
+        self.open(op, OpenOp { bytes, stack_bytes, ..OpenOp::new(priority, group, self.now) });
+        Request { op, priority, overtake_limit: None, work }
     }
 
     pub(super) fn open(&mut self, op: OpId, open: OpenOp) {
@@ -385,7 +385,7 @@ impl<M: Mind> World<M> {
         self.counted.events += 1;
         (self.now, &event).hash(&mut self.trace);
         if let Some(recorder) = &mut self.recorder {
-            recorder(Record { now: self.now, told: Told::Event(event.clone()) });
+            recorder(Record { now: self.now, told: TraceMessage::Event(event.clone()) });
         }
         if let Some(judge) = &mut self.judge {
             judge.event(self.now, &event).unwrap_or_else(|fault| panic!("at {}, before {event:?}: {fault}", self.now));
@@ -399,7 +399,7 @@ impl<M: Mind> World<M> {
                 judge.action(action).unwrap_or_else(|fault| panic!("at {}, {action:?}: {fault}", self.now));
             }
             if let Some(recorder) = &mut self.recorder {
-                recorder(Record { now: self.now, told: Told::Action(action.clone()) });
+                recorder(Record { now: self.now, told: TraceMessage::Action(action.clone()) });
             }
         }
         for action in actions.drain(..) {

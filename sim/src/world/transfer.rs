@@ -3,11 +3,11 @@
 use super::moving::{DriveStream, Moving, TransferPlan, drives_of};
 use super::state::{OpenOp, Scheduled, World};
 use crate::flow::Demand;
-use engine::{DriveResult, Event, Lane, Mind, Transfer};
+use engine::{Controller, DriveResult, Event, PriorityClass, Transfer};
 use model::{Attempt, DriveId, OpId, transfer_time};
 use std::time::Duration;
 
-impl<M: Mind> World<M> {
+impl<M: Controller> World<M> {
     pub(super) fn transfer(&mut self, op: OpId, attempt: Attempt, transfer: &Transfer) {
         if !self.begin_own_op(op, transfer) {
             // The blob was reclaimed while its rebuild was queued: no drive is asked.
@@ -15,7 +15,7 @@ impl<M: Mind> World<M> {
             return;
         }
         let mut plan = TransferPlan::of(transfer);
-        plan.sent &= self.open.get(&op).is_some_and(|open| open.lane == Lane::Client);
+        plan.sent &= self.open.get(&op).is_some_and(|open| open.priority == PriorityClass::Client);
         let payload_bytes = self.open.get(&op).map_or(0, |open| open.bytes);
         let picked = self.rack.picked_at(op);
         if let Some(open) = self.open.get_mut(&op) {
@@ -42,13 +42,13 @@ impl<M: Mind> World<M> {
         match transfer {
             Transfer::Delete { blob, .. } => {
                 self.blobs.begin_delete(op, *blob);
-                self.open(op, OpenOp::new(Lane::Background, None, self.now));
+                self.open(op, OpenOp::new(PriorityClass::Background, None, self.now));
             }
             Transfer::Rebuild { blob, group, drives, .. } if !self.open.contains_key(&op) => {
                 let found = self.blobs.get(*blob);
                 assert!(found.is_none_or(|found| found.drives == *drives), "{blob} is rebuilt where it lies");
                 let (there, bytes) = (found.is_some(), found.map_or(0, |found| found.bytes));
-                self.open(op, OpenOp { bytes, ..OpenOp::new(Lane::Rebuild, Some(*group), self.now) });
+                self.open(op, OpenOp { bytes, ..OpenOp::new(PriorityClass::Rebuild, Some(*group), self.now) });
                 return there;
             }
             _ => {}

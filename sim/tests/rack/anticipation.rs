@@ -1,7 +1,7 @@
 //! A client with one operation after the other, beside one that wants another group of the class.
 
 use super::*;
-use engine::Lane;
+use engine::PriorityClass;
 
 /// Reads one blob after another in the background while clients want another group of the class: how many background
 /// reads there were for each wake on their behalf, and how long the clients waited for their first read.
@@ -16,9 +16,9 @@ fn beside_clients(anticipation: Duration) -> (f64, Duration) {
     let of = |group: GroupId| blobs.iter().copied().filter(|blob| group_of[blob] == group).collect::<Vec<_>>();
     let (theirs, ours) = (of(layout.classes[0][0]), of(layout.classes[0][1]));
     assert!(theirs.len() > 3 && ours.len() > 3, "either group has blobs");
-    let wakes_before = world.rack.stats().group_wakes[Lane::Background as usize];
+    let wakes_before = world.rack.stats().group_wakes[PriorityClass::Background as usize];
     let (mut done, mut next, mut waited) = (0, 0, Duration::ZERO);
-    let mut background = world.read_for(Lane::Background, ours[0], 10 * MB).unwrap();
+    let mut background = world.read_for(PriorityClass::Background, ours[0], 10 * MB).unwrap();
     world.run_for(MINUTE);
     let asked_at = world.now();
     let mut client = world.read(theirs[0], 10 * MB).unwrap();
@@ -31,14 +31,14 @@ fn beside_clients(anticipation: Duration) -> (f64, Duration) {
             next += 1;
             if ended.op == background {
                 done += 1;
-                background = world.read_for(Lane::Background, ours[next % ours.len()], 10 * MB).unwrap();
+                background = world.read_for(PriorityClass::Background, ours[next % ours.len()], 10 * MB).unwrap();
             } else if ended.op == client {
                 waited = if waited.is_zero() { now.since(asked_at) } else { waited };
                 client = world.read(theirs[next % theirs.len()], 10 * MB).unwrap();
             }
         }
     }
-    let wakes = world.rack.stats().group_wakes[Lane::Background as usize] - wakes_before;
+    let wakes = world.rack.stats().group_wakes[PriorityClass::Background as usize] - wakes_before;
     (f64::from(done) / wakes as f64, waited)
 }
 

@@ -1,7 +1,7 @@
 //! Randomised runs of racks: whatever happens, no fuse trips and nothing waits for ever.
 
 use super::*;
-use engine::{DrivePhase, Mind};
+use engine::{Controller, DrivePhase};
 use model::Rng;
 use proptest::prelude::*;
 use sim::baseline::{RandomLayout, random_stacks};
@@ -112,8 +112,8 @@ fn rough_run(spec: RackSpec, seed: u64, closes: bool) -> World {
             0..=1 => drop(world.write(MB * (1 + rng.below(400)), pin)),
             2..=5 => {
                 for _ in 0..rng.below(6) {
-                    let lane = engine::Lane::ALL[rng.below(3) as usize];
-                    let op = any_blob(&mut rng).and_then(|blob| world.read_for(lane, blob, MB));
+                    let priority = engine::PriorityClass::ALL[rng.below(3) as usize];
+                    let op = any_blob(&mut rng).and_then(|blob| world.read_for(priority, blob, MB));
                     if let Some(op) = op.filter(|_| rng.below(5) == 0) {
                         world.cancel(op);
                     }

@@ -2,7 +2,7 @@
 //! reported.
 
 use super::*;
-use engine::{Lane, RebuildView};
+use engine::{PriorityClass, RebuildView};
 use model::Rng;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -82,7 +82,11 @@ fn what_a_failed_drive_held_is_rebuilt_in_its_group_and_survives_r_further_death
         assert_eq!((world.blobs.left_on(drive), done.left_bytes, done.under_way), (0, 0, 0));
         assert_eq!((done.rebuilt_stacks, done.lost_blobs, done.waiting_blobs), (blobs.len() as u64, 0, 0));
         assert!(all_whole(&world) && is_asleep(&world));
-        assert_eq!(world.rack.stats().group_wakes[Lane::Rebuild as usize], 1, "one wake is enough for all of it");
+        assert_eq!(
+            world.rack.stats().group_wakes[PriorityClass::Rebuild as usize],
+            1,
+            "one wake is enough for all of it"
+        );
         survives_deaths(&mut world, drive, blobs);
     }
 }
@@ -248,7 +252,7 @@ fn clients_keep_their_share_of_the_class_while_it_is_rebuilt() {
             asked += 1;
         }
         world.run_for(Duration::from_secs(1));
-        answered += world.take_ended().into_iter().filter(|ended| ended.lane == Lane::Client).count();
+        answered += world.take_ended().into_iter().filter(|ended| ended.priority == PriorityClass::Client).count();
     }
     let took = world.now().since(begun).as_secs_f64();
     println!("x/t {x_over_t:.0} s, took {took:.0} s; {answered} reads of 500 MB");

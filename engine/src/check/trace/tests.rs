@@ -29,7 +29,7 @@ fn judge(overtake_limit: u64) -> TraceCheck {
 
 fn submit(judge: &mut TraceCheck, op: u64, bytes: u64) {
     let work = Work::Read { blob: BlobId::numbered(op), group: GroupId(0), drives: Vec::new(), bytes };
-    let request = Request { op: OpId(op), lane: Lane::Client, overtake_limit: None, work };
+    let request = Request { op: OpId(op), priority: PriorityClass::Client, overtake_limit: None, work };
     judge.event(Time::ZERO, &Event::Submitted(request)).unwrap();
 }
 

@@ -207,7 +207,7 @@ fn rebuild(runs: &Runs) -> Vec<Row> {
     let note = if scale > 1.0 {
         "a twentieth of the drive, times 20".to_owned()
     } else {
-        format!("lanes take turns of 60 s, of which a switch is a fifth; with turns of 300 s {in_long_turns:.1} h")
+        format!("priorities take turns of 60 s, of which a switch is a fifth; with turns of 300 s {in_long_turns:.1} h")
     };
     // 4.28 TB at the drive's rate, half of the class's time.
     let arithmetic_h = 4.28e12 / runs.rack.profile.bytes_per_s as f64 / 0.5 / 3_600.0;

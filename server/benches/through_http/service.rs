@@ -41,14 +41,14 @@ pub fn name_of(object: usize) -> String {
 }
 
 /// Everything that lies on the disk.
-pub struct House {
+pub struct ObjectService {
     root: TempDir,
     source: Vec<u8>,
 }
 
 /// A server that runs, until it is dropped.
 pub struct Server<'a> {
-    house: &'a House,
+    service: &'a ObjectService,
     address: SocketAddr,
     user: (&'static str, &'static str),
     /// Asks the server how it goes.
@@ -58,17 +58,17 @@ pub struct Server<'a> {
     serving: Option<JoinHandle<()>>,
 }
 
-impl House {
+impl ObjectService {
     /// An empty rack, and what will be put into it.
     pub fn build() -> Self {
         let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let mut rng = Rng::new(1);
         let source: Vec<u8> = (0..OBJECT_BYTES / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
-        let house = Self { root, source };
-        std::fs::write(house.source_file(), &house.source).unwrap();
-        drop(DataDir::init(&house.data(), &InitOptions { rack: "pelican".into(), settings: vec![] }).unwrap());
-        house.serve(None).ask("PUT", "/shelf");
-        house
+        let service = Self { root, source };
+        std::fs::write(service.source_file(), &service.source).unwrap();
+        drop(DataDir::init(&service.data(), &InitOptions { rack: "pelican".into(), settings: vec![] }).unwrap());
+        service.serve(None).ask("PUT", "/shelf");
+        service
     }
 
     fn data(&self) -> PathBuf {
@@ -98,14 +98,14 @@ impl House {
         let (stop, stopped) = oneshot::channel::<()>();
         let (ready, address) = mpsc::channel();
         let serving = thread::spawn(move || {
-            let told = |address| ready.send(address).unwrap();
-            let stopped = async {
+            let announce = Box::new(move |address| ready.send(address).unwrap());
+            let stopped = Box::pin(async {
                 let _ = stopped.await;
-            };
-            Runtime::new().unwrap().block_on(app::run(dir, config, told, stopped)).unwrap();
+            });
+            Runtime::new().unwrap().block_on(app::run(dir, config, announce, stopped)).unwrap();
         });
         Server {
-            house: self,
+            service: self,
             address: address.recv_timeout(PATIENCE).unwrap(),
             user: (keys.access_key.leak(), keys.secret_key.leak()),
             admin: Client::of(&self.data()).unwrap(),
@@ -158,7 +158,7 @@ impl Server<'_> {
     /// Stores an object.
     pub fn put(&self, key: &str) {
         let mut stream = self.begin("PUT", &format!("/shelf/{key}"), OBJECT_BYTES);
-        stream.write_all(&self.house.source).unwrap();
+        stream.write_all(&self.service.source).unwrap();
         end(&mut stream);
     }
 
@@ -171,7 +171,7 @@ impl Server<'_> {
         buffer.copy_within(head_bytes..filled, 0);
         filled -= head_bytes;
         let waited = began.elapsed();
-        let mut rest = &self.house.source[..];
+        let mut rest = &self.service.source[..];
         loop {
             let (expected, later) = rest.split_at(filled.min(rest.len()));
             assert!(buffer[..filled] == *expected, "{key} came back with other bytes");

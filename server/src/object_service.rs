@@ -6,7 +6,7 @@
 //!   that what is read cannot be reclaimed meanwhile. A staged object is read from its file, a stored one by a recall.
 //! - Lists and HEADs ask the catalog alone.
 
-use crate::context::{Means, usage_of};
+use crate::context::{Context, usage_of};
 use crate::recall::Recalls;
 use crate::store_error::{catalog_error, damaged, recall_error, stage_error, workshop_full};
 use crate::users::ROOT;
@@ -14,8 +14,8 @@ use crate::whole;
 use crate::world::WorldHandle;
 use bytes::Bytes;
 use catalog::{
-    Authority, Bucket, BucketChange, CatalogError, Checksum, Displaced, ListRequest, Listing, Object, ObjectChange,
-    Part, Place, PlacedObject, PutCondition, Restated, Upload, UploadListRequest, UploadListing, VersionId,
+    Authority, Bucket, BucketChange, CatalogError, Checksum, Displaced, ListRequest, Listing, MetadataChange, Object,
+    ObjectChange, Part, Place, PlacedObject, PutCondition, Upload, UploadListRequest, UploadListing, VersionId,
 };
 use engine::Event;
 use futures::future::BoxFuture;
@@ -30,18 +30,18 @@ use workshop::StagedWriter;
 
 /// Serves the S3 front. A clone is another handle on the same service.
 #[derive(Clone)]
-pub struct House {
-    pub(crate) means: Means,
+pub struct ObjectService {
+    pub(crate) context: Context,
     world: WorldHandle,
     recalls: Recalls,
     patience: Duration,
 }
 
-impl House {
+impl ObjectService {
     /// A service whose clients wait up to `patience` (wall time) for a cold object.
-    pub fn new(means: Means, world: WorldHandle, patience: Duration) -> Self {
-        let recalls = Recalls::new(means.clone(), world.clone());
-        Self { means, world, recalls, patience }
+    pub fn new(context: Context, world: WorldHandle, patience: Duration) -> Self {
+        let recalls = Recalls::new(context.clone(), world.clone());
+        Self { context, world, recalls, patience }
     }
 
     /// The bytes `range` of an object that was located; `None` if it is not there any more.
@@ -56,7 +56,7 @@ impl House {
             Place::Stored { blob, offset } => self.stored(at, placed, (blob, offset), range).await?,
             place => self.staged(at, &placed.object, place, range).await?,
         };
-        let checked = |bytes| whole::checked(&self.means, at.0, at.1, &placed.object, bytes);
+        let checked = |bytes| whole::checked(&self.context, at.0, at.1, &placed.object, bytes);
         Ok(if is_whole { bytes.map(checked) } else { bytes })
     }
 
@@ -69,8 +69,8 @@ impl House {
         (blob, offset): (BlobId, u64),
         range: Range<u64>,
     ) -> Result<Option<ObjectBytes>, StoreError> {
-        let _hold = self.means.holds.guard(blob);
-        let (again, found) = self.means.catalog.object_and_blob(at.0, at.1, blob).await.map_err(catalog_error)?;
+        let _hold = self.context.holds.guard(blob);
+        let (again, found) = self.context.catalog.object_and_blob(at.0, at.1, blob).await.map_err(catalog_error)?;
         if again.is_none_or(|again| (again.object.version, again.place) != (placed.object.version, placed.place)) {
             return Ok(None);
         }
@@ -88,7 +88,7 @@ impl House {
         if *range != (0..object.bytes) {
             return Ok(());
         }
-        match self.means.catalog.unreadable_of(object.version).await.map_err(catalog_error)? {
+        match self.context.catalog.unreadable_of(object.version).await.map_err(catalog_error)? {
             Some(unreadable) => Err(StoreError::Damaged(unreadable.reason)),
             None => Ok(()),
         }
@@ -113,7 +113,7 @@ impl House {
             Staged::Missing(slot) => slot,
         };
         // It has migrated or was overwritten, or else its file should be there and is not.
-        let again = self.means.catalog.placed_objects(&[at]).await.map_err(catalog_error)?.pop().flatten();
+        let again = self.context.catalog.placed_objects(&[at]).await.map_err(catalog_error)?.pop().flatten();
         if again.is_some_and(|again| (again.object.version, again.place) == (object.version, place)) {
             return Err(StoreError::Damaged(format!("the staged file of slot {slot} is missing")));
         }
@@ -127,7 +127,7 @@ impl House {
         slot: u64,
         range: Range<u64>,
     ) -> Result<Staged, StoreError> {
-        let opened = self.means.staging.open(slot).await;
+        let opened = self.context.staging.open(slot).await;
         match opened.and_then(|reader| reader.of_version(object.version.0, bucket, key)) {
             Ok(reader) => Ok(Staged::Here(reader.read(range).map_err(|error| damaged(&error)).boxed())),
             Err(workshop::ReadError::NotFound { .. }) => Ok(Staged::Missing(slot)),
@@ -146,25 +146,25 @@ pub(crate) enum Staged {
     Moved,
 }
 
-impl ObjectStore for House {
+impl ObjectStore for ObjectService {
     fn authorised(&self, authority: Authority) -> Arc<dyn ObjectStore> {
         let mut by = self.clone();
-        by.means.catalog = self.means.catalog.authorised(authority);
+        by.context.catalog = self.context.catalog.authorised(authority);
         Arc::new(by)
     }
 
     fn create_bucket(&self, bucket: Bucket) -> StoreFuture<'_, Bucket> {
         Box::pin(async move {
-            let bucket = Bucket { created_ms: (self.means.wall)(), ..bucket };
+            let bucket = Bucket { created_ms: (self.context.wall)(), ..bucket };
             let made = if bucket.owner == ROOT {
-                self.means.catalog.create_bucket(&bucket).await
+                self.context.catalog.create_bucket(&bucket).await
             } else {
-                self.means.catalog.create_users_bucket(&bucket).await
+                self.context.catalog.create_users_bucket(&bucket).await
             };
             match made {
                 Ok(()) => Ok(bucket),
                 Err(CatalogError::BucketExists) => {
-                    let found = self.means.catalog.bucket(&bucket.name).await.map_err(catalog_error)?;
+                    let found = self.context.catalog.bucket(&bucket.name).await.map_err(catalog_error)?;
                     Err(StoreError::BucketExists { owned_by_you: found.owner == bucket.owner })
                 }
                 Err(error) => Err(catalog_error(error)),
@@ -173,23 +173,23 @@ impl ObjectStore for House {
     }
 
     fn change_bucket<'a>(&'a self, name: &'a str, change: BucketChange) -> StoreFuture<'a, Bucket> {
-        Box::pin(async move { self.means.catalog.change_bucket(name, &change).await.map_err(catalog_error) })
+        Box::pin(async move { self.context.catalog.change_bucket(name, &change).await.map_err(catalog_error) })
     }
 
     fn head_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Bucket> {
-        Box::pin(async move { self.means.catalog.bucket(name).await.map_err(catalog_error) })
+        Box::pin(async move { self.context.catalog.bucket(name).await.map_err(catalog_error) })
     }
 
     fn list_buckets<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Vec<Bucket>> {
         Box::pin(async move {
-            let buckets = self.means.catalog.buckets().await.map_err(catalog_error)?;
+            let buckets = self.context.catalog.buckets().await.map_err(catalog_error)?;
             Ok(buckets.into_iter().filter(|bucket| bucket.owner == owner).collect())
         })
     }
 
     fn delete_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()> {
-        let (house, name) = (self.clone(), name.to_owned());
-        in_task(async move { house.delete_bucket_and_uploads(&name).await })
+        let (service, name) = (self.clone(), name.to_owned());
+        in_task(async move { service.delete_bucket_and_uploads(&name).await })
     }
 
     fn begin_put<'a>(
@@ -201,28 +201,29 @@ impl ObjectStore for House {
     ) -> StoreFuture<'a, Box<dyn PutSink>> {
         Box::pin(async move {
             self.check_room(object.bytes)?;
-            let reservation = self.means.staging.reserve_growing(object.bytes).map_err(|full| workshop_full(&full))?;
-            let slot = self.means.catalog.next_slot().await.map_err(catalog_error)?;
-            let writer = self.means.staging.create(slot, reservation).await.map_err(stage_error)?;
-            let (house, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
-            Ok(Box::new(Sink { house, bucket, key, object, condition, slot, writer }) as Box<dyn PutSink>)
+            let reservation =
+                self.context.staging.reserve_growing(object.bytes).map_err(|full| workshop_full(&full))?;
+            let slot = self.context.catalog.next_slot().await.map_err(catalog_error)?;
+            let writer = self.context.staging.create(slot, reservation).await.map_err(stage_error)?;
+            let (service, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
+            Ok(Box::new(Sink { service, bucket, key, object, condition, slot, writer }) as Box<dyn PutSink>)
         })
     }
 
     fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
-        self.means.staging.ever_fits(bytes).map_err(|full| workshop_full(&full))?;
+        self.context.staging.ever_fits(bytes).map_err(|full| workshop_full(&full))?;
         self.ever_fits_the_rack(bytes)?;
         self.room_in_rack()
     }
 
     fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Object> {
-        Box::pin(async move { self.means.catalog.head_object(bucket, key).await.map_err(catalog_error) })
+        Box::pin(async move { self.context.catalog.head_object(bucket, key).await.map_err(catalog_error) })
     }
 
     fn locate<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Located> {
         Box::pin(async move {
             let catalog::Located { bucket, object } =
-                self.means.catalog.locate(bucket, key).await.map_err(catalog_error)?;
+                self.context.catalog.locate(bucket, key).await.map_err(catalog_error)?;
             Ok(Located { bucket, object: object.map_err(catalog_error) })
         })
     }
@@ -238,32 +239,32 @@ impl ObjectStore for House {
     }
 
     fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> StoreFuture<'a, Object> {
-        Box::pin(async move { self.means.catalog.change_object(bucket, key, &change).await.map_err(catalog_error) })
+        Box::pin(async move { self.context.catalog.change_object(bucket, key, &change).await.map_err(catalog_error) })
     }
 
     fn delete<'a>(&'a self, bucket: &'a str, key: &'a str, condition: PutCondition) -> StoreFuture<'a, ()> {
-        let (house, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
+        let (service, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
         in_task(async move {
-            let deleted = house.means.catalog.delete_object_if(&bucket, &key, &condition).await;
-            house.displaced(deleted.map_err(catalog_error)?);
+            let deleted = service.context.catalog.delete_object_if(&bucket, &key, &condition).await;
+            service.displaced(deleted.map_err(catalog_error)?);
             Ok(())
         })
     }
 
     fn list<'a>(&'a self, bucket: &'a str, request: ListRequest) -> StoreFuture<'a, Listing> {
-        Box::pin(async move { self.means.catalog.list_objects(bucket, &request).await.map_err(catalog_error) })
+        Box::pin(async move { self.context.catalog.list_objects(bucket, &request).await.map_err(catalog_error) })
     }
 
     fn replace_metadata<'a>(
         &'a self,
         bucket: &'a str,
         key: &'a str,
-        metadata: Restated,
+        metadata: MetadataChange,
         condition: PutCondition,
     ) -> StoreFuture<'a, Option<Object>> {
         Box::pin(async move {
-            let replaced = Restated { modified_ms: (self.means.wall)(), ..metadata };
-            self.means.catalog.restate_object(bucket, key, &replaced, &condition).await.map_err(catalog_error)
+            let replaced = MetadataChange { modified_ms: (self.context.wall)(), ..metadata };
+            self.context.catalog.replace_metadata(bucket, key, &replaced, &condition).await.map_err(catalog_error)
         })
     }
 
@@ -272,7 +273,7 @@ impl ObjectStore for House {
     }
 
     fn upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, Upload> {
-        Box::pin(async move { self.means.catalog.upload(bucket, key, upload).await.map_err(catalog_error) })
+        Box::pin(async move { self.context.catalog.upload(bucket, key, upload).await.map_err(catalog_error) })
     }
 
     fn begin_part<'a>(
@@ -286,21 +287,21 @@ impl ObjectStore for House {
     }
 
     fn complete_upload<'a>(&'a self, bucket: &'a str, key: &'a str, completion: Completion) -> StoreFuture<'a, ()> {
-        let (house, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
-        in_task(async move { house.complete_now(&bucket, &key, completion).await })
+        let (service, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
+        in_task(async move { service.complete_now(&bucket, &key, completion).await })
     }
 
     fn abort_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, ()> {
-        let (house, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
-        in_task(async move { house.abort_now(&bucket, &key, upload).await })
+        let (service, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
+        in_task(async move { service.abort_now(&bucket, &key, upload).await })
     }
 
     fn list_uploads<'a>(&'a self, bucket: &'a str, request: UploadListRequest) -> StoreFuture<'a, UploadListing> {
-        Box::pin(async move { self.means.catalog.list_uploads(bucket, &request).await.map_err(catalog_error) })
+        Box::pin(async move { self.context.catalog.list_uploads(bucket, &request).await.map_err(catalog_error) })
     }
 
     fn parts(&self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'_, Vec<Part>> {
-        Box::pin(async move { self.means.catalog.parts_page(upload, after, limit).await.map_err(catalog_error) })
+        Box::pin(async move { self.context.catalog.parts_page(upload, after, limit).await.map_err(catalog_error) })
     }
 }
 
@@ -312,20 +313,20 @@ pub(crate) fn in_task<'a, T: Send + 'static>(
     Box::pin(async move { task.await.unwrap_or_else(|error| Err(StoreError::Internal(error.to_string()))) })
 }
 
-impl House {
+impl ObjectService {
     /// Frees the space of a version that was replaced: in the workshop soon, in the rack when its group wakes next.
     pub(crate) fn displaced(&self, displaced: Displaced) {
         match displaced {
             Displaced::Nothing => {}
             Displaced::Staged { slots, .. } => self.free(slots),
-            Displaced::Doomed { group, bytes, .. } => self.world.tell(Event::SpaceDoomed { group, bytes }),
+            Displaced::Dead { group, bytes, .. } => self.world.tell(Event::SpaceDead { group, bytes }),
         }
         self.tell_usage();
     }
 
     /// Refuses writes while the engine says that the rack is full.
     pub(crate) fn room_in_rack(&self) -> Result<(), StoreError> {
-        if !self.means.counters.rack_full.load(Ordering::Relaxed) {
+        if !self.context.counters.rack_full.load(Ordering::Relaxed) {
             return Ok(());
         }
         let reason =
@@ -337,7 +338,7 @@ impl House {
 
     /// Refuses an object that no group of the rack could hold even if it were empty.
     pub(crate) fn ever_fits_the_rack(&self, bytes: u64) -> Result<(), StoreError> {
-        let most_bytes = self.means.counters.object_bytes_max.load(Ordering::Relaxed);
+        let most_bytes = self.context.counters.object_bytes_max.load(Ordering::Relaxed);
         if most_bytes == 0 || bytes <= most_bytes {
             return Ok(());
         }
@@ -350,7 +351,7 @@ impl House {
     }
 
     pub(crate) fn tell_usage(&self) {
-        self.world.tell(Event::StagingChanged(usage_of(&self.means)));
+        self.world.tell(Event::StagingChanged(usage_of(&self.context)));
     }
 
     /// Frees staged files beside all else, since nobody wants to wait for that. Until a file is gone its room counts as
@@ -359,19 +360,19 @@ impl House {
         if slots.is_empty() {
             return;
         }
-        let house = self.clone();
-        (self.means.spawn)(Box::pin(async move {
-            if let Err(error) = house.means.staging.free_all(&slots).await {
+        let service = self.clone();
+        (self.context.spawn)(Box::pin(async move {
+            if let Err(error) = service.context.staging.free_all(&slots).await {
                 tracing::warn!(%error, "a staged file could not be removed yet");
             }
-            house.tell_usage();
+            service.tell_usage();
         }));
     }
 }
 
 /// Writes the bytes of one object into a staged file.
 struct Sink {
-    house: House,
+    service: ObjectService,
     bucket: Bucket,
     key: String,
     /// The object as it is known before its bytes came.
@@ -398,22 +399,22 @@ impl PutSink for Sink {
 
 impl Sink {
     async fn commit_all(self, etag: String, checksums: Vec<Checksum>) -> Result<u64, StoreError> {
-        let Self { house, bucket, key, object, condition, slot, writer } = self;
+        let Self { service, bucket, key, object, condition, slot, writer } = self;
         // Before the file is finished: if it fails, the writer still removes its file.
-        let version = house.means.catalog.next_version_id().await.map_err(catalog_error)?;
-        let modified_ms = (house.means.wall)();
+        let version = service.context.catalog.next_version_id().await.map_err(catalog_error)?;
+        let modified_ms = (service.context.wall)();
         let staged = writer.finish_for(version.0, 0, &bucket.name, &key).await.map_err(stage_error)?;
         assert_eq!(staged.bytes, object.bytes, "the front commits as many bytes as it announced");
         let created_ms = if object.created_ms == 0 { modified_ms } else { object.created_ms };
         let object = Object { version, etag, checksums, modified_ms, created_ms, ..object };
-        match house.means.catalog.put_object(&bucket, &key, &object, slot, &condition).await {
+        match service.context.catalog.put_object(&bucket, &key, &object, slot, &condition).await {
             Ok(displaced) => {
-                house.displaced(displaced);
+                service.displaced(displaced);
                 Ok(modified_ms)
             }
             Err(error) => {
                 if is_refusal(&error) {
-                    house.free(vec![slot]);
+                    service.free(vec![slot]);
                 }
                 Err(catalog_error(error))
             }
