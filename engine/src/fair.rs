@@ -1,39 +1,43 @@
 //! The queues of one class and whose turn it is: weighted fair queuing between clients, rebuild and background work.
 //!
 //! Pelican, section 3, puts weighted fair queuing between its queues and does not say what is charged. Here:
-//! - Shares are of the class's time. A priority class's *virtual time* is the time it was charged over its share; the priority class that
-//!   is furthest behind goes next. A priority class that was idle starts level with the others: idleness is no credit (start-time
-//!   fair queuing; Goyal, Vin, Cheng 1996).
-//! - A *turn* lasts while the priority class's next operation is in the group that is awake (a batch), but no longer than a
-//!   quantum, not counting switches. Priority classes alternate between turns, not between operations, so that batches stay whole.
-//! - Waking a group is charged to the priority class whose operation wants it. Before a turn ends for want of work in the group
-//!   awake, other priority classes' work for that group is *piggybacked*, charged for its transfer only: within the turn's
-//!   quantum, within the overtaking bound of its own queue, and by a priority class that is less than a quantum of its own ahead.
-//! - Within its turn a priority class that has nothing queued may be waited for a little (`anticipation`), if no other priority class has
-//!   work for the group awake: who asks for one operation after the other would else get one for each switch.
-//! - A client's operation that has waited for `wait_limit` is *overdue*. While one is, its priority class serves nothing in its
-//!   turns that is not overdue: in rounds it visits each group that something is overdue in, the one where it has been
-//!   for longest first, and serves what is overdue there, for a quantum and the operation that overruns it. So the
-//!   groups are still woken for batches, however much is overdue. Its turns are as many as without. Beyond the paper.
-//! - If there is work, some is chosen, but for that. A share of 0 is served (and piggybacked) only while no priority class with a
-//!   share has work.
+//! - Shares are of the class's time. A priority class's *virtual time* is the time it was charged over its share; the
+//!   priority class that is furthest behind goes next. A priority class that was idle starts level with the others:
+//!   idleness is no credit (start-time fair queuing; Goyal, Vin, Cheng 1996).
+//! - A *turn* lasts while the priority class's next operation is in the group that is awake (a batch), but no longer
+//!   than a quantum, not counting switches. Priority classes alternate between turns, not between operations, so that
+//!   batches stay whole.
+//! - Waking a group is charged to the priority class whose operation wants it. Before a turn ends for want of work in
+//!   the group awake, other priority classes' work for that group is *piggybacked*, charged for its transfer only:
+//!   within the turn's quantum, within the overtaking bound of its own queue, and by a priority class that is less than
+//!   a quantum of its own ahead.
+//! - Within its turn a priority class that has nothing queued may be waited for a little (`anticipation`), if no other
+//!   priority class has work for the group awake: who asks for one operation after the other would else get one for
+//!   each switch.
+//! - A client's operation that has waited for `wait_limit` is *overdue*. While one is, its priority class serves
+//!   nothing in its turns that is not overdue: in rounds it visits each group that something is overdue in, the one
+//!   where it has been for longest first, and serves what is overdue there, for a quantum and the operation that
+//!   overruns it. So the groups are still woken for batches, however much is overdue. Its turns are as many as without.
+//!   Beyond the paper.
+//! - If there is work, some is chosen, but for that. A share of 0 is served (and piggybacked) only while no priority
+//!   class with a share has work.
 //!
-//! **No starvation.** Let Q be the quantum and C the longest that one operation takes, switch included. A priority class of share
-//! s > 0 is at most (Q + 2 C) / s of virtual time ahead of the priority class furthest behind: at the start of its turn it is not
-//! ahead at all, and a turn holds a switch, a quantum, waits included, and the one operation that overruns it. So let W
-//! be the time of its own that a priority class needs before it gets to an operation: that of everything it had queued when the
-//! operation came, and of u more. Then the operation is begun within `W + (Q + 2 C) + sum over the other priority classes of (s'/s
-//! (W + Q + 2 C) + Q + 2 C)`.
+//! **No starvation.** Let Q be the quantum and C the longest that one operation takes, switch included. A priority
+//! class of share s > 0 is at most (Q + 2 C) / s of virtual time ahead of the priority class furthest behind: at the
+//! start of its turn it is not ahead at all, and a turn holds a switch, a quantum, waits included, and the one
+//! operation that overruns it. So let W be the time of its own that a priority class needs before it gets to an
+//! operation: that of everything it had queued when the operation came, and of u more. Then the operation is begun
+//! within `W + (Q + 2 C) + sum over the other priority classes of (s'/s (W + Q + 2 C) + Q + 2 C)`.
 //!
 //! **The limit in time.** W is bounded by u, which says little in time if u is large. With a wait limit L it is at most
-//! `L + V + sum over the other groups of the priority class of V + S`, with V = S + Q + 2 C a visit and S a switch, if nothing of
-//! the operation's own group was queued before it: at L it is overdue; the visit under way, or the operation in
-//! service, comes to its end; a round comes to every group before it comes to one again, and from then on first to
+//! `L + V + sum over the other groups of the priority class of V + S`, with V = S + Q + 2 C a visit and S a switch, if
+//! nothing of the operation's own group was queued before it: at L it is overdue; the visit under way, or the operation
+//! in service, comes to its end; a round comes to every group before it comes to one again, and from then on first to
 //! those in which something is overdue longer. What was queued before it for its own group goes first; each quantum of
 //! that costs one more round. Other priority classes take what their shares say, as above, of the time beyond L.
 //!
-//! Invariants: virtual times never fall; the floor never lies above that of a priority class with work; arithmetic is in
-//! integers.
+//! Invariants: virtual times never fall; the floor never lies above that of a priority class with work; arithmetic is
+//! in integers.
 
 #[cfg(test)]
 mod tests;
@@ -114,7 +118,8 @@ impl Visits {
 pub struct FairQueues {
     priorities: [PriorityState; 3],
     turn: Option<Turn>,
-    /// The virtual time that a priority class which was idle starts from: for priority classes without a share, and for those with one.
+    /// The virtual time that a priority class which was idle starts from: for priority classes without a share, and for
+    /// those with one.
     floors: [u128; 2],
     join_in_service: bool,
     quantum: Duration,
@@ -185,8 +190,8 @@ impl FairQueues {
         Some(pick(priority, &item, false))
     }
 
-    /// Whether the priority class whose turn it is has nothing queued and could go on in the group `awake` if it had, while all
-    /// that is queued wants other groups.
+    /// Whether the priority class whose turn it is has nothing queued and could go on in the group `awake` if it had,
+    /// while all that is queued wants other groups.
     pub fn may_be_waited_for(&self, now: Time, awake: GroupId) -> bool {
         let out_of_work =
             |turn: Turn| self.lasts(&turn, now) && self.priorities[turn.priority as usize].queue.is_empty();
@@ -303,7 +308,8 @@ impl FairQueues {
         Some(pick(priority, &item, false))
     }
 
-    /// Work of another priority class for the group awake, if that priority class is not too far ahead: the one furthest behind first.
+    /// Work of another priority class for the group awake, if that priority class is not too far ahead: the one
+    /// furthest behind first.
     fn piggyback(&mut self, host: PriorityClass, tier: usize, awake: GroupId) -> Option<Pick> {
         let behind = self.priorities[self.furthest_behind(tier)? as usize].virtual_time;
         let mut guests = PriorityClass::ALL;

@@ -4,8 +4,9 @@
 //! - `jobs/at_work.rs` gives out the steps of the job at work and enters their results into its planner.
 //! - `jobs/retry.rs` decides when a class tries again after something stood in its way, and when it gives up.
 //!
-//! Operations of a job are ordinary operations of the background priority class. Those that are queued are withdrawn when the job
-//! is paused or ends, and when a client woke another group where the class has something to do: that switch is free.
+//! Operations of a job are ordinary operations of the background priority class. Those that are queued are withdrawn
+//! when the job is paused or ends, and when a client woke another group where the class has something to do: that
+//! switch is free.
 //!
 //! Invariants: one job works at a time; a job that ends has no step in hand; nothing of a job that is paused or ends is
 //! put into service any more.

@@ -83,9 +83,9 @@ pub struct SchedulerPolicy {
     pub shares: Shares,
     /// How long one priority class may keep the class before another that waits gets its turn.
     pub quantum: Duration,
-    /// How long a priority class that has nothing queued keeps the class within its turn, so that who asks for one operation
-    /// after the other does not pay a switch for each (anticipatory scheduling; Iyer and Druschel 2001). Beyond the
-    /// paper; 0 in reproductions.
+    /// How long a priority class that has nothing queued keeps the class within its turn, so that who asks for one
+    /// operation after the other does not pay a switch for each (anticipatory scheduling; Iyer and Druschel 2001).
+    /// Beyond the paper; 0 in reproductions.
     pub anticipation: Duration,
 }
 

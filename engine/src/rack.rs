@@ -52,7 +52,8 @@ use model::{ClassId, DriveId, GroupId, OpId, RackSpec, Rng, Time};
 pub struct Stats {
     /// Drive starts that were asked for.
     pub drive_starts: u64,
-    /// Group wakes, by the priority class that caused them (in the order of [`PriorityClass::ALL`](crate::PriorityClass::ALL)).
+    /// Group wakes, by the priority class that caused them (in the order of
+    /// [`PriorityClass::ALL`](crate::PriorityClass::ALL)).
     pub group_wakes: [u64; 3],
     /// Time from the wish for another group to its being ready, over all classes.
     pub switching: Duration,

@@ -5,8 +5,8 @@
 //! 1. Only the operator's word starts it ([`Event::DriveFailed`](crate::Event::DriveFailed)); a drive that merely went
 //!    away may come back with everything on it.
 //! 2. A *pass* lists the blobs of the failed drive page by page. Each becomes an operation of
-//!    [`PriorityClass::Rebuild`](crate::PriorityClass::Rebuild), at most [`WINDOW`] at once; the fair queue batches them while their
-//!    group is awake.
+//!    [`PriorityClass::Rebuild`](crate::PriorityClass::Rebuild), at most [`WINDOW`] at once; the fair queue batches
+//!    them while their group is awake.
 //! 3. In service, the stacks that can be read are named, and a target: a drive of the group that has none of the blob,
 //!    by the rules of placement. What is written is read back if the policy says so, and counts when the catalog says
 //!    so ([`Action::MoveStack`]). Until then the class stays with it, so that nothing else touches the blob.

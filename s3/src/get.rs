@@ -41,8 +41,8 @@ pub(crate) async fn head(front: &Frontend, request: &S3Request) -> Answer {
     }
 }
 
-/// GetObject: an object, or a range of it. It is located once, and read if it still is where it was then: two questions to
-/// the catalog.
+/// GetObject: an object, or a range of it. It is located once, and read if it still is where it was then: two questions
+/// to the catalog.
 pub(crate) async fn object(front: &Frontend, request: &S3Request) -> Answer {
     for _ in 0..LOOKUPS_MAX {
         let (bucket, located) = front.located(request).await?;

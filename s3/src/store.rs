@@ -77,8 +77,8 @@ pub trait ObjectStore: Send + Sync + 'static {
     fn locate<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Located>;
 
     /// The bytes `range` of an object that was located, which must lie within it. Resolves when the first bytes are
-    /// available, which takes a while for a cold object; [`StoreError::SlowDown`] if it would take longer than the store
-    /// lets a client wait. `None` if it is not there any more: a reader who still wants it locates it again.
+    /// available, which takes a while for a cold object; [`StoreError::SlowDown`] if it would take longer than the
+    /// store lets a client wait. `None` if it is not there any more: a reader who still wants it locates it again.
     fn read<'a>(
         &'a self,
         bucket: &'a str,

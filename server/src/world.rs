@@ -4,8 +4,8 @@
 //! whatever takes time runs in a task of its own and comes back as a message. So there is no lock around the engine,
 //! and no decision here: a branch in this file asks only how, never whether.
 //!
-//! Clock, drives, catalog, workshop and the spawning of tasks are arguments ([`Context`]), so that this same interpreter
-//! also runs in virtual time on one thread.
+//! Clock, drives, catalog, workshop and the spawning of tasks are arguments ([`Context`]), so that this same
+//! interpreter also runs in virtual time on one thread.
 //!
 //! Invariants:
 //! - a blob's intent is durable before its first stack is made, its stacks are synced and read back before the catalog

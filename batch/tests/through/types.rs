@@ -1,12 +1,12 @@
 //! Columns of every type come out as they went in, and so do nulls, row groups without rows, and timestamps of 96 bits.
 
 use crate::help::{BUFFER_BYTES, decode, filtered, part, spec};
-use arrow_array::builder::StringBuilder;
+use arrow_array::builder::{Int64Builder, MapBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int64Type, TimestampMicrosecondType};
 use arrow_array::{
-    Array, ArrayRef, FixedSizeBinaryArray, FixedSizeListArray, Int64Array, Int64Builder, ListArray, MapBuilder,
-    RecordBatch, StringArray, StructArray, TimestampMicrosecondArray, new_null_array,
+    Array, ArrayRef, FixedSizeBinaryArray, FixedSizeListArray, Int64Array, ListArray, RecordBatch, StringArray,
+    StructArray, TimestampMicrosecondArray, new_null_array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::cast;

@@ -106,7 +106,8 @@ impl Class {
         self.policy.quantum + 2 * LONGEST
     }
 
-    /// The bound at the head of the module: an operation of `priority` that finds `queued` others there waits no longer.
+    /// The bound at the head of the module: an operation of `priority` that finds `queued` others there waits no
+    /// longer.
     fn longest_wait(&self, priority: PriorityClass, queued: usize) -> Duration {
         let own = LONGEST * (queued as u32 + self.policy.overtake_limit as u32);
         let share = self.policy.shares.of(priority);
@@ -159,7 +160,8 @@ proptest! {
         let mut class = Class::new(policy(shares, quantum_s, u, join), seed);
         class.serve_backlogged(&PriorityClass::ALL, 4_000);
         for priority in PriorityClass::ALL {
-            assert_near(class.charged[priority as usize], total(&class), shares[priority as usize], shares.iter().sum());
+            let (charged, share) = (class.charged[priority as usize], shares[priority as usize]);
+            assert_near(charged, total(&class), share, shares.iter().sum());
         }
         prop_assert_eq!(class.now.since(Time::ZERO), total(&class));
     }
@@ -200,7 +202,8 @@ proptest! {
                 }
                 4 => class.awake = None,
                 _ => {
-                    let waiting: usize = PriorityClass::ALL.into_iter().map(|priority| class.queues.queue_len(priority)).sum();
+                    let len = |priority| class.queues.queue_len(priority);
+                    let waiting: usize = PriorityClass::ALL.into_iter().map(len).sum();
                     prop_assert_eq!(class.queues.is_empty(), waiting == 0);
                     prop_assert_eq!(class.serve().is_some(), waiting > 0);
                 }

@@ -1,5 +1,5 @@
-//! The bytes of an object of the input, wherever it lies: ranges of its blob by reads of the background priority class, or of
-//! its files in the workshop.
+//! The bytes of an object of the input, wherever it lies: ranges of its blob by reads of the background priority class,
+//! or of its files in the workshop.
 //!
 //! Invariants: an object that was opened can be read to its end, whoever deletes or migrates it meanwhile: its blob is
 //! held, or its files are. One stream of reads is open at a time. It is closed before anything else is done in the

@@ -1,5 +1,5 @@
-//! Blobs made of bytes in memory: written by an ordinary operation of the background priority class into a certain group, read
-//! back, and then committed together with the objects that lie in them.
+//! Blobs made of bytes in memory: written by an ordinary operation of the background priority class into a certain
+//! group, read back, and then committed together with the objects that lie in them.
 //!
 //! The order is that of a migration: intent, stacks, sync, read back, commit. Whatever fails before the commit leaves
 //! the stacks dead and nothing known; there is nothing to free after it.

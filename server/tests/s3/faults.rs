@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use catalog::{
     Authority, Bucket, BucketChange, Checksum, ListRequest, Listing, MetadataChange, Object, ObjectChange, Part,
-    PutCondition, Upload, UploadListRequest, UploadListing, VersionId,
+    PlacedObject, PutCondition, Upload, UploadListRequest, UploadListing, VersionId,
 };
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use s3::{Completion, GetBody, ObjectStore, PartId, PutSink, StoreError, StoreFuture};
+use s3::{Completion, Located, ObjectBytes, ObjectStore, PartId, PutSink, StoreError, StoreFuture};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -84,12 +84,12 @@ impl Faulty {
         Box::new(CountedSink { sink, _open: Open::count(&self.hooks, |hooks| &hooks.sinks) })
     }
 
-    /// `body` with this fault.
-    fn faulty(&self, body: GetBody, fault: Fault) -> GetBody {
+    /// `bytes` with this fault.
+    fn faulty(&self, bytes: ObjectBytes, fault: Fault) -> ObjectBytes {
         let open = Open::count(&self.hooks, |hooks| &hooks.streams);
         let bytes = match fault {
             Fault::Breaks | Fault::Hangs => {
-                let first = body.bytes.take(1).map(|piece| piece.map(|piece| piece.slice(..piece.len().min(1))));
+                let first = bytes.take(1).map(|piece| piece.map(|piece| piece.slice(..piece.len().min(1))));
                 let lost = StoreError::DataLost { what: "a test".into() };
                 let rest = match fault {
                     Fault::Hangs => futures::stream::pending().boxed(),
@@ -97,12 +97,13 @@ impl Faulty {
                 };
                 first.chain(rest).boxed()
             }
-            Fault::None | Fault::Cold(_) | Fault::Full | Fault::LosesUploads => body.bytes,
+            Fault::None | Fault::Cold(_) | Fault::Full | Fault::LosesUploads => bytes,
         };
-        let bytes = bytes.inspect(move |_| {
-            let _ = &open;
-        });
-        GetBody { object: body.object, bytes: bytes.boxed() }
+        bytes
+            .inspect(move |_| {
+                let _ = &open;
+            })
+            .boxed()
     }
 }
 
@@ -200,11 +201,22 @@ impl ObjectStore for Faulty {
         self.service.head(bucket, key)
     }
 
-    fn get<'a>(&'a self, bucket: &'a str, key: &'a str, range: Option<Range<u64>>) -> StoreFuture<'a, GetBody> {
+    fn locate<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Located> {
+        self.service.locate(bucket, key)
+    }
+
+    fn read<'a>(
+        &'a self,
+        bucket: &'a str,
+        key: &'a str,
+        located: &'a PlacedObject,
+        range: Range<u64>,
+    ) -> StoreFuture<'a, Option<ObjectBytes>> {
         Box::pin(async move {
             self.cold()?;
             let fault = self.fault();
-            Ok(self.faulty(self.service.get(bucket, key, range).await?, fault))
+            let bytes = self.service.read(bucket, key, located, range).await?;
+            Ok(bytes.map(|bytes| self.faulty(bytes, fault)))
         })
     }
 

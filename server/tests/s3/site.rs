@@ -59,7 +59,7 @@ impl Site {
             spool: Spool::new(medium(), SPOOL_BYTES),
             holds: Holds::default(),
             lineage: Arc::default(),
-            ordering: Arc::default(),
+            recall_order: Arc::default(),
             pin_of: Arc::new(|_, _| None),
             counters: Arc::clone(&counters),
             trace: None,
