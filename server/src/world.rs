@@ -20,123 +20,34 @@ mod making;
 mod memory_read;
 mod migration;
 mod newer;
+mod operation;
+mod outcome;
 pub(crate) mod packed;
 mod power;
 pub(crate) mod quarantine;
 mod read;
+mod read_target;
 mod rebuild;
 mod reclaim;
+mod state;
 mod transfer;
 
-pub(crate) use crate::context::usage_of;
 pub use crate::context::{Absences, Context, Counters, Nonce, PinOf, Spawn, Tracer, WallClock, nonces};
-pub(crate) use handle::Message;
 pub use handle::WorldHandle;
 pub use job_steps::JobActions;
-pub use making::{MakeError, WriteOrder};
 pub use memory_read::MemoryReads;
-pub use read::{MemorySink, ReadOrder, ReadTarget};
+pub use operation::{MakeError, WriteOrder};
+pub use read_target::{MemorySink, ReadOrder, ReadTarget};
+pub use state::World;
 
-use catalog::{Blob, Cursor, VersionId};
-use disk::{DeadlineDrive, Deadlines, Drive};
 use engine::trace::{Record, TraceMessage};
-use engine::{Action, Event, JobAction, JobId, Outcome, Rack, Rejection};
-use futures::future::FutureExt;
-use model::{BlobId, DriveId, GroupId, OpId, Time};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
-use tokio::sync::{mpsc, oneshot};
-use transfer::Written;
-use workshop::HeldPack;
-
-/// The world's side of an operation.
-enum Job {
-    Read {
-        blob: Blob,
-        /// Here while no transfer has it.
-        progress: Option<Box<read::Progress>>,
-        refused: Arc<OnceLock<Rejection>>,
-    },
-    Write {
-        pack: Arc<HeldPack>,
-        of: Origin,
-        /// Set when the stacks are written and synced.
-        written: Option<Written>,
-    },
-    Rebuild(rebuild::Rebuild),
-}
-
-impl Job {
-    /// True if it reads into memory for a consumer that is gone.
-    fn is_abandoned(&self) -> bool {
-        matches!(self, Self::Read { progress: Some(progress), .. } if progress.is_abandoned())
-    }
-}
-
-/// The source of a blob that is written.
-enum Origin {
-    /// These versions of the workshop.
-    Workshop(Vec<VersionId>),
-    /// Bytes in memory.
-    Memory(Box<making::Making>),
-}
-
-/// The interpreter. See the head of this file.
-pub struct World {
-    rack: Rack,
-    context: Context,
-    /// The drives, held to the engine's deadlines.
-    drives: Vec<Arc<dyn Drive>>,
-    handle: WorldHandle,
-    messages: mpsc::UnboundedReceiver<Message>,
-    jobs: BTreeMap<OpId, Job>,
-    next_op: u64,
-    /// Versions that belong to a write under way.
-    migrating: BTreeSet<VersionId>,
-    staged_cursor: Option<migration::StagedCursor>,
-    dead_cursors: BTreeMap<GroupId, Cursor>,
-    deleting: BTreeMap<OpId, BlobId>,
-    evacuating: BTreeSet<BlobId>,
-    /// Blobs that are being committed to the catalog.
-    committing: usize,
-    starts_persisted: power::StartsPersisted,
-    last_commands: power::LastCommands,
-    closing: Option<oneshot::Sender<()>>,
-    /// Where the actions of each repartition job go.
-    job_actions: BTreeMap<JobId, mpsc::UnboundedSender<JobAction>>,
-}
+use engine::{Action, Event, Outcome};
+use handle::Message;
+use model::{OpId, Time};
+use operation::{Operation, Origin};
+use std::sync::atomic::Ordering;
 
 impl World {
-    /// A world around `rack`, which has not been told of any drive yet.
-    pub fn new(rack: Rack, context: Context) -> (Self, WorldHandle) {
-        assert_eq!(context.drives.len(), rack.spec().drives.len(), "every drive of the rack is there to be commanded");
-        let (sender, messages) = mpsc::unbounded_channel();
-        let handle = WorldHandle::new(sender);
-        let drives = with_deadlines(&rack, &context);
-        let last_commands = context.drives.iter().map(|_| AtomicU32::new(0)).collect();
-        let world = Self {
-            rack,
-            context,
-            drives,
-            handle: handle.clone(),
-            messages,
-            jobs: BTreeMap::new(),
-            next_op: 1,
-            migrating: BTreeSet::new(),
-            staged_cursor: None,
-            dead_cursors: BTreeMap::new(),
-            deleting: BTreeMap::new(),
-            evacuating: BTreeSet::new(),
-            committing: 0,
-            starts_persisted: futures::future::ready(()).boxed().shared(),
-            last_commands,
-            closing: None,
-            job_actions: BTreeMap::new(),
-        };
-        (world, handle)
-    }
-
     /// Runs until it is closed or every handle is gone.
     pub async fn run(mut self) {
         loop {
@@ -150,7 +61,7 @@ impl World {
             };
             let Some(message) = message else { return };
             self.take(message);
-            if self.rack.is_closed() && self.jobs.is_empty() && self.committing == 0 {
+            if self.rack.is_closed() && self.operations.is_empty() && self.committing == 0 {
                 if let Some(done) = self.closing.take() {
                     let _ = done.send(());
                 }
@@ -165,18 +76,18 @@ impl World {
             Message::Read(order) => self.order_read(*order),
             Message::Write(order) => self.order_write(*order),
             Message::QueueJob(job, actions) => self.queue_job(job, actions),
-            Message::ReadAbandoned => self.withdraw(Job::is_abandoned),
+            Message::ReadAbandoned => self.withdraw(Operation::is_abandoned),
             Message::Ask(look) => look(&self.rack, self.context.clock.now()),
             Message::Composed { op, versions, pack, pin } => self.composed(op, versions, pack, pin),
             Message::ReadEnded { event, op, progress } => self.transfer_read(op, progress, event),
             Message::WriteEnded { event, op, written } => {
-                if let Some(Job::Write { written: place, .. }) = self.jobs.get_mut(&op) {
+                if let Some(Operation::Write { written: place, .. }) = self.operations.get_mut(&op) {
                     *place = written;
                 }
                 self.apply(event);
             }
             Message::Rebuilt { event, op, written } => {
-                if let Some(Job::Rebuild(rebuild)) = self.jobs.get_mut(&op) {
+                if let Some(Operation::Rebuild(rebuild)) = self.operations.get_mut(&op) {
                     rebuild.written = written;
                 }
                 self.apply(event);
@@ -253,16 +164,9 @@ impl World {
         }
     }
 
-    /// The number of the next operation that is the world's own.
-    fn next_op(&mut self) -> OpId {
-        let op = OpId(self.next_op);
-        self.next_op += 1;
-        op
-    }
-
     /// Takes back such jobs as are queued. What is in service is not touched by that.
-    fn withdraw(&mut self, is_meant: impl Fn(&Job) -> bool) {
-        let ops: Vec<OpId> = self.jobs.iter().filter(|(_, job)| is_meant(job)).map(|(op, _)| *op).collect();
+    fn withdraw(&mut self, is_meant: impl Fn(&Operation) -> bool) {
+        let ops: Vec<OpId> = self.operations.iter().filter(|(_, job)| is_meant(job)).map(|(op, _)| *op).collect();
         for op in ops {
             self.apply(Event::Cancelled { op });
         }
@@ -270,48 +174,22 @@ impl World {
 
     /// An operation is over: its job is brought to its end and forgotten.
     fn ended(&mut self, op: OpId, outcome: &Outcome) {
-        match self.jobs.remove(&op) {
-            Some(Job::Read { blob, progress, refused, .. }) => {
+        match self.operations.remove(&op) {
+            Some(Operation::Read { blob, progress, refused, .. }) => {
                 let progress = progress.unwrap_or_else(|| panic!("{op} ended, and is being read"));
                 self.read_ended(&blob, *progress, &refused, outcome);
             }
-            Some(Job::Write { pack, of: Origin::Workshop(versions), written }) => {
+            Some(Operation::Write { pack, of: Origin::Workshop(versions), written }) => {
                 self.write_ended(pack, versions, written, outcome);
             }
-            Some(Job::Write { pack, of: Origin::Memory(making), written }) => {
+            Some(Operation::Write { pack, of: Origin::Memory(making), written }) => {
                 self.made(&pack, *making, written, outcome);
             }
-            Some(Job::Rebuild(_)) => {}
+            Some(Operation::Rebuild(_)) => {}
             None if matches!(outcome, Outcome::Deleted) => self.blob_deleted(op),
             None => {
                 self.deleting.remove(&op);
             }
         }
     }
-
-    fn drive(&self, drive: DriveId) -> Arc<dyn Drive> {
-        Arc::clone(&self.drives[drive.index()])
-    }
-
-    fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
-        (self.context.spawn)(Box::pin(task));
-    }
-}
-
-/// The drives of `context`, each of which answers within the engine's deadlines.
-fn with_deadlines(rack: &Rack, context: &Context) -> Vec<Arc<dyn Drive>> {
-    let decided = rack.drive_deadlines();
-    let deadlines = Deadlines {
-        read: decided.requests.read,
-        write: decided.requests.write,
-        sync: decided.requests.sync,
-        spin_up: decided.spin_up,
-        mount: decided.mount,
-        unmount: decided.unmount,
-        stop: decided.stop,
-    };
-    let held = |drive: &Arc<dyn Drive>| {
-        Arc::new(DeadlineDrive::new(Arc::clone(drive), Arc::clone(&context.clock), deadlines)) as Arc<dyn Drive>
-    };
-    context.drives.iter().map(held).collect()
 }

@@ -3,8 +3,11 @@
 //! Each version leaves the blob only when its copy is durable, so that an evacuation may end anywhere. Its bytes come
 //! from the drives through memory (`world/memory_read.rs`); the only file they are written to is the copy itself.
 
+use super::handle::{Message, WorldHandle};
+use super::memory_read::MemoryReads;
 use super::quarantine::quarantine;
-use super::{Context, MemoryReads, Message, World, WorldHandle};
+use super::state::World;
+use crate::context::{Context, usage_of};
 use catalog::{Blob, Place, PlacedObject, Version, VersionId};
 use engine::{Event, PriorityClass, Rejection};
 use futures::StreamExt;
@@ -29,7 +32,7 @@ impl World {
             let evacuation = Evacuation { context: context.clone(), reads, handle: handle.clone() };
             let ran = evacuation.run(blob).await;
             // What was copied has to find its way back to the rack, however far this got.
-            handle.tell(Event::StagingChanged(super::usage_of(&context)));
+            handle.tell(Event::StagingChanged(usage_of(&context)));
             match ran {
                 Ok(versions) => tracing::info!(%blob, versions, "evacuated what still lived in a mostly dead blob"),
                 Err(error) => {

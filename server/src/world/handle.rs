@@ -1,10 +1,7 @@
 //! The world's messages, and the handle by which everybody else sends them.
 
-use super::making::WriteOrder;
-use super::migration::StagedCursor;
-use super::read::{Progress, ReadOrder};
-use super::reclaim::DeadPage;
-use super::transfer::Written;
+use super::operation::{DeadPage, StagedCursor, WriteOrder, Written};
+use super::read_target::{Progress, ReadOrder};
 use catalog::{Blob, VersionId};
 use engine::{Event, JobAction, JobId, PinnedTo, Rack, StagedEntry};
 use model::{Attempt, BlobId, DriveId, GroupId, OpId, Time};

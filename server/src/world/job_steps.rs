@@ -1,7 +1,8 @@
 //! Repartition jobs in the world: what the engine wants done for a job goes to whoever carries it out, and what came of
 //! it comes back as an event.
 
-use super::{Message, World, WorldHandle};
+use super::handle::{Message, WorldHandle};
+use super::state::World;
 use engine::{Event, JobAction, JobClass, JobEvent, JobId, Request};
 use tokio::sync::mpsc;
 

@@ -4,48 +4,15 @@
 //! The order is that of a migration: intent, stacks, sync, read back, commit. Whatever fails before the commit leaves
 //! the stacks dead and nothing known; there is nothing to free after it.
 
-use super::{Job, Message, Origin, World, Written};
-use catalog::{Blob, JobObject};
+use super::handle::Message;
+use super::operation::{MakeError, Making, Operation, Origin, WriteOrder, Written};
+use super::outcome::give_up;
+use super::state::World;
+use catalog::JobObject;
 use disk::stack;
-use engine::{JobClass, Outcome, PinnedTo, PriorityClass, Rejection, Request, Work};
-use model::{GroupId, OpId};
-use std::sync::Arc;
-use tokio::sync::oneshot;
+use engine::{Outcome, PinnedTo, PriorityClass, Rejection, Request, Work};
+use model::OpId;
 use workshop::HeldPack;
-
-/// A blob that is to be written.
-pub struct WriteOrder {
-    /// Its bytes.
-    pub pack: Arc<HeldPack>,
-    /// The group it must lie in.
-    pub group: GroupId,
-    /// The keys of the pack's members in the hidden bucket, in the pack's order.
-    pub keys: Vec<String>,
-    /// The class of the repartition job of whose step it is a part.
-    pub job: JobClass,
-    /// Where its outcome is reported.
-    pub answer: oneshot::Sender<Result<Blob, MakeError>>,
-}
-
-/// Why a blob was not made. Nothing of it is known then.
-#[derive(Debug, thiserror::Error)]
-pub enum MakeError {
-    /// It was withdrawn before it was begun.
-    #[error("it was withdrawn")]
-    Withdrawn,
-    /// The rack refused it, or could not write it.
-    #[error("{0}")]
-    Refused(Rejection),
-    /// It is written, and the catalog does not take it.
-    #[error("the catalog does not take it: {0}")]
-    Catalog(String),
-}
-
-/// What is to be told to whom when the blob is written.
-pub(super) struct Making {
-    keys: Vec<String>,
-    answer: oneshot::Sender<Result<Blob, MakeError>>,
-}
 
 impl World {
     pub(super) fn order_write(&mut self, order: WriteOrder) {
@@ -57,7 +24,7 @@ impl World {
         let stack_bytes = stack::stack_bytes(self.rack.spec().code, bytes);
         let work = Work::Write { bytes, stack_bytes, pin: PinnedTo::Group(group), migration: false };
         let of = Origin::Memory(Box::new(Making { keys, answer }));
-        self.jobs.insert(op, Job::Write { pack, of, written: None });
+        self.operations.insert(op, Operation::Write { pack, of, written: None });
         self.submit(Some(job), Request { op, priority: PriorityClass::Background, overtake_limit: None, work });
     }
 
@@ -85,7 +52,7 @@ impl World {
             let told = match committed {
                 Ok(()) => Ok(blob),
                 Err(error) => {
-                    super::transfer::give_up(&context, &handle, &blob).await;
+                    give_up(&context, &handle, &blob).await;
                     Err(MakeError::Catalog(error.to_string()))
                 }
             };

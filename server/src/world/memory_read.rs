@@ -6,9 +6,11 @@
 //!
 //! A stream that is dropped withdraws what it has queued, and ends what it has in service.
 
-use super::{Context, Message, ReadOrder, ReadTarget, WorldHandle};
+use super::handle::{Message, WorldHandle};
+use super::read_target::MemorySink;
+use super::read_target::{ReadOrder, ReadTarget};
+use crate::context::Context;
 use crate::holds::Hold;
-use crate::world::read::MemorySink;
 use bytes::Bytes;
 use catalog::Blob;
 use engine::recall::{Broken, MemoryRead};

@@ -4,9 +4,14 @@
 //! staged files as they were and the stacks dead; whatever fails after it leaves at worst a file that nobody refers
 //! to, which the next start sweeps away.
 
+use super::handle::{Message, WorldHandle};
+use super::operation::{Operation, Origin, StagedCursor, Written};
+use super::outcome::give_up;
+use super::packed;
 use super::quarantine::{missing, quarantine, survey};
-use super::{Job, Message, Origin, World, Written, packed};
-use catalog::{Blob, Cursor, Member, VersionId};
+use super::state::World;
+use crate::context::{Context, usage_of};
+use catalog::{Blob, Member, VersionId};
 use disk::stack;
 use engine::{Event, Outcome, PinnedTo, PriorityClass, Request, StagedEntry, Work};
 use model::{Attempt, OpId};
@@ -21,13 +26,6 @@ pub(super) struct StagedQuery {
     pub(super) older_than: Duration,
     pub(super) coldest_bytes: Option<u64>,
     pub(super) limit: u32,
-}
-
-/// Where a listing of staged versions stands.
-#[derive(Clone, Debug)]
-pub(crate) struct StagedCursor {
-    until_ms: u64,
-    after: Cursor,
 }
 
 impl World {
@@ -67,8 +65,8 @@ impl World {
 
     /// The versions of the write `of`, which is about to end, belong to the write `op` from now on.
     pub(super) fn recompose(&mut self, op: OpId, of: OpId, pin: PinnedTo) {
-        let versions = match self.jobs.get_mut(&of) {
-            Some(Job::Write { of: Origin::Workshop(versions), .. }) => std::mem::take(versions),
+        let versions = match self.operations.get_mut(&of) {
+            Some(Operation::Write { of: Origin::Workshop(versions), .. }) => std::mem::take(versions),
             _ => Vec::new(),
         };
         let (handle, context) = (self.handle.clone(), self.context.clone());
@@ -94,7 +92,7 @@ impl World {
         let bytes = pack.plan().payload_bytes();
         let stack_bytes = stack::stack_bytes(self.rack.spec().code, bytes);
         let work = Work::Write { bytes, stack_bytes, pin, migration: true };
-        self.jobs.insert(op, Job::Write { pack, of: Origin::Workshop(versions), written: None });
+        self.operations.insert(op, Operation::Write { pack, of: Origin::Workshop(versions), written: None });
         self.apply(Event::Submitted(Request { op, priority: PriorityClass::Background, overtake_limit: None, work }));
     }
 
@@ -147,7 +145,7 @@ impl World {
 }
 
 async fn list(
-    context: &super::Context,
+    context: &Context,
     query: StagedQuery,
     go_on: Option<StagedCursor>,
 ) -> Result<(Vec<StagedEntry>, Option<StagedCursor>), catalog::CatalogError> {
@@ -187,7 +185,7 @@ const GATHER_TRIES: u32 = 8;
 
 /// The pack of those `versions` that are left, whose files stay; `None` if all were overwritten or deleted, or are in
 /// quarantine. A member that makes a pack impossible is quarantined, and the pack made of the others.
-async fn gather(context: &super::Context, versions: &[VersionId]) -> Result<Option<HeldPack>, String> {
+async fn gather(context: &Context, versions: &[VersionId]) -> Result<Option<HeldPack>, String> {
     for _ in 0..GATHER_TRIES {
         let members = members(context, versions).await.map_err(|error| error.to_string())?;
         if members.is_empty() {
@@ -211,7 +209,7 @@ async fn gather(context: &super::Context, versions: &[VersionId]) -> Result<Opti
     Err("its members change again and again".into())
 }
 
-async fn members(context: &super::Context, versions: &[VersionId]) -> Result<Vec<PackMember>, catalog::CatalogError> {
+async fn members(context: &Context, versions: &[VersionId]) -> Result<Vec<PackMember>, catalog::CatalogError> {
     let mut members = Vec::with_capacity(versions.len());
     let mut buckets = packed::Buckets::default();
     let quarantined = context.catalog.are_unreadable(versions).await?;
@@ -237,7 +235,7 @@ async fn members(context: &super::Context, versions: &[VersionId]) -> Result<Vec
     Ok(members)
 }
 
-async fn commit(context: &super::Context, handle: &super::WorldHandle, plan: &PackPlan, blob: &Blob) {
+async fn commit(context: &Context, handle: &WorldHandle, plan: &PackPlan, blob: &Blob) {
     let placed = plan.members().iter().zip(plan.offsets());
     let members: Vec<Member> = placed
         .map(|(member, offset)| Member { version: member.object.version, offset: *offset, bytes: member.object.bytes })
@@ -254,14 +252,14 @@ async fn commit(context: &super::Context, handle: &super::WorldHandle, plan: &Pa
             if done.dead_bytes > 0 {
                 handle.tell(Event::SpaceDead { group: blob.group, bytes: done.dead_bytes });
             }
-            handle.tell(Event::StagingChanged(super::usage_of(context)));
+            handle.tell(Event::StagingChanged(usage_of(context)));
         }
         Err(error) => {
             tracing::error!(
                 blob = %blob.blob, %error,
                 "a written blob could not be committed; its objects stay in the workshop"
             );
-            super::transfer::give_up(context, handle, blob).await;
+            give_up(context, handle, blob).await;
         }
     }
 }

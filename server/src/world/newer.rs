@@ -3,7 +3,7 @@
 //! The work is bounded: one listing of names for each drive, a look into the catalog for those whose numbers it has
 //! given out last or never, and a few headers. Nothing is changed on the drive.
 
-use super::Context;
+use crate::context::Context;
 use crate::lineage::{self, MEND};
 use catalog::Known;
 use disk::stack::{self, Header, Provenance};

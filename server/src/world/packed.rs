@@ -1,7 +1,7 @@
 //! Attributes of a pack's members beyond S3's own: their bucket's owner, and everything that a catalog needs which is
 //! rebuilt from the drives.
 
-use super::Context;
+use crate::context::Context;
 use catalog::{Bucket, CatalogError, Object, Sequence};
 use std::collections::BTreeMap;
 use workshop::{MemberAttributes, PartDigests};

@@ -1,21 +1,18 @@
 //! Power commands: each in a task of its own, so that all drives of a group start together.
 
-use super::{Context, Counters, Message, World, newer};
+use super::handle::Message;
+use super::newer;
+use super::state::World;
+use crate::context::{Context, Counters};
 use catalog::{Catalog, CatalogError, DriveRecord};
 use disk::label::{self, DriveUuid};
 use disk::{Drive, DriveError, DriveFuture};
 use engine::{Action, Event, Loss};
-use futures::future::{BoxFuture, FutureExt, Shared};
+use futures::future::FutureExt;
 use model::{Attempt, DriveId};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// Done when the starts of one batch of actions, and of all before it, are remembered.
-pub(super) type StartsPersisted = Shared<BoxFuture<'static, ()>>;
-
-/// The number of the command that each drive was last given.
-pub(super) type LastCommands = Arc<[AtomicU32]>;
+use std::sync::atomic::Ordering;
 
 impl World {
     /// Begins to remember the starts that `actions` ask to be remembered, all in one batch; the spin-ups wait for it.

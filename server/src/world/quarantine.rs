@@ -4,7 +4,7 @@
 //! named by `larder status` and `larder explain`; packs are made without it. A file that cannot be opened because the
 //! host has no descriptors or no memory left is nobody's, and nothing is remembered of that.
 
-use super::Context;
+use crate::context::Context;
 use catalog::{CatalogError, Cursor, Place, Version, VersionId};
 use disk::DriveError;
 use futures::StreamExt;

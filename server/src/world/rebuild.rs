@@ -4,23 +4,16 @@
 //! A crash between the last sync and the catalog leaves a stack that nobody knows of. Before a stack is regenerated,
 //! such leavings of it are removed from all drives of the group that have none of the blob.
 
-use super::transfer::{described, drive_outcomes};
-use super::{Job, Message, World};
+use super::handle::Message;
+use super::operation::{Operation, Rebuild};
+use super::outcome::{described, drive_outcomes};
+use super::state::World;
 use catalog::Blob;
 use disk::Drive;
 use disk::stack::{self, Lost, Policy, StackOutcome};
 use engine::{BlobOnDrive, Event, ReadPolicy, Transfer};
 use model::{Attempt, BlobId, DriveId, OpId};
 use std::sync::Arc;
-
-/// The state of a rebuild.
-#[derive(Clone, Debug)]
-pub(crate) struct Rebuild {
-    /// The index of the stack.
-    pub(crate) index: u8,
-    /// The blob and the checksum of its payload, once the stack is written.
-    pub(crate) written: Option<(Blob, u64)>,
-}
 
 impl World {
     pub(super) fn list_on_drive(&self, drive: DriveId, attempt: Attempt, after: Option<BlobId>, limit: u32) {
@@ -39,7 +32,7 @@ impl World {
 
     pub(super) fn regenerate(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
         let Transfer::Rebuild { blob, group, drives, lost, stacks, policy, target, .. } = transfer else { return };
-        self.jobs.insert(op, Job::Rebuild(Rebuild { index: lost, written: None }));
+        self.operations.insert(op, Operation::Rebuild(Rebuild { index: lost, written: None }));
         let sources = self.with_drives(&stacks);
         let members = &self.rack.layout().groups[group.index()].drives;
         let bystanders = members.iter().filter(|drive| !drives.contains(drive));
@@ -105,7 +98,7 @@ impl World {
     }
 
     pub(super) fn move_stack(&self, op: OpId, attempt: Attempt, blob: BlobId, index: u8, [from, to]: [DriveId; 2]) {
-        let Some(Job::Rebuild(Rebuild { written: Some((written, _)), .. })) = self.jobs.get(&op) else {
+        let Some(Operation::Rebuild(Rebuild { written: Some((written, _)), .. })) = self.operations.get(&op) else {
             panic!("{op} is counted, and was not rebuilt");
         };
         let lies = (written.blob, written.drives.get(usize::from(index)));

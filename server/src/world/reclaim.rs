@@ -1,15 +1,11 @@
 //! Reclaiming: listing the dead bytes of a group, and forgetting blobs whose stacks are gone.
 
-use super::{Message, World};
-use catalog::{Catalog, Cursor, VersionId};
+use super::handle::Message;
+use super::operation::DeadPage;
+use super::state::World;
+use catalog::{Catalog, VersionId};
 use engine::{DeadBlob, Event};
 use model::{Attempt, BlobId, GroupId, OpId};
-
-/// A page of a group's blobs with dead bytes.
-pub(crate) struct DeadPage {
-    pub(crate) blobs: Vec<DeadBlob>,
-    pub(crate) next: Option<Cursor>,
-}
 
 /// Members of a blob that are looked up to tell whether any of them can be read.
 const MEMBERS_LOOKED_AT: usize = 256;

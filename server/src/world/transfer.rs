@@ -3,37 +3,20 @@
 //! A transfer that fails for a reason of the workshop's (a staged file that cannot be read) is no drive's fault: every
 //! drive is reported as it fared.
 
+use super::handle::{Message, WorldHandle};
+use super::operation::{Operation, Written};
+use super::outcome::{described, drive_outcomes, give_up};
 use super::quarantine::blames_member;
-use super::{Context, Job, Message, World, WorldHandle};
+use super::state::World;
+use crate::context::Context;
 use catalog::Blob;
 use disk::Drive;
 use disk::stack::{self, Provenance, StackOutcome, StackWriter};
-use engine::{DriveOutcome, DriveResult, Event, Transfer};
+use engine::{Event, Transfer};
 use model::{Attempt, BlobId, ClassId, Code, DriveId, GroupId, OpId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use workshop::{HeldPack, PackError, PackSource, Sealed};
-
-/// A blob whose stacks are written and synced.
-#[derive(Clone, Debug)]
-pub(crate) struct Written {
-    blob: Blob,
-    sealed: Sealed,
-    /// Every fragment was read back, and the payload's checksum is the one that it was sealed with.
-    read_back: bool,
-}
-
-impl Written {
-    /// The blob, to be committed now that the engine counts it as written to `drives` of `group`.
-    pub(super) fn to_commit(self, group: GroupId, drives: &[DriveId]) -> Blob {
-        let Self { blob, sealed, read_back } = self;
-        assert!(read_back, "{} is read back before it is committed", blob.blob);
-        assert_eq!((blob.group, &*blob.drives), (group, drives), "{} lies where the engine counts it", blob.blob);
-        assert_eq!(blob.payload_bytes, sealed.payload_bytes, "{} is as long as its intent says", blob.blob);
-        blob
-    }
-}
 
 impl World {
     pub(super) fn transfer(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
@@ -51,8 +34,8 @@ impl World {
     }
 
     fn write(&mut self, op: OpId, attempt: Attempt, group: GroupId, drives: Vec<DriveId>) {
-        let job = self.jobs.get(&op);
-        let Some(Job::Write { pack, .. }) = job else { panic!("{op} writes, and is no write") };
+        let job = self.operations.get(&op);
+        let Some(Operation::Write { pack, .. }) = job else { panic!("{op} writes, and is no write") };
         let write = Write {
             context: self.context.clone(),
             pack: Arc::clone(pack),
@@ -74,9 +57,9 @@ impl World {
     }
 
     fn verify(&mut self, op: OpId, attempt: Attempt, drives: Vec<DriveId>) {
-        let written = match self.jobs.get(&op) {
-            Some(Job::Write { written: Some(written), .. }) => written.clone(),
-            Some(Job::Rebuild(rebuild)) => return self.verify_rebuilt(op, attempt, rebuild, drives[0]),
+        let written = match self.operations.get(&op) {
+            Some(Operation::Write { written: Some(written), .. }) => written.clone(),
+            Some(Operation::Rebuild(rebuild)) => return self.verify_rebuilt(op, attempt, rebuild, drives[0]),
             _ => panic!("{op} is verified, and was not written"),
         };
         let devices: Vec<Arc<dyn Drive>> = drives.iter().map(|drive| self.drive(*drive)).collect();
@@ -148,47 +131,6 @@ async fn knows_no_others(
         Err(error) => {
             tracing::error!(%blob, %error, "a dead blob could not be looked up");
             false
-        }
-    }
-}
-
-pub(super) fn described(context: &Context, blob: &Blob) -> stack::Blob {
-    let code = Code { data: blob.code_data, parity: blob.code_parity, fragment_bytes: blob.fragment_bytes };
-    stack::Blob { rack: context.rack_uuid, id: blob.blob, code, payload_bytes: blob.payload_bytes }
-}
-
-/// The outcome of each drive, in the engine's words; repairs are counted. A drive with something bad on it is named in
-/// the log: messages about stacks and fragments name files.
-pub(super) fn drive_outcomes(context: &Context, drives: &[DriveId], outcomes: Vec<StackOutcome>) -> Vec<DriveOutcome> {
-    let result = |outcome| match outcome {
-        StackOutcome::Fine => DriveResult::Fine,
-        StackOutcome::Unused => DriveResult::Unused,
-        StackOutcome::Repaired { fragments } => {
-            context.counters.repaired_fragments.fetch_add(u64::from(fragments), Ordering::Relaxed);
-            DriveResult::Repaired { fragments }
-        }
-        StackOutcome::StackBad => DriveResult::StackBad,
-        StackOutcome::Full => DriveResult::Full,
-        StackOutcome::Failed(_) => DriveResult::Failed,
-        StackOutcome::NoAnswer => DriveResult::MissedDeadline,
-        StackOutcome::NotAsked => DriveResult::NotAsked,
-    };
-    for (drive, outcome) in drives.iter().zip(&outcomes) {
-        if matches!(outcome, StackOutcome::Repaired { .. } | StackOutcome::StackBad | StackOutcome::Failed(_)) {
-            tracing::warn!(%drive, ?outcome, "a drive did not have a stack as it was written");
-        }
-    }
-    let results = outcomes.into_iter().map(result);
-    drives.iter().zip(results).map(|(drive, result)| DriveOutcome { drive: *drive, result }).collect()
-}
-
-/// Gives up a blob that was written: it is dead as a whole, and goes at its group's next wake.
-pub(super) async fn give_up(context: &Context, handle: &WorldHandle, blob: &Blob) {
-    match context.catalog.abort_blob(blob.blob).await {
-        Ok(Some(dead)) => handle.tell(Event::SpaceDead { group: dead.group, bytes: dead.bytes }),
-        Ok(None) => {}
-        Err(error) => {
-            tracing::error!(blob = %blob.blob, %error, "a failed blob could not be given up; the next start does it");
         }
     }
 }

@@ -1,0 +1,126 @@
+//! The world's side of operations: what it keeps of each until it is over, and the values that pass between the tasks
+//! of one operation.
+
+use super::read_target::Progress;
+use catalog::{Blob, Cursor, VersionId};
+use engine::{DeadBlob, JobClass, Rejection};
+use futures::future::{BoxFuture, Shared};
+use model::{DriveId, GroupId};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
+use tokio::sync::oneshot;
+use workshop::{HeldPack, Sealed};
+
+/// The world's side of an operation.
+pub(super) enum Operation {
+    Read {
+        blob: Blob,
+        /// Here while no transfer has it.
+        progress: Option<Box<Progress>>,
+        refused: Arc<OnceLock<Rejection>>,
+    },
+    Write {
+        pack: Arc<HeldPack>,
+        of: Origin,
+        /// Set when the stacks are written and synced.
+        written: Option<Written>,
+    },
+    Rebuild(Rebuild),
+}
+
+impl Operation {
+    /// True if it reads into memory for a consumer that is gone.
+    pub(super) fn is_abandoned(&self) -> bool {
+        matches!(self, Self::Read { progress: Some(progress), .. } if progress.is_abandoned())
+    }
+}
+
+/// The source of a blob that is written.
+pub(super) enum Origin {
+    /// These versions of the workshop.
+    Workshop(Vec<VersionId>),
+    /// Bytes in memory.
+    Memory(Box<Making>),
+}
+
+/// A blob that is to be written.
+pub struct WriteOrder {
+    /// Its bytes.
+    pub pack: Arc<HeldPack>,
+    /// The group it must lie in.
+    pub group: GroupId,
+    /// The keys of the pack's members in the hidden bucket, in the pack's order.
+    pub keys: Vec<String>,
+    /// The class of the repartition job of whose step it is a part.
+    pub job: JobClass,
+    /// Where its outcome is reported.
+    pub answer: oneshot::Sender<Result<Blob, MakeError>>,
+}
+
+/// Why a blob was not made. Nothing of it is known then.
+#[derive(Debug, thiserror::Error)]
+pub enum MakeError {
+    /// It was withdrawn before it was begun.
+    #[error("it was withdrawn")]
+    Withdrawn,
+    /// The rack refused it, or could not write it.
+    #[error("{0}")]
+    Refused(Rejection),
+    /// It is written, and the catalog does not take it.
+    #[error("the catalog does not take it: {0}")]
+    Catalog(String),
+}
+
+/// What is to be told to whom when the blob is written.
+pub(super) struct Making {
+    pub(super) keys: Vec<String>,
+    pub(super) answer: oneshot::Sender<Result<Blob, MakeError>>,
+}
+
+/// A blob whose stacks are written and synced.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(super) blob: Blob,
+    pub(super) sealed: Sealed,
+    /// Every fragment was read back, and the payload's checksum is the one that it was sealed with.
+    pub(super) read_back: bool,
+}
+
+impl Written {
+    /// The blob, to be committed now that the engine counts it as written to `drives` of `group`.
+    pub(super) fn to_commit(self, group: GroupId, drives: &[DriveId]) -> Blob {
+        let Self { blob, sealed, read_back } = self;
+        assert!(read_back, "{} is read back before it is committed", blob.blob);
+        assert_eq!((blob.group, &*blob.drives), (group, drives), "{} lies where the engine counts it", blob.blob);
+        assert_eq!(blob.payload_bytes, sealed.payload_bytes, "{} is as long as its intent says", blob.blob);
+        blob
+    }
+}
+
+/// The state of a rebuild.
+#[derive(Clone, Debug)]
+pub(crate) struct Rebuild {
+    /// The index of the stack.
+    pub(crate) index: u8,
+    /// The blob and the checksum of its payload, once the stack is written.
+    pub(crate) written: Option<(Blob, u64)>,
+}
+
+/// Where a listing of staged versions stands.
+#[derive(Clone, Debug)]
+pub(crate) struct StagedCursor {
+    pub(super) until_ms: u64,
+    pub(super) after: Cursor,
+}
+
+/// A page of a group's blobs with dead bytes.
+pub(crate) struct DeadPage {
+    pub(crate) blobs: Vec<DeadBlob>,
+    pub(crate) next: Option<Cursor>,
+}
+
+/// Done when the starts of one batch of actions, and of all before it, are remembered.
+pub(super) type StartsPersisted = Shared<BoxFuture<'static, ()>>;
+
+/// The number of the command that each drive was last given.
+pub(super) type LastCommands = Arc<[AtomicU32]>;
