@@ -97,8 +97,7 @@ impl Catalog {
     /// [`CatalogError::NoSuchKey`] for `IfMatch` without such a key; [`CatalogError::Conflict`].
     pub async fn put_object(
         &self,
-        bucket: &Bucket,
-        key: &str,
+        (bucket, key): (&Bucket, &str),
         object: &Object,
         slot: u64,
         condition: &PutCondition,

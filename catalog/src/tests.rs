@@ -54,7 +54,7 @@ async fn put(catalog: &Catalog, key: &str, bytes: u64, modified_ms: u64) -> (Ver
     let version = catalog.next_version_id().await.unwrap();
     let slot = catalog.next_slot().await.unwrap();
     let object = object(version, bytes, modified_ms);
-    catalog.put_object(&bucket(), key, &object, slot, &crate::PutCondition::None).await.unwrap();
+    catalog.put_object((&bucket(), key), &object, slot, &crate::PutCondition::None).await.unwrap();
     (version, slot)
 }
 

@@ -151,8 +151,7 @@ impl Catalog {
     /// If `chosen` is not in ascending order of numbers, or not as long as `object.parts`.
     pub async fn complete_upload(
         &self,
-        bucket: &str,
-        key: &str,
+        (bucket, key): (&str, &str),
         object: &Object,
         chosen: &[ChosenPart],
         condition: &PutCondition,

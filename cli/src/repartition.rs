@@ -136,7 +136,7 @@ async fn follow(client: &Client, job: u64) -> anyhow::Result<JobReport> {
 
 /// The state of a job. A server that is not there may be about to come back.
 async fn look(client: &Client, job: u64) -> anyhow::Result<Option<JobReport>> {
-    let since = tokio::time::Instant::now();
+    let since = server::clock::monotonic();
     loop {
         match client.repartition_job(job).await {
             Err(ClientError::NoServer(_) | ClientError::NoAnswer { .. }) if since.elapsed() < AWAY_LIMIT => {

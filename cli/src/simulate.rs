@@ -7,12 +7,13 @@ use crate::report_dir::ReportDir;
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Map, Value};
+use server::clock;
 use server::data_dir::read_rack;
 use sim::report::{Cell, Table};
 use sim::scenario::{Answer, Asked, Case, Found, Scenario, Sources, Trial, csv, page, short_table, wear};
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::time::Instant;
+use tokio::time::Instant;
 
 /// The files of a report.
 const FILES: [&str; 4] = ["report.html", "points.csv", "points.json", "plot.svg"];
@@ -89,7 +90,7 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         let template = format!("{{bar:40}} {{pos}} of {{len}} {what}, {{elapsed}} passed, {{eta}} to go");
         bar.set_style(ProgressStyle::with_template(&template)?);
-        Ok(Self { bar, what, begun: Instant::now() })
+        Ok(Self { bar, what, begun: clock::monotonic() })
     }
 
     /// Shows that `done` out of `of` are done. A log has a line for each twentieth of them.

@@ -1,12 +1,27 @@
-//! The clock of modelled time, as an argument.
+//! The clock of modelled time, as an argument; and the one place where the system's clocks are read.
 //!
 //! One implementation serves both worlds: tokio's clock, which a paused runtime turns into virtual time. A time scale
 //! above 1 lets modelled time run faster than the wall's.
 
 use futures::future::BoxFuture;
 use model::Time;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
+
+/// The process's clock for spans of wall time, which never runs backwards. Virtual where tokio's is paused.
+pub fn monotonic() -> Instant {
+    Instant::now()
+}
+
+/// The wall clock: the time since the Unix epoch; 0 before it.
+pub fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The wall clock in milliseconds of the Unix epoch.
+pub fn wall_ms() -> u64 {
+    since_epoch().as_millis() as u64
+}
 
 /// A source of modelled time.
 pub trait Clock: Send + Sync + 'static {

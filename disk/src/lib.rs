@@ -9,7 +9,7 @@
 //! Invariants: a transfer holds at most 2 x (k + r) x request size of memory; nothing here decides when a drive spins.
 
 mod buffer;
-mod clock;
+pub mod clock;
 mod code;
 mod deadline;
 mod directory;

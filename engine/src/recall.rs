@@ -182,7 +182,7 @@ impl MemoryRead {
     }
 
     /// What the next operation reads; `None` if everything was received.
-    pub fn next(&mut self) -> Option<Range<u64>> {
+    pub fn next_operation(&mut self) -> Option<Range<u64>> {
         let start = self.left.start;
         self.operation = start..self.left.end.min(start.saturating_add(OPERATION_BYTES_MAX));
         (!self.operation.is_empty()).then(|| self.operation.clone())
@@ -255,14 +255,14 @@ mod tests {
     #[test]
     fn memory_is_read_by_operations_that_go_on_where_the_last_one_ended() {
         let mut read = MemoryRead::new(5..OPERATION_BYTES_MAX + 10);
-        assert_eq!(read.next(), Some(5..OPERATION_BYTES_MAX + 5));
+        assert_eq!(read.next_operation(), Some(5..OPERATION_BYTES_MAX + 5));
         assert_eq!(read.broken(), Broken::GiveUp);
         read.received(3);
         assert_eq!(read.broken(), Broken::OrderAnew);
-        assert_eq!(read.next(), Some(8..OPERATION_BYTES_MAX + 8));
+        assert_eq!(read.next_operation(), Some(8..OPERATION_BYTES_MAX + 8));
         read.received(OPERATION_BYTES_MAX);
-        assert_eq!(read.next(), Some(OPERATION_BYTES_MAX + 8..OPERATION_BYTES_MAX + 10));
+        assert_eq!(read.next_operation(), Some(OPERATION_BYTES_MAX + 8..OPERATION_BYTES_MAX + 10));
         read.received(2);
-        assert_eq!(read.next(), None);
+        assert_eq!(read.next_operation(), None);
     }
 }

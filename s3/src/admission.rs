@@ -13,6 +13,7 @@ use crate::error::{ErrorCode, ErrorResponse, completed};
 use crate::framing::ChunkedBody;
 use crate::traffic::{BusyConnection, ConnectionPermit, RequestPermit, Requester, Traffic};
 use bytes::Bytes;
+use disk::clock;
 use http::header::{AUTHORIZATION, CONNECTION};
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -26,7 +27,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Bytes of a refused request's body that are still read, so that its client reads the response rather than a reset: of
 /// a user, and of a stranger.
@@ -49,7 +50,7 @@ pub(crate) struct Admission {
 impl Admission {
     /// Admits requests to `service` as far as `traffic` has room for them.
     pub fn new(service: S3Service, traffic: Arc<Traffic>) -> Self {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since = clock::since_epoch();
         Self { service, traffic, started_s: since.as_secs(), count: AtomicU64::new(0) }
     }
 

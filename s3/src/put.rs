@@ -9,10 +9,10 @@ use crate::stall::MinimumPace;
 use crate::store::{PutSink, StoreError};
 use crate::{access, tagging};
 use catalog::{Checksum, Object, PutCondition};
+use disk::clock;
 use futures::StreamExt;
 use http::{HeaderMap, StatusCode};
 use s3s::TrailingHeaders;
-use tokio::time::Instant;
 
 /// The most user metadata of an object, in bytes of names and values.
 const METADATA_BYTES: usize = 2048;
@@ -101,7 +101,7 @@ impl Reception<'_> {
         let mut pace = MinimumPace::new(limits.stall, limits.min_bytes_per_s);
         let mut received = 0_u64;
         loop {
-            let waiting_since = Instant::now();
+            let waiting_since = clock::monotonic();
             let next = tokio::time::timeout(limits.stall, self.request.body.next()).await;
             let Some(piece) = next.map_err(|_| self.too_slow())? else { break };
             let piece = piece.map_err(|error| ErrorResponse::of_body(&error))?;

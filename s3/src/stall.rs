@@ -4,6 +4,7 @@
 //! Only the time counts in which bytes wait to be taken: an answer that waits for a drive is nobody's error.
 
 use crate::traffic::Traffic;
+use disk::clock;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -66,7 +67,7 @@ impl StallGuard {
         }
         let stall = self.pace.stall;
         let begin = || {
-            let now = Instant::now();
+            let now = clock::monotonic();
             (now, Box::pin(tokio::time::sleep_until(now + stall)))
         };
         let (_, timer) = self.pending.get_or_insert_with(begin);

@@ -9,6 +9,7 @@
 //! Memory: a few words for each connection and each request under way, whose numbers are bounded here.
 
 use crate::limits::S3Limits;
+use disk::clock;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -211,7 +212,7 @@ impl Traffic {
         state.next += 1;
         let number = state.next;
         let evicted = Arc::<Notify>::default();
-        let connection = ConnectionRecord { peer, idle_since: Some(Instant::now()), evicted: Arc::clone(&evicted) };
+        let connection = ConnectionRecord { peer, idle_since: Some(clock::monotonic()), evicted: Arc::clone(&evicted) };
         state.connections.insert(number, connection);
         *state.by_peer.entry(peer).or_default() += 1;
         Ok(ConnectionPermit { traffic: Arc::clone(self), number, peer, evicted })
@@ -329,7 +330,7 @@ pub(crate) struct BusyConnection(Arc<ConnectionPermit>);
 
 impl Drop for BusyConnection {
     fn drop(&mut self) {
-        self.0.set_idle(Some(Instant::now()));
+        self.0.set_idle(Some(clock::monotonic()));
         self.0.traffic.changed.notify_waiters();
     }
 }

@@ -23,6 +23,7 @@ use crate::trace_file;
 use crate::users::Users;
 use crate::world::WorldHandle;
 use catalog::{Catalog, CatalogError, ClockAnchor, Sequence, SqliteOptions, SqliteStore, StoreError};
+use disk::clock;
 use disk::{Clock, DirectoryDrive, Drive, DriveError, EmulatedRack, OpenFiles};
 use engine::trace::{Header, TRACE_FORMAT};
 use futures::future::{BoxFuture, FutureExt};
@@ -33,7 +34,7 @@ use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use workshop::{Spool, Staging};
@@ -150,7 +151,7 @@ fn random_seed() -> Result<u64, RunError> {
 /// Aborts uploads that were left open longer than `limit`, now and again. Counts time as `engine::uploads` says,
 /// without the wall clock.
 async fn abort_stale(service: Arc<ObjectService>, limit: Duration) {
-    let began = tokio::time::Instant::now();
+    let began = clock::monotonic();
     let mut watch = loop {
         match service.stale_watch(limit).await {
             Ok(watch) => break watch,
@@ -317,5 +318,5 @@ async fn remember_time(context: &Context) -> Result<(), RunError> {
 }
 
 fn wall_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    clock::wall_ms()
 }

@@ -24,6 +24,7 @@ pub use error::DataDirError;
 
 use crate::config::{Config, ConfigError};
 use catalog::SqliteStore;
+use disk::clock;
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label, RackUuid};
 use engine::layout::synthesise;
 use error::{failed, read_part};
@@ -35,7 +36,6 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 const CONFIG: &str = "larder.toml";
 const RACK: &str = "rack.toml";
@@ -258,7 +258,7 @@ fn fresh_labels(labels: Vec<(PathBuf, Label)>) -> Result<Vec<(PathBuf, DriveLabe
 /// # Errors
 /// When the system has no random bytes.
 pub(crate) fn fresh_label(label: Label) -> Result<DriveLabel, DataDirError> {
-    let labelled_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let labelled_ms = clock::wall_ms();
     let uuid = DriveUuid(identity::random_uuid()?.0);
     Ok(DriveLabel { label, uuid, labelled_ms, device: Device::None })
 }

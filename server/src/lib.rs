@@ -32,4 +32,6 @@ pub mod verify;
 mod whole;
 pub mod world;
 
+pub use disk::clock;
+
 pub use s3::REGION;

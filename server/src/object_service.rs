@@ -407,7 +407,7 @@ impl Sink {
         assert_eq!(staged.bytes, object.bytes, "the front commits as many bytes as it announced");
         let created_ms = if object.created_ms == 0 { modified_ms } else { object.created_ms };
         let object = Object { version, etag, checksums, modified_ms, created_ms, ..object };
-        match service.context.catalog.put_object(&bucket, &key, &object, slot, &condition).await {
+        match service.context.catalog.put_object((&bucket, &key), &object, slot, &condition).await {
             Ok(displaced) => {
                 service.displaced(displaced);
                 Ok(modified_ms)

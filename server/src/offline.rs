@@ -9,12 +9,12 @@ use crate::replace::{self, ReplaceError};
 use crate::report::DriveReport;
 use crate::status_service::may_lose;
 use catalog::{Catalog, CatalogError, SqliteStore, StoreError};
+use disk::clock;
 use engine::layout::{Layout, LayoutError, synthesise};
 use futures::future::BoxFuture;
 use model::{DriveId, GroupId};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Stacks that are looked up at once.
 const PAGE: usize = 1_024;
@@ -165,5 +165,5 @@ impl Offline {
 }
 
 fn wall_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    clock::wall_ms()
 }

@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::world::{ReadOrder, ReadTarget, WorldHandle};
 use bytes::Bytes;
 use catalog::Blob;
+use disk::clock;
 use engine::recall::{
     BLOCK_WAIT_MAX, BlobShape, Broken, HEAD_BYTES, Recall, SOON, SPOOL_DISK_WAIT_MAX, SPOOL_ROOM_WAIT_MAX, SpoolShape,
     WAIT_MAX, is_worth_waiting,
@@ -108,7 +109,7 @@ impl Recalls {
         if range.is_empty() {
             return Ok(futures::stream::empty().boxed());
         }
-        let deadline = Instant::now() + max_wait.min(WAIT_MAX);
+        let deadline = clock::monotonic() + max_wait.min(WAIT_MAX);
         if !self.is_here(&blob, &range) {
             self.may_be_read(&blob, &range, deadline).await?;
         }
@@ -196,13 +197,13 @@ impl Recalls {
         deadline: Instant,
     ) -> Result<Result<(), SpoolError>, RecallError> {
         let mut written = std::pin::pin!(segment.reader.written(until));
-        let soon = deadline.min(Instant::now() + SOON);
+        let soon = deadline.min(clock::monotonic() + SOON);
         if let Ok(done) = tokio::time::timeout_at(soon, written.as_mut()).await {
             return Ok(done);
         }
         // Only for what is not there is the engine asked how long it will be.
         let forecast = self.forecast(group).await;
-        if !is_worth_waiting(forecast, deadline.saturating_duration_since(Instant::now())) {
+        if !is_worth_waiting(forecast, deadline.saturating_duration_since(clock::monotonic())) {
             return Err(RecallError::TooLong(forecast));
         }
         match tokio::time::timeout_at(deadline, written).await {
@@ -282,7 +283,7 @@ impl Recalls {
                 },
             };
             recall.received(piece.len() as u64);
-            let began = Instant::now();
+            let began = clock::monotonic();
             let mut sending = std::pin::pin!(sender.send(Ok(piece)));
             match tokio::time::timeout(BLOCK_WAIT_MAX, sending.as_mut()).await {
                 Ok(Ok(())) => waited += began.elapsed(),

@@ -14,6 +14,7 @@ use crate::report::{DriveReport, Explanation, FrontStatus, PlaceReport, Status, 
 use crate::world::WorldHandle;
 use catalog::{CatalogError, Object, Place};
 use disk::EmulatedRack;
+use disk::clock;
 use disk::label::Label;
 use engine::{Forecast, Rack, Rejection};
 use futures::future::BoxFuture;
@@ -23,7 +24,8 @@ use snapshot::{Snapshot, drive_report, group_state, unusable};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 use warnings::{catalog_warnings, damaged_records, late_drives, quarantine_warning, warnings};
 
 /// Drives that cannot be used of which a status says why; `drive list` says it of all.
@@ -48,7 +50,7 @@ impl StatusService {
     /// Reports on this world.
     pub fn new(context: Context, world: WorldHandle, emulated: Arc<EmulatedRack>) -> Self {
         let recalls = Recalls::new(context.clone(), world.clone());
-        let started = Instant::now();
+        let started = clock::monotonic();
         let replacing = tokio::sync::Mutex::default();
         let (notices, traffic, places) = (Notices::default(), None, Vec::new());
         Self { context, world, emulated, notices, recalls, traffic, places, replacing, started }

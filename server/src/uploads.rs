@@ -123,7 +123,7 @@ impl ObjectService {
         let Completion { object, parts, condition } = completion;
         let modified_ms = (self.context.wall)();
         let object = Object { modified_ms, created_ms: modified_ms, ..object };
-        let done = self.context.catalog.complete_upload(bucket, key, &object, &parts, &condition).await;
+        let done = self.context.catalog.complete_upload((bucket, key), &object, &parts, &condition).await;
         let done = done.map_err(catalog_error)?;
         self.closed(object.bytes);
         self.free_parts(&done.unused);

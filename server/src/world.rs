@@ -158,7 +158,7 @@ impl World {
             Action::Evacuate { blob } => self.evacuate(blob),
             Action::ListOnDrive { drive, attempt, after, limit } => self.list_on_drive(drive, attempt, after, limit),
             Action::MoveStack { op, attempt, blob, index, from, to } => {
-                self.move_stack(op, attempt, blob, index, [from, to]);
+                self.move_stack(op, attempt, (blob, index), [from, to]);
             }
             Action::Job { job, action } => self.act_for_job(job, action),
         }

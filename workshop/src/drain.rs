@@ -1,5 +1,6 @@
 //! The rate at which room becomes free, and the retry hint of a refusal.
 
+use disk::clock;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -35,12 +36,12 @@ pub(crate) struct Drain {
 impl Drain {
     /// Nothing has become free so far.
     pub(crate) fn new() -> Self {
-        Self { bytes: 0.0, at: Instant::now() }
+        Self { bytes: 0.0, at: clock::monotonic() }
     }
 
     /// `bytes` became free now.
     pub(crate) fn note(&mut self, bytes: u64) {
-        let now = Instant::now();
+        let now = clock::monotonic();
         self.bytes = self.remembered(now) + bytes as f64;
         self.at = now;
     }
@@ -48,7 +49,7 @@ impl Drain {
     /// The refusal of `wanted_bytes` where `free_bytes` of `capacity_bytes` are free.
     pub(crate) fn full(&self, wanted_bytes: u64, free_bytes: u64, capacity_bytes: u64) -> Full {
         let retry_after = (wanted_bytes <= capacity_bytes).then(|| {
-            let rate = self.remembered(Instant::now()) / MEMORY.as_secs_f64();
+            let rate = self.remembered(clock::monotonic()) / MEMORY.as_secs_f64();
             let seconds = wanted_bytes.saturating_sub(free_bytes) as f64 / rate;
             Duration::try_from_secs_f64(seconds).map_or(RETRY_MAX, |wait| wait.clamp(RETRY_MIN, RETRY_MAX))
         });

@@ -54,9 +54,9 @@ async fn a_damaged_object_is_left_out_of_lists_and_can_be_written_again() {
     assert_eq!(catalog.quarantined().len(), 1);
     let version = catalog.next_version_id().await.unwrap();
     let again = object(version, 7, 2);
-    let refused = catalog.put_object(&bucket(), "k", &again, 9, &PutCondition::IfMatch("e2".into())).await;
+    let refused = catalog.put_object((&bucket(), "k"), &again, 9, &PutCondition::IfMatch("e2".into())).await;
     assert!(matches!(refused, Err(CatalogError::Damaged(_))), "a damaged record matches nothing");
-    let put = catalog.put_object(&bucket(), "k", &again, 9, &PutCondition::None).await.unwrap();
+    let put = catalog.put_object((&bucket(), "k"), &again, 9, &PutCondition::None).await.unwrap();
     assert_eq!(put, Displaced::Nothing, "what the damaged record named stays");
     assert_eq!(catalog.get_object("b", "k").await.unwrap().0, again);
     flip(&store, "z");

@@ -83,7 +83,7 @@ impl Actor {
         });
         let object = object(version, self.dice.below(50), self.dice.below(20));
         let displaced =
-            self.catalog.put_object(&super::bucket(), key, &object, slot, &PutCondition::None).await.unwrap();
+            self.catalog.put_object((&super::bucket(), key), &object, slot, &PutCondition::None).await.unwrap();
         self.acknowledge(key, Some(version), displaced);
     }
 

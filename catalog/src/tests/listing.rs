@@ -112,7 +112,7 @@ async fn listings_stay_within_their_bucket_and_page_as_s3_counts() {
         let bucket = crate::Bucket::new(name, 1, "me");
         catalog.create_bucket(&bucket).await.unwrap();
         let version = catalog.next_version_id().await.unwrap();
-        catalog.put_object(&bucket, "x", &object(version, 1, 1), version.0, &PutCondition::None).await.unwrap();
+        catalog.put_object((&bucket, "x"), &object(version, 1, 1), version.0, &PutCondition::None).await.unwrap();
     }
     for key in ["dir/1", "dir/2", "e"] {
         put(&catalog, key, 1, 1).await;
@@ -201,7 +201,7 @@ async fn a_listing_jumps_over_what_lies_below_a_common_prefix() {
     for i in 0..10_000_u64 {
         let key = format!("{}/{i:05}", i % 10);
         catalog
-            .put_object(&super::bucket(), &key, &object(VersionId(i + 1), 1, 1), i + 1, &PutCondition::None)
+            .put_object((&super::bucket(), &key), &object(VersionId(i + 1), 1, 1), i + 1, &PutCondition::None)
             .await
             .unwrap();
     }

@@ -32,7 +32,7 @@ async fn an_overwrite_tells_which_slot_to_free() {
     let catalog = catalog().await;
     let (first, slot) = put(&catalog, "k", 5, 1).await;
     let second = object(VersionId(first.0 + 1), 6, 2);
-    let displaced = catalog.put_object(&super::bucket(), "k", &second, slot + 1, &PutCondition::None).await.unwrap();
+    let displaced = catalog.put_object((&super::bucket(), "k"), &second, slot + 1, &PutCondition::None).await.unwrap();
     assert_eq!(displaced, Displaced::Staged { version: first, slots: vec![slot], bytes: 5 });
     let audit = sound(&catalog).await;
     assert_eq!((audit.objects, audit.staged, audit.staged_bytes), (1, 1, 6));
@@ -42,7 +42,7 @@ async fn an_overwrite_tells_which_slot_to_free() {
 async fn conditions_are_kept() {
     let catalog = catalog().await;
     let put = async |version: u64, condition: PutCondition| {
-        catalog.put_object(&super::bucket(), "k", &object(VersionId(version), 1, 1), version, &condition).await
+        catalog.put_object((&super::bucket(), "k"), &object(VersionId(version), 1, 1), version, &condition).await
     };
     let matching = |etag: &str| PutCondition::IfMatch(etag.into());
     assert!(matches!(put(1, matching("e0")).await, Err(CatalogError::NoSuchKey)));
@@ -99,7 +99,7 @@ async fn of_many_conditional_puts_one_wins_and_of_many_plain_ones_all_do() {
             tokio::spawn(async move {
                 let version = catalog.next_version_id().await.unwrap();
                 let slot = catalog.next_slot().await.unwrap();
-                catalog.put_object(&super::bucket(), "k", &object(version, 1, 1), slot, &condition).await
+                catalog.put_object((&super::bucket(), "k"), &object(version, 1, 1), slot, &condition).await
             })
         });
         let mut answers = Vec::new();
@@ -129,7 +129,7 @@ async fn a_full_disk_refuses_puts_and_allows_deletes() {
     put(&catalog, "k", 5, 1).await;
     store.set_full(true);
     let refused =
-        catalog.put_object(&super::bucket(), "l", &object(VersionId(99), 1, 1), 99, &PutCondition::None).await;
+        catalog.put_object((&super::bucket(), "l"), &object(VersionId(99), 1, 1), 99, &PutCondition::None).await;
     assert!(matches!(refused, Err(CatalogError::Store(StoreError::Full))));
     catalog.delete_object("b", "k").await.unwrap();
     assert_eq!(sound(&catalog).await.objects, 0);

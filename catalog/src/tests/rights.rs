@@ -15,7 +15,7 @@ fn by(catalog: &Catalog, access_key: &str) -> Catalog {
 
 async fn put(by: &Catalog, key: &str) -> Result<(), CatalogError> {
     let version = by.next_version_id().await?;
-    by.put_object(&bucket(), key, &object(version, 5, 1), version.0, &PutCondition::None).await.map(drop)
+    by.put_object((&bucket(), key), &object(version, 5, 1), version.0, &PutCondition::None).await.map(drop)
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn no_change_reaches_the_next_bucket_of_the_same_name() {
     let (version, acl) = (VersionId(77), Acl::PublicRead);
     let yours = catalog.bucket("b").await.unwrap();
     let theirs = object(catalog.next_version_id().await.unwrap(), 5, 1);
-    catalog.put_object(&yours, "k", &theirs, 9, &PutCondition::None).await.unwrap();
+    catalog.put_object((&yours, "k"), &theirs, 9, &PutCondition::None).await.unwrap();
     let gone = |result: Result<(), CatalogError>| assert!(matches!(result, Err(CatalogError::NoSuchBucket)));
     gone(put(&mine, "k").await);
     gone(mine.delete_object("b", "k").await.map(drop));

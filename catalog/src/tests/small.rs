@@ -81,7 +81,7 @@ async fn what_was_meant_for_a_bucket_does_not_get_into_another_one_of_its_name()
     let catalog = catalog().await;
     let mine = catalog.bucket("b").await.unwrap();
     let put = async |number: u64| {
-        catalog.put_object(&mine, "k", &object(VersionId(number), 1, 1), number, &PutCondition::None).await
+        catalog.put_object((&mine, "k"), &object(VersionId(number), 1, 1), number, &PutCondition::None).await
     };
     catalog.change_bucket("b", &BucketChange::Acl(Acl::PublicRead)).await.unwrap();
     put(1).await.expect("it was changed, and is the same");
@@ -137,7 +137,7 @@ async fn buckets_are_made_once_and_removed_only_when_empty() {
     catalog.delete_bucket("b").await.unwrap();
     assert!(matches!(catalog.delete_bucket("b").await, Err(CatalogError::NoSuchBucket)));
     assert!(catalog.buckets().await.unwrap().is_empty());
-    let late = catalog.put_object(&super::bucket(), "k", &object(VersionId(9), 1, 1), 1, &PutCondition::None).await;
+    let late = catalog.put_object((&super::bucket(), "k"), &object(VersionId(9), 1, 1), 1, &PutCondition::None).await;
     assert!(matches!(late, Err(CatalogError::NoSuchBucket)));
     sound(&catalog).await;
 }
@@ -148,7 +148,7 @@ async fn a_put_and_the_removal_of_its_bucket_never_both_succeed() {
         let catalog = catalog().await;
         let putting = catalog.clone();
         let object = object(VersionId(1), 1, 1);
-        let put = async move { putting.put_object(&super::bucket(), "k", &object, 1, &PutCondition::None).await };
+        let put = async move { putting.put_object((&super::bucket(), "k"), &object, 1, &PutCondition::None).await };
         let (put, removed) = tokio::join!(put, catalog.delete_bucket("b"));
         assert!(put.is_ok() != removed.is_ok());
         sound(&catalog).await;

@@ -50,7 +50,7 @@ fn of(upload: VersionId, parts: &[&Part]) -> Object {
 
 async fn complete(catalog: &Catalog, key: &str, upload: VersionId, parts: &[&Part]) -> Result<Completed, CatalogError> {
     let object = of(upload, parts);
-    catalog.complete_upload("b", key, &object, &chosen(parts), &PutCondition::None).await
+    catalog.complete_upload(("b", key), &object, &chosen(parts), &PutCondition::None).await
 }
 
 async fn part_slots(catalog: &Catalog) -> BTreeSet<u64> {
@@ -136,11 +136,11 @@ async fn completing_keeps_conditions_and_displaces_what_was_there() {
     let one = put_part(&catalog, "k", upload, 1, 5).await;
     let object = of(upload, &[&one]);
     for condition in [PutCondition::IfNoneMatchAny, PutCondition::IfMatch("x".into())] {
-        let refused = catalog.complete_upload("b", "k", &object, &chosen(&[&one]), &condition).await;
+        let refused = catalog.complete_upload(("b", "k"), &object, &chosen(&[&one]), &condition).await;
         assert!(matches!(refused, Err(CatalogError::PreconditionFailed)));
     }
     let matching = PutCondition::IfMatch(format!("e{}", version.0));
-    let done = catalog.complete_upload("b", "k", &object, &chosen(&[&one]), &matching).await.unwrap();
+    let done = catalog.complete_upload(("b", "k"), &object, &chosen(&[&one]), &matching).await.unwrap();
     assert_eq!(done.displaced, Displaced::Staged { version, slots: vec![slot], bytes: 4 });
     let displaced = catalog.delete_object("b", "k").await.unwrap();
     assert_eq!(displaced, Displaced::Staged { version: upload, slots: vec![one.slot], bytes: 5 });

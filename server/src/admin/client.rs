@@ -11,6 +11,7 @@ use crate::data_dir::{DataDir, DataDirError};
 use crate::repartition;
 use crate::report::{DriveReport, Explanation, NewKeys, Status, UserReport};
 use bytes::Bytes;
+use disk::clock;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
@@ -20,7 +21,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::net::UnixStream;
-use tokio::time::Instant;
 
 /// The longest time to an answer. It is generous, since the server waits for no drive.
 const ANSWER_LIMIT: Duration = Duration::from_secs(25);
@@ -248,8 +248,8 @@ impl Client {
             Err(Failure::Error(error)) => return Err(error),
             Ok(answer) => return Ok(answer),
         };
-        let end = Instant::now() + GOING_LIMIT;
-        while Instant::now() < end {
+        let end = clock::monotonic() + GOING_LIMIT;
+        while clock::monotonic() < end {
             tokio::time::sleep(GOING_STEP).await;
             if method != Method::GET {
                 // Not repeated: the change may have been made.

@@ -231,7 +231,7 @@ impl Work<'_> {
             let ids: Vec<_> = stacks.iter().map(|(_, (blob, _))| *blob).collect();
             let known = self.ground.catalog.known_blobs(&ids).await?;
             for ((name, stack), known) in stacks.into_iter().zip(known) {
-                self.stack_file(&*drive, id, name, stack, known).await?;
+                self.stack_file((id, &*drive), name, stack, known).await?;
             }
             let label = disk::label::file_name();
             for name in names.iter().filter(|name| stack::stack_of(name).is_none() && **name != label) {
@@ -244,8 +244,7 @@ impl Work<'_> {
 
     async fn stack_file(
         &mut self,
-        drive: &dyn Drive,
-        id: DriveId,
+        (id, drive): (DriveId, &dyn Drive),
         name: &FileName,
         (blob, index): (BlobId, u8),
         known: Known,

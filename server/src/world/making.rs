@@ -40,7 +40,7 @@ impl World {
             let _ = answer.send(Err(error));
             return;
         };
-        let blob = written.to_commit(*group, drives);
+        let blob = written.into_committed(*group, drives);
         self.committing += 1;
         let placed = pack.plan().members().iter().zip(pack.plan().offsets()).zip(keys);
         let made: Vec<JobObject> = placed

@@ -68,7 +68,7 @@ impl Reader {
     async fn next(&mut self) -> Result<Option<Bytes>, Rejection> {
         loop {
             if self.operation.is_none() {
-                let Some(range) = self.plan.next() else { return Ok(None) };
+                let Some(range) = self.plan.next_operation() else { return Ok(None) };
                 self.operation = Some(self.order(range));
             }
             let Some(operation) = &mut self.operation else { continue };

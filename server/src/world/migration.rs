@@ -106,7 +106,7 @@ impl World {
     ) {
         match (outcome, written) {
             (Outcome::Written { group, drives }, Some(written)) => {
-                let blob = written.to_commit(*group, drives);
+                let blob = written.into_committed(*group, drives);
                 self.committing += 1;
                 let (handle, context) = (self.handle.clone(), self.context.clone());
                 self.start(async move {

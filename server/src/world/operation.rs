@@ -88,7 +88,7 @@ pub(crate) struct Written {
 
 impl Written {
     /// The blob, to be committed now that the engine counts it as written to `drives` of `group`.
-    pub(super) fn to_commit(self, group: GroupId, drives: &[DriveId]) -> Blob {
+    pub(super) fn into_committed(self, group: GroupId, drives: &[DriveId]) -> Blob {
         let Self { blob, sealed, read_back } = self;
         assert!(read_back, "{} is read back before it is committed", blob.blob);
         assert_eq!((blob.group, &*blob.drives), (group, drives), "{} lies where the engine counts it", blob.blob);

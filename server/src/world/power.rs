@@ -98,28 +98,29 @@ impl World {
     }
 
     pub(super) fn unmount(&self, drive: DriveId, attempt: Attempt) {
-        self.command(drive, attempt, "unmount", |device| device.unmount(), Event::Unmounted { drive, attempt });
+        let command = Command { drive, attempt, name: "unmount", loss: Loss::MountFailed };
+        self.command(command, |device| device.unmount(), Event::Unmounted { drive, attempt });
     }
 
     pub(super) fn stop(&self, drive: DriveId, attempt: Attempt) {
-        self.command(drive, attempt, "stop", |device| device.stop(), Event::Stopped { drive, attempt });
+        let command = Command { drive, attempt, name: "stop", loss: Loss::MountFailed };
+        self.command(command, |device| device.stop(), Event::Stopped { drive, attempt });
     }
 
     fn command(
         &self,
-        drive: DriveId,
-        attempt: Attempt,
-        name: &'static str,
-        command: impl for<'a> FnOnce(&'a dyn Drive) -> DriveFuture<'a, ()> + Send + 'static,
+        command: Command,
+        give: impl for<'a> FnOnce(&'a dyn Drive) -> DriveFuture<'a, ()> + Send + 'static,
         done: Event,
     ) {
+        let Command { drive, attempt, .. } = command;
         self.note_command(drive, attempt);
         let (handle, device, counters) = (self.handle.clone(), self.drive(drive), Arc::clone(&self.context.counters));
         self.start(async move {
-            let answer = command(Arc::as_ref(&device)).await;
+            let answer = give(Arc::as_ref(&device)).await;
             let event = match answer {
                 Ok(()) => done,
-                Err(error) => failed(&counters, &Command { drive, attempt, name, loss: Loss::MountFailed }, &error),
+                Err(error) => failed(&counters, &command, &error),
             };
             handle.send(Message::Event(event));
         });

@@ -38,8 +38,7 @@ impl World {
         op: OpId,
         attempt: Attempt,
         id: BlobId,
-        stacks: &[(u8, DriveId)],
-        policy: ReadPolicy,
+        (stacks, policy): (&[(u8, DriveId)], ReadPolicy),
     ) {
         let stacks_with_drives = self.with_drives(stacks);
         let Some(Operation::Read { blob, progress, .. }) = self.operations.get_mut(&op) else {

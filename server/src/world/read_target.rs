@@ -7,6 +7,7 @@
 
 use bytes::Bytes;
 use catalog::Blob;
+use disk::clock;
 use disk::stack::{PayloadSink, SinkClosed};
 use engine::recall::{CONSUMER_WAIT_MAX, MEMORY_READ_BYTES};
 use engine::{JobClass, PriorityClass, Rejection};
@@ -15,7 +16,6 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use workshop::SpoolWriter;
 
 /// The pieces in which bytes are handed over in memory.
@@ -65,7 +65,7 @@ impl MemorySink {
     /// Hands over `piece`, unless the consumer is gone, or was waited for long enough.
     async fn give(&mut self, piece: Bytes) -> Result<(), SinkClosed> {
         assert!(piece.len() <= PIECE_BYTES, "pieces are bounded");
-        let began = Instant::now();
+        let began = clock::monotonic();
         let given = tokio::time::timeout(CONSUMER_WAIT_MAX.saturating_sub(self.waited), self.pieces.send(piece)).await;
         self.waited += began.elapsed();
         given.ok().and_then(Result::ok).ok_or(SinkClosed)
@@ -132,6 +132,7 @@ impl PayloadSink for Progress {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
+    use tokio::time::Instant;
 
     fn progress(bytes: u64) -> (Progress, mpsc::Receiver<Bytes>) {
         let (sink, consumer) = MemorySink::new();
@@ -168,7 +169,7 @@ mod tests {
             }
         });
         let began = Instant::now();
-        while progress.take(&[7; PIECE_BYTES]).await.is_ok() {}
+        while progress.take(&vec![7; PIECE_BYTES]).await.is_ok() {}
         assert_eq!(began.elapsed(), CONSUMER_WAIT_MAX);
         assert!(progress.given_bytes > MEMORY_READ_BYTES, "a slow consumer gets on");
         assert!(progress.given_bytes - taken.load(Ordering::Relaxed) <= MEMORY_READ_BYTES);

@@ -97,7 +97,7 @@ impl World {
         });
     }
 
-    pub(super) fn move_stack(&self, op: OpId, attempt: Attempt, blob: BlobId, index: u8, [from, to]: [DriveId; 2]) {
+    pub(super) fn move_stack(&self, op: OpId, attempt: Attempt, (blob, index): (BlobId, u8), [from, to]: [DriveId; 2]) {
         let Some(Operation::Rebuild(Rebuild { written: Some((written, _)), .. })) = self.operations.get(&op) else {
             panic!("{op} is counted, and was not rebuilt");
         };

@@ -21,7 +21,7 @@ use workshop::{HeldPack, PackError, PackSource, Sealed};
 impl World {
     pub(super) fn transfer(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
         match transfer {
-            Transfer::Read { blob, stacks, policy, .. } => self.read(op, attempt, blob, &stacks, policy),
+            Transfer::Read { blob, stacks, policy, .. } => self.read(op, attempt, blob, (&stacks, policy)),
             Transfer::Write { group, drives } => self.write(op, attempt, group, drives),
             Transfer::Verify { drives } => self.verify(op, attempt, drives),
             Transfer::Delete { blob, stacks } => self.delete(op, attempt, blob, &stacks),

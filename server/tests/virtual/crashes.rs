@@ -49,7 +49,7 @@ fn torture(seed: u64) -> Left {
         let history_seed = rng.next_u64();
         let facts = site.facts();
         let ended = site.boot_and(async |larder| {
-            live(larder, &facts, &book, history_seed, 40, weather).await;
+            live(larder, (&facts, &book), history_seed, 40, weather).await;
         });
         if matches!(ended, Ended::Finished(())) && rng.below(2) == 0 {
             println!("round {round}: killed, not crashed");

@@ -89,7 +89,7 @@ pub enum Weather {
 }
 
 /// Several clients, each with keys of its own, do `ops` random things each.
-pub async fn live(larder: &Larder, facts: &Facts, book: &Book, seed: u64, ops: u64, weather: Weather) {
+pub async fn live(larder: &Larder, (facts, book): (&Facts, &Book), seed: u64, ops: u64, weather: Weather) {
     let clients = (0..3).map(|id| {
         let rng = Rng::for_thing(seed, id + 1);
         Client { larder, book, id, rng, weather }.live(ops)
