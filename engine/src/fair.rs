@@ -34,7 +34,8 @@
 //! nothing of the operation's own group was queued before it: at L it is overdue; the visit under way, or the operation
 //! in service, comes to its end; a round comes to every group before it comes to one again, and from then on first to
 //! those in which something is overdue longer. What was queued before it for its own group goes first; each quantum of
-//! that costs one more round. Other priority classes take what their shares say, as above, of the time beyond L.
+//! that, or part of one, costs one more round, through groups that came later as well: its group may just have been
+//! visited for what came before it. Other priority classes take what their shares say, as above, of the time beyond L.
 //!
 //! Invariants: virtual times never fall; the floor never lies above that of a priority class with work; arithmetic is
 //! in integers.

@@ -120,7 +120,7 @@ impl Class {
 
 impl Class {
     /// The bound of "The limit in time" at the head of the module, for an operation of a client's that comes now.
-    fn limited_wait(&self, group: u32, beside_others: bool) -> Duration {
+    fn limited_wait(&self, group: u32, groups: u32, beside_others: bool) -> Duration {
         let switch = Duration::from_secs(SWITCH_S[1]);
         let one = Duration::from_millis(TRANSFER_MS[1]);
         let visit = switch + self.policy.quantum + 2 * one;
@@ -130,8 +130,9 @@ impl Class {
         others.dedup();
         let before = self.queues.queued_for(GroupId(group)) as u32;
         let own = one * before;
-        let rounds = 1 + (own.as_nanos() / self.policy.quantum.as_nanos()) as u32;
-        let alone = visit * (1 + others.len() as u32) * rounds + switch + own;
+        // Its group may just have been visited for what came before it, and be visited again only after all others.
+        let more_rounds = own.as_nanos().div_ceil(self.policy.quantum.as_nanos()) as u32;
+        let alone = visit * (1 + others.len() as u32 + groups * more_rounds) + switch + own;
         let mut bound = self.policy.wait_limit.unwrap() + alone;
         if beside_others {
             let share = self.policy.shares.of(PriorityClass::Background);
@@ -250,7 +251,7 @@ proptest! {
             for _ in 0..hot {
                 if class.queues.queue_len(PriorityClass::Client) < 300 {
                     let group = if class.rng.below(12) == 0 { class.rng.below(groups.into()) as u32 } else { 0 };
-                    let bound = class.limited_wait(group, others);
+                    let bound = class.limited_wait(group, groups, others);
                     let at = class.now;
                     due.insert(class.push(PriorityClass::Client, group), at + bound);
                 }
