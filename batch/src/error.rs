@@ -16,9 +16,9 @@ pub enum Error {
         text: String,
         /// The character, from 1.
         at: usize,
-        /// What was expected there.
+        /// The expected text.
         wanted: &'static str,
-        /// What was found there.
+        /// The text found there.
         found: String,
         /// The expression with its values in quotes, if that is valid.
         hint: Option<String>,
@@ -31,7 +31,7 @@ pub enum Error {
     OnePartition {
         /// The partitioner.
         by: String,
-        /// What to do instead.
+        /// The remedy.
         hint: &'static str,
     },
     /// A number of partitions that contradicts the partitioner.
@@ -96,7 +96,7 @@ pub enum Error {
         kind: String,
         /// The literal.
         literal: String,
-        /// What to do, with its punctuation, or nothing.
+        /// The remedy, with its punctuation, or nothing.
         hint: &'static str,
     },
     /// A text where a number is needed.
@@ -163,7 +163,7 @@ pub enum Error {
         column: String,
         /// Its type, and what would happen.
         kind: &'static str,
-        /// What to do.
+        /// The remedy.
         hint: &'static str,
     },
     /// A record that does not fit.
@@ -187,7 +187,7 @@ pub enum Error {
         record: u64,
         /// The format.
         format: Format,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// An object that is not of the format that its name or the job says.
@@ -195,7 +195,7 @@ pub enum Error {
     NotThisFormat {
         /// The format.
         format: Format,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// Fixed records that do not fill the object.

@@ -1,6 +1,6 @@
 //! Reading a catalog, damaged or not, without changing it, to compare it with the media.
 //!
-//! What cannot be parsed is left out here; [`Catalog::audit`](crate::Catalog::audit) reports it.
+//! Records that cannot be parsed are left out here; [`Catalog::audit`](crate::Catalog::audit) reports it.
 
 use crate::catalog::{Catalog, Cursor, Page};
 use crate::error::{CatalogError, StoreError};

@@ -163,7 +163,7 @@ pub enum Action {
     Job {
         /// Which job.
         job: JobId,
-        /// What is to be done.
+        /// The work.
         action: JobAction,
     },
 }
@@ -270,7 +270,7 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// What it means, for people.
+    /// Its meaning, for people.
     pub const fn text(self) -> &'static str {
         match self {
             Self::QueueFull => "the queue of its class is full",

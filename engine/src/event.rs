@@ -194,7 +194,7 @@ pub enum Event {
     Job {
         /// Which job.
         job: JobId,
-        /// What happened.
+        /// The event.
         event: JobEvent,
     },
     /// An operation is asked for that is part of a step of a repartition job. It is answered as any other; cancelled,

@@ -1,4 +1,4 @@
-//! What passes between a rack and its world about repartition jobs.
+//! The protocol between a rack and its world about repartition jobs.
 //!
 //! ```text
 //! world   Queued            Planned(spec)        StepEnded ...          Closed
@@ -58,7 +58,7 @@ pub enum JobEvent {
         class: ClassId,
         /// The attempt this answers.
         attempt: Attempt,
-        /// What came of it.
+        /// Its result.
         result: StepResult,
     },
     /// The world is through with it: its output is published, or rolled back, or it could not be planned.
@@ -141,12 +141,12 @@ pub enum JobEnd {
     GaveUp {
         /// The class.
         class: ClassId,
-        /// What stood there.
+        /// The order.
         reason: BlockReason,
     },
 }
 
-/// What stands in the way of a class of a job, and may pass.
+/// An obstacle of a class of a job that may pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockReason {
@@ -185,7 +185,7 @@ pub struct JobTimes {
     pub reading: Duration,
     /// Its writes were in service.
     pub writing: Duration,
-    /// What it wrote was read back.
+    /// Its writes were read back.
     pub verifying: Duration,
     /// A class that worked had no group ready.
     pub switching: Duration,

@@ -60,7 +60,7 @@ pub fn is_worth_waiting(forecast: Duration, left: Duration) -> bool {
     forecast <= left
 }
 
-/// What of a blob matters to a recall.
+/// The layout of a blob, as far as a recall needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobShape {
     /// Payload bytes of a stripe.
@@ -69,16 +69,16 @@ pub struct BlobShape {
     pub payload_bytes: u64,
 }
 
-/// What of the spool matters to a recall.
+/// The state of the spool, as far as a recall needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpoolShape {
-    /// What it may hold.
+    /// Its capacity.
     pub capacity_bytes: u64,
     /// The longest segment that it takes.
     pub segment_bytes: u64,
 }
 
-/// What to do about a segment that came to nothing.
+/// The way on after a segment that came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
     /// Order the rest anew.
@@ -170,7 +170,7 @@ impl Recall {
 pub struct MemoryRead {
     /// The bytes that are still to be received.
     left: Range<u64>,
-    /// What the operation under way reads; empty if there is none.
+    /// The range of the operation under way; empty if there is none.
     operation: Range<u64>,
 }
 
@@ -181,7 +181,7 @@ impl MemoryRead {
         Self { left: range, operation }
     }
 
-    /// What the next operation reads; `None` if everything was received.
+    /// The range of the next operation; `None` if everything was received.
     pub fn next_operation(&mut self) -> Option<Range<u64>> {
         let start = self.left.start;
         self.operation = start..self.left.end.min(start.saturating_add(OPERATION_BYTES_MAX));

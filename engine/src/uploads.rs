@@ -49,7 +49,7 @@ struct Mark {
     ends: Ends,
 }
 
-/// What a watch persists, so that it goes on over a restart.
+/// The persisted state of a watch, which goes on with it after a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Persisted {
     served_ms: u64,
@@ -105,7 +105,7 @@ impl StaleWatch {
         marks.front().filter(|mark| is_old(mark)).map(|mark| mark.ends)
     }
 
-    /// What has to be persisted, as of the last look.
+    /// The state to be persisted, as of the last look.
     pub fn remember(&self) -> &Persisted {
         &self.known
     }

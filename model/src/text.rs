@@ -64,7 +64,7 @@ fn parse_at(text: &str) -> Result<RackSpec, Fault> {
 /// Reads a size in bytes, such as `"4.55 TB"`.
 ///
 /// # Errors
-/// What is wrong with it, and what to write instead.
+/// Its fault, and the text to write instead.
 pub fn size(text: &str) -> Result<u64, String> {
     units::SIZE.parse(text)
 }
@@ -72,7 +72,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 /// Reads a duration, such as `"13.5 s"`.
 ///
 /// # Errors
-/// What is wrong with it, and what to write instead.
+/// Its fault, and the text to write instead.
 pub fn duration(text: &str) -> Result<Duration, String> {
     units::SPAN.parse(text).map(Duration::from_nanos)
 }
@@ -80,7 +80,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// Reads a rate in bytes/s, such as `"105 MB/s"` or `"20 Gb/s"`.
 ///
 /// # Errors
-/// What is wrong with it, and what to write instead.
+/// Its fault, and the text to write instead.
 pub fn rate(text: &str) -> Result<u64, String> {
     units::RATE.parse(text)
 }

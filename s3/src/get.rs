@@ -62,7 +62,7 @@ pub(crate) async fn object(front: &Frontend, request: &S3Request) -> Answer {
     Err(StoreError::overwritten().into())
 }
 
-/// What a read comes to, by its conditions and its range.
+/// The outcome of a read's conditions and range.
 enum ReadOutcome {
     NotModified(S3Response<Body>),
     Send(RequestedRange),

@@ -66,7 +66,7 @@ pub struct Config {
     /// The longest head of a request; at least `HEAD_BYTES_MIN`.
     #[serde(rename = "head_limit", deserialize_with = "text::size")]
     pub head_limit_bytes: u64,
-    /// What a client must send or take in a second at least, on average, while it is waited for.
+    /// The least rate at which a client must send or take, in bytes a second, on average while it is waited for.
     #[serde(rename = "min_rate", deserialize_with = "text::size")]
     pub min_bytes_per_s: u64,
     /// The longest wait for a client, in wall time; above 0.

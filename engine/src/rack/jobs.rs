@@ -69,7 +69,7 @@ impl Rack {
         self.jobs.blocked(job)
     }
 
-    /// What a class of a job will do next, if the write that it has in hand writes so many bytes and nothing comes
+    /// The next order of a class of a job, if the write that it has in hand writes so many bytes and nothing comes
     /// between; only if that is a write as well ([`JobPlanner::ahead`]).
     pub fn job_ahead(&self, of: JobClass, bytes: u64) -> Option<Order> {
         self.jobs.planner(of.job)?.ahead(of.class, bytes)

@@ -1,4 +1,4 @@
-//! What input becomes when it is simulated as a fluid: so much output for each group, to the byte.
+//! Output of input that is simulated as a fluid: so much for each group, to the byte.
 
 use super::terms::Alpha;
 use alloc::vec;

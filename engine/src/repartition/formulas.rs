@@ -18,7 +18,7 @@ pub struct Question {
     pub groups: usize,
     /// Output over input.
     pub alpha: Alpha,
-    /// What the hardware costs.
+    /// The costs of the hardware.
     pub terms: Terms,
 }
 

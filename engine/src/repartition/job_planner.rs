@@ -282,7 +282,7 @@ impl JobPlanner {
         }
     }
 
-    /// What a class will do next, if the order in hand, a write, writes so many bytes and nothing comes between; only
+    /// The next order of a class, if the order in hand, a write, writes so many bytes and nothing comes between; only
     /// if that is a write as well. It can be prepared meanwhile.
     pub fn ahead(&self, class: ClassId, bytes: u64) -> Option<Order> {
         let order = self.in_hand(class).filter(|order| order.writes())?;

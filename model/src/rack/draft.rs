@@ -206,7 +206,7 @@ pub struct RackDraft {
 pub struct SpecError {
     /// Its key, as a description spells it, such as `code.fragment_bytes`.
     pub key: String,
-    /// What is wrong, and what to write instead.
+    /// The fault, and the text to write instead.
     pub message: String,
 }
 

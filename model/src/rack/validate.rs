@@ -375,7 +375,7 @@ mod tests {
         }
     }
 
-    /// What `change` is refused for: key and message. Every message must say what to do.
+    /// The key and message that `change` is refused with. Every message must say what to do.
     fn refused(change: impl FnOnce(&mut RackDraft)) -> (String, String) {
         let mut draft = draft();
         change(&mut draft);

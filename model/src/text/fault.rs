@@ -13,7 +13,7 @@ pub struct TextError {
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// What is wrong, and what to write instead.
+    /// The fault, and the text to write instead.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! What is asked of a repartition, and what is told of it: as JSON, between server and command line, and in the
+//! The requests and reports of a repartition: as JSON, between server and command line, and in the
 //! catalog.
 
 use serde::{Deserialize, Serialize};
@@ -19,14 +19,14 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// The objects to read.
     pub from: Place,
     /// Where to write.
     pub to: Place,
-    /// What decides upon the partition of a record: `hash(a, b)`, `range(column, v1, ...)`, `value(column)`.
+    /// The key of a record's partition: `hash(a, b)`, `range(column, v1, ...)`, `value(column)`.
     pub by: String,
     /// How many partitions, where `by` does not say.
     pub partitions: Option<u64>,
@@ -38,7 +38,7 @@ pub struct Request {
     pub filter: Option<String>,
     /// The size of the objects that are written, in bytes, at most; chosen, if nothing is said.
     pub object_bytes: Option<u64>,
-    /// What the objects are, if their names do not say.
+    /// The format of the objects, if their names do not say it.
     pub format: Option<String>,
     /// The strategy to follow to the end; the cheapest, if nothing is said.
     pub strategy: Option<String>,
@@ -48,7 +48,7 @@ pub struct Request {
     pub dry_run: bool,
 }
 
-/// What one strategy would cost.
+/// The cost of one strategy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     /// The strategy.
@@ -68,7 +68,7 @@ pub struct Forecast {
     pub bytes_read: u64,
     /// Bytes written: output, and offloaded runs.
     pub bytes_written: u64,
-    /// What the drives draw beyond standby.
+    /// Energy of the drives beyond standby.
     pub kwh: f64,
     /// The most that lies in any one group beyond what lies there now.
     pub peak_extra_bytes: u64,
@@ -87,7 +87,7 @@ pub struct ClassPlan {
     pub input_bytes: u64,
 }
 
-/// What would be done.
+/// The plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Objects of the input.
@@ -96,7 +96,7 @@ pub struct Plan {
     pub input_bytes: u64,
     /// Those of them that still lie in the workshop.
     pub workshop_bytes: u64,
-    /// What they are.
+    /// Their format.
     pub format: String,
     /// Starts that a drive has on a day for work that nobody waits for.
     pub starts_per_day: u32,
@@ -104,7 +104,7 @@ pub struct Plan {
     pub partitions: u64,
     /// The classes.
     pub classes: Vec<ClassPlan>,
-    /// What each strategy would cost.
+    /// The cost of each strategy.
     pub forecasts: Vec<Forecast>,
     /// The strategy to begin with.
     pub chosen: String,
@@ -114,7 +114,7 @@ pub struct Plan {
     /// And as much more for each column of Parquet that is read.
     #[serde(default)]
     pub column_bytes_most: u64,
-    /// What to know before the job is begun, in words.
+    /// Warnings before the job is begun, in words.
     #[serde(default)]
     pub warnings: Vec<String>,
 }
@@ -126,11 +126,11 @@ pub struct Progress {
     pub input_bytes: u64,
     /// Records that were read, after the filter.
     pub rows: u64,
-    /// What is buffered now.
+    /// Bytes buffered now.
     pub buffered_bytes: u64,
     /// The most that was buffered.
     pub peak_buffered_bytes: u64,
-    /// What lies offloaded now.
+    /// Bytes offloaded now.
     pub offloaded_bytes: u64,
     /// Bytes of output objects that are written.
     pub output_bytes: u64,
@@ -144,11 +144,11 @@ pub struct Progress {
     pub left_s: f64,
     /// The strategy, of each class where they differ.
     pub strategy: String,
-    /// What stands in its way and is waited for, if something does.
+    /// The reason for which it waits, if it does.
     pub waits: String,
 }
 
-/// What came of a job.
+/// The outcome of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The strategy it ended with.
@@ -191,7 +191,7 @@ pub struct Outcome {
     pub peak_buffered_bytes: u64,
 }
 
-/// What is known of a job.
+/// The state of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobReport {
     /// Its number; 0 if it was only planned.
@@ -204,17 +204,17 @@ pub struct JobReport {
     pub ended_ms: Option<u64>,
     /// Why it failed or does not go on.
     pub reason: String,
-    /// What was asked.
+    /// The request.
     pub request: Request,
-    /// What was forecast.
+    /// The forecast.
     pub plan: Option<Plan>,
     /// How far it is, while it runs.
     pub progress: Option<Progress>,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Option<Outcome>,
 }
 
-/// What the catalog keeps of a job, in the server's words.
+/// The catalog's record of a job, in the server's terms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Kept {

@@ -80,7 +80,7 @@ pub(super) async fn run(
     }
 }
 
-/// What carries out the steps of each class.
+/// The executor of each class's steps.
 fn classes(
     work: &Arc<JobWork>,
     spec: &JobSpec,

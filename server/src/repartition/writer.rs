@@ -164,7 +164,7 @@ pub(super) struct Writer {
     pub job: JobClass,
     pub to: Place,
     pub object_bytes: u64,
-    /// What a job like this reads row groups into.
+    /// The memory into which a job like this reads row groups.
     pub decoder_bytes: u64,
 }
 
@@ -247,7 +247,7 @@ impl Writer {
     }
 }
 
-/// What was encoded, and its checksums.
+/// Encoded records, and their checksums.
 struct Summed {
     encoded: Encoded,
     etag: String,
@@ -278,7 +278,7 @@ async fn encoded(
     heavy(move || Ok(encode(&schema, batches)?.into_iter().map(Summed::of).collect())).await
 }
 
-/// What is written of a job, in the hidden bucket.
+/// An object of a job in the hidden bucket.
 pub(super) fn prefix(job: u64) -> String {
     format!("{job:010}/")
 }
@@ -293,7 +293,7 @@ fn run_prefix(job: u64) -> String {
 }
 
 impl Draft {
-    /// What S3 knows of it, as if it had been put.
+    /// Its S3 record, as if it had been put.
     fn object(&self, version: VersionId, modified_ms: u64) -> Object {
         Object {
             version,

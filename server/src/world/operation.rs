@@ -71,7 +71,7 @@ pub enum MakeError {
     Catalog(String),
 }
 
-/// What is to be told to whom when the blob is written.
+/// The keys of a blob's members, and where its outcome is reported.
 pub(super) struct Making {
     pub(super) keys: Vec<String>,
     pub(super) answer: oneshot::Sender<Result<Blob, MakeError>>,

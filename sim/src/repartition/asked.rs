@@ -73,7 +73,7 @@ pub struct Repartition {
     pub rack: RackSpec,
     /// The operator's settings.
     pub policy: RackPolicy,
-    /// What the servers can send to clients.
+    /// The network between servers and clients.
     pub network: Network,
     /// S_D: bytes of input.
     pub data_bytes: u64,
@@ -89,7 +89,7 @@ pub struct Repartition {
     pub method: Method,
     /// The most that one operation moves; `None` is all that the planner asks for at once.
     pub operation_bytes: Option<u64>,
-    /// What clients read meanwhile.
+    /// The clients' reads meanwhile.
     pub reads: Option<Reads>,
     /// One run for each; at least one.
     pub seeds: Vec<u64>,
@@ -120,7 +120,7 @@ impl Repartition {
         })
     }
 
-    /// What the class's hardware costs by the rack's description. What is written is read back where the policy says
+    /// The costs of the class's hardware by the rack's description. What is written is read back where the policy says
     /// so, and takes as long again.
     pub fn terms(&self) -> Terms {
         Terms::of(&self.rack, self.policy.write_read_back)

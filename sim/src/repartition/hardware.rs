@@ -10,7 +10,7 @@ use model::{
 };
 use std::time::Duration;
 
-/// What is known of the groups.
+/// The groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Groups {
     /// K: how many; above 0.
@@ -22,7 +22,7 @@ pub struct Groups {
     pub spread_permille: u32,
     /// T_sk: before each transfer.
     pub seek: Duration,
-    /// What a group reads or writes, in payload bytes/s.
+    /// The rate of a group, in payload bytes/s.
     pub bytes_per_s: u64,
 }
 

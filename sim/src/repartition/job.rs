@@ -268,7 +268,7 @@ impl Run<'_> {
         }
     }
 
-    /// What came of a step.
+    /// The result of a step.
     fn result(&mut self, step: &StepInHand) -> StepResult {
         let bytes = step.moved;
         if bytes == 0 {

@@ -1,4 +1,4 @@
-//! What a job took, beside what the models say of it.
+//! Measurements of a job, beside the models.
 
 use super::asked::{Method, Repartition, zipf};
 use super::job::Measurements;
@@ -41,9 +41,9 @@ pub struct Repartitioned {
     pub better_model_hours: Option<f64>,
     /// By cost simulation: the strategy run as a fluid, without a rack.
     pub rehearsed_hours: f64,
-    /// What no strategy can be below; known where output falls to all groups alike.
+    /// The lower bound of all strategies; known where output falls to all groups alike.
     pub bound_hours: Option<f64>,
-    /// What clients saw: from a request to its first byte.
+    /// The clients' times to the first byte.
     pub ttfb_s: Summary,
     /// The share of client reads that were refused.
     pub reject_rate: f64,
@@ -92,7 +92,7 @@ impl Repartitioned {
     }
 }
 
-/// What is foretold of a job.
+/// The forecast of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Models {
     /// The paper's formula, in seconds.
@@ -101,11 +101,11 @@ pub struct Models {
     pub better_s: Option<f64>,
     /// By cost simulation.
     pub simulated: Cost,
-    /// What no strategy can be below, in seconds.
+    /// The lower bound of all strategies, in seconds.
     pub bound_s: Option<f64>,
 }
 
-/// What is foretold of a job over so many groups. Of a planner: of the strategy that it begins with, knowing how the
+/// The forecast of a job over so many groups. Of a planner: of the strategy that it begins with, knowing how the
 /// input lies and not how the output falls.
 pub fn models(what: &Repartition, groups: usize) -> Models {
     let question = what.question(groups);
