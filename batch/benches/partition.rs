@@ -30,7 +30,7 @@ use tempfile::TempDir;
 
 /// The allocator of the binary.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const PARTITIONS: usize = 12;
 const OBJECTS: u64 = 8;

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 /// Batches of records, some MiB each, are freed by other threads than allocated them. With such a load glibc's
 /// allocator holds on to as much memory again as is in use; this one returns it, as soon as `.cargo/config.toml` says.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();

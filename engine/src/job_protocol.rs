@@ -141,7 +141,7 @@ pub enum JobEnd {
     GaveUp {
         /// The class.
         class: ClassId,
-        /// The order.
+        /// The reason.
         reason: BlockReason,
     },
 }
