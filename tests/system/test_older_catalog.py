@@ -162,12 +162,13 @@ class OlderCatalog(SystemTest):
             client.delete_object(Bucket="pantry", Key=key)
         after = self.put(client, "after", 3)
         server.until_cold()
-        # With an empty spool, reading wakes the group in which something was deleted.
+        # Writing these may have woken the group in which something was deleted; else reading does, with an empty spool.
+        removes = server.status()["totals"]["reclaimed_bytes"] > 0
         self.assertEqual(server.stop(), 0)
         server = self.serve(data)
         client = server.client()
         self.reads(client, "pantry", {**after, "before/005": before["before/005"]})
-        server.until("it removes again", lambda status: status["totals"]["reclaimed_bytes"] > 0)
+        server.until("it removes again", lambda status: removes or status["totals"]["reclaimed_bytes"] > 0)
         self.assertEqual(server.stop(), 0)
         self.configure(data, SETTINGS)
         server = self.serve(data)
