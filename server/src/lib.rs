@@ -1,7 +1,7 @@
 //! Serves: the S3 front, the admin API, and the world in which the engine's decisions come true.
 //!
-//! The crate `s3` speaks the protocol; [`service`] answers it from catalog, workshop and rack; [`recall`] brings cold
-//! bytes; [`world`] is the loop around the engine; [`boot`] brings it up; [`app`] puts it all together from a data
+//! The crate `s3` speaks the protocol; [`object_service`] answers it from catalog, workshop and rack; [`recall`] brings
+//! cold bytes; [`world`] is the loop around the engine; [`boot`] brings it up; [`app`] puts it all together from a data
 //! directory. [`verify`] holds catalog, workshop and drives against each other while nobody serves; [`offline`] takes
 //! an operator's word on drives then.
 
