@@ -184,7 +184,6 @@ async fn sweep(context: &Context, runs: &[u64]) -> Result<(), BootError> {
     let own = kept.iter().filter(of_last_run).count();
     let (removed, foreign) = (swept.removed + garbage.len() as u64, (kept.len() - own) as u64);
     context.counters.unknown_staged.store(foreign, Ordering::Relaxed);
-    context.counters.left_staged.store(own as u64, Ordering::Relaxed);
     if removed + own as u64 > 0 {
         tracing::info!(removed, kept = own, "staged files of the last run that no object refers to");
     }
