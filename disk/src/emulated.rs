@@ -19,7 +19,7 @@
 
 use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
 use crc_fast::CrcAlgorithm;
-use model::physics::{DrivePhysics, Energy, Fuses, Load, PowerState, Refused};
+use model::physics::{DrivePhysics, Energy, Fuses, PowerState, Refused, ServerLoad};
 use model::{DriveId, RackSpec, Time};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
@@ -76,7 +76,7 @@ struct Truth {
     drives: Vec<DriveState>,
     fuses: Fuses,
     resource_names: Vec<String>,
-    load: Load,
+    load: ServerLoad,
     news: VecDeque<DriveEvent>,
     /// When which drive gets its power back.
     resets: BTreeSet<(Time, DriveId)>,
@@ -223,7 +223,7 @@ impl EmulatedRack {
             drives: spec.drives.iter().map(|drive| one(drive.id)).collect(),
             fuses: Fuses::new(spec, FUSE_RESET),
             resource_names: spec.resources.iter().map(|resource| resource.name.clone()).collect(),
-            load: Load::default(),
+            load: ServerLoad::default(),
             news: VecDeque::new(),
             resets: BTreeSet::new(),
             overrun: Overrun::default(),
@@ -327,7 +327,7 @@ impl EmulatedDrive {
     /// Begins something that the physics of this drive time.
     fn begin(
         &self,
-        timing: impl FnOnce(&mut DrivePhysics, Time, Load) -> Result<Time, Refused>,
+        timing: impl FnOnce(&mut DrivePhysics, Time, ServerLoad) -> Result<Time, Refused>,
     ) -> Result<Begun, DriveError> {
         let (mut truth, now) = self.shared.truth();
         let load = truth.load;

@@ -3,5 +3,5 @@
 mod drive;
 mod fuses;
 
-pub use drive::{DrivePhysics, Energy, Load, PowerState, Refused};
+pub use drive::{DrivePhysics, Energy, PowerState, Refused, ServerLoad};
 pub use fuses::{Fuses, Trip};

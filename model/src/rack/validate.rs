@@ -4,12 +4,13 @@
 //! and spans are bounded so that later arithmetic cannot overflow, such as a `u64` sum over drives or a product of
 //! days.
 
-use super::draft::{Code, Distribution, DomainLimit, DriveProfile, RackDraft, SpecError, Watts};
+use super::draft::{Code, Distribution, DomainLimit, DriveProfile, DriveSpec, RackDraft, Resource, SpecError, Watts};
 use crate::id::{DomainId, DriveId};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
+use core::fmt::Display;
 use core::time::Duration;
 
 /// The most drives of a rack, which bounds the memory that a description by rule can ask for.
@@ -23,8 +24,13 @@ const BLOCK_BYTES: u32 = 4096;
 
 type Checked = Result<(), SpecError>;
 
-fn refuse(key: impl Into<String>, message: impl Into<String>) -> Checked {
-    Err(SpecError { key: key.into(), message: message.into() })
+fn refuse(key: impl Display, message: impl Display) -> Checked {
+    Err(SpecError { key: key.to_string(), message: message.to_string() })
+}
+
+/// Succeeds if an invariant holds; `key` and `message` are written only if it does not.
+fn require(holds: bool, key: impl Display, message: impl Display) -> Checked {
+    if holds { Ok(()) } else { refuse(key, message) }
 }
 
 /// Checks every invariant of a rack.
@@ -36,139 +42,93 @@ pub(super) fn check(draft: &RackDraft) -> Checked {
     check_names(draft)?;
     check_drives(draft)?;
     check_domains(draft)?;
-    check_resources(draft)
+    draft.resources.iter().enumerate().try_for_each(|(column, resource)| check_resource(draft, column, resource))
 }
 
 /// Names go into paths, labels and metrics, so they are kept plain.
 fn check_name(key: &str, name: &str) -> Checked {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if name.is_empty() || name.len() > 63 || !name.chars().all(plain) || name.starts_with('.') {
-        let shown: String = name.chars().take(20).collect();
-        return refuse(
-            key,
-            format!(
-                "{shown:?} cannot be a name; write 1 to 63 letters, digits, `-`, `_` or `.`, not beginning with `.`, \
-                 such as \"cold-1\""
-            ),
-        );
-    }
-    Ok(())
+    let shown: String = name.chars().take(20).collect();
+    require(
+        (1..=63).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.'),
+        key,
+        format_args!(
+            "{shown:?} cannot be a name; write 1 to 63 letters, digits, `-`, `_` or `.`, not beginning with `.`, such \
+             as \"cold-1\""
+        ),
+    )
 }
 
 fn check_code(code: Code) -> Checked {
-    if code.data == 0 {
-        return refuse("code.k", "a stripe needs at least one data fragment; write k = 1 or more, such as k = 15");
-    }
-    if code.stacks() > 255 {
-        let most = 255 - code.data;
-        return refuse(
-            "code.r",
-            format!("k + r is {}, and the code has room for 255; write r = {most} or less", code.stacks()),
-        );
-    }
+    let at_least = "a stripe needs at least one data fragment; write k = 1 or more, such as k = 15";
+    require(code.data > 0, "code.k", at_least)?;
+    let (stacks, most) = (code.stacks(), 255 - code.data);
+    let too_many = format_args!("k + r is {stacks}, and the code has room for 255; write r = {most} or less");
+    require(stacks <= 255, "code.r", too_many)?;
     let bytes = code.fragment_bytes;
-    if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES) || bytes > FRAGMENT_MAX_BYTES {
-        let near = (bytes / BLOCK_BYTES).clamp(1, FRAGMENT_MAX_BYTES / BLOCK_BYTES) * 4;
-        return refuse(
-            "code.fragment",
-            format!(
-                "a fragment of {bytes} bytes is not a whole number of 4 KiB blocks from 4 KiB to 64 MiB; write \
-                 fragment = \"{near} KiB\", or \"128 KiB\" as the paper does"
-            ),
-        );
-    }
-    Ok(())
+    let near = (bytes / BLOCK_BYTES).clamp(1, FRAGMENT_MAX_BYTES / BLOCK_BYTES) * 4;
+    require(
+        (1..=FRAGMENT_MAX_BYTES).contains(&bytes) && bytes.is_multiple_of(BLOCK_BYTES),
+        "code.fragment",
+        format_args!(
+            "a fragment of {bytes} bytes is not a whole number of 4 KiB blocks from 4 KiB to 64 MiB; write fragment = \
+             \"{near} KiB\", or \"128 KiB\" as the paper does"
+        ),
+    )
 }
 
 fn check_sizes(draft: &RackDraft) -> Checked {
-    let stacks = draft.code.stacks();
-    if (draft.group_drives as usize) < stacks {
-        return refuse(
-            "group_drives",
-            format!(
-                "a group of {} cannot hold a blob, which lies on k + r = {stacks} drives; write group_drives = {} or \
-                 more, so that a failed drive can be rebuilt inside its group",
-                draft.group_drives,
-                stacks + 1
-            ),
-        );
-    }
-    if draft.group_drives as usize > DRIVES_MAX {
-        return refuse("group_drives", format!("no rack has so many drives; write {DRIVES_MAX} or less"));
-    }
-    if draft.pack_bytes == 0 || draft.pack_bytes > PACK_MAX_BYTES {
-        return refuse(
-            "pack",
-            "a pack is above 0 and at most 1 TB; write pack = \"1 GB\", or \"200 MB\" at least on a real rack",
-        );
-    }
-    Ok(())
+    let (drives, stacks) = (draft.group_drives as usize, draft.code.stacks());
+    require(
+        drives >= stacks,
+        "group_drives",
+        format_args!(
+            "a group of {drives} cannot hold a blob, which lies on k + r = {stacks} drives; write group_drives = {} or \
+             more, so that a failed drive can be rebuilt inside its group",
+            stacks + 1
+        ),
+    )?;
+    let too_many = format_args!("no rack has so many drives; write {DRIVES_MAX} or less");
+    require(drives <= DRIVES_MAX, "group_drives", too_many)?;
+    let pack = "a pack is above 0 and at most 1 TB; write pack = \"1 GB\", or \"200 MB\" at least on a real rack";
+    require((1..=PACK_MAX_BYTES).contains(&draft.pack_bytes), "pack", pack)
 }
 
 fn check_profile(profile: &DriveProfile) -> Checked {
     check_capacity("drive.capacity", profile.capacity_bytes)?;
-    if profile.bytes_per_s == 0 {
-        return refuse("drive.bytes_per_s", "a drive that moves no bytes is of no use; write such as \"105 MB/s\"");
-    }
-    if profile.seek > SPAN_MAX {
-        return refuse("drive.seek", "a seek longer than a day is a mistyped unit; write such as \"4.2 ms\"");
-    }
+    let no_bytes = "a drive that moves no bytes is of no use; write such as \"105 MB/s\"";
+    require(profile.bytes_per_s > 0, "drive.bytes_per_s", no_bytes)?;
+    let seek = "a seek longer than a day is a mistyped unit; write such as \"4.2 ms\"";
+    require(profile.seek <= SPAN_MAX, "drive.seek", seek)?;
     check_distribution("drive.spin_up", &profile.spin_up)?;
     check_distribution("drive.mount", &profile.mount)?;
     check_distribution("drive.mount_busy", &profile.mount_busy)?;
     check_distribution("drive.unmount", &profile.unmount)?;
     check_distribution("drive.spin_down", &profile.spin_down)?;
-    check_watts(profile.watts)?;
-    if profile.rated_starts == 0 {
-        return refuse("drive.rated_starts", "a drive that may never start cannot be read; write such as 30000");
-    }
-    if profile.life_years == 0 || profile.life_years > 100 {
-        return refuse(
-            "drive.life_years",
-            format!("a life of {} years gives no daily budget; write 1 to 100, such as 8", profile.life_years),
-        );
-    }
-    Ok(())
+    let Watts { standby_mw, spin_up_mw, active_mw } = profile.watts;
+    let watts = "a drive in standby draws more than one that spins; write standby as the smallest, such as \
+                 { standby = 1.56, spin_up = 21.53, active = 9.42 }";
+    require(standby_mw <= active_mw.min(spin_up_mw), "drive.watts", watts)?;
+    let starts = "a drive that may never start cannot be read; write such as 30000";
+    require(profile.rated_starts > 0, "drive.rated_starts", starts)?;
+    let years = profile.life_years;
+    let life = format_args!("a life of {years} years gives no daily budget; write 1 to 100, such as 8");
+    require((1..=100).contains(&years), "drive.life_years", life)
 }
 
-fn check_capacity(key: &str, bytes: u64) -> Checked {
-    if bytes == 0 || bytes > CAPACITY_MAX_BYTES {
-        return refuse(
-            key,
-            format!("{bytes} bytes is no drive's capacity; write above 0 and at most 1 PB, such as \"4.55 TB\""),
-        );
-    }
-    Ok(())
+fn check_capacity(key: impl Display, bytes: u64) -> Checked {
+    let message =
+        format_args!("{bytes} bytes is no drive's capacity; write above 0 and at most 1 PB, such as \"4.55 TB\"");
+    require((1..=CAPACITY_MAX_BYTES).contains(&bytes), key, message)
 }
 
-fn check_distribution(key: &str, span: &Distribution) -> Checked {
-    if span.min > span.max {
-        return refuse(key, format!("min {:?} is above max {:?}; write the shorter one as min", span.min, span.max));
-    }
-    if span.max > SPAN_MAX {
-        return refuse(key, "longer than a day is a mistyped unit; write such as \"10 s\" or \"800 ms\"");
-    }
-    if !(1..=16).contains(&span.draws) {
-        return refuse(
-            key,
-            format!(
-                "{} draws cannot be averaged; write draws = 1 (uniform) to 16, such as 4 (bell-shaped)",
-                span.draws
-            ),
-        );
-    }
-    Ok(())
-}
-
-fn check_watts(watts: Watts) -> Checked {
-    if watts.standby_mw > watts.active_mw || watts.standby_mw > watts.spin_up_mw {
-        return refuse(
-            "drive.watts",
-            "a drive in standby draws more than one that spins; write standby as the smallest, such as \
-             { standby = 1.56, spin_up = 21.53, active = 9.42 }",
-        );
-    }
-    Ok(())
+fn check_distribution(key: &str, Distribution { min, max, draws }: &Distribution) -> Checked {
+    require(min <= max, key, format_args!("min {min:?} is above max {max:?}; write the shorter one as min"))?;
+    let too_long = "longer than a day is a mistyped unit; write such as \"10 s\" or \"800 ms\"";
+    require(*max <= SPAN_MAX, key, too_long)?;
+    let wrong =
+        format_args!("{draws} draws cannot be averaged; write draws = 1 (uniform) to 16, such as 4 (bell-shaped)");
+    require((1..=16).contains(draws), key, wrong)
 }
 
 fn check_names(draft: &RackDraft) -> Checked {
@@ -178,155 +138,119 @@ fn check_names(draft: &RackDraft) -> Checked {
     for (table, name) in resources.chain(kinds) {
         let key = format!("{table}.{name}");
         check_name(&key, name)?;
-        if !seen.insert((table, name)) {
-            return refuse(key, format!("{name:?} is there twice; give the second another name"));
-        }
+        let twice = format_args!("{name:?} is there twice; give the second another name");
+        require(seen.insert((table, name)), key, twice)?;
     }
     Ok(())
 }
 
 fn check_drives(draft: &RackDraft) -> Checked {
-    if draft.drives.is_empty() || draft.drives.len() > DRIVES_MAX {
-        return refuse(
-            "drives",
-            format!(
-                "a rack has 1 to {DRIVES_MAX} drives, this one {}; mend the geometry or list them",
-                draft.drives.len()
-            ),
-        );
-    }
-    let mut slots = BTreeMap::new();
-    let mut paths = BTreeMap::new();
+    let count = draft.drives.len();
+    let wrong = format_args!("a rack has 1 to {DRIVES_MAX} drives, this one {count}; mend the geometry or list them");
+    require((1..=DRIVES_MAX).contains(&count), "drives", wrong)?;
+    let (mut slots, mut paths) = (BTreeMap::new(), BTreeMap::new());
     for (index, drive) in draft.drives.iter().enumerate() {
-        if drive.id != DriveId(index as u32) {
-            return refuse(format!("drives[{index}]"), format!("its id is {}; number drives 0, 1, 2, ...", drive.id));
-        }
+        let numbered = format_args!("its id is {}; number drives 0, 1, 2, ...", drive.id);
+        require(drive.id == DriveId(index as u32), format_args!("drives[{index}]"), numbered)?;
         if let Some(other) = slots.insert(drive.slot, index) {
             let [w, d, h] = drive.slot;
-            return refuse(
-                format!("drives[{index}].slot"),
-                format!("slot [{w}, {d}, {h}] is that of drive {other} already; give each drive a slot of its own"),
-            );
+            let taken =
+                format!("slot [{w}, {d}, {h}] is that of drive {other} already; give each drive a slot of its own");
+            return refuse(format_args!("drives[{index}].slot"), taken);
         }
         if let Some(path) = &drive.path {
             check_path(index, path, &mut paths)?;
         }
         if let Some(bytes) = drive.capacity_bytes {
-            check_capacity(&format!("drives[{index}].capacity"), bytes)?;
+            check_capacity(format_args!("drives[{index}].capacity"), bytes)?;
         }
     }
-    check_total(draft)
+    // Sums over drives are kept in `u64`.
+    let each = draft.profile.capacity_bytes;
+    let total: u128 = draft.drives.iter().map(|d| u128::from(d.capacity_bytes.unwrap_or(each))).sum();
+    let too_much = "the drives hold 9.2 EB or more together; write a smaller capacity";
+    require(total < 1 << 63, "drive.capacity", too_much)
 }
 
 fn check_path<'a>(index: usize, path: &'a str, seen: &mut BTreeMap<&'a str, usize>) -> Checked {
-    let key = || format!("drives[{index}].path");
-    if path.is_empty() {
-        return refuse(key(), "an empty path leads nowhere; write a directory or device, or leave the key out");
+    let key = format!("drives[{index}].path");
+    let empty = "an empty path leads nowhere; write a directory or device, or leave the key out";
+    require(!path.is_empty(), &key, empty)?;
+    match seen.insert(path, index) {
+        Some(other) => {
+            refuse(key, format_args!("{path:?} is that of drive {other} already; give each drive a path of its own"))
+        }
+        None => Ok(()),
     }
-    if let Some(other) = seen.insert(path, index) {
-        return refuse(key(), format!("{path:?} is that of drive {other} already; give each drive a path of its own"));
-    }
-    Ok(())
-}
-
-/// Sums over drives are kept in `u64`.
-fn check_total(draft: &RackDraft) -> Checked {
-    let each = draft.profile.capacity_bytes;
-    let total: u128 = draft.drives.iter().map(|d| u128::from(d.capacity_bytes.unwrap_or(each))).sum();
-    if total >= 1 << 63 {
-        return refuse("drive.capacity", "the drives hold 9.2 EB or more together; write a smaller capacity");
-    }
-    Ok(())
 }
 
 /// Every drive in one domain of each kind; domains 0, 1, 2, ... without a gap.
 fn check_domains(draft: &RackDraft) -> Checked {
     let (resources, kinds) = (draft.resources.len(), draft.failure_domains.len());
-    for drive in &draft.drives {
-        let key = |what: &str| format!("drives[{}].{what}", drive.id.index());
-        if drive.resource_domains.len() != resources {
-            let message = format!(
-                "names {} domains; name one for each of the {resources} resources",
-                drive.resource_domains.len()
-            );
-            return refuse(key("domains"), message);
-        }
-        if drive.failure_domains.len() != kinds {
-            let message =
-                format!("names {} domains; name one for each of the {kinds} kinds", drive.failure_domains.len());
-            return refuse(key("fails_with"), message);
-        }
+    for DriveSpec { id, resource_domains, failure_domains, .. } in &draft.drives {
+        let (index, of_resources, of_kinds) = (id.index(), resource_domains.len(), failure_domains.len());
+        let message = format_args!("names {of_resources} domains; name one for each of the {resources} resources");
+        require(of_resources == resources, format_args!("drives[{index}].domains"), message)?;
+        let message = format_args!("names {of_kinds} domains; name one for each of the {kinds} kinds");
+        require(of_kinds == kinds, format_args!("drives[{index}].fails_with"), message)?;
     }
     for (column, resource) in draft.resources.iter().enumerate() {
         let domains = draft.drives.iter().map(|d| d.resource_domains[column]);
-        check_dense(&format!("resources.{}", resource.name), domains)?;
+        check_dense(format_args!("resources.{}", resource.name), domains)?;
     }
     for (column, kind) in draft.failure_domains.iter().enumerate() {
         let domains = draft.drives.iter().map(|d| d.failure_domains[column]);
-        check_dense(&format!("failure_domains.{}", kind.name), domains)?;
+        check_dense(format_args!("failure_domains.{}", kind.name), domains)?;
     }
     Ok(())
 }
 
-fn check_dense(key: &str, domains: impl Iterator<Item = DomainId>) -> Checked {
+fn check_dense(key: impl Display, domains: impl Iterator<Item = DomainId>) -> Checked {
     let used: BTreeSet<DomainId> = domains.collect();
     let gap = used.iter().enumerate().find(|(expected, domain)| domain.index() != *expected);
-    match gap {
-        Some((expected, _)) => refuse(
-            key,
-            format!("no drive is in its domain {expected}, yet one is in a later one; number domains 0, 1, 2, ..."),
-        ),
-        None => Ok(()),
-    }
+    let Some((gap, _)) = gap else { return Ok(()) };
+    refuse(key, format_args!("no drive is in its domain {gap}, yet one is in a later one; number domains 0, 1, 2, ..."))
 }
 
-fn check_resources(draft: &RackDraft) -> Checked {
-    for (column, resource) in draft.resources.iter().enumerate() {
-        let key = |limit: &str| format!("resources.{}.{limit}", resource.name);
-        match resource.limit {
-            DomainLimit::ActiveDrives(0) => {
-                return refuse(key("active_drives"), "no drive could ever spin; write active_drives = 1 or more");
-            }
-            DomainLimit::StartingDrives(0) => {
-                return refuse(key("starting_drives"), "no drive could ever start; write starting_drives = 1 or more");
-            }
-            DomainLimit::BytesPerS(0) => {
-                return refuse(
-                    key("bytes_per_s"),
-                    "a link that moves no bytes is of no use; write such as \"64 Gb/s\"",
-                );
-            }
-            DomainLimit::BytesPerS(_) if resource.hard => {
-                let message =
-                    "a link that is full only slows its drives down, so it cannot be hard; write hard = false";
-                return refuse(key("hard"), message);
-            }
-            DomainLimit::Watts(watts) if resource.hard => check_standby(draft, column, watts, &key("watts"))?,
-            _ => {}
+fn check_resource(draft: &RackDraft, column: usize, resource: &Resource) -> Checked {
+    let require = |holds: bool, limit: &str, message: &str| {
+        require(holds, format_args!("resources.{}.{limit}", resource.name), message)
+    };
+    match resource.limit {
+        DomainLimit::ActiveDrives(most) => {
+            require(most > 0, "active_drives", "no drive could ever spin; write active_drives = 1 or more")
         }
+        DomainLimit::StartingDrives(most) => {
+            require(most > 0, "starting_drives", "no drive could ever start; write starting_drives = 1 or more")
+        }
+        DomainLimit::BytesPerS(most) => {
+            let no_bytes = "a link that moves no bytes is of no use; write such as \"64 Gb/s\"";
+            require(most > 0, "bytes_per_s", no_bytes)?;
+            let hard = "a link that is full only slows its drives down, so it cannot be hard; write hard = false";
+            require(!resource.hard, "hard", hard)
+        }
+        DomainLimit::Watts(watts) if resource.hard => check_standby(draft, column, watts, &resource.name),
+        DomainLimit::Watts(_) => Ok(()),
     }
-    Ok(())
 }
 
 /// A domain must at least carry its drives while all of them sleep.
-fn check_standby(draft: &RackDraft, column: usize, watts: u32, key: &str) -> Checked {
+fn check_standby(draft: &RackDraft, column: usize, watts: u32, name: &str) -> Checked {
     let mut sizes = vec![0_u64; draft.drives.len()];
     for drive in &draft.drives {
         sizes[drive.resource_domains[column].index()] += 1;
     }
     let most = sizes.iter().copied().max().unwrap_or(0);
     let asleep_mw = most * u64::from(draft.profile.watts.standby_mw);
-    if asleep_mw > u64::from(watts) * 1000 {
-        return refuse(
-            key,
-            format!(
-                "{most} sleeping drives of a domain draw {} W, which is above {watts} W; write a higher limit or \
-                 smaller domains",
-                milliwatts(asleep_mw)
-            ),
-        );
-    }
-    Ok(())
+    require(
+        asleep_mw <= u64::from(watts) * 1000,
+        format_args!("resources.{name}.watts"),
+        format_args!(
+            "{most} sleeping drives of a domain draw {} W, which is above {watts} W; write a higher limit or smaller \
+             domains",
+            milliwatts(asleep_mw)
+        ),
+    )
 }
 
 fn milliwatts(mw: u64) -> String {
@@ -338,7 +262,7 @@ fn milliwatts(mw: u64) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::rack::{DriveSpec, FailureDomains, RackSpec, Resource};
+    use crate::rack::{FailureDomains, RackSpec};
 
     fn draft() -> RackDraft {
         let span = Distribution::constant(Duration::from_secs(1));

@@ -7,7 +7,7 @@
 
 use crate::meter::Meter;
 use engine::{Event, Loss};
-use model::physics::{DrivePhysics, Fuses, Load, PowerState, Refused, Trip};
+use model::physics::{DrivePhysics, Fuses, PowerState, Refused, ServerLoad, Trip};
 use model::{Attempt, DriveId, RackSpec, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub(super) enum CommandKind {
     SpinUp,
     /// A server that moves bytes for another group mounts slowly (Pelican, section 5: two load regimes).
     Mount {
-        load: Load,
+        load: ServerLoad,
         free_bytes: u64,
     },
     Unmount,
