@@ -67,7 +67,7 @@ fn trials(scenario: &Scenario, cases: &[Case], folder: &Path) -> anyhow::Result<
 fn run(trials: &[Trial], asked: Option<NonZeroUsize>) -> anyhow::Result<Vec<Found>> {
     let progress = Progress::new("points")?;
     progress.reached(0, trials.len());
-    let found = Trial::run_all(trials, threads(asked), &|done| progress.reached(done, trials.len()));
+    let found = sim::run_each(trials, threads(asked), &Trial::run, &|done| progress.reached(done, trials.len()));
     progress.end();
     Ok(found?)
 }

@@ -21,17 +21,9 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// A valid rack. See the invariants at the head of this file.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "RackDraft")]
-pub struct RackSpec {
-    draft: RackDraft,
-}
-
-impl Serialize for RackSpec {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.draft.serialize(serializer)
-    }
-}
+pub struct RackSpec(RackDraft);
 
 impl TryFrom<RackDraft> for RackSpec {
     type Error = SpecError;
@@ -46,7 +38,7 @@ impl core::ops::Deref for RackSpec {
 
     #[inline]
     fn deref(&self) -> &RackDraft {
-        &self.draft
+        &self.0
     }
 }
 
@@ -57,19 +49,19 @@ impl RackSpec {
     /// The first invariant that is violated: its key, what is wrong, and what to write instead.
     pub fn validated(draft: RackDraft) -> Result<Self, SpecError> {
         validate::check(&draft)?;
-        Ok(Self { draft })
+        Ok(Self(draft))
     }
 
     /// The drive numbered `id`, which must be of this rack.
     #[inline]
     pub fn drive(&self, id: DriveId) -> &DriveSpec {
-        &self.draft.drives[id.index()]
+        &self.0.drives[id.index()]
     }
 
     /// The capacity of drive `id`, in bytes.
     #[inline]
     pub fn capacity_bytes(&self, id: DriveId) -> u64 {
-        self.drive(id).capacity_bytes.unwrap_or(self.draft.profile.capacity_bytes)
+        self.drive(id).capacity_bytes.unwrap_or(self.0.profile.capacity_bytes)
     }
 
     /// The domain of `resource` that drive `id` is in.
@@ -80,7 +72,7 @@ impl RackSpec {
 
     /// Every resource with its id.
     pub fn resources_by_id(&self) -> impl Iterator<Item = (ResourceId, &Resource)> {
-        self.draft.resources.iter().enumerate().map(|(i, r)| (ResourceId(i as u32), r))
+        self.0.resources.iter().enumerate().map(|(i, r)| (ResourceId(i as u32), r))
     }
 
     /// The number of drives, out of `most`, that hard limits let spin up at once. `in_domain` gives, for a resource,
@@ -100,6 +92,6 @@ impl RackSpec {
 
     /// The number of domains of `resource`.
     pub fn domain_count(&self, resource: ResourceId) -> usize {
-        self.draft.drives.iter().map(|d| d.resource_domains[resource.index()].index() + 1).max().unwrap_or(0)
+        self.0.drives.iter().map(|d| d.resource_domains[resource.index()].index() + 1).max().unwrap_or(0)
     }
 }

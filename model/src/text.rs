@@ -19,7 +19,8 @@ mod tests;
 mod tree;
 mod units;
 
-pub use fault::TextError;
+pub use fault::{TextError, line_and_column};
+pub use tree::nearest;
 
 use crate::rack::RackSpec;
 use alloc::string::String;
@@ -83,9 +84,4 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// Its fault, and the text to write instead.
 pub fn rate(text: &str) -> Result<u64, String> {
     units::RATE.parse(text)
-}
-
-/// The name in `known` with the smallest edit distance from `word`.
-pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
-    tree::nearest(word, known)
 }

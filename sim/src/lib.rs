@@ -39,6 +39,7 @@ pub use experiment::{Arrivals, Experiment, ExperimentError, Fault, System, Workl
 pub use histogram::Histogram;
 pub use links::Network;
 pub use measure::{Clients, Measured, Summary};
+pub use parallel::run_each;
 pub use point::{ClientSummary, Confidence, Parameters, Point, Power, RebuildPoint};
-pub use run::{run, run_all, run_once};
+pub use run::{run, run_once};
 pub use world::{Blobs, Counted, Ended, Faults, HANG, Recorder, Setting, StagedVersion, Staging, World};

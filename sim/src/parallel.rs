@@ -6,12 +6,12 @@
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs all jobs on so many threads; calls `done` after each with the number of those done. A job that panics ends all
-/// of them with its panic.
+/// Runs all jobs on so many threads; calls `done` after each with the number of those done. A job that panics, as one
+/// whose judge finds a fault, ends all of them with its panic.
 ///
 /// # Errors
 /// The error of the first job that has one; jobs behind it are not begun any more.
-pub(crate) fn run_each<J: Sync, R: Send, E: Send>(
+pub fn run_each<J: Sync, R: Send, E: Send>(
     jobs: &[J],
     threads: NonZeroUsize,
     run: &(dyn Fn(&J) -> Result<R, E> + Sync),

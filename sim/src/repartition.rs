@@ -18,10 +18,8 @@ pub use hardware::Groups;
 pub(crate) use point::paper_s;
 pub use point::{Repartitioned, models};
 
-use crate::parallel::run_each;
 use asked::CLASS;
 use engine::layout::Layout;
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
 /// Runs a job: every seed, and all of them taken together.
@@ -39,18 +37,6 @@ pub fn run(what: &Repartition) -> Result<Repartitioned, RepartitionError> {
     let layout = engine::layout::synthesise(&what.rack)?;
     let taken: Result<Vec<_>, _> = what.seeds.iter().map(|seed| job::run(what, &layout, *seed)).collect();
     Ok(Repartitioned::of(what, groups_of(&layout), &taken?))
-}
-
-/// Runs all jobs on so many threads; calls `done` after each with how many are done.
-///
-/// # Errors
-/// The [`RepartitionError`] of the first job that has one.
-pub fn run_all(
-    jobs: &[Repartition],
-    threads: NonZeroUsize,
-    done: &(dyn Fn(usize) + Sync),
-) -> Result<Vec<Repartitioned>, RepartitionError> {
-    run_each(jobs, threads, &run, done)
 }
 
 fn groups_of(layout: &Layout) -> usize {

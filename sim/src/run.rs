@@ -21,7 +21,6 @@
 use crate::chance::{Popular, exponential};
 use crate::experiment::{Arrivals, Experiment, ExperimentError, Fault, System};
 use crate::measure::{Measured, Measuring};
-use crate::parallel::run_each;
 use crate::point::Point;
 use crate::replay;
 use crate::steady::QueueSamples;
@@ -31,7 +30,6 @@ use engine::check::TraceCheck;
 use engine::layout::Layout;
 use engine::{Controller, IdleTimeout, Rack};
 use model::{BlobId, ClassId, DriveId, GroupId, RackSpec, Rng, Time};
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
 /// The longest time for which a rebuild is simulated.
@@ -56,19 +54,6 @@ pub fn run(experiment: &Experiment) -> Result<Point, ExperimentError> {
     let runs: Result<Vec<Measured>, _> =
         experiment.seeds.iter().map(|seed| run_once(experiment, &layout, *seed)).collect();
     Ok(Point::of(experiment, &runs?))
-}
-
-/// Runs all experiments on so many threads; calls `done` after each with the number of those done. A run whose judge
-/// finds a fault ends all of them with its panic.
-///
-/// # Errors
-/// The [`ExperimentError`] of the first experiment that has one; those behind it are not begun any more.
-pub fn run_all(
-    experiments: &[Experiment],
-    threads: NonZeroUsize,
-    done: &(dyn Fn(usize) + Sync),
-) -> Result<Vec<Point>, ExperimentError> {
-    run_each(experiments, threads, &run, done)
 }
 
 /// Runs one seed of an experiment in a rack of this layout.

@@ -46,7 +46,7 @@ fn points_come_in_their_order_and_are_the_same_for_any_number_of_threads() {
     let progress = |count| {
         done.fetch_max(count, Ordering::Relaxed);
     };
-    let points = sim::run_all(&experiments, NonZeroUsize::new(3).unwrap(), &progress).unwrap();
+    let points = sim::run_each(&experiments, NonZeroUsize::new(3).unwrap(), &sim::run, &progress).unwrap();
     assert_eq!(done.into_inner(), rates.len());
     let one_by_one: Vec<_> = experiments.iter().map(|experiment| sim::run(experiment).unwrap()).collect();
     assert_eq!(points, one_by_one);
@@ -58,7 +58,7 @@ fn points_come_in_their_order_and_are_the_same_for_any_number_of_threads() {
 fn an_experiment_that_cannot_be_run_ends_the_batch() {
     let mut none = pelican();
     none.seeds.clear();
-    let result = sim::run_all(&[none, pelican()], NonZeroUsize::MIN, &|_| {});
+    let result = sim::run_each(&[none, pelican()], NonZeroUsize::MIN, &sim::run, &|_| {});
     assert_eq!(result, Err(sim::ExperimentError::NoSeed));
 }
 

@@ -51,7 +51,7 @@ fn the_rack_switches_as_often_as_a_rehearsal_and_takes_as_long_within_half_a_per
             let point = run(&what).unwrap();
             let case = format!("{method:?}, {memory_gb} GB, skew {input_skew} and {output_skew}: {point:?}");
             if point.changes < 0.5 {
-                assert!(off_by(point.hours, point.rehearsed_hours) < 0.005, "{case}");
+                assert!(off_by(point.hours, point.simulated_hours) < 0.005, "{case}");
                 assert!(point.switches_saved.abs() < 0.5, "{case}");
             }
             assert!(point.bound_hours.is_none_or(|bound| point.hours > bound), "{case}");
@@ -112,7 +112,7 @@ fn what_is_read_back_is_written_at_half_the_rate() {
     let with = run(&what).unwrap();
     let more = (with.hours - without.hours) * 3_600.0;
     assert!(off_by(more, 1_000.0) < 0.05, "{more} s more for 1,000 GB");
-    assert!(off_by(with.hours, with.rehearsed_hours) < 0.02, "{with:?}");
+    assert!(off_by(with.hours, with.simulated_hours) < 0.02, "{with:?}");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_group_that_a_client_woke_is_worked_on_and_saves_switches() {
 fn it_runs_on_the_groups_of_a_rack_that_is_described() {
     for name in ["pelican", "nas8", "pelican-mini"] {
         let point: Repartitioned = run(&of(name, |job| job.policy.write_read_back = true)).unwrap();
-        assert!(off_by(point.hours, point.rehearsed_hours) < 0.10, "{name}: {point:?}");
+        assert!(off_by(point.hours, point.simulated_hours) < 0.10, "{name}: {point:?}");
         assert!(point.bound_hours.is_none_or(|bound| point.hours > bound), "{name}: {point:?}");
     }
 }

@@ -132,16 +132,13 @@ impl Fuses {
 
     fn overloaded(&self, now: Time, fuse: usize) -> bool {
         let fuse = &self.domains[fuse];
+        let states = fuse.drives.iter().map(|drive| self.turning[drive.index()].at(now));
         match fuse.limit {
             DomainLimit::ActiveDrives(limit) => {
-                let turning =
-                    fuse.drives.iter().filter(|d| self.turning[d.index()].at(now) != PowerState::Standby).count();
-                turning > limit as usize
+                states.filter(|state| *state != PowerState::Standby).count() > limit as usize
             }
             DomainLimit::StartingDrives(limit) => {
-                let starting =
-                    fuse.drives.iter().filter(|d| self.turning[d.index()].at(now) == PowerState::SpinningUp).count();
-                starting > limit as usize
+                states.filter(|state| *state == PowerState::SpinningUp).count() > limit as usize
             }
             DomainLimit::Watts(limit) => {
                 let drawn_mw: u64 = fuse.drives.iter().map(|d| u64::from(self.draw_mw(now, *d))).sum();

@@ -34,6 +34,7 @@ impl Rule {
 /// A resource or a kind of failure domain, with the rule that says which drives share a domain. Without a rule, each
 /// drive names its own.
 pub(super) struct Ruled<'a, T> {
+    pub(super) name: &'a str,
     pub(super) kind: T,
     pub(super) rule: Option<Rule>,
     pub(super) table: Table<'a>,
@@ -72,23 +73,18 @@ fn coordinate(element: &Item<'_>) -> Result<(usize, u16), Fault> {
     let (name, by) = text.split_once('/').map_or((text, "1"), |(name, by)| (name.trim(), by.trim()));
     let Some(axis) = AXES.iter().position(|axis| *axis == name.trim()) else {
         let near = nearest(name, &AXES).unwrap_or("width");
-        let message = format!(
+        return Err(element.refuse(format!(
             "{:?} is no coordinate; write \"{near}\" (known: width, depth, height; or \"drive\" alone)",
             cut(name)
-        );
-        return Err(element.refuse(message));
+        )));
     };
     match by.parse::<u16>() {
         Ok(by) if by > 0 => Ok((axis, by)),
-        _ => {
-            let message = format!(
-                "cannot divide by {:?}; write \"{}\" or, for two in a row, \"{}/2\"",
-                cut(by),
-                AXES[axis],
-                AXES[axis]
-            );
-            Err(element.refuse(message))
-        }
+        _ => Err(element.refuse(format!(
+            "cannot divide by {:?}; write \"{1}\" or, for two in a row, \"{1}/2\"",
+            cut(by),
+            AXES[axis]
+        ))),
     }
 }
 
@@ -110,15 +106,14 @@ pub(super) fn drives(
             return Err(root.refuse(message));
         }
     };
-    check_named(&tables, "domains", resources, |r| &r.name)?;
-    check_named(&tables, "fails_with", kinds, |k| &k.name)?;
+    check_named(&tables, "domains", resources)?;
+    check_named(&tables, "fails_with", kinds)?;
     for ruled in resources {
-        let domains = domains_of(&drives, &tables, ("domains", &ruled.kind.name), ruled.rule.as_ref(), &ruled.table)?;
+        let domains = ruled.domains(&drives, &tables, "domains")?;
         drives.iter_mut().zip(domains).for_each(|(drive, domain)| drive.resource_domains.push(domain));
     }
     for ruled in kinds {
-        let domains =
-            domains_of(&drives, &tables, ("fails_with", &ruled.kind.name), ruled.rule.as_ref(), &ruled.table)?;
+        let domains = ruled.domains(&drives, &tables, "fails_with")?;
         drives.iter_mut().zip(domains).for_each(|(drive, domain)| drive.failure_domains.push(domain));
     }
     Ok(drives)
@@ -179,52 +174,45 @@ fn slot(table: &Table<'_>) -> Result<[u16; 3], Fault> {
 }
 
 /// Refuses names in the drives' tables that no resource or failure domain has.
-fn check_named<T>(
-    tables: &[Table<'_>],
-    key: &str,
-    kinds: &[Ruled<'_, T>],
-    name: impl Fn(&T) -> &str,
-) -> Result<(), Fault> {
-    let known: Vec<&str> = kinds.iter().map(|ruled| name(&ruled.kind)).collect();
-    for table in tables {
-        if let Some(named) = table.find(key) {
-            named.table()?.only(&known)?;
-        }
-    }
-    Ok(())
+fn check_named<T>(tables: &[Table<'_>], key: &str, kinds: &[Ruled<'_, T>]) -> Result<(), Fault> {
+    let known: Vec<&str> = kinds.iter().map(|ruled| ruled.name).collect();
+    let named = tables.iter().filter_map(|table| table.find(key));
+    named.map(|named| named.table()?.only(&known)).collect()
 }
 
-/// The domain of each drive, numbered in the order of what distinguishes them.
-fn domains_of(
-    drives: &[DriveSpec],
-    tables: &[Table<'_>],
-    (key, name): (&str, &str),
-    rule: Option<&Rule>,
-    kind: &Table<'_>,
-) -> Result<Vec<DomainId>, Fault> {
-    let Some(rule) = rule else {
-        if tables.is_empty() {
-            return Err(kind
-                .refuse(format!("nothing says which drives share a domain of `{}`; write {SAME_EXAMPLE}", cut(name))));
+impl<T> Ruled<'_, T> {
+    /// The domain of each drive, numbered in the order of what distinguishes them. `key` is that of a drive's own
+    /// domains.
+    fn domains(&self, drives: &[DriveSpec], tables: &[Table<'_>], key: &str) -> Result<Vec<DomainId>, Fault> {
+        let name = cut(self.name);
+        let Some(rule) = &self.rule else {
+            if tables.is_empty() {
+                let message = format!("nothing says which drives share a domain of `{name}`; write {SAME_EXAMPLE}");
+                return Err(self.table.refuse(message));
+            }
+            let labels: Result<Vec<Label>, Fault> = tables.iter().map(|table| label(table, key, self.name)).collect();
+            return Ok(numbered(&labels?));
+        };
+        for table in tables {
+            if let Some(item) = own_domain(table, key, self.name)? {
+                let message = format!("`{name}` has a rule already; leave this out, or the `same` of the rule");
+                return Err(item.refuse(message));
+            }
         }
-        let labels: Result<Vec<Label>, Fault> = tables.iter().map(|table| label(table, key, name)).collect();
-        return Ok(numbered(&labels?));
-    };
-    for table in tables {
-        if let Some(item) = table.find(key).map(|i| i.table()).transpose()?.and_then(|t| t.find(name)) {
-            return Err(
-                item.refuse(format!("`{}` has a rule already; leave this out, or the `same` of the rule", cut(name)))
-            );
-        }
+        Ok(numbered(&drives.iter().map(|drive| rule.key(drive)).collect::<Vec<_>>()))
     }
-    Ok(numbered(&drives.iter().map(|drive| rule.key(drive)).collect::<Vec<_>>()))
+}
+
+/// The domain that a drive names for itself.
+fn own_domain<'a>(table: &Table<'a>, key: &str, name: &str) -> Result<Option<Item<'a>>, Fault> {
+    Ok(table.find(key).map(|named| named.table()).transpose()?.and_then(|named| named.find(name)))
 }
 
 fn label(table: &Table<'_>, key: &str, name: &str) -> Result<Label, Fault> {
-    let missing = || {
-        table.refuse(format!("this drive is in no domain of `{}`; write {key} = {{ {} = 0 }}", cut(name), cut(name)))
+    let Some(item) = own_domain(table, key, name)? else {
+        let name = cut(name);
+        return Err(table.refuse(format!("this drive is in no domain of `{name}`; write {key} = {{ {name} = 0 }}")));
     };
-    let item = table.find(key).map(|i| i.table()).transpose()?.and_then(|t| t.find(name)).ok_or_else(missing)?;
     match item.as_str() {
         Some(text) => Ok(Label::Name(text.to_string())),
         None => Ok(Label::Number(item.integer(0, u64::from(u32::MAX))? as u32)),

@@ -39,13 +39,14 @@ impl Fault {
 
     /// The error with its line and column.
     pub(super) fn located(self, text: &str, file: &str) -> TextError {
-        let before = text.get(..self.span.start).unwrap_or(text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        TextError {
-            file: file.to_string(),
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-            message: self.message,
-        }
+        let (line, column) = line_and_column(text, self.span.start);
+        TextError { file: file.to_string(), line, column, message: self.message }
     }
+}
+
+/// The line and the column, in characters, of the byte `at` of `text`; both from 1.
+pub fn line_and_column(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }

@@ -53,7 +53,7 @@ fn entries<'a, T>(
     let Some(item) = root.find(key) else { return Ok(Vec::new()) };
     let one = |item: Item<'a>| {
         let table = item.table()?;
-        Ok(Ruled { kind: read(item.key(), &table)?, rule: drives::rule(&table)?, table })
+        Ok(Ruled { name: item.key(), kind: read(item.key(), &table)?, rule: drives::rule(&table)?, table })
     };
     item.table()?.items().into_iter().map(one).collect()
 }

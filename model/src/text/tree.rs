@@ -31,10 +31,6 @@ impl<'a> Table<'a> {
         Self { key: "", span: (0, 0), entries }
     }
 
-    fn fault(&self, message: String) -> Fault {
-        Fault::new(self.span.0..self.span.1, message)
-    }
-
     /// Its items, in the order of the text.
     pub(super) fn items(&self) -> Vec<Item<'a>> {
         let mut items: Vec<Item<'a>> = self.entries.iter().map(|(key, value)| Item::new(key, value)).collect();
@@ -60,21 +56,22 @@ impl<'a> Table<'a> {
     pub(super) fn need(&self, key: &str, example: &str) -> Result<Item<'a>, Fault> {
         self.find(key).ok_or_else(|| {
             let place = if self.key.is_empty() { "the rack".to_string() } else { format!("`{}`", self.key) };
-            self.fault(format!("{place} has no `{key}`; write {key} = {example}"))
+            self.refuse(format!("{place} has no `{key}`; write {key} = {example}"))
         })
     }
 
     pub(super) fn need_table(&self, key: &str, keys: &[&str]) -> Result<Table<'a>, Fault> {
         let Some(item) = self.find(key) else {
-            return Err(self.fault(format!("the rack has no `{key}`; write a table [{key}] with {}", keys.join(", "))));
+            return Err(self.refuse(format!("the rack has no `{key}`; write a table [{key}] with {}", keys.join(", "))));
         };
         let table = item.table()?;
         table.only(keys)?;
         Ok(table)
     }
 
+    /// A fault at the key.
     pub(super) fn refuse(&self, message: impl Into<String>) -> Fault {
-        self.fault(message.into())
+        Fault::new(self.span.0..self.span.1, message)
     }
 }
 
@@ -207,7 +204,7 @@ fn article(noun: &str) -> &'static str {
 }
 
 /// The name in `known` with the smallest edit distance from `word`.
-pub(super) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let word: String = word.chars().take(64).collect();
     known.iter().copied().min_by_key(|name| strsim::levenshtein(&word, name))
 }

@@ -40,7 +40,7 @@ pub struct Repartitioned {
     /// By the formula that knows skew, and what the paper's leaves out.
     pub better_model_hours: Option<f64>,
     /// By cost simulation: the strategy run as a fluid, without a rack.
-    pub rehearsed_hours: f64,
+    pub simulated_hours: f64,
     /// The lower bound of all strategies; known where output falls to all groups alike.
     pub bound_hours: Option<f64>,
     /// The clients' times to the first byte.
@@ -82,7 +82,7 @@ impl Repartitioned {
             peak_offloaded_bytes: runs.iter().map(|run| run.peak_offloaded_bytes).max().unwrap_or(0),
             model_hours: models.paper_s.map(|seconds| seconds / HOUR_S),
             better_model_hours: models.better_s.map(|seconds| seconds / HOUR_S),
-            rehearsed_hours: models.simulated.time.as_secs_f64() / HOUR_S,
+            simulated_hours: models.simulated.time.as_secs_f64() / HOUR_S,
             bound_hours: models.bound_s.map(|seconds| seconds / HOUR_S),
             ttfb_s: Summary::of(&clients.first_byte),
             reject_rate: clients.reject_rate(),

@@ -6,7 +6,7 @@
 use super::axis::{Laid, Room};
 use super::escape::escaped;
 use super::figure::{Axis, Figure, Panel, Series, Style};
-use super::palette::{Tone, all_dark_twins};
+use super::palette::{Tone, dark_twins};
 use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
@@ -79,7 +79,7 @@ impl Figure {
 pub(super) fn with_head(svg: &str, title: &str) -> String {
     let (opening, rest) = svg.split_once('>').unwrap_or((svg, ""));
     let title = escaped(title);
-    format!("{opening} role=\"img\"><title>{title}</title><style>{}</style>{rest}", all_dark_twins())
+    format!("{opening} role=\"img\"><title>{title}</title><style>{}</style>{rest}", dark_twins())
 }
 
 /// The names of all series, each with its place.

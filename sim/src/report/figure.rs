@@ -117,6 +117,13 @@ pub struct Panel {
     pub series: Vec<Series>,
 }
 
+impl Panel {
+    /// A panel of these axes and series.
+    pub fn new(title: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> Self {
+        Self { title: title.into(), x, y, series }
+    }
+}
+
 /// One or more panels under one title and one legend.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {

@@ -57,22 +57,15 @@ fn hex([red, green, blue]: [u8; 3]) -> String {
     format!("#{red:02X}{green:02X}{blue:02X}")
 }
 
-/// The style sheet that shows `tones`, written as [`Tone::hex`] writes them, as their dark twins on dark pages.
-pub(crate) fn dark_twins(tones: &[Tone]) -> String {
+/// The style sheet that shows every colour, written as [`Tone::hex`] writes it, as its dark twin on dark pages.
+pub(super) fn dark_twins() -> String {
     let mut sheet = String::from("@media (prefers-color-scheme: dark) {");
-    for tone in tones {
+    for tone in [Tone::PAPER, Tone::INK, Tone::FAINT, Tone::GRID].into_iter().chain(Tone::SERIES) {
         let (light, dark) = (hex(tone.light), hex(tone.dark));
         let _ = write!(sheet, "[fill=\"{light}\"]{{fill:{dark}}}[stroke=\"{light}\"]{{stroke:{dark}}}");
     }
     sheet.push('}');
     sheet
-}
-
-/// [`dark_twins`] of every colour there is.
-pub(crate) fn all_dark_twins() -> String {
-    let mut tones = vec![Tone::PAPER, Tone::INK, Tone::FAINT, Tone::GRID];
-    tones.extend(Tone::SERIES);
-    dark_twins(&tones)
 }
 
 #[cfg(test)]

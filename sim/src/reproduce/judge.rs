@@ -285,17 +285,10 @@ impl Row {
         Self { note: note.into(), ..self }
     }
 
-    /// The row of a result that follows from the input; one that is missed all the same stays missed.
+    /// The row with another verdict if it is met: one that is missed stays missed, whatever the reason to meet it.
     #[must_use]
-    pub fn by_construction(self) -> Self {
-        let verdict = if self.verdict == Verdict::Met { Verdict::ByConstruction } else { self.verdict };
-        Self { verdict, ..self }
-    }
-
-    /// The row of a result that was calibrated; one that is missed all the same stays missed.
-    #[must_use]
-    pub fn calibrated(self) -> Self {
-        let verdict = if self.verdict == Verdict::Met { Verdict::Calibrated } else { self.verdict };
+    pub fn if_met(self, verdict: Verdict) -> Self {
+        let verdict = if self.verdict == Verdict::Met { verdict } else { self.verdict };
         Self { verdict, ..self }
     }
 }
@@ -388,10 +381,10 @@ mod tests {
     #[test]
     fn calibrating_saves_no_row_that_is_missed() {
         let number = claim(Says::Number(14.2), Unit::Seconds);
-        assert_eq!(number.judge(14.3).calibrated().verdict, Verdict::Calibrated);
-        assert_eq!(number.judge(19.0).calibrated().verdict, Verdict::Missed);
-        assert_eq!(number.judge(14.3).by_construction().verdict, Verdict::ByConstruction);
-        assert_eq!(number.judge(19.0).by_construction().verdict, Verdict::Missed);
+        assert_eq!(number.judge(14.3).if_met(Verdict::Calibrated).verdict, Verdict::Calibrated);
+        assert_eq!(number.judge(19.0).if_met(Verdict::Calibrated).verdict, Verdict::Missed);
+        assert_eq!(number.judge(14.3).if_met(Verdict::ByConstruction).verdict, Verdict::ByConstruction);
+        assert_eq!(number.judge(19.0).if_met(Verdict::ByConstruction).verdict, Verdict::Missed);
     }
 
     #[test]

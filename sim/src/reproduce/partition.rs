@@ -69,7 +69,7 @@ fn points(runs: &Runs) -> Table {
         (numbers("off by (%)", "better_model_off_percent"), |job| {
             Cell::maybe(percent_off(job, job.point.better_model_hours))
         }),
-        (numbers("dry run (h)", "rehearsed_hours"), |job| Cell::number(job.point.rehearsed_hours)),
+        (numbers("dry run (h)", "simulated_hours"), |job| Cell::number(job.point.simulated_hours)),
         (numbers("lower bound (h)", "bound_hours"), |job| Cell::maybe(job.point.bound_hours)),
         (numbers("switching (h)", "switching_hours"), |job| Cell::number(job.point.switching_hours)),
         (numbers("switches", "switches"), |job| Cell::number(job.point.switches)),

@@ -15,8 +15,8 @@ impl Values {
     }
 
     /// The keys that have more than one value.
-    pub fn varied(&self) -> Vec<&'static str> {
-        KEYS.iter().filter(|key| self.of(key.name).len() > 1).map(|key| key.name).collect()
+    pub fn varied(&self) -> Vec<&'static Key> {
+        KEYS.iter().filter(|key| self.of(key.name).len() > 1).collect()
     }
 
     /// True if every value of a key is a number along an axis.

@@ -5,6 +5,7 @@ use crate::point::Point;
 use crate::repartition::Repartitioned;
 
 /// A measure of a point.
+#[derive(Debug)]
 pub struct Measure {
     /// Its name, as in JSON: `ttfb_s.p99`.
     pub name: &'static str,
@@ -12,20 +13,12 @@ pub struct Measure {
     pub label: &'static str,
     /// The factor from the point's unit to that one.
     scale: f64,
-    of: Of,
+    /// The value of a rack that serves, and that of a repartition job; `None` where it has no such measure.
+    of_point: fn(&Point) -> Option<f64>,
+    of_job: fn(&Repartitioned) -> Option<f64>,
     half_width: fn(&Point) -> Option<f64>,
     /// True if it stands in the short table.
     pub short: bool,
-}
-
-/// The results that have a measure.
-enum Of {
-    /// Those of a rack that serves.
-    Service(fn(&Point) -> Option<f64>),
-    /// Those of a repartition job.
-    Job(fn(&Repartitioned) -> Option<f64>),
-    /// Both.
-    Either(fn(&Point) -> Option<f64>, fn(&Repartitioned) -> Option<f64>),
 }
 
 impl Measure {
@@ -47,20 +40,19 @@ impl Measure {
 
     /// Its value as the point has it, in the unit of its name.
     pub fn exact(&self, found: &Found) -> Option<f64> {
-        match (&self.of, found) {
-            (Of::Service(of) | Of::Either(of, _), Found::Service(point)) => of(point),
-            (Of::Job(of) | Of::Either(_, of), Found::Repartition(job)) => of(job),
-            (Of::Service(_), Found::Repartition(_)) | (Of::Job(_), Found::Service(_)) => None,
+        match found {
+            Found::Service(point) => (self.of_point)(point),
+            Found::Repartition(job) => (self.of_job)(job),
         }
     }
 }
 
-const fn measure(name: &'static str, label: &'static str, scale: f64, of: fn(&Point) -> Option<f64>) -> Measure {
-    Measure { name, label, scale, of: Of::Service(of), half_width: |_| None, short: false }
+const fn measure(name: &'static str, label: &'static str, scale: f64, of_point: fn(&Point) -> Option<f64>) -> Measure {
+    Measure { name, label, scale, of_point, of_job: |_| None, half_width: |_| None, short: false }
 }
 
 const fn job(name: &'static str, label: &'static str, scale: f64, of: fn(&Repartitioned) -> Option<f64>) -> Measure {
-    Measure { name, label, scale, of: Of::Job(of), half_width: |_| None, short: false }
+    measure(name, label, scale, |_| None).and_job(of)
 }
 
 impl Measure {
@@ -68,10 +60,9 @@ impl Measure {
         Self { short: true, ..self }
     }
 
-    /// A measure that jobs have as well.
+    /// The same, which jobs have as well.
     const fn and_job(self, of_job: fn(&Repartitioned) -> Option<f64>) -> Self {
-        let Of::Service(of_point) = self.of else { panic!("a measure of a rack that serves") };
-        Self { of: Of::Either(of_point, of_job), ..self }
+        Self { of_job, ..self }
     }
 
     const fn sure(self, half_width: fn(&Point) -> Option<f64>) -> Self {
@@ -85,7 +76,7 @@ pub const MEASURES: &[Measure] = &[
     job("hours", "time (h)", 1.0, |job| Some(job.hours)).short(),
     job("model_hours", "the paper's model (h)", 1.0, |job| job.model_hours).short(),
     job("better_model_hours", "better model (h)", 1.0, |job| job.better_model_hours).short(),
-    job("rehearsed_hours", "dry run (h)", 1.0, |job| Some(job.rehearsed_hours)).short(),
+    job("simulated_hours", "dry run (h)", 1.0, |job| Some(job.simulated_hours)).short(),
     job("bound_hours", "lower bound (h)", 1.0, |job| job.bound_hours).short(),
     job("switching_hours", "switching (h)", 1.0, |job| Some(job.switching_hours)).short(),
     job("switches", "switches", 1.0, |job| Some(job.switches)).short(),

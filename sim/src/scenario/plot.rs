@@ -9,14 +9,21 @@ use model::text::nearest;
 use std::collections::BTreeMap;
 
 /// A figure of answers: a panel for each measure, a line for each combination of the values that make the series.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Plot {
-    x: String,
-    y: Vec<String>,
+    x: Along,
+    y: Vec<&'static Measure>,
     series: Vec<&'static str>,
     x_scale: Option<Scale>,
     /// The measures that are drawn on a logarithmic axis.
     log_y: Vec<String>,
+}
+
+/// The quantity along the x axis.
+#[derive(Clone, Copy, Debug)]
+enum Along {
+    Parameter(&'static str),
+    Measure(&'static Measure),
 }
 
 type Wrong = (&'static str, String);
@@ -28,42 +35,39 @@ impl Plot {
         let [x] = get("plot.x").try_into().map_err(|_| {
             ("plot.x", "a plot has one parameter or measure along x; write x = \"workload.rate\"".to_owned())
         })?;
-        let y = get("plot.y");
+        let measure =
+            |name: &String| Measure::named(name).ok_or_else(|| ("plot.y", no_such(name, "measure", &measures())));
+        let y: Vec<&Measure> = get("plot.y").iter().map(measure).collect::<Result<_, _>>()?;
         if y.is_empty() {
             return Err(("plot.y", "a plot needs measures; write y = [\"ttfb_s.p99\", \"power_w.mean\"]".to_owned()));
         }
-        if let Some(wrong) = y.iter().find(|name| Measure::named(name).is_none()) {
-            return Err(("plot.y", no_such(wrong, "measure", &measures())));
-        }
-        let is_parameter = Key::named(&x).is_some();
-        if !is_parameter && Measure::named(&x).is_none() {
-            let mut known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
-            known.extend(measures());
-            return Err(("plot.x", no_such(&x, "parameter or measure", &known)));
-        }
-        let series = series(&get("plot.series"))?;
-        for varied in values.varied() {
-            if varied != x && !series.contains(&varied) {
-                let why = format!("`{varied}` has several values, and the plot must say where; write it into series");
-                return Err(("plot.series", why));
+        let along = match (Key::named(&x), Measure::named(&x)) {
+            (Some(key), _) => Along::Parameter(key.name),
+            (None, Some(measure)) => Along::Measure(measure),
+            (None, None) => {
+                return Err(("plot.x", no_such(&x, "parameter or measure", &[parameters(), measures()].concat())));
             }
+        };
+        let series = series(&get("plot.series"))?;
+        let shown = |varied: &str| varied == x || series.contains(&varied);
+        if let Some(hidden) = values.varied().iter().map(|key| key.name).find(|name| !shown(name)) {
+            let why = format!("`{hidden}` has several values, and the plot must say where; write it into series");
+            return Err(("plot.series", why));
         }
-        if is_parameter && !values.are_numbers(&x) {
+        if matches!(along, Along::Parameter(_)) && !values.are_numbers(&x) {
             return Err(("plot.x", format!("the values of `{x}` are no numbers; write it into series instead")));
         }
-        let log_y = get("plot.log_y");
-        if let Some(wrong) = log_y.iter().find(|name| !y.contains(name)) {
-            let drawn: Vec<&str> = y.iter().map(String::as_str).collect();
+        let (log_y, drawn) = (get("plot.log_y"), y.iter().map(|measure| measure.name).collect::<Vec<_>>());
+        if let Some(wrong) = log_y.iter().find(|name| !drawn.contains(&name.as_str())) {
             return Err(("plot.log_y", no_such(wrong, "measure in y", &drawn)));
         }
-        Ok(Self { x, y, series, x_scale: scale("plot.x_scale", &get("plot.x_scale"))?, log_y })
+        Ok(Self { x: along, y, series, x_scale: scale("plot.x_scale", &get("plot.x_scale"))?, log_y })
     }
 
     /// The figure of `answers`.
     pub fn figure(&self, title: &str, answers: &[Answer]) -> Figure {
-        let measures: Vec<&Measure> = self.y.iter().filter_map(|name| Measure::named(name)).collect();
-        let columns = if measures.len() == 1 { 1 } else { 2 };
-        Figure::new(title, columns, measures.into_iter().map(|measure| self.panel(measure, answers)).collect())
+        let columns = if self.y.len() == 1 { 1 } else { 2 };
+        Figure::new(title, columns, self.y.iter().map(|measure| self.panel(measure, answers)).collect())
     }
 
     fn panel(&self, measure: &Measure, answers: &[Answer]) -> Panel {
@@ -83,35 +87,32 @@ impl Plot {
         let scale = self.x_scale.unwrap_or_else(|| suited(&values));
         let log_y = self.log_y.iter().any(|name| name == measure.name);
         let y_scale = if log_y { Scale::Log } else { Scale::Linear };
-        Panel {
-            title: String::new(),
-            x: Axis { label: self.x_label(answers), scale, ..Axis::default() },
-            y: Axis { label: measure.label.to_owned(), scale: y_scale, ..Axis::default() },
-            series,
-        }
+        let x = Axis { label: self.x_label(answers), scale, ..Axis::default() };
+        let y = Axis { label: measure.label.to_owned(), scale: y_scale, ..Axis::default() };
+        Panel::new("", x, y, series)
     }
 
     fn along_x(&self, answer: &Answer) -> Option<f64> {
-        match Measure::named(&self.x) {
-            Some(measure) => measure.of(&answer.found),
-            None => Some(answer.case.values.get(self.x.as_str())?.meaning.along_axis()?.0),
+        match self.x {
+            Along::Measure(measure) => measure.of(&answer.found),
+            Along::Parameter(key) => Some(answer.case.meaning_of(key)?.along_axis()?.0),
         }
     }
 
     fn x_label(&self, answers: &[Answer]) -> String {
-        if let Some(measure) = Measure::named(&self.x) {
-            return measure.label.to_owned();
-        }
-        let unit =
-            answers.iter().find_map(|answer| Some(answer.case.values.get(self.x.as_str())?.meaning.along_axis()?.1));
-        named_with(&self.x, unit.unwrap_or_default())
+        let key = match self.x {
+            Along::Measure(measure) => return measure.label.to_owned(),
+            Along::Parameter(key) => key,
+        };
+        let unit = answers.iter().find_map(|answer| Some(answer.case.meaning_of(key)?.along_axis()?.1));
+        let unit = unit.filter(|unit| !unit.is_empty()).map(|unit| format!(" ({unit})"));
+        plain_name(key) + &unit.unwrap_or_default()
     }
 
     /// The name of the series that `answer` belongs to.
     fn name(&self, answer: &Answer) -> String {
         let part = |key: &&'static str| {
-            let value = answer.case.values.get(key)?;
-            let written = value.written.to_string().replace('_', " ");
+            let written = answer.case.written(key)?.to_string().replace('_', " ");
             // The words for a system or a strategy speak for themselves.
             Some(if ["system", "repartition.strategy"].contains(key) {
                 written
@@ -129,10 +130,8 @@ pub(super) fn plain_name(key: &str) -> String {
     key.rsplit('.').next().unwrap_or(key).replace('_', " ")
 }
 
-/// [`plain_name`] with its unit, if it has one.
-pub(super) fn named_with(key: &str, unit: &str) -> String {
-    let name = plain_name(key);
-    if unit.is_empty() { name } else { format!("{name} ({unit})") }
+fn parameters() -> Vec<&'static str> {
+    KEYS.iter().map(|key| key.name).collect()
 }
 
 fn measures() -> Vec<&'static str> {
@@ -145,11 +144,8 @@ fn no_such(name: &str, what: &str, known: &[&str]) -> String {
 }
 
 fn series(names: &[String]) -> Result<Vec<&'static str>, Wrong> {
-    let key = |name: &String| {
-        let known: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
-        Key::named(name).map(|key| key.name).ok_or_else(|| ("plot.series", no_such(name, "parameter", &known)))
-    };
-    names.iter().map(key).collect()
+    let no_key = |name: &String| ("plot.series", no_such(name, "parameter", &parameters()));
+    names.iter().map(|name| Key::named(name).map(|key| key.name).ok_or_else(|| no_key(name))).collect()
 }
 
 fn scale(key: &'static str, words: &[String]) -> Result<Option<Scale>, Wrong> {

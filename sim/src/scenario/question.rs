@@ -2,7 +2,7 @@
 
 use super::build;
 use super::case::{Case, Values};
-use super::key::KEYS;
+use super::key::{KEYS, Key};
 use super::plot::Plot;
 use super::read::{self, Draft, ScenarioError};
 use super::sources::Sources;
@@ -83,7 +83,7 @@ impl Scenario {
     }
 
     /// The keys that have more than one value.
-    pub fn varied(&self) -> Vec<&'static str> {
+    pub(super) fn varied(&self) -> Vec<&'static Key> {
         self.values.varied()
     }
 

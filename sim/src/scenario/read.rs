@@ -2,7 +2,7 @@
 
 use super::key::{KEYS, Key, known};
 use super::value::{Kind, RangeOf, Value, Written};
-use model::text::nearest;
+use model::text::{line_and_column, nearest};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use toml::Spanned;
@@ -46,9 +46,7 @@ struct Source<'a> {
 impl Source<'_> {
     fn place(&self, span: &Range<usize>) -> String {
         let Some(text) = self.text else { return self.label.to_owned() };
-        let before = text.get(..span.start).unwrap_or(text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        let (line, column) = (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1);
+        let (line, column) = line_and_column(text, span.start);
         format!("{}:{line}:{column}", self.label)
     }
 

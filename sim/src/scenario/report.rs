@@ -21,10 +21,8 @@ pub struct Asked {
 
 /// A table of the keys that vary, and of the measures that matter most.
 pub fn short_table(scenario: &Scenario, answers: &[Answer]) -> Table {
-    let varied = scenario.varied();
     let measures: Vec<&Measure> = MEASURES.iter().filter(|measure| measure.short).collect();
-    let keys: Vec<&Key> = KEYS.iter().filter(|key| varied.contains(&key.name)).collect();
-    table(&keys, &measures, answers, false)
+    table(&scenario.varied(), &measures, answers, false)
 }
 
 /// A warning that drives start more often than they are rated for, if they do in some of the answers.
@@ -96,8 +94,7 @@ pub fn page(scenario: &Scenario, answers: &[Answer], asked: &Asked) -> Page {
     sections.push(Section::Table(short_table(scenario, answers)));
     sections.extend(wear(answers).map(Section::Words));
     sections.push(Section::Heading("All measures".to_owned()));
-    let varied = scenario.varied();
-    let keys: Vec<&Key> = KEYS.iter().filter(|key| varied.contains(&key.name)).collect();
+    let keys = scenario.varied();
     sections.push(Section::Table(table(&keys, &MEASURES.iter().collect::<Vec<_>>(), answers, false)));
     sections.push(Section::Heading("Parameters".to_owned()));
     sections.push(Section::Facts(constants(scenario, answers)));
@@ -145,7 +142,7 @@ fn explained(scenario: &Scenario, answers: &[Answer]) -> String {
 /// Parameters that are the same in all cases.
 fn constants(scenario: &Scenario, answers: &[Answer]) -> Vec<(String, String)> {
     let varied = scenario.varied();
-    let fixed = KEYS.iter().filter(|key| !varied.contains(&key.name));
+    let fixed = KEYS.iter().filter(|key| varied.iter().all(|other| other.name != key.name));
     let value = |key: &Key| answers.iter().find_map(|answer| answer.case.written(key.name)).map(ToString::to_string);
     fixed.filter_map(|key| Some((key.name.to_owned(), value(key)?))).collect()
 }

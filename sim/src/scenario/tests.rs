@@ -147,7 +147,10 @@ fn cases_are_the_product_of_all_values_and_hold_only_what_says_something() {
         expected.extend(burst(system));
     }
     assert_eq!(cases, expected);
-    assert_eq!(scenario.varied(), ["system", "workload.arrivals", "workload.rate", "workload.reads"]);
+    assert_eq!(
+        scenario.varied().iter().map(|key| key.name).collect::<Vec<_>>(),
+        ["system", "workload.arrivals", "workload.rate", "workload.reads"]
+    );
 }
 
 #[test]

@@ -2,11 +2,9 @@
 
 use super::case::Case;
 use crate::experiment::{Experiment, ExperimentError};
-use crate::parallel::run_each;
 use crate::point::Point;
 use crate::repartition::{Repartition, RepartitionError, Repartitioned};
 use serde::Serialize;
-use std::num::NonZeroUsize;
 
 /// The simulation of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,18 +55,6 @@ impl Trial {
             Self::Service(experiment) => Found::Service(Box::new(crate::run(experiment)?)),
             Self::Repartition(job) => Found::Repartition(Box::new(crate::repartition::run(job)?)),
         })
-    }
-
-    /// Runs all of them on so many threads; calls `done` after each with the number of those done.
-    ///
-    /// # Errors
-    /// The [`TrialError`] of the first that has one; those behind it are not begun any more.
-    pub fn run_all(
-        trials: &[Self],
-        threads: NonZeroUsize,
-        done: &(dyn Fn(usize) + Sync),
-    ) -> Result<Vec<Found>, TrialError> {
-        run_each(trials, threads, &Self::run, done)
     }
 }
 

@@ -55,25 +55,16 @@ fn simulated(runs: &Runs, sweep: Sweep, title: &str, x: &Axis, y: &Axis) -> Pane
     if sweep != Sweep::OutputSkew {
         series.push(reference(runs, sweep, BOUND, |job| job.point.bound_hours.unwrap_or(f64::NAN)));
     }
-    Panel { title: title.to_owned(), x: x.clone(), y: y.clone(), series }
+    Panel::new(title, x.clone(), y.clone(), series)
 }
 
 /// `scale` is that of the hours.
 fn even(runs: &Runs, sweep: Sweep, title: &str, x: &Axis, scale: fn(&'static str) -> Axis) -> Figure {
     let y = scale("time (h)");
     let model = |method| curve(runs, sweep, method, |point| point.model_hours.unwrap_or(f64::NAN));
-    let by_model = Panel {
-        title: "by the paper's formulas".to_owned(),
-        x: x.clone(),
-        y: y.clone(),
-        series: PAPERS.map(model).to_vec(),
-    };
-    let switching = Panel {
-        title: "simulated, switching alone".to_owned(),
-        x: x.clone(),
-        y: scale("switching (h)"),
-        series: METHODS.map(|method| curve(runs, sweep, method, |point| point.switching_hours)).to_vec(),
-    };
+    let by_model = Panel::new("by the paper's formulas", x.clone(), y.clone(), PAPERS.map(model).into());
+    let switching = METHODS.map(|method| curve(runs, sweep, method, |point| point.switching_hours)).into();
+    let switching = Panel::new("simulated, switching alone", x.clone(), scale("switching (h)"), switching);
     let mut both = [simulated(runs, sweep, "simulated", x, &y), by_model];
     over_the_same(&mut both);
     let [simulated, by_model] = both;
@@ -100,12 +91,9 @@ fn off(runs: &Runs, sweep: Sweep, x: &Axis) -> Panel {
         let points = runs.of(sweep, method).map(|job| (job.x, over(&job.point, job.point.better_model_hours)));
         Series::reference(format!("{}, better model (ours)", name(method)), points)
     });
-    Panel {
-        title: "simulated, over the paper's formula and over the better model".to_owned(),
-        x: x.clone(),
-        y: Axis::linear("longer than the model (%)"),
-        series: papers.into_iter().chain(better).collect(),
-    }
+    let title = "simulated, over the paper's formula and over the better model";
+    let series = papers.into_iter().chain(better).collect();
+    Panel::new(title, x.clone(), Axis::linear("longer than the model (%)"), series)
 }
 
 fn skewed(runs: &Runs) -> Figure {

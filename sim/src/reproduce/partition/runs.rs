@@ -1,6 +1,7 @@
 //! The runs of the evaluation of BuffPack and OffPack, each job once. Rows and figures share them.
 
-use crate::repartition::{Groups, Method, Repartition, RepartitionError, Repartitioned, run_all};
+use crate::parallel::run_each;
+use crate::repartition::{self, Groups, Method, Repartition, RepartitionError, Repartitioned};
 use model::SpecError;
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -100,7 +101,7 @@ impl Runs {
             })
         };
         let numbers: Vec<usize> = asked.iter().map(|(_, _, what)| number_of(what)).collect();
-        let points = run_all(&jobs, threads, &|count| done(count, jobs.len()))?;
+        let points = run_each(&jobs, threads, &repartition::run, &|count| done(count, jobs.len()))?;
         let job = |((sweep, x, what), number): (_, usize)| Job { sweep, x, what, point: points[number].clone() };
         Ok(Self { quick, jobs: asked.into_iter().zip(numbers).map(job).collect() })
     }

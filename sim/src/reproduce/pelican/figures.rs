@@ -62,6 +62,10 @@ fn mean_ttfb(point: &Point) -> f64 {
     point.ttfb_s.mean.unwrap_or(f64::NAN)
 }
 
+fn mean_completion(point: &Point) -> f64 {
+    point.completion_s.mean.unwrap_or(f64::NAN)
+}
+
 fn mean_service(point: &Point) -> f64 {
     point.service_s.mean.unwrap_or(f64::NAN)
 }
@@ -85,8 +89,7 @@ impl ByRate<'_> {
     fn panel(self, runs: &Runs) -> Panel {
         let curves = self.curves.iter().map(|(series, name)| curve(runs, *series, name, self.of, self.to));
         let words = (!self.in_words.is_empty()).then(|| in_words(self.in_words.iter().copied()));
-        let series = curves.chain(words).collect();
-        Panel { title: self.title.to_owned(), x: rate_axis(self.to), y: self.y, series }
+        Panel::new(self.title, rate_axis(self.to), self.y, curves.chain(words).collect())
     }
 }
 
@@ -113,23 +116,18 @@ fn by_rate(runs: &Runs) -> Figure {
 }
 
 fn bursts(runs: &Runs) -> Figure {
-    let panel = |title: &str, y: Axis, of: fn(&Point) -> f64| Panel {
-        title: title.to_owned(),
-        x: Axis::log("reads of the burst").ticks([15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1_920.0]),
-        y,
-        series: vec![Series::line(
-            "prototype, 8.5 Gb/s",
-            runs.of(Of::Burst).map(|point| (f64::from(point.parameters.burst_reads.unwrap_or(0)), of(point))),
-        )],
+    let panel = |title: &str, y: Axis, of: fn(&Point) -> f64| {
+        let x = Axis::log("reads of the burst").ticks([15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1_920.0]);
+        let reads = |point: &Point| f64::from(point.parameters.burst_reads.unwrap_or(0));
+        let points = runs.of(Of::Burst).map(|point| (reads(point), of(point)));
+        Panel::new(title, x, y, vec![Series::line("prototype, 8.5 Gb/s", points)])
     };
     Figure::new(
         "Figure 4: the prototype under bursts of 1 GB reads over 60 s",
         2,
         vec![
             panel("throughput", Axis::linear("throughput (Gb/s)"), gbit),
-            panel("completion time, mean", Axis::log("completion time (s)"), |p| {
-                p.completion_s.mean.unwrap_or(f64::NAN)
-            }),
+            panel("completion time, mean", Axis::log("completion time (s)"), mean_completion),
             panel("time to first byte, mean", Axis::log("TTFB (s)"), mean_ttfb),
             panel("service time, mean", Axis::linear("service time (s)"), mean_service),
         ],
@@ -141,32 +139,23 @@ fn rebuild(runs: &Runs) -> Figure {
         runs.of(series).map(|point| (rate(point), of(point).unwrap_or(f64::NAN))).collect::<Vec<_>>()
     };
     let hours = |point: &Point| Some(point.rebuild?.rebuild_s? / 3_600.0);
-    let took = Panel {
-        title: "until every blob is whole again".into(),
-        x: rate_axis(8.0),
-        y: Axis::linear("rebuild time (h)"),
-        series: vec![
-            Series::line("rebuild, w = 50 %, turns of 60 s", points(Of::Rebuild, &hours)),
-            Series::line("turns of 300 s", points(Of::RebuildInLongTurns, &hours)),
-            in_words([(8.0, 24.0)]),
-        ],
-    };
+    let took = vec![
+        Series::line("rebuild, w = 50 %, turns of 60 s", points(Of::Rebuild, &hours)),
+        Series::line("turns of 300 s", points(Of::RebuildInLongTurns, &hours)),
+        in_words([(8.0, 24.0)]),
+    ];
     let without = |point: &&Point| runs.of(Of::Rebuild).any(|other| (rate(other) - rate(point)).abs() < 1e-6);
     let without = runs.of(Of::Pelican).filter(without).map(|point| (rate(point), mean_ttfb(point)));
-    let clients = Panel {
-        title: "clients meanwhile".into(),
-        x: rate_axis(8.0),
-        y: Axis::log("TTFB, mean (s)"),
-        series: vec![
-            Series::line(
-                "in the class that rebuilds",
-                points(Of::Rebuild, &|point| point.rebuild?.in_class.ttfb_s.mean),
-            ),
-            Series::line("in the other classes", points(Of::Rebuild, &|point| point.rebuild?.elsewhere.ttfb_s.mean)),
-            Series::reference("without a failure", without),
-        ],
-    };
-    Figure::new("Figure 7: rebuild time, and its effect on clients", 2, vec![took, clients])
+    let clients = vec![
+        Series::line("in the class that rebuilds", points(Of::Rebuild, &|point| point.rebuild?.in_class.ttfb_s.mean)),
+        Series::line("in the other classes", points(Of::Rebuild, &|point| point.rebuild?.elsewhere.ttfb_s.mean)),
+        Series::reference("without a failure", without),
+    ];
+    let panels = vec![
+        Panel::new("until every blob is whole again", rate_axis(8.0), Axis::linear("rebuild time (h)"), took),
+        Panel::new("clients meanwhile", rate_axis(8.0), Axis::log("TTFB, mean (s)"), clients),
+    ];
+    Figure::new("Figure 7: rebuild time, and its effect on clients", 2, panels)
 }
 
 fn by_u(runs: &Runs) -> Figure {
@@ -176,7 +165,7 @@ fn by_u(runs: &Runs) -> Figure {
         let points = runs.of(Of::ByU).map(|point| (limit(point), of(point))).filter(|(limit, _)| *limit > 0.0);
         let words = (!words.is_empty()).then(|| in_words(words.iter().copied()));
         let series = [Series::line("Pelican, 40 Gb/s", points)].into_iter().chain(words).collect();
-        Panel { title: title.to_owned(), x: Axis::linear("u (GB)"), y, series }
+        Panel::new(title, Axis::linear("u (GB)"), y, series)
     };
     let rejects = Axis::linear("rejects (%)").range(0.0, 100.0);
     Figure::new(
@@ -194,41 +183,32 @@ fn wear(runs: &Runs) -> Figure {
     let code = runs.rack.code;
     let data = f64::from(code.data) / code.stacks() as f64;
     let curve = |name: &str, of: &dyn Fn(&Point) -> f64| curve(runs, Of::Pelican, name, of, 8.0);
-    let starts = Panel {
-        title: "spin-ups".into(),
-        x: rate_axis(8.0),
-        y: Axis::linear("spin-ups a drive and year"),
-        series: vec![curve("Pelican, 40 Gb/s", &|point| point.spin_ups_per_drive_year)],
-    };
-    let read = Panel {
-        title: "data".into(),
-        x: rate_axis(8.0),
-        y: Axis::linear("TB a drive and year"),
-        series: vec![
-            curve("all stacks that are read", &|point| point.tb_per_drive_year),
-            curve("payload of them", &|point| point.tb_per_drive_year * data),
-            in_words([(8.0, 99.0)]),
-        ],
-    };
-    Figure::new("Figure 9(a): wear", 2, vec![starts, read])
+    let starts = vec![curve("Pelican, 40 Gb/s", &|point| point.spin_ups_per_drive_year)];
+    let read = vec![
+        curve("all stacks that are read", &|point| point.tb_per_drive_year),
+        curve("payload of them", &|point| point.tb_per_drive_year * data),
+        in_words([(8.0, 99.0)]),
+    ];
+    let panels = vec![
+        Panel::new("spin-ups", rate_axis(8.0), Axis::linear("spin-ups a drive and year"), starts),
+        Panel::new("data", rate_axis(8.0), Axis::linear("TB a drive and year"), read),
+    ];
+    Figure::new("Figure 9(a): wear", 2, panels)
 }
 
 fn power(runs: &Runs) -> Figure {
     let watts = runs.rack.profile.watts;
     let all = |each_mw: u32| [0.0625, 8.0].map(|rate| (rate, runs.rack.drives.len() as f64 * f64::from(each_mw) / 1e6));
     let curve = |name: &str, of: &dyn Fn(&Point) -> f64| curve(runs, Of::Pelican, name, of, 8.0);
-    Figure::single(Panel {
-        title: "Figure 9(b): power of all drives".into(),
-        x: rate_axis(8.0),
-        y: Axis::linear("power (kW)"),
-        series: vec![
-            curve("Pelican, mean", &|point| point.power_w.mean / 1e3),
-            curve("Pelican, peak", &|point| point.power_w.peak / 1e3),
-            Series::reference("all drives active", all(watts.active_mw)),
-            Series::reference("all drives in standby", all(watts.standby_mw)),
-            in_words([(0.5, 3.3), (0.5, 3.7), (8.0, 2.6)]),
-        ],
-    })
+    let series = vec![
+        curve("Pelican, mean", &|point| point.power_w.mean / 1e3),
+        curve("Pelican, peak", &|point| point.power_w.peak / 1e3),
+        Series::reference("all drives active", all(watts.active_mw)),
+        Series::reference("all drives in standby", all(watts.standby_mw)),
+        in_words([(0.5, 3.3), (0.5, 3.7), (8.0, 2.6)]),
+    ];
+    let panel = Panel::new("", rate_axis(8.0), Axis::linear("power (kW)"), series);
+    Figure::new("Figure 9(b): power of all drives", 1, vec![panel])
 }
 
 /// Values of a distribution that are drawn.
@@ -243,11 +223,10 @@ fn utilisation(runs: &Runs) -> Figure {
         };
         (0..=STEPS).map(at).collect::<Vec<_>>()
     };
-    let panel = |title: &str, racks: &mut dyn Iterator<Item = (String, &FilledRack)>| Panel {
-        title: title.to_owned(),
-        x: Axis::linear("used share of a drive (%)").range(90.0, 100.0),
-        y: Axis::linear("share of drives").range(0.0, 1.0),
-        series: racks.map(|(name, rack)| Series::styled(name, Style::Steps, steps(rack))).collect(),
+    let panel = |title: &str, racks: &mut dyn Iterator<Item = (String, &FilledRack)>| {
+        let x = Axis::linear("used share of a drive (%)").range(90.0, 100.0);
+        let series = racks.map(|(name, rack)| Series::styled(name, Style::Steps, steps(rack))).collect();
+        Panel::new(title, x, Axis::linear("share of drives").range(0.0, 1.0), series)
     };
     let draws = |rack: &FilledRack| rack.capacities.map_or(0, |capacities| capacities.draws);
     let two = |rack: &&FilledRack| draws(rack) == 2;
@@ -266,14 +245,9 @@ fn utilisation(runs: &Runs) -> Figure {
 }
 
 fn read_policy(runs: &Runs) -> Figure {
-    let panel = |title: &str, y: Axis, of: fn(&Point) -> f64| Panel {
-        title: title.to_owned(),
-        x: rate_axis(8.0),
-        y,
-        series: vec![
-            curve(runs, Of::Pelican, "all 18 stacks are read", of, 8.0),
-            curve(runs, Of::ReadK, "15 are read", of, 8.0),
-        ],
+    let panel = |title: &str, y: Axis, of: fn(&Point) -> f64| {
+        let all = curve(runs, Of::Pelican, "all 18 stacks are read", of, 8.0);
+        Panel::new(title, rate_axis(8.0), y, vec![all, curve(runs, Of::ReadK, "15 are read", of, 8.0)])
     };
     Figure::new(
         "Not in the paper: reading k stacks instead of all k + r",

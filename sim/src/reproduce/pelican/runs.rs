@@ -105,7 +105,7 @@ impl Runs {
         let (series, experiments): (Vec<Series>, Vec<Experiment>) = experiments(&rack, extent)?.into_iter().unzip();
         let to_fill = to_fill(extent);
         let all = experiments.len() + to_fill.len();
-        let points = crate::run_all(&experiments, threads, &|count| done(count, all))?;
+        let points = run_each(&experiments, threads, &crate::run, &|count| done(count, all))?;
         let filled = |count| done(experiments.len() + count, all);
         let fills = run_each(&to_fill, threads, &|to_fill| fill_one(&rack, *to_fill, extent), &filled)?;
         Ok(Self { rack, classes, extent, points: series.into_iter().zip(points).collect(), fills })
