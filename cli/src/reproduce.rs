@@ -30,10 +30,9 @@ struct Made<'a> {
 pub fn pelican(options: &Evaluation) -> anyhow::Result<()> {
     let (_, rack) = server::data_dir::read_rack("pelican")?;
     let dir = report_dir(options, &PELICAN_TABLES, &pelican::FIGURES)?;
-    let extent = if options.quick { pelican::Extent::Quick } else { pelican::Extent::Full };
     let progress = Progress::new("runs")?;
     let advance = |done, of| progress.reached(done, of);
-    let made = pelican::Reproduction::of(pelican::Runs::new(rack, extent, threads(options.threads), &advance)?);
+    let made = pelican::Reproduction::of(pelican::Runs::new(rack, options.quick, threads(options.threads), &advance)?);
     progress.end();
     let of = Made {
         rows: &made.rows,

@@ -7,7 +7,7 @@ mod reproduced;
 
 use reproduced::{all_end, are_complete, contradict};
 use sim::reproduce::judge::Verdict;
-use sim::reproduce::pelican::{Extent, FIGURES, Reproduction, Runs};
+use sim::reproduce::pelican::{FIGURES, Reproduction, Runs};
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
 
@@ -16,7 +16,7 @@ fn quick() -> &'static Reproduction {
     static MADE: OnceLock<Reproduction> = OnceLock::new();
     MADE.get_or_init(|| {
         let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        Reproduction::of(Runs::new(racks::shipped("pelican"), Extent::Quick, threads, &|_, _| {}).unwrap())
+        Reproduction::of(Runs::new(racks::shipped("pelican"), true, threads, &|_, _| {}).unwrap())
     })
 }
 

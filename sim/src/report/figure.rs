@@ -136,13 +136,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// A figure of one panel, under the title of the panel.
-    pub fn single(panel: Panel) -> Self {
-        let title = panel.title.clone();
-        Self { title, panels: vec![Panel { title: String::new(), ..panel }], columns: 1 }
-    }
-
-    /// A figure of several panels.
+    /// A figure of these panels.
     pub fn new(title: impl Into<String>, columns: usize, panels: Vec<Panel>) -> Self {
         Self { title: title.into(), panels, columns }
     }

@@ -14,7 +14,7 @@ mod rows;
 mod runs;
 
 pub use figures::FIGURES;
-pub use runs::{Extent, FilledRack, Runs, RunsError, Series, prototype};
+pub use runs::{FilledRack, Runs, RunsError, Series, prototype};
 
 #[cfg(test)]
 pub(super) use paper::ALL as CLAIMS;

@@ -9,18 +9,6 @@ use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// The extent of the simulation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Extent {
-    /// 24 hours after 6 of warm-up (24 near what can be served), every rate; three seeds for Pelican by rate and for
-    /// bursts, one for all else.
-    Full,
-    /// 6 hours after 3, one seed, some rates; drives of a twentieth of their size where racks are
-    /// filled, and a twentieth of the failed drive.
-    Quick,
-}
-
 /// The series of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -70,8 +58,8 @@ pub struct Runs {
     pub rack: RackSpec,
     /// Its classes.
     pub classes: usize,
-    /// The extent of the simulation.
-    pub extent: Extent,
+    /// True for the quick form.
+    pub quick: bool,
     /// Every point, and its series.
     pub points: Vec<(Series, Point)>,
     /// Racks that were filled.
@@ -93,22 +81,26 @@ impl Runs {
     /// Simulates the evaluation of `rack`, which is Pelican's, on so many threads; calls `done` with the number of runs
     /// done, and of all.
     ///
+    /// The full form measures 24 hours after 6 of warm-up (24 near what can be served) at every rate, with three seeds
+    /// for Pelican by rate and for bursts, and one for all else. The quick form measures 6 hours after 3, with one seed
+    /// at some rates; drives have a twentieth of their size where racks are filled, as has the failed drive.
+    ///
     /// # Errors
     /// [`RunsError`].
     pub fn new(
         rack: RackSpec,
-        extent: Extent,
+        quick: bool,
         threads: NonZeroUsize,
         done: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Self, RunsError> {
         let classes = engine::layout::synthesise(&rack).map_err(ExperimentError::from)?.classes.len();
-        let (series, experiments): (Vec<Series>, Vec<Experiment>) = experiments(&rack, extent)?.into_iter().unzip();
-        let to_fill = to_fill(extent);
+        let (series, experiments): (Vec<Series>, Vec<Experiment>) = experiments(&rack, quick)?.into_iter().unzip();
+        let to_fill = to_fill(quick);
         let all = experiments.len() + to_fill.len();
         let points = run_each(&experiments, threads, &crate::run, &|count| done(count, all))?;
         let filled = |count| done(experiments.len() + count, all);
-        let fills = run_each(&to_fill, threads, &|to_fill| fill_one(&rack, *to_fill, extent), &filled)?;
-        Ok(Self { rack, classes, extent, points: series.into_iter().zip(points).collect(), fills })
+        let fills = run_each(&to_fill, threads, &|to_fill| fill_one(&rack, *to_fill, quick), &filled)?;
+        Ok(Self { rack, classes, quick, points: series.into_iter().zip(points).collect(), fills })
     }
 
     /// The points of a series, in the order of its sweep.
@@ -162,61 +154,58 @@ pub fn prototype(rack: &RackSpec) -> Result<RackSpec, SpecError> {
     RackSpec::validated(draft)
 }
 
-fn rates(extent: Extent) -> &'static [f64] {
-    match extent {
-        Extent::Full => &[0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
-        Extent::Quick => &[0.0625, 0.25, 0.5, 1.0, 4.0, 5.0, 8.0],
-    }
-}
-
-fn experiments(rack: &RackSpec, extent: Extent) -> Result<Vec<(Series, Experiment)>, SpecError> {
+fn experiments(rack: &RackSpec, quick: bool) -> Result<Vec<(Series, Experiment)>, SpecError> {
     let mut base = Experiment::pelican(rack.clone());
-    if extent == Extent::Quick {
+    if quick {
         base.warm_up = Duration::from_hours(3);
         base.duration = Duration::from_hours(6);
         base.seeds = vec![1];
     }
-    let full = extent == Extent::Full;
+    let rates: &[f64] = if quick {
+        &[0.0625, 0.25, 0.5, 1.0, 4.0, 5.0, 8.0]
+    } else {
+        &[0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+    };
     let mut all = Vec::new();
     let mut sweep = |series, system, network, rates: &[f64]| {
         for rate in rates {
             let mut experiment = Experiment { system, network, ..base.clone() };
-            experiment.warm_up = warm_up(full, system, network, *rate);
+            experiment.warm_up = warm_up(quick, system, network, *rate);
             experiment.seeds.truncate(if system == System::Engine { 3 } else { 1 });
             experiment.workload.arrivals = Arrivals::poisson(*rate);
             all.push((series, experiment));
         }
     };
     // The longest runs come first, so that no thread is left with one at the end.
-    let beyond: &[f64] = if full { &[16.0, 14.0, 12.0, 10.0] } else { &[16.0] };
+    let beyond: &[f64] = if quick { &[16.0] } else { &[16.0, 14.0, 12.0, 10.0] };
     sweep(Series::FpUnbounded, System::FullyProvisioned, Network::UNBOUNDED, beyond);
-    sweep(Series::FpUnbounded, System::FullyProvisioned, Network::UNBOUNDED, rates(extent));
-    sweep(Series::Fp, System::FullyProvisioned, Network::PELICAN, rates(extent));
-    sweep(Series::PelicanUnbounded, System::Engine, Network::UNBOUNDED, rates(extent));
-    sweep(Series::Pelican, System::Engine, Network::PELICAN, rates(extent));
-    sweep(Series::Random, System::RandomLayout, Network::PELICAN, if full { rates(extent) } else { &[0.0625, 8.0] });
+    sweep(Series::FpUnbounded, System::FullyProvisioned, Network::UNBOUNDED, rates);
+    sweep(Series::Fp, System::FullyProvisioned, Network::PELICAN, rates);
+    sweep(Series::PelicanUnbounded, System::Engine, Network::UNBOUNDED, rates);
+    sweep(Series::Pelican, System::Engine, Network::PELICAN, rates);
+    sweep(Series::Random, System::RandomLayout, Network::PELICAN, if quick { &[0.0625, 8.0] } else { rates });
     let once = Experiment { seeds: vec![1], ..base.clone() };
-    by_policy(&once, full, &mut all);
-    rebuilds(&once, full, &mut all);
-    bursts(&base, full, &mut all)?;
+    by_policy(&once, quick, &mut all);
+    rebuilds(&once, quick, &mut all);
+    bursts(&base, quick, &mut all)?;
     Ok(all)
 }
 
 /// Rebuilds under clients. Without a failure the same is [`Series::Pelican`].
-fn rebuilds(base: &Experiment, full: bool, all: &mut Vec<(Series, Experiment)>) {
+fn rebuilds(base: &Experiment, quick: bool, all: &mut Vec<(Series, Experiment)>) {
     let failing = Experiment::pelican_rebuild(base.rack.clone());
-    for rate in if full { &[0.0625, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0][..] } else { &[0.25, 8.0] } {
+    for rate in if quick { &[0.25, 8.0][..] } else { &[0.0625, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0] } {
         let (stored_permille, mut fault) = (failing.stored_permille, failing.fault);
-        if let Some(fault) = fault.as_mut().filter(|_| !full) {
+        if let Some(fault) = fault.as_mut().filter(|_| quick) {
             (fault.blobs, fault.bytes) = (fault.blobs / 20, fault.bytes / 20);
         }
-        let warm_up = warm_up(full, System::Engine, base.network, *rate);
+        let warm_up = warm_up(quick, System::Engine, base.network, *rate);
         let mut experiment = Experiment { stored_permille, warm_up, fault, ..base.clone() };
         experiment.workload.arrivals = Arrivals::poisson(*rate);
         let mut in_long_turns = experiment.clone();
         in_long_turns.policy.scheduler.quantum = Duration::from_mins(5);
         all.push((Series::Rebuild, experiment));
-        if full {
+        if !quick {
             all.push((Series::RebuildInLongTurns, in_long_turns));
         }
     }
@@ -224,44 +213,42 @@ fn rebuilds(base: &Experiment, full: bool, all: &mut Vec<(Series, Experiment)>) 
 
 /// The time until queues have settled: longer where the load is near the capacity, and where queues of 48,000 requests
 /// fill slowly.
-fn warm_up(full: bool, system: System, network: Network, reads_per_s: f64) -> Duration {
+fn warm_up(quick: bool, system: System, network: Network, reads_per_s: f64) -> Duration {
     let slow = match system {
         System::FullyProvisioned if network == Network::UNBOUNDED => reads_per_s > 13.0,
         System::FullyProvisioned => reads_per_s >= 5.0,
         System::Engine => (3.5..4.5).contains(&reads_per_s),
         System::RandomLayout => false,
     };
-    Duration::from_hours(if !full {
-        3
-    } else if slow {
-        24
-    } else {
-        6
+    Duration::from_hours(match (quick, slow) {
+        (true, _) => 3,
+        (false, true) => 24,
+        (false, false) => 6,
     })
 }
 
 /// u at 5 requests a second, and reads of k stacks.
-fn by_policy(base: &Experiment, full: bool, all: &mut Vec<(Series, Experiment)>) {
+fn by_policy(base: &Experiment, quick: bool, all: &mut Vec<(Series, Experiment)>) {
     let by_u: &[u64] =
-        if full { &[0, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 750, 1_000] } else { &[0, 50, 350, 1_000] };
+        if quick { &[0, 50, 350, 1_000] } else { &[0, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 750, 1_000] };
     for limit in by_u {
         let mut experiment = base.clone();
         experiment.workload.arrivals = Arrivals::poisson(5.0);
         experiment.policy.scheduler.overtake_limit = limit * GB;
         all.push((Series::ByU, experiment));
     }
-    for rate in if full { &[0.0625, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0][..] } else { &[] } {
+    for rate in if quick { &[][..] } else { &[0.0625, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0] } {
         let mut experiment = base.clone();
         experiment.policy.read_policy = ReadPolicy::K;
-        experiment.warm_up = warm_up(full, System::Engine, base.network, *rate);
+        experiment.warm_up = warm_up(quick, System::Engine, base.network, *rate);
         experiment.workload.arrivals = Arrivals::poisson(*rate);
         all.push((Series::ReadK, experiment));
     }
 }
 
-fn bursts(base: &Experiment, full: bool, all: &mut Vec<(Series, Experiment)>) -> Result<(), SpecError> {
+fn bursts(base: &Experiment, quick: bool, all: &mut Vec<(Series, Experiment)>) -> Result<(), SpecError> {
     let rack = prototype(&base.rack)?;
-    for reads in if full { &[15, 30, 60, 120, 240, 480, 960, 1_920][..] } else { &[15, 240, 1_920] } {
+    for reads in if quick { &[15, 240, 1_920][..] } else { &[15, 30, 60, 120, 240, 480, 960, 1_920] } {
         let mut experiment = Experiment { rack: rack.clone(), network: Network::PROTOTYPE, ..base.clone() };
         experiment.workload.arrivals = Arrivals::Burst { reads: *reads, over: Duration::from_mins(1) };
         all.push((Series::Burst, experiment));
@@ -270,8 +257,8 @@ fn bursts(base: &Experiment, full: bool, all: &mut Vec<(Series, Experiment)>) ->
 }
 
 /// The racks to be filled.
-fn to_fill(extent: Extent) -> Vec<ToFill> {
-    let shapes: &[u8] = if extent == Extent::Full { &[2, 1, 4] } else { &[2] };
+fn to_fill(quick: bool) -> Vec<ToFill> {
+    let shapes: &[u8] = if quick { &[2] } else { &[2, 1, 4] };
     let shape = |draws: u8| Some(Capacities { draws, ..Capacities::PELICAN });
     let by_rule = shapes.iter().map(|draws| (shape(*draws), false));
     [(None, false), (shape(2), true)].into_iter().chain(by_rule).collect()
@@ -280,8 +267,8 @@ fn to_fill(extent: Extent) -> Vec<ToFill> {
 /// A rack to be filled: how its drives vary, and whether those of a group are chosen at random.
 type ToFill = (Option<Capacities>, bool);
 
-fn fill_one(rack: &RackSpec, (shape, random): ToFill, extent: Extent) -> Result<FilledRack, RunsError> {
-    let scale = if extent == Extent::Full { 1 } else { 20 };
+fn fill_one(rack: &RackSpec, (shape, random): ToFill, quick: bool) -> Result<FilledRack, RunsError> {
+    let scale = if quick { 20 } else { 1 };
     let Capacities { min_bytes, max_bytes, .. } = Capacities::PELICAN;
     let mean = u64::midpoint(min_bytes, max_bytes);
     let Capacities { min_bytes, max_bytes, draws } =
