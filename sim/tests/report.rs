@@ -112,7 +112,7 @@ fn figures_of_nothing_one_value_or_huge_values_are_drawn_all_the_same() {
         for axis in [Axis::linear("x"), Axis::log("x")] {
             let series = vec![Series::line("a", points.clone()), Series::styled("b", Style::Reference, points.clone())];
             let figure = Panel { title: "t".into(), x: axis.clone(), y: axis, series };
-            assert!(!texts(&Figure::new("", 1, vec![figure]).svg(), "text").is_empty());
+            assert!(!texts(&Figure::new("t", 1, vec![figure]).svg(), "text").is_empty());
         }
     }
 }

@@ -2,7 +2,7 @@
 //! bytes moved, or costs that the formulas leave out altogether. All of it is computed from the runs.
 
 use super::runs::{Job, PAPERS, Runs, Sweep};
-use crate::repartition::{Method, paper_s};
+use crate::repartition::paper_s;
 use crate::report::{Cell, Column, ColumnOf, Table};
 use engine::repartition::formulas::Question;
 use std::time::Duration;
@@ -12,15 +12,9 @@ pub const APART: f64 = 0.05;
 
 /// A job and its formula, in hours.
 #[derive(Clone, Copy, Debug)]
-pub struct Apart {
-    /// The parameter that was varied.
-    pub sweep: Sweep,
-    /// Its value.
-    pub x: f64,
-    /// The method of the job.
-    pub method: Method,
-    /// The simulated time.
-    pub hours: f64,
+pub struct Apart<'a> {
+    /// The job.
+    pub job: &'a Job,
     /// The time by the paper's formula.
     pub model_hours: f64,
     /// The part of the difference due to more switches than the formula has.
@@ -33,15 +27,15 @@ pub struct Apart {
     pub better_hours: f64,
 }
 
-impl Apart {
+impl<'a> Apart<'a> {
     /// By how much the formula is off, as a share of itself.
     pub fn off(&self) -> f64 {
-        self.hours / self.model_hours - 1.0
+        self.job.point.hours / self.model_hours - 1.0
     }
 
     /// The same of the better formula.
     pub fn better_off(&self) -> f64 {
-        self.hours / self.better_hours - 1.0
+        self.job.point.hours / self.better_hours - 1.0
     }
 
     /// The main reason of the difference.
@@ -55,7 +49,7 @@ impl Apart {
         most.map_or("", |(hours, [more, fewer])| if hours < 0.0 { fewer } else { more })
     }
 
-    fn of(job: &Job) -> Option<Self> {
+    fn of(job: &'a Job) -> Option<Self> {
         const HOUR_S: f64 = 3_600.0;
         let (what, point) = (&job.what, &job.point);
         let groups = what.rack.drives.len() / what.rack.group_drives as usize;
@@ -67,10 +61,7 @@ impl Apart {
         let read_s = point.bytes_read as f64 / terms.read_bytes_per_s as f64;
         let transfer = (read_s + point.bytes_written as f64 / terms.write_bytes_per_s as f64) / HOUR_S;
         Some(Self {
-            sweep: job.sweep,
-            x: job.x,
-            method: what.method,
-            hours: point.hours,
+            job,
             model_hours,
             by_switches: point.switching_hours - (model_hours - model_transfer),
             by_bytes: transfer - model_transfer,
@@ -81,24 +72,24 @@ impl Apart {
 }
 
 /// Every job of the paper's methods, with its formula.
-pub fn beside(runs: &Runs) -> impl Iterator<Item = Apart> + Clone + '_ {
+pub fn beside(runs: &Runs) -> impl Iterator<Item = Apart<'_>> + Clone {
     let papers = |job: &&Job| PAPERS.contains(&job.what.method) && job.sweep != Sweep::Disks;
     runs.jobs.iter().filter(papers).filter_map(Apart::of)
 }
 
 /// Those that are more than 5 % apart.
-pub fn apart(runs: &Runs) -> Vec<Apart> {
+pub fn apart(runs: &Runs) -> Vec<Apart<'_>> {
     beside(runs).filter(|one| one.off().abs() > APART).collect()
 }
 
 /// Those as a table.
 pub fn table(runs: &Runs) -> Table {
     let (words, numbers) = (Column::words, Column::numbers);
-    let columns: &[ColumnOf<Apart>] = &[
-        (words("varied", "varied"), |one| Cell::words(one.sweep.words())),
-        (numbers("value", "value"), |one| Cell::number(one.x)),
-        (words("strategy", "strategy"), |one| Cell::words(one.method.word())),
-        (numbers("simulated (h)", "hours"), |one| Cell::number(one.hours)),
+    let columns: &[ColumnOf<Apart<'_>>] = &[
+        (words("varied", "varied"), |one| Cell::words(one.job.sweep.words())),
+        (numbers("value", "value"), |one| Cell::number(one.job.x)),
+        (words("strategy", "strategy"), |one| Cell::words(one.job.what.method.word())),
+        (numbers("simulated (h)", "hours"), |one| Cell::number(one.job.point.hours)),
         (numbers("the paper's model (h)", "model_hours"), |one| Cell::number(one.model_hours)),
         (numbers("off by (%)", "model_off_percent"), |one| Cell::number(one.off() * 100.0)),
         (words("mostly because of", "because"), |one| Cell::words(one.because())),

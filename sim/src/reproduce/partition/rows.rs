@@ -44,8 +44,8 @@ fn defaults(runs: &Runs) -> Vec<Row> {
 fn data(runs: &Runs) -> Vec<Row> {
     let per_tb = |method| range(runs.of(Sweep::Data, method).map(|job| hours(job) / job.x));
     let (_, worst) = range(PAPERS.map(|method| spread(per_tb(method))));
-    let fastest: Vec<Method> =
-        runs.values(Sweep::Data).iter().map(|x| fastest(runs, Sweep::Data, *x, |point| point.hours)).collect();
+    let fastest = runs.values(Sweep::Data).into_iter().map(|x| fastest(runs, Sweep::Data, x, |point| point.hours));
+    let fastest: Vec<Method> = fastest.collect();
     let same = fastest.iter().all(|method| *method == fastest[0]);
     vec![
         paper::DATA_LINEAR.seen(worst <= NEAR, format!("h/TB differ by {:.1} % at most", worst * 100.0)),
@@ -69,23 +69,24 @@ fn buffer(runs: &Runs) -> Vec<Row> {
     let at = |method, x| hours(runs.at(Sweep::Memory, method, x));
     let values = runs.values(Sweep::Memory);
     // At the crossing itself neither is faster.
-    let small: Vec<f64> = values.iter().copied().filter(|x| *x < CROSSING_GB - 1.0).collect();
-    let large: Vec<f64> = values.iter().copied().filter(|x| *x > CROSSING_GB + 1.0).collect();
-    let wins = |x: &&f64| fastest(runs, Sweep::Memory, **x, |point| point.hours) == Offpack;
-    let slower = |x: &&f64| at(Offpack, **x) > at(Buffpack, **x);
+    let (small, large): (Vec<f64>, Vec<f64>) =
+        values.iter().filter(|x| (*x - CROSSING_GB).abs() > 1.0).partition(|x| **x < CROSSING_GB);
+    let wins = |x: &f64| fastest(runs, Sweep::Memory, *x, |point| point.hours) == Offpack;
+    let slower = |x: &f64| at(Offpack, *x) > at(Buffpack, *x);
+    let seen = |claim: &Claim, values: &[f64], holds: &dyn Fn(&f64) -> bool| {
+        let count = values.iter().filter(|x| holds(x)).count();
+        claim.seen(count == values.len(), format!("at {count} of {} buffers", values.len()))
+    };
     let over = range(values.iter().map(|x| at(Baseline, *x) / at(Buffpack, *x)));
     let crosses = crossing(runs).unwrap_or(f64::NAN);
-    let count = |some: usize, of: usize| format!("at {some} of {of} buffers");
     vec![
         paper::SWITCHES_INVERSE.seen(inverse, format!("switches x buffer differ by {}", spreads.join(", "))).noted(
             "OffPack carries what a run has left over in less than a full buffer, and large buffers leave few runs",
         ),
         paper::CROSSOVER.judge(crosses),
         paper::CROSSOVER_DERIVED.judge(crosses),
-        paper::SMALL_BUFFERS
-            .seen(small.iter().all(|x| wins(&x)), count(small.iter().filter(wins).count(), small.len())),
-        paper::LARGE_BUFFERS
-            .seen(large.iter().all(|x| slower(&x)), count(large.iter().filter(slower).count(), large.len())),
+        seen(&paper::SMALL_BUFFERS, &small, &wins),
+        seen(&paper::LARGE_BUFFERS, &large, &slower),
         paper::BASELINE_INFERIOR.seen(over.0 > 1.0, format!("{} times BuffPack's time", from_to(over))),
     ]
 }
@@ -96,20 +97,16 @@ fn groups(runs: &Runs) -> Vec<Row> {
     let at = |method, x| hours(runs.at(Sweep::Groups, method, x));
     let grows = |method| at(method, many) / at(method, few);
     let growths = PAPERS.map(|method| format!("{} {}x", method.word(), short(grows(method))));
-    let slopes =
-        |method| range(values.windows(2).map(|pair| (at(method, pair[1]) - at(method, pair[0])) / (pair[1] - pair[0])));
+    let least = grows(Offpack) < grows(Buffpack).min(grows(Baseline));
+    let slope = |method, from, to| (at(method, to) - at(method, from)) / (to - from);
+    let slopes = |method| range(values.windows(2).map(|pair| slope(method, pair[0], pair[1])));
     let linear = [Baseline, Buffpack].map(|method| spread(slopes(method)));
+    let differ = format!("h a group differ by {:.1} and {:.1} %", linear[0] * 100.0, linear[1] * 100.0);
     vec![
         paper::GROUPS_OFFPACK
-            .seen(
-                grows(Offpack) < grows(Buffpack).min(grows(Baseline)),
-                format!("from {few} to {many}: {}", growths.join(", ")),
-            )
+            .seen(least, format!("from {few} to {many}: {}", growths.join(", ")))
             .noted("most of OffPack's growth is that 1/K of the output is home at once"),
-        paper::GROUPS_LINEAR.seen(
-            linear.iter().all(|spread| *spread <= 2.0 * NEAR),
-            format!("h a group differ by {:.1} and {:.1} %", linear[0] * 100.0, linear[1] * 100.0),
-        ),
+        paper::GROUPS_LINEAR.seen(linear.iter().all(|spread| *spread <= 2.0 * NEAR), differ),
     ]
 }
 
@@ -129,40 +126,33 @@ fn latency(runs: &Runs) -> Vec<Row> {
 }
 
 fn models(runs: &Runs) -> Vec<Row> {
-    let even = |method| beside(runs).filter(move |one| one.method == method && Sweep::EVEN.contains(&one.sweep));
+    let even = |method| beside(runs).filter(move |one| one.job.what.method == method && one.job.sweep.is_even());
     let row = |claim: &Claim, method| {
         let worst = even(method).max_by(|a, b| a.off().abs().total_cmp(&b.off().abs()));
         let Some(worst) = worst else { return claim.open(String::new(), "nothing was simulated") };
-        let (_, better) = range(even(method).map(|one| one.better_off().abs()));
-        claim.judge(worst.off().abs() * 100.0).noted(format!(
-            "at {} = {}, {}; the better model is off by {:.1} % at most",
-            worst.sweep.words(),
-            short(worst.x),
-            worst.because(),
-            better * 100.0
-        ))
+        let (place, because) = (worst.job.place(), worst.because());
+        let (_, better) = range(even(method).map(|one| one.better_off().abs() * 100.0));
+        let note = format!("at {place}, {because}; the better model is off by {better:.1} % at most");
+        claim.judge(worst.off().abs() * 100.0).noted(note)
     };
-    let mut wrong = Vec::new();
-    let mut points = 0;
-    for sweep in Sweep::EVEN {
-        for x in runs.values(sweep) {
-            points += 1;
-            let chosen = fastest(runs, sweep, x, |point| point.model_hours.unwrap_or(f64::INFINITY));
-            let best = fastest(runs, sweep, x, |point| point.hours);
-            let lost = hours(runs.at(sweep, chosen, x)) / hours(runs.at(sweep, best, x)) - 1.0;
-            if lost > STEP {
-                wrong.push(format!("{} = {}: {:.1} %", sweep.words(), short(x), lost * 100.0));
-            }
+    let (mut wrong, mut points) = (Vec::new(), 0);
+    for (sweep, x) in Sweep::EVEN.into_iter().flat_map(|sweep| runs.values(sweep).into_iter().map(move |x| (sweep, x)))
+    {
+        points += 1;
+        let chosen = fastest(runs, sweep, x, |point| point.model_hours.unwrap_or(f64::INFINITY));
+        let best = fastest(runs, sweep, x, |point| point.hours);
+        let lost = hours(runs.at(sweep, chosen, x)) / hours(runs.at(sweep, best, x)) - 1.0;
+        if lost > STEP {
+            wrong.push(format!("{}: {:.1} %", runs.at(sweep, chosen, x).place(), lost * 100.0));
         }
     }
     let cost = if wrong.is_empty() { String::new() } else { format!("what it costs: {}", wrong.join(", ")) };
+    let seen = format!("at {} of {points} points", points - wrong.len());
     vec![
         row(&paper::MODEL_BASELINE, Baseline),
         row(&paper::MODEL_BUFFPACK, Buffpack),
         row(&paper::MODEL_OFFPACK, Offpack),
-        paper::MODEL_CHOOSES
-            .seen(wrong.is_empty(), format!("at {} of {points} points", points - wrong.len()))
-            .noted(cost),
+        paper::MODEL_CHOOSES.seen(wrong.is_empty(), seen).noted(cost),
     ]
 }
 
@@ -173,10 +163,13 @@ fn skew(runs: &Runs) -> Vec<Row> {
     let gain = |method, x| at(Sweep::InputSkew, Baseline, x) / at(Sweep::InputSkew, method, x);
     let both = [Buffpack, Offpack];
     let reduces = both.iter().all(|method| gain(*method, most) < gain(*method, 0.0) * (1.0 - STEP));
-    let gains =
-        both.map(|method| format!("{} {}x to {}x", method.word(), short(gain(method, 0.0)), short(gain(method, most))));
+    let gains = both.map(|method| {
+        let [even, skewed] = [0.0, most].map(|x| short(gain(method, x)));
+        format!("{} {even}x to {skewed}x", method.word())
+    });
     let switches = |method, x| runs.at(Sweep::InputSkew, method, x).point.switches;
     let more = both.map(|method| switches(method, most) / switches(method, 0.0));
+    let [more_buffpack, more_offpack] = more.map(short);
     let even = |method| at(Sweep::OutputSkew, method, 0.0);
     let moved = |method| {
         let all = runs.of(Sweep::OutputSkew, method).filter(|job| job.x > 0.0);
@@ -194,7 +187,7 @@ fn skew(runs: &Runs) -> Vec<Row> {
         paper::INPUT_GAIN.seen(reduces, format!("{}, from s = 0 to {most}", gains.join(", "))),
         paper::INPUT_SWITCHES.seen(
             more.iter().all(|more| *more > 1.0 + STEP),
-            format!("buffpack {}x, offpack {}x at s = {most}", short(more[0]), short(more[1])),
+            format!("buffpack {more_buffpack}x, offpack {more_offpack}x at s = {most}"),
         ),
         paper::OUTPUT_BUFFPACK
             .seen(buffpack.1 < -STEP, format!("{} of its time", percent(buffpack)))
@@ -220,64 +213,57 @@ fn disks(runs: &Runs) -> Vec<Row> {
 }
 
 fn contradictions(runs: &Runs) -> Vec<Row> {
-    let model = |method| runs.default(method).point.model_hours.unwrap_or(f64::NAN);
-    let (baseline, buffpack, offpack) = (model(Baseline), model(Buffpack), model(Offpack));
-    let took = |method| hours(runs.default(method));
+    let methods = [Baseline, Buffpack, Offpack];
+    let model = methods.map(|method| runs.default(method).point.model_hours.unwrap_or(f64::NAN));
+    let took = methods.map(|method| hours(runs.default(method)));
     let once = 2.0 * 100_000.0 / 3_600.0;
-    let days = |hours: f64| format!("{:.1} days", hours / 24.0);
+    let [baseline, buffpack, offpack] = model;
+    let [_, times_buffpack, times_offpack] = model.map(|hours| baseline / hours);
+    let [_, our_buffpack, our_offpack] = took.map(|hours| short(took[0] / hours));
+    let [baseline_days, buffpack_days, offpack_days] = model.map(days);
+    let [our_baseline_days, our_buffpack_days, our_offpack_days] = took.map(days);
+    let once_days = days(once);
+    let orders = format!(
+        "{baseline:.0} h / {buffpack:.0} h = {times_buffpack:.1}x, {baseline:.0} h / {offpack:.0} h = \
+         {times_offpack:.1}x: not one order"
+    );
+    let two_days = format!(
+        "{buffpack_days} and {offpack_days} by (6) and (7); to read and write 100 TB once at 1 GB/s alone takes \
+         {once:.0} h, {once_days}"
+    );
     vec![
         paper::AGAINST_GAIN.contradiction(
-            format!("{}x", short(took(Baseline) / took(Offpack))),
-            format!("by (1), (7) and Table III: {baseline:.0} h / {offpack:.0} h = {:.1}x", baseline / offpack),
+            format!("{our_offpack}x"),
+            format!("by (1), (7) and Table III: {baseline:.0} h / {offpack:.0} h = {times_offpack:.1}x"),
         ),
-        paper::AGAINST_ORDERS.contradiction(
-            format!("{}x and {}x", short(took(Baseline) / took(Buffpack)), short(took(Baseline) / took(Offpack))),
-            format!(
-                "{baseline:.0} h / {buffpack:.0} h = {:.1}x, {baseline:.0} h / {offpack:.0} h = {:.1}x: not one order",
-                baseline / buffpack,
-                baseline / offpack
-            ),
-        ),
-        paper::AGAINST_DAYS.contradiction(
-            format!("{} and {}", days(took(Buffpack)), days(took(Offpack))),
-            format!(
-                "{} and {} by (6) and (7); to read and write 100 TB once at 1 GB/s alone takes {once:.0} h, {}",
-                days(buffpack),
-                days(offpack),
-                days(once)
-            ),
-        ),
+        paper::AGAINST_ORDERS.contradiction(format!("{our_buffpack}x and {our_offpack}x"), orders),
+        paper::AGAINST_DAYS.contradiction(format!("{our_buffpack_days} and {our_offpack_days}"), two_days),
         paper::AGAINST_WEEKS
-            .contradiction(days(took(Baseline)), format!("{} by (1): {:.1} weeks", days(baseline), baseline / 168.0)),
+            .contradiction(our_baseline_days, format!("{baseline_days} by (1): {:.1} weeks", baseline / 168.0)),
     ]
+}
+
+fn days(hours: f64) -> String {
+    format!("{:.1} days", hours / 24.0)
 }
 
 /// The errors of the formulas over all points of all figures, and of the better ones.
 fn errors(runs: &Runs) -> Vec<Row> {
-    let of = |method, off: fn(&Apart) -> f64| {
-        let all: Vec<f64> =
-            beside(runs).filter(|one| one.method == method).map(|one| off(&one).abs() * 100.0).collect();
-        let worst = all.iter().copied().fold(0.0, f64::max);
-        (worst, all.iter().sum::<f64>() / all.len() as f64)
-    };
-    let shown = |off: fn(&Apart) -> f64| {
+    let shown = |off: fn(&Apart<'_>) -> f64| {
         let each = PAPERS.map(|method| {
-            let (worst, mean) = of(method, off);
+            let of_method = beside(runs).filter(|one| one.job.what.method == method);
+            let all: Vec<f64> = of_method.map(|one| off(&one).abs() * 100.0).collect();
+            let (worst, mean) = (all.iter().copied().fold(0.0, f64::max), all.iter().sum::<f64>() / all.len() as f64);
             format!("{} {worst:.1} and {mean:.1} %", method.word())
         });
         format!("at most and on average {}", each.join(", "))
     };
     let worst = beside(runs).max_by(|a, b| a.better_off().abs().total_cmp(&b.better_off().abs()));
     let Some(worst) = worst else { return Vec::new() };
+    let (method, place, ours) = (worst.job.what.method.word(), worst.job.place(), shown(|one| one.better_off()));
     vec![
-        paper::ERRORS.open(shown(Apart::off), "where they are more than 5 % off is in the table of the report"),
-        paper::ERRORS_OURS.judge(worst.better_off().abs() * 100.0).noted(format!(
-            "{}, at {} = {}; {}",
-            worst.method.word(),
-            worst.sweep.words(),
-            short(worst.x),
-            shown(Apart::better_off)
-        )),
+        paper::ERRORS.open(shown(|one| one.off()), "where they are more than 5 % off is in the table of the report"),
+        paper::ERRORS_OURS.judge(worst.better_off().abs() * 100.0).noted(format!("{method}, at {place}; {ours}")),
     ]
 }
 
@@ -288,19 +274,11 @@ fn ours(runs: &Runs) -> Vec<Row> {
     let tour = runs.at(Sweep::Memory, Tourpack, CROSSING_GB);
     let bound = tour.point.bound_hours.unwrap_or(f64::NAN);
     let below = |hours: f64| format!("{:.1} % less", (1.0 - hours / better) * 100.0);
+    let (strategy, above) = (&tour.point.strategy, (hours(tour) / bound - 1.0) * 100.0);
+    let [took, others, least] = [hours(tour), better, bound].map(short);
+    let instead = format!("{strategy}, {CROSSING_GB} GB: {took} h instead of {others} h");
     vec![
-        paper::TOURPACK.open(
-            below(at(Tourpack)),
-            &format!(
-                "{}, {CROSSING_GB} GB: {} h instead of {} h",
-                tour.point.strategy,
-                short(at(Tourpack)),
-                short(better)
-            ),
-        ),
-        paper::BOUND.open(
-            below(bound),
-            &format!("{} h; TourPack is {:.1} % above it", short(bound), (at(Tourpack) / bound - 1.0) * 100.0),
-        ),
+        paper::TOURPACK.open(below(hours(tour)), &instead),
+        paper::BOUND.open(below(bound), &format!("{least} h; TourPack is {above:.1} % above it")),
     ]
 }

@@ -2,6 +2,7 @@
 
 use crate::parallel::run_each;
 use crate::repartition::{self, Groups, Method, Repartition, RepartitionError, Repartitioned};
+use crate::report::short;
 use model::SpecError;
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -29,6 +30,11 @@ impl Sweep {
     /// Those of figures 4 to 7, in which nothing is skewed.
     pub const EVEN: [Self; 4] = [Self::Data, Self::Memory, Self::Groups, Self::Switch];
 
+    /// True for those of figures 4 to 7.
+    pub fn is_even(self) -> bool {
+        Self::EVEN.contains(&self)
+    }
+
     /// The parameter in words.
     pub fn words(self) -> &'static str {
         match self {
@@ -54,6 +60,13 @@ pub struct Job {
     pub what: Repartition,
     /// The result.
     pub point: Repartitioned,
+}
+
+impl Job {
+    /// Its place in its sweep: `data (TB) = 100`.
+    pub fn place(&self) -> String {
+        format!("{} = {}", self.sweep.words(), short(self.x))
+    }
 }
 
 /// The paper's three, and ours.
