@@ -5,12 +5,19 @@
 
 use model::Rng;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// ln 2 in 2^-32.
 const LN2_Q32: u128 = 2_977_044_472;
 
-/// An exponentially distributed number of this mean: the gap between two arrivals of a Poisson process.
-pub(crate) fn exponential(mean: u64, rng: &mut Rng) -> u64 {
+/// The gap between two arrivals of a Poisson process with this mean, above 0.
+pub(crate) fn poisson_gap(mean: Duration, rng: &mut Rng) -> Duration {
+    let mean_ns = u64::try_from(mean.as_nanos()).unwrap_or(u64::MAX);
+    Duration::from_nanos(exponential(mean_ns, rng).max(1))
+}
+
+/// An exponentially distributed number of this mean.
+fn exponential(mean: u64, rng: &mut Rng) -> u64 {
     let bits = u128::from(neg_log2_q32(rng.next_u64() | 1));
     u64::try_from((bits * LN2_Q32 * u128::from(mean)) >> 64).unwrap_or(u64::MAX)
 }
@@ -82,6 +89,19 @@ pub enum Popularity {
     },
 }
 
+/// Zipf's law: the weight of each rank, rank^-s.
+fn zipf_weights(count: usize, exponent_permille: u32) -> impl Iterator<Item = f64> + Clone {
+    let exponent = f64::from(exponent_permille) / 1_000.0;
+    (1..=count).map(move |rank| (rank as f64).powf(-exponent))
+}
+
+/// Zipf's law: the share of each rank, the first of which has the most. All are alike for an exponent of 0.
+pub(crate) fn zipf_shares(count: usize, exponent_permille: u32) -> impl Iterator<Item = f64> {
+    let weights = zipf_weights(count, exponent_permille);
+    let sum: f64 = weights.clone().sum();
+    weights.map(move |weight| weight / sum)
+}
+
 /// Draws blobs by their popularity.
 #[derive(Clone, Debug)]
 pub(crate) struct Popular {
@@ -97,14 +117,12 @@ impl Popular {
         let Popularity::Zipf { exponent_permille } = popularity else {
             return Self { count: count as u64, sums: Vec::new() };
         };
-        let exponent = f64::from(exponent_permille) / 1_000.0;
         let mut sum = 0.0;
-        let sums: Vec<f64> = (1..=count)
-            .map(|rank| {
-                sum += (rank as f64).powf(-exponent);
-                sum
-            })
-            .collect();
+        let running = zipf_weights(count, exponent_permille).map(|weight| {
+            sum += weight;
+            sum
+        });
+        let sums: Vec<f64> = running.collect();
         Self { count: count as u64, sums: sums.iter().map(|part| (part / sum * u64::MAX as f64) as u64).collect() }
     }
 

@@ -15,8 +15,8 @@ mod point;
 
 pub use asked::{Method, Reads, Repartition, RepartitionError};
 pub use hardware::Groups;
+pub use point::Repartitioned;
 pub(crate) use point::paper_s;
-pub use point::{Repartitioned, models};
 
 use asked::CLASS;
 use engine::layout::Layout;

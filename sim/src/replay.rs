@@ -212,14 +212,14 @@ impl Keys {
     fn run_and_note<M: Controller>(&mut self, world: &mut World<M>, until: Time, measuring: &mut Measuring) {
         let mut next_blob = world.next_blob();
         world.run_until(until);
-        world.drain_ended(|ended| {
+        for ended in world.take_ended() {
             let key = self.writing.remove(&ended.op);
             if let Outcome::Written { .. } = ended.outcome {
                 self.written.extend(key.map(|key| (key, next_blob)));
                 next_blob = next_blob.next_number();
             }
             measuring.ended(&ended);
-        });
+        }
     }
 }
 

@@ -18,7 +18,7 @@
 //!
 //! Invariants: the same experiment gives the same point, to the last bit; memory does not grow with simulated time.
 
-use crate::chance::{Popular, exponential};
+use crate::chance::{Popular, poisson_gap};
 use crate::experiment::{Arrivals, Experiment, ExperimentError, Fault, System};
 use crate::measure::{Measured, Measuring};
 use crate::point::Point;
@@ -154,8 +154,8 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
     fn measure(mut self) -> Result<Measured, ExperimentError> {
         self.boot();
         match &self.experiment.workload.arrivals {
-            Arrivals::Poisson { mean_gap } => self.poisson(in_ns(*mean_gap)),
-            Arrivals::Burst { reads, over } => self.burst(*reads, in_ns(*over)),
+            Arrivals::Poisson { mean_gap } => self.poisson(*mean_gap),
+            Arrivals::Burst { reads, over } => self.burst(*reads, *over),
             Arrivals::Replay(path) => {
                 self.start_measuring();
                 replay::play(replay::open(path)?, &mut self.world, &self.stored, &mut self.measuring)?;
@@ -183,26 +183,27 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
         self.measuring.booted(self.world.now());
     }
 
-    fn poisson(&mut self, mean_gap_ns: u64) {
+    fn poisson(&mut self, mean_gap: Duration) {
         let begun = self.world.now();
         let measured_from = begun + self.experiment.warm_up;
         let until = measured_from + self.experiment.duration;
         if self.failing.is_none() {
             self.samples = Some(QueueSamples::new(begun, until.since(begun)));
         }
-        let mut next = self.arrive_until(mean_gap_ns, begun, measured_from);
+        let mut next = self.arrive_until(mean_gap, begun, measured_from);
         self.start_measuring();
         if self.failing.is_none() {
-            self.arrive_until(mean_gap_ns, next, until);
+            self.arrive_until(mean_gap, next, until);
         }
         // With a drive that fails: until its rebuild is over, to the minute.
         while self.rebuilds() {
-            next = self.arrive_until(mean_gap_ns, next, self.world.now() + Duration::from_mins(1));
+            next = self.arrive_until(mean_gap, next, self.world.now() + Duration::from_mins(1));
         }
     }
 
-    fn burst(&mut self, reads: u32, over_ns: u64) {
+    fn burst(&mut self, reads: u32, over: Duration) {
         let begun = self.world.now();
+        let over_ns = u64::try_from(over.as_nanos()).unwrap_or(u64::MAX);
         let mut moments: Vec<u64> = (0..reads).map(|_| self.arrivals_rng.between(0, over_ns)).collect();
         moments.sort_unstable();
         self.start_measuring();
@@ -242,11 +243,11 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
     }
 
     /// Poisson arrivals from moment `next` on; answers with the first one that is not before `until`.
-    fn arrive_until(&mut self, mean_gap_ns: u64, mut next: Time, until: Time) -> Time {
+    fn arrive_until(&mut self, mean_gap: Duration, mut next: Time, until: Time) -> Time {
         while next < until {
             self.pass_until(next);
             self.read_any();
-            next += Duration::from_nanos(exponential(mean_gap_ns, &mut self.arrivals_rng).max(1));
+            next += poisson_gap(mean_gap, &mut self.arrivals_rng);
         }
         self.pass_until(until);
         self.measuring.collect(&mut self.world);
@@ -269,8 +270,4 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
         self.world.read_at(BlobId::numbered(index as u64), group, drives.to_vec(), bytes);
         self.measuring.collect(&mut self.world);
     }
-}
-
-fn in_ns(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

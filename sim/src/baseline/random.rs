@@ -65,15 +65,20 @@ impl Claims {
         Self { held: held.collect() }
     }
 
+    /// The counts of the domains of `drive`.
+    fn counts(&mut self, spec: &RackSpec, drive: DriveId) -> impl Iterator<Item = &mut u64> {
+        let domains = &spec.drive(drive).resource_domains;
+        self.held.iter_mut().map(|(resource, _, counts)| &mut counts[domains[*resource].index()])
+    }
+
     fn add(&mut self, spec: &RackSpec, drive: DriveId) {
-        for (resource, _, counts) in &mut self.held {
-            counts[spec.drive(drive).resource_domains[*resource].index()] += 1;
-        }
+        self.counts(spec, drive).for_each(|count| *count += 1);
     }
 
     fn remove(&mut self, spec: &RackSpec, drive: DriveId) {
-        for (resource, _, counts) in &mut self.held {
-            counts[spec.drive(drive).resource_domains[*resource].index()] -= 1;
+        for count in self.counts(spec, drive) {
+            assert!(*count > 0, "{drive} gives back what it does not hold");
+            *count -= 1;
         }
     }
 
@@ -330,13 +335,20 @@ impl RandomLayout {
         }
     }
 
+    /// Those of `drives` that are in standby.
+    fn asleep(&self, drives: &[DriveId]) -> Vec<DriveId> {
+        drives.iter().copied().filter(|drive| self.drives[drive.index()].phase == DrivePhase::Standby).collect()
+    }
+
     /// Drives that nobody owns and that share a hard domain with one of `drives` that sleeps are put to sleep.
     fn make_way(&mut self, drives: &[DriveId], actions: &mut Vec<Action>) {
         let hard: Vec<usize> = self.claims.held.iter().map(|(resource, ..)| *resource).collect();
         let domains = |drive: DriveId| hard.iter().map(move |resource| (*resource, drive));
         let spec = &self.spec;
-        let asleep: Vec<DriveId> =
-            drives.iter().copied().filter(|drive| self.drives[drive.index()].phase == DrivePhase::Standby).collect();
+        let asleep = self.asleep(drives);
+        if asleep.is_empty() {
+            return;
+        }
         let hinders = |idle: DriveId| {
             let same = |(resource, drive): (usize, DriveId)| {
                 spec.drive(drive).resource_domains[resource] == spec.drive(idle).resource_domains[resource]
@@ -356,19 +368,12 @@ impl RandomLayout {
     fn wake(&mut self, now: Time, actions: &mut Vec<Action>) {
         for op in self.waking.clone() {
             let drives = self.ops[&op].claimed.clone();
-            let phase = |controller: &Self, drive: &DriveId| controller.drives[drive.index()].phase;
-            let asleep: Vec<DriveId> =
-                drives.iter().copied().filter(|drive| phase(self, drive) == DrivePhase::Standby).collect();
-            for drive in self.ledger.request(&asleep) {
+            for drive in self.ledger.request(&self.asleep(&drives)) {
                 let attempt = self.command(drive, DrivePhase::SpinningUp);
                 actions.push(Action::SpinUp { drive, attempt });
             }
-            let hindered: Vec<DriveId> =
-                drives.iter().copied().filter(|drive| phase(self, drive) == DrivePhase::Standby).collect();
-            if !hindered.is_empty() {
-                self.make_way(&hindered, actions);
-            }
-            let settled = |drive: &DriveId| match phase(self, drive) {
+            self.make_way(&drives, actions);
+            let settled = |drive: &DriveId| match self.drives[drive.index()].phase {
                 DrivePhase::Ready | DrivePhase::Away(_) => true,
                 // Too much is claimed since a drive was lost: one that has not started need not wait for the others.
                 DrivePhase::Standby => !self.claims.holds(&self.spec, *drive),

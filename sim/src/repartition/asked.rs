@@ -1,12 +1,13 @@
 //! A repartition job, as it is asked for: how much data, how it lies, how its output falls, who decides.
 
 use super::hardware::Groups;
+use crate::chance::zipf_shares;
 use crate::links::Network;
 use engine::layout::LayoutError;
 use engine::repartition::formulas::Question;
 use engine::repartition::{Accounting, Alpha, Choice, Expected, Terms};
 use engine::{RackPolicy, Rejection};
-use model::{ClassId, RackSpec};
+use model::{ClassId, RackSpec, SpecError};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -99,8 +100,8 @@ impl Repartition {
     /// The paper's Table III, decided by `method`, in groups that are made up.
     ///
     /// # Errors
-    /// [`model::SpecError`] if there are no such groups.
-    pub fn paper(groups: &Groups, method: Method) -> Result<Self, model::SpecError> {
+    /// [`SpecError`] if there are no such groups.
+    pub fn paper(groups: &Groups, method: Method) -> Result<Self, SpecError> {
         let rack = groups.rack()?;
         let mut policy = crate::experiment::pelican_policy(rack.profile.starts_per_day());
         policy.write_read_back = false;
@@ -148,32 +149,27 @@ impl Repartition {
     }
 }
 
-/// Zipf's law over so many groups (the paper's formula 8): the first has the most.
-pub(crate) fn zipf(groups: usize, skew_permille: u32) -> Vec<f64> {
-    let exponent = f64::from(skew_permille) / 1_000.0;
-    let weights: Vec<f64> = (1..=groups).map(|rank| (rank as f64).powf(-exponent)).collect();
-    let sum: f64 = weights.iter().sum();
-    weights.into_iter().map(|weight| weight / sum).collect()
-}
-
 /// `whole` over so many groups by Zipf's law; what rounding leaves goes to the first.
 fn shared_out(whole: u64, skew_permille: u32, groups: usize) -> Vec<u64> {
     let mut parts: Vec<u64> = if skew_permille == 0 {
         vec![whole / groups as u64; groups]
     } else {
-        zipf(groups, skew_permille).into_iter().map(|share| (share * whole as f64) as u64).collect()
+        zipf_shares(groups, skew_permille).map(|share| (share * whole as f64) as u64).collect()
     };
     let given: u64 = parts.iter().sum();
     parts[0] += whole - given.min(whole);
     parts
 }
 
-/// Why a job cannot be run.
+/// The reason why a job cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepartitionError {
     /// The rack has no layout.
     #[error("the rack has no layout: {0}")]
     Layout(#[from] LayoutError),
+    /// The groups of a scenario are not valid.
+    #[error("these groups are no rack: {0}")]
+    Groups(#[from] SpecError),
     /// No seed was given.
     #[error("a job needs at least one seed")]
     NoSeed,

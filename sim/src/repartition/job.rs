@@ -5,7 +5,7 @@
 //! operation, or several if their size is limited: so 100 TB take no more events than they take visits.
 
 use super::asked::{CLASS, Repartition, RepartitionError};
-use crate::chance::exponential;
+use crate::chance::poisson_gap;
 use crate::measure::Clients;
 use crate::world::{Ended, Setting, World};
 use engine::check::TraceCheck;
@@ -147,13 +147,11 @@ impl Run<'_> {
                 self.pass_some();
             }
         }
-        match (self.end, self.refused) {
-            (Some(JobEnd::Done), _) => self.assert_delivered(),
-            (_, reason) => {
-                let reason = reason.unwrap_or(Rejection::Closing);
-                return Err(RepartitionError::Refused(reason, self.world.now().since(Time::ZERO)));
-            }
+        if self.end != Some(JobEnd::Done) {
+            let reason = self.refused.unwrap_or(Rejection::Closing);
+            return Err(RepartitionError::Refused(reason, self.world.now().since(Time::ZERO)));
         }
+        self.assert_delivered();
         Ok(())
     }
 
@@ -333,8 +331,7 @@ impl Run<'_> {
 
     fn plan_next_read(&mut self, after: Time) {
         let Some(reads) = self.what.reads else { return };
-        let mean_ns = u64::try_from(reads.mean_gap.as_nanos()).unwrap_or(u64::MAX);
-        self.next_read = after + Duration::from_nanos(exponential(mean_ns, &mut self.arrivals).max(1));
+        self.next_read = after + poisson_gap(reads.mean_gap, &mut self.arrivals);
     }
 
     /// Everything is delivered that came out of the input, and nothing else.

@@ -1,13 +1,14 @@
 //! Measurements of a job, beside the models.
 
-use super::asked::{Method, Repartition, zipf};
+use super::asked::{Method, Repartition};
 use super::job::Measurements;
+use crate::chance::zipf_shares;
 use crate::measure::{Clients, Summary};
 use engine::repartition::formulas::{
     Question, Skew, baseline_s, buffpack_s, lower_bound_s, offpack_s, skewed_baseline_s, skewed_buffpack_s,
     skewed_offpack_s,
 };
-use engine::repartition::{Choice, Cost, Expected};
+use engine::repartition::{Choice, Expected};
 use serde::{Deserialize, Serialize};
 
 /// A job: what it took, on average over the seeds, and what was foretold.
@@ -66,7 +67,9 @@ impl Repartitioned {
         for run in runs {
             clients.merge(&run.clients);
         }
-        let models = models(what, groups);
+        let (question, choice) = (what.question(groups), what.begins_with(groups));
+        let simulated = choice.simulate_cost(&what.accounting(groups), &what.terms(), &what.expected(groups));
+        let in_hours = |seconds: f64| seconds / HOUR_S;
         let switches = mean(&|run| run.switches as f64);
         Self {
             strategy: runs[runs.len() - 1].strategy,
@@ -76,53 +79,20 @@ impl Repartitioned {
             switches,
             client_wakes: mean(&|run| run.client_wakes as f64),
             free_rides: mean(&|run| run.free_rides as f64),
-            switches_saved: models.simulated.switches as f64 - switches,
+            switches_saved: simulated.switches as f64 - switches,
             bytes_read: bytes(|run| run.bytes_read),
             bytes_written: bytes(|run| run.bytes_written),
             peak_offloaded_bytes: runs.iter().map(|run| run.peak_offloaded_bytes).max().unwrap_or(0),
-            model_hours: models.paper_s.map(|seconds| seconds / HOUR_S),
-            better_model_hours: models.better_s.map(|seconds| seconds / HOUR_S),
-            simulated_hours: models.simulated.time.as_secs_f64() / HOUR_S,
-            bound_hours: models.bound_s.map(|seconds| seconds / HOUR_S),
+            model_hours: paper_s(choice, &question).map(in_hours),
+            better_model_hours: what.better_model_s(choice, &question).map(in_hours),
+            simulated_hours: simulated.time.as_secs_f64() / HOUR_S,
+            bound_hours: (what.output_skew_permille == 0).then(|| in_hours(lower_bound_s(&question))),
             ttfb_s: Summary::of(&clients.first_byte),
             reject_rate: clients.reject_rate(),
             events: runs.iter().map(|run| run.events).sum(),
             trace_hashes: runs.iter().map(|run| run.trace_hash).collect(),
         }
     }
-}
-
-/// The forecast of a job.
-#[derive(Clone, Copy, Debug)]
-pub struct Models {
-    /// The paper's formula, in seconds.
-    pub paper_s: Option<f64>,
-    /// The one that knows skew, in seconds.
-    pub better_s: Option<f64>,
-    /// By cost simulation.
-    pub simulated: Cost,
-    /// The lower bound of all strategies, in seconds.
-    pub bound_s: Option<f64>,
-}
-
-/// The forecast of a job over so many groups. Of a planner: of the strategy that it begins with, knowing how the
-/// input lies and not how the output falls.
-pub fn models(what: &Repartition, groups: usize) -> Models {
-    let question = what.question(groups);
-    let (accounting, terms) = (what.accounting(groups), what.terms());
-    let choice = what.begins_with(groups);
-    let (input, output) = (zipf(groups, what.input_skew_permille), zipf(groups, what.output_skew_permille));
-    let skew = Skew { input: &input, output: &output };
-    let paper_s = paper_s(choice, &question);
-    let better_s = match choice {
-        Choice::Baseline => Some(skewed_baseline_s(&question)),
-        Choice::Buffpack => Some(skewed_buffpack_s(&question, skew)),
-        Choice::Offpack => Some(skewed_offpack_s(&question, skew)),
-        Choice::Tourpack { .. } => None,
-    };
-    let simulated = choice.simulate_cost(&accounting, &terms, &what.expected(groups));
-    let bound_s = (what.output_skew_permille == 0).then(|| lower_bound_s(&question));
-    Models { paper_s, better_s, simulated, bound_s }
 }
 
 /// The paper's formula for a strategy, in seconds.
@@ -136,7 +106,20 @@ pub(crate) fn paper_s(choice: Choice, question: &Question) -> Option<f64> {
 }
 
 impl Repartition {
-    /// The strategy that it begins with.
+    /// The formula that knows skew for the strategy `choice`, in seconds.
+    fn better_model_s(&self, choice: Choice, question: &Question) -> Option<f64> {
+        let [input, output] = [self.input_skew_permille, self.output_skew_permille]
+            .map(|skew| zipf_shares(question.groups, skew).collect::<Vec<_>>());
+        let skew = Skew { input: &input, output: &output };
+        match choice {
+            Choice::Baseline => Some(skewed_baseline_s(question)),
+            Choice::Buffpack => Some(skewed_buffpack_s(question, skew)),
+            Choice::Offpack => Some(skewed_offpack_s(question, skew)),
+            Choice::Tourpack { .. } => None,
+        }
+    }
+
+    /// The strategy that it begins with. The planner knows how the input lies and not how the output falls.
     fn begins_with(&self, groups: usize) -> Choice {
         let terms = self.terms();
         match self.method {

@@ -16,7 +16,7 @@ mod runs;
 
 pub use apart::{Apart, apart};
 pub use figures::FIGURES;
-pub use runs::{Job, Runs, RunsError, Sweep};
+pub use runs::{Job, Runs, Sweep};
 
 #[cfg(test)]
 pub(super) use paper::ALL as CLAIMS;

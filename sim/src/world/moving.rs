@@ -60,8 +60,10 @@ pub(super) struct DriveStream {
     pub losses: u32,
 }
 
-/// The demands of a kind of transfer.
+/// The demands of a transfer.
 pub(super) struct TransferPlan {
+    /// The drives of it, in its order.
+    pub drives: Vec<DriveId>,
     pub need: usize,
     /// The number of drives that are to take part, of those that can.
     pub streams: usize,
@@ -77,35 +79,28 @@ pub(super) struct TransferPlan {
 
 impl TransferPlan {
     pub fn of(transfer: &Transfer) -> Self {
-        let nothing = Self { need: 0, streams: 0, read: None, target: None, sent: false, moves: true, writes: false };
-        let reading = |blob: BlobId, stacks: usize, need: u8, policy: ReadPolicy| {
+        let of_all = |drives: Vec<DriveId>| {
+            let (need, streams) = (drives.len(), drives.len());
+            Self { drives, need, streams, read: None, target: None, sent: false, moves: true, writes: false }
+        };
+        let on = |stacks: &[(u8, DriveId)]| stacks.iter().map(|(_, drive)| *drive).collect::<Vec<_>>();
+        let reading = |blob: BlobId, drives: Vec<DriveId>, need: u8, policy: ReadPolicy| {
             let need = usize::from(need);
-            let streams = if policy == ReadPolicy::All { stacks } else { need };
-            Self { need, streams, read: Some(blob), ..nothing }
+            let streams = if policy == ReadPolicy::All { drives.len() } else { need };
+            Self { need, streams, read: Some(blob), ..of_all(drives) }
         };
         match transfer {
             Transfer::Read { blob, stacks, need, policy } => {
-                Self { sent: true, ..reading(*blob, stacks.len(), *need, *policy) }
+                Self { sent: true, ..reading(*blob, on(stacks), *need, *policy) }
             }
             Transfer::Rebuild { blob, stacks, need, policy, target, .. } => {
-                Self { target: Some(*target), ..reading(*blob, stacks.len(), *need, *policy) }
+                let mut plan = reading(*blob, on(stacks), *need, *policy);
+                plan.drives.push(*target);
+                Self { target: Some(*target), ..plan }
             }
-            Transfer::Write { drives, .. } => {
-                Self { need: drives.len(), streams: drives.len(), writes: true, ..nothing }
-            }
-            Transfer::Verify { drives } => Self { need: drives.len(), streams: drives.len(), ..nothing },
-            Transfer::Delete { stacks, .. } => Self { streams: stacks.len(), moves: false, writes: true, ..nothing },
+            Transfer::Write { drives, .. } => Self { writes: true, ..of_all(drives.clone()) },
+            Transfer::Verify { drives } => of_all(drives.clone()),
+            Transfer::Delete { stacks, .. } => Self { need: 0, moves: false, writes: true, ..of_all(on(stacks)) },
         }
     }
-}
-
-/// The drives of a transfer, in its order.
-pub(super) fn drives_of(transfer: &Transfer) -> impl ExactSizeIterator<Item = DriveId> {
-    let (stacks, drives): (&[(u8, DriveId)], &[DriveId]) = match transfer {
-        Transfer::Read { stacks, .. } | Transfer::Delete { stacks, .. } => (stacks, &[]),
-        Transfer::Rebuild { stacks, target, .. } => (stacks, std::slice::from_ref(target)),
-        Transfer::Write { drives, .. } | Transfer::Verify { drives } => (&[], drives),
-    };
-    let drive = move |at: usize| stacks.get(at).map_or_else(|| drives[at - stacks.len()], |(_, drive)| *drive);
-    (0..stacks.len() + drives.len()).map(drive)
 }

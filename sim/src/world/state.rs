@@ -184,11 +184,6 @@ impl<M: Controller> World<M> {
         std::mem::take(&mut self.ended)
     }
 
-    /// Passes on the operations that have ended since the last call, in their order.
-    pub fn drain_ended(&mut self, take: impl FnMut(Ended)) {
-        self.ended.drain(..).for_each(take);
-    }
-
     /// Operations that have not ended yet.
     pub fn open_ops(&self) -> usize {
         self.open.len()

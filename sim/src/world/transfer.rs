@@ -1,18 +1,18 @@
 //! Bytes in motion: each transfer is a seek and then a flow of as many streams as it has drives.
 
-use super::moving::{DriveStream, Moving, TransferPlan, drives_of};
+use super::moving::{DriveStream, Moving, TransferPlan};
 use super::state::{OpenOp, Scheduled, World};
 use crate::flow::Demand;
 use engine::{Controller, DriveResult, Event, PriorityClass, Transfer};
-use model::{Attempt, DriveId, OpId, transfer_time};
+use model::{Attempt, OpId, transfer_time};
 use std::time::Duration;
 
 impl<M: Controller> World<M> {
     pub(super) fn transfer(&mut self, op: OpId, attempt: Attempt, transfer: &Transfer) {
         if !self.begin_own_op(op, transfer) {
             // The blob was reclaimed while its rebuild was queued: no drive is asked.
-            self.plan(self.now, Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() }, None);
-            return;
+            let ended = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
+            return self.plan(self.now, ended, None);
         }
         let mut plan = TransferPlan::of(transfer);
         plan.sent &= self.open.get(&op).is_some_and(|open| open.priority == PriorityClass::Client);
@@ -21,7 +21,7 @@ impl<M: Controller> World<M> {
         if let Some(open) = self.open.get_mut(&op) {
             open.picked = open.picked.or(picked);
         }
-        let (streams, waited) = self.streams_of(&plan, drives_of(transfer));
+        let (streams, waited) = self.streams_of(&plan);
         let data = u64::from(self.rack.spec().code.data);
         let moving = Moving {
             op,
@@ -58,15 +58,11 @@ impl<M: Controller> World<M> {
 
     /// The drives that take part: those that can, until there are enough, and the target. Failures are found out at
     /// once; drives that hang, after a deadline that is the same for all.
-    fn streams_of(
-        &mut self,
-        plan: &TransferPlan,
-        drives: impl ExactSizeIterator<Item = DriveId>,
-    ) -> (Vec<DriveStream>, Duration) {
+    fn streams_of(&mut self, plan: &TransferPlan) -> (Vec<DriveStream>, Duration) {
         let requests = self.rack.drive_deadlines().requests;
         let (mut fine, mut waited) = (0, Duration::ZERO);
-        let mut streams = Vec::with_capacity(drives.len());
-        for drive in drives {
+        let mut streams = Vec::with_capacity(plan.drives.len());
+        for drive in plan.drives.iter().copied() {
             let is_target = plan.target == Some(drive);
             let deadline = if plan.writes || is_target { requests.write } else { requests.read };
             let result = if fine == plan.streams && !is_target {
@@ -97,14 +93,13 @@ impl<M: Controller> World<M> {
     }
 
     fn begin_transfer(&mut self, moving: Moving, sent_streams: u64) {
+        let drives_known = self.now + moving.waited;
         if !moving.is_done_by(moving.fine()) {
-            self.agenda.plan(self.now + moving.waited, Scheduled::Over(moving));
-            return;
+            return self.agenda.plan(drives_known, Scheduled::Over(moving));
         }
-        let heads_there = self.now + moving.waited + self.rack.spec().profile.seek;
+        let heads_there = drives_known + self.rack.spec().profile.seek;
         if moving.stream_bytes == 0 || moving.fine().next().is_none() {
-            self.agenda.plan(heads_there, Scheduled::Over(moving));
-            return;
+            return self.agenda.plan(heads_there, Scheduled::Over(moving));
         }
         let demand = self.links.demand(moving.fine(), sent_streams);
         self.agenda.plan(heads_there, Scheduled::Begin(moving, demand));

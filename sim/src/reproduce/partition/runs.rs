@@ -86,25 +86,18 @@ pub struct Runs {
     pub jobs: Vec<Job>,
 }
 
-/// The reason why there are no runs.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RunsError {
-    /// A job cannot be run.
-    #[error(transparent)]
-    Repartition(#[from] RepartitionError),
-    /// The groups are not valid.
-    #[error("these groups are no rack: {0}")]
-    Spec(#[from] SpecError),
-}
-
 impl Runs {
     /// Simulates the evaluation on so many threads; calls `done` with the number of jobs done, and of all. A job that
     /// several sweeps have, such as that of the defaults, is simulated once. The quick form has fewer values, and 10 TB
     /// instead of 100 wherever something else than the data is varied.
     ///
     /// # Errors
-    /// [`RunsError`].
-    pub fn new(quick: bool, threads: NonZeroUsize, done: &(dyn Fn(usize, usize) + Sync)) -> Result<Self, RunsError> {
+    /// [`RepartitionError`].
+    pub fn new(
+        quick: bool,
+        threads: NonZeroUsize,
+        done: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<Self, RepartitionError> {
         let asked = asked(quick)?;
         let mut jobs: Vec<Repartition> = Vec::new();
         let mut number_of = |what: &Repartition| {
