@@ -47,16 +47,6 @@ impl Demand {
 /// Rates of streams are shared in units of thousandths of a stream.
 const MILLI: u64 = 1_000;
 
-/// The max-min fair rate of a stream of each flow, in bytes/s, over links of these capacities, in bytes/s. Capacities
-/// are above 0, since a link that carries nothing would hold its flows for ever; rates are at least 1.
-#[cfg(test)]
-fn fair_rates(capacities: &[u64], demands: &[Demand]) -> Vec<u64> {
-    let mut filling = Filling::new(capacities.len());
-    let links: Vec<LinkId> = (0..capacities.len()).collect();
-    filling.fill(capacities, &links, demands.len(), |flow| &demands[flow]);
-    filling.rates
-}
-
 /// The working memory of progressive filling, reused between calls.
 #[derive(Clone, Debug)]
 struct Filling {

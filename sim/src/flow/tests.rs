@@ -3,6 +3,15 @@
 use super::*;
 use proptest::prelude::*;
 
+/// The max-min fair rate of a stream of each flow, in bytes/s, over links of these capacities, in bytes/s. Capacities
+/// are above 0, since a link that carries nothing would hold its flows for ever; rates are at least 1.
+fn fair_rates(capacities: &[u64], demands: &[Demand]) -> Vec<u64> {
+    let mut filling = Filling::new(capacities.len());
+    let links: Vec<LinkId> = (0..capacities.len()).collect();
+    filling.fill(capacities, &links, demands.len(), |flow| &demands[flow]);
+    filling.rates
+}
+
 /// The definition, link by link and flow by flow: within capacity, and no flow can be raised without lowering one that
 /// is no faster. Rates are whole bytes/s, so a link counts as full when its streams cannot all have one more.
 fn is_max_min(capacities: &[u64], demands: &[Demand], rates: &[u64]) -> Result<(), String> {

@@ -221,35 +221,30 @@ fn dashes(points: &[(i32, i32)]) -> Vec<((i32, i32), (i32, i32))> {
     pieces
 }
 
-/// A range whose ticks are given.
-struct Ticked {
-    inner: RangedCoordf64,
-    laid: Laid,
-}
-
-impl Ranged for Ticked {
+/// An axis for the library: a range whose ticks are given.
+impl Ranged for Laid {
     type FormatOption = NoDefaultFormatting;
     type ValueType = f64;
 
     fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        self.inner.map(value, limit)
+        RangedCoordf64::from(self.range()).map(value, limit)
     }
 
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
         if hint.weight().allow_light_points() {
             return Vec::new();
         }
-        self.laid.ticks.iter().map(|tick| tick.at).collect()
+        self.ticks.iter().map(|tick| tick.at).collect()
     }
 
     fn range(&self) -> Range<f64> {
-        self.laid.from..self.laid.to
+        self.from..self.to
     }
 }
 
-impl ValueFormatter<f64> for Ticked {
+impl ValueFormatter<f64> for Laid {
     fn format_ext(&self, value: &f64) -> String {
-        let tick = self.laid.ticks.iter().find(|tick| (tick.at - value).abs() < 1e-12);
+        let tick = self.ticks.iter().find(|tick| (tick.at - value).abs() < 1e-12);
         tick.map(|tick| tick.label.clone()).unwrap_or_default()
     }
 }
@@ -272,7 +267,7 @@ impl<'b> Chart<'_, 'b> {
         if !self.panel.title.is_empty() {
             builder.caption(&self.panel.title, words(14.0, Tone::INK, HPos::Left, VPos::Top));
         }
-        let mut chart = builder.build_cartesian_2d(ticked(&x), ticked(&y))?;
+        let mut chart = builder.build_cartesian_2d(x.clone(), y.clone())?;
         chart
             .configure_mesh()
             .bold_line_style(color(Tone::GRID))
@@ -302,7 +297,7 @@ impl<'b> Chart<'_, 'b> {
     fn series(
         &self,
         series: &Series,
-        plot: &DrawingArea<SVGBackend<'b>, Cartesian2d<Ticked, Ticked>>,
+        plot: &DrawingArea<SVGBackend<'b>, Cartesian2d<Laid, Laid>>,
         x: &Laid,
         y: &Laid,
     ) -> Drawn<()> {
@@ -327,10 +322,6 @@ impl<'b> Chart<'_, 'b> {
         }
         Ok(())
     }
-}
-
-fn ticked(laid: &Laid) -> Ticked {
-    Ticked { inner: (laid.from..laid.to).into(), laid: laid.clone() }
 }
 
 /// The axis with the x values of the panel written along it, if they are few.

@@ -2,7 +2,7 @@
 
 use crate::fill::{Capacities, DriveRule, Filled, fill, varied};
 use crate::parallel::run_each;
-use crate::{Arrivals, Experiment, ExperimentError, Network, Point, Sizes, System};
+use crate::{Arrivals, Experiment, ExperimentError, Network, Point, Sizes, System, Workload};
 use engine::ReadPolicy;
 use model::{DomainLimit, RackDraft, RackSpec, Resource, SpecError};
 use serde::Serialize;
@@ -169,10 +169,9 @@ fn experiments(rack: &RackSpec, quick: bool) -> Result<Vec<(Series, Experiment)>
     let mut all = Vec::new();
     let mut sweep = |series, system, network, rates: &[f64]| {
         for rate in rates {
-            let mut experiment = Experiment { system, network, ..base.clone() };
-            experiment.warm_up = warm_up(quick, system, network, *rate);
+            let warm_up = warm_up(quick, system, network, *rate);
+            let mut experiment = Experiment { system, network, warm_up, ..at_rate(&base, *rate) };
             experiment.seeds.truncate(if system == System::Engine { 3 } else { 1 });
-            experiment.workload.arrivals = Arrivals::poisson(*rate);
             all.push((series, experiment));
         }
     };
@@ -191,6 +190,12 @@ fn experiments(rack: &RackSpec, quick: bool) -> Result<Vec<(Series, Experiment)>
     Ok(all)
 }
 
+/// `base` with reads at this mean rate.
+fn at_rate(base: &Experiment, reads_per_s: f64) -> Experiment {
+    let workload = Workload { arrivals: Arrivals::poisson(reads_per_s), ..base.workload.clone() };
+    Experiment { workload, ..base.clone() }
+}
+
 /// Rebuilds under clients. Without a failure the same is [`Series::Pelican`].
 fn rebuilds(base: &Experiment, quick: bool, all: &mut Vec<(Series, Experiment)>) {
     let failing = Experiment::pelican_rebuild(base.rack.clone());
@@ -200,8 +205,7 @@ fn rebuilds(base: &Experiment, quick: bool, all: &mut Vec<(Series, Experiment)>)
             (fault.blobs, fault.bytes) = (fault.blobs / 20, fault.bytes / 20);
         }
         let warm_up = warm_up(quick, System::Engine, base.network, *rate);
-        let mut experiment = Experiment { stored_permille, warm_up, fault, ..base.clone() };
-        experiment.workload.arrivals = Arrivals::poisson(*rate);
+        let experiment = Experiment { stored_permille, warm_up, fault, ..at_rate(base, *rate) };
         let mut in_long_turns = experiment.clone();
         in_long_turns.policy.scheduler.quantum = Duration::from_mins(5);
         all.push((Series::Rebuild, experiment));
@@ -232,16 +236,14 @@ fn by_policy(base: &Experiment, quick: bool, all: &mut Vec<(Series, Experiment)>
     let by_u: &[u64] =
         if quick { &[0, 50, 350, 1_000] } else { &[0, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 750, 1_000] };
     for limit in by_u {
-        let mut experiment = base.clone();
-        experiment.workload.arrivals = Arrivals::poisson(5.0);
+        let mut experiment = at_rate(base, 5.0);
         experiment.policy.scheduler.overtake_limit = limit * GB;
         all.push((Series::ByU, experiment));
     }
     for rate in if quick { &[][..] } else { &[0.0625, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0] } {
-        let mut experiment = base.clone();
+        let warm_up = warm_up(quick, System::Engine, base.network, *rate);
+        let mut experiment = Experiment { warm_up, ..at_rate(base, *rate) };
         experiment.policy.read_policy = ReadPolicy::K;
-        experiment.warm_up = warm_up(quick, System::Engine, base.network, *rate);
-        experiment.workload.arrivals = Arrivals::poisson(*rate);
         all.push((Series::ReadK, experiment));
     }
 }
@@ -256,6 +258,9 @@ fn bursts(base: &Experiment, quick: bool, all: &mut Vec<(Series, Experiment)>) -
     Ok(())
 }
 
+/// A rack to be filled: how its drives vary, and whether those of a group are chosen at random.
+type ToFill = (Option<Capacities>, bool);
+
 /// The racks to be filled.
 fn to_fill(quick: bool) -> Vec<ToFill> {
     let shapes: &[u8] = if quick { &[2] } else { &[2, 1, 4] };
@@ -264,20 +269,18 @@ fn to_fill(quick: bool) -> Vec<ToFill> {
     [(None, false), (shape(2), true)].into_iter().chain(by_rule).collect()
 }
 
-/// A rack to be filled: how its drives vary, and whether those of a group are chosen at random.
-type ToFill = (Option<Capacities>, bool);
-
 fn fill_one(rack: &RackSpec, (shape, random): ToFill, quick: bool) -> Result<FilledRack, RunsError> {
     let scale = if quick { 20 } else { 1 };
     let Capacities { min_bytes, max_bytes, .. } = Capacities::PELICAN;
     let mean = u64::midpoint(min_bytes, max_bytes);
-    let Capacities { min_bytes, max_bytes, draws } =
-        shape.unwrap_or(Capacities { min_bytes: mean, max_bytes: mean, draws: 1 });
-    let sized = varied(rack, Capacities { min_bytes: min_bytes / scale, max_bytes: max_bytes / scale, draws }, 1)?;
+    let equal = Capacities { min_bytes: mean, max_bytes: mean, draws: 1 };
+    let sizes = shape.unwrap_or(equal);
+    let scaled = Capacities { min_bytes: sizes.min_bytes / scale, max_bytes: sizes.max_bytes / scale, ..sizes };
+    let sized = varied(rack, scaled, 1)?;
     let layout = engine::layout::synthesise(&sized).map_err(ExperimentError::from)?;
     let rule = if random { DriveRule::Random } else { DriveRule::MostSpare };
     let filled = fill(&sized, &layout, Sizes::VHD, rule, 1);
-    let clipped = Capacities::PELICAN.min_bytes / scale * sized.drives.len() as u64;
+    let clipped = min_bytes / scale * sized.drives.len() as u64;
     let over_clipped = filled.used_bytes as f64 / clipped as f64;
     Ok(FilledRack { capacities: shape, random, over_clipped, filled })
 }
