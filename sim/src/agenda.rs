@@ -13,6 +13,8 @@ pub(crate) struct Agenda<T> {
     events: Vec<Option<T>>,
     free: Vec<u32>,
     planned: u64,
+    /// The moment of the last event that was returned.
+    reached: Time,
 }
 
 /// The moment of an event, the number of its planning, and its place.
@@ -25,18 +27,20 @@ struct Planned {
 
 impl<T> Default for Agenda<T> {
     fn default() -> Self {
-        Self { heap: BinaryHeap::new(), events: Vec::new(), free: Vec::new(), planned: 0 }
+        Self { heap: BinaryHeap::new(), events: Vec::new(), free: Vec::new(), planned: 0, reached: Time::ZERO }
     }
 }
 
 impl<T> Agenda<T> {
     /// Plans `event` for `when`.
     pub fn plan(&mut self, when: Time, event: T) {
+        assert!(when >= self.reached, "an event is planned for {when}, and it is {}", self.reached);
         let place = self.free.pop().unwrap_or_else(|| {
             self.events.push(None);
             (self.events.len() - 1) as u32
         });
-        self.events[place as usize] = Some(event);
+        let before = self.events[place as usize].replace(event);
+        assert!(before.is_none(), "an event takes the place of another");
         let number = self.planned;
         self.planned += 1;
         self.heap.push(Reverse(Planned { when, number, place }));
@@ -50,6 +54,8 @@ impl<T> Agenda<T> {
     /// The next event and its moment.
     pub fn pop(&mut self) -> Option<(Time, T)> {
         let Reverse(Planned { when, place, .. }) = self.heap.pop()?;
+        assert!(when >= self.reached, "time runs forward");
+        self.reached = when;
         self.free.push(place);
         Some((when, self.events[place as usize].take()?))
     }

@@ -12,6 +12,7 @@ const LN2_Q32: u128 = 2_977_044_472;
 
 /// The gap between two arrivals of a Poisson process with this mean, above 0.
 pub(crate) fn poisson_gap(mean: Duration, rng: &mut Rng) -> Duration {
+    assert!(!mean.is_zero(), "arrivals without a gap all come at once");
     let mean_ns = u64::try_from(mean.as_nanos()).unwrap_or(u64::MAX);
     Duration::from_nanos(exponential(mean_ns, rng).max(1))
 }
@@ -66,6 +67,7 @@ impl Sizes {
             Self::Fixed(bytes) => bytes,
             Self::Spread { min, max, mean } => {
                 // The mean of the lesser of two is a third of the way, that of one is half: in millionths of the way.
+                assert!(min <= mean && mean <= max, "a mean of {mean} lies outside of {min} to {max}");
                 let way = u128::from(mean.saturating_sub(min)) * 1_000_000 / u128::from((max - min).max(1));
                 let uniform_ppm = (way.saturating_sub(333_333) * 6).min(1_000_000) as u64;
                 let first = rng.between(min, max);
@@ -123,6 +125,7 @@ impl Popular {
             sum
         });
         let sums: Vec<f64> = running.collect();
+        assert!(sum.is_finite() && sum > 0.0, "chances add up to {sum}");
         Self { count: count as u64, sums: sums.iter().map(|part| (part / sum * u64::MAX as f64) as u64).collect() }
     }
 

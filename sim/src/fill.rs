@@ -91,10 +91,12 @@ pub fn fill(spec: &RackSpec, layout: &Layout, sizes: Sizes, rule: DriveRule, see
         used_and_capacity.iter().map(|(used, capacity)| *used as f64 / *capacity as f64).collect();
     drive_utilisation.sort_unstable_by(f64::total_cmp);
     assert!(drive_utilisation.last().is_none_or(|used| *used <= 1.0), "a drive holds more than its capacity");
+    let used_bytes = used_and_capacity.iter().map(|(used, _)| used).sum();
+    assert!(payload_bytes <= used_bytes, "{payload_bytes} bytes lie in {used_bytes}");
     Filled {
         blobs,
         payload_bytes,
-        used_bytes: used_and_capacity.iter().map(|(used, _)| used).sum(),
+        used_bytes,
         capacity_bytes: used_and_capacity.iter().map(|(_, capacity)| capacity).sum(),
         drive_utilisation,
     }

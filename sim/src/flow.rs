@@ -149,6 +149,8 @@ impl<T> Flow<T> {
 
     /// Sets the rate from now on; answers with the moment at which the flow ends at that rate.
     fn set_rate(&mut self, now: Time, rate: u64) -> Time {
+        assert!(rate > 0, "a flow that does not move never ends");
+        assert!(now >= self.since, "time runs forward");
         self.left_nano = self.left_nano(now);
         (self.rate, self.since) = (rate, now);
         let span_ns = u64::try_from(self.left_nano.div_ceil(u128::from(rate))).unwrap_or(u64::MAX);
@@ -233,6 +235,7 @@ impl<T> Flows<T> {
     /// Begins a flow each of whose streams moves `stream_bytes`, and answers with its rate in bytes/s. The others slow
     /// down, if they must.
     pub fn begin(&mut self, now: Time, what: T, demand: Demand, stream_bytes: u64) -> u64 {
+        assert!(stream_bytes > 0 && demand.stream_bytes_per_s > 0, "a flow moves bytes, and drives that move some");
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
             self.ends.push(Time::MAX);
@@ -247,6 +250,7 @@ impl<T> Flows<T> {
         self.affected.add_links(&demand);
         self.affected.add_flow(place);
         let left_nano = u128::from(stream_bytes) * NANO;
+        assert!(self.places[place].is_none(), "a flow takes the place of another");
         self.places[place] = Some(Flow { what, demand, number, rate: 0, since: now, left_nano });
         self.share(now);
         self.flow(place).rate
@@ -304,6 +308,7 @@ impl<T> Flows<T> {
             }
         }
         self.next_end = self.ends.iter().copied().min().unwrap_or(Time::MAX);
+        assert!(self.next_end >= now, "a flow ended at {}, and nobody took it by {now}", self.next_end);
         affected.clear();
     }
 

@@ -33,6 +33,7 @@ impl Histogram {
         self.buckets.saturating_record(ns);
         self.sum_ns += u128::from(ns);
         self.max_ns = self.max_ns.max(ns);
+        assert!(self.sum_ns <= u128::from(self.max_ns) * u128::from(self.count()), "the mean is above the longest");
     }
 
     /// Counts everything that `other` has counted.

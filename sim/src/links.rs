@@ -61,6 +61,7 @@ impl Links {
         let server_of = |drive: &DriveSpec| firsts.first().map_or(0, |at| link_of(drive.id, at));
         let server_of = spec.drives.iter().map(server_of).collect();
         let servers = firsts.first().map_or(1, |(resource, _)| spec.domain_count(*resource));
+        assert!(servers > 0, "drives hang on no server");
         let mut network_of = Vec::new();
         if let Some(bytes_per_s) = network.bytes_per_s {
             let cards = if network.shared { 1 } else { servers };
@@ -105,6 +106,7 @@ impl Links {
 
     /// Divides the payload among the networks, in proportion to the streams on each server's own link.
     fn send(&self, demand: &mut Demand, sent: u64, count: u64) {
+        assert!(sent <= count, "{sent} streams are sent, and {count} read");
         if self.each_crosses == 0 {
             return demand.add(self.network_of[0], sent * 1_000);
         }

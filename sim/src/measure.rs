@@ -147,6 +147,12 @@ impl Measuring {
         let span = now.since(self.since);
         let (before, after) = (self.counted, world.counted());
         let waking = world.rack.waking();
+        assert!(before.events <= after.events && before.spin_ups <= after.spin_ups, "counters only grow");
+        assert!(
+            before.drive_bytes <= after.drive_bytes && before.sent_bytes <= after.sent_bytes,
+            "bytes are not taken back"
+        );
+        assert!(waking.time >= self.waking.time, "the time spent waking only grows");
         let waked = waking.time.saturating_sub(self.waking.time).as_secs_f64();
         Measured {
             span,

@@ -28,6 +28,7 @@ impl Meter {
     pub fn set(&mut self, now: Time, drive: DriveId, draw_mw: u32) {
         self.settle(now);
         let old = std::mem::replace(&mut self.draws_mw[drive.index()], draw_mw);
+        assert!(self.draw_mw >= u64::from(old), "{drive} draws more than all drives");
         self.draw_mw = self.draw_mw - u64::from(old) + u64::from(draw_mw);
     }
 
@@ -41,7 +42,9 @@ impl Meter {
     pub fn mean_mw(&mut self, now: Time) -> u64 {
         self.settle(now);
         let span_ns = now.since(self.since).as_nanos();
-        self.energy_pj.checked_div(span_ns).map_or(0, |mean| mean as u64)
+        let mean_mw = self.energy_pj.checked_div(span_ns).map_or(0, |mean| mean as u64);
+        assert!(mean_mw <= self.peak_mw, "the mean of {mean_mw} mW is above the peak of {} mW", self.peak_mw);
+        mean_mw
     }
 
     /// The highest draw since the start that lasted, in milliwatts.

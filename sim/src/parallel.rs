@@ -37,5 +37,7 @@ pub fn run_each<J: Sync, R: Send, E: Send>(
         results.flat_map(|results| results.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
     results.sort_unstable_by_key(|(index, _)| *index);
-    results.into_iter().map(|(_, result)| result).collect()
+    let results: Result<Vec<R>, E> = results.into_iter().map(|(_, result)| result).collect();
+    assert!(results.as_ref().ok().is_none_or(|all| all.len() == jobs.len()), "each job has one result");
+    results
 }

@@ -152,6 +152,7 @@ pub struct Point {
 
 impl Point {
     pub(crate) fn of(experiment: &Experiment, runs: &[Measured]) -> Self {
+        assert!(!runs.is_empty() && runs.len() == experiment.seeds.len(), "each seed has a run");
         let mean = |of: &dyn Fn(&Measured) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
         let spin_ups_per_drive_year = mean(&|run| run.per_drive_year(run.spin_ups as f64));
         let profile = &experiment.rack.profile;

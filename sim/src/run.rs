@@ -261,6 +261,7 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
             samples.take(self.world.open_ops() as f64);
         }
         self.world.run_until(until);
+        assert!(self.world.now() == until, "the world is at {}, and was to pass until {until}", self.world.now());
     }
 
     fn read_any(&mut self) {

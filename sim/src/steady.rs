@@ -39,6 +39,7 @@ impl QueueSamples {
 
     /// Takes the value at [`QueueSamples::next`].
     pub fn take(&mut self, value: f64) {
+        assert!(self.values.len() < SAMPLES as usize, "all samples are taken");
         self.values.push(value);
         self.next += self.every;
     }

@@ -86,6 +86,7 @@ impl Stored {
     }
 
     fn add(&mut self, group: GroupId, drives: &[DriveId], stack_bytes: u64) {
+        assert!(drives.len() == self.stacks, "a blob of {} stacks", drives.len());
         self.groups.push(group);
         self.drives.extend_from_slice(drives);
         for drive in drives {

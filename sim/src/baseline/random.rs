@@ -291,6 +291,7 @@ impl RandomLayout {
     fn finish(&mut self, op: OpId, outcome: Outcome, actions: &mut Vec<Action>) {
         let Some(state) = self.ops.remove(&op) else { return };
         for drive in state.claimed {
+            assert!(self.drives[drive.index()].owner == Some(op), "{drive} is claimed by {op}, which does not own it");
             self.drives[drive.index()].owner = None;
             self.claims.remove(&self.spec, drive);
             self.hold_while_away(drive);
@@ -316,6 +317,7 @@ impl RandomLayout {
             for drive in &drives {
                 self.drives[drive.index()].owner = Some(op);
                 self.claims.add(&self.spec, *drive);
+                assert!(self.claims.holds(&self.spec, *drive), "{op} claims {drive} beyond a limit");
             }
             if let Some(state) = self.ops.get_mut(&op) {
                 state.picked = Some(now);

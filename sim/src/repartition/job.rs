@@ -183,6 +183,7 @@ impl Run<'_> {
 
     /// Submits the next operation of a step.
     fn submit(&mut self, mut step: StepInHand) {
+        assert!(self.step.is_none(), "a step is given out while another one is in hand");
         let (work, bytes) = self.work(&step);
         step.op_bytes = bytes;
         step.op = self.world.ask_for_job(JobClass { job: JOB, class: CLASS }, work);
@@ -249,6 +250,7 @@ impl Run<'_> {
                 step.moved += step.op_bytes;
                 if let Order::Refill { on, target, bytes } = step.order {
                     self.doom_run((on, target), step.op_bytes);
+                    assert!(step.moved <= bytes, "{} bytes are read back, of {bytes} that were asked for", step.moved);
                     if step.moved < bytes {
                         return self.submit(step);
                     }
@@ -310,6 +312,7 @@ impl Run<'_> {
                 blobs.pop_front();
             }
         }
+        assert!(bytes == 0, "{bytes} bytes were read back that never lay there");
     }
 
     /// Lets the next thing happen, which may be a client.
@@ -349,11 +352,13 @@ impl Run<'_> {
         let wakes = |priority: PriorityClass| {
             stats.group_wakes[PriorityClass::ALL.iter().position(|known| *known == priority).unwrap_or(0)]
         };
+        let time = self.world.now().since(Time::ZERO);
+        assert!(stats.switching <= time, "a class waited for longer than there was time");
         let planner = self.planner().expect("a job that has ended is known until it is closed");
         Measurements {
             strategy: planner.choice(CLASS),
             changes: planner.changes(),
-            time: self.world.now().since(Time::ZERO),
+            time,
             switching: stats.switching,
             switches: wakes(PriorityClass::Background),
             client_wakes: wakes(PriorityClass::Client),

@@ -58,6 +58,7 @@ const HOUR_S: f64 = 3_600.0;
 
 impl Repartitioned {
     pub(super) fn of(what: &Repartition, groups: usize, runs: &[Measurements]) -> Self {
+        assert!(!runs.is_empty() && runs.len() == what.seeds.len(), "each seed has a run");
         let mean = |of: &dyn Fn(&Measurements) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
         let bytes = |of: fn(&Measurements) -> u64| {
             let sum: u128 = runs.iter().map(|run| u128::from(of(run))).sum();

@@ -33,6 +33,7 @@ impl Laid {
                 from -= spare;
             }
         }
+        assert!(from < to, "an axis goes from {from} to {to}");
         let values = if axis.ticks.is_empty() { suited(axis.scale, low, high) } else { axis.ticks.clone() };
         let tick = |value: f64| Some(Tick { at: position(axis.scale, value)?, label: short(value) });
         let mut ticks: Vec<Tick> = values.into_iter().filter_map(tick).collect();

@@ -311,6 +311,7 @@ impl RangeOf {
             values.push(kind.read(from.meaning.written_as(between(step)))?);
         }
         values.push(to);
+        assert!(values.len() as u64 == self.steps, "a range of {} has {} values", self.steps, values.len());
         Ok(values)
     }
 }

@@ -100,9 +100,13 @@ impl Blobs {
     pub(super) fn place(&mut self, blob: SimBlob) -> BlobId {
         let distinct: BTreeSet<&DriveId> = blob.drives.iter().collect();
         assert!(distinct.len() == blob.drives.len(), "two stacks of a blob on one drive: {:?}", blob.drives);
+        let living = blob.bytes.checked_sub(blob.dead_bytes);
+        let room = blob.stack_bytes.saturating_mul(blob.drives.len() as u64);
+        assert!(living.is_some_and(|living| living <= room), "{living:?} living bytes lie in {room}");
         let number = self.next();
         self.next += 1;
-        self.known.insert(number, blob);
+        let before = self.known.insert(number, blob);
+        assert!(before.is_none(), "{number} is the number of two blobs");
         number
     }
 
@@ -120,6 +124,7 @@ impl Blobs {
     /// Marks more bytes of a blob as dead; answers with its group and their number. `None` if there is no such blob.
     pub(super) fn mark_dead(&mut self, blob: BlobId, bytes: u64) -> Option<(GroupId, u64)> {
         let found = self.known.get_mut(&blob)?;
+        assert!(found.dead_bytes <= found.bytes, "more of {blob} is dead than there is");
         let bytes = bytes.min(found.bytes - found.dead_bytes);
         found.dead_bytes += bytes;
         if found.dead_bytes > 0 {
@@ -129,7 +134,8 @@ impl Blobs {
     }
 
     pub(super) fn begin_delete(&mut self, op: OpId, blob: BlobId) {
-        self.deleting.insert(op, blob);
+        let before = self.deleting.insert(op, blob);
+        assert!(before.is_none(), "{op} deletes {blob} and {before:?}");
     }
 
     /// Removes the blob that `op` has deleted.
@@ -222,6 +228,7 @@ impl Blobs {
         if let Some(left) = self.failed.get_mut(&to) {
             *left += 1;
         }
+        assert!(now >= self.rebuilt_at, "time runs forward");
         self.rebuilt_at = now;
         true
     }

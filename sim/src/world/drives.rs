@@ -121,6 +121,7 @@ impl Drives {
 
     /// Draws whether a fault of this rate happens now.
     pub fn unlucky(&mut self, permille: u64) -> bool {
+        assert!(permille <= 1_000, "{permille} of 1,000 fail");
         permille > 0 && self.faults_rng.below(1000) < permille
     }
 
@@ -201,6 +202,13 @@ impl Drives {
         };
         let Ok(when) = done else { return Answer::Now(failed(Loss::MountFailed)) };
         assert!(when >= now, "{event:?} is answered before it was asked for");
+        let state = self.physics[drive.index()].state(now);
+        let fits = match kind {
+            CommandKind::SpinUp => matches!(state, PowerState::SpinningUp | PowerState::Active),
+            CommandKind::Mount { .. } | CommandKind::Unmount => state == PowerState::Active,
+            CommandKind::Stop => matches!(state, PowerState::SpinningDown | PowerState::Standby),
+        };
+        assert!(fits && !self.is_away(drive), "{drive} is {state:?}, and was told to {kind:?}");
         if self.unlucky(self.faults.mute_permille) {
             return Answer::Never;
         }
@@ -222,6 +230,7 @@ impl Drives {
             self.trips += 1;
             assert!(trip.drives.contains(&drive), "a fuse that {drive} trips is its own");
             trip.drives.iter().for_each(|drive| self.lose(now, *drive));
+            assert!(self.is_away(drive), "{drive} turns behind a fuse that tripped");
         }
         (done, trip)
     }

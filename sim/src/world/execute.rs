@@ -94,12 +94,15 @@ impl<M: Controller> World<M> {
         }
         self.staging.forget(op);
         let OpenOp { priority, group, bytes, issued, picked, first_byte, .. } = open;
+        assert!(issued <= self.now, "{op} ended before it was issued");
+        assert!(picked.is_none_or(|picked| issued <= picked && picked <= self.now), "{op} was served out of its time");
         self.ended.push(Ended { op, priority, group, outcome, bytes, issued, picked, first_byte, at: self.now });
     }
 
     fn written(&mut self, op: OpId, open: &OpenOp, group: GroupId, drives: &[DriveId]) {
         let OpenOp { bytes, stack_bytes, .. } = *open;
         assert!(drives.len() == self.rack.spec().code.stacks(), "{op} wrote {} stacks", drives.len());
+        assert!(self.stack_bytes(bytes) <= stack_bytes, "{op} wrote {bytes} bytes into stacks of {stack_bytes}");
         self.blobs.add(SimBlob { group, drives: drives.to_vec(), stack_bytes, bytes, dead_bytes: 0 });
         if self.staging.migrated(op) {
             self.plan(self.now, Event::StagingChanged(self.staging.usage()), None);

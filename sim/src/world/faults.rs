@@ -46,6 +46,7 @@ impl<M: Controller> World<M> {
     /// Takes a drive away for good: it died, and the operator declares that it will not come back.
     pub fn fail(&mut self, drive: DriveId) {
         self.kill(drive);
+        assert!(self.drives.is_away(drive), "{drive} answers, and is declared to have failed");
         self.blobs.fail(drive);
         self.report(Event::DriveFailed { drive });
     }
@@ -77,6 +78,7 @@ impl<M: Controller> World<M> {
     /// counted already ([`Setting`](super::Setting)).
     pub fn place(&mut self, group: GroupId, drives: Vec<DriveId>, stack_bytes: u64) -> BlobId {
         let bytes = stack_bytes * u64::from(self.rack.spec().code.data);
+        assert!(drives.len() == self.rack.spec().code.stacks(), "a blob of {} stacks", drives.len());
         self.blobs.place(SimBlob { group, drives, stack_bytes, bytes, dead_bytes: 0 })
     }
 }

@@ -89,7 +89,7 @@ impl TransferPlan {
             let streams = if policy == ReadPolicy::All { drives.len() } else { need };
             Self { need, streams, read: Some(blob), ..of_all(drives) }
         };
-        match transfer {
+        let plan = match transfer {
             Transfer::Read { blob, stacks, need, policy } => {
                 Self { sent: true, ..reading(*blob, on(stacks), *need, *policy) }
             }
@@ -101,6 +101,9 @@ impl TransferPlan {
             Transfer::Write { drives, .. } => Self { writes: true, ..of_all(drives.clone()) },
             Transfer::Verify { drives } => of_all(drives.clone()),
             Transfer::Delete { stacks, .. } => Self { need: 0, moves: false, writes: true, ..of_all(on(stacks)) },
-        }
+        };
+        let others = plan.drives.len() - usize::from(plan.target.is_some());
+        assert!(plan.need <= plan.streams && plan.streams <= others, "{transfer:?} needs more drives than it has");
+        plan
     }
 }

@@ -67,14 +67,16 @@ impl Staging {
     pub(super) fn stage(&mut self, number: u64, version: StagedVersion) {
         self.remove(number);
         self.versions.insert(number, version);
-        self.by_age.insert((version.since, number));
+        assert!(self.by_age.insert((version.since, number)), "version {number} is staged twice");
         self.bytes += version.bytes;
     }
 
     fn remove(&mut self, number: u64) -> bool {
         let Some(StagedVersion { bytes, since, .. }) = self.versions.remove(&number) else { return false };
         assert!(self.by_age.remove(&(since, number)), "version {number} has an age");
+        assert!(self.bytes >= bytes, "{bytes} bytes leave, of {} that are staged", self.bytes);
         self.bytes -= bytes;
+        assert!(self.bytes == 0 || !self.versions.is_empty(), "{} bytes are staged of no version", self.bytes);
         true
     }
 
@@ -126,7 +128,8 @@ impl Staging {
             None => panic!("version {version} is packed and not staged"),
         };
         let bytes = versions.iter().map(bytes).sum();
-        self.packs.insert(op, versions);
+        let before = self.packs.insert(op, versions);
+        assert!(before.is_none(), "{op} writes two packs: {before:?}");
         bytes
     }
 

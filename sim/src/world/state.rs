@@ -339,6 +339,7 @@ impl<M: Controller> World<M> {
         if next > until || next == Time::MAX {
             return false;
         }
+        assert!(planned.min(flows) >= self.now, "something should have happened before {}", self.now);
         self.now = next.max(self.now);
         if planned <= self.now {
             self.happen();
@@ -355,6 +356,7 @@ impl<M: Controller> World<M> {
         match scheduled {
             Scheduled::Report(event, about) => {
                 if let Some((drive, losses)) = about {
+                    assert!(self.drives.losses(drive) >= losses, "losses of {drive} are forgotten");
                     if self.drives.losses(drive) != losses {
                         return;
                     }
@@ -377,6 +379,7 @@ impl<M: Controller> World<M> {
 
     /// Reports an event to the engine, and executes the actions that it answers with.
     pub(super) fn report(&mut self, event: Event) {
+        assert!(self.actions.is_empty(), "{event:?} is reported before the actions of the last one are executed");
         self.counted.events += 1;
         (self.now, &event).hash(&mut self.trace);
         if let Some(recorder) = &mut self.recorder {

@@ -80,6 +80,7 @@ impl<M: Controller> World<M> {
             };
             streams.push(DriveStream { drive, result, losses: self.drives.losses(drive) });
         }
+        assert!(fine <= plan.streams, "{fine} drives take part, where {} are to", plan.streams);
         (streams, waited)
     }
 
@@ -109,6 +110,7 @@ impl<M: Controller> World<M> {
         let (op, stream_bytes) = (moving.op, moving.stream_bytes);
         self.count_streams(&moving, true);
         let rate = self.flows.begin(self.now, moving, demand, stream_bytes);
+        assert!(rate <= self.rack.spec().profile.bytes_per_s, "{op} is faster than its drives");
         let fragment_bytes = u64::from(self.rack.spec().code.fragment_bytes).min(stream_bytes);
         if let Some(open) = self.open.get_mut(&op) {
             let first_byte = self.now + transfer_time(fragment_bytes, rate);
