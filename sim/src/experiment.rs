@@ -191,8 +191,8 @@ pub enum ExperimentError {
     /// The rack has no layout.
     #[error("the rack has no layout: {0}")]
     Layout(#[from] LayoutError),
-    /// The rack does not stand without its limits.
-    #[error("the rack does not stand without its limits: {0}")]
+    /// A variant of the rack, such as the one without its limits, is not valid.
+    #[error("a variant of the rack does not stand: {0}")]
     Spec(#[from] SpecError),
     /// No seed was given.
     #[error("an experiment needs at least one seed")]

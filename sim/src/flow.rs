@@ -281,14 +281,9 @@ impl<T> Flows<T> {
         Some(flow.what)
     }
 
-    /// The number of flows under way.
-    fn len(&self) -> usize {
-        self.places.len() - self.free.len()
-    }
-
     /// True if nothing moves.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    fn is_empty(&self) -> bool {
+        self.places.len() == self.free.len()
     }
 
     fn flow(&self, place: usize) -> &Flow<T> {

@@ -33,13 +33,15 @@ impl Network {
 /// The links of a rack.
 #[derive(Clone, Debug)]
 pub(crate) struct Links {
-    capacities: Vec<u64>,
+    /// The capacity of each link, in bytes/s.
+    pub capacities: Vec<u64>,
     /// The links of resources that each drive crosses, drive after drive: one for each such resource.
     of_drive: Vec<LinkId>,
     each_crosses: usize,
     /// The server of each drive.
     server_of: Vec<usize>,
-    servers: usize,
+    /// The number of servers.
+    pub servers: usize,
     /// The link by which each server sends; empty if the network is unbounded.
     network_of: Vec<LinkId>,
     stream_bytes_per_s: u64,
@@ -70,16 +72,6 @@ impl Links {
         }
         let stream_bytes_per_s = spec.profile.bytes_per_s;
         Self { capacities, of_drive, each_crosses: firsts.len(), server_of, servers, network_of, stream_bytes_per_s }
-    }
-
-    /// The capacity of each link, in bytes/s.
-    pub fn capacities(&self) -> &[u64] {
-        &self.capacities
-    }
-
-    /// The number of servers.
-    pub fn servers(&self) -> usize {
-        self.servers
     }
 
     /// The server that `drive` hangs on.
@@ -133,7 +125,7 @@ mod tests {
     fn a_read_in_one_half_crosses_one_root_whole_and_sends_its_data_by_one_network() {
         let spec = pelican();
         let links = Links::new(&spec, Network::PELICAN);
-        assert_eq!(links.capacities(), [8_000_000_000, 8_000_000_000, 2_500_000_000, 2_500_000_000]);
+        assert_eq!(links.capacities, [8_000_000_000, 8_000_000_000, 2_500_000_000, 2_500_000_000]);
         let mut right: Vec<DriveId> = spec.drives.iter().map(|d| d.id).filter(|d| links.server_of(*d) == 1).collect();
         right.truncate(18);
         assert_eq!(links.demand(right.clone(), 15).crosses, [(1, 18_000), (3, 15_000)]);

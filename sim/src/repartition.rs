@@ -19,7 +19,6 @@ pub use point::Repartitioned;
 pub(crate) use point::paper_s;
 
 use asked::CLASS;
-use engine::layout::Layout;
 use std::time::Duration;
 
 /// Runs a job: every seed, and all of them taken together.
@@ -36,9 +35,5 @@ pub fn run(what: &Repartition) -> Result<Repartitioned, RepartitionError> {
     }
     let layout = engine::layout::synthesise(&what.rack)?;
     let taken: Result<Vec<_>, _> = what.seeds.iter().map(|seed| job::run(what, &layout, *seed)).collect();
-    Ok(Repartitioned::of(what, groups_of(&layout), &taken?))
-}
-
-fn groups_of(layout: &Layout) -> usize {
-    layout.classes[CLASS.index()].len()
+    Ok(Repartitioned::of(what, layout.classes[CLASS.index()].len(), &taken?))
 }

@@ -18,6 +18,7 @@ mod palette;
 mod rack;
 mod table;
 
+pub(crate) use axis::range;
 pub use axis::short;
 pub use figure::{Axis, Figure, Mark, Panel, Scale, Series, Style};
 pub use page::{Page, Section};

@@ -63,7 +63,7 @@ pub fn run(experiment: &Experiment) -> Result<Point, ExperimentError> {
 pub fn run_once(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<Measured, ExperimentError> {
     let stored = stored(experiment, layout, seed)?;
     let mut setting = Setting { network: Some(experiment.network), ..Setting::default() };
-    setting.used_bytes = stored.used_bytes().to_vec();
+    setting.used_bytes.clone_from(&stored.used_bytes);
     if let Some(fault) = experiment.fault {
         let rebuilds = |_: &&mut u64| experiment.system != System::RandomLayout;
         let used = setting.used_bytes.get_mut(fault.drive.index()).filter(rebuilds);
@@ -98,7 +98,7 @@ fn stored(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<Stored,
         System::RandomLayout => Stored::at_random(spec, count, &mut rng),
         _ => Stored::in_groups(spec, layout, count, experiment.stored_permille, &mut rng),
     };
-    if stored.is_empty() { Err(ExperimentError::NothingStored) } else { Ok(stored) }
+    if stored.len() == 0 { Err(ExperimentError::NothingStored) } else { Ok(stored) }
 }
 
 /// A drive that is going to fail.

@@ -24,7 +24,8 @@ pub(crate) struct Stored {
     stacks: usize,
     drives: Vec<DriveId>,
     groups: Vec<GroupId>,
-    used_bytes: Vec<u64>,
+    /// The bytes that they take on each drive.
+    pub used_bytes: Vec<u64>,
 }
 
 impl Stored {
@@ -99,11 +100,6 @@ impl Stored {
         self.groups.len()
     }
 
-    /// True if there are no blobs.
-    pub fn is_empty(&self) -> bool {
-        self.groups.is_empty()
-    }
-
     /// The group and the drives of blob `index`.
     pub fn blob(&self, index: usize) -> (GroupId, &[DriveId]) {
         (self.groups[index], &self.drives[index * self.stacks..][..self.stacks])
@@ -116,10 +112,5 @@ impl Stored {
             first.entry(*group).or_insert(index);
         }
         first.into_values().collect()
-    }
-
-    /// The bytes that they take on each drive.
-    pub fn used_bytes(&self) -> &[u64] {
-        &self.used_bytes
     }
 }

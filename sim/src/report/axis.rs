@@ -91,9 +91,7 @@ fn position(scale: Scale, value: f64) -> Option<f64> {
 
 /// The range of the values that can be shown; a linear axis begins at 0 unless a value lies below.
 fn found(scale: Scale, values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let shown = values.filter(|value| position(scale, *value).is_some());
-    let (low, high) =
-        shown.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    let (low, high) = range(values.filter(|value| position(scale, *value).is_some()));
     if low > high {
         return if scale == Scale::Log { (1.0, 10.0) } else { (0.0, 1.0) };
     }
@@ -102,6 +100,12 @@ fn found(scale: Scale, values: impl Iterator<Item = f64>) -> (f64, f64) {
         Scale::Linear if low >= 0.0 => (0.0, if high > 0.0 { high } else { 1.0 }),
         Scale::Log | Scale::Linear => (low, high),
     }
+}
+
+/// The least and the greatest of `values`.
+pub(crate) fn range(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    let ends = (f64::INFINITY, f64::NEG_INFINITY);
+    values.into_iter().fold(ends, |(least, most), value| (least.min(value), most.max(value)))
 }
 
 fn suited(scale: Scale, low: f64, high: f64) -> Vec<f64> {

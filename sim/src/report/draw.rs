@@ -181,11 +181,11 @@ impl Pen {
     }
 
     fn disc(self, root: &Area<'_>, center: (i32, i32)) -> Drawn<()> {
-        if self.style == Style::Reference {
-            root.draw(&Circle::new(center, 4, color(Tone::PAPER).filled()))?;
-            return root.draw(&Circle::new(center, 4, self.color.stroke_width(1)));
+        if self.style != Style::Reference {
+            return root.draw(&Circle::new(center, 4, self.color.filled()));
         }
-        root.draw(&Circle::new(center, 4, self.color.filled()))
+        root.draw(&Circle::new(center, 4, color(Tone::PAPER).filled()))?;
+        root.draw(&Circle::new(center, 4, self.color.stroke_width(1)))
     }
 
     fn whisker(self, root: &Area<'_>, x: i32, low: i32, high: i32) -> Drawn<()> {

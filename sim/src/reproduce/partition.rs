@@ -45,7 +45,29 @@ impl Reproduction {
 
     /// Every job as a table.
     pub fn points(&self) -> Table {
-        points(&self.runs)
+        let (words, numbers) = (Column::words, Column::numbers);
+        let columns: &[ColumnOf<Job>] = &[
+            (words("varied", "varied"), |job| Cell::words(job.sweep.words())),
+            (numbers("value", "value"), |job| Cell::number(job.x)),
+            (words("strategy", "strategy"), |job| Cell::words(job.point.strategy.to_string())),
+            (numbers("time (h)", "hours"), |job| Cell::number(job.point.hours)),
+            (numbers("the paper's model (h)", "model_hours"), |job| Cell::maybe(job.point.model_hours)),
+            (numbers("off by (%)", "model_off_percent"), |job| Cell::maybe(percent_off(job, job.point.model_hours))),
+            (numbers("better model (h)", "better_model_hours"), |job| Cell::maybe(job.point.better_model_hours)),
+            (numbers("off by (%)", "better_model_off_percent"), |job| {
+                Cell::maybe(percent_off(job, job.point.better_model_hours))
+            }),
+            (numbers("dry run (h)", "simulated_hours"), |job| Cell::number(job.point.simulated_hours)),
+            (numbers("lower bound (h)", "bound_hours"), |job| Cell::maybe(job.point.bound_hours)),
+            (numbers("switching (h)", "switching_hours"), |job| Cell::number(job.point.switching_hours)),
+            (numbers("switches", "switches"), |job| Cell::number(job.point.switches)),
+            (numbers("read (TB)", "read_tb"), |job| terabytes(job.point.bytes_read)),
+            (numbers("written (TB)", "written_tb"), |job| terabytes(job.point.bytes_written)),
+            (numbers("most offloaded on a group (TB)", "peak_offloaded_tb"), |job| {
+                terabytes(job.point.peak_offloaded_bytes)
+            }),
+        ];
+        Table::of(&self.runs.jobs, columns)
     }
 
     /// Everything on one page. `command` is what makes it again.
@@ -54,32 +76,6 @@ impl Reproduction {
             [("Where the paper's formulas are more than 5 % off", self.apart()), ("All points", self.points())];
         self.page_of("BuffPack and OffPack, reproduced", ABOUT, command, tables)
     }
-}
-
-fn points(runs: &Runs) -> Table {
-    let (words, numbers) = (Column::words, Column::numbers);
-    let columns: &[ColumnOf<Job>] = &[
-        (words("varied", "varied"), |job| Cell::words(job.sweep.words())),
-        (numbers("value", "value"), |job| Cell::number(job.x)),
-        (words("strategy", "strategy"), |job| Cell::words(job.point.strategy.to_string())),
-        (numbers("time (h)", "hours"), |job| Cell::number(job.point.hours)),
-        (numbers("the paper's model (h)", "model_hours"), |job| Cell::maybe(job.point.model_hours)),
-        (numbers("off by (%)", "model_off_percent"), |job| Cell::maybe(percent_off(job, job.point.model_hours))),
-        (numbers("better model (h)", "better_model_hours"), |job| Cell::maybe(job.point.better_model_hours)),
-        (numbers("off by (%)", "better_model_off_percent"), |job| {
-            Cell::maybe(percent_off(job, job.point.better_model_hours))
-        }),
-        (numbers("dry run (h)", "simulated_hours"), |job| Cell::number(job.point.simulated_hours)),
-        (numbers("lower bound (h)", "bound_hours"), |job| Cell::maybe(job.point.bound_hours)),
-        (numbers("switching (h)", "switching_hours"), |job| Cell::number(job.point.switching_hours)),
-        (numbers("switches", "switches"), |job| Cell::number(job.point.switches)),
-        (numbers("read (TB)", "read_tb"), |job| terabytes(job.point.bytes_read)),
-        (numbers("written (TB)", "written_tb"), |job| terabytes(job.point.bytes_written)),
-        (numbers("most offloaded on a group (TB)", "peak_offloaded_tb"), |job| {
-            terabytes(job.point.peak_offloaded_bytes)
-        }),
-    ];
-    Table::of(&runs.jobs, columns)
 }
 
 fn percent_off(job: &Job, model_hours: Option<f64>) -> Option<f64> {

@@ -14,7 +14,7 @@ mod rows;
 mod runs;
 
 pub use figures::FIGURES;
-pub use runs::{FilledRack, Runs, RunsError, Series, prototype};
+pub use runs::{FilledRack, Runs, Series, prototype};
 
 #[cfg(test)]
 pub(super) use paper::ALL as CLAIMS;
@@ -39,12 +39,55 @@ impl Reproduction {
 
     /// Every point as a table.
     pub fn points(&self) -> Table {
-        points(&self.runs)
+        let numbers = Column::numbers;
+        let columns: &[ColumnOf<(Series, Point)>] = &[
+            (Column::words("series", "series"), |(series, _)| Cell::words(format!("{series:?}"))),
+            (numbers("requests (1/s)", "reads_per_s"), |(_, point)| Cell::maybe(point.parameters.reads_per_s)),
+            (numbers("burst", "burst_reads"), |(_, point)| Cell::maybe(point.parameters.burst_reads.map(f64::from))),
+            (numbers("u (GB)", "u_gb"), |(_, point)| Cell::number((point.parameters.overtake_limit / GB) as f64)),
+            (numbers("throughput (Gb/s)", "throughput_gbit_per_s"), |(_, point)| Cell::number(gbit(point))),
+            (numbers("+- 95 %", "throughput_gbit_per_s_ci95"), |(_, point)| {
+                Cell::maybe(point.ci95.throughput_bytes_per_s.map(|half| half * 8e-9))
+            }),
+            (numbers("TTFB mean (s)", "ttfb_s_mean"), |(_, point)| Cell::maybe(point.ttfb_s.mean)),
+            (numbers("p99 (s)", "ttfb_s_p99"), |(_, point)| Cell::maybe(point.ttfb_s.p99)),
+            (numbers("max (s)", "ttfb_s_max"), |(_, point)| Cell::maybe(point.ttfb_s.max)),
+            (numbers("completion mean (s)", "completion_s_mean"), |(_, point)| Cell::maybe(point.completion_s.mean)),
+            (numbers("service mean (s)", "service_s_mean"), |(_, point)| Cell::maybe(point.service_s.mean)),
+            (numbers("rejects (%)", "rejects_percent"), |(_, point)| Cell::number(point.reject_rate * 100.0)),
+            (numbers("waking (%)", "wake_time_percent"), |(_, point)| Cell::number(point.wake_time_fraction * 100.0)),
+            (numbers("spin-ups / drive, year", "spin_ups_per_drive_year"), |(_, point)| {
+                Cell::number(point.spin_ups_per_drive_year)
+            }),
+            (numbers("TB / drive, year", "tb_per_drive_year"), |(_, point)| Cell::number(point.tb_per_drive_year)),
+            (numbers("power mean (W)", "power_w_mean"), |(_, point)| Cell::number(point.power_w.mean)),
+            (numbers("peak (W)", "power_w_peak"), |(_, point)| Cell::number(point.power_w.peak)),
+            (numbers("steady after (h)", "steady_after_h"), |(_, point)| {
+                Cell::maybe(point.steady_after_s.map(|after| after / 3_600.0))
+            }),
+        ];
+        Table::of(&self.runs.points, columns)
     }
 
     /// The utilisation of each rack that was filled.
     pub fn fills(&self) -> Table {
-        fills(&self.runs)
+        let (words, numbers) = (Column::words, Column::numbers);
+        let columns: &[ColumnOf<FilledRack>] = &[
+            (words("drives", "drives"), |rack| {
+                let shape = rack.capacities.map(|capacities| format!("vary, mean of {}", capacities.draws));
+                Cell::words(shape.unwrap_or_else(|| "equal".to_owned()))
+            }),
+            (words("chosen inside a group", "rule"), |rack| {
+                Cell::words(if rack.random { "at random" } else { "most spare" })
+            }),
+            (numbers("blobs", "blobs"), |rack| Cell::number(rack.filled.blobs as f64)),
+            (numbers("utilisation (%)", "utilisation_percent"), |rack| percent(rack.filled.utilisation())),
+            (numbers("over clipped drives (%)", "over_clipped_percent"), |rack| percent(rack.over_clipped)),
+            (numbers("least used drive (%)", "least_used_percent"), |rack| {
+                percent(rack.filled.drive_utilisation.first().copied().unwrap_or(0.0))
+            }),
+        ];
+        Table::of(&self.runs.fills, columns)
     }
 
     /// Everything on one page. `command` is what makes it again.
@@ -52,57 +95,6 @@ impl Reproduction {
         let tables = [("All points", self.points()), ("Racks that were filled", self.fills())];
         self.page_of("Pelican's evaluation, reproduced", ABOUT, command, tables)
     }
-}
-
-fn points(runs: &Runs) -> Table {
-    let numbers = Column::numbers;
-    let columns: &[ColumnOf<(Series, Point)>] = &[
-        (Column::words("series", "series"), |(series, _)| Cell::words(format!("{series:?}"))),
-        (numbers("requests (1/s)", "reads_per_s"), |(_, point)| Cell::maybe(point.parameters.reads_per_s)),
-        (numbers("burst", "burst_reads"), |(_, point)| Cell::maybe(point.parameters.burst_reads.map(f64::from))),
-        (numbers("u (GB)", "u_gb"), |(_, point)| Cell::number((point.parameters.overtake_limit / GB) as f64)),
-        (numbers("throughput (Gb/s)", "throughput_gbit_per_s"), |(_, point)| Cell::number(gbit(point))),
-        (numbers("+- 95 %", "throughput_gbit_per_s_ci95"), |(_, point)| {
-            Cell::maybe(point.ci95.throughput_bytes_per_s.map(|half| half * 8e-9))
-        }),
-        (numbers("TTFB mean (s)", "ttfb_s_mean"), |(_, point)| Cell::maybe(point.ttfb_s.mean)),
-        (numbers("p99 (s)", "ttfb_s_p99"), |(_, point)| Cell::maybe(point.ttfb_s.p99)),
-        (numbers("max (s)", "ttfb_s_max"), |(_, point)| Cell::maybe(point.ttfb_s.max)),
-        (numbers("completion mean (s)", "completion_s_mean"), |(_, point)| Cell::maybe(point.completion_s.mean)),
-        (numbers("service mean (s)", "service_s_mean"), |(_, point)| Cell::maybe(point.service_s.mean)),
-        (numbers("rejects (%)", "rejects_percent"), |(_, point)| Cell::number(point.reject_rate * 100.0)),
-        (numbers("waking (%)", "wake_time_percent"), |(_, point)| Cell::number(point.wake_time_fraction * 100.0)),
-        (numbers("spin-ups / drive, year", "spin_ups_per_drive_year"), |(_, point)| {
-            Cell::number(point.spin_ups_per_drive_year)
-        }),
-        (numbers("TB / drive, year", "tb_per_drive_year"), |(_, point)| Cell::number(point.tb_per_drive_year)),
-        (numbers("power mean (W)", "power_w_mean"), |(_, point)| Cell::number(point.power_w.mean)),
-        (numbers("peak (W)", "power_w_peak"), |(_, point)| Cell::number(point.power_w.peak)),
-        (numbers("steady after (h)", "steady_after_h"), |(_, point)| {
-            Cell::maybe(point.steady_after_s.map(|after| after / 3_600.0))
-        }),
-    ];
-    Table::of(&runs.points, columns)
-}
-
-fn fills(runs: &Runs) -> Table {
-    let (words, numbers) = (Column::words, Column::numbers);
-    let columns: &[ColumnOf<FilledRack>] = &[
-        (words("drives", "drives"), |rack| {
-            let shape = rack.capacities.map(|capacities| format!("vary, mean of {}", capacities.draws));
-            Cell::words(shape.unwrap_or_else(|| "equal".to_owned()))
-        }),
-        (words("chosen inside a group", "rule"), |rack| {
-            Cell::words(if rack.random { "at random" } else { "most spare" })
-        }),
-        (numbers("blobs", "blobs"), |rack| Cell::number(rack.filled.blobs as f64)),
-        (numbers("utilisation (%)", "utilisation_percent"), |rack| percent(rack.filled.utilisation())),
-        (numbers("over clipped drives (%)", "over_clipped_percent"), |rack| percent(rack.over_clipped)),
-        (numbers("least used drive (%)", "least_used_percent"), |rack| {
-            percent(rack.filled.drive_utilisation.first().copied().unwrap_or(0.0))
-        }),
-    ];
-    Table::of(&runs.fills, columns)
 }
 
 fn percent(share: f64) -> Cell {

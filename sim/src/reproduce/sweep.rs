@@ -10,12 +10,6 @@ pub(super) fn most(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// The least and the greatest of `values`.
-pub(super) fn range(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
-    let ends = (f64::INFINITY, f64::NEG_INFINITY);
-    values.into_iter().fold(ends, |(least, most), value| (least.min(value), most.max(value)))
-}
-
 /// The share by which the greatest value of a range exceeds the least.
 pub(super) fn spread((least, most): (f64, f64)) -> f64 {
     most / least - 1.0

@@ -21,8 +21,7 @@ pub struct Asked {
 
 /// A table of the keys that vary, and of the measures that matter most.
 pub fn short_table(scenario: &Scenario, answers: &[Answer]) -> Table {
-    let measures: Vec<&Measure> = MEASURES.iter().filter(|measure| measure.short).collect();
-    table(&scenario.varied(), &measures, answers, false)
+    table(&scenario.varied(), answers, |measure| measure.short, false)
 }
 
 /// A warning that drives start more often than they are rated for, if they do in some of the answers.
@@ -50,37 +49,34 @@ pub fn wear(answers: &[Answer]) -> Option<String> {
 pub fn csv(answers: &[Answer]) -> String {
     let keys: Vec<&Key> =
         KEYS.iter().filter(|key| answers.iter().any(|a| a.case.values.contains_key(key.name))).collect();
-    table(&keys, &MEASURES.iter().collect::<Vec<_>>(), answers, true).csv()
+    table(&keys, answers, |_| true, true).csv()
 }
 
-fn table(keys: &[&Key], measures: &[&Measure], answers: &[Answer], exact: bool) -> Table {
-    let counted = |measure: &&&Measure| answers.iter().any(|answer| measure.exact(&answer.found).is_some());
-    let measures: Vec<&Measure> = measures.iter().filter(counted).copied().collect();
-    let mut columns = columns_of(keys);
-    columns.extend(measures.iter().map(|measure| Column::numbers(measure.label, measure.name)));
-    let mut table = Table::new(columns);
+/// The keys and those measures of `measures` that any answer has; for programs in the units of their names.
+fn table(keys: &[&Key], answers: &[Answer], measures: impl Fn(&Measure) -> bool, exact: bool) -> Table {
+    let counted = |measure: &&Measure| answers.iter().any(|answer| measure.exact(&answer.found).is_some());
+    let measures: Vec<&Measure> = MEASURES.iter().filter(|measure| measures(measure)).filter(counted).collect();
+    let columns = measures.iter().map(|measure| Column::numbers(measure.label, measure.name)).collect();
+    beside(keys, answers, columns, |answer, measure| {
+        let (shown, value) = (measures[measure].of(&answer.found), measures[measure].exact(&answer.found));
+        match Cell::maybe(shown) {
+            Cell::Number { shown, .. } if exact => Cell::Number { value: value.unwrap_or(f64::NAN), shown },
+            cell => cell,
+        }
+    })
+}
+
+/// The values of the keys as they are written, and beside them `columns`, whose cells `cell` makes by their index.
+fn beside(keys: &[&Key], answers: &[Answer], columns: Vec<Column>, cell: impl Fn(&Answer, usize) -> Cell) -> Table {
+    let count = columns.len();
+    let of_keys = keys.iter().map(|key| Column::words(plain_name(key.name), key.name));
+    let mut table = Table::new(of_keys.chain(columns).collect());
     for answer in answers {
-        let mut row = cells_of(keys, answer);
-        row.extend(measures.iter().map(|measure| {
-            let (shown, value) = (measure.of(&answer.found), measure.exact(&answer.found));
-            match Cell::maybe(shown) {
-                Cell::Number { shown, .. } if exact => Cell::Number { value: value.unwrap_or(f64::NAN), shown },
-                cell => cell,
-            }
-        }));
-        table.push(row);
+        let written = keys.iter().map(|key| answer.case.written(key.name));
+        let written = written.map(|written| written.map_or(Cell::Empty, |written| Cell::words(written.to_string())));
+        table.push(written.chain((0..count).map(|column| cell(answer, column))).collect());
     }
     table
-}
-
-fn columns_of(keys: &[&Key]) -> Vec<Column> {
-    keys.iter().map(|key| Column::words(plain_name(key.name), key.name)).collect()
-}
-
-/// The values of these keys, as they are written.
-fn cells_of(keys: &[&Key], answer: &Answer) -> Vec<Cell> {
-    let written = |key: &&Key| answer.case.written(key.name);
-    keys.iter().map(|key| written(key).map_or(Cell::Empty, |written| Cell::words(written.to_string()))).collect()
 }
 
 /// The page of a scenario's answers.
@@ -95,7 +91,7 @@ pub fn page(scenario: &Scenario, answers: &[Answer], asked: &Asked) -> Page {
     sections.extend(wear(answers).map(Section::Words));
     sections.push(Section::Heading("All measures".to_owned()));
     let keys = scenario.varied();
-    sections.push(Section::Table(table(&keys, &MEASURES.iter().collect::<Vec<_>>(), answers, false)));
+    sections.push(Section::Table(table(&keys, answers, |_| true, false)));
     sections.push(Section::Heading("Parameters".to_owned()));
     sections.push(Section::Facts(constants(scenario, answers)));
     sections.push(Section::Heading("To run it again".to_owned()));
@@ -148,16 +144,11 @@ fn constants(scenario: &Scenario, answers: &[Answer]) -> Vec<(String, String)> {
 }
 
 fn hashes(keys: &[&Key], answers: &[Answer]) -> Table {
-    let mut columns = columns_of(keys);
-    columns.push(Column::words("trace hashes, by seed", "trace_hashes"));
-    let mut table = Table::new(columns);
-    for answer in answers {
-        let mut row = cells_of(keys, answer);
+    let columns = vec![Column::words("trace hashes, by seed", "trace_hashes")];
+    beside(keys, answers, columns, |answer, _| {
         let hashes: Vec<String> = answer.found.trace_hashes().iter().map(|hash| format!("{hash:016x}")).collect();
-        row.push(Cell::words(hashes.join(" ")));
-        table.push(row);
-    }
-    table
+        Cell::words(hashes.join(" "))
+    })
 }
 
 fn list(numbers: &[u64]) -> String {

@@ -3,7 +3,7 @@
 
 use super::runs::{Job, METHODS, PAPERS, Runs, Sweep};
 use crate::repartition::{Method, Repartitioned};
-use crate::report::{Axis, Figure, Panel, Scale, Series};
+use crate::report::{Axis, Figure, Panel, Scale, Series, range};
 use crate::reproduce::evaluation::NamedFigure;
 
 /// The names of the files of all figures.
@@ -74,9 +74,7 @@ fn even(runs: &Runs, sweep: Sweep, title: &str, x: &Axis, scale: fn(&'static str
 /// Gives panels the range of all their values.
 fn over_the_same(panels: &mut [Panel]) {
     let values = panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.marks).map(|mark| mark.y);
-    let (least, most) = values
-        .filter(|value| value.is_finite())
-        .fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), value| (least.min(value), most.max(value)));
+    let (least, most) = range(values.filter(|value| value.is_finite()));
     for panel in panels {
         let from = if panel.y.scale == Scale::Log { least / 1.1 } else { 0.0 };
         panel.y = panel.y.clone().range(from, most * 1.1);

@@ -4,9 +4,9 @@ use super::apart::{Apart, beside};
 use super::paper;
 use super::runs::{CROSSING_GB, Job, PAPERS, Runs, Sweep};
 use crate::repartition::{Method, Repartitioned};
-use crate::report::short;
+use crate::report::{range, short};
 use crate::reproduce::judge::{Claim, NEAR, Row, Verdict};
-use crate::reproduce::sweep::{STEP, from_to, range, spread};
+use crate::reproduce::sweep::{STEP, from_to, spread};
 use Method::{Baseline, Buffpack, Offpack, Tourpack};
 
 /// All rows, in the order of the text.

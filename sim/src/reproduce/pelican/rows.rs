@@ -3,10 +3,10 @@
 use super::paper;
 use super::runs::Series::{self, Burst, ByU, Fp, FpUnbounded, Pelican, PelicanUnbounded, Random, Rebuild};
 use super::runs::{FilledRack, GB, Runs, gbit, rate};
-use crate::report::short;
+use crate::report::{range, short};
 use crate::reproduce::judge::Verdict::{ByConstruction, Calibrated};
 use crate::reproduce::judge::{Claim, NEAR, Row, Says};
-use crate::reproduce::sweep::{STEP, from_to, most, range, spread};
+use crate::reproduce::sweep::{STEP, from_to, most, spread};
 use crate::{ClientSummary, Point};
 
 /// All rows, in the order of the text.

@@ -66,17 +66,6 @@ pub struct Runs {
     pub fills: Vec<FilledRack>,
 }
 
-/// The reason why there are no runs.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RunsError {
-    /// An experiment cannot be run.
-    #[error(transparent)]
-    Experiment(#[from] ExperimentError),
-    /// A variant of the rack is not valid.
-    #[error("a variant of the rack does not stand: {0}")]
-    Spec(#[from] SpecError),
-}
-
 impl Runs {
     /// Simulates the evaluation of `rack`, which is Pelican's, on so many threads; calls `done` with the number of runs
     /// done, and of all.
@@ -86,14 +75,14 @@ impl Runs {
     /// at some rates; drives have a twentieth of their size where racks are filled, as has the failed drive.
     ///
     /// # Errors
-    /// [`RunsError`].
+    /// [`ExperimentError`].
     pub fn new(
         rack: RackSpec,
         quick: bool,
         threads: NonZeroUsize,
         done: &(dyn Fn(usize, usize) + Sync),
-    ) -> Result<Self, RunsError> {
-        let classes = engine::layout::synthesise(&rack).map_err(ExperimentError::from)?.classes.len();
+    ) -> Result<Self, ExperimentError> {
+        let classes = engine::layout::synthesise(&rack)?.classes.len();
         let (series, experiments): (Vec<Series>, Vec<Experiment>) = experiments(&rack, quick)?.into_iter().unzip();
         let to_fill = to_fill(quick);
         let all = experiments.len() + to_fill.len();
@@ -269,7 +258,7 @@ fn to_fill(quick: bool) -> Vec<ToFill> {
     [(None, false), (shape(2), true)].into_iter().chain(by_rule).collect()
 }
 
-fn fill_one(rack: &RackSpec, (shape, random): ToFill, quick: bool) -> Result<FilledRack, RunsError> {
+fn fill_one(rack: &RackSpec, (shape, random): ToFill, quick: bool) -> Result<FilledRack, ExperimentError> {
     let scale = if quick { 20 } else { 1 };
     let Capacities { min_bytes, max_bytes, .. } = Capacities::PELICAN;
     let mean = u64::midpoint(min_bytes, max_bytes);
@@ -277,7 +266,7 @@ fn fill_one(rack: &RackSpec, (shape, random): ToFill, quick: bool) -> Result<Fil
     let sizes = shape.unwrap_or(equal);
     let scaled = Capacities { min_bytes: sizes.min_bytes / scale, max_bytes: sizes.max_bytes / scale, ..sizes };
     let sized = varied(rack, scaled, 1)?;
-    let layout = engine::layout::synthesise(&sized).map_err(ExperimentError::from)?;
+    let layout = engine::layout::synthesise(&sized)?;
     let rule = if random { DriveRule::Random } else { DriveRule::MostSpare };
     let filled = fill(&sized, &layout, Sizes::VHD, rule, 1);
     let clipped = min_bytes / scale * sized.drives.len() as u64;
