@@ -1,4 +1,4 @@
-//! How fast the simulator is, how it grows, and what memory it takes. Everything runs on one thread, and the judge of
+//! The speed of the simulator, its growth, and the memory it takes. Everything runs on one thread, and the judge of
 //! traces runs along, as it does in every experiment.
 //!
 //! `cargo bench -p sim --bench speed` asks for

@@ -6,6 +6,7 @@ use crate::links::Network;
 use crate::measure::{Clients, Measured, Summary};
 use engine::ReadPolicy;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The experience of the clients of some classes, over all seeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -159,9 +160,7 @@ impl Point {
         let rated_starts_per_drive_year = f64::from(profile.rated_starts) / f64::from(profile.life_years);
         let all = |of: fn(&Measured) -> &Histogram| {
             let mut merged = Histogram::default();
-            for run in runs {
-                merged.merge(of(run));
-            }
+            runs.iter().for_each(|run| merged.merge(of(run)));
             Summary::of(&merged)
         };
         Self {
@@ -198,24 +197,21 @@ impl Point {
 }
 
 fn parameters(experiment: &Experiment, measured_s: f64) -> Parameters {
-    let arrivals = &experiment.workload.arrivals;
-    let poisson = matches!(arrivals, Arrivals::Poisson { .. });
+    let (reads_per_s, burst_reads, warm_up) = match &experiment.workload.arrivals {
+        Arrivals::Poisson { mean_gap } => (Some(mean_gap.as_secs_f64().recip()), None, experiment.warm_up),
+        Arrivals::Burst { reads, .. } => (None, Some(*reads), Duration::ZERO),
+        Arrivals::Replay(_) => (None, None, Duration::ZERO),
+    };
     Parameters {
         rack: experiment.rack.name.clone(),
         system: experiment.system,
         network: experiment.network,
-        reads_per_s: match arrivals {
-            Arrivals::Poisson { mean_gap } => Some(mean_gap.as_secs_f64().recip()),
-            _ => None,
-        },
-        burst_reads: match arrivals {
-            Arrivals::Burst { reads, .. } => Some(*reads),
-            _ => None,
-        },
+        reads_per_s,
+        burst_reads,
         overtake_limit: experiment.policy.scheduler.overtake_limit,
         queue_depth: experiment.policy.scheduler.queue_depth,
         read_policy: experiment.policy.read_policy,
-        warm_up_s: if poisson { experiment.warm_up.as_secs_f64() } else { 0.0 },
+        warm_up_s: warm_up.as_secs_f64(),
         measured_s,
         seeds: experiment.seeds.clone(),
     }

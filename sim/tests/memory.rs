@@ -31,7 +31,7 @@ fn peak_of(experiment: &Experiment) -> (u64, usize) {
     (events, ALLOCATOR.peak_usage() - before)
 }
 
-/// What a queue that happens to be longer one day than any day before may take more.
+/// The extra memory of a queue that happens to be longer one day than any day before.
 const FLUCTUATION_BYTES: usize = 64 << 10;
 
 // One test, since the allocator counts what all threads do.

@@ -192,13 +192,18 @@ impl DrivePhysics {
         self.state
     }
 
+    /// Succeeds if the platters turn at speed at `now`.
+    fn at_speed(&mut self, now: Time) -> Result<(), Refused> {
+        if self.state(now) == PowerState::Active { Ok(()) } else { Err(self.refused()) }
+    }
+
     /// Succeeds if files can be reached at `now`.
     ///
     /// # Errors
     /// [`Refused`] if the platters do not turn at speed, or nothing is mounted.
     pub fn ready(&mut self, now: Time) -> Result<(), Refused> {
-        self.settle(now);
-        if self.state == PowerState::Active && self.mounted { Ok(()) } else { Err(self.refused()) }
+        self.at_speed(now)?;
+        if self.mounted { Ok(()) } else { Err(self.refused()) }
     }
 
     /// Starts the platters; returns when they will turn at speed, which is `now` if they do already.
@@ -244,10 +249,7 @@ impl DrivePhysics {
     /// # Errors
     /// [`Refused`] if the platters do not turn at speed.
     pub fn mount(&mut self, now: Time, load: ServerLoad) -> Result<Time, Refused> {
-        self.settle(now);
-        if self.state != PowerState::Active {
-            return Err(self.refused());
-        }
+        self.at_speed(now)?;
         if !self.mounted {
             let span = match load {
                 ServerLoad::Idle => &self.profile.mount,
@@ -265,10 +267,7 @@ impl DrivePhysics {
     /// # Errors
     /// [`Refused`] if the platters do not turn at speed.
     pub fn unmount(&mut self, now: Time) -> Result<Time, Refused> {
-        self.settle(now);
-        if self.state != PowerState::Active {
-            return Err(self.refused());
-        }
+        self.at_speed(now)?;
         if self.mounted {
             self.busy_until = self.free_at(now) + self.profile.unmount.sample(&mut self.rng);
             self.mounted = false;

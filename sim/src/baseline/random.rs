@@ -82,13 +82,13 @@ impl Claims {
         }
     }
 
-    /// Whether no more is held in the domains of `drive` than may be.
+    /// True if no more is held in the domains of `drive` than may be.
     fn holds(&self, spec: &RackSpec, drive: DriveId) -> bool {
         let domain = |resource: usize| spec.drive(drive).resource_domains[resource].index();
         self.held.iter().all(|(resource, most, counts)| counts[domain(*resource)] <= *most)
     }
 
-    /// Whether these drives, no more than one of which is in a domain of limit 1, fit beside those held.
+    /// True if these drives, no more than one of which is in a domain of limit 1, fit beside those held.
     fn fits(&self, spec: &RackSpec, drives: &[DriveId]) -> bool {
         self.held.iter().all(|(resource, most, counts)| {
             let domain = |drive: &DriveId| spec.drive(*drive).resource_domains[*resource].index();
@@ -199,7 +199,7 @@ impl RandomLayout {
         state.attempt
     }
 
-    /// Whether this is the answer to the drive's last command.
+    /// True for the answer to the drive's last command.
     fn answers(&self, drive: DriveId, attempt: Attempt, phase: DrivePhase) -> bool {
         let state = &self.drives[drive.index()];
         state.attempt == attempt && state.phase == phase
@@ -328,7 +328,7 @@ impl RandomLayout {
         }
     }
 
-    /// Whether `drive` is there, and no lost drive keeps it from starting.
+    /// True if `drive` is there, and no lost drive keeps it from starting.
     fn is_of_use(&self, drive: DriveId) -> bool {
         match self.drives[drive.index()].phase {
             DrivePhase::Away(_) => false,

@@ -1,4 +1,4 @@
-//! What the baselines decide, on racks small enough to follow by hand.
+//! Decisions of the baselines, on racks small enough to follow by hand.
 #![allow(clippy::unwrap_used)]
 use super::*;
 use engine::{Action, Controller, Event, Loss, PriorityClass, ReadPolicy, Request, Work};

@@ -63,7 +63,7 @@ impl Method {
 pub struct Reads {
     /// The mean time between two; above 0.
     pub mean_gap: Duration,
-    /// How large each is.
+    /// The size of each.
     pub bytes: u64,
 }
 
@@ -82,9 +82,9 @@ pub struct Repartition {
     pub memory_bytes: u64,
     /// Output over input.
     pub alpha: Alpha,
-    /// How unevenly the input lies over the groups: s of Zipf's law, in thousandths.
+    /// The skew of the input over the groups: s of Zipf's law, in thousandths.
     pub input_skew_permille: u32,
-    /// How unevenly the output falls to them.
+    /// The skew of the output over them.
     pub output_skew_permille: u32,
     /// Who decides.
     pub method: Method,
@@ -132,12 +132,12 @@ impl Repartition {
         Accounting::new(self.input_bytes(groups), self.memory_bytes, self.alpha)
     }
 
-    /// How the input lies.
+    /// The bytes of input in each group.
     pub(super) fn input_bytes(&self, groups: usize) -> Vec<u64> {
         shared_out(self.data_bytes, self.input_skew_permille, groups)
     }
 
-    /// How output falls, in truth.
+    /// The true shares of the output.
     pub fn expected(&self, groups: usize) -> Expected {
         Expected { alpha: self.alpha, shares: shared_out(1 << 40, self.output_skew_permille, groups) }
     }

@@ -195,7 +195,7 @@ impl Run<'_> {
         let most = self.what.operation_bytes.unwrap_or(u64::MAX);
         match step.order {
             Order::Read { group, bytes } => {
-                // What the planner takes alpha for may be more than it is, by what rounding makes.
+                // The planner's alpha may be above the true one, by rounding.
                 let fits = self.apportion.input_for(step.room_bytes);
                 self.read(group, bytes.min(fits).min(most))
             }

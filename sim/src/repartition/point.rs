@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub struct Repartitioned {
     /// The strategy at the end, in the last run.
     pub strategy: Choice,
-    /// How often the planner changed it.
+    /// Changes of it by the planner.
     pub changes: f64,
     /// From the first operation until everything was home.
     pub hours: f64,

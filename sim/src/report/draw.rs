@@ -50,13 +50,7 @@ impl Figure {
         let legend = Legend::new(self, f64::from(width));
         let head = legend.top + legend.rows() * LEGEND_ROW_HEIGHT;
         let height = head + panel_size.1 * self.panels.len().div_ceil(columns) as u32;
-        let mut svg = String::new();
-        {
-            let root = SVGBackend::with_string(&mut svg, (width, height)).into_drawing_area();
-            let drawn = self.draw(&legend, &root, head, panel_size);
-            assert!(drawn.is_ok(), "a picture of this layout can be drawn into memory: {drawn:?}");
-        }
-        with_head(&svg, &self.title)
+        picture(&self.title, (width, height), |root| self.draw(&legend, root, head, panel_size))
     }
 
     fn draw(&self, legend: &Legend<'_>, root: &Area<'_>, head: u32, (width, height): (u32, u32)) -> Drawn<()> {
@@ -75,9 +69,12 @@ impl Figure {
     }
 }
 
-/// `svg` with a title for screen readers, and its colours for dark pages.
-pub(super) fn with_head(svg: &str, title: &str) -> String {
-    let (opening, rest) = svg.split_once('>').unwrap_or((svg, ""));
+/// A picture of this size as SVG, with a title for screen readers, and its colours for dark pages.
+pub(super) fn picture(title: &str, size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Drawn<()>) -> String {
+    let mut svg = String::new();
+    let drawn = draw(&SVGBackend::with_string(&mut svg, size).into_drawing_area());
+    assert!(drawn.is_ok(), "a picture of this layout can be drawn into memory: {drawn:?}");
+    let (opening, rest) = svg.split_once('>').unwrap_or((&svg, ""));
     let title = escaped(title);
     format!("{opening} role=\"img\"><title>{title}</title><style>{}</style>{rest}", dark_twins())
 }

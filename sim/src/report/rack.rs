@@ -3,7 +3,7 @@
 //! Drives are drawn by their slots. A rack of several widths is drawn as one panel for each, depth along x and height
 //! along y, as one looks at its chassis from the side; a box whose slots differ in one coordinate is a row.
 
-use super::draw::{Area, Drawn, color, with_head, words};
+use super::draw::{Area, Drawn, color, picture, words};
 use super::palette::Tone;
 use engine::layout::Layout;
 use model::{DriveId, GroupId, RackSpec};
@@ -27,14 +27,9 @@ pub fn rack_picture(spec: &RackSpec, layout: &Layout, group: GroupId) -> String 
     let legend = legend(layout, group);
     let rows = legend.len().div_ceil(3) as u32;
     let height = HEAD + rows * LINE + grid.height() + MARGIN;
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
-        let picture = Picture { spec, layout, group, grid, root: &root };
-        let drawn = picture.draw(&title, &legend, HEAD + rows * LINE);
-        assert!(drawn.is_ok(), "a picture of this layout can be drawn into memory: {drawn:?}");
-    }
-    with_head(&svg, &title)
+    picture(&title, (WIDTH, height), |root| {
+        Picture { spec, layout, group, grid, root }.draw(&title, &legend, HEAD + rows * LINE)
+    })
 }
 
 /// The legend: the words, and the look of the cell before them.

@@ -71,12 +71,8 @@ pub const KEYS: &[Key] = &[
     key("workload.rate", Kind::Frequency, "1").when(ARRIVALS, &["poisson"]),
     key("workload.reads", Kind::Whole(1, 10_000_000), "100").when(ARRIVALS, &["burst"]),
     key("workload.over", Kind::Span, "\"60 s\"").when(ARRIVALS, &["burst"]),
-    Key {
-        name: "workload.trace",
-        kind: Kind::Name("the path of a CSV file"),
-        default: None,
-        when: Some((ARRIVALS, &["replay"])),
-    },
+    Key { default: None, ..key("workload.trace", Kind::Name("the path of a CSV file"), "") }
+        .when(ARRIVALS, &["replay"]),
     key("workload.size", Kind::SizeOr("vhd"), "\"1 GB\"").when(ARRIVALS, DRAWN),
     key("workload.popularity", Kind::Word(&["uniform", "zipf"]), "\"uniform\"").when(ARRIVALS, DRAWN),
     key("workload.zipf_exponent", Kind::Number(10.0), "1.0").when("workload.popularity", &["zipf"]),

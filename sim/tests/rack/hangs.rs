@@ -5,7 +5,7 @@ use engine::{DrivePhase, Loss};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How an operation ended, and how long it took.
+/// The outcome of an operation, and the time it took.
 fn done(world: &mut World, op: OpId) -> (Outcome, Duration) {
     let began = world.now();
     world.run_for(10 * MINUTE);

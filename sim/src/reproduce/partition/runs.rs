@@ -171,13 +171,12 @@ fn asked(quick: bool) -> Result<Vec<(Sweep, f64, Repartition)>, SpecError> {
 }
 
 fn job(sweep: Sweep, x: f64, method: Method, quick: bool) -> Result<Repartition, SpecError> {
-    let mut groups = Groups::PAPER;
-    match sweep {
-        Sweep::Groups => groups.groups = x as u32,
-        Sweep::Switch => groups.switch = Duration::from_secs_f64(x),
-        Sweep::Disks => groups.groups = 1,
-        Sweep::Data | Sweep::Memory | Sweep::InputSkew | Sweep::OutputSkew => {}
-    }
+    let groups = match sweep {
+        Sweep::Groups => Groups { groups: x as u32, ..Groups::PAPER },
+        Sweep::Switch => Groups { switch: Duration::from_secs_f64(x), ..Groups::PAPER },
+        Sweep::Disks => Groups { groups: 1, ..Groups::PAPER },
+        Sweep::Data | Sweep::Memory | Sweep::InputSkew | Sweep::OutputSkew => Groups::PAPER,
+    };
     let mut what = Repartition::paper(&groups, method)?;
     if quick {
         what.data_bytes /= 10;
