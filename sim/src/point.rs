@@ -160,7 +160,9 @@ impl Point {
         let rated_starts_per_drive_year = f64::from(profile.rated_starts) / f64::from(profile.life_years);
         let all = |of: fn(&Measured) -> &Histogram| {
             let mut merged = Histogram::default();
-            runs.iter().for_each(|run| merged.merge(of(run)));
+            for run in runs {
+                merged.merge(of(run));
+            }
             Summary::of(&merged)
         };
         Self {

@@ -176,8 +176,8 @@ fn slot(table: &Table<'_>) -> Result<[u16; 3], Fault> {
 /// Refuses names in the drives' tables that no resource or failure domain has.
 fn check_named<T>(tables: &[Table<'_>], key: &str, kinds: &[Ruled<'_, T>]) -> Result<(), Fault> {
     let known: Vec<&str> = kinds.iter().map(|ruled| ruled.name).collect();
-    let named = tables.iter().filter_map(|table| table.find(key));
-    named.map(|named| named.table()?.only(&known)).collect()
+    let mut named = tables.iter().filter_map(|table| table.find(key));
+    named.try_for_each(|named| named.table()?.only(&known))
 }
 
 impl<T> Ruled<'_, T> {

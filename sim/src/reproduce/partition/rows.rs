@@ -249,22 +249,25 @@ fn days(hours: f64) -> String {
 
 /// The errors of the formulas over all points of all figures, and of the better ones.
 fn errors(runs: &Runs) -> Vec<Row> {
-    let shown = |off: fn(&Apart<'_>) -> f64| {
-        let each = PAPERS.map(|method| {
-            let of_method = beside(runs).filter(|one| one.job.what.method == method);
-            let all: Vec<f64> = of_method.map(|one| off(&one).abs() * 100.0).collect();
-            let (worst, mean) = (all.iter().copied().fold(0.0, f64::max), all.iter().sum::<f64>() / all.len() as f64);
-            format!("{} {worst:.1} and {mean:.1} %", method.word())
-        });
-        format!("at most and on average {}", each.join(", "))
-    };
     let worst = beside(runs).max_by(|a, b| a.better_off().abs().total_cmp(&b.better_off().abs()));
     let Some(worst) = worst else { return Vec::new() };
-    let (method, place, ours) = (worst.job.what.method.word(), worst.job.place(), shown(|one| one.better_off()));
+    let (method, place, ours) =
+        (worst.job.what.method.word(), worst.job.place(), errors_shown(runs, Apart::better_off));
     vec![
-        paper::ERRORS.open(shown(|one| one.off()), "where they are more than 5 % off is in the table of the report"),
+        paper::ERRORS
+            .open(errors_shown(runs, Apart::off), "where they are more than 5 % off is in the table of the report"),
         paper::ERRORS_OURS.judge(worst.better_off().abs() * 100.0).noted(format!("{method}, at {place}; {ours}")),
     ]
+}
+
+fn errors_shown<'a>(runs: &'a Runs, off: impl Fn(&Apart<'a>) -> f64) -> String {
+    let each = PAPERS.map(|method| {
+        let of_method = beside(runs).filter(|one| one.job.what.method == method);
+        let all: Vec<f64> = of_method.map(|one| off(&one).abs() * 100.0).collect();
+        let (worst, mean) = (all.iter().copied().fold(0.0, f64::max), all.iter().sum::<f64>() / all.len() as f64);
+        format!("{} {worst:.1} and {mean:.1} %", method.word())
+    });
+    format!("at most and on average {}", each.join(", "))
 }
 
 /// Results beyond the paper, which have no verdict.
