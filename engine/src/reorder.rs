@@ -20,8 +20,6 @@
 //! - every call but [`ReorderQueue::iter`] costs O(log n); those that ask for what is overdue look at the first
 //!   operation of each group.
 
-#[cfg(test)]
-mod naive;
 mod queued;
 #[cfg(test)]
 mod tests;

@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::naive::NaiveQueue;
+mod naive;
+
 use super::{Ahead, QueueFull, Queued, ReorderQueue};
 use alloc::vec::Vec;
 use model::{GroupId, OpId, Rng, Time};
+use naive::NaiveQueue;
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
