@@ -15,19 +15,22 @@ use crate::layout::Layout;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
 use model::{ClassId, DomainId, DomainLimit, DriveId, GroupId, RackSpec, Resource, ResourceId};
 
 /// A rule that a layout breaks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// The drive is not one of the rack's.
+    #[error("{0} is not a drive of this rack")]
     UnknownDrive(DriveId),
     /// The drive is in two groups, or twice in one, or both in a group and a spare.
+    #[error("{0} is there twice")]
     DriveTwice(DriveId),
     /// The drive is in no group and no spare.
+    #[error("{0} is in no group and no spare")]
     DriveMissing(DriveId),
     /// The group does not have exactly g drives (and so perhaps fewer than k + r).
+    #[error("{group} has {drives} drives")]
     GroupSize {
         /// Which group.
         group: GroupId,
@@ -35,12 +38,16 @@ pub enum Violation {
         drives: usize,
     },
     /// The table of classes does not have the group exactly once, in the class it names.
+    #[error("{0} is not exactly once in the table of classes")]
     ClassTable(GroupId),
     /// The table of classes has a group that does not exist.
+    #[error("{0} is in the table of classes and does not exist")]
     UnknownGroup(GroupId),
     /// The class has no group.
+    #[error("{0} has no group")]
     EmptyClass(ClassId),
     /// Two drives of the group share a hard domain of limit 1.
+    #[error("{drive} and {other} of {group} share a domain of {resource}, which carries one")]
     Conflict {
         /// Which group.
         group: GroupId,
@@ -52,6 +59,7 @@ pub enum Violation {
         resource: ResourceId,
     },
     /// Some choice of one group per class exceeds a hard limit.
+    #[error("{domain} of {resource} carries {limit}, and some choice of groups takes {worst}")]
     HardLimit {
         /// The resource.
         resource: ResourceId,
@@ -62,26 +70,6 @@ pub enum Violation {
         /// The limit, in the same unit.
         limit: u64,
     },
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownDrive(drive) => write!(f, "{drive} is not a drive of this rack"),
-            Self::DriveTwice(drive) => write!(f, "{drive} is there twice"),
-            Self::DriveMissing(drive) => write!(f, "{drive} is in no group and no spare"),
-            Self::GroupSize { group, drives } => write!(f, "{group} has {drives} drives"),
-            Self::ClassTable(group) => write!(f, "{group} is not exactly once in the table of classes"),
-            Self::UnknownGroup(group) => write!(f, "{group} is in the table of classes and does not exist"),
-            Self::EmptyClass(class) => write!(f, "{class} has no group"),
-            Self::Conflict { group, drive, other, resource } => {
-                write!(f, "{drive} and {other} of {group} share a domain of {resource}, which carries one")
-            }
-            Self::HardLimit { resource, domain, worst, limit } => {
-                write!(f, "{domain} of {resource} carries {limit}, and some choice of groups takes {worst}")
-            }
-        }
-    }
 }
 
 /// Judges a layout.
@@ -98,9 +86,12 @@ pub fn layout(spec: &RackSpec, layout: &Layout) -> Result<(), Vec<Violation>> {
     violations.extend(conflicts(spec, layout));
     for (resource, what) in spec.resources_by_id().filter(|(_, what)| what.hard) {
         let exceeded = Uses::of(spec, layout, resource).exceeded(spec, what).into_iter();
-        violations.extend(
-            exceeded.map(|(domain, worst, limit)| Violation::HardLimit { resource, domain, worst, limit }),
-        );
+        violations.extend(exceeded.map(|(domain, worst, limit)| Violation::HardLimit {
+            resource,
+            domain,
+            worst,
+            limit,
+        }));
     }
     if violations.is_empty() { Ok(()) } else { Err(violations) }
 }
