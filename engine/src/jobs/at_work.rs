@@ -183,10 +183,7 @@ impl AtWork {
                 self.planner.was_read(class, *input_bytes, output);
                 self.planner.was_lost(class, group, *lost_bytes);
             }
-            StepResult::Written { bytes } if matches!(step.order, Order::Deliver { .. }) => {
-                self.planner.was_delivered(class, *bytes);
-            }
-            StepResult::Written { bytes } => self.planner.was_offloaded(class, *bytes),
+            StepResult::Written { bytes } => self.planner.was_written(class, *bytes),
             StepResult::Refilled { bytes } => self.planner.was_refilled(class, *bytes),
             StepResult::Refused | StepResult::NoRoom | StepResult::Failed => {
                 self.planner.withdrawn(class, self.classes[index].awake);

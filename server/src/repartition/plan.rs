@@ -397,7 +397,7 @@ impl Surveying {
             let starts = part.groups.iter().map(|group| self.room.today.starts[group.index()]).collect();
             let today = Day { starts, ..self.room.today };
             let expected = part.expected(survey.alpha);
-            let cost = choice.simulate_cost_from(&today, &accounting, &survey.terms, &expected);
+            let cost = choice.strategy().simulate_cost(&today, &accounting, &survey.terms, &expected);
             slowest = slowest.max(cost.time.as_secs_f64());
             in_all = in_all.max(cost.total().as_secs_f64());
             forecast.starts_per_drive = forecast.starts_per_drive.max(cost.starts);
