@@ -182,7 +182,7 @@ impl Rack {
                     self.reclaim.end_page(class, group, held_bytes, more);
                 }
             }
-            Event::Job { job, event } => self.jobs.apply(step.now, job, event, step.actions()),
+            Event::Job { job, event } => self.jobs.apply(job, event, step),
             Event::SubmittedForJob { of, request } => self.submitted_for_job(of, request, step),
             Event::Closing => self.close(step),
             Event::DeadlineReached => {}

@@ -6,6 +6,7 @@
 //! Invariant: a class that is blocked has a moment at which it tries again.
 
 use crate::action::Rejection;
+use crate::budget::StartBudget;
 use crate::job_protocol::BlockReason;
 use core::time::Duration;
 use model::Time;
@@ -52,7 +53,7 @@ impl Retry {
             self.waited[before as usize] += now.since(since);
         }
         self.at = Some(match reason {
-            BlockReason::Starts => Time::start_of_day(now.day() + 1),
+            BlockReason::Starts => StartBudget::next_day(now),
             _ => now + self.pause(reason).saturating_mul(scale),
         });
         assert!(self.at > Some(now), "what is blocked tries again later");
