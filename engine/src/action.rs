@@ -212,7 +212,7 @@ pub enum Transfer {
         need: u8,
         /// Whether to read and check all stacks or only as many as needed.
         policy: ReadPolicy,
-        /// Where the regenerated stack goes. TraceMessage last among the outcomes.
+        /// Where the regenerated stack goes. Reported last among the outcomes.
         target: DriveId,
     },
     /// Remove these stacks of a blob. A stack that is not there counts as removed.

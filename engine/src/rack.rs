@@ -30,7 +30,7 @@ mod view;
 use crate::action::{Action, Outcome, Rejection};
 use crate::blocked::Blocked;
 use crate::class::{Class, ClassPhase};
-use crate::drives::{Drives, Notice};
+use crate::drives::{DrivePhase, Drives, Notice};
 use crate::event::{DriveReport, Event};
 use crate::jobs::Jobs;
 use crate::layout::Layout;
@@ -324,7 +324,7 @@ impl Rack {
                 starting.then_some(until)
             }
             ClassPhase::Resting { group, until } => {
-                self.drives.are_stopping(self.setup.members(group)).then_some(until)
+                self.drives.any(self.setup.members(group), DrivePhase::is_stopping).then_some(until)
             }
             ClassPhase::Asleep => None,
         }

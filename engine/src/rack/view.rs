@@ -33,7 +33,7 @@ impl Rack {
 
     /// Counters since boot.
     pub fn stats(&self) -> Stats {
-        let (drive_starts, missed_deadlines) = (self.drives.starts_total(), self.drives.missed_deadlines_total());
+        let (drive_starts, missed_deadlines) = (self.drives.starts, self.drives.missed_deadlines);
         assert!(self.stats.migrated_bytes <= self.stats.written_bytes, "migration is part of what is written");
         assert!(self.stats.data_lost <= self.stats.refused, "who lost data was refused");
         Stats { drive_starts, missed_deadlines, ..self.stats }
@@ -52,7 +52,7 @@ impl Rack {
     /// The phase of `drive`.
     pub fn drive_phase(&self, drive: DriveId) -> DrivePhase {
         let phase = self.drives.phase(drive);
-        let spins = self.drives.ledger().state(drive) == PowerState::Active;
+        let spins = self.drives.ledger.state(drive) == PowerState::Active;
         assert!(phase != DrivePhase::Ready || spins, "{drive} is ready under a permit");
         phase
     }
@@ -64,13 +64,13 @@ impl Rack {
 
     /// Starts of `drive` on the day of `now`, and how many it may use for work nobody waits for.
     pub fn starts_today(&self, drive: DriveId, now: Time) -> (u32, u32) {
-        (self.drives.budget().starts_today(drive, now), self.setup.policy.starts_per_day)
+        (self.drives.budget.starts_today(drive, now), self.setup.policy.starts_per_day)
     }
 
     /// Starts for clients and rebuilds beyond the drives' budgets of their days.
     pub fn starts_over_budget(&self) -> u64 {
-        let exceeded = self.drives.budget().exceeded_total();
-        assert!(exceeded <= self.drives.starts_total(), "only starts exceed a budget");
+        let exceeded = self.drives.budget.exceeded_total();
+        assert!(exceeded <= self.drives.starts, "only starts exceed a budget");
         exceeded
     }
 
@@ -82,7 +82,7 @@ impl Rack {
 
     /// Permits that were granted beyond a soft limit.
     pub fn soft_overruns(&self) -> u64 {
-        self.drives.ledger().soft_overruns()
+        self.drives.ledger.soft_overruns()
     }
 
     /// Bytes that can still be written to `drive`, as far as the engine knows.
@@ -139,17 +139,17 @@ impl Rack {
 
     /// The power that the drives draw now by the ledger, in milliwatts.
     pub fn watts_mw(&self) -> u64 {
-        self.drives.ledger().watts_mw()
+        self.drives.ledger.watts_mw()
     }
 
     /// Drives that spin or spin up.
     pub fn active_drives(&self) -> usize {
-        self.drives.ledger().active_drives()
+        self.drives.ledger.active_drives()
     }
 
     /// Domains in use: resource, domain, how much of it, of how much.
     pub fn domain_usage(&self) -> impl Iterator<Item = (ResourceId, DomainId, u64, u64)> + '_ {
-        self.drives.ledger().usage()
+        self.drives.ledger.usage()
     }
 
     /// How full the workshop is, by the last event.
