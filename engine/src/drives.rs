@@ -228,7 +228,7 @@ impl Drives {
 
     /// Whether the operator said that `drive` failed for good.
     pub fn has_failed(&self, drive: DriveId) -> bool {
-        self.states[drive.index()].failed
+        self.states.get(drive.index()).is_some_and(|state| state.failed)
     }
 
     /// How many of `drives` failed for good.

@@ -303,7 +303,7 @@ impl Placement {
         assert!(self.own_spare(drive) >= bytes, "{drive} has room for what is reserved");
         assert!(self.is_in_use(drive), "{drive} is there, and did not fail");
         self.drives[drive.index()].reserved += bytes;
-        self.hosts.reserve(drive, bytes);
+        self.hosts.of_mut(drive).into_iter().for_each(|host| host.reserved += bytes);
     }
 
     /// Those of `drives` whose stacks still count.
@@ -317,7 +317,7 @@ impl Placement {
         for drive in drives {
             let space = &mut self.drives[drive.index()];
             space.used = space.used.saturating_add(used_bytes);
-            self.hosts.written(*drive, used_bytes);
+            self.hosts.of_mut(*drive).into_iter().for_each(|host| host.free = host.free.saturating_sub(used_bytes));
         }
     }
 
@@ -327,7 +327,10 @@ impl Placement {
             let space = &mut self.drives[drive.index()];
             assert!(space.reserved >= reserved_bytes, "{drive} gives back no more than was reserved");
             space.reserved -= reserved_bytes;
-            self.hosts.release(*drive, reserved_bytes);
+            if let Some(host) = self.hosts.of_mut(*drive) {
+                assert!(host.reserved >= reserved_bytes, "{drive} gives back no more than was reserved");
+                host.reserved -= reserved_bytes;
+            }
         }
     }
 
@@ -335,7 +338,7 @@ impl Placement {
     pub fn freed(&mut self, drive: DriveId, bytes: u64) {
         let space = &mut self.drives[drive.index()];
         space.used = space.used.saturating_sub(bytes);
-        self.hosts.freed(drive, bytes);
+        self.hosts.of_mut(drive).into_iter().for_each(|host| host.free = host.free.saturating_add(bytes));
     }
 
     /// Whether `drive` is one of a group that has room for stacks of `stack_bytes`.

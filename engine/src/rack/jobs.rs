@@ -48,7 +48,7 @@ impl Rack {
         let Some(at_work) = self.jobs.working().filter(|at_work| at_work.owns(service.op)) else { return };
         let spent = match op.request.work {
             Work::Read { .. } => &mut at_work.times.reading,
-            _ if op.is_verifying() => &mut at_work.times.verifying,
+            _ if op.verifying => &mut at_work.times.verifying,
             _ => &mut at_work.times.writing,
         };
         *spent += now.since(service.since);

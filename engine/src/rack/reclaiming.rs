@@ -52,7 +52,7 @@ impl Rack {
                 }
                 Next::Blob(blob) => {
                     let stacks = self.drives.ready_stacks(&blob.drives);
-                    let failed = blob.drives.iter().filter(|drive| self.is_failed(**drive)).count();
+                    let failed = blob.drives.iter().filter(|drive| self.drives.has_failed(**drive)).count();
                     if stacks.len() + failed == blob.drives.len() {
                         self.remove_blob(group, blob, stacks, step);
                         return true;
@@ -61,10 +61,6 @@ impl Rack {
                 }
             }
         }
-    }
-
-    fn is_failed(&self, drive: DriveId) -> bool {
-        self.drives.knows(drive) && self.drives.has_failed(drive)
     }
 
     fn remove_blob(&mut self, group: GroupId, dead: DeadBlob, stacks: Vec<(u8, DriveId)>, step: &mut Step) {

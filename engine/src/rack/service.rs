@@ -6,7 +6,6 @@
 //!   is made of cannot be read: the write ends, and what is left of a migration's pack is composed anew.
 
 use super::Rack;
-use super::admission::Space;
 use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{DriveOutcome, DriveResult, Work};
 use crate::ops::{Answer, TRIES_MAX};
@@ -138,11 +137,11 @@ impl Rack {
 
     fn start_write(&mut self, op: OpId, step: &mut Step) -> bool {
         let Some(state) = self.ops.get(op) else { return true };
-        if state.reserved().iter().any(|drive| !self.drives.is_ready(*drive)) {
+        if state.reserved.iter().any(|drive| !self.drives.is_ready(*drive)) {
             self.place_anew(op, step);
             return true;
         }
-        let drives = state.reserved().to_vec();
+        let drives = state.reserved.to_vec();
         assert!(drives.len() == self.setup.spec.code.stacks(), "a blob is written to k + r drives");
         let transfer = Transfer::Write { group: state.group, drives };
         self.begin_transfer(op, transfer, step);
@@ -252,7 +251,7 @@ impl Rack {
         let read_back = self.setup.policy.write_read_back;
         let Some(state) = self.ops.get_mut(op) else { return };
         if read_back && state.begin_verify() {
-            let drives = state.reserved().to_vec();
+            let drives = state.reserved.to_vec();
             self.begin_transfer(op, Transfer::Verify { drives }, step);
             return;
         }
@@ -279,8 +278,8 @@ impl Rack {
         }
         let tries = state.count_try();
         let again = !self.closing && tries < TRIES_MAX;
-        let space = Space { bytes, stack_bytes, pin };
-        let place = if again { self.place(space, state.failed_groups()) } else { None };
+        let wanted = self.wanted(bytes, stack_bytes, pin);
+        let place = if again { self.place(wanted, &state.failed_groups) } else { None };
         let Some((group, drives)) = place else {
             self.ops.insert(state);
             let reason = if self.closing { Rejection::Closing } else { Rejection::WriteFailed };

@@ -9,11 +9,12 @@ use crate::drives::DrivePhase;
 use crate::event::{Event, Usage};
 use crate::forecast::{Forecast, Forecaster, rebuild_forecast};
 use crate::layout::Layout;
-use crate::ledger::PowerState;
+use crate::ledger::{Ledger, PowerState};
+use crate::placement::Placement;
 use crate::policy::RackPolicy;
 use crate::rebuild::RebuildView;
 use alloc::vec::Vec;
-use model::{ClassId, DomainId, DriveId, GroupId, OpId, RackSpec, ResourceId, Time};
+use model::{ClassId, DriveId, GroupId, OpId, RackSpec, Time};
 
 impl Rack {
     /// The rack's description.
@@ -74,26 +75,14 @@ impl Rack {
         exceeded
     }
 
-    /// Writes and rebuilt stacks that were placed with more than r stacks in a domain that can be lost, because members
-    /// were away or full.
-    pub fn crowded_placements(&self) -> u64 {
-        self.placement.relaxed_total()
+    /// The space of its drives.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
     }
 
-    /// Permits that were granted beyond a soft limit.
-    pub fn soft_overruns(&self) -> u64 {
-        self.drives.ledger.soft_overruns()
-    }
-
-    /// Bytes that can still be written to `drive`, as far as the engine knows.
-    pub fn drive_free_bytes(&self, drive: DriveId) -> u64 {
-        self.placement.free_bytes(drive)
-    }
-
-    /// Bytes that can still be written to all drives of groups, coding included; the room of a file system that
-    /// emulated drives share is counted once.
-    pub fn free_bytes(&self) -> u64 {
-        self.placement.free_total()
+    /// The power that its drives draw, and the permits that are out.
+    pub fn ledger(&self) -> &Ledger {
+        &self.drives.ledger
     }
 
     /// Whether no group has room for what is staged. It ends when one has room again.
@@ -135,21 +124,6 @@ impl Rack {
     /// Payload bytes given up by deletes and overwrites that wait in `group` to be reclaimed.
     pub fn dead_bytes(&self, group: GroupId) -> u64 {
         self.reclaim.dead_bytes(group)
-    }
-
-    /// The power that the drives draw now by the ledger, in milliwatts.
-    pub fn watts_mw(&self) -> u64 {
-        self.drives.ledger.watts_mw()
-    }
-
-    /// Drives that spin or spin up.
-    pub fn active_drives(&self) -> usize {
-        self.drives.ledger.active_drives()
-    }
-
-    /// Domains in use: resource, domain, how much of it, of how much.
-    pub fn domain_usage(&self) -> impl Iterator<Item = (ResourceId, DomainId, u64, u64)> + '_ {
-        self.drives.ledger.usage()
     }
 
     /// How full the workshop is, by the last event.

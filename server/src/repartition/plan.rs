@@ -165,9 +165,9 @@ impl Room {
             group.drives.iter().map(|drive| rack.starts_today(*drive, now).0).max().unwrap_or(0)
         };
         let free = |group: &engine::layout::Group| {
-            let all: u64 = group.drives.iter().map(|drive| rack.drive_free_bytes(*drive)).sum();
+            let all: u64 = group.drives.iter().map(|drive| rack.placement().free_bytes(*drive)).sum();
             // A disk that drives share has its room once.
-            all.min(rack.free_bytes()) / u64::from(code.data + code.parity) * u64::from(code.data)
+            all.min(rack.placement().free_total()) / u64::from(code.data + code.parity) * u64::from(code.data)
         };
         Self {
             classes: rack.layout().classes.clone(),
