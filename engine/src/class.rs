@@ -94,20 +94,21 @@ pub(crate) struct Switch {
 /// One class. See the head of this file.
 pub(crate) struct Class {
     phase: ClassPhase,
-    queues: FairQueues,
+    /// To be read; like the other fields it is changed here alone.
+    pub queues: FairQueues,
     /// Dequeued; its group is being woken for it.
     pending: Option<Pick>,
     /// When an operation was dequeued last.
-    picked_at: Time,
+    pub picked_at: Time,
     /// When the last operation left service.
     served_until: Time,
     /// Others wait, and it stays with its group until then at most, for more of the same.
     anticipates_until: Option<Time>,
     in_service: Option<InService>,
     /// Members of the group that wakes or is awake came back after they were lost; they do not spin.
-    returned: bool,
+    pub returned: bool,
     /// The switch under way.
-    switch: Option<Switch>,
+    pub switch: Option<Switch>,
 }
 
 impl Class {
@@ -129,11 +130,6 @@ impl Class {
         self.phase
     }
 
-    /// The queues, to be read.
-    pub fn queues(&self) -> &FairQueues {
-        &self.queues
-    }
-
     pub fn pending(&self) -> Option<&Pick> {
         self.pending.as_ref()
     }
@@ -147,22 +143,9 @@ impl Class {
         self.in_service.filter(|service| service.op == op)
     }
 
-    pub fn switch(&self) -> Option<Switch> {
-        self.switch
-    }
-
-    /// When the operation that was dequeued last left its queue.
-    pub fn picked_at(&self) -> Time {
-        self.picked_at
-    }
-
     /// The group that is awake.
     pub fn awake(&self) -> Option<GroupId> {
         if let ClassPhase::Awake { group, .. } = self.phase { Some(group) } else { None }
-    }
-
-    pub fn has_returned_members(&self) -> bool {
-        self.returned
     }
 
     pub fn view(&self) -> ClassView {

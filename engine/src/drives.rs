@@ -504,7 +504,7 @@ impl Drives {
 
     /// A transfer failed on `drive`. After a few failures it is taken out of service until it is tried again.
     pub fn transfer_failed(&mut self, drive: DriveId, now: Time) {
-        let Some(state) = self.states.get_mut(drive.index()) else { return };
+        let state = &mut self.states[drive.index()];
         state.transfer_errors += 1;
         if state.transfer_errors >= TRANSFER_ERRORS_MAX && state.phase == DrivePhase::Ready {
             self.set_away(drive, Loss::Died);
@@ -518,9 +518,6 @@ impl Drives {
 
     /// `drive` missed a deadline in a transfer: it is done without until its group wakes next.
     pub fn transfer_missed_deadline(&mut self, drive: DriveId, now: Time) {
-        if !self.knows(drive) {
-            return;
-        }
         self.note_missed_deadline(drive, now);
         let state = &mut self.states[drive.index()];
         state.transfer_errors += 1;

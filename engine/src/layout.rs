@@ -26,7 +26,6 @@ mod assignment;
 mod classes;
 mod constraints;
 mod hungarian;
-mod plan;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -35,10 +34,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use constraints::Constraints;
+use constraints::{Constraints, Plan};
 use core::fmt;
 use model::{ClassId, DriveId, GroupId, RackSpec};
-use plan::Plan;
 use serde::{Deserialize, Serialize};
 
 /// Drives that are awake together and hold blobs together.
@@ -232,7 +230,7 @@ pub fn synthesise(spec: &RackSpec) -> Result<Layout, LayoutError> {
     let constraints = Constraints::of(spec);
     let bound = bound(spec, &constraints)?;
     let plan = search::best(spec, &constraints);
-    if plan.classes.is_empty() {
+    if plan.is_empty() {
         return Err(LayoutError::NoGroup { group_drives: spec.group_drives, resource: bound.resource });
     }
     Ok(finished(spec, &constraints, &plan, bound))
@@ -256,7 +254,7 @@ fn bound(spec: &RackSpec, constraints: &Constraints) -> Result<Bound, LayoutErro
 
 /// Numbers the plan's groups by their first drive, class by class, and adds warnings.
 fn finished(spec: &RackSpec, constraints: &Constraints, plan: &Plan, bound: Bound) -> Layout {
-    let mut classes: Vec<Vec<Vec<u32>>> = plan.classes.clone();
+    let mut classes = plan.clone();
     for class in &mut classes {
         for group in class.iter_mut() {
             group.sort_unstable();

@@ -215,7 +215,7 @@ impl Placement {
     /// Whether the file system of `drive` has room for all the stacks of a blob. Asked for each of them, as if all lay
     /// there.
     fn host_takes(&self, drive: DriveId, stack_bytes: u64) -> bool {
-        let all = stack_bytes.saturating_mul(self.spread.stacks() as u64);
+        let all = stack_bytes.saturating_mul(self.spread.stacks as u64);
         self.hosts.spare(drive).is_none_or(|spare| spare >= all)
     }
 
@@ -237,14 +237,14 @@ impl Placement {
     /// Whether `group` has k + r drives that are there and can take `stack_bytes` more.
     pub fn has_room(&self, group: GroupId, stack_bytes: u64) -> bool {
         let fitting = self.groups[group.index()].iter().filter(|drive| self.takes(**drive, stack_bytes));
-        fitting.count() >= self.spread.stacks()
+        fitting.count() >= self.spread.stacks
     }
 
     /// Whether `group` would have room for stacks of `stack_bytes` if the drives were back that are away.
     pub fn has_room_away(&self, group: GroupId, stack_bytes: u64) -> bool {
         let members = self.groups[group.index()].iter().filter(|drive| self.host_takes(**drive, stack_bytes));
         let spaces = members.map(|drive| &self.drives[drive.index()]);
-        spaces.filter(|space| !space.retired && space.spare() >= stack_bytes).count() >= self.spread.stacks()
+        spaces.filter(|space| !space.retired && space.spare() >= stack_bytes).count() >= self.spread.stacks
     }
 
     /// Chooses group and drives for a blob, and reserves their space. `None` means that no group in which it may lie
@@ -257,7 +257,7 @@ impl Placement {
         let staying = self.stay(wanted, &groups);
         let (group, mut drives) = staying.or_else(|| self.draw(groups, stack_bytes, rng))?;
         drives.sort_unstable();
-        assert!(drives.len() == self.spread.stacks(), "a blob has k + r drives");
+        assert!(drives.len() == self.spread.stacks, "a blob has k + r drives");
         assert!(drives.is_sorted_by(|a, b| a < b), "a drive holds one stack of a blob");
         assert!(allowed(&group), "{group} is allowed");
         self.relaxed += u64::from(self.spread.excess(&drives) > 0);

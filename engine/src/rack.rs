@@ -168,7 +168,7 @@ impl Rack {
             Event::SourceUnreadable { op, attempt, versions, outcomes } => {
                 self.source_unreadable(&Answer { op, attempt, outcomes: &outcomes }, &versions, step);
             }
-            Event::StagingChanged(usage) => self.migrator.usage_changed(usage),
+            Event::StagingChanged(usage) => self.migrator.usage = usage,
             Event::StagedPage { attempt, entries, more } => {
                 self.migrator.page(attempt, &entries, more, step);
             }
@@ -228,10 +228,10 @@ impl Rack {
                 break;
             }
         }
-        self.room.look(&self.setup, &self.placement, self.migrator.usage().staged_bytes);
+        self.room.look(&self.setup, &self.placement, self.migrator.usage.staged_bytes);
         if !self.closing {
             let clients_wait = self.classes.iter().any(Class::has_client);
-            self.migrator.poll(step.now, clients_wait, step.actions());
+            self.migrator.poll(step.now, clients_wait, step.actions);
         }
     }
 

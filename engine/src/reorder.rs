@@ -186,7 +186,7 @@ impl ReorderQueue {
 
     /// The operations that would be before one of this group and weight if it were queued now, full or not. How far it
     /// may be overtaken itself plays no part in where it goes, only in what may overtake it afterwards.
-    pub fn ahead_of_new(&self, group: GroupId, weight: u64, _overtake_limit: u64) -> Ahead {
+    pub fn ahead_of_new(&self, group: GroupId, weight: u64) -> Ahead {
         match self.joinable(group, self.weight_of(weight)) {
             Some((last, _)) => {
                 let before = ahead(&self.order.before(last), group);

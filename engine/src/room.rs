@@ -18,7 +18,7 @@ const INDEX_BYTES_MAX: u64 = 1 << 16;
 /// The last write from the workshop that found no room in any group, until one has room for it.
 #[derive(Default)]
 pub(crate) struct Room {
-    unplaced: Option<Wanted<'static>>,
+    pub unplaced: Option<Wanted<'static>>,
 }
 
 impl Room {
@@ -29,16 +29,6 @@ impl Room {
             let needed_bytes = unplaced.stack_bytes.min(pack_stack_bytes);
             !setup.groups_for(PinnedTo::Anywhere).any(|group| placement.has_room_away(group, needed_bytes))
         })
-    }
-
-    /// The payload of the write that found no room, in bytes.
-    pub fn unplaced_bytes(&self) -> Option<u64> {
-        self.unplaced.map(|unplaced| unplaced.payload_bytes)
-    }
-
-    /// Where the write that found no room must lie.
-    pub fn unplaced_pin(&self) -> Option<PinnedTo> {
-        self.unplaced.map(|unplaced| unplaced.pin)
     }
 
     /// No group had room for `work`.

@@ -69,7 +69,8 @@ struct Scan {
 #[derive(Clone, Debug)]
 pub struct Migrator {
     policy: MigrationPolicy,
-    usage: Usage,
+    /// How full the workshop is now.
+    pub usage: Usage,
     scan: Option<Scan>,
     next_scan: Time,
     attempt: Attempt,
@@ -106,11 +107,6 @@ impl Migrator {
         }
     }
 
-    /// How full the workshop is now.
-    pub fn usage(&self) -> Usage {
-        self.usage
-    }
-
     /// Migration writes from composing to their end.
     pub fn writes_under_way(&self) -> usize {
         self.under_way.len()
@@ -136,11 +132,6 @@ impl Migrator {
         let regular = u128::from(self.usage.capacity_bytes) * u128::from(self.policy.regular_permille) / 1000;
         let leaving: u64 = self.under_way.values().map(|write| write.bytes).sum();
         self.usage.staged_bytes.saturating_sub(regular as u64).saturating_sub(leaving)
-    }
-
-    /// The workshop's usage changed.
-    pub fn usage_changed(&mut self, usage: Usage) {
-        self.usage = usage;
     }
 
     /// When to look again; [`Time::MAX`] while there is nothing to look at or an answer is awaited.
@@ -203,7 +194,7 @@ impl Migrator {
     /// A page of the listing has come.
     pub(crate) fn page(&mut self, attempt: Attempt, entries: &[StagedEntry], more: bool, step: &mut Step) {
         let now = step.now;
-        let actions = step.actions();
+        let actions = &mut *step.actions;
         let Some(mut scan) = self.scan.take_if(|scan| scan.attempt == attempt && !scan.paused) else {
             return; // late or twice
         };
@@ -326,7 +317,7 @@ mod tests {
 
     fn with_usage(staged_bytes: u64) -> Migrator {
         let mut migrator = Migrator::new(policy());
-        migrator.usage_changed(Usage { staged_bytes, capacity_bytes: 100 * MB });
+        migrator.usage = Usage { staged_bytes, capacity_bytes: 100 * MB };
         migrator
     }
 
@@ -425,7 +416,7 @@ mod tests {
     #[test]
     fn an_interval_of_nothing_still_lets_time_pass() {
         let mut migrator = Migrator::new(MigrationPolicy { scan_interval: Duration::ZERO, due_age: None, ..policy() });
-        migrator.usage_changed(Usage { staged_bytes: MB, capacity_bytes: 100 * MB });
+        migrator.usage = Usage { staged_bytes: MB, capacity_bytes: 100 * MB };
         let now = Time::from_secs(1);
         migrator.poll(now, false, &mut vec![]);
         assert!(migrator.deadline() > now);

@@ -7,7 +7,7 @@ use model::Time;
 /// The present moment, and where actions go.
 pub(crate) struct Step<'a> {
     pub now: Time,
-    actions: &'a mut Vec<Action>,
+    pub actions: &'a mut Vec<Action>,
 }
 
 impl<'a> Step<'a> {
@@ -19,10 +19,5 @@ impl<'a> Step<'a> {
     /// Asks the world for `action`.
     pub fn ask(&mut self, action: Action) {
         self.actions.push(action);
-    }
-
-    /// The list of actions, for parts that append to it themselves.
-    pub fn actions(&mut self) -> &mut Vec<Action> {
-        self.actions
     }
 }

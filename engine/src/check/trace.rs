@@ -168,17 +168,17 @@ impl TraceCheck {
     /// The judge of a rack of this description, layout and policy, all of whose drives are in standby. With
     /// `join_in_service`, which charges what it passes, reads overtake beyond the insertion rule, but never beyond u.
     pub fn new(spec: &RackSpec, layout: &Layout, policy: &RackPolicy) -> Self {
-        let classes = layout.groups.iter().map(|group| group.class).collect();
-        let mut check = Self::without_classes(spec);
-        check.class_of_group = classes;
-        check.in_service = vec![None; layout.classes.len()];
-        check.waiting = (0..layout.classes.len()).map(|_| Default::default()).collect();
-        check.overtake_limit = policy.scheduler.overtake_limit;
-        check.wait_limit = policy.scheduler.wait_limit;
-        check.weighing = policy.scheduler.weighing;
-        check.fair = true;
-        check.rebuilds = Rebuilds::of(layout);
-        check
+        Self {
+            class_of_group: layout.groups.iter().map(|group| group.class).collect(),
+            in_service: vec![None; layout.classes.len()],
+            waiting: layout.classes.iter().map(|_| Default::default()).collect(),
+            overtake_limit: policy.scheduler.overtake_limit,
+            wait_limit: policy.scheduler.wait_limit,
+            weighing: policy.scheduler.weighing,
+            fair: true,
+            rebuilds: Rebuilds::of(layout),
+            ..Self::without_classes(spec)
+        }
     }
 
     /// A judge of power and answers alone, for a controller that has no classes.

@@ -98,7 +98,7 @@ impl AtWork {
     /// When a class wants to try again, if nothing happens before.
     pub fn deadline(&self) -> Time {
         let waits = self.classes.iter().filter(|class| class.step.is_none());
-        waits.filter_map(|class| class.retry.at()).min().unwrap_or(Time::MAX)
+        waits.filter_map(|class| class.retry.at).min().unwrap_or(Time::MAX)
     }
 
     /// It is to end so, unless it ends already.
@@ -245,7 +245,7 @@ impl AtWork {
         if class.step.is_some() || class.done {
             return;
         }
-        let waits = class.retry.at().is_some() && !class.retry.take_due(round.now);
+        let waits = class.retry.at.is_some() && !class.retry.take_due(round.now);
         if waits || !class.asks {
             return;
         }
@@ -279,7 +279,7 @@ impl ClassAtWork {
     /// Adds up what it spends without an operation in service.
     fn note_idle(&mut self, round: &Round<'_>, times: &mut JobTimes) {
         let now = round.now;
-        let idles = match (self.step.is_some(), self.retry.at().is_some(), self.awake) {
+        let idles = match (self.step.is_some(), self.retry.at.is_some(), self.awake) {
             _ if self.done => None,
             (false, ..) if !round.goes_on => None,
             (false, true, _) => Some(Idle::Waiting),

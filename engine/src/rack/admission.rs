@@ -146,7 +146,7 @@ impl Rack {
 
     /// Something was deleted: while a write finds no room, that is reclaimed at once.
     pub(super) fn reclaim_if_full(&mut self, step: &mut Step) {
-        if let Some(pin) = self.room.unplaced_pin()
+        if let Some(pin) = self.room.unplaced.map(|wanted| wanted.pin)
             && self.booted
             && !self.closing
         {

@@ -53,7 +53,7 @@ impl Rack {
     /// Starts the members that came back after their group had got ready, before it serves anything else: with too few
     /// of them it would refuse everything, and yet never be idle for long enough to go to sleep and wake as a whole.
     pub(super) fn wake_returned(&mut self, class: ClassId, group: GroupId, priority: PriorityClass, now: Time) -> bool {
-        let returned = self.classes[class.index()].has_returned_members() && self.may_start(group, priority, now);
+        let returned = self.classes[class.index()].returned && self.may_start(group, priority, now);
         if returned {
             self.begin_waking(class, group, priority, now);
         }

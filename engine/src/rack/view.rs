@@ -88,13 +88,13 @@ impl Rack {
     /// Whether no group has room for what is staged. It ends when one has room again.
     pub fn is_full(&self) -> bool {
         let full = self.room.is_full(&self.setup, &self.placement);
-        assert!(!full || self.room.unplaced_bytes().is_some(), "a rack is full for a write that found no room");
+        assert!(!full || self.room.unplaced.is_some(), "a rack is full for a write that found no room");
         full
     }
 
     /// The payload of the write from the workshop that found no room, in bytes, as long as there is none for it.
     pub fn unplaced_bytes(&self) -> Option<u64> {
-        self.room.unplaced_bytes()
+        self.room.unplaced.map(|wanted| wanted.payload_bytes)
     }
 
     /// Whether the rack is closing and every group sleeps.
@@ -116,7 +116,7 @@ impl Rack {
 
     /// Operations queued for `group`.
     pub fn queued_for(&self, group: GroupId) -> usize {
-        let queued = self.class(group).queues().queued_for(group);
+        let queued = self.class(group).queues.queued_for(group);
         assert!(queued <= self.ops.len(), "an operation that is queued is known");
         queued
     }
@@ -128,7 +128,7 @@ impl Rack {
 
     /// How full the workshop is, by the last event.
     pub fn staging(&self) -> Usage {
-        self.migrator.usage()
+        self.migrator.usage
     }
 
     /// Migration writes from composing to their end.
@@ -202,8 +202,8 @@ impl Controller for Rack {
 
     fn picked_at(&self, op: OpId) -> Option<Time> {
         let class = &self.classes[self.ops.get(op)?.class.index()];
-        assert!(class.picked_at() <= self.now, "{op} was dequeued before now");
-        class.serves(op).map(|_| class.picked_at())
+        assert!(class.picked_at <= self.now, "{op} was dequeued before now");
+        class.serves(op).map(|_| class.picked_at)
     }
 
     fn waking(&self) -> Waking {

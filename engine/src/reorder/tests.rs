@@ -90,7 +90,7 @@ proptest! {
             match step {
                 Step::Push { group, weight, overtake_limit } => {
                     let item = item(op as u64, group, weight, overtake_limit);
-                    let forecast = fast.ahead_of_new(item.group, item.weight, item.overtake_limit);
+                    let forecast = fast.ahead_of_new(item.group, item.weight);
                     let pushed = fast.push(item);
                     prop_assert_eq!(pushed.is_ok(), naive.push(item));
                     if pushed.is_ok() {
