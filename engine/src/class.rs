@@ -93,18 +93,18 @@ pub(crate) struct Switch {
 
 /// One class. See the head of this file.
 pub(crate) struct Class {
-    phase: ClassPhase,
-    /// To be read; like the other fields it is changed here alone.
+    /// To be read, like all fields: they are changed here alone.
+    pub phase: ClassPhase,
     pub queues: FairQueues,
     /// Dequeued; its group is being woken for it.
-    pending: Option<Pick>,
+    pub pending: Option<Pick>,
     /// When an operation was dequeued last.
     pub picked_at: Time,
     /// When the last operation left service.
     served_until: Time,
     /// Others wait, and it stays with its group until then at most, for more of the same.
     anticipates_until: Option<Time>,
-    in_service: Option<InService>,
+    pub in_service: Option<InService>,
     /// Members of the group that wakes or is awake came back after they were lost; they do not spin.
     pub returned: bool,
     /// The switch under way.
@@ -124,18 +124,6 @@ impl Class {
             returned: false,
             switch: None,
         }
-    }
-
-    pub fn phase(&self) -> ClassPhase {
-        self.phase
-    }
-
-    pub fn pending(&self) -> Option<&Pick> {
-        self.pending.as_ref()
-    }
-
-    pub fn in_service(&self) -> Option<InService> {
-        self.in_service
     }
 
     /// The service of `op`; `None` if it is not in service.

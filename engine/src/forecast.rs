@@ -99,27 +99,27 @@ impl Forecaster<'_> {
         let wake = profile.spin_up.min + profile.mount.min;
         let rest = profile.unmount.min + profile.spin_down.min;
         let woken_for = self.class.switch.map_or(Duration::ZERO, |switch| self.now.since(switch.since));
-        let until_ready = match self.class.phase() {
+        let until_ready = match self.class.phase {
             ClassPhase::Awake { group: awake, .. } if awake == group => Duration::ZERO,
             ClassPhase::Waking { group: waking, .. } if waking == group => wake.saturating_sub(woken_for),
             ClassPhase::Asleep | ClassPhase::Resting { .. } => wake,
             ClassPhase::Waking { .. } => wake.saturating_sub(woken_for) + rest + wake,
             ClassPhase::Awake { .. } => rest + wake,
         };
-        let in_service = self.class.in_service().map_or(Duration::ZERO, |service| {
+        let in_service = self.class.in_service.map_or(Duration::ZERO, |service| {
             self.transfer_of(service.op).saturating_sub(self.now.since(service.since))
         });
         // Of clients, what is queued for its own group goes first in any case. What is queued for others may be passed
         // if the group is awake, or wakes for another priority class, or the read is overdue.
         let queued = self.class.queues.queued_in(PriorityClass::Client).filter(|item| item.group == group);
         let own: Duration = queued.map(|item| self.transfer_of(item.op)).sum();
-        let pending = self.class.pending().map_or(Duration::ZERO, |pick| self.transfer_of(pick.op));
+        let pending = self.class.pending.map_or(Duration::ZERO, |pick| self.transfer_of(pick.op));
         until_ready + in_service + pending + own
     }
 
     /// The clients' queue, as seen by a read that wants `group`.
     fn ahead(&self, group: GroupId) -> Ahead {
-        let known = [self.class.in_service().map(|service| service.op), self.class.pending().map(|pick| pick.op)];
+        let known = [self.class.in_service.map(|service| service.op), self.class.pending.map(|pick| pick.op)];
         let longest = known.into_iter().flatten().map(|op| self.service_of(op)).max().unwrap_or_default();
         let mut ahead = Ahead { own: Duration::ZERO, others: 0, longest };
         let mut others: Vec<GroupId> = Vec::new();
@@ -149,7 +149,7 @@ impl Forecaster<'_> {
         let reclaiming = if self.reclaims { self.scheduler().quantum + ahead.longest } else { Duration::ZERO };
         let overtakable = ahead.others > 0 || self.may_be_joined(group);
         // From rest, the first switch is a wake.
-        let at_rest = self.class.pending().is_none() && self.group_up().is_none();
+        let at_rest = self.class.pending.is_none() && self.group_up().is_none();
         let in_order = self
             .under_way()
             .saturating_add(self.in_order(group))
@@ -166,17 +166,17 @@ impl Forecaster<'_> {
     /// The time until everything under way has come to its end.
     fn under_way(&self) -> Duration {
         let (wake, rest) = self.setup.switch_max();
-        let switching = match self.class.phase() {
+        let switching = match self.class.phase {
             ClassPhase::Waking { .. } => wake,
             ClassPhase::Resting { .. } => rest,
             ClassPhase::Asleep | ClassPhase::Awake { .. } => Duration::ZERO,
         };
-        let pending = self.class.pending().map_or(Duration::ZERO, |pick| self.service_of(pick.op));
+        let pending = self.class.pending.map_or(Duration::ZERO, |pick| self.service_of(pick.op));
         // A pending operation whose group is not up yet waits for a switch of its own.
-        let up = matches!(self.class.phase(), ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. }
-            if self.class.pending().is_none_or(|pick| pick.group == group));
-        let for_pending = if self.class.pending().is_some() && !up { rest + wake } else { Duration::ZERO };
-        let in_service = self.class.in_service().map_or(Duration::ZERO, |service| {
+        let up = matches!(self.class.phase, ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. }
+            if self.class.pending.is_none_or(|pick| pick.group == group));
+        let for_pending = if self.class.pending.is_some() && !up { rest + wake } else { Duration::ZERO };
+        let in_service = self.class.in_service.map_or(Duration::ZERO, |service| {
             self.service_of(service.op).saturating_sub(self.now.since(service.since))
         });
         switching + for_pending + pending + in_service
@@ -208,8 +208,8 @@ impl Forecaster<'_> {
 
     /// The group that is up, or is going to be.
     fn group_up(&self) -> Option<GroupId> {
-        let pending = self.class.pending().map(|pick| pick.group);
-        pending.or(match self.class.phase() {
+        let pending = self.class.pending.map(|pick| pick.group);
+        pending.or(match self.class.phase {
             ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. } => Some(group),
             ClassPhase::Resting { .. } | ClassPhase::Asleep => None,
         })
@@ -217,7 +217,7 @@ impl Forecaster<'_> {
 
     /// Whether an operation that comes later may join a group that is up already, and is not `group`.
     fn may_be_joined(&self, group: GroupId) -> bool {
-        let busy = self.class.in_service().is_some() || self.class.pending().is_some() || !self.class.queues.is_empty();
+        let busy = self.class.in_service.is_some() || self.class.pending.is_some() || !self.class.queues.is_empty();
         self.scheduler().join_in_service && busy && self.group_up().is_some_and(|up| up != group)
     }
 

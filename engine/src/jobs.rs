@@ -126,8 +126,9 @@ impl Jobs {
     /// Goes on as far as it can; returns the operations that are to be cancelled as long as they are queued.
     pub fn go_on(&mut self, closing: bool, awake: &dyn Fn(ClassId) -> Option<GroupId>, step: &mut Step) -> Vec<OpId> {
         if closing {
-            let all: Vec<JobId> = self.known.keys().copied().collect();
-            all.into_iter().for_each(|id| self.end(id, JobEnd::Closing, step));
+            for id in self.known.keys().copied().collect::<Vec<JobId>>() {
+                self.end(id, JobEnd::Closing, step);
+            }
         }
         self.give_turn(step);
         let Some(id) = self.turn else { return Vec::new() };
@@ -144,7 +145,7 @@ impl Jobs {
             actions.push(JobAction::Ended { end });
         }
         self.assert_turns();
-        actions.into_iter().for_each(|action| step.ask(Action::Job { job: id, action }));
+        step.actions.extend(actions.into_iter().map(|action| Action::Job { job: id, action }));
         withdrawn
     }
 

@@ -61,7 +61,8 @@ impl Book {
         Self { resource, limit, hard, domain_of, domains, drives_in }
     }
 
-    /// How much of the limited quantity is used in a domain, and how much there is. Bytes/s are no concern of the ledger.
+    /// How much of the limited quantity is used in a domain, and how much there is. Bytes/s are no concern of the
+    /// ledger.
     fn usage(&self, domain: &Domain) -> (u64, u64) {
         match self.limit {
             DomainLimit::ActiveDrives(limit) => (domain.active, limit.into()),

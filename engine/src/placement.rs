@@ -144,7 +144,7 @@ impl Placement {
         let space = &mut self.drives[drive.index()];
         let shortfall = space.capacity.saturating_sub(space.used).saturating_sub(free_bytes);
         // The room of a shared file system is measured on its own, and may be all that a drive of it found.
-        let is_hosts = self.hosts.free(drive).is_some_and(|free| free <= free_bytes);
+        let is_hosts = self.hosts.of_mut(drive).is_some_and(|host| host.free <= free_bytes);
         space.shortfall = if is_hosts { 0 } else { shortfall };
     }
 
@@ -315,6 +315,7 @@ impl Placement {
     pub fn settle(&mut self, drives: &[DriveId], reserved_bytes: u64, used_bytes: u64) {
         self.release(drives, reserved_bytes);
         for drive in drives {
+            assert!(used_bytes <= reserved_bytes, "{drive} uses no more than was reserved on it");
             let space = &mut self.drives[drive.index()];
             space.used = space.used.saturating_add(used_bytes);
             self.hosts.of_mut(*drive).into_iter().for_each(|host| host.free = host.free.saturating_sub(used_bytes));

@@ -126,7 +126,7 @@ impl Rack {
     pub fn apply(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
         assert!(now >= self.now, "time goes back from {} to {now}", self.now);
         self.now = now;
-        let mut step = Step::new(now, actions);
+        let mut step = Step { now, actions };
         self.unblock(&event);
         self.take_note(event, &mut step);
         self.follow_drives();
@@ -260,7 +260,7 @@ impl Rack {
     /// Refuses everything that is queued. What is in service ends; the classes then put their groups to sleep.
     fn close(&mut self, step: &mut Step) {
         self.closing = true;
-        let in_service: Vec<OpId> = self.classes.iter().filter_map(|class| Some(class.in_service()?.op)).collect();
+        let in_service: Vec<OpId> = self.classes.iter().filter_map(|class| Some(class.in_service?.op)).collect();
         let queued = self.ops.numbers().into_iter().filter(|op| !in_service.contains(op));
         for op in queued {
             if let Some(state) = self.ops.get(op) {
@@ -272,6 +272,7 @@ impl Rack {
         for class in &mut self.classes {
             class.take_pending();
         }
+        assert!(self.classes.iter().all(|class| class.queues.is_empty()), "nothing is queued once the rack closes");
         assert!(self.ops.len() <= self.classes.len(), "one operation in service per class is left");
     }
 
@@ -317,8 +318,8 @@ impl Rack {
     /// Until when `class`, which has gone on as far as it can, is blocked; `None` if it is not.
     fn blocked_until(&self, class: ClassId) -> Option<Time> {
         let state = &self.classes[class.index()];
-        match state.phase() {
-            ClassPhase::Awake { .. } => state.in_service().map(|_| Time::MAX),
+        match state.phase {
+            ClassPhase::Awake { .. } => state.in_service.map(|_| Time::MAX),
             ClassPhase::Waking { group, until } => {
                 let starting = !self.closing && self.drives.are_starting(self.setup.members(group));
                 starting.then_some(until)

@@ -20,7 +20,6 @@
 //! - every call but [`ReorderQueue::iter`] costs O(log n); those that ask for what is overdue look at the first
 //!   operation of each group.
 
-mod queued;
 #[cfg(test)]
 mod tests;
 mod treap;
@@ -30,7 +29,7 @@ use alloc::vec::Vec;
 use model::{GroupId, OpId, Time};
 use treap::{Aggregate, NIL, Slot, Treap, WEIGHT_SUM_MAX};
 
-pub use queued::Queued;
+pub use treap::Queued;
 
 /// The queue holds as many operations as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -284,6 +284,7 @@ impl Migrator {
     pub fn ended(&mut self, now: Time, op: OpId, well: bool) {
         if self.under_way.remove(&op).is_some() && !well {
             self.next_scan = self.next_scan.max(now + BACKOFF);
+            assert!(self.next_scan > now, "after a failure the rack is left alone for a while");
         }
     }
 }
@@ -339,7 +340,7 @@ mod tests {
         let Action::ListStaged { attempt, restart: true, coldest_bytes: None, .. } = actions[0] else { panic!() };
         actions.clear();
         let entries = [entry(1, 3 * MB), entry(2, 4 * MB), entry(3, 9 * MB), entry(4, 2 * MB), entry(5, MB)];
-        migrator.page(attempt, &entries, false, &mut Step::new(Time::from_secs(1), &mut actions));
+        migrator.page(attempt, &entries, false, &mut Step { now: Time::from_secs(1), actions: &mut actions });
         assert_eq!(composed(&actions), [vec![3], vec![1, 2], vec![4, 5]]);
         assert_eq!(migrator.writes_under_way(), 3);
     }
@@ -350,9 +351,14 @@ mod tests {
         let mut actions = vec![];
         migrator.poll(Time::from_secs(1), false, &mut actions);
         actions.clear();
-        migrator.page(Attempt(77), &[entry(1, MB)], false, &mut Step::new(Time::from_secs(1), &mut actions));
-        migrator.page(Attempt(1), &[entry(1, MB)], false, &mut Step::new(Time::from_secs(1), &mut actions));
-        migrator.page(Attempt(1), &[entry(1, MB)], false, &mut Step::new(Time::from_secs(1), &mut actions));
+        migrator.page(
+            Attempt(77),
+            &[entry(1, MB)],
+            false,
+            &mut Step { now: Time::from_secs(1), actions: &mut actions },
+        );
+        migrator.page(Attempt(1), &[entry(1, MB)], false, &mut Step { now: Time::from_secs(1), actions: &mut actions });
+        migrator.page(Attempt(1), &[entry(1, MB)], false, &mut Step { now: Time::from_secs(1), actions: &mut actions });
         assert_eq!(composed(&actions), [vec![1]]);
     }
 
@@ -379,7 +385,7 @@ mod tests {
         migrator.poll(Time::from_secs(1), false, &mut actions);
         actions.clear();
         let entries: Vec<_> = (0..5).map(|v| entry(v, 9 * MB)).collect();
-        migrator.page(Attempt(1), &entries, true, &mut Step::new(Time::from_secs(1), &mut actions));
+        migrator.page(Attempt(1), &entries, true, &mut Step { now: Time::from_secs(1), actions: &mut actions });
         assert_eq!(composed(&actions).len(), 5);
         assert!(!actions.iter().any(|a| matches!(a, Action::ListStaged { .. })), "the next page waits");
         assert_eq!(migrator.deadline(), Time::MAX);
@@ -397,7 +403,12 @@ mod tests {
         let mut migrator = with_usage(60 * MB);
         let mut actions = vec![];
         migrator.poll(Time::from_secs(1), false, &mut actions);
-        migrator.page(Attempt(1), &[entry(1, 9 * MB)], false, &mut Step::new(Time::from_secs(1), &mut actions));
+        migrator.page(
+            Attempt(1),
+            &[entry(1, 9 * MB)],
+            false,
+            &mut Step { now: Time::from_secs(1), actions: &mut actions },
+        );
         let mut op = OpId(MIGRATOR_OPS);
         assert_eq!(migrator.group_of(op), None);
         for _ in 0..RECOMPOSED_MAX {

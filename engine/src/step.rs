@@ -10,13 +10,8 @@ pub(crate) struct Step<'a> {
     pub actions: &'a mut Vec<Action>,
 }
 
-impl<'a> Step<'a> {
-    /// Appends to what `actions` already holds.
-    pub fn new(now: Time, actions: &'a mut Vec<Action>) -> Self {
-        Self { now, actions }
-    }
-
-    /// Asks the world for `action`.
+impl Step<'_> {
+    /// Asks the world for `action`, behind what it is asked for already.
     pub fn ask(&mut self, action: Action) {
         self.actions.push(action);
     }

@@ -152,6 +152,8 @@ impl AtWork {
     pub fn step_ended(&mut self, now: Time, class: ClassId, attempt: Attempt, result: &StepResult) {
         let Some(index) = self.classes.iter().position(|known| known.class == class) else { return };
         let Some(step) = self.classes[index].step.take_if(|step| step.attempt == attempt) else { return };
+        assert!(!self.classes[index].done, "who is done has no step in hand");
+        assert_eq!(self.planner.in_hand(class), Some(step.order), "what ends was in hand");
         match result {
             StepResult::Read { input_bytes, lost_bytes, output } => {
                 let group = step.order.group().expect("a read is done somewhere");

@@ -57,6 +57,7 @@ impl Retry {
             _ => now + self.pause(reason).saturating_mul(scale),
         });
         assert!(self.at > Some(now), "what is blocked tries again later");
+        assert!(reason == BlockReason::Queue || self.reason() == Some(reason), "what stands in the way is known");
         let waited = self.waited[reason as usize];
         reason.limit().is_none_or(|limit| waited < limit.saturating_mul(scale))
     }

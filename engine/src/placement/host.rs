@@ -43,11 +43,6 @@ impl Hosts {
         self.hosts[host].free = free_bytes;
     }
 
-    /// Bytes free on the file system of `drive`, if it shares one.
-    pub fn free(&self, drive: DriveId) -> Option<u64> {
-        self.host(drive).map(|host| self.hosts[host].free)
-    }
-
     /// Bytes that can still be reserved on the file system of `drive`, if it shares one.
     pub fn spare(&self, drive: DriveId) -> Option<u64> {
         self.host(drive).map(|host| self.hosts[host].free.saturating_sub(self.hosts[host].reserved))

@@ -165,6 +165,7 @@ impl Rack {
 
     /// Makes sure that `group` is visited, so that what is dead there is reclaimed.
     fn visit(&mut self, group: GroupId, step: &mut Step) {
+        assert!(!self.closing, "nobody wakes {group} for room once the rack closes");
         assert!(self.reclaim.reclaimable_bytes(group) > 0, "{group} is visited for what can be given back");
         if self.ops.visits(group) {
             return;

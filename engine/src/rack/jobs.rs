@@ -29,7 +29,7 @@ impl Rack {
         if self.jobs.is_empty() {
             return false;
         }
-        let awake = |class: ClassId| match self.classes[class.index()].phase() {
+        let awake = |class: ClassId| match self.classes[class.index()].phase {
             ClassPhase::Awake { group, .. } => Some(group),
             ClassPhase::Asleep | ClassPhase::Waking { .. } | ClassPhase::Resting { .. } => None,
         };
@@ -38,6 +38,7 @@ impl Rack {
         for op in withdrawn {
             self.cancelled(op, step);
         }
+        assert!(self.ops.len() <= open, "what is withdrawn adds nothing");
         self.ops.len() < open
     }
 

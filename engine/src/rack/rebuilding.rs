@@ -45,6 +45,7 @@ impl Rack {
             }
             assert!(self.placement.reserved_bytes(drive) == 0, "nothing is reserved on a drive that is replaced");
             self.placement.replace(drive);
+            assert!(self.placement.used_bytes(drive) == 0, "the new {drive} is empty");
             self.drives.replace(drive);
             self.follow_drives();
         }

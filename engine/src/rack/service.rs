@@ -19,7 +19,7 @@ impl Rack {
     pub(super) fn serve(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
         let state = &mut self.classes[class.index()];
         assert!(state.awake() == Some(group), "{group} is awake, and serves");
-        if state.in_service().is_some() {
+        if state.in_service.is_some() {
             return false;
         }
         if self.closing {
@@ -53,10 +53,7 @@ impl Rack {
 
     /// Another group is wanted for `priority`: `group` goes to sleep, after a quantum of reclaiming at most.
     fn yield_to_other(&mut self, class: ClassId, group: GroupId, priority: PriorityClass, step: &mut Step) -> bool {
-        assert!(
-            self.classes[class.index()].pending().is_some_and(|pick| pick.group != group),
-            "another group is wanted"
-        );
+        assert!(self.classes[class.index()].pending.is_some_and(|pick| pick.group != group), "another group is wanted");
         let yields_at = self.reclaim.yields_at(class, step.now + self.setup.policy.scheduler.quantum);
         if step.now < yields_at && self.reclaim_next(class, group, step) {
             return false;
@@ -71,7 +68,7 @@ impl Rack {
             return false;
         }
         let state = &mut self.classes[class.index()];
-        assert!(state.pending().is_none(), "a group without work is idle");
+        assert!(state.pending.is_none(), "a group without work is idle");
         let since = state.idle_since().unwrap_or(step.now);
         assert!(since <= step.now, "{group} has been idle since some moment that has passed");
         state.set_idle(Some(since));
@@ -141,8 +138,10 @@ impl Rack {
             self.place_anew(op, step);
             return true;
         }
-        let drives = state.reserved.to_vec();
+        let drives = state.reserved.clone();
         assert!(drives.len() == self.setup.spec.code.stacks(), "a blob is written to k + r drives");
+        let members = self.setup.members(state.group);
+        assert!(drives.iter().all(|drive| members.contains(drive)), "{op} is written within its group");
         let transfer = Transfer::Write { group: state.group, drives };
         self.begin_transfer(op, transfer, step);
         false
@@ -192,7 +191,7 @@ impl Rack {
         let class = &mut self.classes[state.class.index()];
         let Some(service) = class.serves(op) else { return false };
         class.leave_service(service, step.now);
-        assert!(class.in_service().is_none(), "the class is free again");
+        assert!(class.in_service.is_none(), "the class is free again");
         self.note_job_service(service, step.now);
         for outcome in outcomes {
             match outcome.result {
@@ -251,7 +250,7 @@ impl Rack {
         let read_back = self.setup.policy.write_read_back;
         let Some(state) = self.ops.get_mut(op) else { return };
         if read_back && state.begin_verify() {
-            let drives = state.reserved.to_vec();
+            let drives = state.reserved.clone();
             self.begin_transfer(op, Transfer::Verify { drives }, step);
             return;
         }

@@ -22,7 +22,7 @@ impl Rack {
         // each after all its tries, and each on another group than the one before: four phases and a round for every
         // try.
         for _ in 0..(self.ops.len() + 4) * MOVES_PER_OP {
-            let moved = match self.classes[class.index()].phase() {
+            let moved = match self.classes[class.index()].phase {
                 ClassPhase::Asleep => self.leave_sleep(class, step),
                 ClassPhase::Waking { group, until } => self.continue_waking(class, group, until, step),
                 ClassPhase::Awake { group, .. } => self.serve(class, group, step),
@@ -159,6 +159,7 @@ impl Rack {
             "a group sleeps when none of its drives is on its way"
         );
         self.classes[class.index()].fall_asleep();
+        assert!(!self.drives.any(members, DrivePhase::is_waking), "no drive of a group that sleeps is on its way up");
         true
     }
 }

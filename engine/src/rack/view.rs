@@ -70,7 +70,7 @@ impl Rack {
 
     /// Starts for clients and rebuilds beyond the drives' budgets of their days.
     pub fn starts_over_budget(&self) -> u64 {
-        let exceeded = self.drives.budget.exceeded_total();
+        let exceeded = self.drives.budget.exceeded;
         assert!(exceeded <= self.drives.starts, "only starts exceed a budget");
         exceeded
     }
@@ -99,7 +99,7 @@ impl Rack {
 
     /// Whether the rack is closing and every group sleeps.
     pub fn is_closed(&self) -> bool {
-        let closed = self.closing && self.classes.iter().all(|class| class.phase() == ClassPhase::Asleep);
+        let closed = self.closing && self.classes.iter().all(|class| class.phase == ClassPhase::Asleep);
         assert!(!closed || self.ops.len() == 0, "every operation was answered before the rack closed");
         closed
     }

@@ -235,6 +235,7 @@ impl JobPlanner {
     fn end(&mut self, class: ClassId) -> Order {
         let Some(order) = self.of_mut(class).in_hand.take() else { panic!("no order is in hand") };
         self.change_reservation(class, order, Accounting::release);
+        assert!(order.group().is_some(), "what was in hand was something to do");
         order
     }
 
@@ -259,6 +260,7 @@ impl JobPlanner {
     /// that is free, if there is no other class.
     pub fn room_bytes(&self, class: ClassId) -> u64 {
         let accounting = self.accounting(class);
+        assert!(self.chunk_bytes <= accounting.memory_bytes(), "a chunk fits into each share");
         if self.classes.len() > 1 { self.chunk_bytes } else { accounting.free() + accounting.reserved() }
     }
 

@@ -1,5 +1,5 @@
-//! What is merely worse in a layout than one would wish, and may be forced by the geometry. The worst choice of groups is
-//! that of the judge.
+//! Shortfalls of a layout: what is merely worse than one would wish, and may be forced by the geometry. The worst
+//! choice of groups is that of the judge.
 
 use super::super::{Uses, carries, counts, layout as judge};
 use super::placement;
