@@ -5,7 +5,7 @@
 //! of the head, whose time is left out of neither.
 
 #[allow(dead_code, reason = "the queue's tests use more of it")]
-#[path = "../src/reorder/naive.rs"]
+#[path = "../src/reorder/tests/naive.rs"]
 mod naive;
 
 use engine::reorder::{Queued, ReorderQueue};

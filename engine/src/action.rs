@@ -212,7 +212,7 @@ pub enum Transfer {
         need: u8,
         /// Whether to read and check all stacks or only as many as needed.
         policy: ReadPolicy,
-        /// Where the regenerated stack goes. TraceMessage last among the outcomes.
+        /// Where the regenerated stack goes. Reported last among the outcomes.
         target: DriveId,
     },
     /// Remove these stacks of a blob. A stack that is not there counts as removed.
@@ -247,7 +247,8 @@ pub enum Outcome {
 }
 
 /// Why an operation is refused or given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+#[error("{}", self.text())]
 pub enum Rejection {
     /// The queue of the class is full; try again later.
     QueueFull,
@@ -285,11 +286,3 @@ impl Rejection {
         }
     }
 }
-
-impl core::fmt::Display for Rejection {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.text())
-    }
-}
-
-impl core::error::Error for Rejection {}

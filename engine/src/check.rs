@@ -1,39 +1,36 @@
-//! A judge of layouts, placements and traces that shares no code with what makes them.
+//! A judge of layouts and traces that shares no code with what makes them.
 //!
-//! Everything is recomputed from the description. What must hold is a [`Violation`] where it does not; what is merely
-//! worse than one would wish, and may be forced by the geometry, is a [`Shortfall`].
+//! Everything is recomputed from the description. What must hold is a [`Violation`] where it does not.
 //!
 //! The worst choice of one awake group per class is exact: classes choose independently, so a domain's worst case is
 //! the sum over classes of the most drives that any one group of the class has in it.
 
-mod placement;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod trace;
 
-pub use placement::{PlacementFault, blob_placement};
 pub use trace::{RebuildFault, TraceCheck, TraceFault};
 
 use crate::layout::Layout;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
 use model::{ClassId, DomainId, DomainLimit, DriveId, GroupId, RackSpec, Resource, ResourceId};
 
-/// Pairs of groups of a class that are looked at for collision; a class of 400 groups is looked at in full.
-const PAIRS_MAX: usize = 80_000;
-
 /// A rule that a layout breaks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// The drive is not one of the rack's.
+    #[error("{0} is not a drive of this rack")]
     UnknownDrive(DriveId),
     /// The drive is in two groups, or twice in one, or both in a group and a spare.
+    #[error("{0} is there twice")]
     DriveTwice(DriveId),
     /// The drive is in no group and no spare.
+    #[error("{0} is in no group and no spare")]
     DriveMissing(DriveId),
     /// The group does not have exactly g drives (and so perhaps fewer than k + r).
+    #[error("{group} has {drives} drives")]
     GroupSize {
         /// Which group.
         group: GroupId,
@@ -41,12 +38,16 @@ pub enum Violation {
         drives: usize,
     },
     /// The table of classes does not have the group exactly once, in the class it names.
+    #[error("{0} is not exactly once in the table of classes")]
     ClassTable(GroupId),
     /// The table of classes has a group that does not exist.
+    #[error("{0} is in the table of classes and does not exist")]
     UnknownGroup(GroupId),
     /// The class has no group.
+    #[error("{0} has no group")]
     EmptyClass(ClassId),
     /// Two drives of the group share a hard domain of limit 1.
+    #[error("{drive} and {other} of {group} share a domain of {resource}, which carries one")]
     Conflict {
         /// Which group.
         group: GroupId,
@@ -58,6 +59,7 @@ pub enum Violation {
         resource: ResourceId,
     },
     /// Some choice of one group per class exceeds a hard limit.
+    #[error("{domain} of {resource} carries {limit}, and some choice of groups takes {worst}")]
     HardLimit {
         /// The resource.
         resource: ResourceId,
@@ -70,73 +72,11 @@ pub enum Violation {
     },
 }
 
-/// A wish that a layout does not fulfil.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shortfall {
-    /// Some choice of one group per class exceeds a soft limit.
-    SoftLimit {
-        /// The resource.
-        resource: ResourceId,
-        /// The domain.
-        domain: DomainId,
-        /// The demand of the worst choice: drives, or milliwatts with all of them spinning up.
-        worst: u64,
-        /// The limit, in the same unit.
-        limit: u64,
-    },
-    /// Two groups of the class collide only in part: some of their drives are in no hard domain that the two, beside
-    /// the other classes at their worst, would exceed. The first such pair of the class.
-    PartialCollision {
-        /// Which class.
-        class: ClassId,
-        /// The pair.
-        groups: [GroupId; 2],
-    },
-    /// Two groups of the class do not collide at all, and yet only one of them may be awake. The first such pair.
-    NoCollision {
-        /// Which class.
-        class: ClassId,
-        /// The pair.
-        groups: [GroupId; 2],
-    },
-    /// No choice of k + r drives of the group has at most r of them in each domain of the kind.
-    Spread {
-        /// Which group.
-        group: GroupId,
-        /// The kind of failure domain, by its place in the description.
-        kind: usize,
-        /// Whether the number and size of its domains would allow it to every group of the layout at once, other limits
-        /// left aside.
-        domains_allow: bool,
-    },
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownDrive(drive) => write!(f, "{drive} is not a drive of this rack"),
-            Self::DriveTwice(drive) => write!(f, "{drive} is there twice"),
-            Self::DriveMissing(drive) => write!(f, "{drive} is in no group and no spare"),
-            Self::GroupSize { group, drives } => write!(f, "{group} has {drives} drives"),
-            Self::ClassTable(group) => write!(f, "{group} is not exactly once in the table of classes"),
-            Self::UnknownGroup(group) => write!(f, "{group} is in the table of classes and does not exist"),
-            Self::EmptyClass(class) => write!(f, "{class} has no group"),
-            Self::Conflict { group, drive, other, resource } => {
-                write!(f, "{drive} and {other} of {group} share a domain of {resource}, which carries one")
-            }
-            Self::HardLimit { resource, domain, worst, limit } => {
-                write!(f, "{domain} of {resource} carries {limit}, and some choice of groups takes {worst}")
-            }
-        }
-    }
-}
-
 /// Judges a layout.
 ///
 /// # Errors
-/// Everything that must hold and does not. Otherwise the shortfalls are the answer; none means the layout is as one
-/// would wish.
-pub fn layout(spec: &RackSpec, layout: &Layout) -> Result<Vec<Shortfall>, Vec<Violation>> {
+/// Everything that must hold and does not.
+pub fn layout(spec: &RackSpec, layout: &Layout) -> Result<(), Vec<Violation>> {
     let mut violations = drives_once(spec, layout);
     violations.extend(group_sizes(spec, layout));
     violations.extend(class_table(layout));
@@ -144,23 +84,16 @@ pub fn layout(spec: &RackSpec, layout: &Layout) -> Result<Vec<Shortfall>, Vec<Vi
         return Err(violations);
     }
     violations.extend(conflicts(spec, layout));
-    let mut shortfalls = Vec::new();
-    for (id, resource) in spec.resources_by_id() {
-        let uses = Uses::of(spec, layout, id);
-        for (domain, worst, limit) in uses.exceeded(spec, resource) {
-            if resource.hard {
-                violations.push(Violation::HardLimit { resource: id, domain, worst, limit });
-            } else {
-                shortfalls.push(Shortfall::SoftLimit { resource: id, domain, worst, limit });
-            }
-        }
+    for (resource, what) in spec.resources_by_id().filter(|(_, what)| what.hard) {
+        let exceeded = Uses::of(spec, layout, resource).exceeded(spec, what).into_iter();
+        violations.extend(exceeded.map(|(domain, worst, limit)| Violation::HardLimit {
+            resource,
+            domain,
+            worst,
+            limit,
+        }));
     }
-    if !violations.is_empty() {
-        return Err(violations);
-    }
-    shortfalls.extend(collisions(spec, layout));
-    shortfalls.extend(spread(spec, layout));
-    Ok(shortfalls)
+    if violations.is_empty() { Ok(()) } else { Err(violations) }
 }
 
 fn drives_once(spec: &RackSpec, layout: &Layout) -> Vec<Violation> {
@@ -225,12 +158,6 @@ fn conflicts(spec: &RackSpec, layout: &Layout) -> Vec<Violation> {
     violations
 }
 
-fn domain_sizes(spec: &RackSpec, resource: ResourceId) -> Vec<u64> {
-    let mut sizes = vec![0; spec.domain_count(resource)];
-    spec.drives.iter().for_each(|drive| sizes[drive.resource_domains[resource.index()].index()] += 1);
-    sizes
-}
-
 /// A domain of a resource: its drives, and how many of them may spin up at once.
 #[derive(Clone, Copy, Default)]
 struct Extent {
@@ -263,8 +190,11 @@ fn carries(spec: &RackSpec, resource: &Resource, domain: Extent, awake: u64) -> 
 
 /// The domains of a resource. Of two limits on starts each alone bounds what may start.
 fn extents(spec: &RackSpec, resource: ResourceId) -> Vec<Extent> {
-    let mut extents: Vec<Extent> =
-        domain_sizes(spec, resource).into_iter().map(|size| Extent { size, starts: size }).collect();
+    let mut extents = vec![Extent::default(); spec.domain_count(resource)];
+    for drive in &spec.drives {
+        let extent = &mut extents[spec.domain_of(drive.id, resource).index()];
+        (extent.size, extent.starts) = (extent.size + 1, extent.starts + 1);
+    }
     for (other, what) in spec.resources_by_id().filter(|(_, what)| what.hard) {
         let DomainLimit::StartingDrives(limit) = what.limit else { continue };
         let mut shared: BTreeMap<(DomainId, DomainId), u64> = BTreeMap::new();
@@ -304,12 +234,6 @@ impl Uses {
         self.by_class[domain.index()].values().sum()
     }
 
-    /// The demand of classes other than `class` on `domain` at their worst.
-    fn others(&self, domain: DomainId, class: ClassId) -> u64 {
-        assert!(self.worst(domain) <= self.sizes[domain.index()].size, "groups share no drives");
-        self.worst(domain) - self.by_class[domain.index()].get(&class).copied().unwrap_or(0)
-    }
-
     /// The domains that some choice of groups exceeds, what it takes and what there is.
     fn exceeded(&self, spec: &RackSpec, resource: &Resource) -> Vec<(DomainId, u64, u64)> {
         let worst = |(index, size): (usize, &Extent)| {
@@ -328,84 +252,4 @@ fn counts(spec: &RackSpec, drives: &[DriveId], resource: ResourceId) -> BTreeMap
         *counts.entry(spec.domain_of(*drive, resource)).or_insert(0) += 1;
     }
     counts
-}
-
-/// How two groups stand to each other.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Collision {
-    Full,
-    Partial,
-    None,
-}
-
-fn collisions(spec: &RackSpec, layout: &Layout) -> Vec<Shortfall> {
-    let hard: Vec<(ResourceId, &Resource)> = spec.resources_by_id().filter(|(_, what)| what.hard).collect();
-    let uses: Vec<Uses> = hard.iter().map(|(id, _)| Uses::of(spec, layout, *id)).collect();
-    let mut shortfalls = Vec::new();
-    for (index, groups) in layout.classes.iter().enumerate() {
-        let class = ClassId(index as u32);
-        let pairs = groups.iter().enumerate().flat_map(|(i, a)| groups[i + 1..].iter().map(move |b| [*a, *b]));
-        let mut partial = None;
-        let mut none = None;
-        for pair in pairs.take(PAIRS_MAX) {
-            let found = collision(spec, layout, (&hard, &uses), class, pair);
-            let place = if found == Collision::None { &mut none } else { &mut partial };
-            if found != Collision::Full && place.is_none() {
-                *place = Some(pair);
-            }
-        }
-        shortfalls.extend(partial.map(|groups| Shortfall::PartialCollision { class, groups }));
-        shortfalls.extend(none.map(|groups| Shortfall::NoCollision { class, groups }));
-    }
-    shortfalls
-}
-
-fn collision(
-    spec: &RackSpec,
-    layout: &Layout,
-    (hard, uses): (&[(ResourceId, &Resource)], &[Uses]),
-    class: ClassId,
-    pair: [GroupId; 2],
-) -> Collision {
-    let drives: Vec<DriveId> = pair.iter().flat_map(|g| layout.groups[g.index()].drives.iter().copied()).collect();
-    let mut colliding: BTreeSet<DriveId> = BTreeSet::new();
-    for ((id, resource), uses) in hard.iter().zip(uses) {
-        let exceeded = |domain: DomainId, count: u64| {
-            !carries(spec, resource, uses.sizes[domain.index()], count + uses.others(domain, class))
-        };
-        let counts = counts(spec, &drives, *id);
-        let over: BTreeSet<DomainId> = counts.into_iter().filter(|(d, c)| exceeded(*d, *c)).map(|(d, _)| d).collect();
-        colliding.extend(drives.iter().filter(|drive| over.contains(&spec.domain_of(**drive, *id))));
-    }
-    assert!(colliding.len() <= drives.len(), "only drives of the pair collide");
-    match colliding.len() {
-        0 => Collision::None,
-        all if all == drives.len() => Collision::Full,
-        _ => Collision::Partial,
-    }
-}
-
-fn spread(spec: &RackSpec, layout: &Layout) -> Vec<Shortfall> {
-    let mut shortfalls = Vec::new();
-    for kind in 0..spec.failure_domains.len() {
-        if !spec.failure_domains[kind].loses_media || spec.code.parity == 0 {
-            continue;
-        }
-        let domains_allow = domains_allow(spec, layout.groups.len(), kind);
-        for (id, group) in layout.groups.iter().enumerate() {
-            if !placement::allows(spec, &group.drives, kind) {
-                shortfalls.push(Shortfall::Spread { group: GroupId(id as u32), kind, domains_allow });
-            }
-        }
-    }
-    shortfalls
-}
-
-/// Whether `groups` groups at once could each have k + r drives with at most r in a domain of the kind: a domain has at
-/// most r for each group, and no more than its drives.
-fn domains_allow(spec: &RackSpec, groups: usize, kind: usize) -> bool {
-    let mut sizes: BTreeMap<DomainId, usize> = BTreeMap::new();
-    spec.drives.iter().for_each(|drive| *sizes.entry(drive.failure_domains[kind]).or_insert(0) += 1);
-    let room: usize = sizes.values().map(|size| (*size).min(groups * spec.code.parity as usize)).sum();
-    room >= groups * spec.code.stacks()
 }

@@ -93,21 +93,22 @@ pub(crate) struct Switch {
 
 /// One class. See the head of this file.
 pub(crate) struct Class {
-    phase: ClassPhase,
-    queues: FairQueues,
+    /// To be read, like all fields: they are changed here alone.
+    pub phase: ClassPhase,
+    pub queues: FairQueues,
     /// Dequeued; its group is being woken for it.
-    pending: Option<Pick>,
+    pub pending: Option<Pick>,
     /// When an operation was dequeued last.
-    picked_at: Time,
+    pub picked_at: Time,
     /// When the last operation left service.
     served_until: Time,
     /// Others wait, and it stays with its group until then at most, for more of the same.
     anticipates_until: Option<Time>,
-    in_service: Option<InService>,
+    pub in_service: Option<InService>,
     /// Members of the group that wakes or is awake came back after they were lost; they do not spin.
-    returned: bool,
+    pub returned: bool,
     /// The switch under way.
-    switch: Option<Switch>,
+    pub switch: Option<Switch>,
 }
 
 impl Class {
@@ -125,44 +126,14 @@ impl Class {
         }
     }
 
-    pub fn phase(&self) -> ClassPhase {
-        self.phase
-    }
-
-    /// The queues, to be read.
-    pub fn queues(&self) -> &FairQueues {
-        &self.queues
-    }
-
-    pub fn pending(&self) -> Option<&Pick> {
-        self.pending.as_ref()
-    }
-
-    pub fn in_service(&self) -> Option<InService> {
-        self.in_service
-    }
-
     /// The service of `op`; `None` if it is not in service.
     pub fn serves(&self, op: OpId) -> Option<InService> {
         self.in_service.filter(|service| service.op == op)
     }
 
-    pub fn switch(&self) -> Option<Switch> {
-        self.switch
-    }
-
-    /// When the operation that was dequeued last left its queue.
-    pub fn picked_at(&self) -> Time {
-        self.picked_at
-    }
-
     /// The group that is awake.
     pub fn awake(&self) -> Option<GroupId> {
         if let ClassPhase::Awake { group, .. } = self.phase { Some(group) } else { None }
-    }
-
-    pub fn has_returned_members(&self) -> bool {
-        self.returned
     }
 
     pub fn view(&self) -> ClassView {

@@ -67,31 +67,16 @@ impl DriveDeadlines {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Punctuality {
     /// Deadlines it has missed since boot.
-    missed: u64,
+    pub missed: u64,
     /// It has answered nothing since it missed the last one.
-    owes_answer: bool,
+    pub owes_answer: bool,
     /// Wakes in a row in which it missed a deadline in a transfer.
-    wakes_missed: u32,
+    pub wakes_missed: u32,
     /// The last time it missed one.
     missed_at: Option<Time>,
 }
 
 impl Punctuality {
-    /// Deadlines missed since boot.
-    pub fn missed(&self) -> u64 {
-        self.missed
-    }
-
-    /// Wakes in a row in which a transfer missed a deadline.
-    pub fn wakes_missed(&self) -> u32 {
-        self.wakes_missed
-    }
-
-    /// A deadline was missed.
-    pub fn count(&mut self) {
-        self.missed += 1;
-    }
-
     /// The drive did not answer; what it was asked may still be under way. True if it owed an answer already, so that
     /// it was not even asked; that is not counted again.
     pub fn note_missed(&mut self, now: Time) -> bool {
@@ -100,20 +85,10 @@ impl Punctuality {
         core::mem::replace(&mut self.owes_answer, true)
     }
 
-    /// The drive answered.
-    pub fn note_answer(&mut self) {
-        self.owes_answer = false;
-    }
-
     /// One more wake in which it missed a deadline.
     pub fn count_wake(&mut self) {
         assert!(self.owes_answer, "a wake counts for the answer that is missing");
         self.wakes_missed += 1;
-    }
-
-    /// It did all that was asked of it during a wake.
-    pub fn trust(&mut self) {
-        self.wakes_missed = 0;
     }
 
     /// It gets another chance: one more missed wake, and it is out again.

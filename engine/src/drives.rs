@@ -63,15 +63,15 @@ pub enum DrivePhase {
     Standby,
     /// Its group is waking; it waits for its permits.
     AwaitingPermit,
-    /// TraceMessage to start.
+    /// Told to start.
     SpinningUp,
-    /// TraceMessage to mount.
+    /// Told to mount.
     Mounting,
     /// Mounted: files can be read and written.
     Ready,
-    /// TraceMessage to unmount.
+    /// Told to unmount.
     Unmounting,
-    /// TraceMessage to stop.
+    /// Told to stop.
     Stopping,
     /// Not there.
     Away(Loss),
@@ -82,13 +82,18 @@ impl DrivePhase {
         matches!(self, Self::Away(_))
     }
 
-    /// TraceMessage to start or to mount.
-    fn is_starting(self) -> bool {
+    /// Told to start or to mount.
+    pub(crate) fn is_starting(self) -> bool {
         matches!(self, Self::SpinningUp | Self::Mounting)
     }
 
-    /// TraceMessage to unmount or to stop.
-    fn is_stopping(self) -> bool {
+    /// On its way to be ready.
+    pub(crate) fn is_waking(self) -> bool {
+        self == Self::AwaitingPermit || self.is_starting()
+    }
+
+    /// Told to unmount or to stop.
+    pub(crate) fn is_stopping(self) -> bool {
         matches!(self, Self::Unmounting | Self::Stopping)
     }
 }
@@ -106,15 +111,6 @@ pub(crate) enum Notice {
     Returned(DriveId),
 }
 
-/// The permits of the ledger that a drive holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Permits {
-    None,
-    Held,
-    /// It was lost with them.
-    HeldSinceLost,
-}
-
 struct Drive {
     phase: DrivePhase,
     /// The number of the last command; an answer to another one is late.
@@ -123,7 +119,8 @@ struct Drive {
     transfer_errors: u32,
     /// Commands that failed since it last mounted.
     failures: u32,
-    permits: Permits,
+    /// It was lost with its permits, if it has any.
+    lost_with_permits: bool,
     /// It failed for good, says the operator.
     failed: bool,
     /// The world took it away, and will say when it is back.
@@ -132,10 +129,6 @@ struct Drive {
 }
 
 impl Drive {
-    fn is_permitted(&self) -> bool {
-        self.permits != Permits::None
-    }
-
     /// Numbers a new command or change, so that answers to earlier ones are late.
     fn renumber(&mut self) -> Attempt {
         self.attempt = Attempt(self.attempt.0.wrapping_add(1));
@@ -146,8 +139,10 @@ impl Drive {
 /// All drives of a rack. See the head of this file.
 pub(crate) struct Drives {
     states: Vec<Drive>,
-    ledger: Ledger,
-    budget: StartBudget,
+    /// Who may spin, to be read.
+    pub ledger: Ledger,
+    /// To be read.
+    pub budget: StartBudget,
     backoff: Backoff,
     /// Drives whose permits lost drives hold: they cannot be written to before one of those gives its own back.
     unpermitted: Vec<DriveId>,
@@ -155,8 +150,10 @@ pub(crate) struct Drives {
     /// A wake or rest takes no longer.
     switch_timeout: Duration,
     host_slack: Duration,
-    starts: u64,
-    missed_deadlines: u64,
+    /// Starts that were asked for since boot.
+    pub starts: u64,
+    /// Deadlines that all drives missed since boot.
+    pub missed_deadlines: u64,
 }
 
 impl Drives {
@@ -172,7 +169,7 @@ impl Drives {
             attempt: Attempt(0),
             transfer_errors: 0,
             failures: 0,
-            permits: Permits::None,
+            lost_with_permits: false,
             failed: false,
             lost_by_world: false,
             punctuality: Punctuality::default(),
@@ -193,8 +190,7 @@ impl Drives {
 
     /// At boot: what is known of a drive.
     pub fn report(&mut self, report: &DriveReport) {
-        assert!(!self.states[report.drive.index()].is_permitted(), "{} is reported before it is started", report.drive);
-        assert!(self.ledger.state(report.drive) == PowerState::Standby, "{} has no permit yet", report.drive);
+        assert!(!self.is_permitted(report.drive), "{} is reported before it is started", report.drive);
         self.budget.restore(report.drive, report.day, report.starts);
         let state = &mut self.states[report.drive.index()];
         let in_service = report.present && !state.failed;
@@ -213,6 +209,11 @@ impl Drives {
         drive.index() < self.states.len()
     }
 
+    /// Whether `drive` may spin: it holds its permits.
+    fn is_permitted(&self, drive: DriveId) -> bool {
+        self.ledger.state(drive) != PowerState::Standby
+    }
+
     pub fn phase(&self, drive: DriveId) -> DrivePhase {
         self.states[drive.index()].phase
     }
@@ -227,7 +228,7 @@ impl Drives {
 
     /// Whether the operator said that `drive` failed for good.
     pub fn has_failed(&self, drive: DriveId) -> bool {
-        self.states[drive.index()].failed
+        self.states.get(drive.index()).is_some_and(|state| state.failed)
     }
 
     /// How many of `drives` failed for good.
@@ -237,27 +238,7 @@ impl Drives {
 
     /// Deadlines that `drive` missed since boot.
     pub fn missed_deadlines(&self, drive: DriveId) -> u64 {
-        self.states[drive.index()].punctuality.missed()
-    }
-
-    /// Deadlines that all drives missed since boot.
-    pub fn missed_deadlines_total(&self) -> u64 {
-        self.missed_deadlines
-    }
-
-    /// Starts that were asked for since boot.
-    pub fn starts_total(&self) -> u64 {
-        self.starts
-    }
-
-    /// The power ledger, to be read.
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
-    /// The start budgets, to be read.
-    pub fn budget(&self) -> &StartBudget {
-        &self.budget
+        self.states[drive.index()].punctuality.missed
     }
 
     /// Whether all of `members` may be started now for work of `priority`.
@@ -286,10 +267,10 @@ impl Drives {
     /// Wants `members` to be ready: those that stand by wait for their permits from now on.
     pub fn want(&mut self, members: &[DriveId]) {
         for drive in members {
-            let state = &mut self.states[drive.index()];
-            if state.phase == DrivePhase::Standby {
-                assert!(!state.is_permitted() && !state.failed, "{drive} stands still and is in service");
-                state.phase = DrivePhase::AwaitingPermit;
+            if self.phase(*drive) == DrivePhase::Standby {
+                assert!(!self.is_permitted(*drive), "{drive} stands still");
+                assert!(!self.has_failed(*drive), "{drive} is in service");
+                self.states[drive.index()].phase = DrivePhase::AwaitingPermit;
             }
         }
     }
@@ -303,11 +284,11 @@ impl Drives {
         }
         for drive in self.ledger.request(&waiting) {
             assert!(self.phase(drive) == DrivePhase::AwaitingPermit, "{drive} waits for the permit it gets");
-            assert!(!self.states[drive.index()].is_permitted(), "{drive} gets its permit once");
+            assert!(self.is_permitted(drive), "{drive} has its permit");
             let (day, starts) = self.budget.record(drive, step.now);
             assert!(starts > 0, "the start of {drive} is counted");
             step.ask(Action::PersistStarts { drive, day, starts });
-            self.states[drive.index()].permits = Permits::Held;
+            self.states[drive.index()].lost_with_permits = false;
             self.starts += 1;
             self.command(drive, DrivePhase::SpinningUp, step);
         }
@@ -322,38 +303,19 @@ impl Drives {
                 self.do_without(*drive, in_vain, now);
             }
         }
-        assert!(!over || !self.are_waking(members), "nobody is waited for any longer");
+        assert!(!over || !self.any(members, DrivePhase::is_waking), "nobody is waited for any longer");
     }
 
-    /// Whether some of `members` are not ready and on their way.
-    pub fn are_waking(&self, members: &[DriveId]) -> bool {
-        members.iter().any(|drive| {
-            let phase = self.phase(*drive);
-            phase == DrivePhase::AwaitingPermit || phase.is_starting()
-        })
+    /// Whether the phase of some of `members` is like this.
+    pub fn any(&self, members: &[DriveId], is: fn(DrivePhase) -> bool) -> bool {
+        members.iter().any(|drive| is(self.phase(*drive)))
     }
 
     /// Whether members are on their way, and none of them waits for a permit: there is nothing to do but wait. Most
     /// events find a waking class like this.
     pub fn are_starting(&self, members: &[DriveId]) -> bool {
-        let mut starting = false;
-        for drive in members {
-            match self.phase(*drive) {
-                DrivePhase::AwaitingPermit => return false,
-                phase => starting |= phase.is_starting(),
-            }
-        }
-        starting
-    }
-
-    /// Whether some of `members` were told to start or mount, and have not answered.
-    pub fn any_starting(&self, members: &[DriveId]) -> bool {
-        members.iter().any(|drive| self.phase(*drive).is_starting())
-    }
-
-    /// Whether some of `members` unmount or stop.
-    pub fn are_stopping(&self, members: &[DriveId]) -> bool {
-        members.iter().any(|drive| self.phase(*drive).is_stopping())
+        let awaits_permit = |phase| phase == DrivePhase::AwaitingPermit;
+        self.any(members, DrivePhase::is_starting) && !self.any(members, awaits_permit)
     }
 
     /// Hard domains that have no permit left for one of `members` that waits for it.
@@ -367,18 +329,17 @@ impl Drives {
         assert!(!domains.is_empty(), "somebody waits for a permit");
         members.iter().any(|drive| {
             let held = |(resource, domain): &(_, _)| spec.domain_of(*drive, *resource) == *domain;
-            self.states[drive.index()].is_permitted() && domains.iter().any(held)
+            self.is_permitted(*drive) && domains.iter().any(held)
         })
     }
 
     /// Unmounts and stops `members`. Those that wait for a permit do not start.
     pub fn rest(&mut self, members: &[DriveId], step: &mut Step) {
         for drive in members {
-            let state = &self.states[drive.index()];
-            match state.phase {
+            match self.phase(*drive) {
                 DrivePhase::Ready => self.command(*drive, DrivePhase::Unmounting, step),
                 // It may still spin: it is stopped like the others, so that its permits can be given back.
-                DrivePhase::Away(_) if state.is_permitted() => {
+                DrivePhase::Away(_) if self.is_permitted(*drive) => {
                     self.backoff.forget(*drive);
                     self.command(*drive, DrivePhase::Unmounting, step);
                 }
@@ -396,7 +357,7 @@ impl Drives {
                 self.give_up(*drive, Loss::MountFailed, now);
             }
         }
-        assert!(!self.are_stopping(members), "nobody is waited for any longer");
+        assert!(!self.any(members, DrivePhase::is_stopping), "nobody is waited for any longer");
     }
 
     pub fn spun_up(&mut self, drive: DriveId, attempt: Attempt, step: &mut Step) {
@@ -411,8 +372,8 @@ impl Drives {
         let answers = self.answers(drive, attempt, DrivePhase::Mounting);
         if answers {
             let state = &mut self.states[drive.index()];
-            assert!(state.is_permitted() && !state.failed, "{drive} is ready under a permit, and in service");
-            assert!(self.ledger.state(drive) == PowerState::Active, "{drive} is up to speed");
+            assert!(!state.failed, "{drive} is ready, and in service");
+            assert!(self.ledger.state(drive) == PowerState::Active, "{drive} is up to speed under a permit");
             state.phase = DrivePhase::Ready;
             state.transfer_errors = 0;
             state.failures = 0;
@@ -431,11 +392,11 @@ impl Drives {
         if !self.answers(drive, attempt, DrivePhase::Stopping) {
             return;
         }
-        assert!(self.states[drive.index()].is_permitted(), "{drive} was told to stop under a permit");
+        assert!(self.is_permitted(drive), "{drive} was told to stop under a permit");
         self.release_permit(drive);
         let state = &mut self.states[drive.index()];
         let did_well = state.failures == 0 && state.transfer_errors == 0;
-        state.phase = match state.failures.max(state.punctuality.wakes_missed()) {
+        state.phase = match state.failures.max(state.punctuality.wakes_missed) {
             _ if state.failed => DrivePhase::Away(Loss::Failed),
             FAILURES_MAX.. => DrivePhase::Away(Loss::Died),
             _ => DrivePhase::Standby,
@@ -449,14 +410,14 @@ impl Drives {
         }
         if did_well {
             self.backoff.reset(drive);
-            self.states[drive.index()].punctuality.trust();
+            self.states[drive.index()].punctuality.wakes_missed = 0;
         }
     }
 
     pub fn command_failed(&mut self, drive: DriveId, attempt: Attempt, loss: Loss, step: &mut Step) {
         let Some(state) = self.states.get_mut(drive.index()) else { return };
         if loss != Loss::NoAnswer {
-            state.punctuality.note_answer(); // if a bad one
+            state.punctuality.owes_answer = false; // if a bad one
         }
         if state.attempt != attempt {
             return;
@@ -529,7 +490,7 @@ impl Drives {
     /// Whether another drive may take the place of `drive`: it failed, and stands still as far as anybody knows.
     pub fn may_be_replaced(&self, drive: DriveId) -> bool {
         let state = self.states.get(drive.index());
-        state.is_some_and(|state| state.failed && !state.is_permitted() && state.phase.is_away())
+        state.is_some_and(|state| state.failed && state.phase.is_away() && !self.is_permitted(drive))
     }
 
     /// Another drive is in the place of `drive`, and stands still.
@@ -543,7 +504,7 @@ impl Drives {
 
     /// A transfer failed on `drive`. After a few failures it is taken out of service until it is tried again.
     pub fn transfer_failed(&mut self, drive: DriveId, now: Time) {
-        let Some(state) = self.states.get_mut(drive.index()) else { return };
+        let state = &mut self.states[drive.index()];
         state.transfer_errors += 1;
         if state.transfer_errors >= TRANSFER_ERRORS_MAX && state.phase == DrivePhase::Ready {
             self.set_away(drive, Loss::Died);
@@ -557,9 +518,6 @@ impl Drives {
 
     /// `drive` missed a deadline in a transfer: it is done without until its group wakes next.
     pub fn transfer_missed_deadline(&mut self, drive: DriveId, now: Time) {
-        if !self.knows(drive) {
-            return;
-        }
         self.note_missed_deadline(drive, now);
         let state = &mut self.states[drive.index()];
         state.transfer_errors += 1;
@@ -583,12 +541,12 @@ impl Drives {
             let given_up = state.phase.is_away() || state.phase.is_stopping();
             assert!(given_up, "{drive} was given up on, and is in use");
             match state.phase {
-                // TraceMessage to stop by the last try, and silent still.
+                // Told to stop by the last try, and silent still.
                 phase if phase.is_stopping() => {
                     self.set_away(drive, Loss::MountFailed);
                     self.retry_later(drive, step.now);
                 }
-                DrivePhase::Away(_) if state.is_permitted() => {
+                DrivePhase::Away(_) if self.ledger.state(drive) != PowerState::Standby => {
                     self.command(drive, DrivePhase::Unmounting, step);
                     self.backoff.plan(drive, step.now + self.switch_timeout);
                 }
@@ -616,7 +574,7 @@ impl Drives {
     fn may_recover(&self, drive: DriveId) -> bool {
         let state = &self.states[drive.index()];
         let silent = !state.failed && matches!(state.phase, DrivePhase::Away(loss) if loss != Loss::FuseTripped);
-        silent && state.is_permitted() && state.failures < FAILURES_MAX
+        silent && self.is_permitted(drive) && state.failures < FAILURES_MAX
     }
 
     /// Whether `drive`, one of `members`, waits for a permit that nobody will give back: those of some domain are held
@@ -630,7 +588,10 @@ impl Drives {
                 let state = &self.states[other.index()];
                 // A member that has come up to speed draws less than before.
                 let stays = members.contains(&other) && state.phase != DrivePhase::SpinningUp;
-                state.is_permitted() && !state.phase.is_away() && !stays && spec.domain_of(other, resource) == domain
+                self.is_permitted(other)
+                    && !state.phase.is_away()
+                    && !stays
+                    && spec.domain_of(other, resource) == domain
             };
             !spec.drives.iter().any(|other| may_give_back(other.id))
         })
@@ -639,9 +600,8 @@ impl Drives {
     fn do_without(&mut self, drive: DriveId, in_vain: bool, now: Time) {
         match self.phase(drive) {
             DrivePhase::AwaitingPermit => {
-                let state = &mut self.states[drive.index()];
-                assert!(!state.is_permitted(), "{drive} waits for a permit, and has none");
-                state.phase = DrivePhase::Standby;
+                assert!(!self.is_permitted(drive), "{drive} waits for a permit, and has none");
+                self.states[drive.index()].phase = DrivePhase::Standby;
                 if in_vain {
                     self.notices.push_back(Notice::Unwritable(drive));
                     self.unpermitted.retain(|other| *other != drive);
@@ -650,7 +610,7 @@ impl Drives {
                 }
             }
             phase if phase.is_starting() => {
-                assert!(self.states[drive.index()].is_permitted(), "{drive} starts under a permit");
+                assert!(self.is_permitted(drive), "{drive} starts under a permit");
                 self.count_missed_deadline(drive);
                 self.give_up(drive, Loss::SpinUpFailed, now);
             }
@@ -660,9 +620,9 @@ impl Drives {
 
     /// Tells `drive` what brings it into `phase`, under a new number.
     fn command(&mut self, drive: DriveId, phase: DrivePhase, step: &mut Step) {
+        assert!(self.is_permitted(drive), "{drive} is told to do something under a permit");
         let state = &mut self.states[drive.index()];
         let before = state.phase;
-        assert!(state.is_permitted(), "{drive} is told to do something under a permit");
         let attempt = state.renumber();
         state.phase = phase;
         step.ask(match phase {
@@ -693,7 +653,7 @@ impl Drives {
     fn answers(&mut self, drive: DriveId, attempt: Attempt, phase: DrivePhase) -> bool {
         let state = self.states.get_mut(drive.index());
         let Some(state) = state.filter(|state| state.attempt == attempt && state.phase == phase) else { return false };
-        state.punctuality.note_answer();
+        state.punctuality.owes_answer = false;
         true
     }
 
@@ -725,7 +685,7 @@ impl Drives {
     /// A drive that was away, whose platters stand still, is in service again.
     fn return_to_service(&mut self, drive: DriveId) {
         let state = &mut self.states[drive.index()];
-        assert!(!state.is_permitted() && !state.failed, "{drive} stands still and did not fail");
+        assert!(!state.failed, "{drive} did not fail");
         state.phase = DrivePhase::Standby;
         state.renumber();
         self.notices.push_back(Notice::Writable(drive));
@@ -734,9 +694,8 @@ impl Drives {
     }
 
     fn stand_by(&mut self, drive: DriveId) {
-        let state = &mut self.states[drive.index()];
-        assert!(state.phase == DrivePhase::Standby && !state.is_permitted(), "{drive} stands still");
-        state.lost_by_world = false;
+        assert!(self.phase(drive) == DrivePhase::Standby && !self.is_permitted(drive), "{drive} stands still");
+        self.states[drive.index()].lost_by_world = false;
         self.backoff.forget(drive);
         self.notices.push_back(Notice::Standby(drive));
     }
@@ -744,9 +703,7 @@ impl Drives {
     fn set_away(&mut self, drive: DriveId, loss: Loss) {
         let state = &mut self.states[drive.index()];
         state.phase = DrivePhase::Away(if state.failed { Loss::Failed } else { loss });
-        if state.is_permitted() {
-            state.permits = Permits::HeldSinceLost;
-        }
+        state.lost_with_permits = true;
         state.renumber();
         self.notices.push_back(Notice::Unwritable(drive));
         // Behind a tripped fuse there is no power. Any other loss may leave the platters spinning.
@@ -754,31 +711,22 @@ impl Drives {
             self.release_permit(drive);
         }
         let state = &self.states[drive.index()];
-        assert!(loss != Loss::FuseTripped || !state.is_permitted(), "{drive} has no power, and needs no permit");
+        assert!(loss != Loss::FuseTripped || !self.is_permitted(drive), "{drive} has no power, and needs no permit");
         assert!(!state.failed || state.phase == DrivePhase::Away(Loss::Failed), "a failed drive stays failed");
     }
 
     /// Gives back the permits of `drive`, which stands still, if it holds any.
     fn release_permit(&mut self, drive: DriveId) {
-        let state = &mut self.states[drive.index()];
-        let standby = self.ledger.state(drive) == PowerState::Standby;
-        assert!(state.is_permitted() != standby, "{drive} holds the permits that the ledger has granted");
-        let permits = core::mem::replace(&mut state.permits, Permits::None);
-        if permits == Permits::None {
+        let was_lost = core::mem::take(&mut self.states[drive.index()].lost_with_permits);
+        if !self.is_permitted(drive) {
             return;
         }
         self.ledger.released(drive);
-        assert!(self.ledger.state(drive) == PowerState::Standby, "{drive} has given its permits back");
-        if permits == Permits::HeldSinceLost {
-            self.retry_unpermitted();
-        }
-    }
-
-    fn retry_unpermitted(&mut self) {
-        for drive in core::mem::take(&mut self.unpermitted) {
-            if !self.is_away(drive) {
-                self.notices.push_back(Notice::Writable(drive));
-            }
+        assert!(!self.is_permitted(drive), "{drive} has given its permits back");
+        if was_lost {
+            let mut unpermitted = core::mem::take(&mut self.unpermitted);
+            unpermitted.retain(|drive| !self.is_away(*drive));
+            self.notices.extend(unpermitted.into_iter().map(Notice::Writable));
         }
     }
 
@@ -792,7 +740,7 @@ impl Drives {
     }
 
     fn count_missed_deadline(&mut self, drive: DriveId) {
-        self.states[drive.index()].punctuality.count();
+        self.states[drive.index()].punctuality.missed += 1;
         self.missed_deadlines += 1;
         assert!(self.missed_deadlines >= self.missed_deadlines(drive), "the rack missed what {drive} missed");
     }

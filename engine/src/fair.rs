@@ -251,8 +251,8 @@ impl FairQueues {
     }
 
     /// The operations that would be before a new one in its own priority class, if it were queued there now.
-    pub fn ahead_of_new(&self, priority: PriorityClass, group: GroupId, weight: u64, overtake_limit: u64) -> Ahead {
-        self.priorities[priority as usize].queue.ahead_of_new(group, weight, overtake_limit)
+    pub fn ahead_of_new(&self, priority: PriorityClass, group: GroupId, weight: u64) -> Ahead {
+        self.priorities[priority as usize].queue.ahead_of_new(group, weight)
     }
 
     /// The priority class that `op` is queued in, and the operations before it there.

@@ -84,6 +84,11 @@ impl Forecaster<'_> {
         if matches!(work, Work::Write { .. } | Work::Rebuild { .. }) { once * 2 } else { once }
     }
 
+    /// The transfer of an operation, once.
+    fn transfer_of(&self, op: OpId) -> Duration {
+        self.setup.transfer_estimate(self.ops.get(op).map_or(0, |op| op.request.work.transfer_bytes()))
+    }
+
     fn service_of(&self, op: OpId) -> Duration {
         self.ops.get(op).map_or(Duration::ZERO, |op| self.longest_service(&op.request.work))
     }
@@ -93,37 +98,35 @@ impl Forecaster<'_> {
         let profile = &self.setup.spec.profile;
         let wake = profile.spin_up.min + profile.mount.min;
         let rest = profile.unmount.min + profile.spin_down.min;
-        let woken_for = self.class.switch().map_or(Duration::ZERO, |switch| self.now.since(switch.since));
-        let until_ready = match self.class.phase() {
+        let woken_for = self.class.switch.map_or(Duration::ZERO, |switch| self.now.since(switch.since));
+        let until_ready = match self.class.phase {
             ClassPhase::Awake { group: awake, .. } if awake == group => Duration::ZERO,
             ClassPhase::Waking { group: waking, .. } if waking == group => wake.saturating_sub(woken_for),
             ClassPhase::Asleep | ClassPhase::Resting { .. } => wake,
             ClassPhase::Waking { .. } => wake.saturating_sub(woken_for) + rest + wake,
             ClassPhase::Awake { .. } => rest + wake,
         };
-        let in_service = self.class.in_service().map_or(Duration::ZERO, |service| {
-            let bytes = self.ops.get(service.op).map_or(0, |op| op.request.work.transfer_bytes());
-            self.setup.transfer_estimate(bytes).saturating_sub(self.now.since(service.since))
+        let in_service = self.class.in_service.map_or(Duration::ZERO, |service| {
+            self.transfer_of(service.op).saturating_sub(self.now.since(service.since))
         });
         // Of clients, what is queued for its own group goes first in any case. What is queued for others may be passed
         // if the group is awake, or wakes for another priority class, or the read is overdue.
-        let once = |op: OpId| self.ops.get(op).map_or(0, |op| op.request.work.transfer_bytes());
-        let queued = self.class.queues().queued_in(PriorityClass::Client).filter(|item| item.group == group);
-        let own: Duration = queued.map(|item| self.setup.transfer_estimate(once(item.op))).sum();
-        let pending = self.class.pending().map_or(Duration::ZERO, |pick| self.setup.transfer_estimate(once(pick.op)));
+        let queued = self.class.queues.queued_in(PriorityClass::Client).filter(|item| item.group == group);
+        let own: Duration = queued.map(|item| self.transfer_of(item.op)).sum();
+        let pending = self.class.pending.map_or(Duration::ZERO, |pick| self.transfer_of(pick.op));
         until_ready + in_service + pending + own
     }
 
     /// The clients' queue, as seen by a read that wants `group`.
     fn ahead(&self, group: GroupId) -> Ahead {
-        let known = [self.class.in_service().map(|service| service.op), self.class.pending().map(|pick| pick.op)];
+        let known = [self.class.in_service.map(|service| service.op), self.class.pending.map(|pick| pick.op)];
         let longest = known.into_iter().flatten().map(|op| self.service_of(op)).max().unwrap_or_default();
         let mut ahead = Ahead { own: Duration::ZERO, others: 0, longest };
         let mut others: Vec<GroupId> = Vec::new();
-        for item in PriorityClass::ALL.into_iter().flat_map(|priority| self.class.queues().queued_in(priority)) {
+        for item in PriorityClass::ALL.into_iter().flat_map(|priority| self.class.queues.queued_in(priority)) {
             ahead.longest = ahead.longest.max(self.service_of(item.op));
         }
-        for item in self.class.queues().queued_in(PriorityClass::Client) {
+        for item in self.class.queues.queued_in(PriorityClass::Client) {
             if item.group == group {
                 ahead.own += self.service_of(item.op);
             } else if !others.contains(&item.group) {
@@ -132,7 +135,7 @@ impl Forecaster<'_> {
         }
         ahead.others = others.len() as u32;
         assert!(
-            others.len() <= self.class.queues().queue_len(PriorityClass::Client),
+            others.len() <= self.class.queues.queue_len(PriorityClass::Client),
             "a group that is wanted has work queued"
         );
         ahead
@@ -146,7 +149,7 @@ impl Forecaster<'_> {
         let reclaiming = if self.reclaims { self.scheduler().quantum + ahead.longest } else { Duration::ZERO };
         let overtakable = ahead.others > 0 || self.may_be_joined(group);
         // From rest, the first switch is a wake.
-        let at_rest = self.class.pending().is_none() && self.group_up().is_none();
+        let at_rest = self.class.pending.is_none() && self.group_up().is_none();
         let in_order = self
             .under_way()
             .saturating_add(self.in_order(group))
@@ -163,17 +166,17 @@ impl Forecaster<'_> {
     /// The time until everything under way has come to its end.
     fn under_way(&self) -> Duration {
         let (wake, rest) = self.setup.switch_max();
-        let switching = match self.class.phase() {
+        let switching = match self.class.phase {
             ClassPhase::Waking { .. } => wake,
             ClassPhase::Resting { .. } => rest,
             ClassPhase::Asleep | ClassPhase::Awake { .. } => Duration::ZERO,
         };
-        let pending = self.class.pending().map_or(Duration::ZERO, |pick| self.service_of(pick.op));
+        let pending = self.class.pending.map_or(Duration::ZERO, |pick| self.service_of(pick.op));
         // A pending operation whose group is not up yet waits for a switch of its own.
-        let up = matches!(self.class.phase(), ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. }
-            if self.class.pending().is_none_or(|pick| pick.group == group));
-        let for_pending = if self.class.pending().is_some() && !up { rest + wake } else { Duration::ZERO };
-        let in_service = self.class.in_service().map_or(Duration::ZERO, |service| {
+        let up = matches!(self.class.phase, ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. }
+            if self.class.pending.is_none_or(|pick| pick.group == group));
+        let for_pending = if self.class.pending.is_some() && !up { rest + wake } else { Duration::ZERO };
+        let in_service = self.class.in_service.map_or(Duration::ZERO, |service| {
             self.service_of(service.op).saturating_sub(self.now.since(service.since))
         });
         switching + for_pending + pending + in_service
@@ -181,13 +184,13 @@ impl Forecaster<'_> {
 
     /// The service time of everything before a new operation of `group`, switches aside.
     fn in_order(&self, group: GroupId) -> Duration {
-        let ahead = self.class.queues().ahead_of_new(PriorityClass::Client, group, 0, self.scheduler().overtake_limit);
+        let ahead = self.class.queues.ahead_of_new(PriorityClass::Client, group, 0);
         assert!(
-            ahead.operations <= self.class.queues().queue_len(PriorityClass::Client),
+            ahead.operations <= self.class.queues.queue_len(PriorityClass::Client),
             "only what is queued lies before it"
         );
         self.class
-            .queues()
+            .queues
             .queued_in(PriorityClass::Client)
             .take(ahead.operations)
             .map(|item| self.service_of(item.op))
@@ -196,21 +199,17 @@ impl Forecaster<'_> {
 
     /// Switches from the group that is up, or is about to be, to `group`, as things are queued now.
     fn switches_ahead(&self, group: GroupId) -> u32 {
-        let ahead = self.class.queues().ahead_of_new(PriorityClass::Client, group, 0, self.scheduler().overtake_limit);
+        let ahead = self.class.queues.ahead_of_new(PriorityClass::Client, group, 0);
         assert!(ahead.group_switches <= ahead.operations, "a switch has an operation before it");
-        let first = if ahead.operations > 0 {
-            self.class.queues().head(PriorityClass::Client).map(|head| head.group)
-        } else {
-            None
-        };
-        let leaves = self.group_up() != Some(first.unwrap_or(group));
+        let head = self.class.queues.head(PriorityClass::Client).filter(|_| ahead.operations > 0);
+        let leaves = self.group_up() != Some(head.map_or(group, |head| head.group));
         u32::try_from(ahead.group_switches).unwrap_or(u32::MAX).saturating_add(u32::from(leaves))
     }
 
     /// The group that is up, or is going to be.
     fn group_up(&self) -> Option<GroupId> {
-        let pending = self.class.pending().map(|pick| pick.group);
-        pending.or(match self.class.phase() {
+        let pending = self.class.pending.map(|pick| pick.group);
+        pending.or(match self.class.phase {
             ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. } => Some(group),
             ClassPhase::Resting { .. } | ClassPhase::Asleep => None,
         })
@@ -218,8 +217,7 @@ impl Forecaster<'_> {
 
     /// Whether an operation that comes later may join a group that is up already, and is not `group`.
     fn may_be_joined(&self, group: GroupId) -> bool {
-        let busy =
-            self.class.in_service().is_some() || self.class.pending().is_some() || !self.class.queues().is_empty();
+        let busy = self.class.in_service.is_some() || self.class.pending.is_some() || !self.class.queues.is_empty();
         self.scheduler().join_in_service && busy && self.group_up().is_some_and(|up| up != group)
     }
 
@@ -247,9 +245,8 @@ impl Forecaster<'_> {
     fn beside_others(&self, alone: Duration, longest: Duration) -> Duration {
         let shares = self.scheduler().shares;
         let lead = self.scheduler().quantum + longest * 2;
-        let busy = |priority: &PriorityClass| {
-            *priority != PriorityClass::Client && self.class.queues().queue_len(*priority) > 0
-        };
+        let busy =
+            |priority: &PriorityClass| *priority != PriorityClass::Client && self.class.queues.queue_len(*priority) > 0;
         let others = PriorityClass::ALL.into_iter().filter(busy).map(|priority| {
             let own = alone.saturating_add(lead).saturating_mul(shares.of(priority)) / shares.client.max(1);
             own.saturating_add(lead)

@@ -192,13 +192,3 @@ pub struct JobTimes {
     /// Something stood in the way of a class.
     pub waiting: Duration,
 }
-
-impl core::ops::AddAssign for JobTimes {
-    fn add_assign(&mut self, other: Self) {
-        self.reading += other.reading;
-        self.writing += other.writing;
-        self.verifying += other.verifying;
-        self.switching += other.switching;
-        self.waiting += other.waiting;
-    }
-}

@@ -17,13 +17,12 @@ mod retry;
 mod tests;
 
 use crate::action::{Action, Outcome};
-use crate::job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, JobTimes};
-use crate::repartition::{JobPlanner, JobSpec};
+use crate::job_protocol::{JobAction, JobClass, JobEnd, JobEvent, JobId};
+use crate::step::Step;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use at_work::{AtWork, Round, Wishes};
-use core::time::Duration;
+use at_work::{AtWork, Round};
 use model::{ClassId, GroupId, OpId, Time};
 
 /// The jobs of a rack.
@@ -41,31 +40,56 @@ pub(crate) struct Jobs {
 struct Job {
     stage: Stage,
     paused: bool,
+    /// Once it was planned.
+    at_work: Option<Box<AtWork>>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Waiting,
     Planning,
-    Working(Box<AtWork>),
+    Working,
     /// It is known how it ended, and the world tidies up.
-    Ended(Option<Box<AtWork>>),
+    Ended,
 }
 
 impl Jobs {
     /// Takes note of what happened to a job.
-    pub fn apply(&mut self, now: Time, id: JobId, event: JobEvent, actions: &mut Vec<Action>) {
-        match event {
-            JobEvent::Queued => self.queued(id),
-            JobEvent::Planned(spec) => self.planned(id, &spec),
-            JobEvent::Paused => self.paused(id),
-            JobEvent::Resumed => self.resumed(id),
-            JobEvent::Cancelled => self.end(id, JobEnd::Cancelled, actions),
-            JobEvent::StepEnded { class, attempt, result } => {
-                if let Some(at_work) = self.at_work_mut(id) {
-                    at_work.step_ended(now, class, attempt, &result);
+    pub fn apply(&mut self, id: JobId, event: JobEvent, step: &mut Step) {
+        match (event, self.known.get_mut(&id)) {
+            (JobEvent::Queued, None) => {
+                self.known.insert(id, Job { stage: Stage::Waiting, paused: false, at_work: None });
+                self.waiting.push_back(id);
+            }
+            (JobEvent::Planned(spec), Some(job)) if job.stage == Stage::Planning => {
+                assert_eq!(self.turn, Some(id), "a job is planned in its turn");
+                assert!(job.at_work.is_none(), "{id} is planned once");
+                (job.stage, job.at_work) = (Stage::Working, Some(Box::new(AtWork::new(&spec))));
+            }
+            (JobEvent::Paused, Some(job)) => {
+                job.paused = true;
+                self.waiting.retain(|waiting| *waiting != id);
+            }
+            (JobEvent::Resumed, Some(job)) if job.paused => {
+                job.paused = false;
+                match job.stage {
+                    Stage::Waiting => self.waiting.push_back(id),
+                    Stage::Working => job.at_work.iter_mut().for_each(|at_work| at_work.resume()),
+                    Stage::Planning | Stage::Ended => {}
                 }
             }
-            JobEvent::Closed => self.closed(id),
+            (JobEvent::Cancelled, _) => self.end(id, JobEnd::Cancelled, step),
+            (JobEvent::StepEnded { class, attempt, result }, Some(job)) => {
+                if let Some(at_work) = job.working() {
+                    at_work.step_ended(step.now, class, attempt, &result);
+                }
+            }
+            (JobEvent::Closed, _) => {
+                self.known.remove(&id);
+                self.waiting.retain(|waiting| *waiting != id);
+                self.turn.take_if(|turn| *turn == id);
+            }
+            _ => {} // told twice, or late
         }
         self.assert_turns();
     }
@@ -73,69 +97,25 @@ impl Jobs {
     /// One job has the turn at most, and who waits does not work.
     fn assert_turns(&self) {
         for (id, job) in &self.known {
-            let works = matches!(job.stage, Stage::Planning | Stage::Working(_));
+            let works = matches!(job.stage, Stage::Planning | Stage::Working);
             assert!(!works || self.turn == Some(*id), "{id} works in its turn");
-            let waits = matches!(job.stage, Stage::Waiting) && !job.paused;
+            let waits = job.stage == Stage::Waiting && !job.paused;
             assert_eq!(self.waiting.contains(id), waits, "{id} waits its turn, or not");
+            assert!(job.stage != Stage::Working || job.at_work.is_some(), "{id} was planned before it works");
         }
         assert!(self.turn.is_none_or(|id| self.known.contains_key(&id)), "who has the turn is known");
     }
 
-    fn queued(&mut self, id: JobId) {
-        if self.known.contains_key(&id) {
-            return; // told twice
-        }
-        self.known.insert(id, Job { stage: Stage::Waiting, paused: false });
-        self.waiting.push_back(id);
-    }
-
-    fn planned(&mut self, id: JobId, spec: &JobSpec) {
-        let attempts = self.attempts;
-        let Some(job) = self.known.get_mut(&id) else { return };
-        if matches!(job.stage, Stage::Planning) {
-            assert_eq!(self.turn, Some(id), "a job is planned in its turn");
-            job.stage = Stage::Working(Box::new(AtWork::new(spec, attempts)));
-        }
-    }
-
-    fn paused(&mut self, id: JobId) {
-        let Some(job) = self.known.get_mut(&id) else { return };
-        job.paused = true;
-        self.waiting.retain(|waiting| *waiting != id);
-    }
-
-    fn resumed(&mut self, id: JobId) {
-        let Some(job) = self.known.get_mut(&id) else { return };
-        if !core::mem::replace(&mut job.paused, false) {
-            return;
-        }
-        match &mut job.stage {
-            Stage::Waiting => self.waiting.push_back(id),
-            Stage::Working(at_work) => at_work.resume(),
-            Stage::Planning | Stage::Ended(_) => {}
-        }
-    }
-
     /// A job ends: at once, unless it works.
-    fn end(&mut self, id: JobId, end: JobEnd, actions: &mut Vec<Action>) {
-        let Some(job) = self.known.get_mut(&id) else { return };
-        match &mut job.stage {
-            Stage::Working(at_work) => at_work.end(end),
-            Stage::Waiting | Stage::Planning => {
-                job.stage = Stage::Ended(None);
-                self.waiting.retain(|waiting| *waiting != id);
-                actions.push(Action::Job { job: id, action: JobAction::Ended { end } });
-            }
-            Stage::Ended(_) => {}
+    fn end(&mut self, id: JobId, end: JobEnd, step: &mut Step) {
+        let Some(job) = self.known.get_mut(&id).filter(|job| job.stage != Stage::Ended) else { return };
+        if let Some(at_work) = job.working() {
+            at_work.end(end);
+        } else {
+            job.stage = Stage::Ended;
+            self.waiting.retain(|waiting| *waiting != id);
+            step.ask(Action::Job { job: id, action: JobAction::Ended { end } });
         }
-    }
-
-    fn closed(&mut self, id: JobId) {
-        if let Some(Job { stage: Stage::Working(at_work) | Stage::Ended(Some(at_work)), .. }) = self.known.remove(&id) {
-            self.attempts = at_work.attempts();
-        }
-        self.waiting.retain(|waiting| *waiting != id);
-        self.turn.take_if(|turn| *turn == id);
     }
 
     /// Whether anything is known of a job.
@@ -144,58 +124,48 @@ impl Jobs {
     }
 
     /// Goes on as far as it can; returns the operations that are to be cancelled as long as they are queued.
-    pub fn go_on(
-        &mut self,
-        now: Time,
-        closing: bool,
-        awake: &dyn Fn(ClassId) -> Option<GroupId>,
-        actions: &mut Vec<Action>,
-    ) -> Vec<OpId> {
+    pub fn go_on(&mut self, closing: bool, awake: &dyn Fn(ClassId) -> Option<GroupId>, step: &mut Step) -> Vec<OpId> {
         if closing {
-            let all: Vec<JobId> = self.known.keys().copied().collect();
-            for id in all {
-                self.end(id, JobEnd::Closing, actions);
+            for id in self.known.keys().copied().collect::<Vec<JobId>>() {
+                self.end(id, JobEnd::Closing, step);
             }
         }
-        self.give_turn(actions);
-        let mut wishes = Wishes::default();
-        let Some(id) = self.turn else { return wishes.withdrawn };
-        let Some(job) = self.known.get_mut(&id) else { return wishes.withdrawn };
-        if let Stage::Working(at_work) = &mut job.stage {
-            at_work.go_on(&Round { now, awake, goes_on: !job.paused && !closing }, &mut wishes);
-            if let Some(end) = at_work.ended() {
-                wishes.actions.push(JobAction::Ended { end });
-            }
-        }
-        if matches!(wishes.actions.last(), Some(JobAction::Ended { .. })) {
-            let Stage::Working(at_work) = core::mem::replace(&mut job.stage, Stage::Ended(None)) else {
-                return Vec::new();
-            };
+        self.give_turn(step);
+        let Some(id) = self.turn else { return Vec::new() };
+        let Some(job) = self.known.get_mut(&id) else { return Vec::new() };
+        let goes_on = !job.paused && !closing;
+        let Some(at_work) = job.working() else { return Vec::new() };
+        let attempts = &mut self.attempts;
+        let mut round = Round { now: step.now, awake, goes_on, attempts, actions: Vec::new(), withdrawn: Vec::new() };
+        at_work.go_on(&mut round);
+        let Round { mut actions, withdrawn, .. } = round;
+        if let Some(end) = at_work.ended() {
             assert!(at_work.is_at_rest(), "a job that ends has no step in hand");
-            job.stage = Stage::Ended(Some(at_work));
+            job.stage = Stage::Ended;
+            actions.push(JobAction::Ended { end });
         }
         self.assert_turns();
-        actions.extend(wishes.actions.into_iter().map(|action| Action::Job { job: id, action }));
-        wishes.withdrawn
+        step.actions.extend(actions.into_iter().map(|action| Action::Job { job: id, action }));
+        withdrawn
     }
 
     /// Nobody has the turn: who waits longest has it.
-    fn give_turn(&mut self, actions: &mut Vec<Action>) {
+    fn give_turn(&mut self, step: &mut Step) {
         if self.turn.is_some() {
             return;
         }
         let Some(id) = self.waiting.pop_front() else { return };
         let Some(job) = self.known.get_mut(&id) else { return };
-        assert!(matches!(job.stage, Stage::Waiting) && !job.paused, "{id} waits its turn");
+        assert!(job.stage == Stage::Waiting && !job.paused, "{id} waits its turn");
         job.stage = Stage::Planning;
         self.turn = Some(id);
-        actions.push(Action::Job { job: id, action: JobAction::Plan });
+        step.ask(Action::Job { job: id, action: JobAction::Plan });
     }
 
     /// When the job at work wants to be woken, if nothing happens before.
     pub fn deadline(&self) -> Time {
         match self.turn.and_then(|id| self.known.get(&id)) {
-            Some(Job { stage: Stage::Working(at_work), paused: false }) => at_work.deadline(),
+            Some(Job { stage: Stage::Working, paused: false, at_work: Some(at_work) }) => at_work.deadline(),
             _ => Time::MAX,
         }
     }
@@ -203,52 +173,30 @@ impl Jobs {
     /// An operation is submitted for a class of a job; whether it may go on.
     pub fn operation_begins(&mut self, of: JobClass, op: OpId) -> bool {
         let Some(job) = self.known.get_mut(&of.job) else { return false };
-        match &mut job.stage {
-            Stage::Working(at_work) => at_work.operation_begins(of.class, op, !job.paused),
-            Stage::Waiting | Stage::Planning | Stage::Ended(_) => false,
-        }
+        let goes_on = !job.paused;
+        job.working().is_some_and(|at_work| at_work.operation_begins(of.class, op, goes_on))
     }
 
     /// An operation has ended, whosever it was.
     pub fn operation_ended(&mut self, op: OpId, outcome: &Outcome) {
-        if let Some(at_work) = self.turn.and_then(|id| self.at_work_mut(id)) {
+        if let Some(at_work) = self.working() {
             at_work.operation_ended(op, outcome);
         }
     }
 
-    /// An operation was in service, whosever it was.
-    pub fn operation_served(&mut self, op: OpId, spent: impl Fn(&mut JobTimes) -> &mut Duration, span: Duration) {
-        if let Some(at_work) = self.turn.and_then(|id| self.at_work_mut(id)) {
-            at_work.operation_served(op, spent, span);
-        }
+    /// The job at work.
+    pub fn working(&mut self) -> Option<&mut AtWork> {
+        self.known.get_mut(&self.turn?)?.working()
     }
 
-    fn at_work_mut(&mut self, id: JobId) -> Option<&mut AtWork> {
-        match &mut self.known.get_mut(&id)?.stage {
-            Stage::Working(at_work) => Some(at_work),
-            Stage::Waiting | Stage::Planning | Stage::Ended(_) => None,
-        }
+    /// A job that works, or has ended and is not closed.
+    pub fn at_work(&self, id: JobId) -> Option<&AtWork> {
+        self.known.get(&id)?.at_work.as_deref()
     }
+}
 
-    fn at_work(&self, id: JobId) -> Option<&AtWork> {
-        match &self.known.get(&id)?.stage {
-            Stage::Working(at_work) | Stage::Ended(Some(at_work)) => Some(at_work),
-            Stage::Waiting | Stage::Planning | Stage::Ended(None) => None,
-        }
-    }
-
-    /// The planner of a job that works, or has ended and is not closed.
-    pub fn planner(&self, id: JobId) -> Option<&JobPlanner> {
-        self.at_work(id).map(AtWork::planner)
-    }
-
-    /// The time that a job has taken so far.
-    pub fn times(&self, id: JobId) -> JobTimes {
-        self.at_work(id).map(AtWork::times).unwrap_or_default()
-    }
-
-    /// A class of a job that something stands in the way of, and what that is.
-    pub fn blocked(&self, id: JobId) -> Option<(ClassId, BlockReason)> {
-        self.at_work(id)?.blocked()
+impl Job {
+    fn working(&mut self) -> Option<&mut AtWork> {
+        self.at_work.as_deref_mut().filter(|_| self.stage == Stage::Working)
     }
 }

@@ -26,18 +26,17 @@ mod assignment;
 mod classes;
 mod constraints;
 mod hungarian;
-mod plan;
 mod search;
 #[cfg(test)]
 mod tests;
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use constraints::Constraints;
+use constraints::{Constraints, Plan};
 use core::fmt;
 use model::{ClassId, DriveId, GroupId, RackSpec};
-use plan::Plan;
 use serde::{Deserialize, Serialize};
 
 /// Drives that are awake together and hold blobs together.
@@ -120,15 +119,22 @@ impl fmt::Display for Bound {
 }
 
 /// Something an operator should know about a layout that is sound all the same.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Warning {
     /// g = k + r: when a drive fails, its group has no other drive to rebuild on.
+    #[error(
+        "a group of {group_drives} has no drive beyond k + r, so that a failed drive cannot be rebuilt inside its \
+         group; write a larger group_drives or a smaller k"
+    )]
     NoRoomToRebuild {
         /// g.
         group_drives: u32,
     },
     /// A hard limit is too low for any drive of some of its domains to be awake; they are spares.
+    #[error(
+        "`{resource}` is too low for any of {drives} drives to be awake, which are therefore spares; raise its limit"
+    )]
     NeverAwake {
         /// The resource.
         resource: String,
@@ -136,6 +142,7 @@ pub enum Warning {
         drives: u32,
     },
     /// A soft limit can be exceeded by some choice of one group per class; this costs speed.
+    #[error("the soft limit of `{resource}` can be exceeded in {domains} of its domains, which costs speed")]
     SoftLimit {
         /// The resource.
         resource: String,
@@ -143,6 +150,10 @@ pub enum Warning {
         domains: u32,
     },
     /// The loss of one failure domain can cost a blob of these groups more than r stacks.
+    #[error(
+        "in {groups} groups the loss of one `{failure_domain}` can cost a blob more than r of its stacks, and so the \
+         blob; write a larger r, or describe smaller domains"
+    )]
     Spread {
         /// The kind of failure domain.
         failure_domain: String,
@@ -150,6 +161,7 @@ pub enum Warning {
         groups: u32,
     },
     /// Fewer groups can be active at once than the bound says.
+    #[error("{groups} groups can be active at once, {} fewer than the bound", .bound - .groups)]
     BelowBound {
         /// How many can.
         groups: u32,
@@ -158,41 +170,14 @@ pub enum Warning {
     },
 }
 
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoRoomToRebuild { group_drives } => write!(
-                f,
-                "a group of {group_drives} has no drive beyond k + r, so that a failed drive cannot be rebuilt inside \
-                 its group; write a larger group_drives or a smaller k"
-            ),
-            Self::NeverAwake { resource, drives } => write!(
-                f,
-                "`{resource}` is too low for any of {drives} drives to be awake, which are therefore spares; \
-                 raise its limit"
-            ),
-            Self::SoftLimit { resource, domains } => {
-                write!(
-                    f,
-                    "the soft limit of `{resource}` can be exceeded in {domains} of its domains, which costs speed"
-                )
-            }
-            Self::Spread { failure_domain, groups } => write!(
-                f,
-                "in {groups} groups the loss of one `{failure_domain}` can cost a blob more than r of its stacks, and \
-                 so the blob; write a larger r, or describe smaller domains"
-            ),
-            Self::BelowBound { groups, bound } => {
-                write!(f, "{groups} groups can be active at once, {} fewer than the bound", bound - groups)
-            }
-        }
-    }
-}
-
 /// The reason a rack has no layout, and what to change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// Fewer drives than a group has.
+    #[error(
+        "a group of {group_drives} cannot be made of {drives} drives; write group_drives = {drives} or less, and \
+         k + r no larger than that"
+    )]
     TooFewDrives {
         /// Drives of the rack that can be awake at all.
         drives: u64,
@@ -200,6 +185,11 @@ pub enum LayoutError {
         group_drives: u32,
     },
     /// A resource lets fewer drives be awake at once than a group has.
+    #[error(
+        "`{resource}` lets {drives_awake} drives be awake at once, and a group has {group_drives}; raise its limit, or \
+         write group_drives = {drives_awake} or less, and k + r no larger than that{}",
+        .starting_drives.map_or_else(String::new, staggered_hint)
+    )]
     LimitTooLow {
         /// The resource.
         resource: String,
@@ -212,6 +202,11 @@ pub enum LayoutError {
         starting_drives: Option<u32>,
     },
     /// Each resource alone would carry a group, but no group was found that all of them carry.
+    #[error(
+        "no {group_drives} drives were found that may all be awake at once under every hard limit{}; write a smaller \
+         group_drives, or raise the limits",
+        .resource.as_deref().map_or_else(String::new, |name| format!(" (`{name}` leaves the least room)"))
+    )]
     NoGroup {
         /// g.
         group_drives: u32,
@@ -220,43 +215,12 @@ pub enum LayoutError {
     },
 }
 
-impl fmt::Display for LayoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooFewDrives { drives, group_drives } => write!(
-                f,
-                "a group of {group_drives} cannot be made of {drives} drives; write group_drives = {drives} or less, \
-                 and k + r no larger than that"
-            ),
-            Self::LimitTooLow { resource, drives_awake, group_drives, starting_drives } => {
-                write!(
-                    f,
-                    "`{resource}` lets {drives_awake} drives be awake at once, and a group has {group_drives}; raise \
-                     its limit, or write group_drives = {drives_awake} or less, and k + r no larger than that"
-                )?;
-                starting_drives.map_or(Ok(()), |starts| {
-                    write!(
-                        f,
-                        "; or let drives start one after the other, which takes less power: a hard resource with the \
-                         same domains and starting_drives = {starts} or less"
-                    )
-                })
-            }
-            Self::NoGroup { group_drives, resource } => {
-                let named = resource
-                    .as_deref()
-                    .map_or_else(String::new, |name| alloc::format!(" (`{name}` leaves the least room)"));
-                write!(
-                    f,
-                    "no {group_drives} drives were found that may all be awake at once under every hard limit{named}; \
-                     write a smaller group_drives, or raise the limits"
-                )
-            }
-        }
-    }
+fn staggered_hint(starts: u32) -> String {
+    format!(
+        "; or let drives start one after the other, which takes less power: a hard resource with the same domains and \
+         starting_drives = {starts} or less"
+    )
 }
-
-impl core::error::Error for LayoutError {}
 
 /// The groups and classes for `spec`: deterministic, and bounded in work by the number of drives.
 ///
@@ -266,7 +230,7 @@ pub fn synthesise(spec: &RackSpec) -> Result<Layout, LayoutError> {
     let constraints = Constraints::of(spec);
     let bound = bound(spec, &constraints)?;
     let plan = search::best(spec, &constraints);
-    if plan.classes.is_empty() {
+    if plan.is_empty() {
         return Err(LayoutError::NoGroup { group_drives: spec.group_drives, resource: bound.resource });
     }
     Ok(finished(spec, &constraints, &plan, bound))
@@ -290,7 +254,7 @@ fn bound(spec: &RackSpec, constraints: &Constraints) -> Result<Bound, LayoutErro
 
 /// Numbers the plan's groups by their first drive, class by class, and adds warnings.
 fn finished(spec: &RackSpec, constraints: &Constraints, plan: &Plan, bound: Bound) -> Layout {
-    let mut classes: Vec<Vec<Vec<u32>>> = plan.classes.clone();
+    let mut classes = plan.clone();
     for class in &mut classes {
         for group in class.iter_mut() {
             group.sort_unstable();

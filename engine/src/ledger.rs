@@ -37,43 +37,10 @@ struct Domain {
     draw_mw: u64,
 }
 
-/// The quantity that a resource limits in each domain, and its limit.
-#[derive(Clone, Copy)]
-enum Limit {
-    Drives(u64),
-    Starts(u64),
-    Milliwatts(u64),
-}
-
-impl Limit {
-    fn of(limit: DomainLimit) -> Option<Self> {
-        match limit {
-            DomainLimit::ActiveDrives(drives) => Some(Self::Drives(drives.into())),
-            DomainLimit::StartingDrives(drives) => Some(Self::Starts(drives.into())),
-            DomainLimit::Watts(watts) => Some(Self::Milliwatts(u64::from(watts) * 1_000)),
-            DomainLimit::BytesPerS(_) => None,
-        }
-    }
-
-    /// How much of it is used, and how much there is.
-    fn usage(self, domain: &Domain) -> (u64, u64) {
-        match self {
-            Self::Drives(limit) => (domain.active, limit),
-            Self::Starts(limit) => (domain.starting, limit),
-            Self::Milliwatts(limit) => (domain.draw_mw, limit),
-        }
-    }
-
-    fn holds(self, domain: &Domain) -> bool {
-        let (used, limit) = self.usage(domain);
-        used <= limit
-    }
-}
-
 /// A resource that limits drives or watts.
 struct Book {
     resource: ResourceId,
-    limit: Limit,
+    limit: DomainLimit,
     hard: bool,
     /// The domain of each drive.
     domain_of: Vec<DomainId>,
@@ -82,7 +49,7 @@ struct Book {
 }
 
 impl Book {
-    fn new(spec: &RackSpec, resource: ResourceId, limit: Limit, hard: bool) -> Self {
+    fn new(spec: &RackSpec, resource: ResourceId, limit: DomainLimit, hard: bool) -> Self {
         let domain_of: Vec<_> = spec.drives.iter().map(|drive| spec.domain_of(drive.id, resource)).collect();
         let mut drives_in = vec![0; spec.domain_count(resource)];
         for domain in &domain_of {
@@ -92,6 +59,22 @@ impl Book {
         let domains =
             drives_in.iter().map(|count| Domain { draw_mw: count * standby_mw, ..Domain::default() }).collect();
         Self { resource, limit, hard, domain_of, domains, drives_in }
+    }
+
+    /// How much of the limited quantity is used in a domain, and how much there is. Bytes/s are no concern of the
+    /// ledger.
+    fn usage(&self, domain: &Domain) -> (u64, u64) {
+        match self.limit {
+            DomainLimit::ActiveDrives(limit) => (domain.active, limit.into()),
+            DomainLimit::StartingDrives(limit) => (domain.starting, limit.into()),
+            DomainLimit::Watts(limit) => (domain.draw_mw, u64::from(limit) * 1_000),
+            DomainLimit::BytesPerS(_) => (0, 0),
+        }
+    }
+
+    fn holds(&self, domain: &Domain) -> bool {
+        let (used, limit) = self.usage(domain);
+        used <= limit
     }
 
     fn domain(&self, drive: DriveId) -> &Domain {
@@ -117,8 +100,8 @@ impl Ledger {
     /// The ledger of a rack all of whose drives are in standby.
     pub fn new(spec: &RackSpec) -> Self {
         let watts = spec.profile.watts;
-        let limited = spec.resources_by_id().filter_map(|(id, r)| Some((id, Limit::of(r.limit)?, r.hard)));
-        let books = limited.map(|(id, limit, hard)| Book::new(spec, id, limit, hard)).collect();
+        let limited = spec.resources_by_id().filter(|(_, r)| !matches!(r.limit, DomainLimit::BytesPerS(_)));
+        let books = limited.map(|(id, r)| Book::new(spec, id, r.limit, r.hard)).collect();
         Self {
             watts,
             states: vec![PowerState::Standby; spec.drives.len()],
@@ -137,11 +120,12 @@ impl Ledger {
         let mut granted = Vec::with_capacity(drives.len());
         for &drive in drives {
             assert!(self.state(drive) == PowerState::Standby, "{drive} has a permit already");
-            if self.fits(drive) {
+            if self.blocking(drive).next().is_none() {
                 self.enter(drive, PowerState::SpinningUp);
-                let holds = |book: &Book| !book.hard || book.limit.holds(book.domain(drive));
+                let holds = |book: &Book| !book.hard || book.holds(book.domain(drive));
                 assert!(self.books.iter().all(holds), "no permit for {drive} breaks a hard limit");
-                self.soft_overruns += self.soft_limits_broken(drive);
+                let broken = |book: &&Book| !book.hard && !book.holds(book.domain(drive));
+                self.soft_overruns += self.books.iter().filter(broken).count() as u64;
                 granted.push(drive);
             }
         }
@@ -167,18 +151,6 @@ impl Ledger {
         self.states[drive.index()]
     }
 
-    /// The first hard domain whose limit is too low for `drive` even if every other drive is asleep.
-    pub fn obstacle(&self, drive: DriveId) -> Option<(ResourceId, DomainId)> {
-        let standby_mw = u64::from(self.watts.standby_mw);
-        self.books.iter().filter(|book| book.hard).find_map(|book| {
-            let domain = book.domain_of[drive.index()];
-            assert!(book.drives_in[domain.index()] > 0, "{drive} is in its domain");
-            let asleep_mw = (book.drives_in[domain.index()] - 1) * standby_mw;
-            let alone = Domain { active: 1, starting: 1, draw_mw: asleep_mw + self.draw_of(PowerState::SpinningUp) };
-            (!book.limit.holds(&alone)).then_some((book.resource, domain))
-        })
-    }
-
     /// The hard domains that have no permit left for `drive`, which has none.
     pub fn blocking(&self, drive: DriveId) -> impl Iterator<Item = (ResourceId, DomainId)> + '_ {
         let more_mw = self.draw_of(PowerState::SpinningUp);
@@ -188,7 +160,7 @@ impl Ledger {
             let Domain { active, starting, draw_mw } = *book.domain(drive);
             assert!(draw_mw >= less_mw, "{drive} draws as much as in standby at least");
             let with = Domain { active: active + 1, starting: starting + 1, draw_mw: draw_mw - less_mw + more_mw };
-            !book.limit.holds(&with)
+            !book.holds(&with)
         };
         self.books
             .iter()
@@ -218,7 +190,7 @@ impl Ledger {
         self.books.iter().flat_map(|book| {
             let used = book.domains.iter().enumerate().filter(|(_, domain)| domain.active > 0);
             used.map(|(id, domain)| {
-                let (used, limit) = book.limit.usage(domain);
+                let (used, limit) = book.usage(domain);
                 assert!(!book.hard || used <= limit, "no domain of a hard limit is above it");
                 (book.resource, DomainId(id as u32), used, limit)
             })
@@ -232,14 +204,6 @@ impl Ledger {
             PowerState::SpinningUp => spin_up_mw.max(active_mw),
             PowerState::Active => active_mw,
         })
-    }
-
-    fn fits(&self, drive: DriveId) -> bool {
-        self.blocking(drive).next().is_none()
-    }
-
-    fn soft_limits_broken(&self, drive: DriveId) -> u64 {
-        self.books.iter().filter(|book| !book.hard && !book.limit.holds(book.domain(drive))).count() as u64
     }
 
     fn enter(&mut self, drive: DriveId, state: PowerState) {

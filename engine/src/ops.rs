@@ -34,15 +34,15 @@ pub(crate) struct Op {
     attempt: Attempt,
     tries: u32,
     /// The drives on which its space is reserved: those of a write, or the target of a rebuild in service.
-    reserved: Vec<DriveId>,
+    pub reserved: Vec<DriveId>,
     /// Groups in which a write has failed.
-    failed_groups: Vec<GroupId>,
+    pub failed_groups: Vec<GroupId>,
     /// The stacks that a write or rebuild has written are being read back.
-    verifying: bool,
+    pub verifying: bool,
     /// The catalog is asked to count the stack that a rebuild has written.
     moving: bool,
     /// Drives to which a rebuild could not be written.
-    shunned: Vec<DriveId>,
+    pub shunned: Vec<DriveId>,
 }
 
 impl Op {
@@ -85,11 +85,6 @@ impl Op {
         self.attempt == attempt && !self.moving
     }
 
-    /// Whether the stacks that it has written are being read back.
-    pub fn is_verifying(&self) -> bool {
-        self.verifying
-    }
-
     /// Whether an answer to `attempt` is to the move of a stack that was asked for last.
     pub fn awaits_move(&self, attempt: Attempt) -> bool {
         self.attempt == attempt && self.moving
@@ -106,11 +101,6 @@ impl Op {
         self.tries += 1;
         assert!(self.tries <= TRIES_MAX, "{} is given up after its last try", self.request.op);
         self.tries
-    }
-
-    /// The drives on which its space is reserved.
-    pub fn reserved(&self) -> &[DriveId] {
-        &self.reserved
     }
 
     /// The drives on which its space was reserved, and how much on each; none is from now on.
@@ -149,18 +139,10 @@ impl Op {
         self.shunned.push(drive);
     }
 
-    pub fn shunned(&self) -> &[DriveId] {
-        &self.shunned
-    }
-
     /// A write failed in its group, and is not placed there again.
     pub fn exclude_group(&mut self) {
         assert!(!self.failed_groups.contains(&self.group), "{} is not chosen again", self.group);
         self.failed_groups.push(self.group);
-    }
-
-    pub fn failed_groups(&self) -> &[GroupId] {
-        &self.failed_groups
     }
 }
 

@@ -144,7 +144,7 @@ impl Placement {
         let space = &mut self.drives[drive.index()];
         let shortfall = space.capacity.saturating_sub(space.used).saturating_sub(free_bytes);
         // The room of a shared file system is measured on its own, and may be all that a drive of it found.
-        let is_hosts = self.hosts.free(drive).is_some_and(|free| free <= free_bytes);
+        let is_hosts = self.hosts.of_mut(drive).is_some_and(|host| host.free <= free_bytes);
         space.shortfall = if is_hosts { 0 } else { shortfall };
     }
 
@@ -215,7 +215,7 @@ impl Placement {
     /// Whether the file system of `drive` has room for all the stacks of a blob. Asked for each of them, as if all lay
     /// there.
     fn host_takes(&self, drive: DriveId, stack_bytes: u64) -> bool {
-        let all = stack_bytes.saturating_mul(self.spread.stacks() as u64);
+        let all = stack_bytes.saturating_mul(self.spread.stacks as u64);
         self.hosts.spare(drive).is_none_or(|spare| spare >= all)
     }
 
@@ -237,14 +237,14 @@ impl Placement {
     /// Whether `group` has k + r drives that are there and can take `stack_bytes` more.
     pub fn has_room(&self, group: GroupId, stack_bytes: u64) -> bool {
         let fitting = self.groups[group.index()].iter().filter(|drive| self.takes(**drive, stack_bytes));
-        fitting.count() >= self.spread.stacks()
+        fitting.count() >= self.spread.stacks
     }
 
     /// Whether `group` would have room for stacks of `stack_bytes` if the drives were back that are away.
     pub fn has_room_away(&self, group: GroupId, stack_bytes: u64) -> bool {
         let members = self.groups[group.index()].iter().filter(|drive| self.host_takes(**drive, stack_bytes));
         let spaces = members.map(|drive| &self.drives[drive.index()]);
-        spaces.filter(|space| !space.retired && space.spare() >= stack_bytes).count() >= self.spread.stacks()
+        spaces.filter(|space| !space.retired && space.spare() >= stack_bytes).count() >= self.spread.stacks
     }
 
     /// Chooses group and drives for a blob, and reserves their space. `None` means that no group in which it may lie
@@ -257,7 +257,7 @@ impl Placement {
         let staying = self.stay(wanted, &groups);
         let (group, mut drives) = staying.or_else(|| self.draw(groups, stack_bytes, rng))?;
         drives.sort_unstable();
-        assert!(drives.len() == self.spread.stacks(), "a blob has k + r drives");
+        assert!(drives.len() == self.spread.stacks, "a blob has k + r drives");
         assert!(drives.is_sorted_by(|a, b| a < b), "a drive holds one stack of a blob");
         assert!(allowed(&group), "{group} is allowed");
         self.relaxed += u64::from(self.spread.excess(&drives) > 0);
@@ -303,7 +303,7 @@ impl Placement {
         assert!(self.own_spare(drive) >= bytes, "{drive} has room for what is reserved");
         assert!(self.is_in_use(drive), "{drive} is there, and did not fail");
         self.drives[drive.index()].reserved += bytes;
-        self.hosts.reserve(drive, bytes);
+        self.hosts.of_mut(drive).into_iter().for_each(|host| host.reserved += bytes);
     }
 
     /// Those of `drives` whose stacks still count.
@@ -317,7 +317,7 @@ impl Placement {
         for drive in drives {
             let space = &mut self.drives[drive.index()];
             space.used = space.used.saturating_add(used_bytes);
-            self.hosts.written(*drive, used_bytes);
+            self.hosts.of_mut(*drive).into_iter().for_each(|host| host.free = host.free.saturating_sub(used_bytes));
         }
     }
 
@@ -327,7 +327,10 @@ impl Placement {
             let space = &mut self.drives[drive.index()];
             assert!(space.reserved >= reserved_bytes, "{drive} gives back no more than was reserved");
             space.reserved -= reserved_bytes;
-            self.hosts.release(*drive, reserved_bytes);
+            if let Some(host) = self.hosts.of_mut(*drive) {
+                assert!(host.reserved >= reserved_bytes, "{drive} gives back no more than was reserved");
+                host.reserved -= reserved_bytes;
+            }
         }
     }
 
@@ -335,7 +338,7 @@ impl Placement {
     pub fn freed(&mut self, drive: DriveId, bytes: u64) {
         let space = &mut self.drives[drive.index()];
         space.used = space.used.saturating_sub(bytes);
-        self.hosts.freed(drive, bytes);
+        self.hosts.of_mut(drive).into_iter().for_each(|host| host.free = host.free.saturating_add(bytes));
     }
 
     /// Whether `drive` is one of a group that has room for stacks of `stack_bytes`.

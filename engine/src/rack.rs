@@ -30,7 +30,7 @@ mod view;
 use crate::action::{Action, Outcome, Rejection};
 use crate::blocked::Blocked;
 use crate::class::{Class, ClassPhase};
-use crate::drives::{Drives, Notice};
+use crate::drives::{DrivePhase, Drives, Notice};
 use crate::event::{DriveReport, Event};
 use crate::jobs::Jobs;
 use crate::layout::Layout;
@@ -126,7 +126,7 @@ impl Rack {
     pub fn apply(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
         assert!(now >= self.now, "time goes back from {} to {now}", self.now);
         self.now = now;
-        let mut step = Step::new(now, actions);
+        let mut step = Step { now, actions };
         self.unblock(&event);
         self.take_note(event, &mut step);
         self.follow_drives();
@@ -168,7 +168,7 @@ impl Rack {
             Event::SourceUnreadable { op, attempt, versions, outcomes } => {
                 self.source_unreadable(&Answer { op, attempt, outcomes: &outcomes }, &versions, step);
             }
-            Event::StagingChanged(usage) => self.migrator.usage_changed(usage),
+            Event::StagingChanged(usage) => self.migrator.usage = usage,
             Event::StagedPage { attempt, entries, more } => {
                 self.migrator.page(attempt, &entries, more, step);
             }
@@ -182,7 +182,7 @@ impl Rack {
                     self.reclaim.end_page(class, group, held_bytes, more);
                 }
             }
-            Event::Job { job, event } => self.jobs.apply(step.now, job, event, step.actions()),
+            Event::Job { job, event } => self.jobs.apply(job, event, step),
             Event::SubmittedForJob { of, request } => self.submitted_for_job(of, request, step),
             Event::Closing => self.close(step),
             Event::DeadlineReached => {}
@@ -228,10 +228,10 @@ impl Rack {
                 break;
             }
         }
-        self.room.look(&self.setup, &self.placement, self.migrator.usage().staged_bytes);
+        self.room.look(&self.setup, &self.placement, self.migrator.usage.staged_bytes);
         if !self.closing {
             let clients_wait = self.classes.iter().any(Class::has_client);
-            self.migrator.poll(step.now, clients_wait, step.actions());
+            self.migrator.poll(step.now, clients_wait, step.actions);
         }
     }
 
@@ -260,7 +260,7 @@ impl Rack {
     /// Refuses everything that is queued. What is in service ends; the classes then put their groups to sleep.
     fn close(&mut self, step: &mut Step) {
         self.closing = true;
-        let in_service: Vec<OpId> = self.classes.iter().filter_map(|class| Some(class.in_service()?.op)).collect();
+        let in_service: Vec<OpId> = self.classes.iter().filter_map(|class| Some(class.in_service?.op)).collect();
         let queued = self.ops.numbers().into_iter().filter(|op| !in_service.contains(op));
         for op in queued {
             if let Some(state) = self.ops.get(op) {
@@ -272,6 +272,7 @@ impl Rack {
         for class in &mut self.classes {
             class.take_pending();
         }
+        assert!(self.classes.iter().all(|class| class.queues.is_empty()), "nothing is queued once the rack closes");
         assert!(self.ops.len() <= self.classes.len(), "one operation in service per class is left");
     }
 
@@ -317,14 +318,14 @@ impl Rack {
     /// Until when `class`, which has gone on as far as it can, is blocked; `None` if it is not.
     fn blocked_until(&self, class: ClassId) -> Option<Time> {
         let state = &self.classes[class.index()];
-        match state.phase() {
-            ClassPhase::Awake { .. } => state.in_service().map(|_| Time::MAX),
+        match state.phase {
+            ClassPhase::Awake { .. } => state.in_service.map(|_| Time::MAX),
             ClassPhase::Waking { group, until } => {
                 let starting = !self.closing && self.drives.are_starting(self.setup.members(group));
                 starting.then_some(until)
             }
             ClassPhase::Resting { group, until } => {
-                self.drives.are_stopping(self.setup.members(group)).then_some(until)
+                self.drives.any(self.setup.members(group), DrivePhase::is_stopping).then_some(until)
             }
             ClassPhase::Asleep => None,
         }

@@ -100,7 +100,7 @@ struct Passes {
     pending: VecDeque<BlobOnDrive>,
     under_way: u32,
     /// Something may be on the drive that no pass has listed: it failed since, or a write that was under way when it
-    /// failed counts on it. Used bytes alone do not show that (see [`Passes::is_through`]).
+    /// failed counts on it. Used bytes alone do not show that (see [`Passes::is_over`]).
     unlisted: bool,
     pause: Duration,
     counts: PassCounts,
@@ -136,16 +136,12 @@ impl Passes {
         self.lost_bytes.unwrap_or(used_bytes)
     }
 
-    /// Whether nothing is left to be done, and nothing can come to be.
+    /// Whether nothing is left to be done, and nothing can come to be. Used bytes alone do not show that: a write that
+    /// failed is not among them, and is taken off them when it is reclaimed, so what a pass could not rebuild is asked
+    /// for again whatever they say.
     fn is_over(&self, used_bytes: u64) -> bool {
-        self.lost_bytes.is_none() && self.is_through(used_bytes)
-    }
-
-    /// Whether nothing is left to be done. Used bytes alone do not show that: a write that failed is not among them,
-    /// and is taken off them when it is reclaimed, so what a pass could not rebuild is asked for again whatever they
-    /// say.
-    fn is_through(&self, used_bytes: u64) -> bool {
-        !self.unlisted && used_bytes == 0 && self.counts.waiting == 0 && self.counts.lost == 0
+        let nothing_left = !self.unlisted && used_bytes == 0 && self.counts.waiting == 0 && self.counts.lost == 0;
+        nothing_left && self.lost_bytes.is_none()
     }
 
     /// The next pass begins at `due`, if none is under way; and a pass that leaves something is soon followed.

@@ -161,6 +161,7 @@ impl Recall {
             return Broken::GiveUp;
         }
         self.joins += 1;
+        assert!(self.joins <= JOINS_MAX, "nobody joins without end");
         Broken::OrderAnew
     }
 }
@@ -197,6 +198,7 @@ impl MemoryRead {
     /// The operation ended and was not refused: complete, or since it waited for the consumer for too long. One that
     /// gave nothing at all has nobody to read it.
     pub fn broken(&self) -> Broken {
+        assert!(self.left.start <= self.operation.end, "what was received was read");
         if self.left.start > self.operation.start { Broken::OrderAnew } else { Broken::GiveUp }
     }
 }

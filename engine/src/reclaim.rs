@@ -43,12 +43,6 @@ struct Listing {
     yields_at: Option<Time>,
 }
 
-impl Listing {
-    fn is_under_way(&self) -> bool {
-        self.awaiting.is_some() || self.more || !self.blobs.is_empty()
-    }
-}
-
 /// The next thing to do in a group that is awake.
 pub(crate) enum Next {
     /// A page is awaited.
@@ -125,7 +119,9 @@ impl Reclaim {
 
     /// Whether the dead blobs of `group` are to be listed, and are not yet.
     pub fn needs_listing(&self, class: ClassId, group: GroupId) -> bool {
-        self.dead[group.index()] > 0 && !self.listings[class.index()].is_under_way()
+        let listing = &self.listings[class.index()];
+        let is_under_way = listing.awaiting.is_some() || listing.more || !listing.blobs.is_empty();
+        self.dead[group.index()] > 0 && !is_under_way
     }
 
     /// Asks for the dead blobs of `group`: for the first page, or for the one behind the last.
@@ -184,6 +180,7 @@ impl Reclaim {
     pub fn next(&mut self, class: ClassId) -> Next {
         let listing = &mut self.listings[class.index()];
         if listing.awaiting.is_some() {
+            assert!(listing.blobs.is_empty(), "a page is asked for when nothing is left of the one before");
             return Next::Wait;
         }
         match listing.blobs.pop_front() {

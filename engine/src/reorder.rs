@@ -21,9 +21,6 @@
 //!   operation of each group.
 
 #[cfg(test)]
-mod naive;
-mod queued;
-#[cfg(test)]
 mod tests;
 mod treap;
 
@@ -32,7 +29,7 @@ use alloc::vec::Vec;
 use model::{GroupId, OpId, Time};
 use treap::{Aggregate, NIL, Slot, Treap, WEIGHT_SUM_MAX};
 
-pub use queued::Queued;
+pub use treap::Queued;
 
 /// The queue holds as many operations as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -188,7 +185,7 @@ impl ReorderQueue {
 
     /// The operations that would be before one of this group and weight if it were queued now, full or not. How far it
     /// may be overtaken itself plays no part in where it goes, only in what may overtake it afterwards.
-    pub fn ahead_of_new(&self, group: GroupId, weight: u64, _overtake_limit: u64) -> Ahead {
+    pub fn ahead_of_new(&self, group: GroupId, weight: u64) -> Ahead {
         match self.joinable(group, self.weight_of(weight)) {
             Some((last, _)) => {
                 let before = ahead(&self.order.before(last), group);

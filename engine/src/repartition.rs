@@ -35,7 +35,6 @@ mod terms;
 #[cfg(test)]
 mod tests;
 mod tourpack;
-mod transfer_phase;
 
 pub use accounting::{Accounting, Run};
 pub use apportion::{Apportion, Expected};

@@ -8,26 +8,17 @@
 //! While a write is noted, whatever is deleted is reclaimed at once, since no group would wake for anything else.
 
 use crate::event::Work;
-use crate::placement::Placement;
+use crate::placement::{Placement, Wanted};
 use crate::policy::PinnedTo;
 use crate::setup::Setup;
 
 /// How much larger than what its objects take of the workshop a payload may be: its index.
 const INDEX_BYTES_MAX: u64 = 1 << 16;
 
-/// A write from the workshop that found no room.
-#[derive(Clone, Copy)]
-struct Unplaced {
-    /// Its payload, in bytes.
-    bytes: u64,
-    stack_bytes: u64,
-    pin: PinnedTo,
-}
-
 /// The last write from the workshop that found no room in any group, until one has room for it.
 #[derive(Default)]
 pub(crate) struct Room {
-    unplaced: Option<Unplaced>,
+    pub unplaced: Option<Wanted<'static>>,
 }
 
 impl Room {
@@ -40,27 +31,17 @@ impl Room {
         })
     }
 
-    /// The payload of the write that found no room, in bytes.
-    pub fn unplaced_bytes(&self) -> Option<u64> {
-        self.unplaced.map(|unplaced| unplaced.bytes)
-    }
-
-    /// Where the write that found no room must lie.
-    pub fn unplaced_pin(&self) -> Option<PinnedTo> {
-        self.unplaced.map(|unplaced| unplaced.pin)
-    }
-
     /// No group had room for `work`.
     pub fn note(&mut self, work: &Work) {
         if let Work::Write { bytes, stack_bytes, pin, migration: true } = *work {
-            self.unplaced = Some(Unplaced { bytes, stack_bytes, pin });
+            self.unplaced = Some(Wanted { pin, ..Wanted::anywhere(bytes, stack_bytes) });
         }
     }
 
     /// Forgets the write that found no room once it would find some, or cannot be among the `staged_bytes` any more.
     pub fn look(&mut self, setup: &Setup, placement: &Placement, staged_bytes: u64) {
         let Some(unplaced) = self.unplaced else { return };
-        let is_gone = staged_bytes.saturating_add(INDEX_BYTES_MAX) < unplaced.bytes;
+        let is_gone = staged_bytes.saturating_add(INDEX_BYTES_MAX) < unplaced.payload_bytes;
         let has_room = |group| placement.has_room(group, unplaced.stack_bytes);
         if is_gone || setup.groups_for(unplaced.pin).any(has_room) {
             self.unplaced = None;
@@ -158,15 +139,19 @@ mod tests {
     #[test]
     fn a_disk_that_drives_share_is_counted_once() {
         let mut rack = rack();
-        let modelled = rack.free_bytes();
+        let modelled = rack.placement().free_total();
         measured(&mut rack, Time::ZERO, 300 * MB);
         assert!(modelled > 300 * MB);
-        assert_eq!(rack.free_bytes(), 300 * MB);
-        assert!(rack.spec().drives.iter().all(|drive| rack.drive_free_bytes(drive.id) == 300 * MB));
+        assert_eq!(rack.placement().free_total(), 300 * MB);
+        assert!(rack.spec().drives.iter().all(|drive| rack.placement().free_bytes(drive.id) == 300 * MB));
         assert!(!is_refused(&migrate(&mut rack, Time::from_secs(1), 60 * MB)));
         let stacks = rack.spec().code.stacks() as u64;
         let stack_bytes = (60 * MB).div_ceil(u64::from(rack.spec().code.data));
-        assert_eq!(rack.free_bytes(), 300 * MB - stacks * stack_bytes, "what is reserved counts once as well");
+        assert_eq!(
+            rack.placement().free_total(),
+            300 * MB - stacks * stack_bytes,
+            "what is reserved counts once as well"
+        );
     }
 
     #[test]

@@ -69,7 +69,8 @@ struct Scan {
 #[derive(Clone, Debug)]
 pub struct Migrator {
     policy: MigrationPolicy,
-    usage: Usage,
+    /// How full the workshop is now.
+    pub usage: Usage,
     scan: Option<Scan>,
     next_scan: Time,
     attempt: Attempt,
@@ -106,11 +107,6 @@ impl Migrator {
         }
     }
 
-    /// How full the workshop is now.
-    pub fn usage(&self) -> Usage {
-        self.usage
-    }
-
     /// Migration writes from composing to their end.
     pub fn writes_under_way(&self) -> usize {
         self.under_way.len()
@@ -136,11 +132,6 @@ impl Migrator {
         let regular = u128::from(self.usage.capacity_bytes) * u128::from(self.policy.regular_permille) / 1000;
         let leaving: u64 = self.under_way.values().map(|write| write.bytes).sum();
         self.usage.staged_bytes.saturating_sub(regular as u64).saturating_sub(leaving)
-    }
-
-    /// The workshop's usage changed.
-    pub fn usage_changed(&mut self, usage: Usage) {
-        self.usage = usage;
     }
 
     /// When to look again; [`Time::MAX`] while there is nothing to look at or an answer is awaited.
@@ -203,7 +194,7 @@ impl Migrator {
     /// A page of the listing has come.
     pub(crate) fn page(&mut self, attempt: Attempt, entries: &[StagedEntry], more: bool, step: &mut Step) {
         let now = step.now;
-        let actions = step.actions();
+        let actions = &mut *step.actions;
         let Some(mut scan) = self.scan.take_if(|scan| scan.attempt == attempt && !scan.paused) else {
             return; // late or twice
         };
@@ -293,6 +284,7 @@ impl Migrator {
     pub fn ended(&mut self, now: Time, op: OpId, well: bool) {
         if self.under_way.remove(&op).is_some() && !well {
             self.next_scan = self.next_scan.max(now + BACKOFF);
+            assert!(self.next_scan > now, "after a failure the rack is left alone for a while");
         }
     }
 }
@@ -326,7 +318,7 @@ mod tests {
 
     fn with_usage(staged_bytes: u64) -> Migrator {
         let mut migrator = Migrator::new(policy());
-        migrator.usage_changed(Usage { staged_bytes, capacity_bytes: 100 * MB });
+        migrator.usage = Usage { staged_bytes, capacity_bytes: 100 * MB };
         migrator
     }
 
@@ -348,7 +340,7 @@ mod tests {
         let Action::ListStaged { attempt, restart: true, coldest_bytes: None, .. } = actions[0] else { panic!() };
         actions.clear();
         let entries = [entry(1, 3 * MB), entry(2, 4 * MB), entry(3, 9 * MB), entry(4, 2 * MB), entry(5, MB)];
-        migrator.page(attempt, &entries, false, &mut Step::new(Time::from_secs(1), &mut actions));
+        migrator.page(attempt, &entries, false, &mut Step { now: Time::from_secs(1), actions: &mut actions });
         assert_eq!(composed(&actions), [vec![3], vec![1, 2], vec![4, 5]]);
         assert_eq!(migrator.writes_under_way(), 3);
     }
@@ -359,9 +351,14 @@ mod tests {
         let mut actions = vec![];
         migrator.poll(Time::from_secs(1), false, &mut actions);
         actions.clear();
-        migrator.page(Attempt(77), &[entry(1, MB)], false, &mut Step::new(Time::from_secs(1), &mut actions));
-        migrator.page(Attempt(1), &[entry(1, MB)], false, &mut Step::new(Time::from_secs(1), &mut actions));
-        migrator.page(Attempt(1), &[entry(1, MB)], false, &mut Step::new(Time::from_secs(1), &mut actions));
+        migrator.page(
+            Attempt(77),
+            &[entry(1, MB)],
+            false,
+            &mut Step { now: Time::from_secs(1), actions: &mut actions },
+        );
+        migrator.page(Attempt(1), &[entry(1, MB)], false, &mut Step { now: Time::from_secs(1), actions: &mut actions });
+        migrator.page(Attempt(1), &[entry(1, MB)], false, &mut Step { now: Time::from_secs(1), actions: &mut actions });
         assert_eq!(composed(&actions), [vec![1]]);
     }
 
@@ -388,7 +385,7 @@ mod tests {
         migrator.poll(Time::from_secs(1), false, &mut actions);
         actions.clear();
         let entries: Vec<_> = (0..5).map(|v| entry(v, 9 * MB)).collect();
-        migrator.page(Attempt(1), &entries, true, &mut Step::new(Time::from_secs(1), &mut actions));
+        migrator.page(Attempt(1), &entries, true, &mut Step { now: Time::from_secs(1), actions: &mut actions });
         assert_eq!(composed(&actions).len(), 5);
         assert!(!actions.iter().any(|a| matches!(a, Action::ListStaged { .. })), "the next page waits");
         assert_eq!(migrator.deadline(), Time::MAX);
@@ -406,7 +403,12 @@ mod tests {
         let mut migrator = with_usage(60 * MB);
         let mut actions = vec![];
         migrator.poll(Time::from_secs(1), false, &mut actions);
-        migrator.page(Attempt(1), &[entry(1, 9 * MB)], false, &mut Step::new(Time::from_secs(1), &mut actions));
+        migrator.page(
+            Attempt(1),
+            &[entry(1, 9 * MB)],
+            false,
+            &mut Step { now: Time::from_secs(1), actions: &mut actions },
+        );
         let mut op = OpId(MIGRATOR_OPS);
         assert_eq!(migrator.group_of(op), None);
         for _ in 0..RECOMPOSED_MAX {
@@ -425,7 +427,7 @@ mod tests {
     #[test]
     fn an_interval_of_nothing_still_lets_time_pass() {
         let mut migrator = Migrator::new(MigrationPolicy { scan_interval: Duration::ZERO, due_age: None, ..policy() });
-        migrator.usage_changed(Usage { staged_bytes: MB, capacity_bytes: 100 * MB });
+        migrator.usage = Usage { staged_bytes: MB, capacity_bytes: 100 * MB };
         let now = Time::from_secs(1);
         migrator.poll(now, false, &mut vec![]);
         assert!(migrator.deadline() > now);

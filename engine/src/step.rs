@@ -7,22 +7,12 @@ use model::Time;
 /// The present moment, and where actions go.
 pub(crate) struct Step<'a> {
     pub now: Time,
-    actions: &'a mut Vec<Action>,
+    pub actions: &'a mut Vec<Action>,
 }
 
-impl<'a> Step<'a> {
-    /// Appends to what `actions` already holds.
-    pub fn new(now: Time, actions: &'a mut Vec<Action>) -> Self {
-        Self { now, actions }
-    }
-
-    /// Asks the world for `action`.
+impl Step<'_> {
+    /// Asks the world for `action`, behind what it is asked for already.
     pub fn ask(&mut self, action: Action) {
         self.actions.push(action);
-    }
-
-    /// The list of actions, for parts that append to it themselves.
-    pub fn actions(&mut self) -> &mut Vec<Action> {
-        self.actions
     }
 }

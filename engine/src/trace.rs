@@ -15,7 +15,6 @@ use crate::rack::Rack;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::fmt;
 use model::{RackSpec, Time};
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +63,8 @@ pub struct Replay {
 }
 
 /// Where a replay and its trace part.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("record {record}: the rack asks for {asked:?}, and the trace has {traced:?}")]
 pub struct Divergence {
     /// Which record of the trace, counted from 0.
     pub record: u64,
@@ -73,14 +73,6 @@ pub struct Divergence {
     /// The action it had asked for then; `None` is no more.
     pub traced: Option<Action>,
 }
-
-impl fmt::Display for Divergence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "record {}: the rack asks for {:?}, and the trace has {:?}", self.record, self.asked, self.traced)
-    }
-}
-
-impl core::error::Error for Divergence {}
 
 impl Replay {
     /// A replay through `rack`, which must be as the traced one was when its trace began.

@@ -89,7 +89,7 @@ fn heal<M: Controller>(world: &mut World<M>) {
 
 fn is_asleep(world: &World) -> bool {
     let groups = world.rack.layout().groups.len();
-    world.rack.active_drives() == 0
+    world.rack.ledger().active_drives() == 0
         && (0..groups).all(|group| world.rack.group_state(GroupId(group as u32)) == GroupState::Asleep)
 }
 
@@ -100,7 +100,7 @@ fn a_cold_read_wakes_its_group_all_members_at_once_and_lets_it_sleep_again() {
     let started = world.now();
     let before = world.rack.stats();
     world.read(blobs[0], 1000 * MB).unwrap();
-    assert_eq!(world.rack.active_drives(), 24, "all drives of the group start together");
+    assert_eq!(world.rack.ledger().active_drives(), 24, "all drives of the group start together");
     world.run_for(MINUTE);
     let ended = world.take_ended();
     assert_eq!(ended.len(), 1);
@@ -110,7 +110,7 @@ fn a_cold_read_wakes_its_group_all_members_at_once_and_lets_it_sleep_again() {
     let after = world.rack.stats();
     assert_eq!(after.drive_starts - before.drive_starts, 24);
     assert_eq!(after.group_wakes[0] - before.group_wakes[0], 1);
-    assert_eq!(world.rack.active_drives(), 24, "it stays awake for a while");
+    assert_eq!(world.rack.ledger().active_drives(), 24, "it stays awake for a while");
     world.run_for(5 * MINUTE);
     assert!(is_asleep(&world), "and then sleeps");
     assert_eq!(world.counted().trips, 0);
@@ -125,7 +125,7 @@ fn without_an_idle_timeout_a_group_stays_up_until_another_of_its_class_is_wanted
     world.run_for(24 * 60 * MINUTE);
     let classes = world.rack.layout().classes.len();
     let group = world.rack.layout().groups[0].drives.len();
-    assert_eq!(world.rack.active_drives(), classes * group);
+    assert_eq!(world.rack.ledger().active_drives(), classes * group);
     assert_eq!(world.take_ended().len(), 40);
 }
 
@@ -159,7 +159,7 @@ fn a_broken_ledger_would_trip_a_fuse_and_the_engine_lives_through_it() {
     assert_eq!(world.counted().trips, 0);
     // Another drive of a cooling column in which one turns already: there is one permit, and it is taken.
     let cooling = world.rack.spec().resources_by_id().find(|(_, r)| r.name == "cooling").unwrap().0;
-    let (_, domain, ..) = world.rack.domain_usage().find(|(resource, ..)| *resource == cooling).unwrap();
+    let (_, domain, ..) = world.rack.ledger().usage().find(|(resource, ..)| *resource == cooling).unwrap();
     let spec = world.rack.spec();
     let sleeping =
         spec.drives.iter().map(|d| d.id).find(|d| {
@@ -285,7 +285,7 @@ fn dead_blobs_go_at_their_groups_next_wake_and_wake_nothing_themselves() {
     assert_eq!(world.rack.dead_bytes(group), 100 * MB, "nobody wakes a group to delete");
     let used = |world: &World| -> u64 {
         let spec = world.rack.spec();
-        spec.drives.iter().map(|d| spec.capacity_bytes(d.id) - world.rack.drive_free_bytes(d.id)).sum()
+        spec.drives.iter().map(|d| spec.capacity_bytes(d.id) - world.rack.placement().free_bytes(d.id)).sum()
     };
     let before = used(&world);
     world.read(mates[1], 100 * MB).unwrap();

@@ -2,9 +2,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod placement;
+mod shortfalls;
+
+pub(crate) use shortfalls::{Shortfall, shortfalls};
+
 use super::*;
 use crate::layout::{Group, synthesise};
+use crate::placement::{Placement, Wanted};
 use alloc::string::ToString;
+use model::Rng;
+use placement::{PlacementFault, blob_placement};
 
 fn shipped(name: &str) -> RackSpec {
     let text = model::text::SHIPPED.iter().find(|(n, _)| *n == name).unwrap().1;
@@ -23,7 +31,7 @@ fn found(plant: impl FnOnce(&mut Layout)) -> Vec<Violation> {
 fn the_shipped_racks_have_layouts_without_any_shortfall() {
     for (name, _) in model::text::SHIPPED {
         let spec = shipped(name);
-        assert_eq!(layout(&spec, &synthesise(&spec).unwrap()), Ok(vec![]), "{name}");
+        assert_eq!(shortfalls(&spec, &synthesise(&spec).unwrap()), [], "{name}");
     }
 }
 
@@ -99,7 +107,7 @@ fn watts_are_judged_with_every_drive_spinning_up() {
     draft.resources[0].limit = DomainLimit::Watts(100);
     let spec = RackSpec::validated(draft.clone()).unwrap();
     let made = synthesise(&spec).unwrap();
-    assert_eq!(layout(&spec, &made), Ok(vec![]));
+    assert_eq!(shortfalls(&spec, &made), []);
     draft.resources[0].limit = DomainLimit::Watts(99);
     let tighter = RackSpec::validated(draft).unwrap();
     let expected = Violation::HardLimit { resource: ResourceId(0), domain: DomainId(0), worst: 99_200, limit: 99_000 };
@@ -112,7 +120,7 @@ fn broken_soft_limits_are_told() {
     let mut draft = (*shipped("nas8")).clone();
     draft.resources[1].limit = DomainLimit::ActiveDrives(1);
     let spec = RackSpec::validated(draft).unwrap();
-    let shortfalls = layout(&spec, &synthesise(&spec).unwrap()).unwrap();
+    let shortfalls = shortfalls(&spec, &synthesise(&spec).unwrap());
     let soft = |domain| Shortfall::SoftLimit { resource: ResourceId(1), domain: DomainId(domain), worst: 2, limit: 1 };
     assert_eq!(shortfalls, [soft(0), soft(1)]);
 }
@@ -124,14 +132,13 @@ fn groups_kept_in_one_class_for_nothing_are_told() {
     let free = RackSpec::validated(draft).unwrap();
     let made = synthesise(&shipped("nas8")).unwrap();
     let pair = [GroupId(0), GroupId(1)];
-    assert_eq!(layout(&free, &made), Ok(vec![Shortfall::NoCollision { class: ClassId(0), groups: pair }]));
+    assert_eq!(shortfalls(&free, &made), [Shortfall::NoCollision { class: ClassId(0), groups: pair }]);
     let mut draft = (*shipped("nas8")).clone();
     draft.resources[1] = Resource { limit: DomainLimit::ActiveDrives(3), hard: true, ..draft.resources[1].clone() };
     draft.resources[0].limit = DomainLimit::ActiveDrives(8);
     draft.drives.iter_mut().for_each(|d| d.resource_domains[1] = DomainId(u32::from(d.id.0 >= 5)));
     let partly = RackSpec::validated(draft).unwrap();
-    let judged = layout(&partly, &made);
-    assert_eq!(judged, Ok(vec![Shortfall::PartialCollision { class: ClassId(0), groups: pair }]));
+    assert_eq!(shortfalls(&partly, &made), [Shortfall::PartialCollision { class: ClassId(0), groups: pair }]);
 }
 
 #[test]
@@ -139,7 +146,7 @@ fn groups_that_a_chassis_could_take_down_are_told() {
     let mut draft = (*shipped("nas8")).clone();
     draft.failure_domains[1].loses_media = true;
     let spec = RackSpec::validated(draft).unwrap();
-    let shortfalls = layout(&spec, &synthesise(&spec).unwrap()).unwrap();
+    let shortfalls = shortfalls(&spec, &synthesise(&spec).unwrap());
     let short = |group| Shortfall::Spread { group: GroupId(group), kind: 1, domains_allow: false };
     assert_eq!(shortfalls, [short(0), short(1)], "three stacks in two cages: one cage has two, and r is 1");
 }
@@ -156,6 +163,22 @@ fn placed(spec: &RackSpec, layout: &Layout) -> Vec<DriveId> {
         }
     }
     chosen
+}
+
+#[test]
+fn what_placement_chooses_in_the_shipped_racks_has_no_fault() {
+    for (name, _) in model::text::SHIPPED {
+        let spec = shipped(name);
+        let layout = synthesise(&spec).unwrap();
+        let groups: Vec<Vec<DriveId>> = layout.groups.iter().map(|group| group.drives.clone()).collect();
+        let class_of: Vec<ClassId> = layout.groups.iter().map(|group| group.class).collect();
+        let mut placement = Placement::new(&spec, &groups, &class_of);
+        let mut rng = Rng::new(1);
+        for bytes in (1..100).map(|count| count << 30) {
+            let (group, drives) = placement.choose(&Wanted::anywhere(bytes, bytes), &mut rng).unwrap();
+            assert_eq!(blob_placement(&spec, &layout, group, &drives), Ok(()), "{name}");
+        }
+    }
 }
 
 #[test]

@@ -30,17 +30,18 @@ use crate::policy::{PriorityClass, RackPolicy, Weighing};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
 use model::{ClassId, DomainId, DomainLimit, DriveId, GroupId, OpId, RackSpec, ResourceId, Time};
 use rebuild::Rebuilds;
 
 /// A rule that a rack broke.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceFault {
     /// Time went back.
+    #[error("time went back to {0}")]
     Clock(Time),
     /// Too much turns, or is about to, in a domain of a hard limit.
+    #[error("{domain} of {resource} carries {limit}, and {taken} is taken")]
     HardLimit {
         /// The resource.
         resource: ResourceId,
@@ -52,8 +53,10 @@ pub enum TraceFault {
         limit: u64,
     },
     /// The operation was answered, and was not open: never asked for, or answered before.
+    #[error("{0} was answered and was not open")]
     NotOpen(OpId),
     /// A transfer was begun while another one of the class was under way.
+    #[error("{second} was begun in {class} during {first}")]
     TwoInService {
         /// The class.
         class: ClassId,
@@ -63,6 +66,7 @@ pub enum TraceFault {
         second: OpId,
     },
     /// The operation is a rebuild that does what it may not do.
+    #[error("{op} rebuilds wrongly: {fault}")]
     Rebuild {
         /// Which operation.
         op: OpId,
@@ -70,8 +74,10 @@ pub enum TraceFault {
         fault: RebuildFault,
     },
     /// Blobs of a drive are listed to be rebuilt, and it has not failed.
+    #[error("{0} is rebuilt, and has not failed")]
     Listed(DriveId),
     /// The operation was overtaken by more than it may be.
+    #[error("{op} was overtaken by {by}, and may be by {limit}")]
     Overtaken {
         /// Which operation.
         op: OpId,
@@ -81,24 +87,6 @@ pub enum TraceFault {
         limit: u64,
     },
 }
-
-impl fmt::Display for TraceFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Clock(now) => write!(f, "time went back to {now}"),
-            Self::HardLimit { resource, domain, taken, limit } => {
-                write!(f, "{domain} of {resource} carries {limit}, and {taken} is taken")
-            }
-            Self::NotOpen(op) => write!(f, "{op} was answered and was not open"),
-            Self::TwoInService { class, first, second } => write!(f, "{second} was begun in {class} during {first}"),
-            Self::Rebuild { op, fault } => write!(f, "{op} rebuilds wrongly: {fault}"),
-            Self::Listed(drive) => write!(f, "{drive} is rebuilt, and has not failed"),
-            Self::Overtaken { op, by, limit } => write!(f, "{op} was overtaken by {by}, and may be by {limit}"),
-        }
-    }
-}
-
-impl core::error::Error for TraceFault {}
 
 /// How a drive's platters are counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -180,17 +168,17 @@ impl TraceCheck {
     /// The judge of a rack of this description, layout and policy, all of whose drives are in standby. With
     /// `join_in_service`, which charges what it passes, reads overtake beyond the insertion rule, but never beyond u.
     pub fn new(spec: &RackSpec, layout: &Layout, policy: &RackPolicy) -> Self {
-        let classes = layout.groups.iter().map(|group| group.class).collect();
-        let mut check = Self::without_classes(spec);
-        check.class_of_group = classes;
-        check.in_service = vec![None; layout.classes.len()];
-        check.waiting = (0..layout.classes.len()).map(|_| Default::default()).collect();
-        check.overtake_limit = policy.scheduler.overtake_limit;
-        check.wait_limit = policy.scheduler.wait_limit;
-        check.weighing = policy.scheduler.weighing;
-        check.fair = true;
-        check.rebuilds = Rebuilds::of(layout);
-        check
+        Self {
+            class_of_group: layout.groups.iter().map(|group| group.class).collect(),
+            in_service: vec![None; layout.classes.len()],
+            waiting: layout.classes.iter().map(|_| Default::default()).collect(),
+            overtake_limit: policy.scheduler.overtake_limit,
+            wait_limit: policy.scheduler.wait_limit,
+            weighing: policy.scheduler.weighing,
+            fair: true,
+            rebuilds: Rebuilds::of(layout),
+            ..Self::without_classes(spec)
+        }
     }
 
     /// A judge of power and answers alone, for a controller that has no classes.

@@ -3,7 +3,7 @@
 //! The pause doubles with each try until the drive has done all that was asked of it between a start and a stop, so a
 //! broken drive costs a command, or a start, a day.
 //!
-//! Invariant: a drive has at most one try planned, and it stands in both tables.
+//! Invariant: a drive has at most one try planned.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -18,61 +18,49 @@ const PAUSE_MAX: Duration = Duration::from_hours(24);
 
 const _: () = assert!(PAUSE_MIN.as_nanos() > 0 && PAUSE_MIN.as_nanos() < PAUSE_MAX.as_nanos(), "a pause can grow");
 
-#[derive(Clone, Copy, Default)]
-struct Retry {
-    /// The next try, if one is planned.
-    at: Option<Time>,
-    /// The pause before the last one.
-    pause: Duration,
-}
-
 /// The planned tries of all drives. See the head of this file.
 pub(super) struct Backoff {
-    drives: Vec<Retry>,
+    /// The pause before each drive's last try.
+    pauses: Vec<Duration>,
+    /// Few drives are given up on at a time.
     planned: BTreeSet<(Time, DriveId)>,
 }
 
 impl Backoff {
     pub fn new(drive_count: usize) -> Self {
-        Self { drives: vec![Retry::default(); drive_count], planned: BTreeSet::new() }
+        Self { pauses: vec![Duration::ZERO; drive_count], planned: BTreeSet::new() }
     }
 
     /// Plans the next try of `drive` instead of any planned before.
     pub fn plan(&mut self, drive: DriveId, at: Time) {
         self.forget(drive);
-        self.drives[drive.index()].at = Some(at);
-        let new = self.planned.insert((at, drive));
-        assert!(new, "{drive} has one try planned");
-        assert!(self.planned.len() <= self.drives.len(), "no drive has two tries planned");
+        self.planned.insert((at, drive));
+        assert!(self.planned.len() <= self.pauses.len(), "no drive has two tries planned");
     }
 
     /// Plans the next try of `drive` after a pause twice as long as the last one.
     pub fn plan_later(&mut self, drive: DriveId, now: Time) {
-        let retry = &mut self.drives[drive.index()];
-        retry.pause = (retry.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
-        let at = now + retry.pause;
+        let pause = &mut self.pauses[drive.index()];
+        *pause = (*pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+        let at = now + *pause;
         assert!(at > now || at == Time::MAX, "the next try is in the future");
         self.plan(drive, at);
     }
 
     /// Drops the try planned for `drive`, if there is one.
     pub fn forget(&mut self, drive: DriveId) {
-        if let Some(at) = self.drives[drive.index()].at.take() {
-            let planned = self.planned.remove(&(at, drive));
-            assert!(planned, "a planned try of {drive} stands in both tables");
-        }
+        self.planned.retain(|(_, planned)| *planned != drive);
     }
 
     /// Starts again with the shortest pause.
     pub fn reset(&mut self, drive: DriveId) {
-        self.drives[drive.index()].pause = Duration::ZERO;
+        self.pauses[drive.index()] = Duration::ZERO;
     }
 
     /// Takes the next drive whose time has come.
     pub fn take_due(&mut self, now: Time) -> Option<DriveId> {
-        let (_, drive) = self.planned.first().copied().filter(|(at, _)| *at <= now)?;
-        self.forget(drive);
-        Some(drive)
+        self.planned.first().filter(|(at, _)| *at <= now)?;
+        self.planned.pop_first().map(|(_, drive)| drive)
     }
 
     /// The time of the next try of any drive.

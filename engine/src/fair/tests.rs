@@ -363,6 +363,6 @@ fn queries_see_all_lanes() {
     assert_eq!(class.queues.queued_for(GroupId(1)), 2);
     let (priority, ahead) = class.queues.ahead_of(op).unwrap();
     assert_eq!((priority, ahead.operations, ahead.group_switches), (PriorityClass::Client, 1, 1));
-    assert_eq!(class.queues.ahead_of_new(PriorityClass::Client, GroupId(1), 1, 100).operations, 1);
-    assert_eq!(class.queues.ahead_of_new(PriorityClass::Background, GroupId(1), 1, 100).operations, 0);
+    assert_eq!(class.queues.ahead_of_new(PriorityClass::Client, GroupId(1), 1).operations, 1);
+    assert_eq!(class.queues.ahead_of_new(PriorityClass::Background, GroupId(1), 1).operations, 0);
 }

@@ -12,38 +12,35 @@ use crate::job_protocol::{BlockReason, JobAction, JobEnd, JobTimes, StepResult};
 use crate::repartition::{JobPlanner, JobSpec, Order};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use core::time::Duration;
 use model::{Attempt, ClassId, GroupId, OpId, Time};
 
-/// The state of the rack in which a job is to go on.
-pub(super) struct Round<'a> {
+/// The state of the rack in which a job is to go on, and what the job wishes of the rack and its world.
+pub(crate) struct Round<'a> {
     pub now: Time,
     /// The group of a class that is ready.
     pub awake: &'a dyn Fn(ClassId) -> Option<GroupId>,
     /// Whether steps may be begun.
     pub goes_on: bool,
-}
-
-/// The wishes of a job to the rack and its world.
-#[derive(Default)]
-pub(super) struct Wishes {
+    /// The steps begun so far, of all jobs.
+    pub attempts: &'a mut u32,
     pub actions: Vec<JobAction>,
     /// Operations to be cancelled as long as they are queued.
     pub withdrawn: Vec<OpId>,
 }
 
 /// A job at work. See the head of this file.
-pub(super) struct AtWork {
-    planner: JobPlanner,
+pub(crate) struct AtWork {
+    pub planner: JobPlanner,
+    /// The time that was spent, all classes together.
+    pub times: JobTimes,
     classes: Vec<ClassAtWork>,
     host_scale: u32,
-    attempts: u32,
     ending: Option<JobEnd>,
 }
 
 struct ClassAtWork {
     class: ClassId,
-    step: Option<Step>,
+    step: Option<StepInHand>,
     /// The operations that were submitted for it and have not ended.
     operations: BTreeSet<OpId>,
     retry: Retry,
@@ -54,11 +51,10 @@ struct ClassAtWork {
     awake: Option<GroupId>,
     /// The reason for which it moves no bytes, and since when.
     idles: Option<(Idle, Time)>,
-    times: JobTimes,
 }
 
 /// A step in hand.
-struct Step {
+struct StepInHand {
     attempt: Attempt,
     order: Order,
     /// Its operations are cancelled, those included that are still to be submitted.
@@ -76,8 +72,8 @@ enum Idle {
 }
 
 impl AtWork {
-    /// A job that was planned; its steps are numbered from `attempts` on.
-    pub fn new(spec: &JobSpec, attempts: u32) -> Self {
+    /// A job that was planned.
+    pub fn new(spec: &JobSpec) -> Self {
         assert!(spec.host_scale > 0, "time goes on");
         let planner = JobPlanner::new(spec);
         let class = |class| ClassAtWork {
@@ -89,28 +85,9 @@ impl AtWork {
             done: false,
             awake: None,
             idles: None,
-            times: JobTimes::default(),
         };
         let classes = planner.classes().map(class).collect();
-        Self { planner, classes, host_scale: spec.host_scale, attempts, ending: None }
-    }
-
-    pub fn planner(&self) -> &JobPlanner {
-        &self.planner
-    }
-
-    /// The steps begun so far, numbered on from those of other jobs.
-    pub fn attempts(&self) -> u32 {
-        self.attempts
-    }
-
-    /// The time that was spent, all classes together.
-    pub fn times(&self) -> JobTimes {
-        let mut times = JobTimes::default();
-        for class in &self.classes {
-            times += class.times;
-        }
-        times
+        Self { planner, times: JobTimes::default(), classes, host_scale: spec.host_scale, ending: None }
     }
 
     /// The first class that something stands in the way of, but for a place in a queue.
@@ -121,7 +98,7 @@ impl AtWork {
     /// When a class wants to try again, if nothing happens before.
     pub fn deadline(&self) -> Time {
         let waits = self.classes.iter().filter(|class| class.step.is_none());
-        waits.filter_map(|class| class.retry.at()).min().unwrap_or(Time::MAX)
+        waits.filter_map(|class| class.retry.at).min().unwrap_or(Time::MAX)
     }
 
     /// It is to end so, unless it ends already.
@@ -166,27 +143,24 @@ impl AtWork {
         }
     }
 
-    /// An operation was in service for so long, if it is one of the job's.
-    pub fn operation_served(&mut self, op: OpId, spent: impl Fn(&mut JobTimes) -> &mut Duration, span: Duration) {
-        if let Some(class) = self.classes.iter_mut().find(|class| class.operations.contains(&op)) {
-            *spent(&mut class.times) += span;
-        }
+    /// Whether an operation is one of the job's.
+    pub fn owns(&self, op: OpId) -> bool {
+        self.classes.iter().any(|class| class.operations.contains(&op))
     }
 
     /// A step is over. Late answers are ignored.
     pub fn step_ended(&mut self, now: Time, class: ClassId, attempt: Attempt, result: &StepResult) {
         let Some(index) = self.classes.iter().position(|known| known.class == class) else { return };
         let Some(step) = self.classes[index].step.take_if(|step| step.attempt == attempt) else { return };
+        assert!(!self.classes[index].done, "who is done has no step in hand");
+        assert_eq!(self.planner.in_hand(class), Some(step.order), "what ends was in hand");
         match result {
             StepResult::Read { input_bytes, lost_bytes, output } => {
                 let group = step.order.group().expect("a read is done somewhere");
                 self.planner.was_read(class, *input_bytes, output);
                 self.planner.was_lost(class, group, *lost_bytes);
             }
-            StepResult::Written { bytes } if matches!(step.order, Order::Deliver { .. }) => {
-                self.planner.was_delivered(class, *bytes);
-            }
-            StepResult::Written { bytes } => self.planner.was_offloaded(class, *bytes),
+            StepResult::Written { bytes } => self.planner.was_written(class, *bytes),
             StepResult::Refilled { bytes } => self.planner.was_refilled(class, *bytes),
             StepResult::Refused | StepResult::NoRoom | StepResult::Failed => {
                 self.planner.withdrawn(class, self.classes[index].awake);
@@ -199,7 +173,7 @@ impl AtWork {
     }
 
     /// A step ended without anything done: the class tries again, now or later, or the job ends.
-    fn came_to_nothing(&mut self, now: Time, index: usize, step: &Step, result: &StepResult) {
+    fn came_to_nothing(&mut self, now: Time, index: usize, step: &StepInHand, result: &StepResult) {
         let class = &mut self.classes[index];
         let reason = match (result, step.refused) {
             (StepResult::NoRoom, _) => Some(BlockReason::Room),
@@ -230,15 +204,15 @@ impl AtWork {
     }
 
     /// Goes on as far as it can.
-    pub fn go_on(&mut self, round: &Round<'_>, wishes: &mut Wishes) {
+    pub fn go_on(&mut self, round: &mut Round<'_>) {
         for index in 0..self.classes.len() {
-            self.note_awake(index, round, wishes);
+            self.note_awake(index, round);
             if round.goes_on && self.ending.is_none() {
-                self.begin_step(index, round, wishes);
+                self.begin_step(index, round);
             } else {
-                self.classes[index].withdraw(wishes);
+                self.classes[index].withdraw(round);
             }
-            self.classes[index].note_idle(round);
+            self.classes[index].note_idle(round, &mut self.times);
         }
         if round.goes_on && self.classes.iter().all(|class| class.done) {
             self.end(JobEnd::Done);
@@ -254,7 +228,7 @@ impl AtWork {
 
     /// Looks which group of a class is ready. What is queued for another one is withdrawn if there is something to do
     /// here; what stood in the way may be different here.
-    fn note_awake(&mut self, index: usize, round: &Round<'_>, wishes: &mut Wishes) {
+    fn note_awake(&mut self, index: usize, round: &mut Round<'_>) {
         let class = &mut self.classes[index];
         let awake = (round.awake)(class.class);
         if core::mem::replace(&mut class.awake, awake) == awake {
@@ -262,18 +236,18 @@ impl AtWork {
         }
         let withdraw = self.planner.awake(class.class, awake);
         if withdraw {
-            class.withdraw(wishes);
+            class.withdraw(round);
         } else if awake.is_some() && class.step.is_none() {
             class.retry.hasten(round.now);
         }
     }
 
-    fn begin_step(&mut self, index: usize, round: &Round<'_>, wishes: &mut Wishes) {
+    fn begin_step(&mut self, index: usize, round: &mut Round<'_>) {
         let class = &mut self.classes[index];
         if class.step.is_some() || class.done {
             return;
         }
-        let waits = class.retry.at().is_some() && !class.retry.take_due(round.now);
+        let waits = class.retry.at.is_some() && !class.retry.take_due(round.now);
         if waits || !class.asks {
             return;
         }
@@ -287,27 +261,27 @@ impl AtWork {
             return;
         }
         assert!(round.goes_on && self.ending.is_none(), "no step is begun for a job that pauses or ends");
-        self.attempts = self.attempts.wrapping_add(1);
-        let attempt = Attempt(self.attempts);
-        class.step = Some(Step { attempt, order, withdrawn: false, refused: None });
+        *round.attempts = round.attempts.wrapping_add(1);
+        let attempt = Attempt(*round.attempts);
+        class.step = Some(StepInHand { attempt, order, withdrawn: false, refused: None });
         let room_bytes = self.planner.room_bytes(id);
-        wishes.actions.push(JobAction::Step { class: id, attempt, order, room_bytes });
+        round.actions.push(JobAction::Step { class: id, attempt, order, room_bytes });
     }
 }
 
 impl ClassAtWork {
     /// The operations of its step, if one is in hand, are not to go on.
-    fn withdraw(&mut self, wishes: &mut Wishes) {
+    fn withdraw(&mut self, round: &mut Round<'_>) {
         if let Some(step) = &mut self.step {
             step.withdrawn = true;
         }
-        wishes.withdrawn.extend(self.operations.iter().copied());
+        round.withdrawn.extend(self.operations.iter().copied());
     }
 
     /// Adds up what it spends without an operation in service.
-    fn note_idle(&mut self, round: &Round<'_>) {
+    fn note_idle(&mut self, round: &Round<'_>, times: &mut JobTimes) {
         let now = round.now;
-        let idles = match (self.step.is_some(), self.retry.at().is_some(), self.awake) {
+        let idles = match (self.step.is_some(), self.retry.at.is_some(), self.awake) {
             _ if self.done => None,
             (false, ..) if !round.goes_on => None,
             (false, true, _) => Some(Idle::Waiting),
@@ -318,8 +292,8 @@ impl ClassAtWork {
             return;
         }
         match self.idles.take() {
-            Some((Idle::Switching, since)) => self.times.switching += now.since(since),
-            Some((Idle::Waiting, since)) => self.times.waiting += now.since(since),
+            Some((Idle::Switching, since)) => times.switching += now.since(since),
+            Some((Idle::Waiting, since)) => times.waiting += now.since(since),
             None => {}
         }
         self.idles = idles.map(|idle| (idle, now));

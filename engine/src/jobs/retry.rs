@@ -6,6 +6,7 @@
 //! Invariant: a class that is blocked has a moment at which it tries again.
 
 use crate::action::Rejection;
+use crate::budget::StartBudget;
 use crate::job_protocol::BlockReason;
 use core::time::Duration;
 use model::Time;
@@ -25,7 +26,7 @@ pub(super) fn passing(refused: Rejection) -> Option<BlockReason> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Retry {
     /// When to try again, if something stands in the way.
-    at: Option<Time>,
+    pub at: Option<Time>,
     /// The reason that is waited for, and since when.
     blocked: Option<(BlockReason, Time)>,
     /// The refusals for this reason in a row.
@@ -52,10 +53,11 @@ impl Retry {
             self.waited[before as usize] += now.since(since);
         }
         self.at = Some(match reason {
-            BlockReason::Starts => Time::start_of_day(now.day() + 1),
+            BlockReason::Starts => StartBudget::next_day(now),
             _ => now + self.pause(reason).saturating_mul(scale),
         });
         assert!(self.at > Some(now), "what is blocked tries again later");
+        assert!(reason == BlockReason::Queue || self.reason() == Some(reason), "what stands in the way is known");
         let waited = self.waited[reason as usize];
         reason.limit().is_none_or(|limit| waited < limit.saturating_mul(scale))
     }
@@ -71,11 +73,6 @@ impl Retry {
     /// A moment has come at which it may be different: the class tries again at once, if it waits.
     pub fn hasten(&mut self, now: Time) {
         self.at = self.at.map(|at| at.min(now));
-    }
-
-    /// When to try again, if something stands in the way.
-    pub fn at(&self) -> Option<Time> {
-        self.at
     }
 
     /// Takes the try whose moment has come, if it has.
@@ -103,8 +100,8 @@ mod tests {
             let waited_s = |now: Time| now.since(begin).as_secs();
             while waited_s(now) < 200_000 && retry.block(reason, now, 1) {
                 assert_eq!(retry.reason(), Some(reason));
-                now = retry.at().unwrap_or(Time::MAX);
-                assert!(retry.take_due(now) && retry.at().is_none());
+                now = retry.at.unwrap_or(Time::MAX);
+                assert!(retry.take_due(now) && retry.at.is_none());
             }
             let waited_s = waited_s(now);
             assert_eq!(waited_s >= 200_000, limit_s > 200_000, "{reason:?}: {waited_s} s");
@@ -132,15 +129,15 @@ mod tests {
         let mut pauses = Vec::new();
         for _ in 0..6 {
             retry.block(BlockReason::Drives, now, 1);
-            pauses.extend(retry.at().map(|at| at.since(now).as_secs()));
+            pauses.extend(retry.at.map(|at| at.since(now).as_secs()));
         }
         assert_eq!(pauses, [5, 10, 20, 40, 60, 60]);
         retry.block(BlockReason::Starts, now, 7);
-        assert_eq!(retry.at(), Some(Time::start_of_day(1)), "days are not scaled");
+        assert_eq!(retry.at, Some(Time::start_of_day(1)), "days are not scaled");
         retry.hasten(now);
         assert!(retry.take_due(now) && !retry.take_due(now));
         retry.hasten(now);
-        assert_eq!(retry.at(), None, "nothing waits");
+        assert_eq!(retry.at, None, "nothing waits");
     }
 
     use std::vec::Vec;

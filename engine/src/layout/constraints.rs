@@ -5,11 +5,13 @@
 //! of those awake spin up as limits on starts let, and the rest is active. Links (bytes/s) and limits on starts never
 //! keep a drive asleep for good and do not appear themselves.
 
-use super::plan::Plan;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use model::{DomainLimit, RackSpec};
+
+/// Classes of groups of drives: the result of synthesis, before groups and classes are numbered.
+pub(super) type Plan = Vec<Vec<Vec<u32>>>;
 
 /// The purpose of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,7 +201,7 @@ impl Constraints {
     /// How many domains of each soft resource some choice of groups exceeds.
     pub(super) fn soft_breaches(&self, plan: &Plan) -> BTreeMap<usize, u32> {
         let mut totals = vec![0_u32; self.domains.len()];
-        for class in &plan.classes {
+        for class in plan {
             self.needs(class).into_iter().for_each(|(number, need)| totals[number as usize] += need);
         }
         let mut breaches = BTreeMap::new();
@@ -215,7 +217,7 @@ impl Constraints {
     /// How many groups cannot place k + r stacks with at most r in a domain, by kind of failure domain.
     pub(super) fn spread_shortfalls(&self, plan: &Plan) -> BTreeMap<usize, u32> {
         let mut shortfalls = BTreeMap::new();
-        for group in plan.classes.iter().flatten() {
+        for group in plan.iter().flatten() {
             let mut room: BTreeMap<usize, u32> = BTreeMap::new();
             for (number, count) in self.counts(group) {
                 let domain = self.domain(number);

@@ -2,8 +2,7 @@
 
 use super::assignment;
 use super::classes::{self, Share};
-use super::constraints::Constraints;
-use super::plan::Plan;
+use super::constraints::{Constraints, Plan};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,7 +19,7 @@ type Worth = (u64, u64, Reverse<u32>, Reverse<u32>);
 
 /// The worth of `plan`.
 fn worth_of(plan: &Plan, constraints: &Constraints) -> Worth {
-    let (active, groups) = (plan.classes.len() as u64, plan.classes.iter().map(|c| c.len() as u64).sum::<u64>());
+    let (active, groups) = (plan.len() as u64, plan.iter().map(|c| c.len() as u64).sum::<u64>());
     let soft = constraints.soft_breaches(plan).values().sum();
     let spread = constraints.spread_shortfalls(plan).values().sum();
     (active * groups, groups, Reverse(soft), Reverse(spread))
@@ -35,8 +34,7 @@ pub(super) fn best(spec: &RackSpec, constraints: &Constraints) -> Plan {
     let mut best: Option<(Worth, Plan)> = None;
     for soft in [true, false] {
         for parts in &divisions {
-            let classes = parts.iter().flat_map(|part| of_part(constraints, part, soft).classes).collect();
-            let plan = Plan { classes };
+            let plan: Plan = parts.iter().flat_map(|part| of_part(constraints, part, soft)).collect();
             let worth = worth_of(&plan, constraints);
             if best.as_ref().is_none_or(|(least, _)| worth > *least) {
                 best = Some((worth, plan));
@@ -46,7 +44,7 @@ pub(super) fn best(spec: &RackSpec, constraints: &Constraints) -> Plan {
             }
         }
     }
-    best.map(|(_, plan)| plan).filter(|plan| !plan.classes.is_empty()).unwrap_or_else(|| single(constraints))
+    best.map(|(_, plan)| plan).filter(|plan| !plan.is_empty()).unwrap_or_else(|| single(constraints))
 }
 
 /// One group found by trying, where assignment found none. Looks at so many partial choices at most.
@@ -55,7 +53,7 @@ fn single(constraints: &Constraints) -> Plan {
     let mut choice = Choice { constraints, drives: Vec::new(), counts: BTreeMap::new(), budget: CHOICES_MAX };
     let found = choice.extend(0);
     assert!(!found || choice.drives.len() == constraints.group_drives, "what is found is a whole group");
-    Plan { classes: if found { vec![vec![choice.drives]] } else { Vec::new() } }
+    if found { vec![vec![choice.drives]] } else { Vec::new() }
 }
 
 /// A group being put together, drive by drive.
@@ -188,7 +186,7 @@ fn attempt(constraints: &Constraints, drives: &[u32], count: usize, soft: bool) 
         let class = assignment::assign(constraints, share, &taken, EXCHANGES_MAX / shares.len());
         constraints.needs(&class).iter().for_each(|(number, need)| taken[*number as usize] += need);
         if !class.is_empty() {
-            plan.classes.push(class);
+            plan.push(class);
         }
     }
     split_off(constraints, plan, &mut taken)
@@ -202,9 +200,9 @@ fn even_needs(constraints: &Constraints, share: &Share) -> BTreeMap<u32, u32> {
 
 /// Gives a class of its own to every group that can be awake beside all classes as they are.
 fn split_off(constraints: &Constraints, plan: Plan, taken: &mut [u32]) -> Plan {
-    let groups: usize = plan.classes.iter().map(Vec::len).sum();
+    let groups: usize = plan.iter().map(Vec::len).sum();
     let mut classes: Vec<Vec<Vec<u32>>> = Vec::new();
-    for mut class in plan.classes {
+    for mut class in plan {
         let mut alone = Vec::new();
         while class.len() > 1 {
             let free = class.iter().position(|group| {
@@ -223,5 +221,5 @@ fn split_off(constraints: &Constraints, plan: Plan, taken: &mut [u32]) -> Plan {
         classes.extend(alone);
     }
     assert!(classes.iter().map(Vec::len).sum::<usize>() == groups, "no group is lost");
-    Plan { classes }
+    classes
 }

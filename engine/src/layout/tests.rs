@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::check::{self, Shortfall};
+use crate::check::tests::{Shortfall, shortfalls};
 use alloc::string::ToString;
 use model::{DomainId, DomainLimit, DriveSpec, FailureDomains, Resource, ResourceId, Rng};
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
@@ -195,7 +195,7 @@ fn some_group_exists(spec: &RackSpec, next: usize, chosen: &mut Vec<DriveId>) ->
 /// Synthesises, and holds the result against the judge and against its own warnings.
 fn judged(spec: &RackSpec) -> Result<Layout, LayoutError> {
     let layout = synthesise(spec)?;
-    let shortfalls = check::layout(spec, &layout).unwrap();
+    let shortfalls = shortfalls(spec, &layout);
     assert!(layout.active_groups_max() <= layout.bound.groups);
     let soft = shortfalls.iter().filter(|s| matches!(s, Shortfall::SoftLimit { .. })).count();
     let spread = shortfalls.iter().filter(|s| matches!(s, Shortfall::Spread { .. })).count();

@@ -10,9 +10,10 @@ use model::DriveId;
 
 /// One file system, in bytes.
 #[derive(Clone, Copy, Default)]
-struct Host {
-    free: u64,
-    reserved: u64,
+pub(super) struct Host {
+    pub free: u64,
+    /// Not on the disk yet, or only in part.
+    pub reserved: u64,
 }
 
 /// Which drives share which file system.
@@ -42,11 +43,6 @@ impl Hosts {
         self.hosts[host].free = free_bytes;
     }
 
-    /// Bytes free on the file system of `drive`, if it shares one.
-    pub fn free(&self, drive: DriveId) -> Option<u64> {
-        self.host(drive).map(|host| self.hosts[host].free)
-    }
-
     /// Bytes that can still be reserved on the file system of `drive`, if it shares one.
     pub fn spare(&self, drive: DriveId) -> Option<u64> {
         self.host(drive).map(|host| self.hosts[host].free.saturating_sub(self.hosts[host].reserved))
@@ -57,36 +53,8 @@ impl Hosts {
         self.host_of.get(drive.index()).copied().flatten()
     }
 
-    /// Room of `drive` was reserved.
-    pub fn reserve(&mut self, drive: DriveId, bytes: u64) {
-        if let Some(host) = self.of(drive) {
-            host.reserved += bytes;
-        }
-    }
-
-    /// A reservation is given back.
-    pub fn release(&mut self, drive: DriveId, bytes: u64) {
-        if let Some(host) = self.of(drive) {
-            assert!(host.reserved >= bytes, "{drive} gives back no more than was reserved");
-            host.reserved -= bytes;
-        }
-    }
-
-    /// So much was written to `drive`.
-    pub fn written(&mut self, drive: DriveId, bytes: u64) {
-        if let Some(host) = self.of(drive) {
-            host.free = host.free.saturating_sub(bytes);
-        }
-    }
-
-    /// So much was removed from `drive`.
-    pub fn freed(&mut self, drive: DriveId, bytes: u64) {
-        if let Some(host) = self.of(drive) {
-            host.free = host.free.saturating_add(bytes);
-        }
-    }
-
-    fn of(&mut self, drive: DriveId) -> Option<&mut Host> {
+    /// The file system of `drive`, if it shares one.
+    pub fn of_mut(&mut self, drive: DriveId) -> Option<&mut Host> {
         let host = self.host(drive)?;
         self.hosts.get_mut(host)
     }

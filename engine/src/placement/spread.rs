@@ -43,7 +43,8 @@ impl Kind {
 pub(super) struct Spread {
     kinds: Vec<Kind>,
     nested: bool,
-    stacks: usize,
+    /// k + r.
+    pub stacks: usize,
     /// r: stacks that one domain may hold.
     per_domain: usize,
 }
@@ -59,11 +60,6 @@ impl Spread {
         let pairs = kinds.iter().enumerate().flat_map(|(i, a)| kinds[i + 1..].iter().map(move |b| (a, b)));
         let nested = pairs.into_iter().all(|(a, b)| a.lies_in(b) || b.lies_in(a));
         Self { nested, stacks: spec.code.stacks(), per_domain: usize::from(spec.code.parity), kinds }
-    }
-
-    /// k + r.
-    pub fn stacks(&self) -> usize {
-        self.stacks
     }
 
     /// How many more than r of these drives lie in one domain, at worst. Without redundancy there is nothing to spread.

@@ -34,7 +34,9 @@ impl Rack {
             Err(reason) => {
                 if reason == Rejection::NoRoom {
                     self.room.note(&request.work);
-                    self.visit_for_room(&request, step);
+                    if let Work::Write { pin, .. } = request.work {
+                        self.visit_most_dead(pin, step);
+                    }
                 }
                 self.reject(&request, reason, step);
             }
@@ -67,18 +69,27 @@ impl Rack {
             Work::Rebuild { .. } => Err(Rejection::Malformed), // nobody but the engine asks for one
             Work::Write { bytes, stack_bytes, pin, .. } => {
                 self.validate_pin(*pin)?;
-                let space = Space { bytes: *bytes, stack_bytes: *stack_bytes, pin: *pin };
-                self.place_new(request, space, now)
+                self.place_new(request, self.wanted(*bytes, *stack_bytes, *pin), now)
             }
         }
     }
 
-    fn place_new(&mut self, request: &Request, space: Space, now: Time) -> Result<(GroupId, Vec<DriveId>), Rejection> {
-        let Space { stack_bytes, pin, .. } = space;
+    /// The space that a write of `bytes` in stacks of `stack_bytes` needs.
+    pub(super) fn wanted(&self, bytes: u64, stack_bytes: u64, pin: PinnedTo) -> Wanted<'static> {
+        Wanted { pin, choice: self.setup.policy.group_choice, ..Wanted::anywhere(bytes, stack_bytes) }
+    }
+
+    fn place_new(
+        &mut self,
+        request: &Request,
+        wanted: Wanted,
+        now: Time,
+    ) -> Result<(GroupId, Vec<DriveId>), Rejection> {
+        let Wanted { stack_bytes, pin, .. } = wanted;
         let mut spent = self.without_starts(request.priority, now);
         spent.retain(|group| pin.allows(*group, self.setup.class_of(*group)));
-        let place = self.place_where_composed(request.op, space, &spent);
-        place.or_else(|| self.place(space, &spent)).ok_or_else(|| match pin {
+        let place = self.place_where_composed(request.op, wanted, &spent);
+        place.or_else(|| self.place(wanted, &spent)).ok_or_else(|| match pin {
             _ if !spent.is_empty() => Rejection::StartBudgetSpent,
             // Nobody else is asked, and nothing has to be removed: the drives have to come back.
             PinnedTo::Group(group) if self.placement.has_room_away(group, stack_bytes) => Rejection::TooManyDrivesAway,
@@ -107,16 +118,10 @@ impl Rack {
         }
     }
 
-    pub(super) fn place(&mut self, space: Space, excluded: &[GroupId]) -> Option<(GroupId, Vec<DriveId>)> {
+    pub(super) fn place(&mut self, wanted: Wanted, excluded: &[GroupId]) -> Option<(GroupId, Vec<DriveId>)> {
         let mut excluded = excluded.to_vec();
         excluded.extend(self.setup.groups().filter(|group| !self.setup.owns(*group)));
-        let wanted = Wanted {
-            stack_bytes: space.stack_bytes,
-            payload_bytes: space.bytes,
-            pin: space.pin,
-            choice: self.setup.policy.group_choice,
-            excluded_groups: &excluded,
-        };
+        let wanted = Wanted { excluded_groups: &excluded, ..wanted };
         let place = self.placement.choose(&wanted, &mut self.rng);
         assert!(
             place.as_ref().is_none_or(|(group, _)| self.setup.owns(*group)),
@@ -129,25 +134,19 @@ impl Rack {
     fn place_where_composed(
         &mut self,
         op: OpId,
-        space: Space,
+        wanted: Wanted,
         excluded: &[GroupId],
     ) -> Option<(GroupId, Vec<DriveId>)> {
-        let wanted = self.migrator.group_of(op).filter(|group| !excluded.contains(group))?;
-        let others: Vec<GroupId> = self.setup.groups().filter(|group| *group != wanted).collect();
-        let place = self.place(space, &others);
-        assert!(place.as_ref().is_none_or(|(group, _)| *group == wanted), "it goes to {wanted} or nowhere");
+        let composed = self.migrator.group_of(op).filter(|group| !excluded.contains(group))?;
+        let others: Vec<GroupId> = self.setup.groups().filter(|group| *group != composed).collect();
+        let place = self.place(wanted, &others);
+        assert!(place.as_ref().is_none_or(|(group, _)| *group == composed), "it goes to {composed} or nowhere");
         place
-    }
-
-    /// A write found no room: the group where most can be given back is visited, so that there is some the next time.
-    fn visit_for_room(&mut self, request: &Request, step: &mut Step) {
-        let Work::Write { pin, .. } = request.work else { return };
-        self.visit_most_dead(pin, step);
     }
 
     /// Something was deleted: while a write finds no room, that is reclaimed at once.
     pub(super) fn reclaim_if_full(&mut self, step: &mut Step) {
-        if let Some(pin) = self.room.unplaced_pin()
+        if let Some(pin) = self.room.unplaced.map(|wanted| wanted.pin)
             && self.booted
             && !self.closing
         {
@@ -155,7 +154,7 @@ impl Rack {
         }
     }
 
-    /// Visits the group that `pin` allows where most can be given back, if anything can.
+    /// Visits the group that `pin` allows where most can be given back, if anything can: there is room the next time.
     fn visit_most_dead(&mut self, pin: PinnedTo, step: &mut Step) {
         let reclaimable = |group: &GroupId| self.reclaim.reclaimable_bytes(*group);
         let groups = self.setup.groups_for(pin).filter(|group| reclaimable(group) > 0);
@@ -166,6 +165,7 @@ impl Rack {
 
     /// Makes sure that `group` is visited, so that what is dead there is reclaimed.
     fn visit(&mut self, group: GroupId, step: &mut Step) {
+        assert!(!self.closing, "nobody wakes {group} for room once the rack closes");
         assert!(self.reclaim.reclaimable_bytes(group) > 0, "{group} is visited for what can be given back");
         if self.ops.visits(group) {
             return;
@@ -197,7 +197,7 @@ impl Rack {
         };
         assert!(self.setup.class_of(op.group) == op.class, "{} is queued in the class of its group", request.op);
         let is_write = matches!(request.work, Work::Write { .. });
-        assert!(op.reserved().is_empty() != is_write, "space is reserved for a write while it waits");
+        assert!(op.reserved.is_empty() != is_write, "space is reserved for a write while it waits");
         if self.classes[op.class.index()].push(request.priority, queued).is_err() {
             return Some(op);
         }
@@ -238,7 +238,7 @@ impl Rack {
     pub(super) fn finish(&mut self, op: OpId, outcome: Outcome, step: &mut Step) {
         let ended = self.ops.remove(op);
         self.jobs.operation_ended(op, &outcome);
-        let settled = ended.as_ref().is_none_or(|ended| ended.reserved().is_empty());
+        let settled = ended.as_ref().is_none_or(|ended| ended.reserved.is_empty());
         assert!(settled, "no space stays reserved for {op}, which is over");
         if let Some(Op { request: Request { work: Work::Rebuild { drives, lost, stack_bytes, .. }, .. }, .. }) = &ended
         {
@@ -273,14 +273,4 @@ impl Rack {
             step.ask(Action::Rejected { op: request.op, reason });
         }
     }
-}
-
-/// The space that a write needs.
-#[derive(Clone, Copy)]
-pub(super) struct Space {
-    /// Payload bytes.
-    pub bytes: u64,
-    /// Bytes of each stack.
-    pub stack_bytes: u64,
-    pub pin: PinnedTo,
 }

@@ -8,7 +8,6 @@ use crate::job_protocol::{BlockReason, JobClass, JobId, JobTimes};
 use crate::policy::PriorityClass;
 use crate::repartition::{JobPlanner, Order};
 use crate::step::Step;
-use core::time::Duration;
 use model::{ClassId, Time};
 
 impl Rack {
@@ -30,15 +29,16 @@ impl Rack {
         if self.jobs.is_empty() {
             return false;
         }
-        let awake = |class: ClassId| match self.classes[class.index()].phase() {
+        let awake = |class: ClassId| match self.classes[class.index()].phase {
             ClassPhase::Awake { group, .. } => Some(group),
             ClassPhase::Asleep | ClassPhase::Waking { .. } | ClassPhase::Resting { .. } => None,
         };
-        let withdrawn = self.jobs.go_on(step.now, self.closing, &awake, step.actions());
+        let withdrawn = self.jobs.go_on(self.closing, &awake, step);
         let open = self.ops.len();
         for op in withdrawn {
             self.cancelled(op, step);
         }
+        assert!(self.ops.len() <= open, "what is withdrawn adds nothing");
         self.ops.len() < open
     }
 
@@ -46,32 +46,33 @@ impl Rack {
     pub(super) fn note_job_service(&mut self, service: InService, now: Time) {
         let Some(op) = self.ops.get(service.op) else { return };
         assert!(now >= service.since, "{} was in service before it left", service.op);
-        let of: fn(&mut JobTimes) -> &mut Duration = match op.request.work {
-            Work::Read { .. } => |times| &mut times.reading,
-            _ if op.is_verifying() => |times| &mut times.verifying,
-            _ => |times| &mut times.writing,
+        let Some(at_work) = self.jobs.working().filter(|at_work| at_work.owns(service.op)) else { return };
+        let spent = match op.request.work {
+            Work::Read { .. } => &mut at_work.times.reading,
+            _ if op.verifying => &mut at_work.times.verifying,
+            _ => &mut at_work.times.writing,
         };
-        self.jobs.operation_served(service.op, of, now.since(service.since));
+        *spent += now.since(service.since);
     }
 
     /// The planner of a job that works, or has ended and is not closed: its accounting, strategies and forecast.
     pub fn job_planner(&self, job: JobId) -> Option<&JobPlanner> {
-        self.jobs.planner(job)
+        Some(&self.jobs.at_work(job)?.planner)
     }
 
     /// The time that a job has taken so far.
     pub fn job_times(&self, job: JobId) -> JobTimes {
-        self.jobs.times(job)
+        self.jobs.at_work(job).map(|at_work| at_work.times).unwrap_or_default()
     }
 
     /// A class of a job that something stands in the way of for longer than a turn, and what that is.
     pub fn job_blocked(&self, job: JobId) -> Option<(ClassId, BlockReason)> {
-        self.jobs.blocked(job)
+        self.jobs.at_work(job)?.blocked()
     }
 
     /// The next order of a class of a job, if the write that it has in hand writes so many bytes and nothing comes
     /// between; only if that is a write as well ([`JobPlanner::ahead`]).
     pub fn job_ahead(&self, of: JobClass, bytes: u64) -> Option<Order> {
-        self.jobs.planner(of.job)?.ahead(of.class, bytes)
+        self.job_planner(of.job)?.ahead(of.class, bytes)
     }
 }

@@ -45,6 +45,7 @@ impl Rack {
             }
             assert!(self.placement.reserved_bytes(drive) == 0, "nothing is reserved on a drive that is replaced");
             self.placement.replace(drive);
+            assert!(self.placement.used_bytes(drive) == 0, "the new {drive} is empty");
             self.drives.replace(drive);
             self.follow_drives();
         }
@@ -134,7 +135,7 @@ impl Rack {
             return true;
         }
         let unready = self.setup.members(group).iter().filter(|drive| !self.drives.is_ready(**drive));
-        let unfit: Vec<DriveId> = unready.chain(state.shunned()).chain([&from]).copied().collect();
+        let unfit: Vec<DriveId> = unready.chain(&state.shunned).chain([&from]).copied().collect();
         let Some(target) = self.placement.choose_another(group, &others, &unfit, stack_bytes) else {
             self.finish(op, Outcome::Failed(Rejection::NoRoom), step);
             return true;
@@ -159,7 +160,7 @@ impl Rack {
     pub(super) fn rebuild_written(&mut self, op: OpId, step: &mut Step) {
         let read_back = self.setup.policy.rebuild_read_back;
         let Some(state) = self.ops.get_mut(op) else { return };
-        let Some(to) = state.reserved().first().copied() else { return };
+        let Some(to) = state.reserved.first().copied() else { return };
         if read_back && state.begin_verify() {
             self.begin_transfer(op, Transfer::Verify { drives: vec![to] }, step);
             return;
@@ -173,7 +174,7 @@ impl Rack {
     }
 
     pub(super) fn rebuild_failed(&mut self, op: OpId, outcomes: &[DriveOutcome], step: &mut Step) {
-        let Some(target) = self.ops.get(op).and_then(|op| op.reserved().first().copied()) else { return };
+        let Some(target) = self.ops.get(op).and_then(|op| op.reserved.first().copied()) else { return };
         self.release_space(op);
         let Some(state) = self.ops.get_mut(op) else { return };
         let Work::Rebuild { ref drives, lost, .. } = state.request.work else { return };

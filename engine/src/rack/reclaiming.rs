@@ -40,7 +40,7 @@ impl Rack {
 
     /// Goes on with reclaiming on the awake group. True while there is something to wait for.
     pub(super) fn reclaim_next(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
-        assert!(self.classes[class.index()].in_service().is_none(), "one operation in service per class");
+        assert!(self.classes[class.index()].in_service.is_none(), "one operation in service per class");
         loop {
             match self.reclaim.next(class) {
                 Next::Wait => return true,
@@ -52,7 +52,8 @@ impl Rack {
                 }
                 Next::Blob(blob) => {
                     let stacks = self.drives.ready_stacks(&blob.drives);
-                    let failed = blob.drives.iter().filter(|drive| self.is_failed(**drive)).count();
+                    let failed = blob.drives.iter().filter(|drive| self.drives.has_failed(**drive)).count();
+                    assert!(stacks.len() + failed <= blob.drives.len(), "a drive that failed is not ready");
                     if stacks.len() + failed == blob.drives.len() {
                         self.remove_blob(group, blob, stacks, step);
                         return true;
@@ -61,10 +62,6 @@ impl Rack {
                 }
             }
         }
-    }
-
-    fn is_failed(&self, drive: DriveId) -> bool {
-        self.drives.knows(drive) && self.drives.has_failed(drive)
     }
 
     fn remove_blob(&mut self, group: GroupId, dead: DeadBlob, stacks: Vec<(u8, DriveId)>, step: &mut Step) {
@@ -84,6 +81,7 @@ impl Rack {
         for drive in drives.iter().filter(|drive| self.drives.has_failed(**drive) || !lost.contains(drive)) {
             self.placement.freed(*drive, stack_bytes);
         }
+        assert!(state.group == group, "{op} was served in the group of its blob");
         self.reclaim.removed(self.setup.class_of(group), group, bytes);
         self.stats.reclaimed_bytes += bytes;
         self.finish(op, Outcome::Deleted, step);

@@ -6,7 +6,6 @@
 //!   is made of cannot be read: the write ends, and what is left of a migration's pack is composed anew.
 
 use super::Rack;
-use super::admission::Space;
 use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{DriveOutcome, DriveResult, Work};
 use crate::ops::{Answer, TRIES_MAX};
@@ -20,7 +19,7 @@ impl Rack {
     pub(super) fn serve(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
         let state = &mut self.classes[class.index()];
         assert!(state.awake() == Some(group), "{group} is awake, and serves");
-        if state.in_service().is_some() {
+        if state.in_service.is_some() {
             return false;
         }
         if self.closing {
@@ -54,10 +53,7 @@ impl Rack {
 
     /// Another group is wanted for `priority`: `group` goes to sleep, after a quantum of reclaiming at most.
     fn yield_to_other(&mut self, class: ClassId, group: GroupId, priority: PriorityClass, step: &mut Step) -> bool {
-        assert!(
-            self.classes[class.index()].pending().is_some_and(|pick| pick.group != group),
-            "another group is wanted"
-        );
+        assert!(self.classes[class.index()].pending.is_some_and(|pick| pick.group != group), "another group is wanted");
         let yields_at = self.reclaim.yields_at(class, step.now + self.setup.policy.scheduler.quantum);
         if step.now < yields_at && self.reclaim_next(class, group, step) {
             return false;
@@ -72,7 +68,7 @@ impl Rack {
             return false;
         }
         let state = &mut self.classes[class.index()];
-        assert!(state.pending().is_none(), "a group without work is idle");
+        assert!(state.pending.is_none(), "a group without work is idle");
         let since = state.idle_since().unwrap_or(step.now);
         assert!(since <= step.now, "{group} has been idle since some moment that has passed");
         state.set_idle(Some(since));
@@ -138,12 +134,14 @@ impl Rack {
 
     fn start_write(&mut self, op: OpId, step: &mut Step) -> bool {
         let Some(state) = self.ops.get(op) else { return true };
-        if state.reserved().iter().any(|drive| !self.drives.is_ready(*drive)) {
+        if state.reserved.iter().any(|drive| !self.drives.is_ready(*drive)) {
             self.place_anew(op, step);
             return true;
         }
-        let drives = state.reserved().to_vec();
+        let drives = state.reserved.clone();
         assert!(drives.len() == self.setup.spec.code.stacks(), "a blob is written to k + r drives");
+        let members = self.setup.members(state.group);
+        assert!(drives.iter().all(|drive| members.contains(drive)), "{op} is written within its group");
         let transfer = Transfer::Write { group: state.group, drives };
         self.begin_transfer(op, transfer, step);
         false
@@ -193,7 +191,7 @@ impl Rack {
         let class = &mut self.classes[state.class.index()];
         let Some(service) = class.serves(op) else { return false };
         class.leave_service(service, step.now);
-        assert!(class.in_service().is_none(), "the class is free again");
+        assert!(class.in_service.is_none(), "the class is free again");
         self.note_job_service(service, step.now);
         for outcome in outcomes {
             match outcome.result {
@@ -252,7 +250,7 @@ impl Rack {
         let read_back = self.setup.policy.write_read_back;
         let Some(state) = self.ops.get_mut(op) else { return };
         if read_back && state.begin_verify() {
-            let drives = state.reserved().to_vec();
+            let drives = state.reserved.clone();
             self.begin_transfer(op, Transfer::Verify { drives }, step);
             return;
         }
@@ -279,8 +277,8 @@ impl Rack {
         }
         let tries = state.count_try();
         let again = !self.closing && tries < TRIES_MAX;
-        let space = Space { bytes, stack_bytes, pin };
-        let place = if again { self.place(space, state.failed_groups()) } else { None };
+        let wanted = self.wanted(bytes, stack_bytes, pin);
+        let place = if again { self.place(wanted, &state.failed_groups) } else { None };
         let Some((group, drives)) = place else {
             self.ops.insert(state);
             let reason = if self.closing { Rejection::Closing } else { Rejection::WriteFailed };

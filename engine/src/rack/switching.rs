@@ -5,6 +5,7 @@
 
 use super::Rack;
 use crate::class::ClassPhase;
+use crate::drives::DrivePhase;
 use crate::ops::TRIES_MAX;
 use crate::policy::{IdleTimeout, PriorityClass};
 use crate::step::Step;
@@ -21,7 +22,7 @@ impl Rack {
         // each after all its tries, and each on another group than the one before: four phases and a round for every
         // try.
         for _ in 0..(self.ops.len() + 4) * MOVES_PER_OP {
-            let moved = match self.classes[class.index()].phase() {
+            let moved = match self.classes[class.index()].phase {
                 ClassPhase::Asleep => self.leave_sleep(class, step),
                 ClassPhase::Waking { group, until } => self.continue_waking(class, group, until, step),
                 ClassPhase::Awake { group, .. } => self.serve(class, group, step),
@@ -52,7 +53,7 @@ impl Rack {
     /// Starts the members that came back after their group had got ready, before it serves anything else: with too few
     /// of them it would refuse everything, and yet never be idle for long enough to go to sleep and wake as a whole.
     pub(super) fn wake_returned(&mut self, class: ClassId, group: GroupId, priority: PriorityClass, now: Time) -> bool {
-        let returned = self.classes[class.index()].has_returned_members() && self.may_start(group, priority, now);
+        let returned = self.classes[class.index()].returned && self.may_start(group, priority, now);
         if returned {
             self.begin_waking(class, group, priority, now);
         }
@@ -92,8 +93,8 @@ impl Rack {
             self.drives.request_permits(members, step);
         }
         self.drives.give_up_waiting(members, &self.setup.spec, over, step.now);
-        let starting = self.drives.any_starting(members);
-        let waking = self.drives.are_waking(members);
+        let starting = self.drives.any(members, DrivePhase::is_starting);
+        let waking = self.drives.any(members, DrivePhase::is_waking);
         self.hasten_others(class, group, step.now);
         if self.closing && !starting {
             self.rest(class, group, step);
@@ -127,7 +128,10 @@ impl Rack {
             self.stats.group_wakes[caused_by] += 1;
             self.stats.switching += step.now.since(switch.since);
         }
-        assert!(!self.drives.are_waking(self.setup.members(group)), "whoever is not ready by now is done without");
+        assert!(
+            !self.drives.any(self.setup.members(group), DrivePhase::is_waking),
+            "whoever is not ready by now is done without"
+        );
         self.begin_reclaim(class, group, step);
     }
 
@@ -136,19 +140,26 @@ impl Rack {
         self.classes[class.index()].begin_resting(group, step.now + self.setup.switch_timeout());
         self.reclaim.reset(class);
         self.drives.rest(self.setup.members(group), step);
-        assert!(!self.drives.are_waking(self.setup.members(group)), "no member of a group that rests is on its way up");
+        assert!(
+            !self.drives.any(self.setup.members(group), DrivePhase::is_waking),
+            "no member of a group that rests is on its way up"
+        );
     }
 
     fn continue_resting(&mut self, class: ClassId, group: GroupId, until: Time, now: Time) -> bool {
         let members = self.setup.members(group);
-        if self.drives.are_stopping(members) {
+        if self.drives.any(members, DrivePhase::is_stopping) {
             if now < until {
                 return false;
             }
             self.drives.give_up_stopping(members, now);
         }
-        assert!(!self.drives.are_stopping(members), "a group sleeps when none of its drives is on its way");
+        assert!(
+            !self.drives.any(members, DrivePhase::is_stopping),
+            "a group sleeps when none of its drives is on its way"
+        );
         self.classes[class.index()].fall_asleep();
+        assert!(!self.drives.any(members, DrivePhase::is_waking), "no drive of a group that sleeps is on its way up");
         true
     }
 }

@@ -9,11 +9,12 @@ use crate::drives::DrivePhase;
 use crate::event::{Event, Usage};
 use crate::forecast::{Forecast, Forecaster, rebuild_forecast};
 use crate::layout::Layout;
-use crate::ledger::PowerState;
+use crate::ledger::{Ledger, PowerState};
+use crate::placement::Placement;
 use crate::policy::RackPolicy;
 use crate::rebuild::RebuildView;
 use alloc::vec::Vec;
-use model::{ClassId, DomainId, DriveId, GroupId, OpId, RackSpec, ResourceId, Time};
+use model::{ClassId, DriveId, GroupId, OpId, RackSpec, Time};
 
 impl Rack {
     /// The rack's description.
@@ -33,7 +34,7 @@ impl Rack {
 
     /// Counters since boot.
     pub fn stats(&self) -> Stats {
-        let (drive_starts, missed_deadlines) = (self.drives.starts_total(), self.drives.missed_deadlines_total());
+        let (drive_starts, missed_deadlines) = (self.drives.starts, self.drives.missed_deadlines);
         assert!(self.stats.migrated_bytes <= self.stats.written_bytes, "migration is part of what is written");
         assert!(self.stats.data_lost <= self.stats.refused, "who lost data was refused");
         Stats { drive_starts, missed_deadlines, ..self.stats }
@@ -52,7 +53,7 @@ impl Rack {
     /// The phase of `drive`.
     pub fn drive_phase(&self, drive: DriveId) -> DrivePhase {
         let phase = self.drives.phase(drive);
-        let spins = self.drives.ledger().state(drive) == PowerState::Active;
+        let spins = self.drives.ledger.state(drive) == PowerState::Active;
         assert!(phase != DrivePhase::Ready || spins, "{drive} is ready under a permit");
         phase
     }
@@ -64,53 +65,41 @@ impl Rack {
 
     /// Starts of `drive` on the day of `now`, and how many it may use for work nobody waits for.
     pub fn starts_today(&self, drive: DriveId, now: Time) -> (u32, u32) {
-        (self.drives.budget().starts_today(drive, now), self.setup.policy.starts_per_day)
+        (self.drives.budget.starts_today(drive, now), self.setup.policy.starts_per_day)
     }
 
     /// Starts for clients and rebuilds beyond the drives' budgets of their days.
     pub fn starts_over_budget(&self) -> u64 {
-        let exceeded = self.drives.budget().exceeded_total();
-        assert!(exceeded <= self.drives.starts_total(), "only starts exceed a budget");
+        let exceeded = self.drives.budget.exceeded;
+        assert!(exceeded <= self.drives.starts, "only starts exceed a budget");
         exceeded
     }
 
-    /// Writes and rebuilt stacks that were placed with more than r stacks in a domain that can be lost, because members
-    /// were away or full.
-    pub fn crowded_placements(&self) -> u64 {
-        self.placement.relaxed_total()
+    /// The space of its drives.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
     }
 
-    /// Permits that were granted beyond a soft limit.
-    pub fn soft_overruns(&self) -> u64 {
-        self.drives.ledger().soft_overruns()
-    }
-
-    /// Bytes that can still be written to `drive`, as far as the engine knows.
-    pub fn drive_free_bytes(&self, drive: DriveId) -> u64 {
-        self.placement.free_bytes(drive)
-    }
-
-    /// Bytes that can still be written to all drives of groups, coding included; the room of a file system that
-    /// emulated drives share is counted once.
-    pub fn free_bytes(&self) -> u64 {
-        self.placement.free_total()
+    /// The power that its drives draw, and the permits that are out.
+    pub fn ledger(&self) -> &Ledger {
+        &self.drives.ledger
     }
 
     /// Whether no group has room for what is staged. It ends when one has room again.
     pub fn is_full(&self) -> bool {
         let full = self.room.is_full(&self.setup, &self.placement);
-        assert!(!full || self.room.unplaced_bytes().is_some(), "a rack is full for a write that found no room");
+        assert!(!full || self.room.unplaced.is_some(), "a rack is full for a write that found no room");
         full
     }
 
     /// The payload of the write from the workshop that found no room, in bytes, as long as there is none for it.
     pub fn unplaced_bytes(&self) -> Option<u64> {
-        self.room.unplaced_bytes()
+        self.room.unplaced.map(|wanted| wanted.payload_bytes)
     }
 
     /// Whether the rack is closing and every group sleeps.
     pub fn is_closed(&self) -> bool {
-        let closed = self.closing && self.classes.iter().all(|class| class.phase() == ClassPhase::Asleep);
+        let closed = self.closing && self.classes.iter().all(|class| class.phase == ClassPhase::Asleep);
         assert!(!closed || self.ops.len() == 0, "every operation was answered before the rack closed");
         closed
     }
@@ -127,7 +116,7 @@ impl Rack {
 
     /// Operations queued for `group`.
     pub fn queued_for(&self, group: GroupId) -> usize {
-        let queued = self.class(group).queues().queued_for(group);
+        let queued = self.class(group).queues.queued_for(group);
         assert!(queued <= self.ops.len(), "an operation that is queued is known");
         queued
     }
@@ -137,24 +126,9 @@ impl Rack {
         self.reclaim.dead_bytes(group)
     }
 
-    /// The power that the drives draw now by the ledger, in milliwatts.
-    pub fn watts_mw(&self) -> u64 {
-        self.drives.ledger().watts_mw()
-    }
-
-    /// Drives that spin or spin up.
-    pub fn active_drives(&self) -> usize {
-        self.drives.ledger().active_drives()
-    }
-
-    /// Domains in use: resource, domain, how much of it, of how much.
-    pub fn domain_usage(&self) -> impl Iterator<Item = (ResourceId, DomainId, u64, u64)> + '_ {
-        self.drives.ledger().usage()
-    }
-
     /// How full the workshop is, by the last event.
     pub fn staging(&self) -> Usage {
-        self.migrator.usage()
+        self.migrator.usage
     }
 
     /// Migration writes from composing to their end.
@@ -228,8 +202,8 @@ impl Controller for Rack {
 
     fn picked_at(&self, op: OpId) -> Option<Time> {
         let class = &self.classes[self.ops.get(op)?.class.index()];
-        assert!(class.picked_at() <= self.now, "{op} was dequeued before now");
-        class.serves(op).map(|_| class.picked_at())
+        assert!(class.picked_at <= self.now, "{op} was dequeued before now");
+        class.serves(op).map(|_| class.picked_at)
     }
 
     fn waking(&self) -> Waking {

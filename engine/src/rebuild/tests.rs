@@ -147,7 +147,7 @@ fn a_replacement_is_empty_at_once_and_what_was_lost_is_what_the_next_pass_shows(
     let (attempt, _) = asked(&tell(&mut rack, 3, Event::DriveReplaced { drive: FAILED, lost_bytes: 1_000 })).unwrap();
     assert!(!rack.has_failed(FAILED) && !rack.may_be_replaced(FAILED));
     assert_eq!((rack.drive_phase(FAILED), view(&rack).left_bytes), (DrivePhase::Standby, 1_000));
-    assert_eq!(rack.drive_free_bytes(FAILED), rack.spec().capacity_bytes(FAILED));
+    assert_eq!(rack.placement().free_bytes(FAILED), rack.spec().capacity_bytes(FAILED));
     let listed = blobs(&rack, 1..4);
     tell(&mut rack, 4, page(attempt, listed, None));
     assert_eq!(view(&rack).under_way, 3, "what it held is rebuilt elsewhere");

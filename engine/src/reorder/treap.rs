@@ -11,9 +11,8 @@
 //! - the expected depth is O(log n), and nothing recurses deeper than that;
 //! - slots of removed nodes are used again, so the arena is as large as the sequence ever was.
 
-use super::queued::Queued;
 use alloc::vec::Vec;
-use model::{GroupId, Rng};
+use model::{GroupId, OpId, Rng, Time};
 
 /// The place of a node in the arena, which stays the same while its operation is in the sequence.
 pub(super) type Slot = u32;
@@ -32,6 +31,23 @@ const UNBOUNDED: i64 = i64::MAX;
 
 const LEFT: usize = 0;
 const RIGHT: usize = 1;
+
+/// An operation as the queue sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// Which operation.
+    pub op: OpId,
+    /// The group it needs awake.
+    pub group: GroupId,
+    /// Its share of u, in the unit of [`Weighing`](crate::Weighing). Fixed at admission. 0 is taken for 1, since
+    /// otherwise something weightless could overtake without end; above 2^61 over the queue's depth (2 PB at 1,000) it
+    /// is taken for that, so that sums fit.
+    pub weight: u64,
+    /// u: how much weight may overtake it, in the same unit. Above 2^61 (`u64::MAX`, say) it is any amount.
+    pub overtake_limit: u64,
+    /// When it is overdue; [`Time::MAX`] is never. Never earlier than that of one that was queued before.
+    pub due: Time,
+}
 
 /// Neighbouring operations of the sequence, summed up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

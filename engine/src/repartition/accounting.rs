@@ -141,6 +141,13 @@ impl Accounting {
         self.input_left
     }
 
+    /// The first group with input from `start` on, counted around.
+    pub(super) fn next_input(&self, start: usize) -> Option<usize> {
+        assert!(start <= self.groups(), "it is counted around once");
+        let around = (0..self.groups()).map(|step| (start + step) % self.groups());
+        around.into_iter().find(|group| self.input[*group] > 0)
+    }
+
     /// Output that is buffered for a group.
     pub fn buffered(&self, target: usize) -> u64 {
         self.buffered[target]
@@ -213,15 +220,10 @@ impl Accounting {
         if self.free() < run.min(self.chunk_bytes) { 0 } else { run.min(self.free()) }
     }
 
-    /// A group is awake, whoever woke it.
-    pub fn woke(&mut self, group: usize) {
-        assert!(group < self.groups(), "no such group");
-        self.awake = Some(group);
-    }
-
-    /// No group is awake.
-    pub fn slept(&mut self) {
-        self.awake = None;
+    /// This group is awake, whoever woke it, or none.
+    pub fn set_awake(&mut self, group: Option<usize>) {
+        assert!(group.is_none_or(|group| group < self.groups()), "no such group");
+        self.awake = group;
     }
 
     /// Input was read on a group, and became this output for each group.

@@ -4,9 +4,9 @@
 //! buffer costs K switches, as formula (1) counts.
 
 use super::accounting::Accounting;
+use super::offpack::transfer_phase;
 use super::strategy::{Step, Strategy};
 use super::terms::Terms;
-use super::transfer_phase;
 
 /// Visits every group whenever the buffer is full.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,7 +20,7 @@ pub struct Baseline {
 impl Strategy for Baseline {
     fn next(&mut self, accounting: &Accounting, _terms: &Terms) -> Step {
         if accounting.input_left() == 0 && accounting.buffered_in_all() == 0 {
-            return transfer_phase::next(accounting);
+            return transfer_phase(accounting);
         }
         if self.round == 0 {
             if let Some(step) = fill(accounting) {
@@ -45,7 +45,7 @@ impl Baseline {
                 self.round -= 1;
                 self.at = None;
                 if self.round == 0 {
-                    return fill(accounting).unwrap_or_else(|| transfer_phase::next(accounting));
+                    return fill(accounting).unwrap_or_else(|| transfer_phase(accounting));
                 }
                 self.flush(accounting)
             }
@@ -61,9 +61,7 @@ impl Baseline {
 
 /// Reads on, here or at the next group that has input; nothing if the buffer is full or there is no more input.
 fn fill(accounting: &Accounting) -> Option<Step> {
-    let start = accounting.awake().unwrap_or(0);
-    let around = (0..accounting.groups()).map(|step| (start + step) % accounting.groups());
-    let group = around.into_iter().find(|group| accounting.input(*group) > 0)?;
+    let group = accounting.next_input(accounting.awake().unwrap_or(0))?;
     let bytes = accounting.readable(group, accounting.free());
     if bytes == 0 {
         return None;

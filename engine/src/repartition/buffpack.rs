@@ -5,9 +5,9 @@
 //! costs no switch, so that it is left only when another one wins all the same.
 
 use super::accounting::Accounting;
+use super::offpack::transfer_phase;
 use super::strategy::{Step, Strategy};
 use super::terms::Terms;
-use super::transfer_phase;
 use model::transfer_time;
 
 /// Visits the group with the best efficiency.
@@ -17,7 +17,7 @@ pub struct BuffPack;
 impl Strategy for BuffPack {
     fn next(&mut self, accounting: &Accounting, terms: &Terms) -> Step {
         if accounting.input_left() == 0 && accounting.offloaded_in_all() > 0 {
-            return transfer_phase::next(accounting);
+            return transfer_phase(accounting);
         }
         let Some(group) = best(accounting, terms) else { return Step::Done };
         let here = accounting.awake() == Some(group);

@@ -65,13 +65,7 @@ impl Choice {
 
     /// The cost of this choice from this accounting on.
     pub fn simulate_cost(self, accounting: &Accounting, terms: &Terms, expected: &Expected) -> Cost {
-        self.simulate_cost_from(&Day::default(), accounting, terms, expected)
-    }
-
-    /// The same from a certain moment of a day on.
-    pub fn simulate_cost_from(self, day: &Day, accounting: &Accounting, terms: &Terms, expected: &Expected) -> Cost {
-        let mut strategy = self.strategy();
-        Simulation::new(accounting.clone(), terms, expected, day).run(|accounting| strategy.next(accounting, terms))
+        self.strategy().simulate_cost(&Day::default(), accounting, terms, expected)
     }
 }
 
@@ -97,6 +91,14 @@ pub enum Chosen {
     Offpack(OffPack),
     /// [`TourPack`].
     Tourpack(TourPack),
+}
+
+impl Chosen {
+    /// The cost of the way on to the end, from this accounting and this moment of a day on. Takes time in proportion to
+    /// how often the buffer is filled.
+    pub fn simulate_cost(mut self, day: &Day, accounting: &Accounting, terms: &Terms, expected: &Expected) -> Cost {
+        Simulation::new(accounting.clone(), terms, expected, day).run(|accounting| self.next(accounting, terms))
+    }
 }
 
 impl Strategy for Chosen {

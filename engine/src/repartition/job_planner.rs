@@ -16,11 +16,11 @@
 
 use super::accounting::Accounting;
 use super::choice::Choice;
-use super::job_spec::JobSpec;
+use super::job_spec::{JobSpec, Part};
 use super::planner::Planner;
 use super::simulation::Cost;
 use super::strategy::Step;
-use alloc::collections::BTreeMap;
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use model::{ClassId, GroupId};
@@ -97,8 +97,6 @@ impl Order {
 #[derive(Clone, Debug)]
 pub struct JobPlanner {
     classes: Vec<ClassPlanner>,
-    /// Each group's class and its number there.
-    places: BTreeMap<GroupId, (usize, usize)>,
     chunk_bytes: u64,
 }
 
@@ -116,16 +114,14 @@ impl JobPlanner {
         assert!(!spec.parts.is_empty(), "a job lies in some class");
         assert_eq!(spec.choices.len(), spec.parts.len(), "each part has a strategy");
         assert!(spec.has_memory(), "the memory is enough for its classes");
-        let mut places = BTreeMap::new();
-        let mut classes = Vec::with_capacity(spec.parts.len());
-        for (index, part) in spec.parts.iter().enumerate() {
-            for (number, group) in part.groups.iter().enumerate() {
-                assert!(places.insert(*group, (index, number)).is_none(), "{group} is of one part, once");
-            }
+        let groups: BTreeSet<_> = spec.parts.iter().flat_map(|part| &part.groups).collect();
+        let count: usize = spec.parts.iter().map(|part| part.groups.len()).sum();
+        assert_eq!(groups.len(), count, "a group is of one part, once");
+        let class = |(index, part): (usize, &Part)| {
             let planner = Planner::new(spec.accounting(index), spec.terms, spec.choices[index], spec.fixed);
-            classes.push(ClassPlanner { class: part.class, groups: part.groups.clone(), planner, in_hand: None });
-        }
-        Self { classes, places, chunk_bytes: spec.chunk_bytes }
+            ClassPlanner { class: part.class, groups: part.groups.clone(), planner, in_hand: None }
+        };
+        Self { classes: spec.parts.iter().enumerate().map(class).collect(), chunk_bytes: spec.chunk_bytes }
     }
 
     /// The classes it works in.
@@ -135,17 +131,17 @@ impl JobPlanner {
 
     /// The strategy that a class follows now.
     pub fn choice(&self, class: ClassId) -> Choice {
-        self.of(class).planner.choice()
+        self.of(class).planner.choice
     }
 
     /// The number of times strategies were changed, in all classes.
     pub fn changes(&self) -> u32 {
-        self.classes.iter().map(|class| class.planner.changes()).sum()
+        self.classes.iter().map(|class| class.planner.changes).sum()
     }
 
     /// The accounting of a class, whose groups are numbered as in its part of the job.
     pub fn accounting(&self, class: ClassId) -> &Accounting {
-        self.of(class).planner.accounting()
+        &self.of(class).planner.accounting
     }
 
     /// The cost of the rest if things go on as measured, in the class for which it takes longest.
@@ -156,7 +152,7 @@ impl JobPlanner {
 
     /// Whether all output is delivered.
     pub fn done(&self) -> bool {
-        self.classes.iter().all(|class| class.planner.accounting().done())
+        self.classes.iter().all(|class| class.planner.accounting.done())
     }
 
     /// The order that a class has in hand.
@@ -172,7 +168,7 @@ impl JobPlanner {
         let class = self.of_mut(class);
         let Some(here) = group.and_then(|group| class.index(group)) else { return false };
         let Some(order) = class.in_hand else {
-            class.planner.accounting_mut().woke(here);
+            class.planner.accounting.set_awake(Some(here));
             return false;
         };
         if order.group() == group {
@@ -187,7 +183,7 @@ impl JobPlanner {
         self.end(class);
         let class = self.of_mut(class);
         if let Some(here) = awake.and_then(|group| class.index(group)) {
-            class.planner.accounting_mut().woke(here);
+            class.planner.accounting.set_awake(Some(here));
         }
     }
 
@@ -200,7 +196,7 @@ impl JobPlanner {
         }
         let order = self.of_mut(class).plan();
         let reads = matches!(order, Order::Read { .. });
-        if reads && self.classes.iter().any(|other| other.planner.accounting().full()) {
+        if reads && self.classes.iter().any(|other| other.planner.accounting.full()) {
             return Order::Wait;
         }
         if order.group().is_some() {
@@ -215,9 +211,9 @@ impl JobPlanner {
     fn change_reservation(&mut self, class: ClassId, order: Order, change: impl Fn(&mut Accounting, u64)) {
         for each in &mut self.classes {
             if each.class == class {
-                change(each.planner.accounting_mut(), order.reserved_bytes(self.chunk_bytes));
+                change(&mut each.planner.accounting, order.reserved_bytes(self.chunk_bytes));
             } else if matches!(order, Order::Read { .. }) {
-                change(each.planner.accounting_mut(), self.chunk_bytes);
+                change(&mut each.planner.accounting, self.chunk_bytes);
             }
         }
         self.assert_reserved();
@@ -230,7 +226,7 @@ impl JobPlanner {
         for class in &self.classes {
             let own = class.in_hand.map_or(0, |order| order.reserved_bytes(self.chunk_bytes));
             let others = self.chunk_bytes * (all_reads - u64::from(reads(&class)));
-            let reserved = class.planner.accounting().reserved();
+            let reserved = class.planner.accounting.reserved();
             assert_eq!(reserved, own + others, "memory is reserved for the orders in hand");
         }
     }
@@ -239,6 +235,7 @@ impl JobPlanner {
     fn end(&mut self, class: ClassId) -> Order {
         let Some(order) = self.of_mut(class).in_hand.take() else { panic!("no order is in hand") };
         self.change_reservation(class, order, Accounting::release);
+        assert!(order.group().is_some(), "what was in hand was something to do");
         order
     }
 
@@ -246,7 +243,7 @@ impl JobPlanner {
     fn must_wait(&self, class: ClassId) -> Option<Order> {
         let others_read = self.classes.iter().any(|other| {
             other.class != class
-                && (other.planner.accounting().input_left() > 0 || matches!(other.in_hand, Some(Order::Read { .. })))
+                && (other.planner.accounting.input_left() > 0 || matches!(other.in_hand, Some(Order::Read { .. })))
         });
         let accounting = self.accounting(class);
         if accounting.done() {
@@ -263,6 +260,7 @@ impl JobPlanner {
     /// that is free, if there is no other class.
     pub fn room_bytes(&self, class: ClassId) -> u64 {
         let accounting = self.accounting(class);
+        assert!(self.chunk_bytes <= accounting.memory_bytes(), "a chunk fits into each share");
         if self.classes.len() > 1 { self.chunk_bytes } else { accounting.free() + accounting.reserved() }
     }
 
@@ -275,10 +273,11 @@ impl JobPlanner {
         let reader = self.of_mut(class);
         let here = reader.number(group);
         let none = vec![0; reader.groups.len()];
-        reader.planner.accounting_mut().was_read(here, input_bytes, &none);
+        reader.planner.accounting.was_read(here, input_bytes, &none);
         for (target, bytes) in output {
-            let (owner, index) = *self.places.get(target).expect("output falls to groups of the job");
-            self.classes[owner].planner.accounting_mut().arrived(index, *bytes);
+            let mut places = self.classes.iter_mut().filter_map(|class| Some((class.index(*target)?, class)));
+            let (index, owner) = places.next().expect("output falls to groups of the job");
+            owner.planner.accounting.arrived(index, *bytes);
         }
     }
 
@@ -287,11 +286,8 @@ impl JobPlanner {
     pub fn ahead(&self, class: ClassId, bytes: u64) -> Option<Order> {
         let order = self.in_hand(class).filter(|order| order.writes())?;
         let mut planner = self.clone();
-        planner.of_mut(class).planner.fix();
-        match order {
-            Order::Deliver { .. } => planner.was_delivered(class, bytes),
-            _ => planner.was_offloaded(class, bytes),
-        }
+        planner.of_mut(class).planner.fixed = true;
+        planner.was_written(class, bytes);
         let next = planner.next(class);
         assert_eq!(self.in_hand(class), Some(order), "what is foreseen changes nothing");
         next.writes().then_some(next)
@@ -302,23 +298,20 @@ impl JobPlanner {
         let class = self.of_mut(class);
         assert!(!matches!(class.in_hand, Some(Order::Read { group: read, .. }) if read == group), "it is being read");
         let index = class.number(group);
-        class.planner.accounting_mut().was_lost(index, bytes);
+        class.planner.accounting.was_lost(index, bytes);
     }
 
-    /// So many of the bytes to deliver are written. Ends the order.
-    pub fn was_delivered(&mut self, class: ClassId, bytes: u64) {
-        let Order::Deliver { group, .. } = self.end(class) else { panic!("nothing is to be delivered") };
+    /// So many of the bytes to deliver or to offload are written. Ends the order.
+    pub fn was_written(&mut self, class: ClassId, bytes: u64) {
+        let order = self.end(class);
         let class = self.of_mut(class);
-        let index = class.number(group);
-        class.planner.accounting_mut().was_delivered(index, bytes);
-    }
-
-    /// So many of the bytes to offload are written. Ends the order.
-    pub fn was_offloaded(&mut self, class: ClassId, bytes: u64) {
-        let Order::Offload { on, target, .. } = self.end(class) else { panic!("nothing is to be offloaded") };
-        let class = self.of_mut(class);
-        let (on, target) = (class.number(on), class.number(target));
-        class.planner.accounting_mut().was_offloaded(on, target, bytes);
+        match order {
+            Order::Deliver { group, .. } => class.planner.accounting.was_delivered(class.number(group), bytes),
+            Order::Offload { on, target, .. } => {
+                class.planner.accounting.was_offloaded(class.number(on), class.number(target), bytes);
+            }
+            _ => panic!("nothing is to be written"),
+        }
     }
 
     /// So many of the bytes to refill are buffered, and their pieces gone. Ends the order.
@@ -326,7 +319,7 @@ impl JobPlanner {
         let Order::Refill { on, target, .. } = self.end(class) else { panic!("nothing is to be refilled") };
         let class = self.of_mut(class);
         let (on, target) = (class.number(on), class.number(target));
-        class.planner.accounting_mut().was_refilled(on, target, bytes);
+        class.planner.accounting.was_refilled(on, target, bytes);
     }
 
     fn of(&self, class: ClassId) -> &ClassPlanner {
@@ -355,10 +348,10 @@ impl ClassPlanner {
     fn plan(&mut self) -> Order {
         for _ in 0..=ROUNDS_MAX * self.groups.len() {
             let step = self.planner.next_step();
-            let accounting = self.planner.accounting();
+            let accounting = &self.planner.accounting;
             let on = accounting.awake().map(|group| self.groups[group]);
             match (step, on) {
-                (Step::Visit { group }, _) => self.planner.accounting_mut().woke(group),
+                (Step::Visit { group }, _) => self.planner.accounting.set_awake(Some(group)),
                 (Step::Done, _) => return if accounting.done() { Order::Done } else { Order::Wait },
                 (Step::Read { bytes }, Some(group)) => return Order::Read { group, bytes },
                 (Step::Deliver, Some(group)) => {

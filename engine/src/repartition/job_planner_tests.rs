@@ -167,12 +167,12 @@ impl Bytes {
             Order::Deliver { group, bytes } => {
                 let bytes = self.some_of(bytes);
                 *self.home.entry(group).or_default() += bytes;
-                self.job.was_delivered(class, bytes);
+                self.job.was_written(class, bytes);
             }
             Order::Offload { on, target, bytes } => {
                 let bytes = self.some_of(bytes).min(CHUNK);
                 self.runs.entry((on, target)).or_default().push(bytes);
-                self.job.was_offloaded(class, bytes);
+                self.job.was_written(class, bytes);
             }
             Order::Refill { on, target, bytes } => {
                 let pieces = self.runs.get_mut(&(on, target)).unwrap();

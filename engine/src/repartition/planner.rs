@@ -8,7 +8,7 @@
 use super::accounting::Accounting;
 use super::apportion::Expected;
 use super::choice::{Choice, Chosen, cheapest};
-use super::simulation::{Cost, simulate_cost};
+use super::simulation::{Cost, Day};
 use super::strategy::{Step, Strategy};
 use super::terms::{Alpha, Terms};
 
@@ -18,17 +18,20 @@ const REVIEWS: u64 = 20;
 /// Plans a job in one class.
 #[derive(Clone, Debug)]
 pub struct Planner {
-    accounting: Accounting,
+    /// What was done is entered here.
+    pub(super) accounting: Accounting,
     terms: Terms,
     /// The choice stays, whatever is measured.
-    fixed: bool,
-    choice: Choice,
+    pub(super) fixed: bool,
+    /// The strategy it follows now.
+    pub(super) choice: Choice,
     chosen: Chosen,
     /// The input that was left at the last review.
     reviewed_at: u64,
     /// The input between two reviews.
     review_every: u64,
-    changes: u32,
+    /// How often it changed the strategy.
+    pub(super) changes: u32,
 }
 
 impl Planner {
@@ -39,31 +42,6 @@ impl Planner {
         let review_every = (reviewed_at / REVIEWS).max(1);
         let chosen = choice.strategy();
         Self { accounting, terms, fixed, choice, chosen, reviewed_at, review_every, changes: 0 }
-    }
-
-    /// The strategy it follows now.
-    pub fn choice(&self) -> Choice {
-        self.choice
-    }
-
-    /// The number of times it changed the strategy.
-    pub fn changes(&self) -> u32 {
-        self.changes
-    }
-
-    /// The accounting.
-    pub fn accounting(&self) -> &Accounting {
-        &self.accounting
-    }
-
-    /// The accounting, to enter what was done.
-    pub fn accounting_mut(&mut self) -> &mut Accounting {
-        &mut self.accounting
-    }
-
-    /// Reviews its choice no more.
-    pub(super) fn fix(&mut self) {
-        self.fixed = true;
     }
 
     /// The next step. Twenty times in a job, and only when a group would be left, the choice is reviewed.
@@ -86,13 +64,10 @@ impl Planner {
     pub(super) fn step_on(&mut self, group: usize, reserved: u64) -> Step {
         let awake = self.accounting.awake();
         self.accounting.release(reserved);
-        self.accounting.woke(group);
+        self.accounting.set_awake(Some(group));
         let mut chosen = self.chosen;
         let step = chosen.next(&self.accounting, &self.terms);
-        match awake {
-            Some(awake) => self.accounting.woke(awake),
-            None => self.accounting.slept(),
-        }
+        self.accounting.set_awake(awake);
         self.accounting.reserve(reserved);
         assert_eq!(self.accounting.awake(), awake, "a look changes nothing");
         step
@@ -100,8 +75,7 @@ impl Planner {
 
     /// The cost of the rest by the current choice, if things go on as measured and a day has just begun.
     pub fn forecast(&self) -> Cost {
-        let mut chosen = self.chosen;
-        simulate_cost(&mut chosen, self.accounting.clone(), &self.terms, &self.measured())
+        self.chosen.simulate_cost(&Day::default(), &self.accounting, &self.terms, &self.measured())
     }
 
     fn measured(&self) -> Expected {

@@ -8,7 +8,7 @@
 
 use super::accounting::Accounting;
 use super::apportion::{Apportion, Expected};
-use super::strategy::{Step, Strategy};
+use super::strategy::Step;
 use super::terms::Terms;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -53,18 +53,6 @@ impl Cost {
     pub fn total(&self) -> Duration {
         self.time + self.waiting
     }
-}
-
-/// Runs `strategy` from `accounting` to the end, if input turns into output as expected.
-///
-/// Takes time in proportion to how often the buffer is filled.
-pub(super) fn simulate_cost(
-    strategy: &mut dyn Strategy,
-    accounting: Accounting,
-    terms: &Terms,
-    expected: &Expected,
-) -> Cost {
-    Simulation::new(accounting, terms, expected, &Day::default()).run(|accounting| strategy.next(accounting, terms))
 }
 
 const DAY: Duration = Duration::from_hours(24);
@@ -127,7 +115,7 @@ impl<'a> Simulation<'a> {
                     self.cost.switches += 1;
                     self.cost.switching += self.terms.switch;
                 }
-                self.accounting.woke(group);
+                self.accounting.set_awake(Some(group));
             }
             (Step::Read { bytes }, Some(group)) => self.read(group, bytes),
             (Step::Deliver, Some(group)) => {

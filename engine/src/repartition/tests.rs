@@ -169,11 +169,11 @@ fn a_planner_that_was_told_wrong_changes_its_mind() {
     // The planner in a world where output falls otherwise than it was told.
     let mut simulation = Simulation::new(even(&question), &question.terms, &right, &Day::default());
     let ends = simulation.run(|accounting| {
-        *planner.accounting_mut() = accounting.clone();
+        planner.accounting = accounting.clone();
         planner.next_step()
     });
     let stubborn = at_first.simulate_cost(&even(&question), &question.terms, &right);
-    assert_ne!(planner.choice(), at_first);
+    assert_ne!(planner.choice, at_first);
     assert!(ends.time < stubborn.time, "{ends:?} against {stubborn:?}");
 }
 
@@ -203,7 +203,7 @@ fn what_is_gone_of_a_day_counts() {
     let expected = Expected::uniform(12, question.alpha);
     let on = |starts: Vec<u32>| {
         let day = Day { gone: 20 * HOUR, starts };
-        Choice::Offpack.simulate_cost_from(&day, &even(&question), &terms, &expected)
+        Choice::Offpack.strategy().simulate_cost(&day, &even(&question), &terms, &expected)
     };
     assert_eq!(on(Vec::new()).waiting, Duration::ZERO, "it takes minutes, and few starts");
     assert_eq!(on(vec![3; 12]).waiting, Duration::ZERO);
@@ -246,7 +246,7 @@ proptest! {
         let mut strategy: Chosen = choice.strategy();
         let mut simulation = Simulation::new(accounting, &Terms::PAPER, &expected, &Day::default());
         let cost = simulation.run(|accounting| {
-            if free_rides && rng.below(20) == 0 { accounting.woke(rng.below(groups as u64) as usize); }
+            if free_rides && rng.below(20) == 0 { accounting.set_awake(Some(rng.below(groups as u64) as usize)); }
             strategy.next(accounting, &Terms::PAPER)
         });
         let accounting = simulation.accounting();

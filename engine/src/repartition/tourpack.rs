@@ -11,9 +11,9 @@
 //! [`lower_bound_s`](super::formulas::lower_bound_s) shows how little there is left to win.
 
 use super::accounting::Accounting;
+use super::offpack::{transfer_phase, visit_input};
 use super::strategy::{Step, Strategy};
 use super::terms::Terms;
-use super::transfer_phase;
 use model::transfer_time;
 
 /// Carries output for the next groups of a tour, offloads the rest.
@@ -62,9 +62,9 @@ impl TourPack {
 impl Strategy for TourPack {
     fn next(&mut self, accounting: &Accounting, terms: &Terms) -> Step {
         if accounting.input_left() == 0 {
-            return transfer_phase::next(accounting);
+            return transfer_phase(accounting);
         }
-        let Some(awake) = accounting.awake() else { return visit_next(accounting, 0) };
+        let Some(awake) = accounting.awake() else { return visit_input(accounting, 0) };
         if self.stay.is_none_or(|stay| stay.group != awake) {
             self.stay = Some(Stay { group: awake, input: accounting.input(awake), fills: 0 });
         }
@@ -111,7 +111,8 @@ impl TourPack {
     /// far, switch included, or if it is the last that there is to read here.
     fn stay_or_go(&mut self, accounting: &Accounting, awake: usize, terms: &Terms) -> Step {
         let bytes = accounting.readable(awake, accounting.free());
-        let Some(next) = next_of_tour(accounting, awake) else { return Step::Read { bytes } };
+        let next = accounting.next_input(awake + 1).filter(|next| *next != awake);
+        let Some(next) = next else { return Step::Read { bytes } };
         let Some(stay) = &mut self.stay else { return Step::Visit { group: next } };
         assert!(stay.group == awake && stay.input >= accounting.input(awake), "input does not grow in a visit");
         let read = stay.input - accounting.input(awake);
@@ -134,18 +135,5 @@ impl TourPack {
 
 /// Goes on, when there is no input left here: what is for this group is written first.
 fn leave(accounting: &Accounting, awake: usize) -> Step {
-    if accounting.buffered(awake) > 0 { Step::Deliver } else { visit_next(accounting, awake) }
-}
-
-fn next_of_tour(accounting: &Accounting, awake: usize) -> Option<usize> {
-    let mut around = (1..accounting.groups()).map(|step| (awake + step) % accounting.groups());
-    around.find(|group| accounting.input(*group) > 0)
-}
-
-/// The next group with input behind `start`, counted around. There must be one.
-fn visit_next(accounting: &Accounting, start: usize) -> Step {
-    assert!(accounting.input_left() > 0, "there is input left");
-    let mut around = (0..accounting.groups()).map(|step| (start + step) % accounting.groups());
-    let group = around.find(|group| accounting.input(*group) > 0).expect("there is input left");
-    Step::Visit { group }
+    if accounting.buffered(awake) > 0 { Step::Deliver } else { visit_input(accounting, awake) }
 }

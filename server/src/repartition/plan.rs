@@ -165,9 +165,9 @@ impl Room {
             group.drives.iter().map(|drive| rack.starts_today(*drive, now).0).max().unwrap_or(0)
         };
         let free = |group: &engine::layout::Group| {
-            let all: u64 = group.drives.iter().map(|drive| rack.drive_free_bytes(*drive)).sum();
+            let all: u64 = group.drives.iter().map(|drive| rack.placement().free_bytes(*drive)).sum();
             // A disk that drives share has its room once.
-            all.min(rack.free_bytes()) / u64::from(code.data + code.parity) * u64::from(code.data)
+            all.min(rack.placement().free_total()) / u64::from(code.data + code.parity) * u64::from(code.data)
         };
         Self {
             classes: rack.layout().classes.clone(),
@@ -397,7 +397,7 @@ impl Surveying {
             let starts = part.groups.iter().map(|group| self.room.today.starts[group.index()]).collect();
             let today = Day { starts, ..self.room.today };
             let expected = part.expected(survey.alpha);
-            let cost = choice.simulate_cost_from(&today, &accounting, &survey.terms, &expected);
+            let cost = choice.strategy().simulate_cost(&today, &accounting, &survey.terms, &expected);
             slowest = slowest.max(cost.time.as_secs_f64());
             in_all = in_all.max(cost.total().as_secs_f64());
             forecast.starts_per_drive = forecast.starts_per_drive.max(cost.starts);

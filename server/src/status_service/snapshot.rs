@@ -31,9 +31,9 @@ impl Snapshot {
             rack: spec.name.clone(),
             migrations_under_way: rack.migrations_under_way() as u64,
             power: PowerStatus {
-                watts: rack.watts_mw() as f64 / 1000.0,
+                watts: rack.ledger().watts_mw() as f64 / 1000.0,
                 standby_watts: standby_mw as f64 / 1000.0,
-                active_drives: rack.active_drives() as u64,
+                active_drives: rack.ledger().active_drives() as u64,
                 active_drives_max: rack.layout().drives_active_max().into(),
                 fuse_trips: 0,
             },
@@ -108,8 +108,8 @@ fn totals(rack: &Rack) -> Totals {
         refused: stats.refused,
         data_lost: stats.data_lost,
         starts_over_budget: rack.starts_over_budget(),
-        crowded_placements: rack.crowded_placements(),
-        soft_overruns: rack.soft_overruns(),
+        crowded_placements: rack.placement().relaxed_total(),
+        soft_overruns: rack.ledger().soft_overruns(),
         missed_deadlines: stats.missed_deadlines,
         ..Totals::default()
     }
@@ -119,7 +119,7 @@ fn capacity(rack: &Rack) -> CapacityStatus {
     let drives = rack.layout().groups.iter().flat_map(|group| &group.drives);
     CapacityStatus {
         total_bytes: drives.map(|drive| rack.spec().capacity_bytes(*drive)).sum(),
-        free_bytes: rack.free_bytes(),
+        free_bytes: rack.placement().free_total(),
         full: rack.is_full(),
         unplaced_bytes: rack.unplaced_bytes(),
     }
@@ -134,7 +134,7 @@ pub(super) fn drive_report(rack: &Rack, drive: DriveId, now: Time, reasons: &BTr
         state: if rack.has_failed(drive) { "failed" } else { drive_state(rack.drive_phase(drive)) }.into(),
         starts_today,
         starts_per_day,
-        free_bytes: rack.drive_free_bytes(drive),
+        free_bytes: rack.placement().free_bytes(drive),
         capacity_bytes: rack.spec().capacity_bytes(drive),
         missed_deadlines: rack.missed_deadlines(drive),
         reason: reasons.get(&drive).filter(|_| !rack.has_failed(drive)).cloned(),

@@ -422,7 +422,7 @@ impl Larder {
 
     pub async fn is_asleep(&self) -> bool {
         self.ask(|rack| {
-            rack.active_drives() == 0
+            rack.ledger().active_drives() == 0
                 && (0..rack.layout().groups.len()).all(|g| rack.group_state(GroupId(g as u32)) == GroupState::Asleep)
         })
         .await

@@ -32,11 +32,11 @@ fn read(world: &mut World, blob: BlobId) -> Outcome {
 #[test]
 fn silent_drives_hold_the_permits_of_others_for_a_while_and_not_for_good() {
     let (mut world, blobs) = silenced();
-    let held = world.rack.active_drives();
+    let held = world.rack.ledger().active_drives();
     assert!(held > 0, "a silent drive may still turn");
     let waits = read(&mut world, blobs[1]);
     world.run_for(24 * 60 * MINUTE);
-    assert_eq!(world.rack.active_drives(), 0, "all were stopped once more");
+    assert_eq!(world.rack.ledger().active_drives(), 0, "all were stopped once more");
     assert_eq!((waits, read(&mut world, blobs[1])), (Outcome::Failed(Rejection::TooManyDrivesAway), Outcome::Read));
     assert_eq!(world.counted().trips, 0);
 }

@@ -114,7 +114,11 @@ fn a_failed_drive_stays_out_of_service_even_if_it_comes_back() {
     world.run_for(60 * MINUTE);
     assert_eq!(world.rack.drive_phase(drive), engine::DrivePhase::Away(engine::Loss::Failed));
     assert!(all_whole(&world));
-    assert_eq!(world.rack.drive_free_bytes(drive), world.rack.spec().capacity_bytes(drive), "nothing counts on it");
+    assert_eq!(
+        world.rack.placement().free_bytes(drive),
+        world.rack.spec().capacity_bytes(drive),
+        "nothing counts on it"
+    );
 }
 
 #[test]
@@ -271,7 +275,7 @@ fn a_failed_drive_is_replaced_while_it_is_rebuilt_and_what_it_held_is_rebuilt_al
         assert!(!world.rack.has_failed(drive) && !world.replace(drive), "once");
         let stack_bytes = (100 * MB).div_ceil(u64::from(world.rack.spec().code.data));
         assert_eq!((world.blobs.left_on(drive), view(&world, drive).left_bytes), (left, left * stack_bytes));
-        assert_eq!(world.rack.drive_free_bytes(drive), world.rack.spec().capacity_bytes(drive), "it is empty");
+        assert_eq!(world.rack.placement().free_bytes(drive), world.rack.spec().capacity_bytes(drive), "it is empty");
         for _ in 0..60 {
             world.write(100 * MB, PinnedTo::Anywhere);
         }

@@ -5,40 +5,32 @@
 use crate::action::{Action, Transfer};
 use crate::layout::Layout;
 use alloc::collections::{BTreeMap, BTreeSet};
-use core::fmt;
 use model::{BlobId, DriveId, GroupId, OpId};
 
 /// A rule that a rebuild broke.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RebuildFault {
     /// The drive has not failed, and is listed or regenerated as if it had.
+    #[error("{0} has not failed")]
     NotFailed(DriveId),
     /// A stack is read that is lost, or lies elsewhere.
+    #[error("it reads a stack from {0} that is not there")]
     ReadsLost(DriveId),
     /// Fewer stacks are read than the code needs.
+    #[error("it reads fewer stacks than the code needs")]
     TooFew,
     /// The drive, of the blob or its target, is not one of the group.
+    #[error("{0} is not of its group")]
     OtherGroup(DriveId),
     /// The drive would have two stacks of the blob.
+    #[error("{0} would have two stacks of the blob")]
     TwoStacks(DriveId),
     /// The drive has failed, and is written to.
+    #[error("it writes to {0}, which failed")]
     ToFailed(DriveId),
     /// The catalog is asked to count a stack that was not written there.
+    #[error("what it wrote, if anything, is not on {0}")]
     NotWritten(DriveId),
-}
-
-impl fmt::Display for RebuildFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotFailed(drive) => write!(f, "{drive} has not failed"),
-            Self::ReadsLost(drive) => write!(f, "it reads a stack from {drive} that is not there"),
-            Self::TooFew => write!(f, "it reads fewer stacks than the code needs"),
-            Self::OtherGroup(drive) => write!(f, "{drive} is not of its group"),
-            Self::TwoStacks(drive) => write!(f, "{drive} would have two stacks of the blob"),
-            Self::ToFailed(drive) => write!(f, "it writes to {drive}, which failed"),
-            Self::NotWritten(drive) => write!(f, "what it wrote, if anything, is not on {drive}"),
-        }
-    }
 }
 
 /// A rebuild that has been in service and is not answered.
