@@ -64,7 +64,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The reason why the server cannot answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Untold {
+pub enum AdminError {
     /// Its world has ended, and it is about to end.
     #[error("{STOPPING}")]
     Stopping,
@@ -73,26 +73,26 @@ pub enum Untold {
     Because(String),
 }
 
-/// The queries and changes that the admin API offers. Each may fail with [`Untold::Stopping`].
+/// The queries and changes that the admin API offers. Each may fail with [`AdminError::Stopping`].
 pub trait Admin: Send + Sync + 'static {
     /// The state of the server.
-    fn status(&self) -> BoxFuture<'_, Result<Status, Untold>>;
+    fn status(&self) -> BoxFuture<'_, Result<Status, AdminError>>;
 
     /// The place of an object; `None` if there is no such object.
-    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, Untold>>;
+    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, AdminError>>;
 
     /// The drives, by number.
-    fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, Untold>>;
+    fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, AdminError>>;
 
     /// Records that drive `drive` failed for good, and has its data rebuilt; `None` if there is no such drive.
     /// Repeating it is no error. It fails if the catalog cannot record it, or if blobs may be lost by it and `force` is
     /// not set.
-    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>>;
+    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, AdminError>>;
 
     /// Labels the empty directory that replaces drive `drive`, which failed, and has it used; `None` if there is no
     /// such drive. It fails if the drive did not fail, if the directory is missing or not empty, or if the catalog
     /// cannot record it.
-    fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>>;
+    fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, AdminError>>;
 }
 
 /// The socket, bound and waiting.
@@ -212,14 +212,14 @@ async fn change_drive(admin: &dyn Admin, request: &Request<Incoming>) -> Answer 
     found(changed, || format!("there is no drive {drive}"))
 }
 
-fn found(found: Result<Option<impl Serialize>, Untold>, missing: impl FnOnce() -> String) -> Answer {
+fn found(found: Result<Option<impl Serialize>, AdminError>, missing: impl FnOnce() -> String) -> Answer {
     match found.transpose() {
         Some(found) => reported(found),
         None => refuse(StatusCode::NOT_FOUND, &missing()),
     }
 }
 
-fn reported(report: Result<impl Serialize, Untold>) -> Answer {
+fn reported(report: Result<impl Serialize, AdminError>) -> Answer {
     match report {
         Ok(report) => json(StatusCode::OK, &report),
         Err(error) => refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),

@@ -46,7 +46,7 @@ const SPOOL_STRIPES_MIN: u64 = 2;
 const SEQUENCE_BITS: u32 = 20;
 
 /// The longest that groups may take to go to sleep at shutdown, in wall time; then the server ends all the same.
-const SLEEP_PATIENCE: Duration = Duration::from_secs(90);
+const SLEEP_MAX: Duration = Duration::from_secs(90);
 /// Time until the catalog is asked again for the watch of stale uploads, if it did not answer.
 const STALE_RETRY: Duration = Duration::from_mins(1);
 
@@ -122,7 +122,7 @@ async fn serve(dir: DataDir, config: Config, ready: Ready, shutdown: BoxFuture<'
         over(stopped),
     ));
     ready(address);
-    let store = Arc::new(ObjectService::new(service.context.clone(), service.world.clone(), config.patience));
+    let store = Arc::new(ObjectService::new(service.context.clone(), service.world.clone(), config.max_wait));
     let stale = config.workshop.abort_uploads_after.map(|age| tokio::spawn(abort_stale(Arc::clone(&store), age)));
     let front =
         s3::Frontend::new(store, Arc::clone(&service.users) as _, Arc::clone(&service.traffic), config.domain.clone());
@@ -134,7 +134,7 @@ async fn serve(dir: DataDir, config: Config, ready: Ready, shutdown: BoxFuture<'
         tracing::warn!(%error, "repartitions cannot be told that the server ends; they begin anew all the same");
     }
     tracing::info!("putting the drives to sleep");
-    if tokio::time::timeout(SLEEP_PATIENCE, service.world.close()).await.is_err() {
+    if tokio::time::timeout(SLEEP_MAX, service.world.close()).await.is_err() {
         tracing::warn!("some drives did not go to sleep in time; they are left to their own idle timers");
     }
     remember_time(&service.context).await?;

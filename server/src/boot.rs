@@ -106,7 +106,7 @@ pub async fn boot(
     let facts = restate(context, &rack).await?;
     let (world, handle) = World::new(rack, context.clone());
     for fact in facts {
-        handle.tell(fact);
+        handle.report(fact);
     }
     (context.spawn)(Box::pin(world.run()));
     (context.spawn)(Box::pin(pass_on_news(emulated, handle.clone())));
@@ -184,6 +184,7 @@ async fn sweep(context: &Context, runs: &[u64]) -> Result<(), BootError> {
     let own = kept.iter().filter(of_last_run).count();
     let (removed, foreign) = (swept.removed + garbage.len() as u64, (kept.len() - own) as u64);
     context.counters.unknown_staged.store(foreign, Ordering::Relaxed);
+    context.counters.left_staged.store(own as u64, Ordering::Relaxed);
     if removed + own as u64 > 0 {
         tracing::info!(removed, kept = own, "staged files of the last run that no object refers to");
     }
@@ -312,7 +313,7 @@ async fn pass_on_news(emulated: Arc<EmulatedRack>, world: WorldHandle) {
     loop {
         let news = emulated.news().await;
         let drive = news.drive;
-        world.tell(match news.news {
+        world.report(match news.news {
             DriveEventKind::FuseTripped { domain } => {
                 tracing::error!(%drive, domain, "a fuse tripped");
                 Event::DriveLost { drive, loss: Loss::FuseTripped }

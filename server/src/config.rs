@@ -4,7 +4,7 @@
 //! Invariants:
 //! - a key we do not know is refused, with line, column and the nearest key we do know: a misspelt limit is no limit;
 //! - a [`Config`] that exists is in range, so nothing behind it checks again;
-//! - ages and patience are wall time here; [`Config::rack_policy`] turns what the engine needs into modelled time.
+//! - ages and waits of clients are wall time here; [`Config::rack_policy`] turns what the engine needs into modelled time.
 
 mod text;
 
@@ -44,7 +44,7 @@ pub struct Config {
     pub domain: Option<HostDomain>,
     /// The longest wait of a GET for its group, in wall time.
     #[serde(deserialize_with = "text::duration")]
-    pub patience: Duration,
+    pub max_wait: Duration,
     /// Requests at once.
     #[serde(deserialize_with = "text::at_least_one")]
     pub request_limit: u32,
@@ -115,7 +115,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 9000)),
             domain: None,
-            patience: Duration::from_secs(45),
+            max_wait: Duration::from_secs(45),
             request_limit: 256,
             connection_limit: 1024,
             user_request_limit: None,

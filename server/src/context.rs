@@ -88,6 +88,8 @@ pub struct Counters {
     pub wrong_bodies: AtomicU64,
     /// Staged files that this catalog does not know, and that may be a newer catalog's.
     pub unknown_staged: AtomicU64,
+    /// Staged files that the last run has left, and that the next start removes.
+    pub left_staged: AtomicU64,
     /// Bytes of the parts of open uploads, those included that are being received: what of the workshop cannot migrate.
     pub open_part_bytes: AtomicU64,
     /// Stripes that reads have found lost.

@@ -54,22 +54,22 @@ impl HostRoom {
 
     /// Reports the free space to the engine, now and from now on.
     pub async fn watch(self, context: &Context, world: &WorldHandle) {
-        self.tell(context, world).await;
+        self.report(context, world).await;
         let (context, world) = (context.clone(), world.clone());
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(EVERY).await;
-                self.tell(&context, &world).await;
+                self.report(&context, &world).await;
             }
         });
     }
 
-    async fn tell(&self, context: &Context, world: &WorldHandle) {
+    async fn report(&self, context: &Context, world: &WorldHandle) {
         for (host, of) in self.hosts.iter().enumerate() {
             match of.free_bytes(context).await {
                 Ok(free_bytes) => {
                     let drives = of.drives.clone();
-                    world.tell(Event::HostMeasured { host: host as u32, drives, free_bytes });
+                    world.report(Event::HostMeasured { host: host as u32, drives, free_bytes });
                 }
                 Err(error) => tracing::warn!(%error, path = %of.path.display(), "cannot see what is left of a disk"),
             }

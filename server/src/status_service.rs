@@ -6,7 +6,7 @@ mod warnings;
 
 pub(crate) use drives::may_lose;
 
-use crate::admin::{Admin, Untold};
+use crate::admin::{Admin, AdminError};
 use crate::context::Context;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
@@ -75,7 +75,7 @@ impl StatusService {
         Self { places, ..self }
     }
 
-    async fn report(&self) -> Result<Status, Untold> {
+    async fn report(&self) -> Result<Status, AdminError> {
         let clock = Arc::clone(&self.context.clock);
         let seen = self.look(move |rack, _| Snapshot::of(rack, &*clock)).await?;
         let staging = self.context.staging.usage();
@@ -126,20 +126,23 @@ impl StatusService {
     }
 
     /// A look at the engine.
-    async fn look<T: Send + 'static>(&self, look: impl FnOnce(&Rack, Time) -> T + Send + 'static) -> Result<T, Untold> {
-        self.world.ask(look).await.ok_or(Untold::Stopping)
+    async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Rack, Time) -> T + Send + 'static,
+    ) -> Result<T, AdminError> {
+        self.world.ask(look).await.ok_or(AdminError::Stopping)
     }
 
-    async fn place(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, Untold> {
+    async fn place(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, AdminError> {
         let (object, place) = match self.context.catalog.get_object(bucket, key).await {
             Ok(found) => found,
             Err(CatalogError::NoSuchKey | CatalogError::NoSuchBucket) => return Ok(None),
-            Err(error) => return Err(untold(&error)),
+            Err(error) => return Err(admin_error(&error)),
         };
         let place = match place {
             place @ (Place::Staged { .. } | Place::Parts) => {
                 let slots = self.context.catalog.slots_of(object.version, place).await;
-                let slots = slots.map_err(|error| untold(&error))?;
+                let slots = slots.map_err(|error| admin_error(&error))?;
                 self.in_workshop(&object, slots).await
             }
             Place::Stored { blob, offset } => match self.in_rack(&object, blob, offset).await? {
@@ -147,7 +150,8 @@ impl StatusService {
                 None => return Ok(None),
             },
         };
-        let quarantine = self.context.catalog.unreadable_of(object.version).await.map_err(|error| untold(&error))?;
+        let quarantine =
+            self.context.catalog.unreadable_of(object.version).await.map_err(|error| admin_error(&error))?;
         Ok(Some(Explanation {
             bucket: bucket.into(),
             key: key.into(),
@@ -165,8 +169,13 @@ impl StatusService {
         PlaceReport::Workshop { slots, age_s: Duration::from_millis(age_ms).as_secs_f64(), migrating }
     }
 
-    async fn in_rack(&self, object: &Object, blob: model::BlobId, offset: u64) -> Result<Option<PlaceReport>, Untold> {
-        let blob = self.context.catalog.blob(blob).await.map_err(|error| untold(&error))?;
+    async fn in_rack(
+        &self,
+        object: &Object,
+        blob: model::BlobId,
+        offset: u64,
+    ) -> Result<Option<PlaceReport>, AdminError> {
+        let blob = self.context.catalog.blob(blob).await.map_err(|error| admin_error(&error))?;
         let Some(blob) = blob else { return Ok(None) };
         let (group, ids) = (blob.group, blob.drives.clone());
         let range = offset..offset.saturating_add(object.bytes);
@@ -212,15 +221,15 @@ impl StatusService {
 }
 
 impl Admin for StatusService {
-    fn status(&self) -> BoxFuture<'_, Result<Status, Untold>> {
+    fn status(&self) -> BoxFuture<'_, Result<Status, AdminError>> {
         Box::pin(self.report())
     }
 
-    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, Untold>> {
+    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, AdminError>> {
         Box::pin(self.place(bucket, key))
     }
 
-    fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, Untold>> {
+    fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, AdminError>> {
         let reasons = self.context.counters.absences.all();
         let look = move |rack: &Rack, now: Time| {
             rack.spec().drives.iter().map(|drive| drive_report(rack, drive.id, now, &reasons)).collect()
@@ -228,17 +237,17 @@ impl Admin for StatusService {
         Box::pin(self.look(look))
     }
 
-    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>> {
+    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, AdminError>> {
         Box::pin(self.fail(DriveId(drive), force))
     }
 
-    fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>> {
+    fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, AdminError>> {
         Box::pin(self.replace(DriveId(drive)))
     }
 }
 
-fn untold(error: &CatalogError) -> Untold {
-    Untold::Because(error.to_string())
+fn admin_error(error: &CatalogError) -> AdminError {
+    AdminError::Because(error.to_string())
 }
 
 fn front(traffic: &Traffic) -> FrontStatus {

@@ -12,7 +12,7 @@ use crate::context::{Context, Counters};
 use bytes::Bytes;
 use catalog::{Catalog, Checksum, Object, Part};
 use futures::stream::{self, StreamExt};
-use s3::store::{ObjectBytes, StoreError};
+use s3::store::{ObjectBytes, ServiceError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -52,7 +52,7 @@ enum Expected {
 }
 
 impl Check {
-    async fn next(mut self) -> Result<Option<(Bytes, Self)>, StoreError> {
+    async fn next(mut self) -> Result<Option<(Bytes, Self)>, ServiceError> {
         while let Some(chunk) = self.bytes.next().await {
             let chunk = chunk?;
             if !self.take(&chunk).await? {
@@ -69,7 +69,7 @@ impl Check {
     }
 
     /// False if a part that ends in `chunk` is not what it should be.
-    async fn take(&mut self, chunk: &[u8]) -> Result<bool, StoreError> {
+    async fn take(&mut self, chunk: &[u8]) -> Result<bool, ServiceError> {
         match &mut self.expected {
             Expected::Whole(_, sum) => sum.update(chunk),
             Expected::Parts(parts) => return parts.take(chunk).await,
@@ -86,7 +86,7 @@ impl Check {
         }
     }
 
-    fn wrong(&self) -> StoreError {
+    fn wrong(&self) -> ServiceError {
         self.counters.wrong_bodies.fetch_add(1, Ordering::Relaxed);
         tracing::error!(
             object = self.name,
@@ -94,7 +94,7 @@ impl Check {
              every block of it does. The client was cut off before the last of them. Keep a copy of the data \
              directory, run `larder verify --deep`, and report this"
         );
-        StoreError::Unavailable { reason: format!("the bytes of {} do not have the object's checksum", self.name) }
+        ServiceError::Unavailable { reason: format!("the bytes of {} do not have the object's checksum", self.name) }
     }
 }
 
@@ -121,7 +121,7 @@ impl Parts {
     }
 
     /// Takes `chunk`; false if a part that ends in it is not what it should be.
-    async fn take(&mut self, mut chunk: &[u8]) -> Result<bool, StoreError> {
+    async fn take(&mut self, mut chunk: &[u8]) -> Result<bool, ServiceError> {
         while !chunk.is_empty() {
             while self.left_bytes == 0 {
                 self.begin().await?;
@@ -143,7 +143,7 @@ impl Parts {
     }
 
     /// Begins with the next part.
-    async fn begin(&mut self) -> Result<(), StoreError> {
+    async fn begin(&mut self) -> Result<(), ServiceError> {
         self.number += 1;
         let Some(range) = self.object.parts.range(self.number) else {
             // More bytes than all parts have: whoever counts them finds out.

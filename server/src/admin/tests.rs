@@ -70,40 +70,40 @@ fn failed_drive(drive: u32) -> DriveReport {
 }
 
 impl Admin for Fake {
-    fn status(&self) -> BoxFuture<'_, Result<Status, Untold>> {
+    fn status(&self) -> BoxFuture<'_, Result<Status, AdminError>> {
         Box::pin(async { Ok(status()) })
     }
 
-    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, Untold>> {
+    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, AdminError>> {
         Box::pin(async move {
             match key {
                 "nothing" => Ok(None),
-                "broken" => Err(Untold::Because("the catalog does not answer".into())),
+                "broken" => Err(AdminError::Because("the catalog does not answer".into())),
                 key => Ok(Some(explanation(bucket, key))),
             }
         })
     }
 
-    fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, Untold>> {
+    fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, AdminError>> {
         Box::pin(async { Ok(vec![]) })
     }
 
-    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>> {
+    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, AdminError>> {
         Box::pin(async move {
             match drive {
-                7 if !force => Err(Untold::Because("blobs may be lost".into())),
+                7 if !force => Err(AdminError::Because("blobs may be lost".into())),
                 0..8 => Ok(Some(failed_drive(drive))),
-                8 => Err(Untold::Because("the catalog does not answer".into())),
+                8 => Err(AdminError::Because("the catalog does not answer".into())),
                 _ => Ok(None),
             }
         })
     }
 
-    fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>> {
+    fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, AdminError>> {
         Box::pin(async move {
             match drive {
                 3 => Ok(Some(DriveReport { state: "standby".into(), ..failed_drive(3) })),
-                0..8 => Err(Untold::Because("it has not failed".into())),
+                0..8 => Err(AdminError::Because("it has not failed".into())),
                 _ => Ok(None),
             }
         })

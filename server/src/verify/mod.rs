@@ -1,6 +1,7 @@
 //! `larder verify`: catalog, workshop and drives are held against each other.
 //!
-//! 1. Every record of the catalog against every other that speaks of the same thing, and against the rack.
+//! 1. Every record of the catalog against every other that speaks of the same thing, and against the rack; all of them
+//!    against the digest that the catalog's file keeps of its keys.
 //! 2. Every staged version against its file; every file of the workshop against the catalog.
 //! 3. Group by group, so that a group need be awake but once: every blob against its stacks, every stack against the
 //!    blobs.
@@ -19,6 +20,7 @@ mod staged;
 pub use report::{CatalogCounts, Finding, Kind, Leftovers, RackCounts, Report, WorkshopCounts};
 
 use crate::data_dir::DataDir;
+use crate::lineage;
 use catalog::{Catalog, CatalogError, SqliteStore, StoreError};
 use disk::label::{self, DriveUuid, Label, RackUuid};
 use disk::{DirectoryDrive, Drive, DriveError, OpenFiles};
@@ -141,8 +143,8 @@ async fn open_and_verify(
     };
     // A server claims its catalog after it has made the workshop: one that is claimed, and has none, has lost it.
     let catalog = Catalog::open_read_only(store).await?;
-    let never_served = catalog.rack_uuid().await?.is_none() && !dir.workshop().join("staged").exists();
-    if never_served {
+    let claimed = catalog.rack_uuid().await?.is_some();
+    if !claimed && catalog.incomplete().is_none() && !dir.workshop().join("staged").exists() {
         return Ok(Report { clean: true, ..Report::default() });
     }
     let replacements = catalog.replacements().await?;
@@ -225,6 +227,10 @@ impl Work<'_> {
         if let Some(found) = self.ground.catalog.rack_uuid().await?.filter(|found| *found != self.ground.rack_uuid.0) {
             let what = format!("the catalog is that of rack {}, not of {}", RackUuid(found), self.ground.rack_uuid);
             self.found(Finding::new(Kind::ForeignCatalog, what, "put this rack's own catalog back"));
+        }
+        if let Some(flaw) = self.ground.catalog.incomplete() {
+            let what = format!("catalog.db is not complete: {flaw}");
+            self.found(Finding::new(Kind::CatalogFile, what, lineage::MEND));
         }
         let audit = self.ground.catalog.audit().await?;
         self.report.catalog = CatalogCounts {

@@ -9,7 +9,7 @@ const TOLD_MAX: usize = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The catalog's file is damaged.
+    /// The catalog's file is damaged, or records of it are missing.
     CatalogFile,
     /// A record of the catalog is damaged, or contradicts another one.
     CatalogRecord,

@@ -32,7 +32,7 @@ impl World {
             let evacuation = Evacuation { context: context.clone(), reads, handle: handle.clone() };
             let ran = evacuation.run(blob).await;
             // What was copied has to find its way back to the rack, however far this got.
-            handle.tell(Event::StagingChanged(usage_of(&context)));
+            handle.report(Event::StagingChanged(usage_of(&context)));
             match ran {
                 Ok(versions) => tracing::info!(%blob, versions, "evacuated what still lived in a mostly dead blob"),
                 Err(error) => {
@@ -125,7 +125,7 @@ impl Evacuation {
         let moved = self.context.catalog.restage(at, entry.object.version, blob.blob, slot).await.map_err(text)?;
         match &moved {
             Some(dead) => {
-                self.handle.tell(Event::SpaceDead { group: dead.group, bytes: dead.bytes });
+                self.handle.report(Event::SpaceDead { group: dead.group, bytes: dead.bytes });
             }
             None => self.context.staging.free(slot).await.map_err(text)?,
         }

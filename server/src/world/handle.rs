@@ -72,7 +72,7 @@ impl WorldHandle {
     }
 
     /// Reports a fact to the engine.
-    pub fn tell(&self, event: Event) {
+    pub fn report(&self, event: Event) {
         self.send(Message::Event(event));
     }
 

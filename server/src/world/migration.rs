@@ -250,9 +250,9 @@ async fn commit(context: &Context, handle: &WorldHandle, plan: &PackPlan, blob: 
                 tracing::warn!(%error, "a migrated file could not be removed yet");
             }
             if done.dead_bytes > 0 {
-                handle.tell(Event::SpaceDead { group: blob.group, bytes: done.dead_bytes });
+                handle.report(Event::SpaceDead { group: blob.group, bytes: done.dead_bytes });
             }
-            handle.tell(Event::StagingChanged(usage_of(context)));
+            handle.report(Event::StagingChanged(usage_of(context)));
         }
         Err(error) => {
             tracing::error!(

@@ -41,7 +41,7 @@ pub(super) fn drive_outcomes(context: &Context, drives: &[DriveId], outcomes: Ve
 /// Gives up a blob that was written: it is dead as a whole, and goes at its group's next wake.
 pub(super) async fn give_up(context: &Context, handle: &WorldHandle, blob: &Blob) {
     match context.catalog.abort_blob(blob.blob).await {
-        Ok(Some(dead)) => handle.tell(Event::SpaceDead { group: dead.group, bytes: dead.bytes }),
+        Ok(Some(dead)) => handle.report(Event::SpaceDead { group: dead.group, bytes: dead.bytes }),
         Ok(None) => {}
         Err(error) => {
             tracing::error!(blob = %blob.blob, %error, "a failed blob could not be given up; the next start does it");
