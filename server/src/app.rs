@@ -7,11 +7,12 @@
 //! closes.
 
 use crate::admin;
-use crate::boot::{self, BootError};
+use crate::boot;
 use crate::config::Config;
 use crate::context::{Context, Counters, nonces};
 use crate::data_dir::DataDir;
-use crate::descriptors::{Descriptors, TooFewDescriptors};
+use crate::descriptors::Descriptors;
+use crate::error::ServerError;
 use crate::holds::Holds;
 use crate::host_room::HostRoom;
 use crate::lineage::Lineage;
@@ -22,9 +23,9 @@ use crate::status_service::StatusService;
 use crate::trace_file;
 use crate::users::Users;
 use crate::world::WorldHandle;
-use catalog::{Catalog, CatalogError, ClockAnchor, Sequence, SqliteOptions, SqliteStore, StoreError};
-use disk::clock;
-use disk::{Clock, DirectoryDrive, Drive, DriveError, EmulatedRack, OpenFiles};
+use catalog::{Catalog, ClockAnchor, Sequence, SqliteOptions, SqliteStore};
+use disk::clock::{self, wall_ms};
+use disk::{Clock, DirectoryDrive, Drive, EmulatedRack, OpenFiles};
 use engine::trace::{Header, TRACE_FORMAT};
 use futures::future::{BoxFuture, FutureExt};
 use model::RackSpec;
@@ -50,42 +51,6 @@ const SLEEP_MAX: Duration = Duration::from_secs(90);
 /// Time until the catalog is asked again for the watch of stale uploads, if it did not answer.
 const STALE_RETRY: Duration = Duration::from_mins(1);
 
-/// Why the server does not run.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; choose another with --port, or end what listens there")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// A file or socket of the data directory cannot be used.
-    #[error("{what}: {source}")]
-    Io {
-        /// The step that failed.
-        what: String,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The process may have too few files open.
-    #[error(transparent)]
-    Descriptors(#[from] TooFewDescriptors),
-    /// The catalog's store cannot be opened.
-    #[error("catalog: {0}")]
-    Store(#[from] StoreError),
-    /// The rack cannot be brought up from what was found.
-    #[error(transparent)]
-    Boot(#[from] BootError),
-}
-
-impl From<CatalogError> for RunError {
-    fn from(error: CatalogError) -> Self {
-        Self::Boot(error.into())
-    }
-}
-
 /// Called with the address once requests are answered.
 pub type Ready = Box<dyn FnOnce(SocketAddr) + Send>;
 
@@ -94,20 +59,24 @@ pub type Ready = Box<dyn FnOnce(SocketAddr) + Send>;
 /// Boxed, so that the server is compiled in this crate and not in that of its caller.
 ///
 /// # Errors
-/// [`RunError`], each with its mend. Nothing is changed by a start that fails.
+/// [`ServerError`], each with its mend. Nothing is changed by a start that fails.
 pub fn run(
     dir: DataDir,
     config: Config,
     ready: Ready,
     shutdown: BoxFuture<'static, ()>,
-) -> BoxFuture<'static, Result<(), RunError>> {
+) -> BoxFuture<'static, Result<(), ServerError>> {
     Box::pin(serve(dir, config, ready, shutdown))
 }
 
-async fn serve(dir: DataDir, config: Config, ready: Ready, shutdown: BoxFuture<'static, ()>) -> Result<(), RunError> {
+async fn serve(
+    dir: DataDir,
+    config: Config,
+    ready: Ready,
+    shutdown: BoxFuture<'static, ()>,
+) -> Result<(), ServerError> {
     let descriptors = Descriptors::of_this_process(config.connection_limit)?;
-    let listener =
-        TcpListener::bind(config.listen).await.map_err(|source| RunError::Listen { address: config.listen, source })?;
+    let listener = TcpListener::bind(config.listen).await.map_err(|source| listen_error(config.listen, &source))?;
     let address = listener.local_addr().map_err(|source| io_error("asking for the address", source))?;
     let notices = Notices::of(&config, address);
     let service = Boot { dir: &dir, config: &config, notices, descriptors }.boot().await?;
@@ -144,7 +113,7 @@ async fn serve(dir: DataDir, config: Config, ready: Ready, shutdown: BoxFuture<'
 }
 
 /// Bits that no other start has had.
-fn random_seed() -> Result<u64, RunError> {
+fn random_seed() -> Result<u64, ServerError> {
     getrandom::u64().map_err(|error| io_error("drawing random bytes", io::Error::other(error.to_string())))
 }
 
@@ -173,8 +142,14 @@ async fn over(mut stopped: watch::Receiver<()>) {
     while stopped.changed().await.is_ok() {}
 }
 
-fn io_error(what: &str, source: io::Error) -> RunError {
-    RunError::Io { what: what.into(), source }
+fn listen_error(address: SocketAddr, error: &io::Error) -> ServerError {
+    ServerError::Refused(format!(
+        "cannot listen on {address}: {error}; choose another with --port, or end what listens there"
+    ))
+}
+
+fn io_error(what: &str, source: io::Error) -> ServerError {
+    ServerError::Io(what.into(), source)
 }
 
 /// A server that runs.
@@ -195,7 +170,7 @@ struct Boot<'a> {
 }
 
 impl Boot<'_> {
-    async fn boot(&self) -> Result<Running, RunError> {
+    async fn boot(&self) -> Result<Running, ServerError> {
         let spec = self.dir.rack().clone();
         // Numbers that follow from the wall clock: a catalog that was put back gives none of them out again.
         let sequence_min = Sequence(wall_ms() << SEQUENCE_BITS);
@@ -268,15 +243,15 @@ impl Boot<'_> {
         })
     }
 
-    async fn workshop(&self, catalog: &Catalog) -> Result<(Staging, Spool), RunError> {
-        let open = |name: &str| -> Result<Arc<dyn Drive>, RunError> {
+    async fn workshop(&self, catalog: &Catalog) -> Result<(Staging, Spool), ServerError> {
+        let open = |name: &str| -> Result<Arc<dyn Drive>, ServerError> {
             let path = self.dir.workshop().join(name);
             std::fs::create_dir_all(&path).map_err(|source| io_error(&format!("making {}", path.display()), source))?;
-            let drive = DirectoryDrive::open(path).map_err(workshop_error)?;
+            let drive = DirectoryDrive::open(path)?;
             Ok(Arc::new(drive.with_open_files(&OpenFiles::new(self.descriptors.workshop_files))))
         };
         let (staged, recalls) = (open("staged")?, open("spool")?);
-        let free_bytes = staged.space().await.map_err(workshop_error)?.free_bytes;
+        let free_bytes = staged.space().await?.free_bytes;
         let staged_bytes = catalog.staged_usage().await?.bytes + catalog.upload_usage().await?.bytes;
         let capacity_bytes = self.config.workshop.capacity_bytes(free_bytes, staged_bytes);
         let staging = Staging::new(staged, capacity_bytes).with_nonces({
@@ -291,7 +266,7 @@ impl Boot<'_> {
                  least {needed_bytes}",
                 self.dir.rack().code.stripe_bytes()
             );
-            return Err(BootError::Contradiction(what).into());
+            return Err(ServerError::Refused(what));
         }
         Ok((staging, Spool::new(recalls, spool_bytes)))
     }
@@ -308,15 +283,7 @@ fn supervised(task: BoxFuture<'static, ()>) {
     }));
 }
 
-fn workshop_error(error: DriveError) -> RunError {
-    RunError::Boot(BootError::Workshop(error))
-}
-
-async fn remember_time(context: &Context) -> Result<(), RunError> {
+async fn remember_time(context: &Context) -> Result<(), ServerError> {
     let anchor = ClockAnchor { wall_ms: (context.wall)(), modelled_ns: context.clock.now().as_nanos() };
     Ok(context.catalog.set_clock_anchor(anchor).await?)
-}
-
-fn wall_ms() -> u64 {
-    clock::wall_ms()
 }

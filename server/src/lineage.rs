@@ -22,8 +22,8 @@
 //!
 //! `accept_older_catalog` in `larder.toml` ends all that for whoever has lost the newer catalog.
 
-use catalog::{Catalog, CatalogError};
-use disk::DriveError;
+use crate::error::ServerError;
+use catalog::Catalog;
 use model::DriveId;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -139,28 +139,17 @@ impl Lineage {
     }
 }
 
-/// Why the age of a catalog cannot be judged.
-#[derive(Debug, thiserror::Error)]
-pub enum LineageError {
-    /// The catalog cannot be read or written.
-    #[error("catalog: {0}")]
-    Catalog(#[from] CatalogError),
-    /// The workshop cannot be read or written.
-    #[error("workshop: {0}")]
-    Workshop(#[from] DriveError),
-}
-
 /// At boot, before anything is given out, removed or staged: judges the catalog's age and begins a run. The runs before
 /// it that this catalog remembers, the last one last.
 ///
 /// # Errors
-/// [`LineageError`].
+/// [`ServerError`].
 pub(crate) async fn begin_run(
     lineage: &Arc<Lineage>,
     catalog: &Catalog,
     staging: &Staging,
     nonce: u64,
-) -> Result<Vec<u64>, LineageError> {
+) -> Result<Vec<u64>, ServerError> {
     lineage.blobs_end.store(catalog.blobs_end().await?, Ordering::Relaxed);
     lineage.sequence.store(catalog.sequence_at_open().0, Ordering::Relaxed);
     if let Some(flaw) = catalog.incomplete() {
@@ -204,7 +193,7 @@ pub(crate) async fn found_newer(lineage: &Lineage, catalog: &Catalog, staging: &
     let marked = async {
         catalog.set_found_older(Some(&why)).await?;
         staging.mark_run(run).await?;
-        Ok::<(), LineageError>(staging.remove_other_marks(run).await?)
+        Ok::<(), ServerError>(staging.remove_other_marks(run).await?)
     };
     if let Err(error) = marked.await {
         tracing::error!(%error, "the next start cannot be warned of the older catalog");

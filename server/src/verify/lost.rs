@@ -6,7 +6,8 @@
 //! as they lie in packs, so that what is read is mostly read once.
 
 use super::gathered::{Counted, LostBlob};
-use super::{Finding, Kind, PAGE, VerifyError, Work};
+use super::{Finding, Kind, PAGE, Work};
+use crate::error::ServerError;
 use catalog::{Blob, Place};
 use disk::stack::{Policy, StackReader};
 use model::BlobId;
@@ -26,14 +27,14 @@ impl Work<'_> {
         why: String,
         mend: &'static str,
         may_come_back: bool,
-    ) -> Result<(), VerifyError> {
+    ) -> Result<(), ServerError> {
         let names = Vec::new();
         self.lost.push(LostBlob { blob: blob.clone(), why, mend, may_come_back, lost: 0, readable: 0, names });
         if self.lost.len() >= GATHERED_MAX { self.tell_lost().await } else { Ok(()) }
     }
 
     /// Reports every object in the gathered blobs that cannot be read, and then the blobs.
-    pub(super) async fn tell_lost(&mut self) -> Result<(), VerifyError> {
+    pub(super) async fn tell_lost(&mut self) -> Result<(), ServerError> {
         let gathered = std::mem::take(&mut self.lost).into_iter();
         let mut blobs: BTreeMap<BlobId, LostBlob> = gathered.map(|lost| (lost.blob.blob, lost)).collect();
         let (mut open, mut after) = (None, None);

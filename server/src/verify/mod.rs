@@ -17,14 +17,14 @@ mod rack;
 mod report;
 mod staged;
 
-pub use report::{CatalogCounts, Finding, Kind, Leftovers, RackCounts, Report, WorkshopCounts};
+pub use report::{Finding, Kind, Leftovers, RackCounts, Report, WorkshopCounts};
 
 use crate::data_dir::DataDir;
+use crate::error::ServerError;
 use crate::lineage;
-use catalog::{Catalog, CatalogError, SqliteStore, StoreError};
+use catalog::{Catalog, SqliteStore};
 use disk::label::{self, DriveUuid, Label, RackUuid};
 use disk::{DirectoryDrive, Drive, DriveError, OpenFiles};
-use engine::layout::LayoutError;
 use futures::future::BoxFuture;
 use model::{DriveId, RackSpec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,26 +72,6 @@ pub enum Step<'a> {
     Found(&'a Finding),
 }
 
-/// Why nothing can be said.
-#[derive(Debug, thiserror::Error)]
-pub enum VerifyError {
-    /// The catalog cannot be opened or read.
-    #[error("catalog: {0}")]
-    Catalog(#[from] CatalogError),
-    /// The workshop cannot be listed.
-    #[error("workshop: {0}; see that its directories are there and can be read")]
-    Workshop(DriveError),
-    /// The rack cannot be laid out.
-    #[error("rack: {0}")]
-    Layout(#[from] LayoutError),
-}
-
-impl From<StoreError> for VerifyError {
-    fn from(error: StoreError) -> Self {
-        Self::Catalog(error.into())
-    }
-}
-
 /// The three sides that are compared.
 pub struct Ground {
     /// The rack.
@@ -111,12 +91,12 @@ pub struct Ground {
 /// Verifies the data directory `dir`, which no server holds. `watch` is told how it gets on.
 ///
 /// # Errors
-/// [`VerifyError`] if nothing can be said. What is wrong is no error but a [`Finding`].
+/// [`ServerError`] if nothing can be said. What is wrong is no error but a [`Finding`].
 pub fn verify_directory<'a>(
     dir: &'a DataDir,
     options: Options,
     watch: &'a (dyn Fn(Step<'_>) + Sync),
-) -> BoxFuture<'a, Result<Report, VerifyError>> {
+) -> BoxFuture<'a, Result<Report, ServerError>> {
     // Boxed, so that it is compiled in this crate and not in that of its caller; as are those below it.
     Box::pin(open_and_verify(dir, options, watch))
 }
@@ -125,7 +105,7 @@ async fn open_and_verify(
     dir: &DataDir,
     options: Options,
     watch: &(dyn Fn(Step<'_>) + Sync),
-) -> Result<Report, VerifyError> {
+) -> Result<Report, ServerError> {
     watch(Step::Catalog);
     let store = Arc::new(SqliteStore::open_read_only(dir.catalog())?);
     let damage = store.check_pages().await?;
@@ -138,8 +118,8 @@ async fn open_and_verify(
         }
         return Ok(report);
     }
-    let open = |name: &str| -> Result<Arc<dyn Drive>, VerifyError> {
-        Ok(Arc::new(DirectoryDrive::open(dir.workshop().join(name)).map_err(VerifyError::Workshop)?))
+    let open = |name: &str| -> Result<Arc<dyn Drive>, ServerError> {
+        Ok(Arc::new(DirectoryDrive::open(dir.workshop().join(name))?))
     };
     // A server claims its catalog after it has made the workshop: one that is claimed, and has none, has lost it.
     let catalog = Catalog::open_read_only(store).await?;
@@ -191,7 +171,7 @@ pub async fn verify(
     ground: &Ground,
     options: Options,
     watch: &(dyn Fn(Step<'_>) + Sync),
-) -> Result<Report, VerifyError> {
+) -> Result<Report, ServerError> {
     let staging = Staging::new(Arc::clone(&ground.staged), u64::MAX);
     let (failed, report) = (BTreeSet::new(), Report::default());
     let blobs_end = ground.catalog.blobs_end().await?;
@@ -222,7 +202,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    async fn catalog(&mut self) -> Result<(), VerifyError> {
+    async fn catalog(&mut self) -> Result<(), ServerError> {
         (self.watch)(Step::Catalog);
         if let Some(found) = self.ground.catalog.rack_uuid().await?.filter(|found| *found != self.ground.rack_uuid.0) {
             let what = format!("the catalog is that of rack {}, not of {}", RackUuid(found), self.ground.rack_uuid);
@@ -232,24 +212,14 @@ impl Work<'_> {
             let what = format!("catalog.db is not complete: {flaw}");
             self.found(Finding::new(Kind::CatalogFile, what, lineage::MEND));
         }
-        let audit = self.ground.catalog.audit().await?;
-        self.report.catalog = CatalogCounts {
-            objects: audit.objects,
-            staged: audit.staged,
-            staged_bytes: audit.staged_bytes,
-            stored: audit.stored,
-            stored_bytes: audit.stored_bytes,
-            uploads: audit.uploads,
-            upload_bytes: audit.upload_bytes,
-            blobs: audit.blobs,
-            dead_bytes: audit.dead_bytes,
-        };
-        self.report.leftovers.unfinished_blobs = audit.intents;
-        let told = audit.told.len() as u64;
-        for what in audit.told {
+        let mut audit = self.ground.catalog.audit().await?;
+        let told = std::mem::take(&mut audit.told);
+        let (untold, unfinished) = (audit.contradictions - told.len() as u64, audit.intents);
+        (self.report.catalog, self.report.leftovers.unfinished_blobs) = (audit, unfinished);
+        for what in told {
             self.found(Finding::new(Kind::CatalogRecord, what, REPORT));
         }
-        self.report.finding_count += audit.contradictions - told;
+        self.report.finding_count += untold;
         Ok(())
     }
 

@@ -6,7 +6,8 @@
 //! A blob is looked at where its first stack lies, so each is looked at once and whole groups follow each other.
 
 use super::gathered::Counted;
-use super::{Finding, Kind, PAGE, REPORT, Step, VerifyError, Work};
+use super::{Finding, Kind, PAGE, REPORT, Step, Work};
+use crate::error::ServerError;
 use catalog::{Blob, Known, Member};
 use disk::stack::{self, Flaw, Inspection, Policy, StackReader};
 use disk::{Drive, FileName};
@@ -42,7 +43,7 @@ struct Accounts {
 }
 
 impl Work<'_> {
-    pub(super) async fn rack(&mut self) -> Result<(), VerifyError> {
+    pub(super) async fn rack(&mut self) -> Result<(), ServerError> {
         let layout = synthesise(&self.ground.rack)?;
         let accounts = self.accounts(&layout).await?;
         self.report.rack.groups = accounts.groups.len() as u64;
@@ -75,7 +76,7 @@ impl Work<'_> {
     }
 
     /// Every blob's record against the rack, and what the blobs make together.
-    async fn accounts(&mut self, layout: &Layout) -> Result<Accounts, VerifyError> {
+    async fn accounts(&mut self, layout: &Layout) -> Result<Accounts, ServerError> {
         let mut accounts = Accounts::default();
         let mut after = None;
         loop {
@@ -108,7 +109,7 @@ impl Work<'_> {
     }
 
     /// The blobs whose first stack lies on `drive`.
-    async fn blobs_of(&mut self, drive: DriveId) -> Result<(), VerifyError> {
+    async fn blobs_of(&mut self, drive: DriveId) -> Result<(), ServerError> {
         let mut after = None;
         loop {
             let page = self.ground.catalog.sound_blobs(Some(drive), after.as_ref(), PAGE).await?;
@@ -122,7 +123,7 @@ impl Work<'_> {
             });
             // A deep look fills all the buffers that a transfer may have.
             let at_once = if self.options.deep { 1 } else { AT_ONCE };
-            let looked: Vec<Result<_, VerifyError>> = looked.buffered(at_once).collect().await;
+            let looked: Vec<Result<_, ServerError>> = looked.buffered(at_once).collect().await;
             for looked in looked {
                 let (blob, looked) = looked?;
                 if let Some(looked) = looked {
@@ -138,7 +139,7 @@ impl Work<'_> {
 
     /// `None` if there is nothing to expect of it: nothing lives in it, so that it may be half removed, or its record
     /// makes no sense.
-    async fn look_at(&self, blob: &Blob) -> Result<Option<Looked>, VerifyError> {
+    async fn look_at(&self, blob: &Blob) -> Result<Option<Looked>, ServerError> {
         if !self.ground.catalog.is_blob_living(blob.blob).await? || !makes_sense(blob) {
             return Ok(None);
         }
@@ -157,7 +158,7 @@ impl Work<'_> {
         Ok(Some(Looked { inspection, checked_bytes: counted.0, unlike }))
     }
 
-    async fn judge(&mut self, blob: &Blob, looked: Looked) -> Result<(), VerifyError> {
+    async fn judge(&mut self, blob: &Blob, looked: Looked) -> Result<(), ServerError> {
         let Looked { inspection: Inspection { flaws, payload }, checked_bytes, unlike } = looked;
         self.report.rack.checked_bytes += checked_bytes;
         let lost = payload.err();
@@ -216,7 +217,7 @@ impl Work<'_> {
     }
 
     /// The files on `drive`, each of which must belong to a blob that lies there.
-    async fn files_of(&mut self, id: DriveId) -> Result<(), VerifyError> {
+    async fn files_of(&mut self, id: DriveId) -> Result<(), ServerError> {
         let Some(drive) = self.drive(id) else { return Ok(()) };
         let names = match drive.list().await {
             Ok(names) => names,
@@ -248,7 +249,7 @@ impl Work<'_> {
         name: &FileName,
         (blob, index): (BlobId, u8),
         known: Known,
-    ) -> Result<(), VerifyError> {
+    ) -> Result<(), ServerError> {
         let bytes = drive.len(name).await.unwrap_or(0);
         // Only what is deleted in the newest catalog is deleted for certain: versions never come back.
         let is_deleted = match &known {
@@ -296,7 +297,7 @@ impl Work<'_> {
         &self,
         blob: &Blob,
         drives: &[Option<Arc<dyn Drive>>],
-    ) -> Result<Option<String>, VerifyError> {
+    ) -> Result<Option<String>, ServerError> {
         let index = match self.read_index(blob, drives).await {
             Ok(Some(index)) => index,
             Ok(None) => return Ok(None),

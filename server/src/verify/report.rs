@@ -1,5 +1,6 @@
 //! The findings of a verification, for people and programs.
 
+use catalog::Audit;
 use serde::Serialize;
 
 /// Findings that are told one by one; more are only counted.
@@ -90,29 +91,6 @@ impl Finding {
     }
 }
 
-/// Records of the catalog.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct CatalogCounts {
-    /// Objects.
-    pub objects: u64,
-    /// Versions in the workshop.
-    pub staged: u64,
-    /// Payload bytes of those.
-    pub staged_bytes: u64,
-    /// Versions in the rack.
-    pub stored: u64,
-    /// Payload bytes of those.
-    pub stored_bytes: u64,
-    /// Uploads in parts that are neither completed nor aborted.
-    pub uploads: u64,
-    /// The bytes of their parts.
-    pub upload_bytes: u64,
-    /// Blobs, those without living versions included.
-    pub blobs: u64,
-    /// Payload bytes in the rack that nobody refers to, and that wait for their group's next wake.
-    pub dead_bytes: u64,
-}
-
 /// Files of the workshop that were looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WorkshopCounts {
@@ -172,7 +150,7 @@ pub struct Report {
     /// The first of them, lost objects left out: there may be any number.
     pub findings: Vec<Finding>,
     /// Records of the catalog.
-    pub catalog: CatalogCounts,
+    pub catalog: Audit,
     /// Files of the workshop that were looked at.
     pub workshop: WorkshopCounts,
     /// Stacks of the rack that were looked at.

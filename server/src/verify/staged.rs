@@ -1,6 +1,7 @@
 //! The workshop against the catalog: every staged version has its file, every file its version.
 
-use super::{Finding, Kind, PAGE, RESTORE, Step, VerifyError, Work};
+use super::{Finding, Kind, PAGE, RESTORE, Step, Work};
+use crate::error::ServerError;
 use crate::lineage;
 use catalog::StagedSlot;
 use futures::StreamExt;
@@ -25,8 +26,8 @@ enum Found {
 }
 
 impl Work<'_> {
-    pub(super) async fn workshop(&mut self) -> Result<(), VerifyError> {
-        let inventory = self.staging.inventory().await.map_err(VerifyError::Workshop)?;
+    pub(super) async fn workshop(&mut self) -> Result<(), ServerError> {
+        let inventory = self.staging.inventory().await?;
         (self.watch)(Step::Workshop { files: inventory.slots.len() as u64 });
         let mut referred = vec![false; inventory.slots.len()];
         for parts in [false, true] {
@@ -56,7 +57,7 @@ impl Work<'_> {
             let what = format!("{name} in the workshop is no staged file");
             self.found(Finding::new(Kind::Stranger, what, STRANGER).file(name));
         }
-        let recalls = self.ground.spool.list().await.map_err(VerifyError::Workshop)?;
+        let recalls = self.ground.spool.list().await?;
         self.report.leftovers.spool_files = recalls.len() as u64;
         Ok(())
     }
@@ -117,10 +118,10 @@ impl Work<'_> {
     }
 
     /// Files of no version: left by a crash, unless the catalog cannot have known them.
-    async fn unreferred(&mut self, slots: &[u64]) -> Result<(), VerifyError> {
+    async fn unreferred(&mut self, slots: &[u64]) -> Result<(), ServerError> {
         let newest = self.ground.catalog.sequence_at_open().0;
         let runs = self.ground.catalog.runs().await?;
-        let marked = self.staging.marked_runs().await.map_err(VerifyError::Workshop)?;
+        let marked = self.staging.marked_runs().await?;
         self.is_newest =
             marked.is_empty() || runs.as_ref().is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
         let runs = runs.unwrap_or_default();
@@ -149,7 +150,7 @@ impl Work<'_> {
                 continue;
             }
             self.report.leftovers.staged_files += 1;
-            let bytes = self.staging.charged_bytes(slot).await.map_err(VerifyError::Workshop)?;
+            let bytes = self.staging.charged_bytes(slot).await?;
             self.report.leftovers.staged_bytes += bytes;
         }
         Ok(())

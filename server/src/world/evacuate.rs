@@ -3,10 +3,10 @@
 //! Each version leaves the blob only when its copy is durable, so that an evacuation may end anywhere. Its bytes come
 //! from the drives through memory (`world/memory_read.rs`); the only file they are written to is the copy itself.
 
-use super::handle::{Message, WorldHandle};
 use super::memory_read::MemoryReads;
 use super::quarantine::quarantine;
 use super::state::World;
+use super::state::WorldHandle;
 use crate::context::{Context, usage_of};
 use catalog::{Blob, Place, PlacedObject, Version, VersionId};
 use engine::{Event, PriorityClass, Rejection};
@@ -39,7 +39,7 @@ impl World {
                     tracing::warn!(%blob, error, "evacuation given up; it is tried again at the group's next wake");
                 }
             }
-            handle.send(Message::Evacuated(blob));
+            handle.run(move |world| _ = world.evacuating.remove(&blob));
         });
     }
 }

@@ -4,7 +4,6 @@
 //! The order is that of a migration: intent, stacks, sync, read back, commit. Whatever fails before the commit leaves
 //! the stacks dead and nothing known; there is nothing to free after it.
 
-use super::handle::Message;
 use super::operation::{MakeError, Making, Operation, Origin, WriteOrder, Written};
 use super::outcome::give_up;
 use super::state::World;
@@ -57,7 +56,7 @@ impl World {
                 }
             };
             let _ = answer.send(told);
-            handle.send(Message::Committed { versions: Vec::new() });
+            handle.run(|world| world.committed(&[]));
         });
     }
 }

@@ -6,9 +6,9 @@
 //!
 //! A stream that is dropped withdraws what it has queued, and ends what it has in service.
 
-use super::handle::{Message, WorldHandle};
 use super::read_target::MemorySink;
 use super::read_target::{ReadOrder, ReadTarget};
+use super::state::WorldHandle;
 use crate::context::Context;
 use crate::holds::Hold;
 use bytes::Bytes;
@@ -116,7 +116,7 @@ impl Drop for Operation {
     fn drop(&mut self) {
         if !self.ended {
             self.bytes.close();
-            self.world.send(Message::ReadAbandoned);
+            self.world.run(|world| world.withdraw(super::operation::Operation::is_abandoned));
         }
     }
 }

@@ -4,12 +4,12 @@
 //! staged files as they were and the stacks dead; whatever fails after it leaves at worst a file that nobody refers
 //! to, which the next start sweeps away.
 
-use super::handle::{Message, WorldHandle};
 use super::operation::{Operation, Origin, StagedCursor, Written};
 use super::outcome::give_up;
 use super::packed;
 use super::quarantine::{missing, quarantine, survey};
 use super::state::World;
+use super::state::WorldHandle;
 use crate::context::{Context, usage_of};
 use catalog::{Blob, Member, VersionId};
 use disk::stack;
@@ -38,11 +38,11 @@ impl World {
                 tracing::error!(%error, "staged versions could not be listed; migration waits for the next scan");
                 (Vec::new(), None)
             });
-            handle.send(Message::Staged { attempt, entries, next });
+            handle.run(move |world| world.staged_page(attempt, entries, next));
         });
     }
 
-    pub(super) fn staged_page(&mut self, attempt: Attempt, entries: Vec<StagedEntry>, next: Option<StagedCursor>) {
+    fn staged_page(&mut self, attempt: Attempt, entries: Vec<StagedEntry>, next: Option<StagedCursor>) {
         let more = next.is_some();
         self.staged_cursor = next;
         let free = |entry: &StagedEntry| !self.migrating.contains(&VersionId(entry.version));
@@ -59,7 +59,7 @@ impl World {
                 tracing::error!(%error, "a pack could not be composed; its versions stay in the workshop");
                 None
             });
-            handle.send(Message::Composed { op, versions, pack: pack.map(Arc::new), pin });
+            handle.run(move |world| world.composed(op, versions, pack, pin));
         });
     }
 
@@ -79,12 +79,12 @@ impl World {
                 tracing::error!(%error, "a pack could not be composed anew; its versions stay in the workshop");
                 None
             });
-            handle.send(Message::Composed { op, versions, pack: pack.map(Arc::new), pin });
+            handle.run(move |world| world.composed(op, versions, pack, pin));
         });
     }
 
-    pub(super) fn composed(&mut self, op: OpId, versions: Vec<VersionId>, pack: Option<Arc<HeldPack>>, pin: PinnedTo) {
-        let Some(pack) = pack else {
+    fn composed(&mut self, op: OpId, versions: Vec<VersionId>, pack: Option<HeldPack>, pin: PinnedTo) {
+        let Some(pack) = pack.map(Arc::new) else {
             self.release_versions(&versions);
             self.apply(Event::Cancelled { op });
             return;
@@ -112,7 +112,7 @@ impl World {
                 self.start(async move {
                     commit(&context, &handle, pack.plan(), &blob).await;
                     drop(pack); // its files can go now
-                    handle.send(Message::Committed { versions });
+                    handle.run(move |world| world.committed(&versions));
                 });
             }
             (outcome, _) => {

@@ -3,7 +3,7 @@
 
 use super::read_target::Progress;
 use catalog::{Blob, Cursor, VersionId};
-use engine::{DeadBlob, JobClass, Rejection};
+use engine::{JobClass, Rejection};
 use futures::future::{BoxFuture, Shared};
 use model::{DriveId, GroupId};
 use std::sync::atomic::AtomicU32;
@@ -111,12 +111,6 @@ pub(crate) struct Rebuild {
 pub(crate) struct StagedCursor {
     pub(super) until_ms: u64,
     pub(super) after: Cursor,
-}
-
-/// A page of a group's blobs with dead bytes.
-pub(crate) struct DeadPage {
-    pub(crate) blobs: Vec<DeadBlob>,
-    pub(crate) next: Option<Cursor>,
 }
 
 /// Done when the starts of one batch of actions, and of all before it, are remembered.

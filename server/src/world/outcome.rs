@@ -1,6 +1,6 @@
 //! Outcomes of transfers, in the engine's words, and blobs that come to nothing.
 
-use super::handle::WorldHandle;
+use super::state::WorldHandle;
 use crate::context::Context;
 use catalog::Blob;
 use disk::stack::{self, StackOutcome};

@@ -1,6 +1,5 @@
 //! Power commands: each in a task of its own, so that all drives of a group start together.
 
-use super::handle::Message;
 use super::newer;
 use super::state::World;
 use crate::context::{Context, Counters};
@@ -64,7 +63,7 @@ impl World {
                     failed(&counters, &Command { drive, attempt, name: "start", loss: Loss::SpinUpFailed }, &error)
                 }
             };
-            handle.send(Message::Event(event));
+            handle.report(event);
         });
     }
 
@@ -93,7 +92,7 @@ impl World {
                     &error,
                 ),
             };
-            handle.send(Message::Event(event));
+            handle.report(event);
         });
     }
 
@@ -122,7 +121,7 @@ impl World {
                 Ok(()) => done,
                 Err(error) => failed(&counters, &command, &error),
             };
-            handle.send(Message::Event(event));
+            handle.report(event);
         });
     }
 }

@@ -5,7 +5,6 @@
 //!
 //! Invariants: a read that is tried again, with other drives, goes on where it stood.
 
-use super::handle::Message;
 use super::operation::Operation;
 use super::outcome::{described, drive_outcomes};
 use super::read_target::{Progress, ReadOrder, ReadTarget};
@@ -64,12 +63,12 @@ impl World {
             let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
             let outcomes = drive_outcomes(&context, &drives, outcomes);
             let event = Event::TransferEnded { op, attempt, done, outcomes };
-            handle.send(Message::ReadEnded { event, op, progress });
+            handle.run(move |world| world.transfer_read(op, progress, event));
         });
     }
 
     /// A transfer is over; what it read into comes back, for an attempt with other drives to go on with.
-    pub(super) fn transfer_read(&mut self, op: OpId, ended: Box<Progress>, event: Event) {
+    fn transfer_read(&mut self, op: OpId, ended: Box<Progress>, event: Event) {
         if let Some(Operation::Read { progress, .. }) = self.operations.get_mut(&op) {
             *progress = Some(ended);
         }

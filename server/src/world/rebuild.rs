@@ -4,7 +4,6 @@
 //! A crash between the last sync and the catalog leaves a stack that nobody knows of. Before a stack is regenerated,
 //! such leavings of it are removed from all drives of the group that have none of the blob.
 
-use super::handle::Message;
 use super::operation::{Operation, Rebuild};
 use super::outcome::{described, drive_outcomes};
 use super::state::World;
@@ -26,7 +25,7 @@ impl World {
                     (Vec::new(), None)
                 }
             };
-            handle.send(Message::Event(Event::OnDrivePage { drive, attempt, blobs, next }));
+            handle.report(Event::OnDrivePage { drive, attempt, blobs, next });
         });
     }
 
@@ -55,7 +54,7 @@ impl World {
             let Some(mut found) = found else {
                 // It is gone, or lies elsewhere: no drive was asked.
                 let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
-                handle.send(Message::Rebuilt { event, op, written: None });
+                handle.report(event);
                 return;
             };
             // Under a newer catalog the lost stack may have been rebuilt already, and be one of them.
@@ -74,8 +73,16 @@ impl World {
                 }
             };
             let event = Event::TransferEnded { op, attempt, done: written.is_some(), outcomes };
-            handle.send(Message::Rebuilt { event, op, written });
+            handle.run(move |world| world.rebuilt(op, written, event));
         });
+    }
+
+    /// A stack was rebuilt, or was not: its blob as it lies then, and the checksum of its payload.
+    fn rebuilt(&mut self, op: OpId, written: Option<(Blob, u64)>, event: Event) {
+        if let Some(Operation::Rebuild(rebuild)) = self.operations.get_mut(&op) {
+            rebuild.written = written;
+        }
+        self.apply(event);
     }
 
     /// Reads back the stack that a rebuild wrote; what does not read back is removed.
@@ -93,7 +100,7 @@ impl World {
                 stack::remove(context.rack_uuid, blob.blob, &[(index, device)]).await;
             }
             let outcomes = drive_outcomes(&context, &[target], vec![outcome]);
-            handle.send(Message::Event(Event::TransferEnded { op, attempt, done, outcomes }));
+            handle.report(Event::TransferEnded { op, attempt, done, outcomes });
         });
     }
 
@@ -120,7 +127,7 @@ impl World {
                     false
                 }
             };
-            handle.send(Message::Event(Event::StackMoved { op, attempt, done }));
+            handle.report(Event::StackMoved { op, attempt, done });
         });
     }
 }

@@ -3,11 +3,11 @@
 //! A transfer that fails for a reason of the workshop's (a staged file that cannot be read) is no drive's fault: every
 //! drive is reported as it fared.
 
-use super::handle::{Message, WorldHandle};
 use super::operation::{Operation, Written};
 use super::outcome::{described, drive_outcomes, give_up};
 use super::quarantine::blames_member;
 use super::state::World;
+use super::state::WorldHandle;
 use crate::context::Context;
 use catalog::Blob;
 use disk::Drive;
@@ -52,7 +52,7 @@ impl World {
                 Some(versions) => Event::SourceUnreadable { op, attempt, versions, outcomes },
                 None => Event::TransferEnded { op, attempt, done: written.is_some(), outcomes },
             };
-            handle.send(Message::WriteEnded { event, op, written });
+            handle.run(move |world| world.write_transferred(op, written, event));
         });
     }
 
@@ -81,8 +81,16 @@ impl World {
                 }
             };
             let event = Event::TransferEnded { op, attempt, done, outcomes };
-            handle.send(Message::WriteEnded { event, op, written });
+            handle.run(move |world| world.write_transferred(op, written, event));
         });
+    }
+
+    /// A write, or its verification, is over.
+    fn write_transferred(&mut self, op: OpId, written: Option<Written>, event: Event) {
+        if let Some(Operation::Write { written: place, .. }) = self.operations.get_mut(&op) {
+            *place = written;
+        }
+        self.apply(event);
     }
 
     fn delete(&mut self, op: OpId, attempt: Attempt, blob: BlobId, stacks: &[(u8, DriveId)]) {
@@ -97,19 +105,19 @@ impl World {
             if !context.lineage.may_remove() {
                 tracing::warn!(%blob, "a blob without living objects stays: the catalog is older than the rack");
                 let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
-                handle.send(Message::Event(event));
+                handle.report(event);
                 return;
             }
             if !knows_no_others(&context, blob, &stacks, &failed).await {
                 tracing::warn!(%blob, "a dead blob does not lie where it did; it goes at its group's next wake");
                 let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
-                handle.send(Message::Event(event));
+                handle.report(event);
                 return;
             }
             let outcomes = stack::remove(context.rack_uuid, blob, &devices).await;
             let done = outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
             let outcomes = drive_outcomes(&context, &drives, outcomes);
-            handle.send(Message::Event(Event::TransferEnded { op, attempt, done, outcomes }));
+            handle.report(Event::TransferEnded { op, attempt, done, outcomes });
         });
     }
 }
