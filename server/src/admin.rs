@@ -31,18 +31,17 @@ mod jobs;
 mod people;
 mod socket;
 
+pub use answer::AdminError;
 pub use client::{Client, ClientError};
 
 use crate::repartition::Repartitions;
 use crate::report::{DriveReport, Explanation, Status};
 use crate::users::Users;
-use answer::{Answer, STOPPING, json, parameter, refuse};
-use futures::future::BoxFuture;
+use answer::{Body, json, parameter, refuse, response};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use serde::Serialize;
 use std::convert::Infallible;
 use std::io;
 use std::path::Path;
@@ -62,37 +61,30 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 /// The pause after the system refused to accept a connection (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The reason why the server cannot answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AdminError {
-    /// Its world has ended, and it is about to end.
-    #[error("{STOPPING}")]
-    Stopping,
-    /// Anything else, as a message for people.
-    #[error("{0}")]
-    Because(String),
-}
-
 /// The queries and changes that the admin API offers. Each may fail with [`AdminError::Stopping`].
 pub trait Admin: Send + Sync + 'static {
     /// The state of the server.
-    fn status(&self) -> BoxFuture<'_, Result<Status, AdminError>>;
+    fn status(&self) -> impl Future<Output = Result<Status, AdminError>> + Send;
 
     /// The place of an object; `None` if there is no such object.
-    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, AdminError>>;
+    fn explain(&self, bucket: &str, key: &str) -> impl Future<Output = Result<Option<Explanation>, AdminError>> + Send;
 
     /// The drives, by number.
-    fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, AdminError>>;
+    fn drives(&self) -> impl Future<Output = Result<Vec<DriveReport>, AdminError>> + Send;
 
     /// Records that drive `drive` failed for good, and has its data rebuilt; `None` if there is no such drive.
     /// Repeating it is no error. It fails if the catalog cannot record it, or if blobs may be lost by it and `force` is
     /// not set.
-    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, AdminError>>;
+    fn fail_drive(
+        &self,
+        drive: u32,
+        force: bool,
+    ) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
 
     /// Labels the empty directory that replaces drive `drive`, which failed, and has it used; `None` if there is no
     /// such drive. It fails if the drive did not fail, if the directory is missing or not empty, or if the catalog
     /// cannot record it.
-    fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, AdminError>>;
+    fn replace_drive(&self, drive: u32) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
 }
 
 /// The socket, bound and waiting.
@@ -118,7 +110,7 @@ impl Listener {
 /// under way.
 pub async fn serve(
     listener: Listener,
-    admin: Arc<dyn Admin>,
+    admin: Arc<impl Admin>,
     users: Arc<Users>,
     jobs: Option<Repartitions>,
     stop: impl Future<Output = ()>,
@@ -146,12 +138,12 @@ pub async fn serve(
     let _ = tokio::time::timeout(STOP_GRACE, drained).await;
 }
 
-async fn serve_connection(stream: UnixStream, admin: Arc<dyn Admin>, users: Arc<Users>, jobs: Option<Repartitions>) {
+async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc<Users>, jobs: Option<Repartitions>) {
     let on_job = &AtomicBool::new(false);
     let service = service_fn(move |request| {
         let (admin, users, jobs) = (admin.clone(), users.clone(), jobs.clone());
         async move {
-            Ok::<_, Infallible>(match &jobs {
+            let body = match &jobs {
                 Some(jobs) if request.uri().path().starts_with("/repartition") => {
                     on_job.store(true, Ordering::Relaxed);
                     let answer = jobs::answer(jobs, &request).await;
@@ -159,7 +151,8 @@ async fn serve_connection(stream: UnixStream, admin: Arc<dyn Admin>, users: Arc<
                     answer
                 }
                 _ => answer(&*admin, &users, &request).await,
-            })
+            };
+            Ok::<_, Infallible>(response(body))
         }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
@@ -176,13 +169,13 @@ async fn serve_connection(stream: UnixStream, admin: Arc<dyn Admin>, users: Arc<
     }
 }
 
-async fn answer(admin: &dyn Admin, users: &Arc<Users>, request: &Request<Incoming>) -> Answer {
+async fn answer(admin: &impl Admin, users: &Arc<Users>, request: &Request<Incoming>) -> Body {
     match (request.uri().path(), request.method()) {
         ("/users" | "/users/rotate", _) => people::answer(users, request).await,
         ("/drives/fail" | "/drives/replace", &Method::POST) => change_drive(admin, request).await,
         ("/drives/fail" | "/drives/replace", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST"),
-        ("/status", &Method::GET) => reported(admin.status().await),
-        ("/drives", &Method::GET) => reported(admin.drives().await),
+        ("/status", &Method::GET) => json(&admin.status().await?),
+        ("/drives", &Method::GET) => json(&admin.drives().await?),
         ("/explain", &Method::GET) => explain(admin, request).await,
         ("/status" | "/drives" | "/explain", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET"),
         _ => refuse(
@@ -193,36 +186,28 @@ async fn answer(admin: &dyn Admin, users: &Arc<Users>, request: &Request<Incomin
     }
 }
 
-async fn explain(admin: &dyn Admin, request: &Request<Incoming>) -> Answer {
+async fn explain(admin: &impl Admin, request: &Request<Incoming>) -> Body {
     let (Some(bucket), Some(key)) = (parameter(request, "bucket"), parameter(request, "key")) else {
         return refuse(StatusCode::BAD_REQUEST, "write /explain?bucket=B&key=K, percent-encoded");
     };
-    found(admin.explain(&bucket, &key).await, || format!("there is no object s3://{bucket}/{key}"))
-}
-
-async fn change_drive(admin: &dyn Admin, request: &Request<Incoming>) -> Answer {
-    let path = request.uri().path();
-    let Some(drive) = parameter(request, "drive").and_then(|drive| drive.parse().ok()) else {
-        return refuse(StatusCode::BAD_REQUEST, &format!("write {path}?drive=N, N being the number of a drive"));
-    };
-    let changed = match path {
-        "/drives/fail" => admin.fail_drive(drive, parameter(request, "force").as_deref() == Some("true")).await,
-        _ => admin.replace_drive(drive).await,
-    };
-    found(changed, || format!("there is no drive {drive}"))
-}
-
-fn found(found: Result<Option<impl Serialize>, AdminError>, missing: impl FnOnce() -> String) -> Answer {
-    match found.transpose() {
-        Some(found) => reported(found),
-        None => refuse(StatusCode::NOT_FOUND, &missing()),
+    match admin.explain(&bucket, &key).await? {
+        Some(explanation) => json(&explanation),
+        None => refuse(StatusCode::NOT_FOUND, format!("there is no object s3://{bucket}/{key}")),
     }
 }
 
-fn reported(report: Result<impl Serialize, AdminError>) -> Answer {
-    match report {
-        Ok(report) => json(StatusCode::OK, &report),
-        Err(error) => refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+async fn change_drive(admin: &impl Admin, request: &Request<Incoming>) -> Body {
+    let path = request.uri().path();
+    let Some(drive) = parameter(request, "drive").and_then(|drive| drive.parse().ok()) else {
+        return refuse(StatusCode::BAD_REQUEST, format!("write {path}?drive=N, N being the number of a drive"));
+    };
+    let changed = match path {
+        "/drives/fail" => admin.fail_drive(drive, parameter(request, "force").as_deref() == Some("true")).await?,
+        _ => admin.replace_drive(drive).await?,
+    };
+    match changed {
+        Some(report) => json(&report),
+        None => refuse(StatusCode::NOT_FOUND, format!("there is no drive {drive}")),
     }
 }
 

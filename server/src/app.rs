@@ -82,10 +82,9 @@ async fn serve(
     let service = Boot { dir: &dir, config: &config, notices, descriptors }.boot().await?;
     let socket = admin::Listener::bind(dir.path()).map_err(|source| io_error("binding the admin socket", source))?;
     let (stop, stopped) = watch::channel(());
-    let teller = Arc::clone(&service.teller) as Arc<dyn admin::Admin>;
     let admin = tokio::spawn(admin::serve(
         socket,
-        teller,
+        Arc::clone(&service.status),
         Arc::clone(&service.users),
         Some(service.jobs.clone()),
         over(stopped),
@@ -158,7 +157,7 @@ struct Running {
     world: WorldHandle,
     users: Arc<Users>,
     traffic: Arc<Traffic>,
-    teller: Arc<StatusService>,
+    status: Arc<StatusService>,
     jobs: Repartitions,
 }
 
@@ -226,11 +225,11 @@ impl Boot<'_> {
         );
         let users = Arc::new(users.await?);
         let traffic = Traffic::new(&self.config.limits(self.descriptors.connections));
-        let teller = StatusService::new(context.clone(), world.clone(), emulated)
+        let status = StatusService::new(context.clone(), world.clone(), emulated)
             .with_notices(self.notices.clone())
             .with_traffic(Arc::clone(&traffic))
             .with_places(self.dir.labels());
-        Ok(Running { context, world, users, traffic, teller: Arc::new(teller), jobs })
+        Ok(Running { context, world, users, traffic, status: Arc::new(status), jobs })
     }
 
     /// The drives. None of them is looked at: each is checked when it is mounted, so that a start touches no drive, and

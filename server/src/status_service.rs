@@ -17,7 +17,6 @@ use disk::EmulatedRack;
 use disk::clock;
 use disk::label::Label;
 use engine::{Forecast, Rack, Rejection};
-use futures::future::BoxFuture;
 use model::{DriveId, Time};
 use s3::Traffic;
 use snapshot::{Snapshot, drive_report, group_state, unusable};
@@ -75,7 +74,73 @@ impl StatusService {
         Self { places, ..self }
     }
 
-    async fn report(&self) -> Result<Status, AdminError> {
+    /// A look at the engine.
+    async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Rack, Time) -> T + Send + 'static,
+    ) -> Result<T, AdminError> {
+        self.world.ask(look).await.ok_or(AdminError::Stopping)
+    }
+
+    async fn in_workshop(&self, object: &Object, slots: Vec<u64>) -> PlaceReport {
+        let age_ms = (self.context.wall)().saturating_sub(object.modified_ms);
+        let migrating = self.world.is_migrating(object.version).await;
+        PlaceReport::Workshop { slots, age_s: Duration::from_millis(age_ms).as_secs_f64(), migrating }
+    }
+
+    async fn in_rack(
+        &self,
+        object: &Object,
+        blob: model::BlobId,
+        offset: u64,
+    ) -> Result<Option<PlaceReport>, AdminError> {
+        let blob = self.context.catalog.blob(blob).await?;
+        let Some(blob) = blob else { return Ok(None) };
+        let (group, ids) = (blob.group, blob.drives.clone());
+        let range = offset..offset.saturating_add(object.bytes);
+        let found_lost = self.context.counters.losses.within(blob.blob, &in_stripes(&blob, &range));
+        let damaged = found_lost.as_ref().map(|(_, stacks)| stacks.clone()).unwrap_or_default();
+        let reasons = self.context.counters.absences.all();
+        let look = move |rack: &Rack, now: Time| {
+            let report = |drive: &DriveId| drive_report(rack, *drive, now, &reasons);
+            let drives: Vec<DriveReport> = ids.iter().map(report).collect();
+            let (state, forecast) = (rack.group_state(group), rack.forecast(group, now));
+            (drives, state, forecast, rack.enough_drives(&ids), unusable(rack, &ids, &damaged))
+        };
+        let (drives, state, forecast, enough, unusable) = self.look(look).await?;
+        let recalled = object.bytes > 0 && self.recalls.is_here(&blob, &range);
+        let can = match (enough, found_lost) {
+            (Err(Rejection::DataLost), _) | (_, Some(_)) => "lost",
+            (Err(_), None) => "unavailable",
+            (Ok(()), None) => "readable",
+        };
+        let wait = match can {
+            _ if recalled => Some(Forecast { min: Duration::ZERO, max: Duration::ZERO }),
+            "readable" => Some(forecast),
+            _ => None,
+        };
+        let seconds = |span: Duration| self.context.clock.to_wall(span).as_secs_f64();
+        Ok(Some(PlaceReport::Rack {
+            blob: blob.blob.to_string(),
+            members: blob.members,
+            offset,
+            group: group.0,
+            group_state: group_state(state).into(),
+            class: blob.class.0,
+            code_data: blob.code_data,
+            code_parity: blob.code_parity,
+            drives,
+            state: can.into(),
+            unusable,
+            wait_min_s: wait.map(|wait| seconds(wait.min)),
+            wait_max_s: wait.map(|wait| seconds(wait.max)),
+            recalled,
+        }))
+    }
+}
+
+impl Admin for StatusService {
+    async fn status(&self) -> Result<Status, AdminError> {
         let clock = Arc::clone(&self.context.clock);
         let seen = self.look(move |rack, _| Snapshot::of(rack, &*clock)).await?;
         let staging = self.context.staging.usage();
@@ -125,24 +190,16 @@ impl StatusService {
         Ok(status)
     }
 
-    /// A look at the engine.
-    async fn look<T: Send + 'static>(
-        &self,
-        look: impl FnOnce(&Rack, Time) -> T + Send + 'static,
-    ) -> Result<T, AdminError> {
-        self.world.ask(look).await.ok_or(AdminError::Stopping)
-    }
-
-    async fn place(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, AdminError> {
+    async fn explain(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, AdminError> {
         let (object, place) = match self.context.catalog.get_object(bucket, key).await {
             Ok(found) => found,
             Err(CatalogError::NoSuchKey | CatalogError::NoSuchBucket) => return Ok(None),
-            Err(error) => return Err(admin_error(&error)),
+            Err(error) => return Err(error.into()),
         };
         let place = match place {
             place @ (Place::Staged { .. } | Place::Parts) => {
                 let slots = self.context.catalog.slots_of(object.version, place).await;
-                let slots = slots.map_err(|error| admin_error(&error))?;
+                let slots = slots?;
                 self.in_workshop(&object, slots).await
             }
             Place::Stored { blob, offset } => match self.in_rack(&object, blob, offset).await? {
@@ -150,8 +207,7 @@ impl StatusService {
                 None => return Ok(None),
             },
         };
-        let quarantine =
-            self.context.catalog.unreadable_of(object.version).await.map_err(|error| admin_error(&error))?;
+        let quarantine = self.context.catalog.unreadable_of(object.version).await?;
         Ok(Some(Explanation {
             bucket: bucket.into(),
             key: key.into(),
@@ -163,91 +219,21 @@ impl StatusService {
         }))
     }
 
-    async fn in_workshop(&self, object: &Object, slots: Vec<u64>) -> PlaceReport {
-        let age_ms = (self.context.wall)().saturating_sub(object.modified_ms);
-        let migrating = self.world.is_migrating(object.version).await;
-        PlaceReport::Workshop { slots, age_s: Duration::from_millis(age_ms).as_secs_f64(), migrating }
-    }
-
-    async fn in_rack(
-        &self,
-        object: &Object,
-        blob: model::BlobId,
-        offset: u64,
-    ) -> Result<Option<PlaceReport>, AdminError> {
-        let blob = self.context.catalog.blob(blob).await.map_err(|error| admin_error(&error))?;
-        let Some(blob) = blob else { return Ok(None) };
-        let (group, ids) = (blob.group, blob.drives.clone());
-        let range = offset..offset.saturating_add(object.bytes);
-        let found_lost = self.context.counters.losses.within(blob.blob, &in_stripes(&blob, &range));
-        let damaged = found_lost.as_ref().map(|(_, stacks)| stacks.clone()).unwrap_or_default();
-        let reasons = self.context.counters.absences.all();
-        let look = move |rack: &Rack, now: Time| {
-            let report = |drive: &DriveId| drive_report(rack, *drive, now, &reasons);
-            let drives: Vec<DriveReport> = ids.iter().map(report).collect();
-            let (state, forecast) = (rack.group_state(group), rack.forecast(group, now));
-            (drives, state, forecast, rack.enough_drives(&ids), unusable(rack, &ids, &damaged))
-        };
-        let (drives, state, forecast, enough, unusable) = self.look(look).await?;
-        let recalled = object.bytes > 0 && self.recalls.is_here(&blob, &range);
-        let can = match (enough, found_lost) {
-            (Err(Rejection::DataLost), _) | (_, Some(_)) => "lost",
-            (Err(_), None) => "unavailable",
-            (Ok(()), None) => "readable",
-        };
-        let wait = match can {
-            _ if recalled => Some(Forecast { min: Duration::ZERO, max: Duration::ZERO }),
-            "readable" => Some(forecast),
-            _ => None,
-        };
-        let seconds = |span: Duration| self.context.clock.to_wall(span).as_secs_f64();
-        Ok(Some(PlaceReport::Rack {
-            blob: blob.blob.to_string(),
-            members: blob.members,
-            offset,
-            group: group.0,
-            group_state: group_state(state).into(),
-            class: blob.class.0,
-            code_data: blob.code_data,
-            code_parity: blob.code_parity,
-            drives,
-            state: can.into(),
-            unusable,
-            wait_min_s: wait.map(|wait| seconds(wait.min)),
-            wait_max_s: wait.map(|wait| seconds(wait.max)),
-            recalled,
-        }))
-    }
-}
-
-impl Admin for StatusService {
-    fn status(&self) -> BoxFuture<'_, Result<Status, AdminError>> {
-        Box::pin(self.report())
-    }
-
-    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, AdminError>> {
-        Box::pin(self.place(bucket, key))
-    }
-
-    fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, AdminError>> {
+    async fn drives(&self) -> Result<Vec<DriveReport>, AdminError> {
         let reasons = self.context.counters.absences.all();
         let look = move |rack: &Rack, now: Time| {
             rack.spec().drives.iter().map(|drive| drive_report(rack, drive.id, now, &reasons)).collect()
         };
-        Box::pin(self.look(look))
+        self.look(look).await
     }
 
-    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, AdminError>> {
-        Box::pin(self.fail(DriveId(drive), force))
+    async fn fail_drive(&self, drive: u32, force: bool) -> Result<Option<DriveReport>, AdminError> {
+        self.fail(DriveId(drive), force).await
     }
 
-    fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, AdminError>> {
-        Box::pin(self.replace(DriveId(drive)))
+    async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
+        self.replace(DriveId(drive)).await
     }
-}
-
-fn admin_error(error: &CatalogError) -> AdminError {
-    AdminError::Because(error.to_string())
 }
 
 fn front(traffic: &Traffic) -> FrontStatus {

@@ -1,7 +1,7 @@
 //! The operator's word on drives: one is given up for good, another takes its place.
 
+use super::StatusService;
 use super::snapshot::drive_report;
-use super::{StatusService, admin_error};
 use crate::admin::AdminError;
 use crate::data_dir::fresh_label;
 use crate::replace::{self, ReplaceError};
@@ -21,7 +21,7 @@ impl StatusService {
         }
         // Remembered first: what the rack acts upon must hold after a crash as well.
         let now_ms = (self.context.wall)();
-        let first = self.context.catalog.fail_drive(drive, now_ms).await.map_err(|error| admin_error(&error))?;
+        let first = self.context.catalog.fail_drive(drive, now_ms).await?;
         if first {
             tracing::warn!(%drive, "the operator says that a drive failed for good; what it held is rebuilt");
             // Once: to the engine, a second time means that the drive was pulled and takes no power any more.
@@ -51,8 +51,7 @@ impl StatusService {
         let taken = taken.map_err(|error| AdminError::Because(error.to_string()))?;
         let uuid = taken.map_err(|error| AdminError::Because(error.to_string()))?;
         // Remembered first: what the rack acts upon must hold after a crash as well.
-        let lost_bytes =
-            self.context.catalog.replace_drive(drive, uuid.0).await.map_err(|error| admin_error(&error))?;
+        let lost_bytes = self.context.catalog.replace_drive(drive, uuid.0).await?;
         let Some(lost_bytes) = lost_bytes else {
             return Err(AdminError::Because(ReplaceError::NotFailed(number).to_string()));
         };
