@@ -225,10 +225,10 @@ impl Boot<'_> {
         );
         let users = Arc::new(users.await?);
         let traffic = Traffic::new(&self.config.limits(self.descriptors.connections));
-        let status = StatusService::new(context.clone(), world.clone(), emulated)
-            .with_notices(self.notices.clone())
-            .with_traffic(Arc::clone(&traffic))
-            .with_places(self.dir.labels());
+        let mut status = StatusService::new(context.clone(), world.clone(), emulated);
+        status.notices = self.notices.clone();
+        status.traffic = Some(Arc::clone(&traffic));
+        status.places = self.dir.labels();
         Ok(Running { context, world, users, traffic, status: Arc::new(status), jobs })
     }
 

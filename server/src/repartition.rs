@@ -277,7 +277,7 @@ impl Repartitions {
 
     /// Reports to the engine what happened to a job; false if it has no task.
     fn report(&self, job: u64, event: JobEvent) -> bool {
-        let has_task = self.shared.running().contains_key(&job);
+        let has_task = self.shared.running.lock().contains_key(&job);
         if has_task {
             self.shared.world.report_job(JobId(job), event);
         }
@@ -286,7 +286,7 @@ impl Repartitions {
 
     async fn report_of(&self, job: &Job) -> JobReport {
         let kept = kept(job);
-        let running = self.shared.running().get(&job.job).cloned();
+        let running = self.shared.running.lock().get(&job.job).cloned();
         let waits = matches!(running, Some(None));
         let progress = match running.flatten() {
             Some(work) => Some(work.progress().await),

@@ -19,7 +19,7 @@ use disk::label::Label;
 use engine::{Forecast, Rack, Rejection};
 use model::{DriveId, Time};
 use s3::Traffic;
-use snapshot::{Snapshot, drive_report, group_state, unusable};
+use snapshot::{drive_report, group_state, late, rack_status, unusable};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,11 +35,14 @@ pub struct StatusService {
     context: Context,
     world: WorldHandle,
     emulated: Arc<EmulatedRack>,
-    notices: Notices,
     recalls: Recalls,
-    traffic: Option<Arc<Traffic>>,
-    /// The directory behind each drive, and the label that belongs there; none where drives are no directories.
-    places: Vec<(PathBuf, Label)>,
+    /// Notices of how the server is set up.
+    pub(crate) notices: Notices,
+    /// The figures of the S3 front, if there is one.
+    pub(crate) traffic: Option<Arc<Traffic>>,
+    /// The directory behind each drive, by number, and the label that belongs there; none where drives are no
+    /// directories. With these, an empty directory can be taken as the replacement of a drive.
+    pub(crate) places: Vec<(PathBuf, Label)>,
     /// Held by whoever has a drive replaced.
     replacing: tokio::sync::Mutex<()>,
     started: Instant,
@@ -53,25 +56,6 @@ impl StatusService {
         let replacing = tokio::sync::Mutex::default();
         let (notices, traffic, places) = (Notices::default(), None, Vec::new());
         Self { context, world, emulated, notices, recalls, traffic, places, replacing, started }
-    }
-
-    /// The same, with notices of how the server is set up.
-    #[must_use]
-    pub fn with_notices(self, notices: Notices) -> Self {
-        Self { notices, ..self }
-    }
-
-    /// The same, with figures of the S3 front.
-    #[must_use]
-    pub fn with_traffic(self, traffic: Arc<Traffic>) -> Self {
-        Self { traffic: Some(traffic), ..self }
-    }
-
-    /// The same, which can also take an empty directory as the replacement of a drive: `places` are all drives'
-    /// directories with their labels, by number.
-    #[must_use]
-    pub fn with_places(self, places: Vec<(PathBuf, Label)>) -> Self {
-        Self { places, ..self }
     }
 
     /// A look at the engine.
@@ -142,13 +126,13 @@ impl StatusService {
 impl Admin for StatusService {
     async fn status(&self) -> Result<Status, AdminError> {
         let clock = Arc::clone(&self.context.clock);
-        let seen = self.look(move |rack, _| Snapshot::of(rack, &*clock)).await?;
+        let look = move |rack: &Rack, _| (rack_status(rack, &*clock), late(rack));
+        let (seen, late) = self.look(look).await?;
         let staging = self.context.staging.usage();
         let spool = self.context.spool.usage();
         let overrun = self.emulated.overrun();
         let uploads = self.context.catalog.upload_usage().await.unwrap_or_default();
         let mut status = Status {
-            rack: seen.rack,
             modelled_s: self.context.clock.now().as_secs_f64(),
             wall_ms: (self.context.wall)(),
             time_scale: self.context.clock.scale(),
@@ -161,17 +145,10 @@ impl Admin for StatusService {
                 capacity_bytes: staging.capacity_bytes,
                 spool_bytes: spool.used_bytes,
                 spool_capacity_bytes: spool.capacity_bytes,
-                migrations_under_way: seen.migrations_under_way,
+                ..seen.workshop
             },
             front: self.traffic.as_deref().map(front).unwrap_or_default(),
-            power: seen.power,
-            drives: seen.drives,
-            rebuilds: seen.rebuilds,
-            classes: seen.classes,
-            totals: seen.totals,
-            capacity: seen.capacity,
-            warnings: Vec::new(),
-            notes: Vec::new(),
+            ..seen
         };
         let counters = &self.context.counters;
         status.power.fuse_trips = counters.fuse_trips.load(Ordering::Relaxed);
@@ -183,7 +160,7 @@ impl Admin for StatusService {
         self.notices.add_to(&mut status);
         status.warnings.extend(quarantine_warning(&self.context).await);
         status.warnings.extend(catalog_warnings(&self.context));
-        status.warnings.extend(late_drives(&seen.late));
+        status.warnings.extend(late_drives(&late));
         let absences = counters.absences.all();
         let named = absences.iter().take(ABSENCES_NAMED);
         status.warnings.extend(named.map(|(drive, reason)| format!("drive {} cannot be used: {reason}", drive.0)));

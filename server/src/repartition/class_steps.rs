@@ -114,7 +114,7 @@ impl ClassSteps {
             }
             Err(fault) => {
                 if let Some(ahead) = ahead {
-                    work.buffer().put_back(ahead.taken);
+                    work.buffer.lock().put_back(ahead.taken);
                 }
                 self.ahead = Some(batch);
                 Ok(self.write_fault(&fault))
@@ -128,7 +128,7 @@ impl ClassSteps {
         if batch.target == target {
             return Some(batch);
         }
-        self.work.buffer().put_back(batch.taken);
+        self.work.buffer.lock().put_back(batch.taken);
         None
     }
 
@@ -138,7 +138,7 @@ impl ClassSteps {
         let number = work.destination_number(target);
         let Some(run) = work.take_run(on, target, bytes) else {
             // What is left of the run is an account without bytes.
-            work.buffer().refill(number, bytes, Vec::new()).map_err(|error| error.to_string())?;
+            work.buffer.lock().refill(number, bytes, Vec::new()).map_err(|error| error.to_string())?;
             return Ok(StepResult::Refilled { bytes });
         };
         // Its stacks may have been rebuilt on other drives since.
@@ -151,7 +151,7 @@ impl ClassSteps {
                 return Ok(self.read_fault(&fault));
             }
         };
-        work.buffer().refill(number, run.counted, pieces).map_err(|error| error.to_string())?;
+        work.buffer.lock().refill(number, run.counted, pieces).map_err(|error| error.to_string())?;
         work.was_refilled(&run);
         let service = ObjectService::new(work.context.clone(), work.world.clone(), Duration::ZERO);
         for (_, key, _) in &run.members {
@@ -211,7 +211,7 @@ async fn encoded(
         WriteTarget::Deliver(_) => work.memory.object_bytes,
         WriteTarget::Offload { .. } => work.memory.chunk_bytes,
     };
-    let taken = work.buffer().take(work.destination_number(target.destination()), most);
+    let taken = work.buffer.lock().take(work.destination_number(target.destination()), most);
     if taken.is_empty() {
         return Ok(None);
     }

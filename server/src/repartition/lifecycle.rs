@@ -17,7 +17,7 @@ impl Shared {
     /// Begins a job, which waits its turn among the others.
     pub(super) fn spawn(self: &Arc<Self>, job: Job) {
         let shared = Arc::clone(self);
-        self.running().insert(job.job, None);
+        self.running.lock().insert(job.job, None);
         let actions = self.world.queue_job(JobId(job.job));
         (self.context.spawn)(Box::pin(async move {
             let number = job.job;
@@ -29,7 +29,7 @@ impl Shared {
                 tracing::error!(job = number, %error, "a repartition does not go on");
                 shared.park(job, &error).await;
             }
-            shared.running().remove(&number);
+            shared.running.lock().remove(&number);
         }));
     }
 
@@ -106,7 +106,7 @@ impl Shared {
         self.enter(job.clone(), planned).await.map_err(|error| Ended::Failed(error.to_string()))?;
         let work = JobWork::begin(&self.context, &self.world, JobId(job.job), request, &survey).await;
         let work = Arc::new(work.ok_or(Ended::Closing)?);
-        if let Some(running) = self.running().get_mut(&job.job) {
+        if let Some(running) = self.running.lock().get_mut(&job.job) {
             *running = Some(Arc::clone(&work));
         }
         let scale = self.context.clock.scale();

@@ -21,9 +21,10 @@ use batch::{Decoder, Need, Partitioner, Spec, held_bytes, same_columns};
 use bytes::Bytes;
 use engine::Rejection;
 use model::GroupId;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// Objects of up to so many bytes are read at once, though their decoder may ask for their end first.
 const WHOLE_BYTES: u64 = 4 << 20;
@@ -365,7 +366,7 @@ impl Reader {
             let needed_bytes = bytes * buffer_bytes.div_ceil(chunk_bytes);
             return Err(batch::Error::BufferTooSmall { buffer_bytes, needed_bytes }.into());
         }
-        let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = buffer.lock();
         for (partition, piece) in pieces.drain(..) {
             done.rows += piece.num_rows() as u64;
             buffer.put(partition, piece, &mut done.unreported)?;

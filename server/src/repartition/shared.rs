@@ -7,8 +7,9 @@ use super::report::Kept;
 use crate::world::{Context, WorldHandle};
 use catalog::{CatalogError, Job, JobState};
 use model::RackSpec;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// How often a job begins anew by itself after a server that was not told to end; perhaps it ended because of the job.
 const INTERRUPTIONS_MAX: u32 = 3;
@@ -19,7 +20,7 @@ pub(super) struct Shared {
     pub world: WorldHandle,
     pub spec: RackSpec,
     /// Jobs that have a task, with their work once they are at work.
-    running: Mutex<BTreeMap<u64, Option<Arc<JobWork>>>>,
+    pub running: Mutex<BTreeMap<u64, Option<Arc<JobWork>>>>,
     /// Held by whoever changes a job's state. One for each job since the server began.
     locks: Mutex<BTreeMap<u64, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -30,17 +31,9 @@ impl Shared {
         Self { context, world, spec, running: Mutex::default(), locks: Mutex::default() }
     }
 
-    /// Jobs that have a task, with their work once they are at work.
-    pub fn running(&self) -> MutexGuard<'_, BTreeMap<u64, Option<Arc<JobWork>>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Locks a job's state: nobody else changes it meanwhile.
     pub async fn lock(&self, job: u64) -> tokio::sync::OwnedMutexGuard<()> {
-        let lock = {
-            let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(locks.entry(job).or_default())
-        };
+        let lock = Arc::clone(self.locks.lock().entry(job).or_default());
         lock.lock_owned().await
     }
 
