@@ -47,3 +47,9 @@ impl From<StoreError> for ServerError {
         Self::Catalog(error.into())
     }
 }
+
+/// `error` in words.
+#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
+pub(crate) fn text(error: impl ToString) -> String {
+    error.to_string()
+}

@@ -141,7 +141,8 @@ impl Repartitions {
     pub async fn ask(&self, request: Request) -> Result<JobReport, JobError> {
         let Shared { context, world, spec, .. } = &*self.shared;
         let survey = plan::survey(context, world, spec, &request).await;
-        let mut survey = survey.map_err(|error| JobError::Refused(error.to_string()))?;
+        let mut survey =
+            survey.map_err(|failed| JobError::Refused(failed.unwrap_or_else(|| "the server is stopping".into())))?;
         memory::fits_the_machine(survey.plan.memory_bytes_most).map_err(JobError::Refused)?;
         let (_, to) = places::places(&request).map_err(JobError::Refused)?;
         let request = Request { to, ..request };

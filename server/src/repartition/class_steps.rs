@@ -14,7 +14,7 @@ use crate::world::{MakeError, MemoryReads};
 use arrow_array::RecordBatch;
 use catalog::{Blob, HIDDEN_BUCKET};
 use engine::repartition::Order;
-use engine::{Rejection, StepResult};
+use engine::{PriorityClass, Rejection, StepResult};
 use futures::FutureExt;
 use model::{ClassId, GroupId};
 use std::collections::{BTreeMap, VecDeque};
@@ -37,7 +37,7 @@ impl ClassSteps {
     /// A class whose input lies so on its groups.
     pub fn new(work: &Arc<JobWork>, class: ClassId, queues: BTreeMap<GroupId, VecDeque<Input>>) -> Self {
         let reads = MemoryReads::new(work.context.clone(), work.world.clone()).for_job(work.of(class));
-        let (records, blobs) = (Arc::clone(&work.records), BlobReader::new(reads.clone()));
+        let (records, blobs) = (Arc::clone(&work.records), BlobReader::new(reads.clone(), PriorityClass::Background));
         let reader = Reader::new(work.context.clone(), records, blobs, queues, work.limits);
         let writer = Writer {
             context: work.context.clone(),
@@ -228,7 +228,7 @@ async fn encoded(
 
 /// The pieces of a run, by partition.
 async fn read_run(reads: MemoryReads, run: &Run, blob: &Blob) -> Result<Vec<(usize, RecordBatch)>, ReadFault> {
-    let mut blobs = BlobReader::new(reads);
+    let mut blobs = BlobReader::new(reads, PriorityClass::Background);
     let end = run.members.last().map_or(0, |(_, _, range)| range.end);
     let mut pieces = Vec::new();
     for (partition, key, range) in &run.members {

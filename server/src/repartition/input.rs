@@ -7,6 +7,7 @@
 
 use super::places::directory;
 use super::report::{Place, Request};
+use crate::error::text;
 use batch::Format;
 use catalog::{Catalog, CatalogError, ListRequest, Object, VersionId};
 use model::{BlobId, GroupId};
@@ -57,15 +58,8 @@ pub(super) async fn listed(catalog: &Catalog, request: &Request) -> Result<Found
         CatalogError::NoSuchBucket => format!("there is no bucket `{}` to read from", from.bucket),
         error => error.to_string(),
     };
-    let mut found = Found {
-        format: request
-            .format
-            .as_deref()
-            .map(str::parse)
-            .transpose()
-            .map_err(|error: batch::UnknownFormat| error.to_string())?,
-        ..Found::default()
-    };
+    let mut found =
+        Found { format: request.format.as_deref().map(str::parse).transpose().map_err(text)?, ..Found::default() };
     if !from.prefix.is_empty() && !from.prefix.ends_with('/') {
         match catalog.head_object(&from.bucket, &from.prefix).await {
             Ok(object) => {
@@ -95,9 +89,9 @@ pub(super) async fn listed(catalog: &Catalog, request: &Request) -> Result<Found
 
 /// Refuses input that is known not to be readable: no group wakes for a job that could not come to its end.
 async fn none_is_quarantined(catalog: &Catalog, versions: &[VersionId]) -> Result<(), String> {
-    let quarantined = catalog.are_unreadable(versions).await.map_err(|error| error.to_string())?;
+    let quarantined = catalog.are_unreadable(versions).await.map_err(text)?;
     let Some(first) = versions.iter().zip(quarantined).find(|(_, quarantined)| *quarantined) else { return Ok(()) };
-    let Some(found) = catalog.unreadable_of(*first.0).await.map_err(|error| error.to_string())? else { return Ok(()) };
+    let Some(found) = catalog.unreadable_of(*first.0).await.map_err(text)? else { return Ok(()) };
     let catalog::Unreadable { bucket, key, reason, .. } = found;
     Err(format!("s3://{bucket}/{key} is in quarantine: {reason}; write it again, or delete it"))
 }
@@ -141,7 +135,7 @@ impl Found {
         }
         let versions: Vec<_> = listed.iter().map(|(_, version)| *version).collect();
         none_is_quarantined(catalog, &versions).await?;
-        self.place(catalog, &from.bucket, listed).await.map_err(|error| error.to_string())
+        self.place(catalog, &from.bucket, listed).await.map_err(text)
     }
 
     /// Learns from the name of an object what it is, unless that was said.

@@ -2,7 +2,7 @@
 
 use super::heavy::heavy;
 use super::job_work::{Complete, JobWork};
-use super::plan::{self, SurveyError};
+use super::plan;
 use super::report::{Kept, Outcome, Request};
 use super::runner::{self, BROKEN, Ended};
 use super::shared::{Shared, json, kept};
@@ -94,10 +94,7 @@ impl Shared {
 
     async fn carry_out(&self, job: &Job, request: &Request, actions: &mut JobActions) -> Result<Complete, Ended> {
         let survey = plan::survey(&self.context, &self.world, &self.spec, request).await;
-        let survey = survey.map_err(|error| match error {
-            SurveyError::Closing => Ended::Closing,
-            SurveyError::Refused(reason) => Ended::Failed(reason),
-        })?;
+        let survey = survey.map_err(Ended::of)?;
         // What there is to read may have changed since it was asked for.
         let planned = |job: &Job| {
             let report = json(&Kept { plan: Some(survey.plan.clone()), works: true, ..kept(job) });

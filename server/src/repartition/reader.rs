@@ -13,7 +13,7 @@
 use super::buffer::{Buffer, Unreported};
 use super::heavy::heavy;
 use super::input::{Input, ReadInput};
-use super::source::{BlobReader, GAP_BYTES, Opened, Source, SourceError, open, read_files};
+use super::source::{BlobReader, GAP_BYTES, Opened, Source, SourceError, open};
 use crate::world::{Context, quarantine};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
@@ -402,18 +402,6 @@ impl Open {
         match &self.whole {
             Some(whole) => Ok(whole.slice(range.start as usize..range.end as usize)),
             None => self.source.fetch(blobs, range, ahead).await,
-        }
-    }
-}
-
-impl Source {
-    async fn fetch(&mut self, blobs: &mut BlobReader, range: Range<u64>, ahead: u64) -> Result<Bytes, SourceError> {
-        match self {
-            Self::Rack { blob, offset, .. } => {
-                let wanted = *offset + range.start..*offset + range.end;
-                blobs.read(blob, wanted, ahead.min(blob.payload_bytes)).await
-            }
-            Self::Workshop { files, open } => read_files(files, open, range).await,
         }
     }
 }

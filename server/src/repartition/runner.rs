@@ -26,6 +26,13 @@ pub(super) enum Ended {
     Failed(String),
 }
 
+impl Ended {
+    /// It failed for a reason, or else the world has ended.
+    pub fn of(failed: Option<String>) -> Self {
+        failed.map_or(Self::Closing, Self::Failed)
+    }
+}
+
 /// The reason of a job that failed in a way that must not be.
 pub(super) const BROKEN: &str = "it failed in a way that must not be; please report this";
 
@@ -72,7 +79,7 @@ pub(super) async fn run(
     };
     assert!(steps.is_empty() || end == JobEnd::Closing, "a job ends with no step in hand");
     match end {
-        JobEnd::Done => work.complete().await.map_err(|failed| failed.map_or(Ended::Closing, Ended::Failed)),
+        JobEnd::Done => work.complete().await.map_err(Ended::of),
         JobEnd::Cancelled => Err(Ended::Cancelled),
         JobEnd::Closing => Err(Ended::Closing),
         JobEnd::Failed { class } => Err(Ended::Failed(work.fault(class))),

@@ -93,9 +93,23 @@ async fn placed(context: &Context, bucket: &str, input: &Input) -> Result<Option
     }
 }
 
+impl Source {
+    /// The bytes `range` of the object; what follows in its blob is read along up to `ahead`.
+    pub async fn fetch(&mut self, blobs: &mut BlobReader, range: Range<u64>, ahead: u64) -> Result<Bytes, SourceError> {
+        match self {
+            Self::Rack { blob, offset, .. } => {
+                let wanted = *offset + range.start..*offset + range.end;
+                blobs.read(blob, wanted, ahead.min(blob.payload_bytes)).await
+            }
+            Self::Workshop { files, open } => read_files(files, open, range).await,
+        }
+    }
+}
+
 /// Reads ranges of a blob, going on with one stream as long as they follow one another.
 pub(super) struct BlobReader {
     reads: MemoryReads,
+    priority: PriorityClass,
     open: Option<Stream>,
 }
 
@@ -108,9 +122,9 @@ struct Stream {
 }
 
 impl BlobReader {
-    /// Reads by `reads`.
-    pub fn new(reads: MemoryReads) -> Self {
-        Self { reads, open: None }
+    /// Reads by `reads`, as work of that class.
+    pub fn new(reads: MemoryReads, priority: PriorityClass) -> Self {
+        Self { reads, priority, open: None }
     }
 
     /// Ends the operation that is open.
@@ -128,11 +142,11 @@ impl BlobReader {
         if !goes_on {
             self.open = None;
             let rest = range.start..end.max(range.end);
-            let bytes = self.reads.stream(blob.clone(), rest.clone(), PriorityClass::Background);
+            let bytes = self.reads.stream(blob.clone(), rest.clone(), self.priority);
             self.open = Some(Stream { blob: blob.blob, rest, bytes, left: Bytes::new() });
         }
         let read = async {
-            let Some(open) = &mut self.open else { return Err(ended()) };
+            let Some(open) = &mut self.open else { return Err(Rejection::Closing) };
             open.skip(range.start).await?;
             open.take((range.end - range.start) as usize).await
         };
@@ -154,33 +168,26 @@ impl Stream {
     }
 
     async fn take(&mut self, bytes: usize) -> Result<Bytes, Rejection> {
-        while self.left.is_empty() && bytes > 0 {
-            self.left = self.bytes.next().await.ok_or_else(ended)??;
-        }
-        if self.left.len() >= bytes {
-            self.rest.start += bytes as u64;
-            return Ok(self.left.split_to(bytes));
-        }
-        let mut all = BytesMut::with_capacity(bytes);
-        while all.len() < bytes {
-            if self.left.is_empty() {
-                self.left = self.bytes.next().await.ok_or_else(ended)??;
-            }
+        let mut all = BytesMut::new();
+        loop {
             let now = self.left.split_to(self.left.len().min(bytes - all.len()));
+            self.rest.start += now.len() as u64;
+            if now.len() == bytes {
+                return Ok(now);
+            }
+            all.reserve(bytes - all.len());
             all.extend_from_slice(&now);
+            if all.len() == bytes {
+                return Ok(all.freeze());
+            }
+            // A stream of reads gives all of its bytes, or says why not, unless the world has ended.
+            self.left = self.bytes.next().await.ok_or(Rejection::Closing)??;
         }
-        self.rest.start += bytes as u64;
-        Ok(all.freeze())
     }
 }
 
-/// A stream of reads gives all of its bytes, or says why not, unless the world has ended.
-fn ended() -> Rejection {
-    Rejection::Closing
-}
-
 /// Bytes of an object that lies in files of the workshop.
-pub(super) async fn read_files(
+async fn read_files(
     files: &[(Range<u64>, SlotHold)],
     open: &mut Option<(usize, StagedReader)>,
     range: Range<u64>,

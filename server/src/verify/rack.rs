@@ -7,7 +7,7 @@
 
 use super::gathered::Counted;
 use super::{Finding, Kind, PAGE, REPORT, Step, Work};
-use crate::error::ServerError;
+use crate::error::{ServerError, text};
 use catalog::{Blob, Known, Member};
 use disk::stack::{self, Flaw, Inspection, Policy, StackReader};
 use disk::{Drive, FileName};
@@ -387,9 +387,4 @@ fn misfit(blob: &Blob, layout: &Layout) -> Option<String> {
     let mut homes = blob.drives.iter().map(|drive| layout.group_of(*drive));
     let fits = homes.all(|home| home == Some(blob.group));
     (!fits).then(|| format!("blob {} lies in group {}, which has other drives", blob.blob, blob.group))
-}
-
-#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
-fn text(error: impl ToString) -> String {
-    error.to_string()
 }

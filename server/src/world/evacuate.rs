@@ -8,6 +8,7 @@ use super::quarantine::quarantine;
 use super::state::World;
 use super::state::WorldHandle;
 use crate::context::{Context, usage_of};
+use crate::error::text;
 use catalog::{Blob, Place, PlacedObject, Version, VersionId};
 use engine::{Event, PriorityClass, Rejection};
 use futures::StreamExt;
@@ -131,9 +132,4 @@ impl Evacuation {
         }
         Ok(moved.is_some())
     }
-}
-
-#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
-fn text(error: impl ToString) -> String {
-    error.to_string()
 }
