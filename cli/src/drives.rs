@@ -3,24 +3,21 @@
 
 use crate::args::{Fail, List, Replace};
 use crate::human::{self, bytes};
-use crate::output::{self, runtime};
+use crate::output::{ask, show, wait_for};
 use server::admin::{Client, ClientError};
 use server::offline::Offline;
 use server::report::DriveReport;
 
 /// `larder drive list`.
 pub fn list(options: &List) -> anyhow::Result<()> {
-    let client = Client::of(&options.data.data)?;
-    let runtime = runtime()?;
-    let drives = runtime.block_on(client.drives())?;
-    if options.json { output::print_json(&drives) } else { Ok(output::print(&(table(&drives) + &reasons(&drives)))?) }
+    let drives = ask(&options.data, async |client| client.drives().await)?;
+    show(options.json, &drives, |drives| table(drives) + &reasons(drives))
 }
 
 /// `larder drive fail`: through the running server, or in the data directory if there is none.
 pub fn fail(options: &Fail) -> anyhow::Result<()> {
     let Fail { data, drive, force, json } = options;
-    let runtime = runtime()?;
-    let (report, running) = runtime.block_on(async {
+    let (report, running) = wait_for(async {
         match Client::of(&data.data)?.fail_drive(*drive, *force).await {
             Err(ClientError::NoServer(dir)) => {
                 anyhow::Ok((Offline::open(&dir).await?.fail_drive(*drive, *force).await?, false))
@@ -29,9 +26,6 @@ pub fn fail(options: &Fail) -> anyhow::Result<()> {
         }
     })?;
     let report = known(report, *drive)?;
-    if *json {
-        return output::print_json(&report);
-    }
     let rest = match report.group {
         Some(group) if running => {
             format!("its data is rebuilt in group {group}; `larder status` shows the progress")
@@ -39,30 +33,26 @@ pub fn fail(options: &Fail) -> anyhow::Result<()> {
         Some(group) => format!("its data is rebuilt in group {group} from the next start on"),
         None => "it is a spare, and held nothing".to_owned(),
     };
-    Ok(output::print(&format!("drive {drive} is given up: {rest}\n"))?)
+    show(*json, &report, |_| format!("drive {drive} is given up: {rest}\n"))
 }
 
 /// `larder drive replace`: through the running server, or in the data directory if there is none.
 pub fn replace(options: &Replace) -> anyhow::Result<()> {
     let Replace { data, drive, json } = options;
-    let runtime = runtime()?;
-    let report = runtime.block_on(async {
+    let report = wait_for(async {
         match Client::of(&data.data)?.replace_drive(*drive).await {
             Err(ClientError::NoServer(dir)) => anyhow::Ok(Offline::open(&dir).await?.replace_drive(*drive).await?),
             answer => Ok(answer?),
         }
     })?;
     let report = known(report, *drive)?;
-    if *json {
-        return output::print_json(&report);
-    }
     let rest = match report.group {
         Some(group) => {
             format!("it is an empty drive of group {group} now; the data of the one before is rebuilt on the others")
         }
         None => "it is a spare".to_owned(),
     };
-    Ok(output::print(&format!("drive {drive} is replaced: {rest}\n"))?)
+    show(*json, &report, |_| format!("drive {drive} is replaced: {rest}\n"))
 }
 
 fn known(report: Option<DriveReport>, drive: u32) -> anyhow::Result<DriveReport> {

@@ -3,9 +3,8 @@
 use crate::args::Explain;
 use crate::drives;
 use crate::human::{bytes, count, counted, seconds};
-use crate::output::{self, runtime};
+use crate::output::{ask, show};
 use anyhow::bail;
-use server::admin::Client;
 use server::report::{Explanation, PlaceReport, UnusableStack};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -15,13 +14,11 @@ const LAST_DATE_MS: u64 = 253_402_300_799_000;
 
 /// `larder explain`.
 pub fn explain(options: &Explain) -> anyhow::Result<()> {
-    let client = Client::of(&options.data.data)?;
-    let runtime = runtime()?;
     let (bucket, key) = (&options.object.bucket, &options.object.key);
-    let Some(explanation) = runtime.block_on(client.explain(bucket, key))? else {
+    let Some(explanation) = ask(&options.data, async |client| client.explain(bucket, key).await)? else {
         bail!("there is no object s3://{bucket}/{key}; list what there is with `aws s3 ls s3://{bucket} --recursive`");
     };
-    if options.json { output::print_json(&explanation) } else { Ok(output::print(&text(&explanation))?) }
+    show(options.json, &explanation, text)
 }
 
 fn text(explanation: &Explanation) -> String {

@@ -66,7 +66,7 @@ pub fn plan(options: &Plan) -> anyhow::Result<()> {
         std::fs::write(path, svg)
             .with_context(|| format!("writing {}; write --svg with a file in a directory of yours", path.display()))?;
     }
-    if options.json { output::print_json(&report) } else { Ok(output::print(&text(&spec, &layout, &report))?) }
+    output::show(options.json, &report, |report| text(&spec, &layout, report))
 }
 
 /// The layout of `spec`, verified by code that shares nothing with the synthesis.

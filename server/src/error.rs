@@ -4,7 +4,6 @@
 use crate::config::ConfigError;
 use crate::data_dir::DataDirError;
 use crate::descriptors::TooFewDescriptors;
-use crate::replace::ReplaceError;
 use catalog::{CatalogError, StoreError};
 use disk::DriveError;
 use engine::layout::LayoutError;
@@ -31,9 +30,6 @@ pub enum ServerError {
     /// The process may have too few files open.
     #[error(transparent)]
     Descriptors(#[from] TooFewDescriptors),
-    /// The drive is not replaced.
-    #[error(transparent)]
-    Replace(#[from] ReplaceError),
     /// The system refuses a step.
     #[error("{0}: {1}")]
     Io(String, io::Error),

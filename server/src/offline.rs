@@ -6,7 +6,7 @@
 use crate::boot;
 use crate::data_dir::{DataDir, fresh_label};
 use crate::error::ServerError;
-use crate::replace::{self, ReplaceError};
+use crate::replace;
 use crate::report::DriveReport;
 use crate::status_service::may_lose;
 use catalog::{Catalog, SqliteStore};
@@ -47,23 +47,22 @@ impl Offline {
     /// # Errors
     /// [`ServerError`]; if blobs may be lost by it, unless `force` says that this is known.
     pub fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, ServerError>> {
-        Box::pin(self.remember_failed(drive, force))
-    }
-
-    async fn remember_failed(&self, drive: u32, force: bool) -> Result<Option<DriveReport>, ServerError> {
-        let Some(drive) = self.known(drive) else { return Ok(None) };
-        let failed: Vec<DriveId> = self.catalog.failed_drives().await?.into_iter().map(|(drive, _)| drive).collect();
-        if !force
-            && !failed.contains(&drive)
-            && let Some(group) = self.layout.group_of(drive)
-        {
-            let unbuilt = self.unbuilt(group, drive).await?;
-            if let Some(refusal) = may_lose(self.dir.rack().code, group, drive, &unbuilt) {
-                return Err(ServerError::Refused(refusal));
+        Box::pin(async move {
+            let Some(drive) = self.known(drive) else { return Ok(None) };
+            let failed: Vec<DriveId> =
+                self.catalog.failed_drives().await?.into_iter().map(|(drive, _)| drive).collect();
+            if !force
+                && !failed.contains(&drive)
+                && let Some(group) = self.layout.group_of(drive)
+            {
+                let unbuilt = self.unbuilt(group, drive).await?;
+                if let Some(refusal) = may_lose(self.dir.rack().code, group, drive, &unbuilt) {
+                    return Err(ServerError::Refused(refusal));
+                }
             }
-        }
-        self.catalog.fail_drive(drive, clock::wall_ms()).await?;
-        Ok(Some(self.report(drive, "failed").await?))
+            self.catalog.fail_drive(drive, clock::wall_ms()).await?;
+            Ok(Some(self.report(drive, "failed").await?))
+        })
     }
 
     /// An empty directory is in the place of `drive`, which failed. Nothing if there is no such drive.
@@ -71,18 +70,16 @@ impl Offline {
     /// # Errors
     /// [`ServerError`].
     pub fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, ServerError>> {
-        Box::pin(self.remember_replaced(drive))
-    }
-
-    async fn remember_replaced(&self, drive: u32) -> Result<Option<DriveReport>, ServerError> {
-        let Some(drive) = self.known(drive) else { return Ok(None) };
-        if !self.catalog.failed_drives().await?.iter().any(|(failed, _)| *failed == drive) {
-            return Err(ReplaceError::NotFailed(drive.0).into());
-        }
-        let (path, label) = self.dir.labels().swap_remove(drive.index());
-        let uuid = replace::take(&path, &fresh_label(label)?)?;
-        self.catalog.replace_drive(drive, uuid.0).await?;
-        Ok(Some(self.report(drive, "standby").await?))
+        Box::pin(async move {
+            let Some(drive) = self.known(drive) else { return Ok(None) };
+            if !self.catalog.failed_drives().await?.iter().any(|(failed, _)| *failed == drive) {
+                return Err(ServerError::Refused(replace::not_failed(drive)));
+            }
+            let (path, label) = self.dir.labels().swap_remove(drive.index());
+            let uuid = replace::take(&path, &fresh_label(label)?).map_err(ServerError::Refused)?;
+            self.catalog.replace_drive(drive, uuid.0).await?;
+            Ok(Some(self.report(drive, "standby").await?))
+        })
     }
 
     fn known(&self, drive: u32) -> Option<DriveId> {

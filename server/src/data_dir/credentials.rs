@@ -1,6 +1,6 @@
 //! The keys clients sign with, and where they find the server, kept as lines a shell can read.
 
-use super::error::{DataDirError, failed};
+use super::error::{DataDirError, damaged, failed};
 use s3::REGION;
 use std::fmt;
 use std::fs::{Permissions, set_permissions};
@@ -69,7 +69,7 @@ impl Credentials {
             let sound = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"');
             sound
                 .then(|| value.to_owned())
-                .ok_or_else(|| DataDirError::damaged(path, format!("has no line `{prefix}...` with a key")))
+                .ok_or_else(|| damaged(path, format!("has no line `{prefix}...` with a key")))
         };
         close_to_others(path);
         Ok(Self { access_key: value(ACCESS_KEY)?, secret_key: value(SECRET_KEY)? })

@@ -4,7 +4,8 @@ use super::StatusService;
 use super::snapshot::drive_report;
 use crate::admin::AdminError;
 use crate::data_dir::fresh_label;
-use crate::replace::{self, ReplaceError};
+use crate::error::text;
+use crate::replace;
 use crate::report::DriveReport;
 use engine::{Event, Rack};
 use model::{Code, DriveId, GroupId};
@@ -38,7 +39,7 @@ impl StatusService {
         // One at a time, so that nobody writes where somebody else has just looked.
         let _turn = self.replacing.lock().await;
         if !self.look(move |rack, _| rack.has_failed(drive)).await? {
-            return Err(AdminError::Because(ReplaceError::NotFailed(number).to_string()));
+            return Err(AdminError::Because(replace::not_failed(drive)));
         }
         if !self.world.may_be_replaced(drive).await {
             return Err(AdminError::Because(format!(
@@ -46,14 +47,13 @@ impl StatusService {
                  sleeps, which `larder drive list` shows"
             )));
         }
-        let fresh = fresh_label(label).map_err(|error| AdminError::Because(error.to_string()))?;
-        let taken = tokio::task::spawn_blocking(move || replace::take(&path, &fresh)).await;
-        let taken = taken.map_err(|error| AdminError::Because(error.to_string()))?;
-        let uuid = taken.map_err(|error| AdminError::Because(error.to_string()))?;
+        let take = move || replace::take(&path, &fresh_label(label).map_err(text)?);
+        let taken = tokio::task::spawn_blocking(take).await.unwrap_or_else(|error| Err(error.to_string()));
+        let uuid = taken.map_err(AdminError::Because)?;
         // Remembered first: what the rack acts upon must hold after a crash as well.
         let lost_bytes = self.context.catalog.replace_drive(drive, uuid.0).await?;
         let Some(lost_bytes) = lost_bytes else {
-            return Err(AdminError::Because(ReplaceError::NotFailed(number).to_string()));
+            return Err(AdminError::Because(replace::not_failed(drive)));
         };
         tracing::info!(%drive, "another drive took the place of one that failed");
         self.context.counters.absences.note(drive, None);
