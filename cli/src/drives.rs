@@ -1,7 +1,7 @@
 //! `larder drive list`: the drives, one row each. `larder drive fail`: gives up a drive that failed for good. `larder
 //! drive replace`: uses another one in its place. The last two need no server.
 
-use crate::args::{Fail, List, Replace};
+use crate::args::{ChosenDrive, Fail, List};
 use crate::human::{self, bytes};
 use crate::output::{ask, show, wait_for};
 use server::admin::{Client, ClientError};
@@ -16,7 +16,7 @@ pub fn list(options: &List) -> anyhow::Result<()> {
 
 /// `larder drive fail`: through the running server, or in the data directory if there is none.
 pub fn fail(options: &Fail) -> anyhow::Result<()> {
-    let Fail { data, drive, force, json } = options;
+    let Fail { chosen: ChosenDrive { data, drive, json }, force } = options;
     let (report, running) = wait_for(async {
         match Client::of(&data.data)?.fail_drive(*drive, *force).await {
             Err(ClientError::NoServer(dir)) => {
@@ -37,8 +37,8 @@ pub fn fail(options: &Fail) -> anyhow::Result<()> {
 }
 
 /// `larder drive replace`: through the running server, or in the data directory if there is none.
-pub fn replace(options: &Replace) -> anyhow::Result<()> {
-    let Replace { data, drive, json } = options;
+pub fn replace(options: &ChosenDrive) -> anyhow::Result<()> {
+    let ChosenDrive { data, drive, json } = options;
     let report = wait_for(async {
         match Client::of(&data.data)?.replace_drive(*drive).await {
             Err(ClientError::NoServer(dir)) => anyhow::Ok(Offline::open(&dir).await?.replace_drive(*drive).await?),
@@ -68,28 +68,29 @@ fn reasons(drives: &[DriveReport]) -> String {
 /// A row for each of `drives`, with missed deadlines if there are any.
 pub fn table(drives: &[DriveReport]) -> String {
     let any_late = drives.iter().any(|drive| drive.missed_deadlines > 0);
-    let rows: Vec<Vec<String>> = drives
-        .iter()
-        .map(|drive| {
-            let [width, depth, height] = drive.slot;
-            let mut row = vec![
-                drive.drive.to_string(),
-                format!("{width},{depth},{height}"),
-                drive.group.map_or_else(|| "spare".to_owned(), |group| group.to_string()),
-                drive.state.clone(),
-                format!("{} of {}", drive.starts_today, drive.starts_per_day),
-                bytes(drive.free_bytes),
-                bytes(drive.capacity_bytes),
-            ];
-            if any_late {
-                row.push(drive.missed_deadlines.to_string());
-            }
-            row
-        })
-        .collect();
+    let row = |drive: &DriveReport| {
+        let [width, depth, height] = drive.slot;
+        let mut row = vec![
+            drive.drive.to_string(),
+            format!("{width},{depth},{height}"),
+            drive.group.map_or_else(|| "spare".to_owned(), |group| group.to_string()),
+            drive.state.clone(),
+            format!("{} of {}", drive.starts_today, drive.starts_per_day),
+            bytes(drive.free_bytes),
+            bytes(drive.capacity_bytes),
+        ];
+        if any_late {
+            row.push(drive.missed_deadlines.to_string());
+        }
+        row
+    };
     let head = ["drive", "slot", "group", "state", "starts today", "free", "capacity", "missed deadlines"];
     let shown = if any_late { &head[..] } else { &head[..7] };
-    human::table(shown, &["drive", "group", "starts today", "free", "capacity", "missed deadlines"], &rows)
+    human::table(
+        shown,
+        &["drive", "group", "starts today", "free", "capacity", "missed deadlines"],
+        drives.iter().map(row),
+    )
 }
 
 #[cfg(test)]

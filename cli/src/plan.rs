@@ -160,16 +160,11 @@ fn text(spec: &RackSpec, layout: &Layout, report: &Report<'_>) -> String {
 }
 
 fn groups_table(layout: &Layout) -> String {
-    let rows: Vec<Vec<String>> = layout
-        .groups
-        .iter()
-        .enumerate()
-        .map(|(id, group)| {
-            let drives: Vec<u32> = group.drives.iter().map(|drive| drive.0).collect();
-            vec![group.class.0.to_string(), id.to_string(), runs(&drives)]
-        })
-        .collect();
-    table(&["class", "group", "drives"], &["class", "group"], &rows)
+    let rows = layout.groups.iter().enumerate().map(|(id, group)| {
+        let drives: Vec<u32> = group.drives.iter().map(|drive| drive.0).collect();
+        vec![group.class.0.to_string(), id.to_string(), runs(&drives)]
+    });
+    table(&["class", "group", "drives"], &["class", "group"], rows)
 }
 
 #[cfg(test)]

@@ -186,31 +186,27 @@ fn planned(report: &JobReport) -> String {
 }
 
 fn forecasts(plan: &Plan) -> String {
-    let rows: Vec<Vec<String>> = plan
-        .forecasts
-        .iter()
-        .map(|forecast| {
-            vec![
-                forecast.strategy.clone(),
-                format!("{:.3}", forecast.hours),
-                format!("{:.3}", forecast.hours_with_budget),
-                count(forecast.switches),
-                count(forecast.starts_per_drive),
-                bytes(forecast.bytes_read),
-                bytes(forecast.bytes_written),
-                format!("{:.3}", forecast.kwh),
-                bytes(forecast.peak_extra_bytes),
-                match (forecast.fits, forecast.strategy == plan.chosen) {
-                    (false, _) => "does not fit".to_owned(),
-                    (true, true) => "chosen".to_owned(),
-                    (true, false) => String::new(),
-                },
-            ]
-        })
-        .collect();
+    let rows = plan.forecasts.iter().map(|forecast| {
+        vec![
+            forecast.strategy.clone(),
+            format!("{:.3}", forecast.hours),
+            format!("{:.3}", forecast.hours_with_budget),
+            count(forecast.switches),
+            count(forecast.starts_per_drive),
+            bytes(forecast.bytes_read),
+            bytes(forecast.bytes_written),
+            format!("{:.3}", forecast.kwh),
+            bytes(forecast.peak_extra_bytes),
+            match (forecast.fits, forecast.strategy == plan.chosen) {
+                (false, _) => "does not fit".to_owned(),
+                (true, true) => "chosen".to_owned(),
+                (true, false) => String::new(),
+            },
+        ]
+    });
     let numbers = ["hours", "with waits", "switches", "starts", "read", "written", "kWh", "peak in a group"];
     let head = [&["strategy"], &numbers[..], &[""]].concat();
-    format!("{}{}", human::table(&head, &numbers, &rows), waits(plan))
+    format!("{}{}", human::table(&head, &numbers, rows), waits(plan))
 }
 
 /// A note on a job that has to wait for the next day repeatedly.
@@ -315,8 +311,7 @@ fn table(jobs: &[JobReport]) -> String {
             job.request.by.clone(),
         ]
     };
-    let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
-    human::table(&["job", "state", "done", "from", "to", "by"], &["job", "done"], &rows)
+    human::table(&["job", "state", "done", "from", "to", "by"], &["job", "done"], jobs.iter().map(row))
 }
 
 #[cfg(test)]

@@ -116,8 +116,7 @@ fn shown(rows: &[Row]) -> String {
             .map(ToOwned::to_owned)
             .to_vec()
     };
-    let lines: Vec<Vec<String>> = rows.iter().map(line).collect();
-    let mut text = table(&head, &head[1..4], &lines);
+    let mut text = table(&head, &head[1..4], rows.iter().map(line));
     text.push_str("\nTo know about them:\n");
     for row in rows {
         let long =

@@ -161,9 +161,8 @@ fn json(scenario: &Scenario, answers: &[Answer]) -> anyhow::Result<Vec<Value>> {
 pub fn shown(report: &Table) -> String {
     let head: Vec<&str> = report.columns.iter().map(|column| column.name.as_str()).collect();
     let right: Vec<&str> = report.columns.iter().filter(|c| c.right).map(|column| column.name.as_str()).collect();
-    let rows: Vec<Vec<String>> =
-        report.rows.iter().map(|row| row.iter().map(Cell::shown).map(ToOwned::to_owned).collect()).collect();
-    format!("{}{}\n", table(&head, &right, &rows), counted(rows.len() as u64, "point"))
+    let rows = report.rows.iter().map(|row| row.iter().map(Cell::shown).map(ToOwned::to_owned).collect());
+    format!("{}{}\n", table(&head, &right, rows), counted(report.rows.len() as u64, "point"))
 }
 
 #[cfg(test)]

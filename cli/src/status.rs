@@ -196,18 +196,14 @@ fn totals(totals: &Totals) -> Vec<(&'static str, String)> {
 }
 
 fn classes(status: &Status) -> String {
-    let rows: Vec<Vec<String>> = status
-        .classes
-        .iter()
-        .map(|class| {
-            let group = class.group.map_or_else(|| "-".to_owned(), |group| group.to_string());
-            let mut row = vec![class.class.to_string(), group, class.state.clone()];
-            row.extend(class.queued.iter().map(|queued| count(*queued)));
-            row
-        })
-        .collect();
+    let rows = status.classes.iter().map(|class| {
+        let group = class.group.map_or_else(|| "-".to_owned(), |group| group.to_string());
+        let mut row = vec![class.class.to_string(), group, class.state.clone()];
+        row.extend(class.queued.iter().map(|queued| count(*queued)));
+        row
+    });
     let head = ["class", "group", "state", "client", "rebuild", "background"];
-    table(&head, &["class", "group", "client", "rebuild", "background"], &rows)
+    table(&head, &["class", "group", "client", "rebuild", "background"], rows)
 }
 
 #[cfg(test)]

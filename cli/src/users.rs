@@ -48,8 +48,7 @@ fn keys(options: &UserName, keys: &NewKeys, written: &str) -> anyhow::Result<()>
 /// A row for each of `users`.
 fn table(users: &[UserReport]) -> String {
     let row = |user: &UserReport| vec![user.name.clone(), user.access_key.clone(), human::count(user.buckets)];
-    let rows: Vec<Vec<String>> = users.iter().map(row).collect();
-    human::table(&["user", "access key", "buckets"], &["buckets"], &rows)
+    human::table(&["user", "access key", "buckets"], &["buckets"], users.iter().map(row))
 }
 
 #[cfg(test)]

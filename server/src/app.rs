@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 use workshop::{Spool, Staging};
 
 /// Stripes that the spool holds at least, so that a recall always fits while another one is read.
@@ -81,13 +81,13 @@ async fn serve(
     let notices = Notices::of(&config, address);
     let service = Boot { dir: &dir, config: &config, notices, descriptors }.boot().await?;
     let socket = admin::Listener::bind(dir.path()).map_err(|source| io_error("binding the admin socket", source))?;
-    let (stop, stopped) = watch::channel(());
+    let (stop, stopped) = oneshot::channel::<()>();
     let admin = tokio::spawn(admin::serve(
         socket,
         Arc::clone(&service.status),
         Arc::clone(&service.users),
         Some(service.jobs.clone()),
-        over(stopped),
+        async { drop(stopped.await) },
     ));
     ready(address);
     let store = Arc::new(ObjectService::new(service.context.clone(), service.world.clone(), config.max_wait));
@@ -134,11 +134,6 @@ async fn abort_stale(service: Arc<ObjectService>, limit: Duration) {
             tracing::warn!(%error, "stale uploads could not be aborted; it is tried again");
         }
     }
-}
-
-async fn over(mut stopped: watch::Receiver<()>) {
-    // Ends when the sender is dropped.
-    while stopped.changed().await.is_ok() {}
 }
 
 fn listen_error(address: SocketAddr, error: &io::Error) -> ServerError {

@@ -52,16 +52,16 @@ pub struct Config {
     #[serde(deserialize_with = "text::at_least_one")]
     pub connection_limit: u32,
     /// Requests of one user at once; a share of `request_limit` if not set.
-    #[serde(deserialize_with = "text::some_at_least_one")]
+    #[serde(deserialize_with = "text::at_least_one")]
     pub user_request_limit: Option<u32>,
     /// Unsigned requests of one address at once; a share of `request_limit` if not set.
-    #[serde(deserialize_with = "text::some_at_least_one")]
+    #[serde(deserialize_with = "text::at_least_one")]
     pub peer_request_limit: Option<u32>,
     /// Unsigned requests at once; a share of `request_limit` if not set.
-    #[serde(deserialize_with = "text::some_at_least_one")]
+    #[serde(deserialize_with = "text::at_least_one")]
     pub unsigned_request_limit: Option<u32>,
     /// Connections of one address at once; a share of `connection_limit` if not set.
-    #[serde(deserialize_with = "text::some_at_least_one")]
+    #[serde(deserialize_with = "text::at_least_one")]
     pub peer_connection_limit: Option<u32>,
     /// The longest head of a request; at least `HEAD_BYTES_MIN`.
     #[serde(rename = "head_limit", deserialize_with = "text::size")]
@@ -84,7 +84,7 @@ pub struct Config {
     /// The treatment of spare stacks by reads.
     pub read_policy: ReadPolicy,
     /// Starts a drive may use on one day for work nobody waits for; the rack's rating if not set.
-    #[serde(deserialize_with = "text::some_at_least_one")]
+    #[serde(deserialize_with = "text::at_least_one")]
     pub starts_per_day: Option<u32>,
     /// The file that the engine's trace is written to, if one is kept.
     pub trace: Option<PathBuf>,
@@ -149,10 +149,10 @@ impl Default for Config {
 #[serde(default, deny_unknown_fields)]
 pub struct WorkshopConfig {
     /// Room for staged objects; see [`WorkshopConfig::capacity_bytes`].
-    #[serde(rename = "capacity", deserialize_with = "text::some_size")]
+    #[serde(rename = "capacity", deserialize_with = "text::size")]
     pub capacity: Option<u64>,
     /// Room for recalls; see [`WorkshopConfig::spool_bytes`].
-    #[serde(rename = "spool", deserialize_with = "text::some_size")]
+    #[serde(rename = "spool", deserialize_with = "text::size")]
     pub spool: Option<u64>,
     /// Above this share, in thousandths, cold data moves when no client waits.
     #[serde(rename = "regular", deserialize_with = "text::permille")]
@@ -192,7 +192,7 @@ impl WorkshopConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct MigrateConfig {
     /// The age at which an object moves in any case; never if not set.
-    #[serde(deserialize_with = "text::some_duration")]
+    #[serde(deserialize_with = "text::duration")]
     pub older_than: Option<Duration>,
     /// The age below which an object does not move until the critical share is reached.
     #[serde(deserialize_with = "text::duration")]
@@ -201,7 +201,7 @@ pub struct MigrateConfig {
     #[serde(rename = "min_size", deserialize_with = "text::size")]
     pub min_bytes: u64,
     /// The size of packs; the rack's if not set.
-    #[serde(rename = "pack_size", deserialize_with = "text::some_size")]
+    #[serde(rename = "pack_size", deserialize_with = "text::size")]
     pub pack_bytes: Option<u64>,
     /// Objects a pack holds at most.
     #[serde(deserialize_with = "text::at_least_one")]
@@ -289,7 +289,7 @@ pub struct PlacementConfig {
     /// By which rule.
     pub group_choice: GroupRule,
     /// The bytes that [`GroupRule::Batch`] gives to one group; 20 packs if not set.
-    #[serde(rename = "batch", deserialize_with = "text::some_size")]
+    #[serde(rename = "batch", deserialize_with = "text::size")]
     pub batch_bytes: Option<u64>,
 }
 

@@ -85,13 +85,9 @@ enum Fed {
     Gone,
 }
 
-fn blob_stripe_bytes(blob: &Blob) -> u64 {
-    u64::from(blob.code_data) * u64::from(blob.fragment_bytes)
-}
-
 /// The payload bytes `range` of `blob` from the beginning of a stripe on.
 pub(crate) fn in_stripes(blob: &Blob, range: &Range<u64>) -> Range<u64> {
-    range.start - range.start % blob_stripe_bytes(blob)..range.end
+    range.start - range.start % blob.code().stripe_bytes()..range.end
 }
 
 impl Recalls {
@@ -143,7 +139,7 @@ impl Recalls {
     }
 
     fn plan(&self, blob: &Blob, range: Range<u64>) -> Recall {
-        let shape = BlobShape { stripe_bytes: blob_stripe_bytes(blob), payload_bytes: blob.payload_bytes };
+        let shape = BlobShape { stripe_bytes: blob.code().stripe_bytes(), payload_bytes: blob.payload_bytes };
         let spool = &self.context.spool;
         let (capacity_bytes, segment_bytes) = (spool.usage().capacity_bytes, spool.segment_bytes());
         Recall::new(shape, range, SpoolShape { capacity_bytes, segment_bytes })
@@ -157,7 +153,7 @@ impl Recalls {
         enough.unwrap_or(Err(Rejection::Closing)).map_err(RecallError::Refused)?;
         let losses = &self.context.counters.losses;
         let Some((at, _)) = losses.within(blob.blob, &in_stripes(blob, range)) else { return Ok(()) };
-        let lost = at.max(range.start)..range.end.min(at + blob_stripe_bytes(blob));
+        let lost = at.max(range.start)..range.end.min(at + blob.code().stripe_bytes());
         let end = lost.end;
         self.ready(blob, self.plan(blob, lost), end, deadline).await.map(drop)
     }

@@ -197,7 +197,7 @@ impl Surveying {
         };
         let parts = self.parts(&destinations, destination_of);
         let alpha = expansion(self.records.format);
-        let terms = self.terms();
+        let terms = Terms { starts_per_day: self.room.starts_per_day, ..Terms::of(&self.spec, self.room.reads_back) };
         let memory = self.needs(parts.len()).share()?;
         let plan = report::Plan {
             objects: self.objects(),
@@ -311,10 +311,6 @@ impl Surveying {
             }
         };
         by_class.into_iter().map(part).collect()
-    }
-
-    fn terms(&self) -> Terms {
-        Terms { starts_per_day: self.room.starts_per_day, ..Terms::of(&self.spec, self.room.reads_back) }
     }
 
     /// The needs that memory is shared out for.

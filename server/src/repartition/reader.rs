@@ -176,7 +176,7 @@ pub(super) struct Reader {
     limits: Limits,
 }
 
-/// Whether an order goes on.
+/// The step after one of an order.
 enum Step {
     /// The order is done, or can do no more.
     Enough,
@@ -311,7 +311,7 @@ impl Reader {
         if !open.pending.is_empty() {
             let fits = self.deposit(&mut open.pending, buffer, done);
             self.open.insert(busy, open);
-            return Ok(if fits? { Step::More } else { Step::Enough });
+            return fits;
         }
         let records = Arc::clone(&self.records);
         let (mut open, need) = heavy(move || {
@@ -330,7 +330,7 @@ impl Reader {
             Need::Batch(_) => {
                 let fits = self.deposit(&mut open.pending, buffer, done);
                 self.open.insert(busy, open);
-                Ok(if fits? { Step::More } else { Step::Enough })
+                fits
             }
             Need::Bytes(_) => {
                 open.busy = false;
@@ -350,17 +350,17 @@ impl Reader {
         }
     }
 
-    /// Puts pieces into the buffer, if the chunk limit allows it; whether it did.
+    /// Puts pieces into the buffer, if the chunk limit allows it; if not, the order has done enough.
     fn deposit(
         &self,
         pieces: &mut Vec<(usize, RecordBatch)>,
         buffer: &Mutex<Buffer>,
         done: &mut Done,
-    ) -> Result<bool, ReadFault> {
+    ) -> Result<Step, ReadFault> {
         let bytes: u64 = pieces.iter().map(|(_, piece)| held_bytes(piece)).sum();
         if done.unreported.bytes() + bytes > self.limits.chunk_bytes {
             if done.unreported.bytes() > 0 {
-                return Ok(false);
+                return Ok(Step::Enough);
             }
             let Limits { chunk_bytes, memory_bytes: buffer_bytes, .. } = self.limits;
             let needed_bytes = bytes * buffer_bytes.div_ceil(chunk_bytes);
@@ -371,7 +371,7 @@ impl Reader {
             done.rows += piece.num_rows() as u64;
             buffer.put(partition, piece, &mut done.unreported)?;
         }
-        Ok(true)
+        Ok(Step::More)
     }
 }
 

@@ -13,7 +13,7 @@ use disk::stack::{self, Flaw, Inspection, Policy, StackReader};
 use disk::{Drive, FileName};
 use engine::layout::{Layout, synthesise};
 use futures::StreamExt;
-use model::{BlobId, Code, DriveId, GroupId};
+use model::{BlobId, DriveId, GroupId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use workshop::{IndexEntry, PACK_FOOTER_BYTES, decode_footer, decode_index};
@@ -208,12 +208,7 @@ impl Work<'_> {
     }
 
     pub(super) fn described(&self, blob: &Blob) -> stack::Blob {
-        stack::Blob {
-            rack: self.ground.rack_uuid,
-            id: blob.blob,
-            code: code_of(blob),
-            payload_bytes: blob.payload_bytes,
-        }
+        stack::Blob { rack: self.ground.rack_uuid, id: blob.blob, code: blob.code(), payload_bytes: blob.payload_bytes }
     }
 
     /// The files on `drive`, each of which must belong to a blob that lies there.
@@ -359,13 +354,9 @@ fn has(index: &[IndexEntry], member: &Member) -> bool {
     there.any(|entry| entry.object.version == member.version && entry.object.bytes == member.bytes)
 }
 
-fn code_of(blob: &Blob) -> Code {
-    Code { data: blob.code_data, parity: blob.code_parity, fragment_bytes: blob.fragment_bytes }
-}
-
 /// True if the lengths in the record of `blob` can be those of stacks at all.
 fn makes_sense(blob: &Blob) -> bool {
-    let code = code_of(blob);
+    let code = blob.code();
     code.data >= 1
         && code.stacks() == blob.drives.len()
         && code.stacks() <= 255

@@ -11,20 +11,29 @@ use catalog::JobObject;
 use disk::stack;
 use engine::{Outcome, PinnedTo, PriorityClass, Rejection, Request, Work};
 use model::OpId;
+use std::sync::Arc;
 use workshop::HeldPack;
 
 impl World {
     pub(super) fn order_write(&mut self, order: WriteOrder) {
         let WriteOrder { pack, group, keys, job, answer } = order;
         assert_eq!(keys.len(), pack.plan().members().len(), "each member has a key");
-        let op = OpId(self.next_op);
-        self.next_op += 1;
+        let op = self.next_op();
+        let of = Origin::Memory(Box::new(Making { keys, job, answer }));
+        self.submit_write(op, pack, of, PinnedTo::Group(group));
+    }
+
+    /// Submits the write of `pack`.
+    pub(super) fn submit_write(&mut self, op: OpId, pack: Arc<HeldPack>, of: Origin, pin: PinnedTo) {
+        let job = match &of {
+            Origin::Memory(making) => Some(making.job),
+            Origin::Workshop(_) => None,
+        };
         let bytes = pack.plan().payload_bytes();
         let stack_bytes = stack::stack_bytes(self.rack.spec().code, bytes);
-        let work = Work::Write { bytes, stack_bytes, pin: PinnedTo::Group(group), migration: false };
-        let of = Origin::Memory(Box::new(Making { keys, answer }));
+        let work = Work::Write { bytes, stack_bytes, pin, migration: job.is_none() };
         self.operations.insert(op, Operation::Write { pack, of, written: None });
-        self.submit(Some(job), Request { op, priority: PriorityClass::Background, overtake_limit: None, work });
+        self.submit(job, Request { op, priority: PriorityClass::Background, overtake_limit: None, work });
     }
 
     /// A blob of bytes in memory is written, or was given up.

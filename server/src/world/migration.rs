@@ -12,8 +12,7 @@ use super::state::World;
 use super::state::WorldHandle;
 use crate::context::{Context, usage_of};
 use catalog::{Blob, Member, VersionId};
-use disk::stack;
-use engine::{Event, Outcome, PinnedTo, PriorityClass, Request, StagedEntry, Work};
+use engine::{Event, Outcome, PinnedTo, StagedEntry};
 use model::{Attempt, OpId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -89,11 +88,7 @@ impl World {
             self.apply(Event::Cancelled { op });
             return;
         };
-        let bytes = pack.plan().payload_bytes();
-        let stack_bytes = stack::stack_bytes(self.rack.spec().code, bytes);
-        let work = Work::Write { bytes, stack_bytes, pin, migration: true };
-        self.operations.insert(op, Operation::Write { pack, of: Origin::Workshop(versions), written: None });
-        self.apply(Event::Submitted(Request { op, priority: PriorityClass::Background, overtake_limit: None, work }));
+        self.submit_write(op, pack, Origin::Workshop(versions), pin);
     }
 
     /// A write has come to its end. If it is done, its blob is committed and what it was made of is freed.

@@ -74,6 +74,7 @@ pub enum MakeError {
 /// The keys of a blob's members, and where its outcome is reported.
 pub(super) struct Making {
     pub(super) keys: Vec<String>,
+    pub(super) job: JobClass,
     pub(super) answer: oneshot::Sender<Result<Blob, MakeError>>,
 }
 

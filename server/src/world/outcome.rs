@@ -3,14 +3,21 @@
 use super::state::WorldHandle;
 use crate::context::Context;
 use catalog::Blob;
-use disk::stack::{self, StackOutcome};
-use engine::{DriveOutcome, DriveResult, Event};
-use model::{Code, DriveId};
+use disk::stack::{self, Policy, StackOutcome};
+use engine::{DriveOutcome, DriveResult, Event, ReadPolicy};
+use model::DriveId;
 use std::sync::atomic::Ordering;
 
 pub(super) fn described(context: &Context, blob: &Blob) -> stack::Blob {
-    let code = Code { data: blob.code_data, parity: blob.code_parity, fragment_bytes: blob.fragment_bytes };
-    stack::Blob { rack: context.rack_uuid, id: blob.blob, code, payload_bytes: blob.payload_bytes }
+    stack::Blob { rack: context.rack_uuid, id: blob.blob, code: blob.code(), payload_bytes: blob.payload_bytes }
+}
+
+/// The treatment of spare stacks, in the words of the stacks.
+pub(super) fn policy_of(policy: ReadPolicy) -> Policy {
+    match policy {
+        ReadPolicy::All => Policy::All,
+        ReadPolicy::K => Policy::K,
+    }
 }
 
 /// The outcome of each drive, in the engine's words; repairs are counted. A drive with something bad on it is named in

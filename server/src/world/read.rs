@@ -6,7 +6,7 @@
 //! Invariants: a read that is tried again, with other drives, goes on where it stood.
 
 use super::operation::Operation;
-use super::outcome::{described, drive_outcomes};
+use super::outcome::{described, drive_outcomes, policy_of};
 use super::read_target::{Progress, ReadOrder, ReadTarget};
 use super::state::World;
 use crate::losses::Losses;
@@ -49,10 +49,7 @@ impl World {
         let read = Read {
             blob: described(&self.context, blob),
             stacks: stacks_with_drives,
-            policy: match policy {
-                ReadPolicy::All => Policy::All,
-                ReadPolicy::K => Policy::K,
-            },
+            policy: policy_of(policy),
             progress,
         };
         let stacks = stacks.to_vec();
@@ -110,7 +107,7 @@ impl World {
             Outcome::Read => losses.forget(blob.blob, &progress.given()),
             // The transfer knows the stripe, unless drives that failed for good were not asked at all.
             Outcome::Failed(Rejection::DataLost) => {
-                let stripe = u64::from(blob.code_data) * u64::from(blob.fragment_bytes);
+                let stripe = blob.code().stripe_bytes();
                 let at = progress.given().end - progress.given().end % stripe;
                 if losses.within(blob.blob, &(at..progress.range.end.max(at))).is_none() {
                     losses.met(blob.blob, at, Vec::new());

@@ -5,12 +5,12 @@
 //! such leavings of it are removed from all drives of the group that have none of the blob.
 
 use super::operation::{Operation, Rebuild};
-use super::outcome::{described, drive_outcomes};
+use super::outcome::{described, drive_outcomes, policy_of};
 use super::state::World;
 use catalog::Blob;
 use disk::Drive;
-use disk::stack::{self, Lost, Policy, StackOutcome};
-use engine::{BlobOnDrive, Event, ReadPolicy, Transfer};
+use disk::stack::{self, Lost, StackOutcome};
+use engine::{BlobOnDrive, Event, Transfer};
 use model::{Attempt, BlobId, DriveId, OpId};
 use std::sync::Arc;
 
@@ -39,10 +39,6 @@ impl World {
         let device = self.drive(target);
         let (handle, context) = (self.handle.clone(), self.context.clone());
         let asked: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).chain([target]).collect();
-        let policy = match policy {
-            ReadPolicy::All => Policy::All,
-            ReadPolicy::K => Policy::K,
-        };
         self.start(async move {
             let found = match context.catalog.blob(blob).await {
                 Ok(found) => found.filter(|found| found.drives == drives),
@@ -63,7 +59,7 @@ impl World {
             }
             found.drives[usize::from(lost)] = target;
             let order = Lost { index: lost, drives: found.drives.clone(), target: device };
-            let report = stack::rebuild(described(&context, &found), sources, policy, order).await;
+            let report = stack::rebuild(described(&context, &found), sources, policy_of(policy), order).await;
             let outcomes = drive_outcomes(&context, &asked, report.outcomes);
             let written = match report.result {
                 Ok(written) => Some((found, written.payload_crc64)),

@@ -102,17 +102,14 @@ impl World {
         let failed: BTreeSet<DriveId> = all.filter(|drive| self.rack.has_failed(*drive)).collect();
         let (handle, context) = (self.handle.clone(), self.context.clone());
         self.start(async move {
-            if !context.lineage.may_remove() {
-                tracing::warn!(%blob, "a blob without living objects stays: the catalog is older than the rack");
-                let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
-                handle.report(event);
-                return;
-            }
-            if !knows_no_others(&context, blob, &stacks, &failed).await {
-                tracing::warn!(%blob, "a dead blob does not lie where it did; it goes at its group's next wake");
-                let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
-                handle.report(event);
-                return;
+            let stays = match context.lineage.may_remove() {
+                false => Some("the catalog is older than the rack"),
+                true if knows_no_others(&context, blob, &stacks, &failed).await => None,
+                true => Some("it does not lie where it did, and goes at its group's next wake"),
+            };
+            if let Some(why) = stays {
+                tracing::warn!(%blob, why, "a blob without living objects stays");
+                return handle.report(Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() });
             }
             let outcomes = stack::remove(context.rack_uuid, blob, &devices).await;
             let done = outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
@@ -143,13 +140,8 @@ async fn knows_no_others(
     }
 }
 
-/// The outcome of writing the stacks of a blob.
-struct Filled {
-    sealed: Option<Sealed>,
-    outcomes: Vec<StackOutcome>,
-    /// If the pack could not be read: the versions that are to blame.
-    unreadable: Option<Vec<u64>>,
-}
+/// What was written, if it was; the outcome of each drive; and if the pack could not be read, the versions to blame.
+type Filled<T> = (Option<T>, Vec<StackOutcome>, Option<Vec<u64>>);
 
 struct Write {
     context: Context,
@@ -161,9 +153,8 @@ struct Write {
 }
 
 impl Write {
-    /// Intent, stacks, sync. A failure leaves nothing but a dead blob. With it, the outcome of each drive, and if the
-    /// pack could not be read, the versions that are to blame.
-    async fn run(&self, handle: &WorldHandle) -> (Option<Written>, Vec<StackOutcome>, Option<Vec<u64>>) {
+    /// Intent, stacks, sync. A failure leaves nothing but a dead blob.
+    async fn run(&self, handle: &WorldHandle) -> Filled<Written> {
         let unused = || self.devices.iter().map(|_| StackOutcome::Unused).collect();
         let before = self.context.catalog.sequence();
         let blob = match self.begin().await {
@@ -175,15 +166,14 @@ impl Write {
         };
         assert!(self.context.catalog.sequence() > before, "the intent of {} is durable before its stacks", blob.blob);
         let report = StackWriter::create(described(&self.context, &blob), self.provenance(&blob), &self.devices).await;
-        let filled = match report.result {
-            Err(_) => Filled { sealed: None, outcomes: report.outcomes, unreadable: None },
+        let (sealed, outcomes, unreadable) = match report.result {
+            Err(_) => (None, report.outcomes, None),
             Ok(writer) => self.fill(writer).await,
         };
-        let Some(sealed) = filled.sealed else {
+        if sealed.is_none() {
             give_up(&self.context, handle, &blob).await;
-            return (None, filled.outcomes, filled.unreadable);
-        };
-        (Some(Written { blob, sealed, read_back: false }), filled.outcomes, None)
+        }
+        (sealed.map(|sealed| Written { blob, sealed, read_back: false }), outcomes, unreadable)
     }
 
     /// As of after the intent, so that it is above what any catalog counts that does not know the blob.
@@ -213,7 +203,7 @@ impl Write {
     }
 
     /// The pack's bytes into the stacks.
-    async fn fill(&self, mut writer: StackWriter) -> Filled {
+    async fn fill(&self, mut writer: StackWriter) -> Filled<Sealed> {
         let mut source = PackSource::new(Arc::clone(&self.pack));
         loop {
             let (error, unreadable) = match source.next().await {
@@ -225,13 +215,13 @@ impl Write {
                 Err(error) => (error.to_string(), Some(self.unreadable(&error, source.reading()))),
             };
             tracing::warn!(error, "a pack could not be written");
-            return Filled { sealed: None, outcomes: writer.abort().await, unreadable };
+            return (None, writer.abort().await, unreadable);
         }
         let report = writer.finish().await;
         let are_fine = report.outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
         assert!(report.result.is_err() || are_fine, "a blob is written when all of its stacks are synced");
         let sealed = source.sealed().filter(|_| report.result.is_ok());
-        Filled { sealed, outcomes: report.outcomes, unreadable: None }
+        (sealed, report.outcomes, None)
     }
 
     /// The version that a pack failed with while member number `member` of it was read; none if it is not to blame.
