@@ -153,6 +153,8 @@ async fn sweep(context: &Context, runs: &[u64]) -> Result<(), ServerError> {
     let (garbage, kept): (Vec<&UnknownFile>, Vec<&UnknownFile>) =
         swept.unknown.iter().partition(|file| lineage::is_garbage(&context.lineage, file, runs));
     let garbage: Vec<u64> = garbage.into_iter().map(|file| file.slot).collect();
+    assert!(!garbage.iter().any(|slot| known.contains(slot)), "no file that the catalog knows is garbage");
+    assert!(is_certain || garbage.is_empty(), "nothing is garbage to a catalog of which something is missing");
     context.staging.free_all(&garbage).await?;
     // What the last run left is this run's to keep and the next one's to remove; whatever else there is, is not ours.
     let of_last_run = |file: &&&UnknownFile| file.stamp.is_some_and(|stamp| Some(&stamp.run) == runs.last());

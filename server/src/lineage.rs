@@ -156,11 +156,13 @@ pub(crate) async fn begin_run(
     let runs = known.unwrap_or_default();
     let found_before = catalog.found_older().await?;
     let run = (nonce & !ASIDE).max(1);
-    assert!(lineage.begun.set(Begun { run, blobs_end, sequence }).is_ok(), "a run begins once");
+    let first = lineage.begun.set(Begun { run, blobs_end, sequence }).is_ok();
+    assert!(first, "a run begins once");
     let (of_lineage, of_catalog) = (Arc::clone(lineage), catalog.clone());
     staging.set_now(move || (of_lineage.run(), of_catalog.sequence().0));
     let kept = runs.iter().copied().skip((runs.len() + 1).saturating_sub(RUNS_MAX));
     let with_this: Vec<u64> = kept.chain([run]).collect();
+    assert!(with_this.len() <= RUNS_MAX, "a catalog remembers so many runs and no more");
     if (!is_last || found_before.is_some()) && !lineage.accepted {
         // The mark stays: it is the newer catalog's, which is known by it when it comes back.
         let marked = || "the workshop is marked by a run that a newer one knows".to_owned();
@@ -184,6 +186,7 @@ pub(crate) async fn found_newer(lineage: &Lineage, catalog: &Catalog, staging: &
     if lineage.accepted || lineage.older().is_some() {
         return;
     }
+    assert_ne!(run, lineage.run(), "what this run has written is no sign of a newer catalog");
     lineage.note(why.clone());
     let marked = async {
         catalog.set_found_older(Some(&why)).await?;

@@ -51,6 +51,7 @@ impl ObjectService {
         placed: &PlacedObject,
         range: Range<u64>,
     ) -> Result<Option<ObjectBytes>, ServiceError> {
+        assert!(range.end <= placed.object.bytes, "the front asks for bytes that the object has");
         let is_whole = range == (0..placed.object.bytes);
         let bytes = match placed.place {
             Place::Stored { blob, offset } => self.stored(at, placed, (blob, offset), range).await?,
@@ -75,6 +76,7 @@ impl ObjectService {
             return Ok(None);
         }
         let found = found.ok_or_else(|| ServiceError::Internal(format!("{blob} is not in the catalog")))?;
+        assert!(self.context.holds.is_held(blob), "a blob is held before its object is looked up once more");
         let wanted = offset + range.start..offset + range.end;
         if wanted.end > found.payload_bytes {
             return Err(ServiceError::Damaged(format!("the object is not within {blob}, in which it should lie")));
@@ -405,6 +407,7 @@ impl Sink {
         let modified_ms = (service.context.wall)();
         let staged = writer.finish_for(version.0, 0, &bucket.name, &key).await.map_err(stage_error)?;
         assert_eq!(staged.bytes, object.bytes, "the front commits as many bytes as it announced");
+        assert_eq!(staged.slot, slot, "the file that is committed is the one that was written");
         let created_ms = if object.created_ms == 0 { modified_ms } else { object.created_ms };
         let object = Object { version, etag, checksums, modified_ms, created_ms, ..object };
         match service.context.catalog.put_object((&bucket, &key), &object, slot, &condition).await {

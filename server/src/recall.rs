@@ -262,6 +262,10 @@ impl Recalls {
         sender: &mpsc::Sender<Result<Bytes, RecallError>>,
     ) -> Result<Fed, RecallError> {
         let range = recall.left().start..recall.left().end.min(segment.reader.range().end);
+        assert!(
+            segment.reader.range().start <= range.start && !range.is_empty(),
+            "a segment has the byte that is next"
+        );
         // Not waited for: if everybody held on to one segment until there was room for the next, there never would be
         // any.
         let ahead = match recall.ahead(range.end) {
@@ -324,6 +328,7 @@ impl Recalls {
         })?;
         let reader = self.context.spool.find(blob.blob, at);
         let reader = reader.ok_or_else(|| RecallError::Spool("a recall was lost as it began".into()))?;
+        assert!(range.contains(&at), "a segment has the byte that it is ordered for");
         let refused = Arc::<OnceLock<Rejection>>::default();
         self.world.read(ReadOrder {
             blob: blob.clone(),

@@ -262,6 +262,7 @@ impl ObjectService {
                 }
             }
         }
+        assert!(!pieces.is_empty() && at >= range.end, "the parts that are held have all that is wanted");
         // Files go only when the catalog says that the object lies elsewhere: if it still lies here, all are held in
         // time.
         let still = self.context.catalog.placed_objects(&[(bucket, key)]).await.map_err(catalog_error)?.pop().flatten();
@@ -320,6 +321,7 @@ impl OpenPart {
         }
         let before = self.counters.open_part_bytes.fetch_add(more_bytes, Ordering::Relaxed);
         self.bytes += more_bytes;
+        assert!(self.bytes <= self.length, "no more of a part counts than was announced");
         if before.saturating_add(more_bytes) > self.most_bytes {
             return Err(self.share_is_full(before));
         }
@@ -384,6 +386,8 @@ impl PartSink {
             checksums.try_into().map_err(|_| ServiceError::Internal("a part has one checksum".into()))?;
         let staged = writer.finish_for(upload.0, number, &bucket, &key).await.map_err(stage_error)?;
         assert_eq!(staged.bytes, bytes, "the front commits as many bytes as it announced");
+        assert_eq!(staged.slot, slot, "the file that is committed is the one that was written");
+        assert_eq!(open.bytes, bytes, "all of a part counts before it is committed");
         let modified_ms = (service.context.wall)();
         let part = Part { number, slot, bytes, etag, checksum, modified_ms };
         match service.context.catalog.put_part(&bucket, &key, upload, &part).await {

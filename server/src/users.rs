@@ -195,7 +195,8 @@ impl Users {
     fn learn(&self, user: User) -> NewKeys {
         let mut known = self.known.write();
         known.retain(|_, known| known.name != user.name);
-        known.insert(user.access_key.clone(), user.clone());
+        let other = known.insert(user.access_key.clone(), user.clone());
+        assert!(other.is_none(), "an access key is one user's");
         NewKeys { name: user.name, access_key: user.access_key, secret_key: user.secret, file: None }
     }
 

@@ -127,6 +127,7 @@ impl Parts {
                 self.begin().await?;
             }
             let now = chunk.len().min(usize::try_from(self.left_bytes).unwrap_or(usize::MAX));
+            assert!(now > 0, "each turn takes some of the chunk");
             if let Some((_, sum)) = &mut self.current {
                 sum.update(&chunk[..now]);
             }

@@ -39,7 +39,10 @@ impl Credentials {
         let secret: [u8; 40] = random()?;
         let access = access.map(|byte| char::from(ACCESS_ALPHABET[usize::from(byte % 32)]));
         let secret = secret.map(|byte| char::from(SECRET_ALPHABET[usize::from(byte % 64)]));
-        Ok(Self { access_key: format!("LRDR{}", String::from_iter(access)), secret_key: String::from_iter(secret) })
+        let fresh =
+            Self { access_key: format!("LRDR{}", String::from_iter(access)), secret_key: String::from_iter(secret) };
+        assert_eq!((fresh.access_key.len(), fresh.secret_key.len()), (20, 40), "keys are as long as clients expect");
+        Ok(fresh)
     }
 
     /// The file's text: lines to be sourced by a shell, for a server on `listen`.

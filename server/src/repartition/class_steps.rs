@@ -95,6 +95,7 @@ impl ClassSteps {
             // The engine counts a little more than there is; it goes with the account alone.
             return Ok(StepResult::Written { bytes: work.release(target, 0) });
         };
+        assert_eq!(batch.target, target, "a batch is written where the engine orders it");
         let ahead = async {
             match work.target_behind(class, &batch).await {
                 Some(next) => encoded(&work, &writer, next, Some(&batch)).await,

@@ -63,6 +63,7 @@ impl Shared {
 
     async fn advance(&self, job: Job, state: JobState) -> Result<Job, CatalogError> {
         let ended_ms = state.is_over().then(|| (self.context.wall)());
+        assert!(!job.state.is_over(), "job {} is not over before it goes on", job.job);
         let next = Job { state, ended_ms, reason: String::new(), ..job.clone() };
         self.context.catalog.change_job(&job, &next).await?;
         Ok(next)
@@ -105,7 +106,8 @@ impl Shared {
             let list = ListRequest { prefix: hidden.clone(), start_after, max_keys: PAGE, delimiter: None };
             let page = self.context.catalog.list_objects(HIDDEN_BUCKET, &list).await?;
             found.extend(page.objects.into_iter().map(|(from, _)| {
-                let to = format!("{}{}", place.prefix, from.get(hidden.len()..).unwrap_or_default());
+                let name = from.strip_prefix(&hidden);
+                let to = format!("{}{}", place.prefix, name.expect("a listing has what begins with its prefix"));
                 Publication { from, to }
             }));
             if !page.truncated {

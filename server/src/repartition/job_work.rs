@@ -184,6 +184,7 @@ impl JobWork {
                 state.output += batch.tally();
             }
             WriteTarget::Offload { on, target } => {
+                assert!(reported <= self.memory.chunk_bytes, "a run is no more than a chunk");
                 state.offloaded_in_all += blob.payload_bytes;
                 state.progress.offloaded_bytes += reported;
                 state.runs.entry((on, target)).or_default().push(batch.as_run(blob, reported));
@@ -207,7 +208,9 @@ impl JobWork {
 
     /// A run lies offloaded no more.
     pub fn was_refilled(&self, run: &Run) {
-        self.state.lock().progress.offloaded_bytes -= run.counted;
+        let mut state = self.state.lock();
+        assert!(state.progress.offloaded_bytes >= run.counted, "a run that is back was offloaded");
+        state.progress.offloaded_bytes -= run.counted;
     }
 
     /// Remembers why a step of a class came to nothing.

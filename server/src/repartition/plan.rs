@@ -196,6 +196,8 @@ impl Surveying {
             DestinationOf::Spread { partitions: self.partitions, destinations: destinations.len() }
         };
         let parts = self.parts(&destinations, destination_of);
+        let in_parts: u64 = parts.iter().flat_map(|part| &part.input_bytes).sum();
+        assert_eq!(in_parts, input_bytes, "each byte of the input is read in one class");
         let alpha = expansion(self.records.format);
         let terms = Terms { starts_per_day: self.room.starts_per_day, ..Terms::of(&self.spec, self.room.reads_back) };
         let memory = self.needs(parts.len()).share()?;

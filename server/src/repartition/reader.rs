@@ -277,6 +277,7 @@ impl Reader {
         let Need::Bytes(range) = need else { unreachable!("a decoder that is not busy asks for bytes") };
         // What was given before is in the buffer now, unless it is a part of a row group: that is read to its end, so
         // that no other object of the class takes memory meanwhile.
+        assert!(open.reported <= open.given && open.given <= open.input.bytes, "no more is reported than was read");
         let finished = open.given - open.reported;
         if finished > 0 && open.decoder.held_bytes() == 0 {
             open.reported = open.given;
@@ -338,6 +339,7 @@ impl Reader {
                 Ok(Step::More)
             }
             Need::End => {
+                assert!(open.pending.is_empty(), "an object ends when all of it is in the buffer");
                 let rest = open.input.bytes - open.reported;
                 if open.group == group {
                     done.input_bytes += rest;

@@ -88,6 +88,7 @@ impl Shared {
         loop {
             job = self.context.catalog.job(job.job).await?.unwrap_or(job);
             let changed = change(&job);
+            assert_eq!(changed.job, job.job, "a change of a job is of that job");
             match self.context.catalog.change_job(&job, &changed).await {
                 Ok(()) => return Ok(changed),
                 Err(CatalogError::PreconditionFailed) => {}

@@ -172,6 +172,7 @@ impl Stream {
         loop {
             let now = self.left.split_to(self.left.len().min(bytes - all.len()));
             self.rest.start += now.len() as u64;
+            assert!(self.rest.start <= self.rest.end, "a stream gives no more than was ordered");
             if now.len() == bytes {
                 return Ok(now);
             }

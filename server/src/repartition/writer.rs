@@ -116,7 +116,9 @@ impl WriteBatch {
             at = range.end;
             (draft.partition, draft.hidden.clone(), range)
         };
-        Run { blob, members: self.drafts.iter().map(member).collect(), counted }
+        let members = self.drafts.iter().map(member).collect();
+        assert!(at <= blob.payload_bytes, "the members of a run lie in its payload");
+        Run { blob, members, counted }
     }
 }
 
@@ -238,6 +240,7 @@ impl Writer {
             keys.push(draft.hidden.clone());
             bytes.push(draft.bytes.clone());
         }
+        assert_eq!(keys.len(), batch.drafts.len(), "each object has its key in the hidden bucket");
         let plan = PackPlan::new(members).map_err(|error| WriteFault::Other(error.to_string()))?;
         let (answer, answered) = oneshot::channel();
         self.world.write(WriteOrder { pack: Arc::new(plan.of_memory(bytes)), group, keys, job: self.job, answer });

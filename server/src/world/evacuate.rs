@@ -40,7 +40,7 @@ impl World {
                     tracing::warn!(%blob, error, "evacuation given up; it is tried again at the group's next wake");
                 }
             }
-            handle.run(move |world| _ = world.evacuating.remove(&blob));
+            handle.run(move |world| assert!(world.evacuating.remove(&blob), "an evacuation of {blob} ends once"));
         });
     }
 }
@@ -91,11 +91,13 @@ impl Evacuation {
     }
 
     async fn bytes(&self, blob: &Blob, range: Range<u64>) -> Result<Vec<u8>, String> {
-        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let range_bytes = range.end - range.start;
+        let mut bytes = Vec::with_capacity(range_bytes as usize);
         let mut stream = self.reads.stream(blob.clone(), range, PriorityClass::Background);
         while let Some(piece) = stream.next().await {
             bytes.extend_from_slice(&piece.map_err(text)?);
         }
+        assert_eq!(bytes.len() as u64, range_bytes, "a stream gives all of its bytes");
         Ok(bytes)
     }
 
@@ -121,7 +123,8 @@ impl Evacuation {
             };
             writer.write(&piece).await.map_err(text)?;
         }
-        writer.finish_for_version(entry.object.version.0).await.map_err(text)?;
+        let staged = writer.finish_for_version(entry.object.version.0).await.map_err(text)?;
+        assert_eq!((staged.slot, staged.bytes), (slot, bytes), "the copy that is committed is all that was read");
         let at = (entry.bucket.as_str(), entry.key.as_str());
         let moved = self.context.catalog.restage(at, entry.object.version, blob.blob, slot).await.map_err(text)?;
         match &moved {

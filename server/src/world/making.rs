@@ -32,7 +32,8 @@ impl World {
         let bytes = pack.plan().payload_bytes();
         let stack_bytes = stack::stack_bytes(self.rack.spec().code, bytes);
         let work = Work::Write { bytes, stack_bytes, pin, migration: job.is_none() };
-        self.operations.insert(op, Operation::Write { pack, of, written: None });
+        let before = self.operations.insert(op, Operation::Write { pack, of, written: None });
+        assert!(before.is_none(), "{op} is one operation");
         self.submit(job, Request { op, priority: PriorityClass::Background, overtake_limit: None, work });
     }
 

@@ -51,6 +51,7 @@ impl World {
 
     pub(super) fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: PinnedTo) {
         let versions: Vec<VersionId> = versions.into_iter().map(VersionId).collect();
+        assert!(!versions.is_empty(), "a pack is made of something");
         self.migrating.extend(&versions);
         let (handle, context) = (self.handle.clone(), self.context.clone());
         self.start(async move {
@@ -128,6 +129,7 @@ impl World {
     }
 
     pub(super) fn committed(&mut self, versions: &[VersionId]) {
+        assert!(self.committing > 0, "a commit that ends was begun");
         self.committing -= 1;
         self.release_versions(versions);
     }
@@ -235,6 +237,9 @@ async fn commit(context: &Context, handle: &WorldHandle, plan: &PackPlan, blob: 
     let members: Vec<Member> = placed
         .map(|(member, offset)| Member { version: member.object.version, offset: *offset, bytes: member.object.bytes })
         .collect();
+    assert_eq!(members.len(), plan.members().len(), "each member of {} has its place", blob.blob);
+    let within = members.iter().all(|member| member.offset + member.bytes <= blob.payload_bytes);
+    assert!(within, "the members of {} lie in its payload", blob.blob);
     match context.catalog.commit_blob(blob, &members).await {
         Ok(done) => {
             let committed: BTreeSet<VersionId> = members.iter().map(|member| member.version).collect();

@@ -28,7 +28,8 @@ impl World {
         let work = Work::Read { blob: blob.blob, group, drives, bytes: range.end - range.start };
         self.context.holds.hold(blob.blob);
         let progress = Some(Box::new(Progress::new(range, target)));
-        self.operations.insert(op, Operation::Read { blob, progress, refused });
+        let before = self.operations.insert(op, Operation::Read { blob, progress, refused });
+        assert!(before.is_none(), "{op} is one operation");
         self.submit(job, Request { op, priority, overtake_limit: None, work });
     }
 

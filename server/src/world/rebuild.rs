@@ -32,6 +32,7 @@ impl World {
     pub(super) fn regenerate(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
         let Transfer::Rebuild { blob, group, drives, lost, stacks, policy, target, .. } = transfer else { return };
         self.operations.insert(op, Operation::Rebuild(Rebuild { index: lost, written: None }));
+        assert!(stacks.iter().all(|(index, drive)| *index != lost && *drive != target), "what is lost is no source");
         let sources = self.with_drives(&stacks);
         let members = &self.rack.layout().groups[group.index()].drives;
         let bystanders = members.iter().filter(|drive| !drives.contains(drive));
@@ -58,6 +59,10 @@ impl World {
                 stack::remove(context.rack_uuid, blob, &bystanders).await;
             }
             found.drives[usize::from(lost)] = target;
+            assert!(
+                found.drives.iter().filter(|drive| **drive == target).count() == 1,
+                "a drive holds one of its stacks"
+            );
             let order = Lost { index: lost, drives: found.drives.clone(), target: device };
             let report = stack::rebuild(described(&context, &found), sources, policy_of(policy), order).await;
             let outcomes = drive_outcomes(&context, &asked, report.outcomes);

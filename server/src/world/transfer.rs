@@ -94,7 +94,8 @@ impl World {
     }
 
     fn delete(&mut self, op: OpId, attempt: Attempt, blob: BlobId, stacks: &[(u8, DriveId)]) {
-        self.deleting.insert(op, blob);
+        let before = self.deleting.insert(op, blob);
+        assert!(before.is_none_or(|before| before == blob), "{op} removes one blob");
         let devices = self.with_drives(stacks);
         let stacks = stacks.to_vec();
         let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
@@ -184,6 +185,9 @@ impl Write {
     }
 
     async fn begin(&self) -> Result<Blob, catalog::CatalogError> {
+        assert_eq!(self.devices.len(), self.code.stacks(), "a blob has as many drives as stacks");
+        let distinct: BTreeSet<DriveId> = self.devices.iter().map(|(drive, _)| *drive).collect();
+        assert_eq!(distinct.len(), self.devices.len(), "each stack of a blob lies on a drive of its own");
         let payload_bytes = self.pack.plan().payload_bytes();
         let blob = Blob {
             blob: self.context.catalog.next_blob_id((self.context.nonce)()).await?,
@@ -220,6 +224,7 @@ impl Write {
         let report = writer.finish().await;
         let are_fine = report.outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
         assert!(report.result.is_err() || are_fine, "a blob is written when all of its stacks are synced");
+        assert!(source.sealed().is_some(), "a pack that was given to its end is sealed");
         let sealed = source.sealed().filter(|_| report.result.is_ok());
         (sealed, report.outcomes, None)
     }
