@@ -24,7 +24,7 @@ use engine::recall::{
 };
 use engine::{PriorityClass, Rejection};
 use futures::stream::{BoxStream, StreamExt};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -77,13 +77,8 @@ impl Segment {
     }
 }
 
-/// The step after a segment that was fed.
-enum Fed {
-    /// The next segment, if it is ordered already.
-    Next(Option<Segment>),
-    /// Nobody listens any more.
-    Gone,
-}
+/// The next segment, if it is ordered already; or nobody listens any more.
+type Fed = ControlFlow<(), Option<Segment>>;
 
 /// The payload bytes `range` of `blob` from the beginning of a stripe on.
 pub(crate) fn in_stripes(blob: &Blob, range: &Range<u64>) -> Range<u64> {
@@ -247,8 +242,8 @@ impl Recalls {
                 None => self.segment(blob, &recall).await?,
             };
             match self.feed_segment(blob, &mut recall, segment, sender).await? {
-                Fed::Next(segment) => next = segment,
-                Fed::Gone => break,
+                ControlFlow::Continue(segment) => next = segment,
+                ControlFlow::Break(()) => break,
             }
         }
         Ok(())
@@ -278,7 +273,7 @@ impl Recalls {
             let piece = match (piece, segment.joined) {
                 (Ok(piece), _) => piece,
                 (Err(error), joined) => match recall.broken(joined) {
-                    Broken::OrderAnew => return Ok(Fed::Next(None)),
+                    Broken::OrderAnew => return Ok(ControlFlow::Continue(None)),
                     Broken::GiveUp => return Err(segment.why(&error)),
                 },
             };
@@ -287,16 +282,16 @@ impl Recalls {
             let mut sending = std::pin::pin!(sender.send(Ok(piece)));
             match tokio::time::timeout(BLOCK_WAIT_MAX, sending.as_mut()).await {
                 Ok(Ok(())) => waited += began.elapsed(),
-                Ok(Err(_)) => return Ok(Fed::Gone),
+                Ok(Err(_)) => return Ok(ControlFlow::Break(())),
                 Err(_) => {
                     drop((bytes, segment, ahead));
                     recall.stalled();
-                    return Ok(sending.await.map_or(Fed::Gone, |()| Fed::Next(None)));
+                    return Ok(sending.await.map_or(ControlFlow::Break(()), |()| ControlFlow::Continue(None)));
                 }
             }
         }
         recall.segment_ended(range.end - range.start, waited);
-        Ok(Fed::Next(ahead))
+        Ok(ControlFlow::Continue(ahead))
     }
 
     /// The next segment of `recall`, waiting for room if need be.

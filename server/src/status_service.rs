@@ -10,7 +10,7 @@ use crate::admin::{Admin, AdminError};
 use crate::context::Context;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
-use crate::report::{DriveReport, Explanation, FrontStatus, PlaceReport, Status, WorkshopStatus};
+use crate::report::{DriveReport, Explanation, FrontStatus, PlaceReport, RackPlace, Status, WorkshopStatus};
 use crate::world::WorldHandle;
 use catalog::{CatalogError, Object, Place};
 use disk::EmulatedRack;
@@ -104,7 +104,7 @@ impl StatusService {
             _ => None,
         };
         let seconds = |span: Duration| self.context.clock.to_wall(span).as_secs_f64();
-        Ok(Some(PlaceReport::Rack {
+        Ok(Some(PlaceReport::Rack(RackPlace {
             blob: blob.blob.to_string(),
             members: blob.members,
             offset,
@@ -119,7 +119,7 @@ impl StatusService {
             wait_min_s: wait.map(|wait| seconds(wait.min)),
             wait_max_s: wait.map(|wait| seconds(wait.max)),
             recalled,
-        }))
+        })))
     }
 }
 

@@ -23,7 +23,7 @@ use engine::Rejection;
 use model::GroupId;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock};
 
 /// Objects of up to so many bytes are read at once, though their decoder may ask for their end first.
@@ -176,13 +176,8 @@ pub(super) struct Reader {
     limits: Limits,
 }
 
-/// The step after one of an order.
-enum Step {
-    /// The order is done, or can do no more.
-    Enough,
-    /// Go on.
-    More,
-}
+/// An order goes on, or is done as far as it can be.
+type Step = ControlFlow<()>;
 
 impl Reader {
     pub fn new(
@@ -209,8 +204,8 @@ impl Reader {
         let mut done = Done { input_bytes: self.owed.remove(&group).unwrap_or(0), ..Done::default() };
         loop {
             match self.step(group, bytes, buffer, &mut done).await {
-                Ok(Step::More) => {}
-                Ok(Step::Enough) => return done,
+                Ok(Step::Continue(())) => {}
+                Ok(Step::Break(())) => return done,
                 Err(fault) => {
                     done.fault = Some(fault);
                     return done;
@@ -232,7 +227,7 @@ impl Reader {
         }
         let budget = bytes.saturating_sub(done.input_bytes + done.lost_bytes);
         if budget == 0 {
-            return Ok(Step::Enough);
+            return Ok(Step::Break(()));
         }
         if !self.open.contains_key(&group) {
             return self.begin(group, done).await;
@@ -243,14 +238,14 @@ impl Reader {
     /// Opens the next object of the group.
     async fn begin(&mut self, group: GroupId, done: &mut Done) -> Result<Step, ReadFault> {
         let queue = self.queues.entry(group).or_default();
-        let Some(input) = queue.front().cloned() else { return Ok(Step::Enough) };
+        let Some(input) = queue.front().cloned() else { return Ok(Step::Break(())) };
         let found = open(&self.context, &self.records.bucket, &input).await;
         let found = found.map_err(|source| ReadFault::Bytes { name: "an object of the input".into(), source })?;
         queue.pop_front();
         let Some(Opened { name, source }) = found else {
             done.lost_objects += 1;
             done.lost_bytes += input.bytes;
-            return Ok(Step::More);
+            return Ok(Step::Continue(()));
         };
         let decoder = Decoder::open(&self.records.spec, input.bytes, self.limits.decoder_bytes);
         let open = Open {
@@ -267,12 +262,12 @@ impl Reader {
             whole: None,
         };
         self.open.insert(group, open);
-        Ok(Step::More)
+        Ok(Step::Continue(()))
     }
 
     /// Gives the decoder of the group's object what it asks for.
     async fn ask(&mut self, group: GroupId, budget: u64, done: &mut Done) -> Result<Step, ReadFault> {
-        let Some(open) = self.open.get_mut(&group) else { return Ok(Step::Enough) };
+        let Some(open) = self.open.get_mut(&group) else { return Ok(Step::Break(())) };
         let need = open.decoder.next().map_err(|error| error.at(&open.name, open.decoder.records_before()))?;
         let Need::Bytes(range) = need else { unreachable!("a decoder that is not busy asks for bytes") };
         // What was given before is in the buffer now, unless it is a part of a row group: that is read to its end, so
@@ -283,7 +278,7 @@ impl Reader {
             open.reported = open.given;
             done.input_bytes += finished;
             if finished >= budget {
-                return Ok(Step::Enough);
+                return Ok(Step::Break(()));
             }
         }
         let ahead = open.input.together(self.queues.get(&group).into_iter().flatten(), budget);
@@ -297,7 +292,7 @@ impl Reader {
         open.given = (open.given + bytes.len() as u64).min(open.input.bytes);
         open.decoder.give(&range, bytes);
         open.busy = true;
-        Ok(Step::More)
+        Ok(Step::Continue(()))
     }
 
     /// Takes what the decoder of `busy`'s object has, a batch at a time, for an order on `group`.
@@ -308,7 +303,7 @@ impl Reader {
         buffer: &Mutex<Buffer>,
         done: &mut Done,
     ) -> Result<Step, ReadFault> {
-        let Some(mut open) = self.open.remove(&busy) else { return Ok(Step::Enough) };
+        let Some(mut open) = self.open.remove(&busy) else { return Ok(Step::Break(())) };
         if !open.pending.is_empty() {
             let fits = self.deposit(&mut open.pending, buffer, done);
             self.open.insert(busy, open);
@@ -336,7 +331,7 @@ impl Reader {
             Need::Bytes(_) => {
                 open.busy = false;
                 self.open.insert(busy, open);
-                Ok(Step::More)
+                Ok(Step::Continue(()))
             }
             Need::End => {
                 assert!(open.pending.is_empty(), "an object ends when all of it is in the buffer");
@@ -347,7 +342,7 @@ impl Reader {
                     *self.owed.entry(open.group).or_default() += rest;
                 }
                 done.read.push((open.input.version, Arc::clone(&open.input.key)));
-                Ok(Step::More)
+                Ok(Step::Continue(()))
             }
         }
     }
@@ -362,7 +357,7 @@ impl Reader {
         let bytes: u64 = pieces.iter().map(|(_, piece)| held_bytes(piece)).sum();
         if done.unreported.bytes() + bytes > self.limits.chunk_bytes {
             if done.unreported.bytes() > 0 {
-                return Ok(Step::Enough);
+                return Ok(Step::Break(()));
             }
             let Limits { chunk_bytes, memory_bytes: buffer_bytes, .. } = self.limits;
             let needed_bytes = bytes * buffer_bytes.div_ceil(chunk_bytes);
@@ -373,7 +368,7 @@ impl Reader {
             done.rows += piece.num_rows() as u64;
             buffer.put(partition, piece, &mut done.unreported)?;
         }
-        Ok(Step::More)
+        Ok(Step::Continue(()))
     }
 }
 

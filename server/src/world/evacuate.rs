@@ -27,8 +27,7 @@ impl World {
         if !self.evacuating.insert(blob) {
             return;
         }
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let reads = MemoryReads::new(context.clone(), handle.clone());
             let evacuation = Evacuation { context: context.clone(), reads, handle: handle.clone() };
             let ran = evacuation.run(blob).await;

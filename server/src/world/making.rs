@@ -55,8 +55,7 @@ impl World {
         let made: Vec<JobObject> = placed
             .map(|((member, offset), key)| JobObject { key, object: member.object.clone(), offset: *offset })
             .collect();
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let committed = context.catalog.commit_job_blob(&blob, &made).await;
             let told = match committed {
                 Ok(()) => Ok(blob),

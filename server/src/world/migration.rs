@@ -30,8 +30,7 @@ pub(super) struct StagedQuery {
 impl World {
     pub(super) fn list_staged(&mut self, attempt: Attempt, query: StagedQuery, restart: bool) {
         let go_on = if restart { None } else { self.staged_cursor.take() };
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let listed = list(&context, query, go_on).await;
             let (entries, next) = listed.unwrap_or_else(|error| {
                 tracing::error!(%error, "staged versions could not be listed; migration waits for the next scan");
@@ -53,8 +52,7 @@ impl World {
         let versions: Vec<VersionId> = versions.into_iter().map(VersionId).collect();
         assert!(!versions.is_empty(), "a pack is made of something");
         self.migrating.extend(&versions);
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let pack = gather(&context, &versions).await.unwrap_or_else(|error| {
                 tracing::error!(%error, "a pack could not be composed; its versions stay in the workshop");
                 None
@@ -69,8 +67,7 @@ impl World {
             Some(Operation::Write { of: Origin::Workshop(versions), .. }) => std::mem::take(versions),
             _ => Vec::new(),
         };
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let pack = match survey(&context, &versions).await {
                 Ok(left) => gather(&context, &left).await,
                 Err(error) => Err(error.to_string()),
@@ -104,8 +101,7 @@ impl World {
             (Outcome::Written { group, drives }, Some(written)) => {
                 let blob = written.into_committed(*group, drives);
                 self.committing += 1;
-                let (handle, context) = (self.handle.clone(), self.context.clone());
-                self.start(async move {
+                self.start_with(move |handle, context| async move {
                     commit(&context, &handle, pack.plan(), &blob).await;
                     drop(pack); // its files can go now
                     handle.run(move |world| world.committed(&versions));

@@ -2,6 +2,7 @@
 //! of one operation.
 
 use super::read_target::Progress;
+use crate::holds::Hold;
 use catalog::{Blob, Cursor, VersionId};
 use engine::{JobClass, Rejection};
 use futures::future::{BoxFuture, Shared};
@@ -18,6 +19,8 @@ pub(super) enum Operation {
         /// Here while no transfer has it.
         progress: Option<Box<Progress>>,
         refused: Arc<OnceLock<Rejection>>,
+        /// Keeps the blob's stacks.
+        _hold: Hold,
     },
     Write {
         pack: Arc<HeldPack>,

@@ -26,9 +26,9 @@ impl World {
         let op = self.next_op();
         let (group, drives) = (blob.group, blob.drives.clone());
         let work = Work::Read { blob: blob.blob, group, drives, bytes: range.end - range.start };
-        self.context.holds.hold(blob.blob);
+        let _hold = self.context.holds.guard(blob.blob);
         let progress = Some(Box::new(Progress::new(range, target)));
-        let before = self.operations.insert(op, Operation::Read { blob, progress, refused });
+        let before = self.operations.insert(op, Operation::Read { blob, progress, refused, _hold });
         assert!(before.is_none(), "{op} is one operation");
         self.submit(job, Request { op, priority, overtake_limit: None, work });
     }
@@ -54,8 +54,7 @@ impl World {
             progress,
         };
         let stacks = stacks.to_vec();
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let (progress, done, outcomes) = read.run(id, &context.counters.losses).await;
             name_damaged(id, &stacks, &outcomes);
             let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
@@ -75,7 +74,6 @@ impl World {
 
     /// The operation is over.
     pub(super) fn read_ended(&self, blob: &Blob, progress: Progress, refused: &OnceLock<Rejection>, outcome: &Outcome) {
-        self.context.holds.release(blob.blob);
         self.note_loss(blob, &progress, outcome);
         let reason = match outcome {
             Outcome::Read => None,

@@ -92,8 +92,7 @@ impl World {
             panic!("{op} is read back, and was not rebuilt");
         };
         let device = self.drive(target);
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let outcome = stack::verify_stack(described(&context, &blob), index, &device, payload_crc64).await;
             let done = outcome == StackOutcome::Fine;
             if !done {

@@ -85,6 +85,14 @@ impl World {
         Arc::clone(&self.drives[drive.index()])
     }
 
+    /// Starts a task that reports by the handle what came of it.
+    pub(super) fn start_with<Task>(&self, task: impl FnOnce(WorldHandle, Context) -> Task)
+    where
+        Task: Future<Output = ()> + Send + 'static,
+    {
+        self.start(task(self.handle.clone(), self.context.clone()));
+    }
+
     pub(super) fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
         (self.context.spawn)(Box::pin(task));
     }

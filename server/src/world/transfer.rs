@@ -44,8 +44,7 @@ impl World {
             class: self.rack.layout().class_of(group),
             devices: drives.iter().map(|drive| (*drive, self.drive(*drive))).collect(),
         };
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let (written, outcomes, unreadable) = write.run(&handle).await;
             let outcomes = drive_outcomes(&context, &drives, outcomes);
             let event = match unreadable {
@@ -63,8 +62,7 @@ impl World {
             _ => panic!("{op} is verified, and was not written"),
         };
         let devices: Vec<Arc<dyn Drive>> = drives.iter().map(|drive| self.drive(*drive)).collect();
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let blob = described(&context, &written.blob);
             let report = stack::verify(blob, &devices, written.sealed.checksum).await;
             let outcomes = drive_outcomes(&context, &drives, report.outcomes);
@@ -101,8 +99,7 @@ impl World {
         let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
         let all = self.rack.spec().drives.iter().map(|drive| drive.id);
         let failed: BTreeSet<DriveId> = all.filter(|drive| self.rack.has_failed(*drive)).collect();
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let stays = match context.lineage.may_remove() {
                 false => Some("the catalog is older than the rack"),
                 true if knows_no_others(&context, blob, &stacks, &failed).await => None,
