@@ -4,7 +4,7 @@ use crate::args::Evaluation;
 use crate::human::table;
 use crate::output;
 use crate::report_dir::ReportDir;
-use crate::simulate::{Progress, command, threads};
+use crate::simulate::{RunProgress, command, threads};
 use sim::report::{Page, Table};
 use sim::reproduce::judge::{RULES, Row, summary};
 use sim::reproduce::{partition, pelican};
@@ -31,7 +31,7 @@ pub fn pelican(options: &Evaluation) -> anyhow::Result<()> {
     let (_, rack) = server::data_dir::read_rack("pelican")?;
     let dir = report_dir(options, &PELICAN_TABLES, &pelican::FIGURES)?;
     let extent = if options.quick { pelican::Extent::Quick } else { pelican::Extent::Full };
-    let progress = Progress::new("runs")?;
+    let progress = RunProgress::new("runs")?;
     let advance = |done, of| progress.reached(done, of);
     let made = pelican::Reproduction::of(pelican::Runs::new(rack, extent, threads(options.threads), &advance)?);
     progress.end();
@@ -48,7 +48,7 @@ pub fn pelican(options: &Evaluation) -> anyhow::Result<()> {
 /// `larder reproduce partition`.
 pub fn partition(options: &Evaluation) -> anyhow::Result<()> {
     let dir = report_dir(options, &PARTITION_TABLES, &partition::FIGURES)?;
-    let progress = Progress::new("jobs")?;
+    let progress = RunProgress::new("jobs")?;
     let advance = |done, of| progress.reached(done, of);
     let made = partition::Reproduction::of(partition::Runs::new(options.quick, threads(options.threads), &advance)?);
     progress.end();

@@ -65,7 +65,7 @@ fn trials(scenario: &Scenario, cases: &[Case], folder: &Path) -> anyhow::Result<
 
 /// Runs all trials, with their progress on standard error.
 fn run(trials: &[Trial], asked: Option<NonZeroUsize>) -> anyhow::Result<Vec<Found>> {
-    let progress = Progress::new("points")?;
+    let progress = RunProgress::new("points")?;
     progress.reached(0, trials.len());
     let found = Trial::run_all(trials, threads(asked), &|done| progress.reached(done, trials.len()));
     progress.end();
@@ -78,13 +78,13 @@ pub fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
 }
 
 /// The progress of work on standard error: a bar on a terminal, else some lines for a log.
-pub struct Progress {
+pub struct RunProgress {
     bar: ProgressBar,
     what: &'static str,
     begun: Instant,
 }
 
-impl Progress {
+impl RunProgress {
     /// Counts `what`.
     pub fn new(what: &'static str) -> anyhow::Result<Self> {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());

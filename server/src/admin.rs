@@ -27,8 +27,6 @@
 
 mod answer;
 mod client;
-mod jobs;
-mod people;
 mod socket;
 
 pub use answer::AdminError;
@@ -37,7 +35,7 @@ pub use client::{Client, ClientError};
 use crate::repartition::Repartitions;
 use crate::report::{DriveReport, Explanation, Status};
 use crate::users::Users;
-use answer::{Body, json, parameter, refuse, response};
+use answer::{Body, json, parameter, refuse, response, uninterrupted};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -91,7 +89,7 @@ pub trait Admin: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Listener {
     listener: UnixListener,
-    place: socket::Place,
+    place: socket::SocketPlace,
 }
 
 impl Listener {
@@ -101,7 +99,7 @@ impl Listener {
     /// # Errors
     /// When the system refuses the socket.
     pub fn bind(dir: &Path) -> io::Result<Self> {
-        let place = socket::Place::in_dir(dir)?;
+        let place = socket::SocketPlace::in_dir(dir)?;
         Ok(Self { listener: place.bind()?, place })
     }
 }
@@ -146,7 +144,7 @@ async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc
             let body = match &jobs {
                 Some(jobs) if request.uri().path().starts_with("/repartition") => {
                     on_job.store(true, Ordering::Relaxed);
-                    let answer = jobs::answer(jobs, &request).await;
+                    let answer = answer_of_jobs(jobs, &request).await;
                     on_job.store(false, Ordering::Relaxed);
                     answer
                 }
@@ -171,7 +169,7 @@ async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc
 
 async fn answer(admin: &impl Admin, users: &Arc<Users>, request: &Request<Incoming>) -> Body {
     match (request.uri().path(), request.method()) {
-        ("/users" | "/users/rotate", _) => people::answer(users, request).await,
+        ("/users" | "/users/rotate", _) => answer_of_users(users, request).await,
         ("/drives/fail" | "/drives/replace", &Method::POST) => change_drive(admin, request).await,
         ("/drives/fail" | "/drives/replace", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST"),
         ("/status", &Method::GET) => json(&admin.status().await?),
@@ -209,6 +207,54 @@ async fn change_drive(admin: &impl Admin, request: &Request<Incoming>) -> Body {
         Some(report) => json(&report),
         None => refuse(StatusCode::NOT_FOUND, format!("there is no drive {drive}")),
     }
+}
+
+/// Answers a request below `/users`.
+async fn answer_of_users(users: &Arc<Users>, request: &Request<Incoming>) -> Body {
+    let rotates = request.uri().path() != "/users";
+    if request.method() == Method::GET && !rotates {
+        return json(&users.list().await?);
+    }
+    let Some(name) = parameter(request, "name") else {
+        return refuse(StatusCode::BAD_REQUEST, "write ?name=N behind it");
+    };
+    let (method, users) = (request.method().clone(), Arc::clone(users));
+    uninterrupted(async move {
+        match (method.as_str(), rotates) {
+            ("POST", false) => json(&users.add(&name).await?),
+            ("POST", true) => json(&users.rotate(&name).await?),
+            ("DELETE", false) => json(&users.remove(&name).await?),
+            _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "GET, POST or DELETE /users, or POST /users/rotate"),
+        }
+    })
+    .await
+}
+
+/// Answers a request below `/repartition`.
+async fn answer_of_jobs(jobs: &Repartitions, request: &Request<Incoming>) -> Body {
+    let path = request.uri().path().to_owned();
+    let new_job = parameter(request, "request");
+    let job = parameter(request, "job").and_then(|job| job.parse().ok());
+    let (method, jobs) = (request.method().clone(), jobs.clone());
+    uninterrupted(async move {
+        match (path.as_str(), method, new_job, job) {
+            ("/repartition", Method::GET, _, None) => json(&jobs.list().await?),
+            ("/repartition", Method::GET, _, Some(job)) => json(&jobs.show(job).await?),
+            ("/repartition", Method::POST, Some(request), _) => match serde_json::from_str(&request) {
+                Ok(request) => json(&jobs.ask(request).await?),
+                Err(error) => refuse(StatusCode::BAD_REQUEST, format!("the request cannot be read: {error}")),
+            },
+            ("/repartition/pause", Method::POST, _, Some(job)) => json(&jobs.pause(job).await?),
+            ("/repartition/resume", Method::POST, _, Some(job)) => json(&jobs.resume(job).await?),
+            ("/repartition/cancel", Method::POST, _, Some(job)) => json(&jobs.cancel(job).await?),
+            _ => refuse(
+                StatusCode::BAD_REQUEST,
+                "GET /repartition[?job=N], POST /repartition?request=JSON, POST /repartition/pause?job=N, \
+                 /repartition/resume?job=N or /repartition/cancel?job=N",
+            ),
+        }
+    })
+    .await
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 use crate::admin;
 use crate::boot;
 use crate::config::Config;
-use crate::context::{Context, Counters, nonces};
+use crate::context::{Context, WorldCounters, nonces};
 use crate::data_dir::DataDir;
 use crate::descriptors::Descriptors;
 use crate::error::ServerError;
@@ -194,7 +194,7 @@ impl Boot<'_> {
                     .max_by_key(|pin| pin.prefix.len())
                     .map(|pin| pin.class)
             }),
-            counters: Arc::new(Counters::default()),
+            counters: Arc::new(WorldCounters::default()),
             trace: None,
         };
         let policy = self.config.rack_policy(&spec);

@@ -14,7 +14,6 @@ use engine::{
 use model::{ClassId, RackSpec};
 use s3::{HostDomain, S3Limits};
 use serde::Deserialize;
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -380,7 +379,7 @@ impl Config {
     /// When it cannot be read, or as [`Config::parse`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigError::unplaced(path, format!("cannot be read: {error}")))?;
+            .map_err(|error| ConfigError::at(path, "", None, &format!("cannot be read: {error}")))?;
         Self::parse(path, &text)
     }
 
@@ -392,13 +391,13 @@ impl Config {
         let config: Self = toml::from_str(text).map_err(|error| {
             let span = error.span();
             let value = span.clone().and_then(|span| text.get(span)).unwrap_or_default();
-            ConfigError::at(path, text, span.map(|span| span.start), text::plainly(error.message(), value))
+            ConfigError::at(path, text, span.map(|span| span.start), &text::plainly(error.message(), value))
         })?;
         match config.contradiction() {
             None => Ok(config),
             Some((key, what)) => {
                 let message = if what.starts_with('`') { what } else { format!("`{key}` {what}") };
-                Err(ConfigError::at(path, text, text::find(text, key), message))
+                Err(ConfigError::at(path, text, text::find(text, key), &message))
             }
         }
     }
@@ -519,34 +518,17 @@ impl Config {
     }
 }
 
-/// Why a configuration is not taken: where, what is wrong, and what to write instead.
+/// Why a configuration is not taken: the file and the place in it, what is wrong, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct ConfigError {
-    /// The file.
-    pub path: PathBuf,
-    /// Line and column, each from 1, where the place is known.
-    pub place: Option<(usize, usize)>,
-    /// The mistake, and what to write instead.
-    pub message: String,
-}
+#[error("{0}")]
+pub struct ConfigError(String);
 
 impl ConfigError {
-    fn unplaced(path: &Path, message: String) -> Self {
-        Self { path: path.to_owned(), place: None, message }
-    }
-
-    fn at(path: &Path, text: &str, offset: Option<usize>, message: String) -> Self {
-        Self { path: path.to_owned(), place: offset.map(|offset| text::place(text, offset)), message }
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.path.display())?;
-        if let Some((line, column)) = self.place {
-            write!(f, "{line}:{column}:")?;
-        }
-        write!(f, " {}", self.message)
+    /// The mistake `message` in the file `path`, at the byte `offset` of its text if that is known.
+    fn at(path: &Path, text: &str, offset: Option<usize>, message: &str) -> Self {
+        let place = offset.map(|offset| text::place(text, offset));
+        let place = place.map_or_else(String::new, |(line, column)| format!("{line}:{column}:"));
+        Self(format!("{}:{place} {message}", path.display()))
     }
 }
 

@@ -50,14 +50,14 @@ pub struct Lineage {
     /// The flaw of this catalog, if records of it are missing.
     incomplete: OnceLock<String>,
     /// Set when this run of the server began.
-    begun: OnceLock<Begun>,
+    begun: OnceLock<RunStart>,
     /// Drives that were looked at in this life of the server.
     looked_at: Mutex<BTreeSet<DriveId>>,
 }
 
 /// A run of the server that has begun.
 #[derive(Clone, Copy, Debug, Default)]
-struct Begun {
+struct RunStart {
     /// Its random number.
     run: u64,
     /// No blob number from this one on was given out before.
@@ -72,7 +72,7 @@ impl Lineage {
         Self { accepted, ..Self::default() }
     }
 
-    fn begun(&self) -> Begun {
+    fn begun(&self) -> RunStart {
         self.begun.get().copied().unwrap_or_default()
     }
 
@@ -156,7 +156,7 @@ pub(crate) async fn begin_run(
     let runs = known.unwrap_or_default();
     let found_before = catalog.found_older().await?;
     let run = (nonce & !ASIDE).max(1);
-    let first = lineage.begun.set(Begun { run, blobs_end, sequence }).is_ok();
+    let first = lineage.begun.set(RunStart { run, blobs_end, sequence }).is_ok();
     assert!(first, "a run begins once");
     let (of_lineage, of_catalog) = (Arc::clone(lineage), catalog.clone());
     staging.set_now(move || (of_lineage.run(), of_catalog.sequence().0));
@@ -250,7 +250,7 @@ mod tests {
     fn drives_are_looked_at_once_and_not_before_boot() {
         let lineage = Lineage::default();
         assert!(!lineage.is_first_look(DriveId(1)));
-        lineage.begun.set(Begun { run: 1, ..Begun::default() }).unwrap();
+        lineage.begun.set(RunStart { run: 1, ..RunStart::default() }).unwrap();
         assert!(lineage.is_first_look(DriveId(1)) && !lineage.is_first_look(DriveId(1)));
         lineage.look_again(DriveId(1));
         assert!(lineage.is_first_look(DriveId(1)));

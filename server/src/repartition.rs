@@ -40,7 +40,7 @@ use catalog::{CatalogError, Job, JobState};
 use engine::{JobEvent, JobId};
 use model::RackSpec;
 use report::Kept;
-use shared::{Shared, json, kept, name};
+use shared::{Jobs, json, kept, name};
 use std::sync::Arc;
 
 /// Jobs that are over and still remembered.
@@ -63,7 +63,7 @@ pub enum JobError {
 /// The repartition jobs of a server. A clone is another handle on the same.
 #[derive(Clone)]
 pub struct Repartitions {
-    shared: Arc<Shared>,
+    shared: Arc<Jobs>,
 }
 
 impl Repartitions {
@@ -74,7 +74,7 @@ impl Repartitions {
     /// # Errors
     /// [`CatalogError`], if it is not known which jobs there are.
     pub async fn start(context: Context, world: WorldHandle, spec: RackSpec) -> Result<Self, CatalogError> {
-        let jobs = Self { shared: Arc::new(Shared::new(context, world, spec)) };
+        let jobs = Self { shared: Arc::new(Jobs::new(context, world, spec)) };
         for job in jobs.shared.context.catalog.jobs().await? {
             let number = job.job;
             if let Err(error) = jobs.take_up(job).await {
@@ -139,7 +139,7 @@ impl Repartitions {
     /// # Errors
     /// [`JobError::Refused`] with what is wrong with it.
     pub async fn ask(&self, request: Request) -> Result<JobReport, JobError> {
-        let Shared { context, world, spec, .. } = &*self.shared;
+        let Jobs { context, world, spec, .. } = &*self.shared;
         let survey = plan::survey(context, world, spec, &request).await;
         let mut survey =
             survey.map_err(|failed| JobError::Refused(failed.unwrap_or_else(|| "the server is stopping".into())))?;

@@ -5,7 +5,7 @@
 //! share. Completing is one batch of the catalog and moves
 //! no bytes: the object is read from the files of its parts until it has migrated as a whole.
 
-use crate::context::Counters;
+use crate::context::WorldCounters;
 use crate::object_service::{ObjectService, Staged, is_refusal};
 use crate::store_error::{catalog_error, damaged, stage_error, workshop_full};
 use bytes::Bytes;
@@ -305,7 +305,7 @@ async fn open_of(hold: &SlotHold, (version, bucket, key): &Name) -> Result<Stage
 
 /// A part that counts as open, for as long as this lives or, once it is committed, until its upload is over.
 struct OpenPart {
-    counters: Arc<Counters>,
+    counters: Arc<WorldCounters>,
     /// The bytes of it that count.
     bytes: u64,
     length: u64,

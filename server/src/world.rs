@@ -31,7 +31,7 @@ mod reclaim;
 mod state;
 mod transfer;
 
-pub use crate::context::{Absences, Context, Counters, Nonce, PinOf, Spawn, Tracer, WallClock, nonces};
+pub use crate::context::{Absences, Context, Nonce, PinOf, Spawn, Tracer, WallClock, WorldCounters, nonces};
 pub use job_steps::JobActions;
 pub use memory_read::MemoryReads;
 pub use operation::{MakeError, WriteOrder};
@@ -105,7 +105,7 @@ impl World {
             Action::Finished { op, outcome } => self.ended(op, &outcome),
             Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, transfer),
             Action::ListStaged { attempt, older_than, coldest_bytes, limit, restart } => {
-                self.list_staged(attempt, migration::StagedQuery { older_than, coldest_bytes, limit }, restart);
+                self.list_staged(attempt, migration::StagedScan { older_than, coldest_bytes, limit }, restart);
             }
             Action::Compose { op, versions, pin } => self.compose(op, versions, pin),
             Action::Recompose { op, of, pin } => self.recompose(op, of, pin),

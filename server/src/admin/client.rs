@@ -34,7 +34,7 @@ const GOING_STEP: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Client {
     dir: PathBuf,
-    place: socket::Place,
+    place: socket::SocketPlace,
 }
 
 /// The reason why there is no answer.
@@ -92,7 +92,7 @@ impl Client {
         if !DataDir::exists(dir) {
             return Err(DataDirError::Missing(dir.to_owned()).into());
         }
-        let place = socket::Place::in_dir(dir)
+        let place = socket::SocketPlace::in_dir(dir)
             .map_err(|error| ClientError::NoAnswer { dir: dir.to_owned(), reason: error.to_string() })?;
         Ok(Self { dir: dir.to_owned(), place })
     }

@@ -23,7 +23,7 @@ const JOINED_BYTES_MAX: u64 = 4 << 20;
 
 /// See the head of this file.
 #[derive(Debug)]
-pub(super) struct Buffer {
+pub(super) struct PartitionBuffer {
     stocks: Vec<Vec<Stocked>>,
     destinations: Vec<Destination>,
     destination_of: DestinationOf,
@@ -87,7 +87,7 @@ impl Unreported {
     }
 }
 
-impl Buffer {
+impl PartitionBuffer {
     /// An empty buffer, for a job of that chunk limit.
     pub fn new(destinations: usize, destination_of: DestinationOf, chunk_bytes: u64) -> Self {
         let (stocks, destinations) = (Vec::new(), vec![Destination::default(); destinations]);

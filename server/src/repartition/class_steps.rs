@@ -6,9 +6,9 @@
 use super::heavy::heavy;
 use super::input::Input;
 use super::job_work::JobWork;
-use super::reader::{ReadFault, Reader};
+use super::reader::{InputReader, ReadFault};
 use super::source::{BlobReader, SourceError};
-use super::writer::{Run, WriteBatch, WriteFault, WriteTarget, Writer};
+use super::writer::{OffloadedRun, PartitionWriter, WriteBatch, WriteFault, WriteTarget};
 use crate::object_service::ObjectService;
 use crate::world::{MakeError, MemoryReads};
 use arrow_array::RecordBatch;
@@ -26,8 +26,8 @@ use std::time::Duration;
 pub(super) struct ClassSteps {
     work: Arc<JobWork>,
     class: ClassId,
-    reader: Reader,
-    writer: Writer,
+    reader: InputReader,
+    writer: PartitionWriter,
     reads: MemoryReads,
     /// A batch that is encoded and not yet with the rack.
     ahead: Option<WriteBatch>,
@@ -38,8 +38,8 @@ impl ClassSteps {
     pub fn new(work: &Arc<JobWork>, class: ClassId, queues: BTreeMap<GroupId, VecDeque<Input>>) -> Self {
         let reads = MemoryReads::new(work.context.clone(), work.world.clone()).for_job(work.of(class));
         let (records, blobs) = (Arc::clone(&work.records), BlobReader::new(reads.clone(), PriorityClass::Background));
-        let reader = Reader::new(work.context.clone(), records, blobs, queues, work.limits);
-        let writer = Writer {
+        let reader = InputReader::new(work.context.clone(), records, blobs, queues, work.limits);
+        let writer = PartitionWriter {
             context: work.context.clone(),
             world: work.world.clone(),
             records: Arc::clone(&work.records),
@@ -204,7 +204,7 @@ impl ClassSteps {
 /// that will be written first.
 async fn encoded(
     work: &JobWork,
-    writer: &Writer,
+    writer: &PartitionWriter,
     target: WriteTarget,
     before: Option<&WriteBatch>,
 ) -> Result<Option<WriteBatch>, WriteFault> {
@@ -228,7 +228,7 @@ async fn encoded(
 }
 
 /// The pieces of a run, by partition.
-async fn read_run(reads: MemoryReads, run: &Run, blob: &Blob) -> Result<Vec<(usize, RecordBatch)>, ReadFault> {
+async fn read_run(reads: MemoryReads, run: &OffloadedRun, blob: &Blob) -> Result<Vec<(usize, RecordBatch)>, ReadFault> {
     let mut blobs = BlobReader::new(reads, PriorityClass::Background);
     let end = run.members.last().map_or(0, |(_, _, range)| range.end);
     let mut pieces = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::places::target_is_free;
 use super::report::{Place, Request};
-use super::shared::{Shared, kept};
+use super::shared::{Jobs, kept};
 use super::writer::{out_prefix, prefix};
 use crate::object_service::ObjectService;
 use catalog::{CatalogError, Displaced, HIDDEN_BUCKET, Job, JobState, ListRequest, Publication};
@@ -19,7 +19,7 @@ const REMOVED_BESIDE: usize = 64;
 /// Why an output is not published, for now.
 type Blocked = String;
 
-impl Shared {
+impl Jobs {
     /// Publishes what is complete. What cannot be published stays where it is, and its job says why. To be called with
     /// the job's state locked, or before anybody else knows the job.
     pub(super) async fn publish(&self, job: Job) -> Result<Job, CatalogError> {

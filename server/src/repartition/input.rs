@@ -52,14 +52,16 @@ impl Input {
 pub(super) type ReadInput = (VersionId, Arc<str>);
 
 /// Finds the objects below `from`, or the one that has that very key, and where they lie.
-pub(super) async fn listed(catalog: &Catalog, request: &Request) -> Result<Found, String> {
+pub(super) async fn listed(catalog: &Catalog, request: &Request) -> Result<FoundInput, String> {
     let from = &request.from;
     let no_bucket = |error| match error {
         CatalogError::NoSuchBucket => format!("there is no bucket `{}` to read from", from.bucket),
         error => error.to_string(),
     };
-    let mut found =
-        Found { format: request.format.as_deref().map(str::parse).transpose().map_err(text)?, ..Found::default() };
+    let mut found = FoundInput {
+        format: request.format.as_deref().map(str::parse).transpose().map_err(text)?,
+        ..FoundInput::default()
+    };
     if !from.prefix.is_empty() && !from.prefix.ends_with('/') {
         match catalog.head_object(&from.bucket, &from.prefix).await {
             Ok(object) => {
@@ -98,7 +100,7 @@ async fn none_is_quarantined(catalog: &Catalog, versions: &[VersionId]) -> Resul
 
 /// The input, as far as it is listed.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundInput {
     /// Its format, stated by the user or by its names.
     pub format: Option<Format>,
     /// The first object whose name said so.
@@ -124,7 +126,7 @@ impl Placed {
     }
 }
 
-impl Found {
+impl FoundInput {
     /// Takes a page of the listing.
     async fn take(&mut self, catalog: &Catalog, from: &Place, page: Vec<(String, Object)>) -> Result<(), String> {
         let mut listed = Vec::with_capacity(page.len());

@@ -4,14 +4,14 @@
 //! Invariants: what is held is within the memory that the job was given, asserted with every step; records are in the
 //! buffer, in a run, or delivered, and the tally of what was delivered must be that of what was read.
 
-use super::buffer::Buffer;
+use super::buffer::PartitionBuffer;
 use super::heavy::heavy;
 use super::input::ReadInput;
 use super::memory::Memory;
 use super::plan::Survey;
 use super::reader::{Limits, Records};
 use super::report::{Outcome, Progress, Request};
-use super::writer::{Run, WriteBatch, WriteTarget};
+use super::writer::{OffloadedRun, WriteBatch, WriteTarget};
 use crate::world::{Context, WorldHandle};
 use batch::MultisetChecksum;
 use catalog::Blob;
@@ -36,7 +36,7 @@ pub(super) struct JobWork {
     pub job: JobId,
     pub request: Request,
     pub records: Arc<Records>,
-    pub buffer: Mutex<Buffer>,
+    pub buffer: Mutex<PartitionBuffer>,
     pub memory: Memory,
     pub limits: Limits,
     destinations: Vec<GroupId>,
@@ -44,14 +44,14 @@ pub(super) struct JobWork {
     began: Time,
     /// Groups that were woken for the background, and for others, before it began.
     wakes_before: [u64; 2],
-    state: Mutex<State>,
+    state: Mutex<JobFigures>,
 }
 
 /// The part that changes with every step.
 #[derive(Default)]
-struct State {
+struct JobFigures {
     /// By the group they lie on and their destination.
-    runs: BTreeMap<(GroupId, GroupId), Vec<Run>>,
+    runs: BTreeMap<(GroupId, GroupId), Vec<OffloadedRun>>,
     next_run: u64,
     /// The number of each partition's next object.
     numbers: BTreeMap<usize, u64>,
@@ -62,12 +62,12 @@ struct State {
     /// Why the last step of a class came to nothing, for people.
     faults: BTreeMap<ClassId, String>,
     steps: u64,
-    forecast: Forecast,
+    forecast: TimeLeft,
 }
 
 /// The time that the rest takes, as of a certain step.
 #[derive(Clone, Copy, Default)]
-struct Forecast {
+struct TimeLeft {
     left: Duration,
     /// The step from which on it is simulated anew.
     until: u64,
@@ -87,7 +87,7 @@ impl JobWork {
     ) -> Option<Self> {
         let memory = survey.memory;
         let progress = Progress { lost_objects: survey.lost_objects, ..Progress::default() };
-        let buffer = Buffer::new(survey.destinations.len(), survey.destination_of, memory.chunk_bytes);
+        let buffer = PartitionBuffer::new(survey.destinations.len(), survey.destination_of, memory.chunk_bytes);
         Some(Self {
             job,
             records: Arc::new(Records::new(&request.from.bucket, survey.spec.clone())),
@@ -102,7 +102,7 @@ impl JobWork {
             planned_objects: survey.plan.objects + survey.lost_objects,
             began: context.clock.now(),
             wakes_before: wakes(world).await?,
-            state: Mutex::new(State { progress, ..State::default() }),
+            state: Mutex::new(JobFigures { progress, ..JobFigures::default() }),
             context: context.clone(),
             world: world.clone(),
             request: request.clone(),
@@ -194,7 +194,7 @@ impl JobWork {
     }
 
     /// Takes a run of at most so many bytes.
-    pub fn take_run(&self, on: GroupId, target: GroupId, most_bytes: u64) -> Option<Run> {
+    pub fn take_run(&self, on: GroupId, target: GroupId, most_bytes: u64) -> Option<OffloadedRun> {
         let mut state = self.state.lock();
         let runs = state.runs.entry((on, target)).or_default();
         let fits = runs.iter().position(|run| run.counted <= most_bytes)?;
@@ -202,12 +202,12 @@ impl JobWork {
     }
 
     /// Puts back a run that could not be read.
-    pub fn put_back(&self, on: GroupId, target: GroupId, run: Run) {
+    pub fn put_back(&self, on: GroupId, target: GroupId, run: OffloadedRun) {
         self.state.lock().runs.entry((on, target)).or_default().push(run);
     }
 
     /// A run lies offloaded no more.
-    pub fn was_refilled(&self, run: &Run) {
+    pub fn was_refilled(&self, run: &OffloadedRun) {
         let mut state = self.state.lock();
         assert!(state.progress.offloaded_bytes >= run.counted, "a run that is back was offloaded");
         state.progress.offloaded_bytes -= run.counted;
@@ -265,7 +265,7 @@ impl JobWork {
             return forecast.left;
         }
         let left = heavy(move || planner.forecast().total()).await;
-        self.state.lock().forecast = Forecast { left, until: steps + FORECAST_EVERY.max(steps / FORECAST_PART) };
+        self.state.lock().forecast = TimeLeft { left, until: steps + FORECAST_EVERY.max(steps / FORECAST_PART) };
         left
     }
 
@@ -300,7 +300,7 @@ impl JobWork {
         Ok((outcome, std::mem::take(&mut state.read)))
     }
 
-    fn outcome(&self, state: &State, planner: &JobPlanner, times: &JobTimes, switches: [u64; 2]) -> Outcome {
+    fn outcome(&self, state: &JobFigures, planner: &JobPlanner, times: &JobTimes, switches: [u64; 2]) -> Outcome {
         let hours = |span: Duration| span.as_secs_f64() / 3600.0;
         let progress = &state.progress;
         Outcome {

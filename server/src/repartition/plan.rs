@@ -94,7 +94,7 @@ pub(super) async fn survey(
     let records = records_of(request, found.format.ok_or_else(|| String::from("there is no input"))?)?;
     let partitions = records.partition_count().map_err(text)?;
     let placed = found.placed();
-    let look = world.ask(Room::of).await.ok_or(None)?;
+    let look = world.ask(RackRoom::of).await.ok_or(None)?;
     let pinned = (context.pin_of)(&to.bucket, &to.prefix);
     let (spec, request) = (spec.clone(), request.clone());
     let surveying = Surveying { spec, request, records, partitions, placed, room: look, pinned };
@@ -128,7 +128,7 @@ fn records_of(request: &Request, format: Format) -> Result<Spec, String> {
 
 /// The rack's free room, and its settings that matter to a plan.
 #[derive(Debug)]
-struct Room {
+struct RackRoom {
     classes: Vec<Vec<GroupId>>,
     /// Payload bytes that each group can still take.
     free: Vec<u64>,
@@ -142,7 +142,7 @@ struct Room {
     today: Day,
 }
 
-impl Room {
+impl RackRoom {
     fn of(rack: &engine::Rack, now: Time) -> Self {
         let code = rack.spec().code;
         let starts = |group: &engine::layout::Group| {
@@ -179,7 +179,7 @@ struct Surveying {
     records: Spec,
     partitions: usize,
     placed: Placed,
-    room: Room,
+    room: RackRoom,
     pinned: Option<ClassId>,
 }
 

@@ -10,10 +10,10 @@
 //!
 //! Invariants: all input of a group is reported once, and no more than there is.
 
-use super::buffer::{Buffer, Unreported};
+use super::buffer::{PartitionBuffer, Unreported};
 use super::heavy::heavy;
 use super::input::{Input, ReadInput};
-use super::source::{BlobReader, GAP_BYTES, Opened, Source, SourceError, open};
+use super::source::{BlobReader, GAP_BYTES, InputSource, Opened, SourceError, open};
 use crate::world::{Context, quarantine};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
@@ -96,11 +96,11 @@ fn noted(piece: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, batch::E
 }
 
 /// An object that is being read.
-struct Open {
+struct OpenInput {
     group: GroupId,
     input: Input,
     name: String,
-    source: Source,
+    source: InputSource,
     decoder: Decoder,
     /// Bytes that were given to the decoder.
     given: u64,
@@ -164,12 +164,12 @@ pub(super) struct Limits {
 }
 
 /// Reads the input of one class.
-pub(super) struct Reader {
+pub(super) struct InputReader {
     context: Context,
     records: Arc<Records>,
     blobs: BlobReader,
     queues: BTreeMap<GroupId, VecDeque<Input>>,
-    open: BTreeMap<GroupId, Open>,
+    open: BTreeMap<GroupId, OpenInput>,
     owed: BTreeMap<GroupId, u64>,
     /// The group that was read last.
     last: Option<GroupId>,
@@ -179,7 +179,7 @@ pub(super) struct Reader {
 /// An order goes on, or is done as far as it can be.
 type Step = ControlFlow<()>;
 
-impl Reader {
+impl InputReader {
     pub fn new(
         context: Context,
         records: Arc<Records>,
@@ -197,7 +197,7 @@ impl Reader {
     }
 
     /// Reads on `group`, about `bytes` of input, into `buffer`.
-    pub async fn read(&mut self, group: GroupId, bytes: u64, buffer: &Mutex<Buffer>) -> Done {
+    pub async fn read(&mut self, group: GroupId, bytes: u64, buffer: &Mutex<PartitionBuffer>) -> Done {
         if self.last.replace(group) != Some(group) {
             self.blobs.close();
         }
@@ -218,7 +218,7 @@ impl Reader {
         &mut self,
         group: GroupId,
         bytes: u64,
-        buffer: &Mutex<Buffer>,
+        buffer: &Mutex<PartitionBuffer>,
         done: &mut Done,
     ) -> Result<Step, ReadFault> {
         let busy = self.open.iter().find(|(_, open)| open.busy).map(|(group, _)| *group);
@@ -248,7 +248,7 @@ impl Reader {
             return Ok(Step::Continue(()));
         };
         let decoder = Decoder::open(&self.records.spec, input.bytes, self.limits.decoder_bytes);
-        let open = Open {
+        let open = OpenInput {
             group,
             input,
             name,
@@ -300,7 +300,7 @@ impl Reader {
         &mut self,
         busy: GroupId,
         group: GroupId,
-        buffer: &Mutex<Buffer>,
+        buffer: &Mutex<PartitionBuffer>,
         done: &mut Done,
     ) -> Result<Step, ReadFault> {
         let Some(mut open) = self.open.remove(&busy) else { return Ok(Step::Break(())) };
@@ -351,7 +351,7 @@ impl Reader {
     fn deposit(
         &self,
         pieces: &mut Vec<(usize, RecordBatch)>,
-        buffer: &Mutex<Buffer>,
+        buffer: &Mutex<PartitionBuffer>,
         done: &mut Done,
     ) -> Result<Step, ReadFault> {
         let bytes: u64 = pieces.iter().map(|(_, piece)| held_bytes(piece)).sum();
@@ -385,7 +385,7 @@ async fn quarantine_source(context: &Context, bucket: &str, input: &Input, error
     }
 }
 
-impl Open {
+impl OpenInput {
     /// The bytes `range` of the object. What lies behind it in its blob is read along up to `ahead`, if it is what will
     /// be asked for next: a decoder that begins at the end of its object jumps back.
     async fn fetch(&mut self, blobs: &mut BlobReader, range: Range<u64>, ahead: u64) -> Result<Bytes, SourceError> {

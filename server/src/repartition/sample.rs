@@ -6,7 +6,7 @@
 
 use super::input::Input;
 use super::plan::Survey;
-use super::source::{BlobReader, Opened, Source, open};
+use super::source::{BlobReader, InputSource, Opened, open};
 use crate::world::{Context, MemoryReads, WorldHandle};
 use batch::{Decoder, Format, Need, Partitioner};
 use engine::{GroupState, PriorityClass};
@@ -68,7 +68,7 @@ fn missing_key(partitioner: &Partitioner, rows: usize, name: &str) -> Option<Str
 async fn chosen(context: &Context, world: &WorldHandle, survey: &Survey) -> Option<(Input, Opened)> {
     // What lies in the workshop stands behind what lies in the group that it is read along with.
     for input in survey.inputs.values().filter_map(|inputs| inputs.last()) {
-        if let Ok(Some(opened @ Opened { source: Source::Workshop { .. }, .. })) =
+        if let Ok(Some(opened @ Opened { source: InputSource::Workshop { .. }, .. })) =
             open(context, &survey.bucket, input).await
         {
             return Some((input.clone(), opened));

@@ -15,7 +15,7 @@ use std::sync::Arc;
 const INTERRUPTIONS_MAX: u32 = 3;
 
 /// The means of all jobs, and those that have a task.
-pub(super) struct Shared {
+pub(super) struct Jobs {
     pub context: Context,
     pub world: WorldHandle,
     pub spec: RackSpec,
@@ -25,7 +25,7 @@ pub(super) struct Shared {
     locks: Mutex<BTreeMap<u64, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-impl Shared {
+impl Jobs {
     /// No job has a task yet.
     pub fn new(context: Context, world: WorldHandle, spec: RackSpec) -> Self {
         Self { context, world, spec, running: Mutex::default(), locks: Mutex::default() }

@@ -39,7 +39,7 @@ pub(super) enum SourceError {
 }
 
 /// Where an object lies, kept there.
-pub(super) enum Source {
+pub(super) enum InputSource {
     Rack { blob: Blob, offset: u64, _hold: crate::holds::Hold },
     Workshop { files: Vec<(Range<u64>, SlotHold)>, open: Option<(usize, StagedReader)> },
 }
@@ -48,7 +48,7 @@ pub(super) enum Source {
 pub(super) struct Opened {
     /// Its name, for people.
     pub name: String,
-    pub source: Source,
+    pub source: InputSource,
 }
 
 /// Finds `input` and keeps it. `None` if it was deleted or overwritten.
@@ -60,7 +60,7 @@ pub(super) async fn open(context: &Context, bucket: &str, input: &Input) -> Resu
             Place::Stored { blob, offset } => {
                 let hold = context.holds.guard(blob);
                 let found = context.catalog.blob(blob).await?;
-                found.map(|blob| Source::Rack { blob, offset, _hold: hold })
+                found.map(|blob| InputSource::Rack { blob, offset, _hold: hold })
             }
             place => {
                 let slots = context.catalog.slots_of(input.version, place).await?;
@@ -70,7 +70,7 @@ pub(super) async fn open(context: &Context, bucket: &str, input: &Input) -> Resu
                     Some((range, context.staging.hold(*slot)?))
                 });
                 let files: Option<Vec<_>> = held.collect();
-                files.filter(|files| !files.is_empty()).map(|files| Source::Workshop { files, open: None })
+                files.filter(|files| !files.is_empty()).map(|files| InputSource::Workshop { files, open: None })
             }
         };
         // Held before it is looked at once more: if it still lies here, whatever takes it away sees the hold.
@@ -93,7 +93,7 @@ async fn placed(context: &Context, bucket: &str, input: &Input) -> Result<Option
     }
 }
 
-impl Source {
+impl InputSource {
     /// The bytes `range` of the object; what follows in its blob is read along up to `ahead`.
     pub async fn fetch(&mut self, blobs: &mut BlobReader, range: Range<u64>, ahead: u64) -> Result<Bytes, SourceError> {
         match self {

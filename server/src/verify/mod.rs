@@ -17,7 +17,7 @@ mod rack;
 mod report;
 mod staged;
 
-pub use report::{Finding, Kind, Leftovers, RackCounts, Report, WorkshopCounts};
+pub use report::{Finding, FindingKind, Leftovers, RackCounts, Report, WorkshopCounts};
 
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
@@ -112,7 +112,7 @@ async fn open_and_verify(
     if !damage.is_empty() {
         let mut report = Report::default();
         for line in damage {
-            let finding = Finding::new(Kind::CatalogFile, format!("catalog.db: {line}"), RESTORE);
+            let finding = Finding::new(FindingKind::CatalogFile, format!("catalog.db: {line}"), RESTORE);
             watch(Step::Found(&finding));
             report.found(finding);
         }
@@ -176,7 +176,7 @@ pub async fn verify(
     let (failed, report) = (BTreeSet::new(), Report::default());
     let blobs_end = ground.catalog.blobs_end().await?;
     let (lost, is_newest) = (Vec::new(), true);
-    let mut work = Work { ground, options, watch, staging, failed, lost, blobs_end, is_newest, report };
+    let mut work = Verification { ground, options, watch, staging, failed, lost, blobs_end, is_newest, report };
     work.catalog().await?;
     work.workshop().await?;
     work.rack().await?;
@@ -185,7 +185,7 @@ pub async fn verify(
 }
 
 /// A verification under way.
-struct Work<'a> {
+struct Verification<'a> {
     ground: &'a Ground,
     options: Options,
     watch: &'a (dyn Fn(Step<'_>) + Sync),
@@ -201,23 +201,23 @@ struct Work<'a> {
     report: Report,
 }
 
-impl Work<'_> {
+impl Verification<'_> {
     async fn catalog(&mut self) -> Result<(), ServerError> {
         (self.watch)(Step::Catalog);
         if let Some(found) = self.ground.catalog.rack_uuid().await?.filter(|found| *found != self.ground.rack_uuid.0) {
             let what = format!("the catalog is that of rack {}, not of {}", RackUuid(found), self.ground.rack_uuid);
-            self.found(Finding::new(Kind::ForeignCatalog, what, "put this rack's own catalog back"));
+            self.found(Finding::new(FindingKind::ForeignCatalog, what, "put this rack's own catalog back"));
         }
         if let Some(flaw) = self.ground.catalog.incomplete() {
             let what = format!("catalog.db is not complete: {flaw}");
-            self.found(Finding::new(Kind::CatalogFile, what, lineage::MEND));
+            self.found(Finding::new(FindingKind::CatalogFile, what, lineage::MEND));
         }
         let mut audit = self.ground.catalog.audit().await?;
         let told = std::mem::take(&mut audit.told);
         let (untold, unfinished) = (audit.contradictions - told.len() as u64, audit.intents);
         (self.report.catalog, self.report.leftovers.unfinished_blobs) = (audit, unfinished);
         for what in told {
-            self.found(Finding::new(Kind::CatalogRecord, what, REPORT));
+            self.found(Finding::new(FindingKind::CatalogRecord, what, REPORT));
         }
         self.report.finding_count += untold;
         Ok(())

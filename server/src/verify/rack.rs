@@ -5,8 +5,8 @@
 //!
 //! A blob is looked at where its first stack lies, so each is looked at once and whole groups follow each other.
 
-use super::gathered::Counted;
-use super::{Finding, Kind, PAGE, REPORT, Step, Work};
+use super::gathered::DiscardedPayload;
+use super::{Finding, FindingKind, PAGE, REPORT, Step, Verification};
 use crate::error::{ServerError, text};
 use catalog::{Blob, Known, Member};
 use disk::stack::{self, Flaw, Inspection, Policy, StackReader};
@@ -42,7 +42,7 @@ struct Accounts {
     groups: BTreeSet<GroupId>,
 }
 
-impl Work<'_> {
+impl Verification<'_> {
     pub(super) async fn rack(&mut self) -> Result<(), ServerError> {
         let layout = synthesise(&self.ground.rack)?;
         let accounts = self.accounts(&layout).await?;
@@ -58,7 +58,7 @@ impl Work<'_> {
             if let Err(error) = drive
                 && !self.failed.contains(&id)
             {
-                let found = Finding::new(Kind::DriveUnusable, format!("drive {id}: {error}"), DRIVE);
+                let found = Finding::new(FindingKind::DriveUnusable, format!("drive {id}: {error}"), DRIVE);
                 self.found(found.drive(id));
             }
         }
@@ -83,7 +83,7 @@ impl Work<'_> {
             let page = self.ground.catalog.sound_blobs(None, after.as_ref(), PAGE).await?;
             for blob in page.items {
                 if let Some(what) = misfit(&blob, layout) {
-                    self.found(Finding::new(Kind::BlobMisfit, what, DESCRIPTION).blob(blob.blob));
+                    self.found(Finding::new(FindingKind::BlobMisfit, what, DESCRIPTION).blob(blob.blob));
                 }
                 accounts.groups.insert(blob.group);
                 for drive in blob.drives {
@@ -102,7 +102,7 @@ impl Work<'_> {
             if bytes > capacity_bytes {
                 let what =
                     format!("the blobs on drive {drive} take {bytes} bytes, and its capacity is {capacity_bytes}");
-                self.found(Finding::new(Kind::Accounts, what, REPORT).drive(drive));
+                self.found(Finding::new(FindingKind::Accounts, what, REPORT).drive(drive));
             }
         }
         Ok(accounts)
@@ -149,7 +149,7 @@ impl Work<'_> {
             let inspection = stack::inspect(described, &drives).await;
             return Ok(Some(Looked { inspection, checked_bytes: 0, unlike: None }));
         }
-        let mut counted = Counted(0);
+        let mut counted = DiscardedPayload(0);
         let inspection = stack::inspect_deeply(described, &drives, &mut counted).await;
         let unlike = match &inspection.payload {
             Ok(()) => self.compare_index(blob, &drives).await?,
@@ -189,7 +189,7 @@ impl Work<'_> {
                 Flaw::Drive(disk::DriveError::NotFound(_)) => format!("stack {name} on drive {drive} is missing"),
                 flaw => format!("stack {name} on drive {drive}: {flaw}"),
             };
-            self.found(Finding::new(Kind::StackBad, what, mend).blob(blob.blob).drive(drive).file(&name));
+            self.found(Finding::new(FindingKind::StackBad, what, mend).blob(blob.blob).drive(drive).file(&name));
         }
         if let Some(error) = lost {
             let mend = if may_come_back { DRIVE } else { GONE };
@@ -197,7 +197,7 @@ impl Work<'_> {
         }
         if let Some(what) = unlike {
             let what = format!("the pack in blob {} and the catalog disagree: {what}", blob.blob);
-            self.found(Finding::new(Kind::PayloadUnlike, what, REPORT).blob(blob.blob));
+            self.found(Finding::new(FindingKind::PayloadUnlike, what, REPORT).blob(blob.blob));
         }
         Ok(())
     }
@@ -218,7 +218,7 @@ impl Work<'_> {
             Ok(names) => names,
             Err(error) => {
                 let what = format!("drive {id} cannot be listed: {error}");
-                self.found(Finding::new(Kind::DriveUnusable, what, DRIVE).drive(id));
+                self.found(Finding::new(FindingKind::DriveUnusable, what, DRIVE).drive(id));
                 return Ok(());
             }
         };
@@ -232,7 +232,7 @@ impl Work<'_> {
             let label = disk::label::file_name();
             for name in names.iter().filter(|name| stack::stack_of(name).is_none() && **name != label) {
                 let what = format!("{name} on drive {id} is no stack");
-                self.found(Finding::new(Kind::Stranger, what, STRANGER).drive(id).file(name));
+                self.found(Finding::new(FindingKind::Stranger, what, STRANGER).drive(id).file(name));
             }
         }
         Ok(())
@@ -269,7 +269,7 @@ impl Work<'_> {
             }
             Known::Blob(_) if is_deleted => {
                 let what = format!("stack {name} on drive {id} takes {bytes} bytes, and its blob is deleted");
-                self.found(Finding::new(Kind::Orphan, what, ORPHAN).drive(id).file(name));
+                self.found(Finding::new(FindingKind::Orphan, what, ORPHAN).drive(id).file(name));
                 return Ok(());
             }
             Known::Nothing if blob.number >= self.blobs_end => "its blob was written under a newer catalog",
@@ -277,7 +277,7 @@ impl Work<'_> {
             Known::Begun(_) | Known::Blob(_) => "to this catalog that stack of its blob lies elsewhere",
         };
         let what = format!("stack {name} on drive {id} takes {bytes} bytes, and {why}");
-        self.found(Finding::new(Kind::Unknown, what, UNKNOWN).drive(id).file(name).blob(blob));
+        self.found(Finding::new(FindingKind::Unknown, what, UNKNOWN).drive(id).file(name).blob(blob));
         Ok(())
     }
 

@@ -9,7 +9,7 @@ const TOLD_MAX: usize = 1_000;
 /// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum FindingKind {
     /// The catalog's file is damaged, or records of it are missing.
     CatalogFile,
     /// A record of the catalog is damaged, or contradicts another one.
@@ -50,7 +50,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// The finding, in words.
     pub what: String,
     /// The mend.
@@ -70,7 +70,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(kind: Kind, what: impl Into<String>, mend: &'static str) -> Self {
+    pub(super) fn new(kind: FindingKind, what: impl Into<String>, mend: &'static str) -> Self {
         Self { kind, what: what.into(), mend, object: None, blob: None, drive: None, file: None }
     }
 
@@ -162,7 +162,9 @@ pub struct Report {
 impl Report {
     pub(super) fn found(&mut self, finding: Finding) {
         self.finding_count += 1;
-        if self.findings.len() < TOLD_MAX && !matches!(finding.kind, Kind::ObjectLost | Kind::ObjectUnavailable) {
+        if self.findings.len() < TOLD_MAX
+            && !matches!(finding.kind, FindingKind::ObjectLost | FindingKind::ObjectUnavailable)
+        {
             self.findings.push(finding);
         }
     }

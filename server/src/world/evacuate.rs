@@ -29,7 +29,7 @@ impl World {
         }
         self.start_with(move |handle, context| async move {
             let reads = MemoryReads::new(context.clone(), handle.clone());
-            let evacuation = Evacuation { context: context.clone(), reads, handle: handle.clone() };
+            let evacuation = BlobEvacuation { context: context.clone(), reads, handle: handle.clone() };
             let ran = evacuation.run(blob).await;
             // What was copied has to find its way back to the rack, however far this got.
             handle.report(Event::StagingChanged(usage_of(&context)));
@@ -46,13 +46,13 @@ impl World {
 
 /// Copies what lives in a blob back to the workshop, version by version, each of which leaves the blob only when its
 /// copy is durable.
-struct Evacuation {
+struct BlobEvacuation {
     context: Context,
     reads: MemoryReads,
     handle: WorldHandle,
 }
 
-impl Evacuation {
+impl BlobEvacuation {
     /// The index of the pack says whose each member is; the catalog, which of them still live there.
     async fn run(&self, id: BlobId) -> Result<u64, String> {
         let blob = self.context.catalog.blob(id).await.map_err(text)?.ok_or("the blob is gone")?;

@@ -4,7 +4,7 @@
 //! The order is that of a migration: intent, stacks, sync, read back, commit. Whatever fails before the commit leaves
 //! the stacks dead and nothing known; there is nothing to free after it.
 
-use super::operation::{MakeError, Making, Operation, Origin, WriteOrder, Written};
+use super::operation::{MakeError, Making, Operation, Origin, WriteOrder, WrittenBlob};
 use super::outcome::give_up;
 use super::state::World;
 use catalog::JobObject;
@@ -38,7 +38,7 @@ impl World {
     }
 
     /// A blob of bytes in memory is written, or was given up.
-    pub(super) fn made(&mut self, pack: &HeldPack, making: Making, written: Option<Written>, outcome: &Outcome) {
+    pub(super) fn made(&mut self, pack: &HeldPack, making: Making, written: Option<WrittenBlob>, outcome: &Outcome) {
         let Making { keys, answer, .. } = making;
         let (Outcome::Written { group, drives }, Some(written)) = (outcome, written) else {
             let error = match outcome {

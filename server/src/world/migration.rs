@@ -4,7 +4,7 @@
 //! staged files as they were and the stacks dead; whatever fails after it leaves at worst a file that nobody refers
 //! to, which the next start sweeps away.
 
-use super::operation::{Operation, Origin, StagedCursor, Written};
+use super::operation::{Operation, Origin, StagedCursor, WrittenBlob};
 use super::outcome::give_up;
 use super::packed;
 use super::quarantine::{missing, quarantine, survey};
@@ -21,14 +21,14 @@ use workshop::{HeldPack, PackError, PackMember, PackPlan};
 
 /// The staged versions that the engine asks for.
 #[derive(Clone, Copy)]
-pub(super) struct StagedQuery {
+pub(super) struct StagedScan {
     pub(super) older_than: Duration,
     pub(super) coldest_bytes: Option<u64>,
     pub(super) limit: u32,
 }
 
 impl World {
-    pub(super) fn list_staged(&mut self, attempt: Attempt, query: StagedQuery, restart: bool) {
+    pub(super) fn list_staged(&mut self, attempt: Attempt, query: StagedScan, restart: bool) {
         let go_on = if restart { None } else { self.staged_cursor.take() };
         self.start_with(move |handle, context| async move {
             let listed = list(&context, query, go_on).await;
@@ -94,7 +94,7 @@ impl World {
         &mut self,
         pack: Arc<HeldPack>,
         versions: Vec<VersionId>,
-        written: Option<Written>,
+        written: Option<WrittenBlob>,
         outcome: &Outcome,
     ) {
         match (outcome, written) {
@@ -139,10 +139,10 @@ impl World {
 
 async fn list(
     context: &Context,
-    query: StagedQuery,
+    query: StagedScan,
     go_on: Option<StagedCursor>,
 ) -> Result<(Vec<StagedEntry>, Option<StagedCursor>), catalog::CatalogError> {
-    let StagedQuery { older_than, coldest_bytes, limit } = query;
+    let StagedScan { older_than, coldest_bytes, limit } = query;
     let now_ms = (context.wall)();
     let (until_ms, after) = if let Some(cursor) = go_on {
         (cursor.until_ms, Some(cursor.after))

@@ -1,7 +1,7 @@
 //! The world's side of operations: what it keeps of each until it is over, and the values that pass between the tasks
 //! of one operation.
 
-use super::read_target::Progress;
+use super::read_target::ReadProgress;
 use crate::holds::Hold;
 use catalog::{Blob, Cursor, VersionId};
 use engine::{JobClass, Rejection};
@@ -17,7 +17,7 @@ pub(super) enum Operation {
     Read {
         blob: Blob,
         /// Here while no transfer has it.
-        progress: Option<Box<Progress>>,
+        progress: Option<Box<ReadProgress>>,
         refused: Arc<OnceLock<Rejection>>,
         /// Keeps the blob's stacks.
         _hold: Hold,
@@ -26,7 +26,7 @@ pub(super) enum Operation {
         pack: Arc<HeldPack>,
         of: Origin,
         /// Set when the stacks are written and synced.
-        written: Option<Written>,
+        written: Option<WrittenBlob>,
     },
     Rebuild(Rebuild),
 }
@@ -83,14 +83,14 @@ pub(super) struct Making {
 
 /// A blob whose stacks are written and synced.
 #[derive(Clone, Debug)]
-pub(crate) struct Written {
+pub(crate) struct WrittenBlob {
     pub(super) blob: Blob,
     pub(super) sealed: Sealed,
     /// Every fragment was read back, and the payload's checksum is the one that it was sealed with.
     pub(super) read_back: bool,
 }
 
-impl Written {
+impl WrittenBlob {
     /// The blob, to be committed now that the engine counts it as written to `drives` of `group`.
     pub(super) fn into_committed(self, group: GroupId, drives: &[DriveId]) -> Blob {
         let Self { blob, sealed, read_back } = self;

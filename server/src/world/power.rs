@@ -2,7 +2,7 @@
 
 use super::newer;
 use super::state::World;
-use crate::context::{Context, Counters};
+use crate::context::{Context, WorldCounters};
 use catalog::{Catalog, CatalogError, DriveRecord};
 use disk::label::{self, DriveUuid};
 use disk::{Drive, DriveError};
@@ -48,7 +48,7 @@ impl World {
 
     pub(super) fn spin_up(&self, drive: DriveId, attempt: Attempt) {
         let (persisted, last) = (self.starts_persisted.clone(), Arc::clone(&self.last_commands));
-        let command = Command { drive, attempt, name: "start", loss: Loss::SpinUpFailed };
+        let command = PowerCommand { drive, attempt, name: "start", loss: Loss::SpinUpFailed };
         self.command(command, move |device, _| async move {
             persisted.await;
             // The engine has given this start up, and may have given the drive's permits to others.
@@ -61,7 +61,7 @@ impl World {
     }
 
     pub(super) fn mount(&self, drive: DriveId, attempt: Attempt) {
-        let command = Command { drive, attempt, name: "mount", loss: Loss::MountFailed };
+        let command = PowerCommand { drive, attempt, name: "mount", loss: Loss::MountFailed };
         self.command(command, move |device, context| async move {
             let space = device.mount().await?;
             is_not_replaced(&context, drive, &*device).await?;
@@ -73,22 +73,25 @@ impl World {
     }
 
     pub(super) fn unmount(&self, drive: DriveId, attempt: Attempt) {
-        let command = Command { drive, attempt, name: "unmount", loss: Loss::MountFailed };
+        let command = PowerCommand { drive, attempt, name: "unmount", loss: Loss::MountFailed };
         self.command(command, move |device, _| async move {
             device.unmount().await.map(|()| Some(Event::Unmounted { drive, attempt }))
         });
     }
 
     pub(super) fn stop(&self, drive: DriveId, attempt: Attempt) {
-        let command = Command { drive, attempt, name: "stop", loss: Loss::MountFailed };
+        let command = PowerCommand { drive, attempt, name: "stop", loss: Loss::MountFailed };
         self.command(command, move |device, _| async move {
             device.stop().await.map(|()| Some(Event::Stopped { drive, attempt }))
         });
     }
 
     /// Gives a drive a command, whose outcome is an event unless nobody waits for it any more.
-    fn command<Answer>(&self, command: Command, give: impl FnOnce(Arc<dyn Drive>, Context) -> Answer + Send + 'static)
-    where
+    fn command<Answer>(
+        &self,
+        command: PowerCommand,
+        give: impl FnOnce(Arc<dyn Drive>, Context) -> Answer + Send + 'static,
+    ) where
         Answer: Future<Output = Result<Option<Event>, DriveError>> + Send,
     {
         self.last_commands[command.drive.index()].store(command.attempt.0, Ordering::Relaxed);
@@ -120,7 +123,7 @@ async fn is_not_replaced(context: &Context, drive: DriveId, device: &dyn Drive) 
 }
 
 /// A command that a drive did not do.
-struct Command {
+struct PowerCommand {
     drive: DriveId,
     attempt: Attempt,
     /// For the log.
@@ -129,8 +132,8 @@ struct Command {
     loss: Loss,
 }
 
-fn failed(counters: &Counters, command: &Command, error: &DriveError) -> Event {
-    let Command { drive, attempt, name, loss: otherwise } = *command;
+fn failed(counters: &WorldCounters, command: &PowerCommand, error: &DriveError) -> Event {
+    let PowerCommand { drive, attempt, name, loss: otherwise } = *command;
     let (loss, mend) = match error {
         DriveError::FuseTripped { .. } => (Loss::FuseTripped, None),
         DriveError::Label(_) => (Loss::ForeignLabel, Some("put this rack's own drive there")),

@@ -7,7 +7,7 @@
 
 use super::operation::Operation;
 use super::outcome::{described, drive_outcomes, policy_of};
-use super::read_target::{Progress, ReadOrder, ReadTarget};
+use super::read_target::{ReadOrder, ReadProgress, ReadTarget};
 use super::state::World;
 use crate::losses::Losses;
 use catalog::Blob;
@@ -27,7 +27,7 @@ impl World {
         let (group, drives) = (blob.group, blob.drives.clone());
         let work = Work::Read { blob: blob.blob, group, drives, bytes: range.end - range.start };
         let _hold = self.context.holds.guard(blob.blob);
-        let progress = Some(Box::new(Progress::new(range, target)));
+        let progress = Some(Box::new(ReadProgress::new(range, target)));
         let before = self.operations.insert(op, Operation::Read { blob, progress, refused, _hold });
         assert!(before.is_none(), "{op} is one operation");
         self.submit(job, Request { op, priority, overtake_limit: None, work });
@@ -65,7 +65,7 @@ impl World {
     }
 
     /// A transfer is over; what it read into comes back, for an attempt with other drives to go on with.
-    fn transfer_read(&mut self, op: OpId, ended: Box<Progress>, event: Event) {
+    fn transfer_read(&mut self, op: OpId, ended: Box<ReadProgress>, event: Event) {
         if let Some(Operation::Read { progress, .. }) = self.operations.get_mut(&op) {
             *progress = Some(ended);
         }
@@ -73,7 +73,13 @@ impl World {
     }
 
     /// The operation is over.
-    pub(super) fn read_ended(&self, blob: &Blob, progress: Progress, refused: &OnceLock<Rejection>, outcome: &Outcome) {
+    pub(super) fn read_ended(
+        &self,
+        blob: &Blob,
+        progress: ReadProgress,
+        refused: &OnceLock<Rejection>,
+        outcome: &Outcome,
+    ) {
         self.note_loss(blob, &progress, outcome);
         let reason = match outcome {
             Outcome::Read => None,
@@ -100,7 +106,7 @@ impl World {
     }
 
     /// Remembers what was lost when `blob` was read, or that nothing was.
-    fn note_loss(&self, blob: &Blob, progress: &Progress, outcome: &Outcome) {
+    fn note_loss(&self, blob: &Blob, progress: &ReadProgress, outcome: &Outcome) {
         let losses = &self.context.counters.losses;
         match outcome {
             Outcome::Read => losses.forget(blob.blob, &progress.given()),
@@ -121,12 +127,12 @@ struct Read {
     blob: stack::Blob,
     stacks: Vec<(u8, Arc<dyn Drive>)>,
     policy: Policy,
-    progress: Box<Progress>,
+    progress: Box<ReadProgress>,
 }
 
 impl Read {
     /// Goes on where the target ends. Done is also what the target, not the rack, could not take.
-    async fn run(mut self, id: BlobId, losses: &Losses) -> (Box<Progress>, bool, Vec<StackOutcome>) {
+    async fn run(mut self, id: BlobId, losses: &Losses) -> (Box<ReadProgress>, bool, Vec<StackOutcome>) {
         let stripe_bytes = self.blob.code.stripe_bytes();
         let range = self.progress.given().end..self.progress.range.end;
         let opened = StackReader::open(self.blob, self.stacks, self.policy).await;

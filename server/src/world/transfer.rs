@@ -3,7 +3,7 @@
 //! A transfer that fails for a reason of the workshop's (a staged file that cannot be read) is no drive's fault: every
 //! drive is reported as it fared.
 
-use super::operation::{Operation, Written};
+use super::operation::{Operation, WrittenBlob};
 use super::outcome::{described, drive_outcomes, give_up};
 use super::quarantine::blames_member;
 use super::state::World;
@@ -36,7 +36,7 @@ impl World {
     fn write(&mut self, op: OpId, attempt: Attempt, group: GroupId, drives: Vec<DriveId>) {
         let job = self.operations.get(&op);
         let Some(Operation::Write { pack, .. }) = job else { panic!("{op} writes, and is no write") };
-        let write = Write {
+        let write = BlobWrite {
             context: self.context.clone(),
             pack: Arc::clone(pack),
             code: self.rack.spec().code,
@@ -68,7 +68,7 @@ impl World {
             let outcomes = drive_outcomes(&context, &drives, report.outcomes);
             let done = report.result.is_ok();
             let written = match report.result {
-                Ok(()) => Some(Written { read_back: true, ..written }),
+                Ok(()) => Some(WrittenBlob { read_back: true, ..written }),
                 Err(error) => {
                     tracing::error!(
                         blob = %blob.id, %error,
@@ -84,7 +84,7 @@ impl World {
     }
 
     /// A write, or its verification, is over.
-    fn write_transferred(&mut self, op: OpId, written: Option<Written>, event: Event) {
+    fn write_transferred(&mut self, op: OpId, written: Option<WrittenBlob>, event: Event) {
         if let Some(Operation::Write { written: place, .. }) = self.operations.get_mut(&op) {
             *place = written;
         }
@@ -141,7 +141,7 @@ async fn knows_no_others(
 /// What was written, if it was; the outcome of each drive; and if the pack could not be read, the versions to blame.
 type Filled<T> = (Option<T>, Vec<StackOutcome>, Option<Vec<u64>>);
 
-struct Write {
+struct BlobWrite {
     context: Context,
     pack: Arc<HeldPack>,
     code: Code,
@@ -150,9 +150,9 @@ struct Write {
     devices: Vec<(DriveId, Arc<dyn Drive>)>,
 }
 
-impl Write {
+impl BlobWrite {
     /// Intent, stacks, sync. A failure leaves nothing but a dead blob.
-    async fn run(&self, handle: &WorldHandle) -> Filled<Written> {
+    async fn run(&self, handle: &WorldHandle) -> Filled<WrittenBlob> {
         let unused = || self.devices.iter().map(|_| StackOutcome::Unused).collect();
         let before = self.context.catalog.sequence();
         let blob = match self.begin().await {
@@ -171,7 +171,7 @@ impl Write {
         if sealed.is_none() {
             give_up(&self.context, handle, &blob).await;
         }
-        (sealed.map(|sealed| Written { blob, sealed, read_back: false }), outcomes, unreadable)
+        (sealed.map(|sealed| WrittenBlob { blob, sealed, read_back: false }), outcomes, unreadable)
     }
 
     /// As of after the intent, so that it is above what any catalog counts that does not know the blob.

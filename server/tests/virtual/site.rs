@@ -19,7 +19,7 @@ use s3::store::{GetBody, ObjectStore, ServiceError};
 use server::boot;
 use server::holds::Holds;
 use server::object_service::ObjectService;
-use server::world::{Context, Counters, Spawn, Tracer, WorldHandle};
+use server::world::{Context, Spawn, Tracer, WorldCounters, WorldHandle};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -258,7 +258,7 @@ impl Site {
             lineage: Arc::default(),
             recall_order: Arc::default(),
             pin_of: Arc::new(move |_, key| pin.filter(|(prefix, _)| key.starts_with(prefix)).map(|(_, class)| class)),
-            counters: Arc::new(Counters::default()),
+            counters: Arc::new(WorldCounters::default()),
             trace: self.trace.clone(),
         };
         let (spec, policy) = (self.spec.clone(), self.policy.clone());
