@@ -166,8 +166,8 @@ pub trait PutSink: Send {
 
     /// Makes what was written, which has this ETag (without quotes) and these checksums, the current version or the
     /// part: durable and visible when it returns, and not at all if it fails. The condition of the put is checked in
-    /// the same step ([`ServiceError::PreconditionFailed`], or [`ServiceError::NoSuchKey`] for an `IfMatch` on nothing).
-    /// Returns the time of change, in milliseconds of the Unix epoch.
+    /// the same step ([`ServiceError::PreconditionFailed`], or [`ServiceError::NoSuchKey`] for an `IfMatch` on
+    /// nothing). Returns the time of change, in milliseconds of the Unix epoch.
     fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> ServiceFuture<'static, u64>;
 }
 

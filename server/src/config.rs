@@ -4,7 +4,8 @@
 //! Invariants:
 //! - a key we do not know is refused, with line, column and the nearest key we do know: a misspelt limit is no limit;
 //! - a [`Config`] that exists is in range, so nothing behind it checks again;
-//! - ages and waits of clients are wall time here; [`Config::rack_policy`] turns what the engine needs into modelled time.
+//! - ages and waits of clients are wall time here; [`Config::rack_policy`] turns what the engine needs into modelled
+//!   time.
 
 mod text;
 

@@ -1,5 +1,5 @@
-//! Errors of the server as a whole, and of commands on a data directory that no server holds: sentences for people, each
-//! with its mend. Nobody distinguishes them.
+//! Errors of the server as a whole, and of commands on a data directory that no server holds: sentences for people,
+//! each with its mend. Nobody distinguishes them.
 
 use crate::config::ConfigError;
 use crate::data_dir::DataDirError;

@@ -250,7 +250,7 @@ mod tests {
     fn drives_are_looked_at_once_and_not_before_boot() {
         let lineage = Lineage::default();
         assert!(!lineage.is_first_look(DriveId(1)));
-        lineage.begun.set(RunStart { run: 1, ..RunStart::default() }).unwrap();
+        lineage.begun.get_or_init(|| RunStart { run: 1, ..RunStart::default() });
         assert!(lineage.is_first_look(DriveId(1)) && !lineage.is_first_look(DriveId(1)));
         lineage.look_again(DriveId(1));
         assert!(lineage.is_first_look(DriveId(1)));

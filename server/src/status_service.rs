@@ -55,7 +55,7 @@ impl StatusService {
         let started = clock::monotonic();
         let replacing = tokio::sync::Mutex::default();
         let (notices, traffic, places) = (Notices::default(), None, Vec::new());
-        Self { context, world, emulated, notices, recalls, traffic, places, replacing, started }
+        Self { context, world, emulated, recalls, notices, traffic, places, replacing, started }
     }
 
     /// A look at the engine.

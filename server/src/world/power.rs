@@ -99,7 +99,9 @@ impl World {
         self.start(async move {
             let answer = give(device, context.clone()).await;
             let event = answer.unwrap_or_else(|error| Some(failed(&context.counters, &command, &error)));
-            event.into_iter().for_each(|event| handle.report(event));
+            if let Some(event) = event {
+                handle.report(event);
+            }
         });
     }
 }

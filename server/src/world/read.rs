@@ -26,9 +26,9 @@ impl World {
         let op = self.next_op();
         let (group, drives) = (blob.group, blob.drives.clone());
         let work = Work::Read { blob: blob.blob, group, drives, bytes: range.end - range.start };
-        let _hold = self.context.holds.guard(blob.blob);
+        let hold = self.context.holds.guard(blob.blob);
         let progress = Some(Box::new(ReadProgress::new(range, target)));
-        let before = self.operations.insert(op, Operation::Read { blob, progress, refused, _hold });
+        let before = self.operations.insert(op, Operation::Read { blob, progress, refused, _hold: hold });
         assert!(before.is_none(), "{op} is one operation");
         self.submit(job, Request { op, priority, overtake_limit: None, work });
     }
