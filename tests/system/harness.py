@@ -245,7 +245,7 @@ class Server:
         return self.until_asleep()
 
     def tells_to_wait(self, path):
-        """Asks for a cold object of a server of short waits, which answers SlowDown; all are asleep again afterwards."""
+        """Asks for a cold object of a server of short waits, which answers SlowDown; all are asleep afterwards."""
         self.until_cold()
         status, headers, body = self.ask("GET", path)
         assert status == 503 and b"<Code>SlowDown</Code>" in body, (status, body)
